@@ -1,0 +1,12 @@
+//! Packet captures: reading any pcap or pcapng, writing nanosecond pcap.
+
+mod error;
+mod link;
+mod pcapng;
+mod read;
+mod write;
+
+pub use error::{CaptureError, Part};
+pub use link::LinkType;
+pub use read::{CAPTURED_LEN_MAX, Capture, Packet, read_ethernet};
+pub use write::{CaptureSet, WriteError};
