@@ -95,7 +95,7 @@ pub(super) fn next_record(
         let part = if is_packet { Part::Packet(source.packets + 1) } else { part };
         let length = check_length(source, source.u32(4, section.big_endian), 12, 8, part)?;
         if !is_packet && block_type != INTERFACE {
-            source.skip(u64::from(length - 12), 8, part)?;
+            source.skip(u64::from(length - 12), 8, length as usize, part)?;
             section.trailer(source, length, length as usize - 4, part)?;
             continue;
         }
@@ -161,7 +161,7 @@ impl Section {
             return Err(source.malformed(part, 16, what));
         }
         self.interfaces.clear();
-        source.skip(u64::from(length - 20), 16, part)?;
+        source.skip(u64::from(length - 20), 16, length as usize, part)?;
         self.trailer(source, length, length as usize - 4, part)
     }
 

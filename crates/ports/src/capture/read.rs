@@ -262,10 +262,15 @@ impl Source {
         }
     }
 
-    /// Reads over `len` bytes without keeping them.
-    pub fn skip(&mut self, len: u64, before: usize, part: Part) -> Result<(), CaptureError> {
+    /// Reads over `len` bytes without keeping them; `need` is the length of the whole part.
+    pub fn skip(
+        &mut self,
+        len: u64,
+        before: usize,
+        need: usize,
+        part: Part,
+    ) -> Result<(), CaptureError> {
         let result = io::copy(&mut self.input.by_ref().take(len), &mut io::sink());
-        let need = before + len as usize;
         match result {
             Ok(got) => {
                 self.at += got;

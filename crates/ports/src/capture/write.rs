@@ -93,8 +93,9 @@ impl CaptureSet {
         }
         let len = frame.len() as u32;
         let file = &mut self.files[at];
+        let timestamp_ns = timestamp_ns.min(u64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
         let packet = RawPcapPacket {
-            ts_sec: u32::try_from(timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX),
+            ts_sec: (timestamp_ns / 1_000_000_000) as u32,
             ts_frac: (timestamp_ns % 1_000_000_000) as u32,
             incl_len: len,
             orig_len: len,
