@@ -1,11 +1,25 @@
 //! Bytes to flow keys, and edits of frames.
 //!
-//! The bottom of the packet path: no I/O, no allocation, and no panic on any input.
-//! [`extract()`] reads a frame into a [`FlowKey`]; [`edit`] rewrites headers in place and keeps
-//! their checksums right; [`field`] is the one table of what the fields are called.
+//! The bottom of the packet path: no I/O, no panic on any input, and no allocation but for the one
+//! buffer of a [`FrameBuf`]. [`extract()`] reads a frame into a [`FlowKey`];
+//! [`FlowKey::microflow_hash`] hashes it, once; [`edit`] rewrites a copy of the frame and keeps its
+//! checksums right, and [`evolve`] does the same to the key alone; [`field`] is the one table of
+//! what the fields are called.
 
+mod checksum;
+pub mod edit;
+pub mod evolve;
+pub mod extract;
 pub mod field;
+pub mod hash;
 pub mod key;
+mod proto;
+pub mod reason;
+#[cfg(test)]
+mod testing;
 
+pub use edit::FrameBuf;
+pub use extract::{Offsets, extract};
 pub use field::Field;
 pub use key::FlowKey;
+pub use reason::{DropReason, TtlExpired};

@@ -1,0 +1,114 @@
+//! Checksums, updated from what changed rather than computed anew.
+//!
+//! - The Internet checksum after RFC 1624, equation 3: `~(~sum + ~old + new)`. A checksum that was
+//!   wrong stays wrong by the same amount.
+//! - SCTP's CRC32c. A CRC is linear: the checksums of two messages of one length differ by the raw
+//!   CRC of their difference, so the cost does not depend on the message, and a checksum that was
+//!   wrong stays wrong as well.
+
+/// What a write does to the ones' complement sum: each old word's complement plus the new word,
+/// folded to 16 bits. `old` and `new` are big-endian numbers of whole 16-bit words.
+#[inline]
+pub(crate) fn delta(old: u128, new: u128) -> u16 {
+    let mut sum = 0u32;
+    for shift in (0..128).step_by(16) {
+        let (old, new) = ((old >> shift) as u16, (new >> shift) as u16);
+        // Words above the written ones are equal, and equal words must add nothing: only then may
+        // a sum of zero stand for "all words zero".
+        if old != new {
+            sum += u32::from(!old) + u32::from(new);
+        }
+    }
+    fold(sum)
+}
+
+/// The stored checksum after a write that changed the sum by `delta`.
+#[inline]
+pub(crate) fn update(stored: u16, delta: u16) -> u16 {
+    !fold(u32::from(!stored) + u32::from(delta))
+}
+
+#[inline]
+fn fold(mut sum: u32) -> u16 {
+    sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Castagnoli's polynomial, bit-reversed.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// x^(8·2^k) modulo the polynomial, for messages of up to 2^17 bytes.
+const POWERS: [u32; 17] = {
+    let mut powers = [0; 17];
+    // Bit-reversed: bit 31 is x^0, so x^8 is bit 23.
+    powers[0] = 1 << 23;
+    let mut k = 1;
+    while k < powers.len() {
+        powers[k] = multiply(powers[k - 1], powers[k - 1]);
+        k += 1;
+    }
+    powers
+};
+
+/// Product of two bit-reversed polynomials, modulo Castagnoli's.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let (mut product, mut bit) = (0, 1 << 31);
+    while bit != 0 {
+        if a & bit != 0 {
+            product ^= b;
+        }
+        b = if b & 1 != 0 { (b >> 1) ^ POLYNOMIAL } else { b >> 1 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// By what the CRC32c of a message changes when its 32-bit big-endian word that is followed by
+/// `following` bytes changes by `difference` (exclusive or). At most 17 multiplications.
+pub(crate) fn crc32c_delta(difference: u32, following: usize) -> u32 {
+    // A CRC takes bytes in order, each with its low bit first.
+    let mut crc = multiply(difference.swap_bytes(), POWERS[2]);
+    for (k, &power) in POWERS.iter().enumerate() {
+        if following >> k & 1 != 0 {
+            crc = multiply(crc, power);
+        }
+    }
+    crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{crc32c, internet_checksum};
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_crc_of_the_standard_test_string() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    proptest! {
+        #[test]
+        fn crc_deltas_agree_with_two_whole_crcs(
+            before in prop::collection::vec(any::<u8>(), 0..20),
+            old: u32, new: u32,
+            after in prop::collection::vec(any::<u8>(), 0..3000),
+        ) {
+            let message = |word: u32| [&before[..], &word.to_be_bytes(), &after].concat();
+            let expected = crc32c(&message(old)) ^ crc32c(&message(new));
+            prop_assert_eq!(crc32c_delta(old ^ new, after.len()), expected);
+        }
+
+        #[test]
+        fn internet_updates_agree_with_a_recomputation(words: [u16; 8], old: u128, new: u128) {
+            let message = |v: u128| {
+                let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+                bytes[0] |= 1; // Like every real header, not all zero.
+                bytes.extend(v.to_be_bytes());
+                bytes
+            };
+            let stored = internet_checksum(&message(old));
+            prop_assert_eq!(update(stored, delta(old, new)), internet_checksum(&message(new)));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a flow key becomes when its packet is edited: [`crate::edit`] without the frame.
+//!
+//! The translator of rules into actions follows a packet through the tables by its key alone.
+//! For a valid frame with at most two tags, editing the frame and extracting again gives the key
+//! that these functions give.
+//!
+//! - A key knows two tags. A third one, pushed below the first two, is lost to it: popping gives
+//!   the second tag back and an unknown third counts as none. [`crate::edit::FrameBuf`] holds to
+//!   the same rule, so key and frame agree on whether there is a tag to pop.
+//! - A key with an IP type whose header was broken has TTL 0: [`dec_ttl`] says expired.
+//! - Changing the type of an ICMPv6 message into or out of neighbour discovery leaves the
+//!   neighbour fields of the key alone. No rule sees them: their prerequisite is the type.
+
+use crate::field::{Field, Prereq};
+use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
+use crate::proto::{ethernet, icmp, number};
+use crate::reason::TtlExpired;
+
+/// Bits of a field that a write may change: all but those of which the field is not the owner
+/// (ECN below `nw_tos`, the present bit in `vlan_tci`); none of a field that is read-only.
+pub const fn write_mask(field: Field) -> u128 {
+    match field {
+        Field::NwTos => 0xfc,
+        Field::VlanTci => !VLAN_PRESENT as u128,
+        _ if field.writable() => field.all_ones(),
+        _ => 0,
+    }
+}
+
+/// Whether a packet with this key has the field. `vlan_tci` counts as there when a tag is.
+pub fn has(field: Field, key: &FlowKey) -> bool {
+    let ip4 = key.dl_type == ethernet::TYPE_IP4;
+    let ip6 = key.dl_type == ethernet::TYPE_IP6;
+    let transport = (ip4 || ip6) && key.nw_frag & FRAG_LATER == 0;
+    let over = |proto: u8| transport && key.nw_proto == proto;
+    let nd =
+        |kind: u8| ip6 && over(number::ICMP6) && key.tp_src == u16::from(kind) && key.tp_dst == 0;
+    match effective_prereq(field) {
+        Prereq::None => true,
+        Prereq::Vlan => key.vlan_tci & VLAN_PRESENT != 0,
+        Prereq::Arp => matches!(key.dl_type, ethernet::TYPE_ARP | ethernet::TYPE_RARP),
+        Prereq::Ip4 => ip4,
+        Prereq::Ip6 => ip6,
+        Prereq::Ip => ip4 || ip6,
+        Prereq::Tcp => over(number::TCP),
+        Prereq::Udp => over(number::UDP),
+        Prereq::Sctp => over(number::SCTP),
+        Prereq::Ports => over(number::TCP) || over(number::UDP) || over(number::SCTP),
+        Prereq::Icmp4 => ip4 && over(number::ICMP),
+        Prereq::Icmp6 => ip6 && over(number::ICMP6),
+        Prereq::Nd => nd(icmp::ND_SOLICIT) || nd(icmp::ND_ADVERT),
+        Prereq::NdSolicit => nd(icmp::ND_SOLICIT),
+        Prereq::NdAdvert => nd(icmp::ND_ADVERT),
+    }
+}
+
+/// The bits of a key that [`has`] looks at for this field: who caches its answer must not let
+/// packets that differ in them share it.
+pub fn has_mask(field: Field) -> FlowKey {
+    let mut mask = FlowKey::default();
+    match effective_prereq(field) {
+        Prereq::None => {}
+        Prereq::Vlan => mask.vlan_tci = VLAN_PRESENT,
+        Prereq::Arp | Prereq::Ip4 | Prereq::Ip6 | Prereq::Ip => mask.dl_type = u16::MAX,
+        Prereq::Tcp
+        | Prereq::Udp
+        | Prereq::Sctp
+        | Prereq::Ports
+        | Prereq::Icmp4
+        | Prereq::Icmp6 => {
+            (mask.dl_type, mask.nw_proto, mask.nw_frag) = (u16::MAX, u8::MAX, FRAG_LATER);
+        }
+        Prereq::Nd | Prereq::NdSolicit | Prereq::NdAdvert => {
+            (mask.dl_type, mask.nw_proto, mask.nw_frag) = (u16::MAX, u8::MAX, FRAG_LATER);
+            (mask.tp_src, mask.tp_dst) = (u16::MAX, u16::MAX);
+        }
+    }
+    mask
+}
+
+/// Every packet matches `vlan_tci`, but only a tagged one can have it written.
+const fn effective_prereq(field: Field) -> Prereq {
+    match field {
+        Field::VlanTci => Prereq::Vlan,
+        _ => field.prereq(),
+    }
+}
+
+/// Writes the bits `mask` of a field. False, and no change, if the packet does not have the field
+/// or it is read-only.
+pub fn set_field(key: &mut FlowKey, field: Field, value: u128, mask: u128) -> bool {
+    if !field.writable() || !has(field, key) {
+        return false;
+    }
+    let mask = mask & write_mask(field);
+    let merged = (field.get(key) & !mask) | (value & mask);
+    field.set(key, merged);
+    true
+}
+
+/// Adds an outer tag that copies VID and PCP of the tag below it, or has zeros. False, and no
+/// change, if `tpid` is neither 0x8100 nor 0x88a8.
+pub fn push_vlan(key: &mut FlowKey, tpid: u16) -> bool {
+    if !ethernet::is_tpid(tpid) {
+        return false;
+    }
+    (key.inner_tci, key.inner_tpid) = (key.vlan_tci, key.vlan_tpid);
+    (key.vlan_tci, key.vlan_tpid) = (key.vlan_tci | VLAN_PRESENT, tpid);
+    true
+}
+
+/// Removes the outer tag. False, and no change, if there is none.
+pub fn pop_vlan(key: &mut FlowKey) -> bool {
+    if key.vlan_tci & VLAN_PRESENT == 0 {
+        return false;
+    }
+    (key.vlan_tci, key.vlan_tpid) = (key.inner_tci, key.inner_tpid);
+    (key.inner_tci, key.inner_tpid) = (0, 0);
+    true
+}
+
+/// Takes one off the TTL or hop limit; packets other than IP are left as they are.
+pub fn dec_ttl(key: &mut FlowKey) -> Result<(), TtlExpired> {
+    if matches!(key.dl_type, ethernet::TYPE_IP4 | ethernet::TYPE_IP6) {
+        if key.nw_ttl <= 1 {
+            return Err(TtlExpired);
+        }
+        key.nw_ttl -= 1;
+    }
+    Ok(())
+}
