@@ -1,2 +1,79 @@
-//! Developer tasks.
-fn main() {}
+//! Developer tasks: `cargo xtask <task>`, from anywhere inside the workspace.
+//!
+//! One file per task. [`packages`] knows which Debian packages a task needs, [`steps`] runs
+//! commands one after another and sums up. Everything ends non-zero on any failure.
+
+mod bench;
+mod fixture;
+mod fuzz;
+mod packages;
+mod sanitize;
+mod steps;
+mod test;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What developers run.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything there is to check: packages, format, lints, tests, documentation
+    ///
+    /// Installs missing Debian packages with apt-get when it runs as root; otherwise it says which
+    /// ones are missing and fails. The end-to-end tests make network namespaces and need root.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask test                  all steps\n  \
+        cargo xtask test --no-install     never calls apt-get\n  \
+        cargo xtask test clippy format    these steps only")]
+    Test(test::Options),
+    /// The tests under AddressSanitizer (nightly toolchain)
+    #[command(after_help = "Examples:\n  \
+        cargo xtask sanitize              every library crate\n  \
+        cargo xtask sanitize overbank     one crate")]
+    Sanitize(sanitize::Options),
+    /// Random and mutated input with cargo-fuzz (nightly toolchain)
+    #[command(after_help = "Examples:\n  \
+        cargo xtask fuzz 300              five minutes, divided over all targets\n  \
+        cargo xtask fuzz 60 rules         one minute of one target")]
+    Fuzz(fuzz::Options),
+    /// Measures at full size and records the results under target/bench/
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench                 all records\n  \
+        cargo xtask bench probe           the bare table lookups only")]
+    Bench(bench::Options),
+    /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
+    #[command(after_help = "Example:\n  cargo xtask fixture")]
+    Fixture,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Sanitize(options) => sanitize::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
+        Task::Bench(options) => bench::run(&options),
+        Task::Fixture => fixture::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map(PathBuf::from).unwrap_or(xtask)
+}

@@ -1,0 +1,140 @@
+//! Debian packages that tasks need beside Rust: which are missing, and installing them.
+//!
+//! A package counts as present when the program that shows it can be run; nobody is forced to have
+//! it from Debian.
+
+use std::env;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A Debian package, the sign that it is there, and who needs it.
+pub struct Package {
+    /// Name for apt-get.
+    pub name: &'static str,
+    /// A program that is found, followed by arguments with which it must then succeed (or none).
+    pub sign: &'static [&'static str],
+    /// What needs it.
+    pub needed_by: &'static str,
+}
+
+/// What `test` and `fixture` need.
+pub const CAPTURE: &[Package] = &[
+    Package { name: "iproute2", sign: &["ip"], needed_by: "capture: network namespaces" },
+    Package { name: "ethtool", sign: &["ethtool"], needed_by: "capture: offload off" },
+    Package { name: "tcpdump", sign: &["tcpdump"], needed_by: "capture: the frames" },
+    Package {
+        name: "python3",
+        sign: &["python3", "-c", "import http.server, selectors"],
+        needed_by: "capture: web, name and echo servers",
+    },
+    Package { name: "curl", sign: &["curl"], needed_by: "capture: web client" },
+    Package { name: "iputils-ping", sign: &["ping"], needed_by: "capture: ping" },
+    Package { name: "wireshark-common", sign: &["mergecap"], needed_by: "capture: pcapng" },
+    Package { name: "tshark", sign: &["tshark"], needed_by: "tests: checks rewritten frames" },
+];
+
+/// What `fuzz` needs.
+pub const FUZZ: &[Package] =
+    &[Package { name: "g++", sign: &["c++"], needed_by: "fuzz: builds libFuzzer" }];
+
+/// Whether we run as root.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// Sees to it that all of `wanted` are there: installs the missing ones as root, if `may_install`;
+/// else fails with the command that installs them.
+pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
+    let missing: Vec<&Package> = wanted.iter().filter(|p| !is_present(p)).collect();
+    if missing.is_empty() {
+        println!("all there: {}", names(&wanted.iter().collect::<Vec<_>>()));
+        return Ok(());
+    }
+    for package in &missing {
+        println!("missing: {:18} ({})", package.name, package.needed_by);
+    }
+    let list = names(&missing);
+    let by_hand = format!("apt-get install --no-install-recommends {list}");
+    if !may_install || !is_root() {
+        bail!("Debian packages are missing; install them as root:\n    {by_hand}");
+    }
+    apt(&["update"])?;
+    let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
+    arguments.extend(missing.iter().map(|p| p.name));
+    apt(&arguments)?;
+    let still: Vec<&Package> = missing.into_iter().filter(|p| !is_present(p)).collect();
+    if !still.is_empty() {
+        bail!("installed, but their programs do not run: {}", names(&still));
+    }
+    Ok(())
+}
+
+fn names(packages: &[&Package]) -> String {
+    packages.iter().map(|p| p.name).collect::<Vec<_>>().join(" ")
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    println!("apt-get {}", arguments.join(" "));
+    let status = Command::new("apt-get")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot run apt-get: is this a Debian system?")?;
+    if !status.success() {
+        bail!("apt-get {} failed ({status})", arguments[0]);
+    }
+    Ok(())
+}
+
+fn is_present(package: &Package) -> bool {
+    let Some((program, arguments)) = package.sign.split_first() else { return false };
+    let Some(path) = find(program) else { return false };
+    arguments.is_empty()
+        || Command::new(path)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+/// Where a program is: in PATH, or where Debian keeps what root runs.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|file| {
+            file.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_nowhere_is_missing_and_named() {
+        let nowhere = [Package {
+            name: "overbank-nowhere",
+            sign: &["overbank-no-such-program"],
+            needed_by: "this test",
+        }];
+        let error = ensure(&nowhere, false).expect_err("it cannot be there").to_string();
+        assert!(error.contains("apt-get install --no-install-recommends overbank-nowhere"));
+    }
+
+    #[test]
+    fn a_program_must_succeed_with_its_arguments() {
+        let package = |sign| Package { name: "coreutils", sign, needed_by: "this test" };
+        assert!(is_present(&package(&["sh"])));
+        assert!(is_present(&package(&["sh", "-c", "exit 0"])));
+        assert!(!is_present(&package(&["sh", "-c", "exit 1"])));
+    }
+}

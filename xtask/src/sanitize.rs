@@ -1,0 +1,90 @@
+//! `cargo xtask sanitize`: the tests under AddressSanitizer, on every instruction set.
+//!
+//! Needs the nightly toolchain; builds into `target/asan`, apart from everything else. A read or
+//! write outside of an allocation, a use after free or a leak ends the run with a report.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::root;
+use crate::steps::Steps;
+use crate::test::has_avx2;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const CRATES: &[&str] = &["overbank", "overbank-wire", "overbank-ports", "overbank-switch"];
+/// The tables choose their instruction set by themselves if this is empty.
+const SIMD: &[&str] = &["", "portable", "avx2"];
+
+/// Arguments of `sanitize`.
+#[derive(Args)]
+pub struct Options {
+    /// The crates to test [default: overbank overbank-wire overbank-ports overbank-switch]
+    crates: Vec<String>,
+}
+
+/// Runs the tests.
+pub fn run(options: &Options) -> Result<()> {
+    require_nightly("sanitize")?;
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        bail!("sanitize knows {TARGET} only");
+    }
+    let chosen: Vec<&str> = match options.crates.as_slice() {
+        [] => CRATES.to_vec(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let mut steps = Steps::default();
+    for &simd in SIMD {
+        // Only the tables know instruction sets.
+        let crates: Vec<&str> = match simd {
+            "" => chosen.clone(),
+            _ => chosen.iter().copied().filter(|&name| name == "overbank").collect(),
+        };
+        if crates.is_empty() {
+            continue;
+        }
+        let name = if simd.is_empty() { "asan".to_string() } else { format!("asan {simd}") };
+        if simd == "avx2" && !has_avx2() {
+            steps.not_run(&name, "this machine does not have it");
+            continue;
+        }
+        let mut command = nightly(&format!(
+            "test --target {TARGET} --target-dir target/asan --lib --tests --locked --no-fail-fast"
+        ));
+        command.env("RUSTFLAGS", "-Zsanitizer=address");
+        command.args(crates.iter().flat_map(|name| ["-p", name]));
+        if !simd.is_empty() {
+            command.env("OVERBANK_SIMD", simd);
+        }
+        steps.tests(&name, &mut command);
+    }
+    steps.finish()
+}
+
+/// `cargo +nightly` with these arguments, in the root of the workspace.
+pub fn nightly(arguments: &str) -> Command {
+    let mut command = Command::new("cargo");
+    // What the cargo that runs this task told it about itself would mislead the other toolchain.
+    for name in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC"] {
+        command.env_remove(name);
+    }
+    command.current_dir(root()).arg("+nightly").args(arguments.split_whitespace());
+    command
+}
+
+/// Fails with the way out if there is no nightly toolchain.
+pub fn require_nightly(task: &str) -> Result<()> {
+    let found = nightly("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !found {
+        bail!(
+            "{task} needs a nightly toolchain; add one with:\n    rustup toolchain install nightly"
+        );
+    }
+    Ok(())
+}
