@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 /// What developers run.
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,

@@ -59,7 +59,7 @@ pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     let list = names(&missing);
     let by_hand = format!("apt-get install --no-install-recommends {list}");
     if !may_install || !is_root() {
-        bail!("Debian packages are missing; install them as root:\n    {by_hand}");
+        bail!("Debian packages are missing; as root: {by_hand}");
     }
     apt(&["update"])?;
     let mut arguments = vec!["install", "--yes", "--no-install-recommends"];

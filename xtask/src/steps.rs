@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -149,7 +150,8 @@ pub fn shown(command: &Command) -> String {
             let _ = write!(text, "{}='{}' ", name.to_string_lossy(), value.to_string_lossy());
         }
     }
-    text += &command.get_program().to_string_lossy();
+    let program = Path::new(command.get_program());
+    text += &program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
     for argument in command.get_args() {
         let argument = argument.to_string_lossy();
         let quote = if argument.contains(' ') { "'" } else { "" };
