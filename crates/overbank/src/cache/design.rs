@@ -1,0 +1,295 @@
+//! Designs by name: geometry and policy, chosen at run time.
+//!
+//! ```text
+//!  blp-2-16+pblru/64
+//!  └──┬───┘ └──┬───┘
+//!  geometry  policy; absent: random eviction
+//! ```
+
+use core::fmt;
+use core::str::FromStr;
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+
+use super::config::{Config, PROMOTE_EVERY, PROMOTE_EVERY_MAX};
+use super::error::{DesignError, Error};
+use super::flow::FlowCache;
+use super::geometry::{Blp, Cuckoo, SetAssoc};
+use super::layout::{Fp16V16, Fp16V32};
+use super::policy::{BubbleLru, DcBubble, Pblru, Random};
+use super::signature::SignatureCache;
+use super::simd::Isa;
+
+/// The names, for error messages and help texts.
+pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, blp-2-4, blp-2-8, \
+    blp-2-16, blp-4-4, each with +bubble, +pblru or +pblru/N; set-* with +dc-bubble";
+
+/// A geometry as a value. See [`Geometry`](super::Geometry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // The names say it all: ways, or H and m.
+pub enum GeometryKind {
+    Set4,
+    Set8,
+    Set16,
+    Cuckoo2x4,
+    Cuckoo2x8,
+    Blp2x4,
+    Blp2x8,
+    Blp2x16,
+    Blp4x4,
+}
+
+impl GeometryKind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Set4,
+        Self::Set8,
+        Self::Set16,
+        Self::Cuckoo2x4,
+        Self::Cuckoo2x8,
+        Self::Blp2x4,
+        Self::Blp2x8,
+        Self::Blp2x16,
+        Self::Blp4x4,
+    ];
+
+    /// Its name, such as `blp-2-16`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Set4 => "set-4",
+            Self::Set8 => "set-8",
+            Self::Set16 => "set-16",
+            Self::Cuckoo2x4 => "cuckoo-2-4",
+            Self::Cuckoo2x8 => "cuckoo-2-8",
+            Self::Blp2x4 => "blp-2-4",
+            Self::Blp2x8 => "blp-2-8",
+            Self::Blp2x16 => "blp-2-16",
+            Self::Blp4x4 => "blp-4-4",
+        }
+    }
+
+    /// Whether it is one of the set-associative ones.
+    pub const fn is_set_associative(self) -> bool {
+        matches!(self, Self::Set4 | Self::Set8 | Self::Set16)
+    }
+}
+
+/// A policy as a value. See [`Policy`](super::Policy).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// Random eviction.
+    Random,
+    /// Bubble LRU, promoting on every hit.
+    Bubble,
+    /// Probabilistic bubble LRU.
+    Pblru {
+        /// One hit in this many is promoted, on average.
+        every: u32,
+    },
+    /// DC-Bubble.
+    DcBubble,
+}
+
+impl PolicyKind {
+    /// PBLRU with the default promotion probability.
+    pub const PBLRU: Self = Self::Pblru { every: PROMOTE_EVERY };
+
+    /// Its name without a number: `random`, `bubble`, `pblru` or `dc-bubble`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Bubble => "bubble",
+            Self::Pblru { .. } => "pblru",
+            Self::DcBubble => "dc-bubble",
+        }
+    }
+}
+
+/// A layout as a value. See [`Layout`](super::Layout).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LayoutKind {
+    /// 16-bit fingerprint, 16-bit value: 4 bytes a slot.
+    #[default]
+    Fp16V16,
+    /// 16-bit fingerprint, 32-bit value: 6 bytes a slot.
+    Fp16V32,
+}
+
+impl LayoutKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Fp16V16, Self::Fp16V32];
+
+    /// The largest value that fits a slot.
+    pub const fn value_max(self) -> u32 {
+        match self {
+            Self::Fp16V16 => u16::MAX as u32,
+            Self::Fp16V32 => u32::MAX,
+        }
+    }
+}
+
+/// A geometry with a policy that works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Design {
+    geometry: GeometryKind,
+    policy: PolicyKind,
+}
+
+impl Design {
+    /// The two together, unless they do not go together or PBLRU's number is out of range.
+    pub fn new(geometry: GeometryKind, policy: PolicyKind) -> Result<Self, DesignError> {
+        let design = Self { geometry, policy };
+        match policy {
+            PolicyKind::DcBubble if !geometry.is_set_associative() => {
+                let (geometry, policy) = (geometry.name(), policy.name());
+                Err(DesignError::Combination { geometry, policy })
+            }
+            PolicyKind::Pblru { every } if !(1..=PROMOTE_EVERY_MAX).contains(&every) => {
+                let name = alloc::format!("{design}");
+                Err(DesignError::Promotion { name, max: PROMOTE_EVERY_MAX })
+            }
+            _ => Ok(design),
+        }
+    }
+
+    /// Of two that exist together as types.
+    pub(crate) const fn of(geometry: GeometryKind, policy: PolicyKind) -> Self {
+        Self { geometry, policy }
+    }
+
+    /// Where keys may be.
+    pub const fn geometry(self) -> GeometryKind {
+        self.geometry
+    }
+
+    /// Who is promoted and who leaves.
+    pub const fn policy(self) -> PolicyKind {
+        self.policy
+    }
+
+    /// Every geometry with every policy that works on it, PBLRU at its default.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let policies =
+            [PolicyKind::Random, PolicyKind::Bubble, PolicyKind::PBLRU, PolicyKind::DcBubble];
+        GeometryKind::ALL.into_iter().flat_map(move |geometry| {
+            policies.into_iter().filter_map(move |policy| Self::new(geometry, policy).ok())
+        })
+    }
+
+    /// A cache of this design with at least `entries` slots.
+    pub fn build(
+        self,
+        entries: usize,
+        layout: LayoutKind,
+        seed: u64,
+        isa: Option<Isa>,
+    ) -> Result<Box<dyn SignatureCache>, Error> {
+        self.build_from(&Config::entries(entries).seed(seed).isa(isa), layout)
+    }
+
+    /// A cache of this design from a configuration, whose `promote_every` gives way to the
+    /// design's.
+    pub fn build_from(
+        self,
+        config: &Config,
+        layout: LayoutKind,
+    ) -> Result<Box<dyn SignatureCache>, Error> {
+        macro_rules! cache {
+            ($geometry:ty, $policy:ty, $config:expr) => {
+                match layout {
+                    LayoutKind::Fp16V16 => {
+                        Box::new(FlowCache::<$geometry, $policy, Fp16V16>::new($config)?)
+                    }
+                    LayoutKind::Fp16V32 => {
+                        Box::new(FlowCache::<$geometry, $policy, Fp16V32>::new($config)?)
+                    }
+                }
+            };
+        }
+        macro_rules! policies {
+            ($geometry:ty, $dc_bubble:expr) => {
+                match self.policy {
+                    PolicyKind::Random => cache!($geometry, Random, config),
+                    PolicyKind::Bubble => cache!($geometry, BubbleLru, config),
+                    PolicyKind::Pblru { every } => {
+                        cache!($geometry, Pblru, &config.clone().promote_every(every))
+                    }
+                    PolicyKind::DcBubble => $dc_bubble,
+                }
+            };
+        }
+        macro_rules! set {
+            ($geometry:ty) => {
+                policies!($geometry, cache!($geometry, DcBubble, config))
+            };
+        }
+        macro_rules! other {
+            ($geometry:ty) => {
+                // `new` refuses DC-Bubble here.
+                policies!($geometry, cache!($geometry, BubbleLru, config))
+            };
+        }
+        let cache: Box<dyn SignatureCache> = match self.geometry {
+            GeometryKind::Set4 => set!(SetAssoc<4>),
+            GeometryKind::Set8 => set!(SetAssoc<8>),
+            GeometryKind::Set16 => set!(SetAssoc<16>),
+            GeometryKind::Cuckoo2x4 => other!(Cuckoo<2, 4>),
+            GeometryKind::Cuckoo2x8 => other!(Cuckoo<2, 8>),
+            GeometryKind::Blp2x4 => other!(Blp<2, 4>),
+            GeometryKind::Blp2x8 => other!(Blp<2, 8>),
+            GeometryKind::Blp2x16 => other!(Blp<2, 16>),
+            GeometryKind::Blp4x4 => other!(Blp<4, 4>),
+        };
+        Ok(cache)
+    }
+}
+
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let geometry = self.geometry.name();
+        match self.policy {
+            PolicyKind::Random => f.pad(geometry),
+            PolicyKind::Pblru { every } if every != PROMOTE_EVERY => {
+                f.pad(&alloc::format!("{geometry}+pblru/{every}"))
+            }
+            policy => f.pad(&alloc::format!("{geometry}+{}", policy.name())),
+        }
+    }
+}
+
+impl FromStr for Design {
+    type Err = DesignError;
+
+    fn from_str(name: &str) -> Result<Self, DesignError> {
+        let (geometry, policy) = match name.split_once('+') {
+            Some((geometry, policy)) => (geometry, Some(policy)),
+            None => (name, None),
+        };
+        let geometry = GeometryKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == geometry)
+            .ok_or_else(|| DesignError::UnknownGeometry { name: name.to_owned() })?;
+        let policy = match policy {
+            None => PolicyKind::Random,
+            Some("bubble") => PolicyKind::Bubble,
+            Some("pblru") => PolicyKind::PBLRU,
+            Some("dc-bubble") => PolicyKind::DcBubble,
+            Some(policy) => {
+                let every = policy
+                    .strip_prefix("pblru/")
+                    .ok_or_else(|| DesignError::UnknownPolicy { name: name.to_owned() })?;
+                let digits = !every.is_empty() && every.bytes().all(|b| b.is_ascii_digit());
+                let every = every.parse().ok().filter(|_| digits).unwrap_or(0);
+                PolicyKind::Pblru { every }
+            }
+        };
+        Self::new(geometry, policy).map_err(|error| match error {
+            // With the name as given: "pblru/x" was read as 0.
+            DesignError::Promotion { max, .. } => {
+                DesignError::Promotion { name: name.to_owned(), max }
+            }
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,335 @@
+//! The flow cache: geometry × policy × layout.
+
+use core::fmt;
+
+use super::config::Config;
+use super::counters::Counters;
+use super::design::Design;
+use super::error::Error;
+use super::geometry::{Geometry, fingerprint};
+use super::layout::{Fp16V16, Layout};
+use super::memory::HugePages;
+use super::policy::{Policy, Random};
+use super::probes::{BURST, MISS, Probes, Slots};
+use super::simd::Isa;
+use super::table::{Entry, Slot, Table};
+
+/// What became of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// The entry took an empty slot.
+    Fresh,
+    /// An entry with the same fingerprint in a candidate slot was replaced: most often an older
+    /// value of the same key, rarely (candidates / 65536) another key.
+    Replaced {
+        /// The old value.
+        value: u32,
+    },
+    /// All candidate slots were taken and the policy chose who had to leave.
+    Evicted {
+        /// Fingerprint of the lost entry.
+        fingerprint: u16,
+        /// Its value.
+        value: u32,
+    },
+}
+
+/// What one step of a [`sweep`](FlowCache::sweep) did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Entries removed.
+    pub removed: usize,
+    /// Where to go on; 0 when the end of the table was reached.
+    pub next: usize,
+}
+
+/// A value that was found by its fingerprint alone. About one lookup of an absent key in
+/// 65536 / candidates gives another key's value; [`FlowCache::lookup`] is the exact one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unverified(pub u32);
+
+/// A bounded table from 64-bit hashes to small values, which forgets what it cannot hold.
+///
+/// It stores 16-bit fingerprints, no keys: a match is a hint, and the caller's `verify` says
+/// whether the value belongs to its key. Nothing here panics, allocates or blocks after
+/// construction, whatever the hashes are. One owner, no locks: shared references only read.
+///
+/// Hashes must be good in all 64 bits; pass weaker ones through [`mix`](super::mix).
+///
+/// ```
+/// use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Pblru, mix};
+///
+/// let mut cache = FlowCache::<Blp<2, 16>, Pblru, Fp16V16>::new(&Config::entries(4096))?;
+/// let flows = ["web", "dns"];
+/// let hash = mix(7);
+/// cache.insert(hash, 1);
+/// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "dns"), Some(1));
+/// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "web"), None);
+/// assert_eq!(cache.counters().false_positives, 1);
+/// # Ok::<(), overbank::cache::Error>(())
+/// ```
+pub struct FlowCache<G, P = Random, L = Fp16V16> {
+    table: Table<G, L>,
+    policy: P,
+    len: usize,
+    counters: Counters,
+    design: Design,
+}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
+    /// Allocates, zeroes and touches the table. Nothing is allocated later.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let table = Table::new(config)?;
+        let policy = P::new(table.buckets(), config)?;
+        let design = Design::of(G::KIND, policy.kind());
+        Ok(Self { table, policy, len: 0, counters: Counters::default(), design })
+    }
+
+    /// Looks for the fingerprints of up to [`BURST`] hashes; a longer slice is cut there, and
+    /// [`Probes::len`] says how many were probed.
+    ///
+    /// All cache lines are asked for before the first is read. Changes nothing and counts nothing:
+    /// the caller verifies the matches ([`Probes::value`], then [`Self::candidate`] for the further
+    /// ones of [`Probes::slots`]) and reports with [`Self::commit_hits`].
+    #[inline]
+    pub fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
+        self.table.probe(hashes, out);
+    }
+
+    /// The value that lies in a candidate slot of `hash` now. Slots count modulo
+    /// [`Self::candidates`].
+    #[inline]
+    pub fn candidate(&self, hash: u64, slot: u8) -> u32 {
+        self.table.value(self.table.candidate(hash, usize::from(slot))).into()
+    }
+
+    /// Reports verified lookups, in order: for each hash the candidate slot whose value held, or
+    /// [`MISS`] (any number that is no slot counts as one). `false_positives` is the number of
+    /// matches that verification refused.
+    ///
+    /// Counts, and lets the policy promote. A promotion looks again whether the slot still has the
+    /// fingerprint, since an earlier one of the same burst may have moved the entry, and otherwise
+    /// does nothing. Slices of different lengths are cut to the shorter one.
+    #[inline]
+    pub fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64) {
+        let count = hashes.len().min(slots.len());
+        let (hashes, slots) = (&hashes[..count], &slots[..count]);
+        let hits = slots.iter().map(|&s| u32::from(usize::from(s) < G::CANDIDATES)).sum::<u32>();
+        self.counters.lookups = self.counters.lookups.wrapping_add(count as u64);
+        self.counters.hits = self.counters.hits.wrapping_add(u64::from(hits));
+        self.counters.false_positives = self.counters.false_positives.wrapping_add(false_positives);
+        self.policy.report(&mut self.table, hashes, slots, hits);
+    }
+
+    /// The value for which `verify` holds, among those whose fingerprint matches. `verify` is
+    /// called once per match, in the order of the candidate slots, until it says yes.
+    #[inline]
+    pub fn lookup(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut refused = 0;
+        let mut found = (MISS, None);
+        for slot in Slots::of(self.table.scan(hash).matching) {
+            let value = self.candidate(hash, slot);
+            if verify(value) {
+                found = (slot, Some(value));
+                break;
+            }
+            refused += 1;
+        }
+        self.commit_hits(&[hash], &[found.0], refused);
+        found.1
+    }
+
+    /// The value in the first slot whose fingerprint matches, right or wrong.
+    #[inline]
+    pub fn lookup_unverified(&mut self, hash: u64) -> Option<Unverified> {
+        self.lookup(hash, |_| true).map(Unverified)
+    }
+
+    /// [`Self::lookup`] for many keys: `verify(i, value)` is asked about the key of `hashes[i]`,
+    /// and `out[i]` becomes what it accepted. Goes through the keys in bursts of [`BURST`]: the
+    /// promotions of a burst come after its last lookup. Slices of different lengths are cut to the
+    /// shorter one.
+    pub fn lookup_batch(
+        &mut self,
+        hashes: &[u64],
+        mut verify: impl FnMut(usize, u32) -> bool,
+        out: &mut [Option<u32>],
+    ) {
+        let mut probes = Probes::new();
+        for (b, (hashes, out)) in hashes.chunks(BURST).zip(out.chunks_mut(BURST)).enumerate() {
+            let count = hashes.len().min(out.len());
+            let hashes = &hashes[..count];
+            let mut slots = [MISS; BURST];
+            let mut refused = 0;
+            self.probe_batch(hashes, &mut probes);
+            for (i, &hash) in hashes.iter().enumerate() {
+                out[i] = None;
+                for slot in probes.slots(i) {
+                    let value = self.candidate(hash, slot);
+                    if verify(b * BURST + i, value) {
+                        slots[i] = slot;
+                        out[i] = Some(value);
+                        break;
+                    }
+                    refused += 1;
+                }
+            }
+            self.commit_hits(hashes, &slots[..count], refused);
+        }
+    }
+
+    /// Puts an entry in: over one with the same fingerprint, else in the first empty candidate
+    /// slot, else where the policy says.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, value: L::Value) -> Inserted {
+        let scan = self.table.scan(hash);
+        let fingerprint = fingerprint(hash);
+        self.counters.inserts = self.counters.inserts.wrapping_add(1);
+        let (slot, inserted) = if scan.matching != 0 {
+            let slot = self.table.candidate(hash, scan.matching.trailing_zeros() as usize);
+            self.counters.replacements = self.counters.replacements.wrapping_add(1);
+            (slot, Inserted::Replaced { value: self.table.value(slot).into() })
+        } else if scan.empty != 0 {
+            self.len += 1;
+            (self.table.candidate(hash, scan.empty.trailing_zeros() as usize), Inserted::Fresh)
+        } else {
+            let (slot, victim) = self.policy.evict(&mut self.table, hash);
+            self.counters.evictions = self.counters.evictions.wrapping_add(1);
+            let Entry { fingerprint, value } = victim;
+            (slot, Inserted::Evicted { fingerprint, value: value.into() })
+        };
+        self.table.set(slot, Entry { fingerprint, value });
+        self.policy.inserted(&self.table, hash);
+        inserted
+    }
+
+    /// Takes out the entry for which `verify` holds and gives its value.
+    pub fn remove(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (slot, value) = Slots::of(self.table.scan(hash).matching)
+            .map(|slot| (slot, self.candidate(hash, slot)))
+            .find(|&(_, value)| verify(value))?;
+        self.table.set_fingerprint(self.table.candidate(hash, usize::from(slot)), 0);
+        self.removed(1);
+        Some(value)
+    }
+
+    /// Keeps the entries for which `keep(fingerprint, value)` holds; gives the number removed.
+    pub fn retain(&mut self, keep: impl FnMut(u16, u32) -> bool) -> usize {
+        self.sweep(0, usize::MAX, keep).removed
+    }
+
+    /// [`Self::retain`] in steps: looks at `buckets` buckets from `start` on, and says where to go
+    /// on. A start past the end is the end.
+    pub fn sweep(
+        &mut self,
+        start: usize,
+        buckets: usize,
+        mut keep: impl FnMut(u16, u32) -> bool,
+    ) -> Swept {
+        let all = self.table.buckets_with_buffer();
+        let end = start.saturating_add(buckets).min(all);
+        let mut removed = 0;
+        for bucket in start..end {
+            for index in 0..G::SLOTS {
+                let slot = Slot { bucket, index };
+                let fingerprint = self.table.fingerprint(slot);
+                if fingerprint != 0 && !keep(fingerprint, self.table.value(slot).into()) {
+                    self.table.set_fingerprint(slot, 0);
+                    removed += 1;
+                }
+            }
+        }
+        self.removed(removed);
+        Swept { removed, next: if end < all && start < all { end } else { 0 } }
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.policy.cleared();
+        self.removed(self.len);
+    }
+
+    fn removed(&mut self, count: usize) {
+        self.len -= count;
+        self.counters.removals = self.counters.removals.wrapping_add(count as u64);
+    }
+
+    /// Entries in the cache.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no entry is there.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Slots: buckets × m. BLP's buffer buckets are not counted, so [`Self::len`] can be larger by
+    /// (H−1) × m.
+    pub fn capacity(&self) -> usize {
+        self.table.buckets() * G::SLOTS
+    }
+
+    /// Buckets, without BLP's buffer buckets.
+    pub fn buckets(&self) -> usize {
+        self.table.buckets()
+    }
+
+    /// Candidate slots of a key: H × m.
+    pub const fn candidates(&self) -> usize {
+        G::CANDIDATES
+    }
+
+    /// Bytes of the table, buffer buckets included, and of the policy's state that grows with it.
+    /// The struct itself comes on top.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.bytes() + self.policy.state_bytes()
+    }
+
+    /// Whether the table lies on 2 MiB pages, as the kernel says now. Reads `/proc/self/smaps`: not
+    /// for the packet path.
+    pub fn huge_pages(&self) -> HugePages {
+        self.table.huge_pages()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Starts the counters at zero again; the entries stay.
+    pub fn reset_counters(&mut self) {
+        self.counters = Counters::default();
+    }
+
+    /// The instruction set that the probes use.
+    pub fn isa(&self) -> Isa {
+        self.table.isa()
+    }
+
+    /// Geometry and policy as a value.
+    pub fn design(&self) -> Design {
+        self.design
+    }
+
+    /// The entry in a slot of a bucket, buffer buckets included: `(fingerprint, value)`. `None`
+    /// where the slot is empty or out of range.
+    pub fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)> {
+        if bucket >= self.table.buckets_with_buffer() || slot >= G::SLOTS {
+            return None;
+        }
+        let Entry { fingerprint, value } = self.table.entry(Slot { bucket, index: slot });
+        (fingerprint != 0).then(|| (fingerprint, value.into()))
+    }
+}
+
+impl<G, P, L> fmt::Debug for FlowCache<G, P, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowCache")
+            .field("design", &format_args!("{}", self.design))
+            .field("len", &self.len)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

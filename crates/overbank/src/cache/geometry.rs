@@ -1,0 +1,199 @@
+//! Geometry: in which slots may a key lie?
+//!
+//! ```text
+//!  64 bits of hash, from the caller
+//!  63                              32 31            16 15             0
+//! ┌──────────────────────────────────┬────────────────┬────────────────┐
+//! │ index: i1 = (these × n) >> 32    │ (second choice)│ fingerprint    │
+//! └──────────────────────────────────┴────────────────┴────────────────┘
+//!
+//!  n buckets of m slots           i1              i2
+//!  set-m        ·   ·   ·   ·   [ m ]   ·   ·   ·   ·   ·   ·
+//!  cuckoo-H-m   ·   ·   ·   ·   [ m ]   ·   ·   · [ m ]  ·   ·   (H = 2)
+//!  blp-H-m      ·   ·   ·   ·   [ m ][ m ]  ·   ·   ·   ·   ·  | H−1 buffer buckets
+//! ```
+//!
+//! The candidate slots of a key are numbered `0..H*m`, bucket by bucket; slot 0 of a bucket has
+//! the highest priority for the policies that know one. The number of buckets need not be a power
+//! of two. The second bucket of cuckoo-lite comes from a multiplication that stirs all 64 bits,
+//! drawn from `n−1` values and stepped over the first, so the two always differ. BLP does not wrap
+//! around: the last bucket spills into buffer buckets behind the table (paper, section 6).
+
+use super::design::GeometryKind;
+
+/// Spreads a hash over all 64 bits: the finaliser of SplitMix64, a bijection.
+///
+/// For callers whose hash is good in 32 bits only (a NIC's RSS hash, a CRC-32C), because the
+/// tables take the fingerprint from the low bits and the bucket from the high half.
+#[inline(always)]
+pub const fn mix(hash: u64) -> u64 {
+    let hash = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// The fingerprint of a hash: its low 16 bits, 0 mapped to 1 because 0 marks an empty slot.
+#[inline(always)]
+pub const fn fingerprint(hash: u64) -> u16 {
+    let low = hash as u16;
+    low | (low == 0) as u16
+}
+
+/// The first (or only) bucket of a hash among `buckets`, by multiply-shift.
+#[inline(always)]
+pub(crate) const fn home(hash: u64, buckets: usize) -> usize {
+    (((hash >> 32) * buckets as u64) >> 32) as usize
+}
+
+/// The second bucket of cuckoo-lite: any but `first`. Needs two buckets at least.
+#[inline(always)]
+pub(crate) const fn second(hash: u64, buckets: usize, first: usize) -> usize {
+    let stirred = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+    let other = ((stirred * (buckets as u64 - 1)) >> 32) as usize;
+    other + (other >= first) as usize
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where a key may be. Implemented by [`SetAssoc`], [`Cuckoo`] and [`Blp`] in the sizes that a
+/// probe kernel exists for.
+pub trait Geometry: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The same as a value.
+    const KIND: GeometryKind;
+    /// H: how many buckets a key may be in.
+    const CHOICES: usize;
+    /// m: slots of a bucket.
+    const SLOTS: usize;
+    /// H × m, a power of two and at most 32: one bit each in a probe's mask.
+    const CANDIDATES: usize = Self::CHOICES * Self::SLOTS;
+    /// Whether a key's buckets lie side by side.
+    const ADJACENT: bool;
+    /// Buckets behind the table that the last ones spill into.
+    const BUFFER_BUCKETS: usize;
+    /// The fewest buckets that it works with.
+    const BUCKETS_MIN: usize;
+
+    /// The bucket that holds candidate slots `choice*m .. (choice+1)*m` of a hash, in a table of
+    /// `buckets` (buffer buckets not counted).
+    fn bucket(hash: u64, buckets: usize, choice: usize) -> usize;
+}
+
+/// m-way set-associative: one bucket of `M` slots (paper, section 4.2).
+#[derive(Clone, Copy, Debug)]
+pub struct SetAssoc<const M: usize>;
+
+/// H-m cuckoo-lite: `H` buckets anywhere in the table, nothing is ever relocated (section 4.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Cuckoo<const H: usize, const M: usize>;
+
+/// H-m bounded linear probing: `H` buckets side by side (section 4.4).
+#[derive(Clone, Copy, Debug)]
+pub struct Blp<const H: usize, const M: usize>;
+
+macro_rules! geometry {
+    ($type:ty, $kind:ident, $h:literal x $m:literal, adjacent $adjacent:literal,
+     buffer $buffer:literal, min $min:literal, |$hash:ident, $n:ident, $choice:ident| $bucket:expr) => {
+        impl sealed::Sealed for $type {}
+        impl Geometry for $type {
+            const KIND: GeometryKind = GeometryKind::$kind;
+            const CHOICES: usize = $h;
+            const SLOTS: usize = $m;
+            const ADJACENT: bool = $adjacent;
+            const BUFFER_BUCKETS: usize = $buffer;
+            const BUCKETS_MIN: usize = $min;
+
+            #[inline(always)]
+            fn bucket($hash: u64, $n: usize, $choice: usize) -> usize {
+                $bucket
+            }
+        }
+        const _: () = assert!(<$type>::CANDIDATES <= 32 && <$type>::CANDIDATES.is_power_of_two());
+    };
+}
+
+macro_rules! set_assoc {
+    ($m:literal, $kind:ident) => {
+        geometry!(SetAssoc<$m>, $kind, 1 x $m, adjacent true, buffer 0, min 1,
+            |hash, n, _choice| home(hash, n));
+    };
+}
+
+macro_rules! cuckoo {
+    ($m:literal, $kind:ident) => {
+        geometry!(Cuckoo<2, $m>, $kind, 2 x $m, adjacent false, buffer 0, min 2,
+            |hash, n, choice| {
+                let first = home(hash, n);
+                if choice == 0 { first } else { second(hash, n, first) }
+            });
+    };
+}
+
+macro_rules! blp {
+    ($h:literal, $m:literal, $buffer:literal, $kind:ident) => {
+        geometry!(Blp<$h, $m>, $kind, $h x $m, adjacent true, buffer $buffer, min 1,
+            |hash, n, choice| home(hash, n) + choice);
+    };
+}
+
+set_assoc!(4, Set4);
+set_assoc!(8, Set8);
+set_assoc!(16, Set16);
+cuckoo!(4, Cuckoo2x4);
+cuckoo!(8, Cuckoo2x8);
+blp!(2, 4, 1, Blp2x4);
+blp!(2, 8, 1, Blp2x8);
+blp!(2, 16, 1, Blp2x16);
+blp!(4, 4, 3, Blp4x4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_no_fingerprint() {
+        assert_eq!(fingerprint(0xffff_0000), 1);
+        assert_eq!(fingerprint(1), 1);
+        assert_eq!(fingerprint(0xabcd_ffff), 0xffff);
+    }
+
+    #[test]
+    fn buckets_stay_in_the_table_and_fill_it_evenly() {
+        for n in [1usize, 2, 3, 5, 7, 64, 97, 1021] {
+            let mut seen = std::vec![[0u32; 2]; n];
+            let draws = n * 2000;
+            for i in 0..draws as u64 {
+                let hash = mix(i);
+                let first = home(hash, n);
+                seen[first][0] += 1;
+                if n > 1 {
+                    let other = second(hash, n, first);
+                    assert_ne!(first, other);
+                    seen[other][1] += 1;
+                }
+            }
+            let even = |count: u32| (1700..2300).contains(&count);
+            assert!(seen.iter().all(|s| even(s[0]) && (n == 1 || even(s[1]))), "{n}");
+        }
+        // The extremes of the index bits.
+        assert_eq!(home(u64::MAX, 7), 6);
+        assert_eq!(home(0xffff_ffff, 7), 0);
+        for hash in [0, u64::MAX, 1 << 63, 0xffff_ffff] {
+            for n in [2, 3, 1 << 31] {
+                let first = home(hash, n);
+                let other = second(hash, n, first);
+                assert!(other < n && other != first);
+            }
+        }
+    }
+
+    #[test]
+    fn mix_has_no_collision_here_and_moves_half_of_the_bits() {
+        let flips: u32 = (0..1000u64)
+            .flat_map(|i| (0..64).map(move |bit| (mix(i) ^ mix(i ^ (1 << bit))).count_ones()))
+            .sum();
+        assert!((1_900_000..2_150_000).contains(&flips), "{flips}");
+    }
+}

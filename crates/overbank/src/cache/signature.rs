@@ -1,0 +1,158 @@
+//! A cache whose design is chosen at run time.
+
+use super::counters::Counters;
+use super::design::{Design, LayoutKind};
+use super::error::ValueTooWide;
+use super::flow::{FlowCache, Inserted, Swept};
+use super::geometry::Geometry;
+use super::layout::Layout;
+use super::memory::HugePages;
+use super::policy::Policy;
+use super::probes::Probes;
+use super::simd::Isa;
+
+/// What every [`FlowCache`] can do, without its type parameters. The methods are those of
+/// `FlowCache`, and documented there; made by [`Design::build`].
+///
+/// Meant to be called per burst: [`probe_batch`](Self::probe_batch), verify each hint, then
+/// [`commit_hits`](Self::commit_hits).
+pub trait SignatureCache: Send + Sync {
+    /// Geometry and policy.
+    fn design(&self) -> Design;
+    /// Widths of a slot's fields.
+    fn layout(&self) -> LayoutKind;
+    /// The instruction set that the probes use.
+    fn isa(&self) -> Isa;
+    /// See [`FlowCache::probe_batch`].
+    fn probe_batch(&self, hashes: &[u64], out: &mut Probes);
+    /// See [`FlowCache::candidate`].
+    fn candidate(&self, hash: u64, slot: u8) -> u32;
+    /// See [`FlowCache::commit_hits`].
+    fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64);
+    /// See [`FlowCache::lookup`].
+    fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    /// See [`FlowCache::insert`]; a value that the layout cannot hold is refused.
+    fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide>;
+    /// See [`FlowCache::remove`].
+    fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    /// See [`FlowCache::retain`].
+    fn retain(&mut self, keep: &mut dyn FnMut(u16, u32) -> bool) -> usize;
+    /// See [`FlowCache::sweep`].
+    fn sweep(
+        &mut self,
+        start: usize,
+        buckets: usize,
+        keep: &mut dyn FnMut(u16, u32) -> bool,
+    ) -> Swept;
+    /// See [`FlowCache::clear`].
+    fn clear(&mut self);
+    /// See [`FlowCache::len`].
+    fn len(&self) -> usize;
+    /// Whether no entry is there.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// See [`FlowCache::capacity`].
+    fn capacity(&self) -> usize;
+    /// See [`FlowCache::buckets`].
+    fn buckets(&self) -> usize;
+    /// See [`FlowCache::candidates`].
+    fn candidates(&self) -> usize;
+    /// See [`FlowCache::memory_bytes`].
+    fn memory_bytes(&self) -> usize;
+    /// See [`FlowCache::huge_pages`].
+    fn huge_pages(&self) -> HugePages;
+    /// See [`FlowCache::counters`].
+    fn counters(&self) -> &Counters;
+    /// See [`FlowCache::reset_counters`].
+    fn reset_counters(&mut self);
+}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L> {
+    fn design(&self) -> Design {
+        self.design()
+    }
+
+    fn layout(&self) -> LayoutKind {
+        L::KIND
+    }
+
+    fn isa(&self) -> Isa {
+        self.isa()
+    }
+
+    fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
+        self.probe_batch(hashes, out);
+    }
+
+    fn candidate(&self, hash: u64, slot: u8) -> u32 {
+        self.candidate(hash, slot)
+    }
+
+    fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64) {
+        self.commit_hits(hashes, slots, false_positives);
+    }
+
+    fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        self.lookup(hash, verify)
+    }
+
+    fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide> {
+        let bits = 8 * L::VALUE_BYTES as u32;
+        let value = L::Value::try_from(value).map_err(|_| ValueTooWide { value, bits })?;
+        Ok(self.insert(hash, value))
+    }
+
+    fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        self.remove(hash, verify)
+    }
+
+    fn retain(&mut self, keep: &mut dyn FnMut(u16, u32) -> bool) -> usize {
+        self.retain(keep)
+    }
+
+    fn sweep(
+        &mut self,
+        start: usize,
+        buckets: usize,
+        keep: &mut dyn FnMut(u16, u32) -> bool,
+    ) -> Swept {
+        self.sweep(start, buckets, keep)
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity()
+    }
+
+    fn buckets(&self) -> usize {
+        self.buckets()
+    }
+
+    fn candidates(&self) -> usize {
+        G::CANDIDATES
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn huge_pages(&self) -> HugePages {
+        self.huge_pages()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.counters()
+    }
+
+    fn reset_counters(&mut self) {
+        self.reset_counters();
+    }
+}

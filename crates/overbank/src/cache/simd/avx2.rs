@@ -1,0 +1,99 @@
+//! x86-64 with AVX2: 128-bit and 256-bit compares, the byte mask halved by packing or by PEXT.
+
+use core::arch::x86_64::*;
+
+use super::kernel::{self, View};
+use super::{Scan, Simd, entry_points};
+use crate::cache::geometry::Geometry;
+use crate::cache::layout::Layout;
+use crate::cache::probes::Probes;
+
+pub(super) struct Avx2;
+
+/// 16-bit lanes of `equal` (all ones or zero) as one bit each.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn lanes8(equal: __m128i) -> u32 {
+    // SAFETY: the caller's promise; registers only.
+    unsafe { _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())) as u32 }
+}
+
+impl Simd for Avx2 {
+    #[inline(always)]
+    unsafe fn eq4(p: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 8 readable bytes.
+        unsafe {
+            let words = _mm_loadl_epi64(p.cast());
+            lanes8(_mm_cmpeq_epi16(words, _mm_set1_epi16(fp as i16))) & 0xf
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn eq8(p: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 16 readable bytes.
+        unsafe {
+            let words = _mm_loadu_si128(p.cast());
+            lanes8(_mm_cmpeq_epi16(words, _mm_set1_epi16(fp as i16)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn eq16(p: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 32 readable bytes.
+        unsafe { Self::eq8x2(p, p.add(16), fp) }
+    }
+
+    #[inline(always)]
+    unsafe fn eq4x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 8 readable bytes at each pointer.
+        unsafe {
+            let words = _mm_unpacklo_epi64(_mm_loadl_epi64(p.cast()), _mm_loadl_epi64(q.cast()));
+            lanes8(_mm_cmpeq_epi16(words, _mm_set1_epi16(fp as i16)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn eq8x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 16 readable bytes at each pointer.
+        unsafe {
+            let pattern = _mm_set1_epi16(fp as i16);
+            let low = _mm_cmpeq_epi16(_mm_loadu_si128(p.cast()), pattern);
+            let high = _mm_cmpeq_epi16(_mm_loadu_si128(q.cast()), pattern);
+            _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn eq16x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: AVX2, and 32 readable bytes at each pointer.
+        unsafe {
+            let pattern = _mm256_set1_epi16(fp as i16);
+            let low = _mm256_cmpeq_epi16(_mm256_loadu_si256(p.cast()), pattern);
+            let high = _mm256_cmpeq_epi16(_mm256_loadu_si256(q.cast()), pattern);
+            // The pack works per 128-bit half: p0 q0 p1 q1. Put the quarters in order.
+            let packed = _mm256_packs_epi16(low, high);
+            _mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(packed)) as u32
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn eq_pair(p: *const u8, fp: u16) -> u32 {
+        // One load of both buckets, the value lanes masked off (paper, section 6).
+        // SAFETY: the caller's promise: AVX2, BMI2, and 32 readable bytes.
+        unsafe {
+            let pattern = _mm256_set1_epi16(fp as i16);
+            let equal = _mm256_cmpeq_epi16(_mm256_loadu_si256(p.cast()), pattern);
+            _pext_u32(_mm256_movemask_epi8(equal) as u32, 0x0055_0055)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(p: *const u8) {
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+}
+
+entry_points!(Avx2, "avx2,bmi1,bmi2,lzcnt,popcnt");

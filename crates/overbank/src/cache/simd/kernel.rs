@@ -1,0 +1,189 @@
+//! The loops over a table, written once for every instruction set, geometry and layout.
+//!
+//! A probe of a burst makes two passes. The first computes each key's bucket address and asks for
+//! all its cache lines; the second compares. By then most lines are there or on their way, all
+//! waits overlap, and neither pass branches on what it finds.
+
+use super::{Scan, Simd};
+use crate::cache::geometry::{Geometry, fingerprint};
+use crate::cache::layout::Layout;
+use crate::cache::probes::{BURST, Probes};
+
+/// A table's slots, as a kernel sees them.
+///
+/// Invariant, made by `Table` and relied on here: at `base` lie `buckets + G::BUFFER_BUCKETS`
+/// buckets of `G::SLOTS * L::SLOT_BYTES` bytes, readable, and `buckets >= G::BUCKETS_MIN`.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    pub(crate) base: *const u8,
+    pub(crate) buckets: usize,
+}
+
+const LINE: usize = 64;
+
+/// Sizes that follow from geometry and layout.
+struct Shape<G, L>(core::marker::PhantomData<(G, L)>);
+
+impl<G: Geometry, L: Layout> Shape<G, L> {
+    /// Bytes from one bucket to the next.
+    const STRIDE: usize = G::SLOTS * L::SLOT_BYTES;
+    /// Bytes that lie together: one bucket, or all of BLP's.
+    const SPAN: usize = if G::ADJACENT { G::CHOICES * Self::STRIDE } else { Self::STRIDE };
+    /// Whether a span always covers the fewest lines possible (tables are line aligned).
+    const ALIGNED: bool = Self::STRIDE.is_multiple_of(LINE)
+        || (LINE.is_multiple_of(Self::STRIDE) && Self::SPAN == Self::STRIDE);
+    /// A geometry of another shape needs an arm in `compare` first.
+    const COMPARABLE: () = assert!(matches!(
+        (G::CHOICES, G::SLOTS),
+        (1, 4) | (1, 8) | (1, 16) | (2, 4) | (2, 8) | (2, 16) | (4, 4)
+    ));
+    /// Whether whole 4-slot buckets can be compared by one wide load.
+    const WIDE: bool = G::ADJACENT && G::SLOTS == 4 && L::SLOT_BYTES == 4;
+}
+
+/// Asks for all cache lines of the buckets that start at `p`.
+#[inline(always)]
+unsafe fn prefetch_span<S: Simd, G: Geometry, L: Layout>(p: *const u8) {
+    let mut offset = 0;
+    while offset < Shape::<G, L>::SPAN {
+        // SAFETY: a prefetch may go anywhere; wrapping_add makes no claim about the address.
+        unsafe { S::prefetch(p.wrapping_add(offset)) };
+        offset += LINE;
+    }
+    if !Shape::<G, L>::ALIGNED {
+        // SAFETY: as above.
+        unsafe { S::prefetch(p.wrapping_add(Shape::<G, L>::SPAN - 1)) };
+    }
+}
+
+/// The mask of the candidate slots that hold `fp`.
+///
+/// # Safety
+/// `first` (and `second`, where buckets are not adjacent) are starts of buckets of a `View`.
+#[inline(always)]
+unsafe fn compare<S: Simd, G: Geometry, L: Layout>(
+    first: *const u8,
+    second: *const u8,
+    fp: u16,
+) -> u32 {
+    let () = Shape::<G, L>::COMPARABLE;
+    let stride = Shape::<G, L>::STRIDE;
+    // SAFETY: with adjacent buckets, those after `first` are in the table too (buffer buckets), and
+    // each bucket starts with its SLOTS fingerprints of 2 bytes. The instruction set is present by
+    // the promise of the entry point.
+    unsafe {
+        let at = |choice: usize| {
+            if G::ADJACENT {
+                first.add(choice * stride)
+            } else if choice == 0 {
+                first
+            } else {
+                second
+            }
+        };
+        match (G::CHOICES, G::SLOTS) {
+            (1, 4) => S::eq4(first, fp),
+            (1, 8) => S::eq8(first, fp),
+            (1, 16) => S::eq16(first, fp),
+            (2, 4) if Shape::<G, L>::WIDE => S::eq_pair(first, fp),
+            (2, 4) => S::eq4x2(first, at(1), fp),
+            (2, 8) => S::eq8x2(first, at(1), fp),
+            (2, 16) => S::eq16x2(first, at(1), fp),
+            (4, 4) if Shape::<G, L>::WIDE => S::eq_quad(first, fp),
+            (4, 4) => S::eq4x2(first, at(1), fp) | S::eq4x2(at(2), at(3), fp) << 8,
+            _ => 0, // Not compiled: see Shape::COMPARABLE.
+        }
+    }
+}
+
+/// The value in candidate slot `slot`.
+///
+/// # Safety
+/// As for `compare`, and `slot < G::CANDIDATES`.
+#[inline(always)]
+unsafe fn value_at<G: Geometry, L: Layout>(
+    first: *const u8,
+    second: *const u8,
+    slot: usize,
+) -> u32 {
+    let (choice, slot) = (slot / G::SLOTS, slot % G::SLOTS);
+    let bucket = if G::ADJACENT {
+        first.wrapping_add(choice * Shape::<G, L>::STRIDE)
+    } else if choice == 0 {
+        first
+    } else {
+        second
+    };
+    let at = bucket.wrapping_add(2 * G::SLOTS + slot * L::VALUE_BYTES);
+    // SAFETY: after its fingerprints a bucket has SLOTS values of VALUE_BYTES bytes, and the slot
+    // is in range.
+    unsafe {
+        if L::VALUE_BYTES == 2 {
+            u32::from(u16::from_le(at.cast::<u16>().read_unaligned()))
+        } else {
+            u32::from_le(at.cast::<u32>().read_unaligned())
+        }
+    }
+}
+
+/// Probes the first [`BURST`] of `hashes`.
+///
+/// # Safety
+/// `view` keeps its invariant for `G` and `L`, and the CPU has `S`.
+#[inline(always)]
+pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
+    view: View,
+    hashes: &[u64],
+    out: &mut Probes,
+) {
+    let count = hashes.len().min(BURST);
+    let hashes = &hashes[..count];
+    let mut first = [core::ptr::null::<u8>(); BURST];
+    let mut second = [core::ptr::null::<u8>(); BURST];
+    for (i, &hash) in hashes.iter().enumerate() {
+        // `bucket` is below buckets + BUFFER_BUCKETS for every hash, so the address is in the table.
+        first[i] = view.base.wrapping_add(G::bucket(hash, view.buckets, 0) * Shape::<G, L>::STRIDE);
+        // SAFETY: the CPU has S; a prefetch needs nothing else.
+        unsafe { prefetch_span::<S, G, L>(first[i]) };
+        if !G::ADJACENT {
+            let bucket = G::bucket(hash, view.buckets, 1);
+            second[i] = view.base.wrapping_add(bucket * Shape::<G, L>::STRIDE);
+            // SAFETY: as above.
+            unsafe { prefetch_span::<S, G, L>(second[i]) };
+        }
+    }
+    let mut matched = 0;
+    for (i, &hash) in hashes.iter().enumerate() {
+        // SAFETY: both point at buckets of the view.
+        let mask = unsafe { compare::<S, G, L>(first[i], second[i], fingerprint(hash)) };
+        // No match gives 32, which the mask turns into slot 0: some value, without a branch.
+        let slot = mask.trailing_zeros() as usize & (G::CANDIDATES - 1);
+        out.mask[i] = mask;
+        // SAFETY: as above, and the slot is masked into range.
+        out.value[i] = unsafe { value_at::<G, L>(first[i], second[i], slot) };
+        matched |= u32::from(mask != 0) << i;
+    }
+    out.matched = matched;
+    out.len = count;
+}
+
+/// Looks at all candidate slots of one hash: who has its fingerprint, who is empty.
+///
+/// # Safety
+/// As for [`probe`].
+#[inline(always)]
+pub(super) unsafe fn scan<S: Simd, G: Geometry, L: Layout>(view: View, hash: u64) -> Scan {
+    let first = view.base.wrapping_add(G::bucket(hash, view.buckets, 0) * Shape::<G, L>::STRIDE);
+    let second = if G::ADJACENT {
+        first
+    } else {
+        view.base.wrapping_add(G::bucket(hash, view.buckets, 1) * Shape::<G, L>::STRIDE)
+    };
+    // SAFETY: both point at buckets of the view.
+    unsafe {
+        Scan {
+            matching: compare::<S, G, L>(first, second, fingerprint(hash)),
+            empty: compare::<S, G, L>(first, second, 0),
+        }
+    }
+}

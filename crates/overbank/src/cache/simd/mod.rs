@@ -1,0 +1,337 @@
+//! The seam between the tables and the machine's vectors.
+//!
+//! One file per instruction set, each with the same short list of methods ([`Simd`]) and the same
+//! two entry points, made by the macro `entry_points`; [`kernel`] has the loops, written once and
+//! generic over instruction set, geometry and layout. An entry point carries `#[target_feature]`
+//! and everything below it is `#[inline(always)]`, so each combination becomes one straight loop.
+//!
+//! The choice is made once, when a table is constructed ([`Isa::choose`]), and kept in the table as
+//! two function pointers ([`Kernels`]): a burst of 32 keys costs one indirect call.
+//!
+//! To add an instruction set: a file beside `avx2.rs`, a variant of [`Isa`], an arm in `detect`,
+//! and an arm in [`Kernels::of`].
+
+#![allow(unsafe_code)] // Vector loads, and calls of functions with target features.
+
+mod kernel;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use core::fmt;
+use core::str::FromStr;
+
+use alloc::borrow::ToOwned;
+
+use super::error::IsaError;
+use super::geometry::Geometry;
+use super::layout::Layout;
+use super::probes::Probes;
+
+pub(crate) use kernel::View;
+
+/// An instruction set that the probe kernels exist for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// Plain 64-bit arithmetic; every machine has it.
+    Portable,
+    /// 256-bit vectors of x86-64 (AVX2, BMI1, BMI2).
+    Avx2,
+    /// 512-bit vectors of x86-64 (AVX-512 F, BW, VL).
+    Avx512,
+}
+
+impl Isa {
+    /// All that the crate knows, the slowest first.
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// The variable of the environment that forces one.
+    pub const VARIABLE: &'static str = "OVERBANK_SIMD";
+
+    /// Its name: `portable`, `avx2` or `avx512`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this machine has it. Without the feature `std` nothing can be asked, and only what
+    /// the whole build was compiled for counts.
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            Isa::Avx2 => detect::avx2(),
+            Isa::Avx512 => detect::avx512(),
+        }
+    }
+
+    /// All that this machine has, the slowest first; never empty.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        Self::ALL.into_iter().filter(|isa| isa.is_available())
+    }
+
+    /// The fastest that this machine has.
+    pub fn best() -> Isa {
+        Self::available().last().unwrap_or(Isa::Portable)
+    }
+
+    /// What [`Isa::VARIABLE`] asks for: nothing if it is unset or empty (or without `std`).
+    pub fn from_env() -> Result<Option<Isa>, IsaError> {
+        #[cfg(feature = "std")]
+        if let Some(name) = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
+            return name.to_string_lossy().parse::<Isa>()?.checked().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The instruction set for a new table: the forced one, else the environment's, else the best.
+    pub fn choose(forced: Option<Isa>) -> Result<Isa, IsaError> {
+        match forced {
+            Some(isa) => isa.checked(),
+            None => Ok(Self::from_env()?.unwrap_or_else(Self::best)),
+        }
+    }
+
+    fn checked(self) -> Result<Isa, IsaError> {
+        if self.is_available() {
+            Ok(self)
+        } else {
+            Err(IsaError::Unavailable { name: self.name() })
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Isa {
+    type Err = IsaError;
+
+    fn from_str(name: &str) -> Result<Self, IsaError> {
+        Self::ALL
+            .into_iter()
+            .find(|isa| isa.name() == name)
+            .ok_or_else(|| IsaError::Unknown { name: name.to_owned() })
+    }
+}
+
+/// What the CPU has. Every feature that an entry point enables is asked for here.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod detect {
+    use std::arch::is_x86_feature_detected as has;
+
+    pub(super) fn avx2() -> bool {
+        has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
+    }
+
+    pub(super) fn avx512() -> bool {
+        avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl")
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+mod detect {
+    pub(super) fn avx2() -> bool {
+        cfg!(all(
+            target_arch = "x86_64",
+            target_feature = "avx2",
+            target_feature = "bmi1",
+            target_feature = "bmi2",
+            target_feature = "lzcnt",
+            target_feature = "popcnt"
+        ))
+    }
+
+    pub(super) fn avx512() -> bool {
+        avx2()
+            && cfg!(all(
+                target_feature = "avx512f",
+                target_feature = "avx512bw",
+                target_feature = "avx512vl"
+            ))
+    }
+}
+
+/// What an instruction set has to do: compare packed fingerprints, one bit per slot in the answer,
+/// and prefetch.
+///
+/// # Safety
+/// All methods: the CPU has the instruction set. `eq*`: each pointer is valid for reading the
+/// bytes that the method names, at any alignment.
+pub(crate) trait Simd {
+    /// 4 fingerprints at `p` (8 bytes).
+    unsafe fn eq4(p: *const u8, fp: u16) -> u32;
+    /// 8 fingerprints at `p` (16 bytes).
+    unsafe fn eq8(p: *const u8, fp: u16) -> u32;
+    /// 16 fingerprints at `p` (32 bytes).
+    unsafe fn eq16(p: *const u8, fp: u16) -> u32;
+
+    /// 4 at `p`, then 4 at `q`.
+    #[inline(always)]
+    unsafe fn eq4x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { Self::eq4(p, fp) | Self::eq4(q, fp) << 4 }
+    }
+
+    /// 8 at `p`, then 8 at `q`.
+    #[inline(always)]
+    unsafe fn eq8x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { Self::eq8(p, fp) | Self::eq8(q, fp) << 8 }
+    }
+
+    /// 16 at `p`, then 16 at `q`.
+    #[inline(always)]
+    unsafe fn eq16x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { Self::eq16(p, fp) | Self::eq16(q, fp) << 16 }
+    }
+
+    /// Two whole 4-slot buckets of 16-bit values, side by side (32 bytes at `p`).
+    #[inline(always)]
+    unsafe fn eq_pair(p: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: 32 bytes, the second bucket at byte 16.
+        unsafe { Self::eq4x2(p, p.add(16), fp) }
+    }
+
+    /// Four whole 4-slot buckets of 16-bit values, side by side (64 bytes at `p`).
+    #[inline(always)]
+    unsafe fn eq_quad(p: *const u8, fp: u16) -> u32 {
+        // SAFETY: the caller's promise: 64 bytes, the third bucket at byte 32.
+        unsafe { Self::eq_pair(p, fp) | Self::eq_pair(p.add(32), fp) << 8 }
+    }
+
+    /// Asks for the cache line of `p`. Any address is allowed.
+    unsafe fn prefetch(p: *const u8);
+}
+
+/// Candidate slots that hold the fingerprint, and candidate slots that are empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scan {
+    pub(crate) matching: u32,
+    pub(crate) empty: u32,
+}
+
+/// The two loops of a table, for its geometry, layout and instruction set.
+///
+/// # Safety
+/// To call either: the view is of a table of the geometry and layout that the kernels were made
+/// for.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    /// Probes up to a burst of hashes.
+    pub(crate) probe: unsafe fn(View, &[u64], &mut Probes),
+    /// Looks at all candidate slots of one hash.
+    pub(crate) scan: unsafe fn(View, u64) -> Scan,
+}
+
+impl Kernels {
+    /// The kernels for `isa`, if the machine has it.
+    pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa) -> Result<Self, IsaError> {
+        Ok(match isa.checked()? {
+            Isa::Portable => Self { probe: portable::probe::<G, L>, scan: portable::scan::<G, L> },
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Self { probe: avx2::probe::<G, L>, scan: avx2::scan::<G, L> },
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Self { probe: avx512::probe::<G, L>, scan: avx512::scan::<G, L> },
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 => return Err(IsaError::Unavailable { name: isa.name() }),
+        })
+    }
+}
+
+/// The entry points of one instruction set: the generic loops with its features enabled.
+macro_rules! entry_points {
+    ($simd:ty $(, $features:literal)?) => {
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn probe<G: Geometry, L: Layout>(
+            view: View,
+            hashes: &[u64],
+            out: &mut Probes,
+        ) {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::probe::<$simd, G, L>(view, hashes, out) }
+        }
+
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn scan<G: Geometry, L: Layout>(view: View, hash: u64) -> Scan {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::scan::<$simd, G, L>(view, hash) }
+        }
+    };
+}
+use entry_points;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Every method of `S` against a plain loop, on fingerprints full of near misses.
+    fn agrees<S: Simd>() {
+        let mut pcg = crate::cache::Pcg32::new(7, 7);
+        for round in 0..5000 {
+            let pool = [1u16, 0x0100, 0x8000, 0x8001, 0xffff, 0x7fff, 0, 0x00ff];
+            let words: Vec<u16> = (0..32).map(|_| pool[pcg.below(8) as usize]).collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let fp = pool[round % 8];
+            let plain = |at: &[usize]| {
+                at.iter().enumerate().fold(0u32, |m, (i, &w)| m | u32::from(words[w] == fp) << i)
+            };
+            let range = |from: usize, n: usize| (from..from + n).collect::<Vec<_>>();
+            let p = bytes.as_ptr();
+            // SAFETY: 64 bytes are readable at p; the callers of `agrees` checked the CPU.
+            unsafe {
+                assert_eq!(S::eq4(p.add(2), fp), plain(&range(1, 4)));
+                assert_eq!(S::eq8(p.add(2), fp), plain(&range(1, 8)));
+                assert_eq!(S::eq16(p.add(2), fp), plain(&range(1, 16)));
+                let q = p.add(32);
+                assert_eq!(S::eq4x2(q, p, fp), plain(&[range(16, 4), range(0, 4)].concat()));
+                assert_eq!(S::eq8x2(q, p, fp), plain(&[range(16, 8), range(0, 8)].concat()));
+                assert_eq!(S::eq16x2(q, p, fp), plain(&[range(16, 16), range(0, 16)].concat()));
+                let buckets = [range(0, 4), range(8, 4), range(16, 4), range(24, 4)];
+                assert_eq!(S::eq_pair(p, fp), plain(&buckets[..2].concat()));
+                assert_eq!(S::eq_quad(p, fp), plain(&buckets.concat()));
+                S::prefetch(p);
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_compares_alike() {
+        agrees::<portable::Portable>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if Isa::Avx2.is_available() {
+                agrees::<avx2::Avx2>();
+            }
+            if Isa::Avx512.is_available() {
+                agrees::<avx512::Avx512>();
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_and_others_are_errors() {
+        for isa in Isa::ALL {
+            assert_eq!(isa.name().parse(), Ok(isa));
+        }
+        let error = "neon".parse::<Isa>().unwrap_err();
+        assert_eq!(error, IsaError::Unknown { name: "neon".to_owned() });
+        assert!(Isa::available().any(|isa| isa == Isa::Portable));
+        assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
+    }
+}

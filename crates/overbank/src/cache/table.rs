@@ -1,0 +1,175 @@
+//! The slots of a cache: the memory, and the kernels that read it.
+//!
+//! Single slots are read and written here through ordinary slices, checked; only the kernels use
+//! raw pointers. What they rely on is established in [`Table::new`].
+
+#![allow(unsafe_code)] // The calls of the probe kernels.
+
+use core::marker::PhantomData;
+
+use super::config::{BUCKETS_MAX, Config, Size};
+use super::error::Error;
+use super::geometry::Geometry;
+use super::layout::Layout;
+use super::memory::{HugePages, Memory};
+use super::probes::Probes;
+use super::simd::{Isa, Kernels, Scan, View};
+
+/// Place of a slot: its bucket (buffer buckets count on) and its number in the bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub(crate) bucket: usize,
+    pub(crate) index: usize,
+}
+
+/// What a slot holds; the fingerprint 0 means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<V> {
+    pub(crate) fingerprint: u16,
+    pub(crate) value: V,
+}
+
+/// Buckets of slots.
+pub struct Table<G, L> {
+    memory: Memory,
+    buckets: usize,
+    kernels: Kernels,
+    isa: Isa,
+    shape: PhantomData<(G, L)>,
+}
+
+impl<G: Geometry, L: Layout> Table<G, L> {
+    const STRIDE: usize = G::SLOTS * L::SLOT_BYTES;
+
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let buckets = match config.size {
+            Size::Buckets(0) | Size::Entries(0) => return Err(Error::Empty),
+            Size::Buckets(buckets) => buckets,
+            Size::Entries(entries) => entries.div_ceil(G::SLOTS).max(G::BUCKETS_MIN),
+        };
+        if buckets < G::BUCKETS_MIN {
+            let geometry = G::KIND.name();
+            return Err(Error::TooFewBuckets { geometry, buckets, min: G::BUCKETS_MIN });
+        }
+        if buckets > BUCKETS_MAX {
+            return Err(Error::TooManyBuckets { buckets, max: BUCKETS_MAX });
+        }
+        let bytes = (buckets + G::BUFFER_BUCKETS)
+            .checked_mul(Self::STRIDE)
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or(Error::SizeOverflow { buckets, bucket_bytes: Self::STRIDE })?;
+        let isa = Isa::choose(config.isa)?;
+        let kernels = Kernels::of::<G, L>(isa)?;
+        let memory = Memory::zeroed(bytes)?;
+        Ok(Self { memory, buckets, kernels, isa, shape: PhantomData })
+    }
+
+    /// Buckets that a hash may call home: buffer buckets not counted.
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets
+    }
+
+    pub(crate) fn buckets_with_buffer(&self) -> usize {
+        self.buckets + G::BUFFER_BUCKETS
+    }
+
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    pub(crate) fn huge_pages(&self) -> HugePages {
+        self.memory.huge_pages()
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View {
+        View { base: self.memory.as_ptr(), buckets: self.buckets }
+    }
+
+    #[inline(always)]
+    pub(crate) fn probe(&self, hashes: &[u64], out: &mut Probes) {
+        // SAFETY: `new` allocated (buckets + BUFFER_BUCKETS) × STRIDE bytes for this G and L, with
+        // at least BUCKETS_MIN buckets, and `Kernels::of` gave kernels for this G and L only
+        // because the CPU has the instruction set.
+        unsafe { (self.kernels.probe)(self.view(), hashes, out) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn scan(&self, hash: u64) -> Scan {
+        // SAFETY: as in `probe`.
+        unsafe { (self.kernels.scan)(self.view(), hash) }
+    }
+
+    /// The place of a hash's candidate slot; numbers past the last one wrap around.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, hash: u64, slot: usize) -> Slot {
+        let slot = slot & (G::CANDIDATES - 1);
+        Slot { bucket: G::bucket(hash, self.buckets, slot / G::SLOTS), index: slot % G::SLOTS }
+    }
+
+    #[inline(always)]
+    fn fingerprint_offset(slot: Slot) -> usize {
+        slot.bucket * Self::STRIDE + slot.index * 2
+    }
+
+    #[inline(always)]
+    fn value_offset(slot: Slot) -> usize {
+        slot.bucket * Self::STRIDE + G::SLOTS * 2 + slot.index * L::VALUE_BYTES
+    }
+
+    #[inline(always)]
+    pub(crate) fn fingerprint(&self, slot: Slot) -> u16 {
+        let at = Self::fingerprint_offset(slot);
+        let bytes = &self.memory.bytes()[at..at + 2];
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self, slot: Slot) -> L::Value {
+        let at = Self::value_offset(slot);
+        L::load(&self.memory.bytes()[at..at + L::VALUE_BYTES])
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry(&self, slot: Slot) -> Entry<L::Value> {
+        Entry { fingerprint: self.fingerprint(slot), value: self.value(slot) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_fingerprint(&mut self, slot: Slot, fingerprint: u16) {
+        let at = Self::fingerprint_offset(slot);
+        self.memory.bytes_mut()[at..at + 2].copy_from_slice(&fingerprint.to_le_bytes());
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, slot: Slot, entry: Entry<L::Value>) {
+        self.set_fingerprint(slot, entry.fingerprint);
+        let at = Self::value_offset(slot);
+        L::store(entry.value, &mut self.memory.bytes_mut()[at..at + L::VALUE_BYTES]);
+    }
+
+    /// Bubbling: exchanges the entry with the one of the next higher priority in its bucket, if
+    /// the slot still holds `fingerprint` and is not the first.
+    #[inline(always)]
+    pub(crate) fn promote(&mut self, slot: Slot, fingerprint: u16) {
+        if slot.index == 0 {
+            return;
+        }
+        let entry = self.entry(slot);
+        if entry.fingerprint == fingerprint {
+            let above = Slot { index: slot.index - 1, ..slot };
+            let demoted = self.entry(above);
+            self.set(above, entry);
+            self.set(slot, demoted);
+        }
+    }
+
+    /// Empties all slots.
+    pub(crate) fn clear(&mut self) {
+        self.memory.bytes_mut().fill(0);
+    }
+}
