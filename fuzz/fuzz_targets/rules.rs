@@ -1,0 +1,29 @@
+//! Any text as rules: rules that read back from their own text, or errors with a place in the text.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use overbank_switch::parse::{ERRORS_KEPT_MAX, RULES_MAX, parse_rule, parse_rules};
+
+fuzz_target!(|data: &[u8]| {
+    let text = String::from_utf8_lossy(data);
+    match parse_rules(&text) {
+        Ok(rules) => {
+            assert!(rules.len() <= RULES_MAX.min(text.lines().count()));
+            for rule in rules {
+                let shown = rule.to_string();
+                match parse_rule(&shown) {
+                    Ok(again) => assert_eq!(again, rule, "read back from {shown:?}"),
+                    Err(errors) => panic!("{shown:?} does not read back: {errors}"),
+                }
+            }
+        }
+        Err(errors) => {
+            assert!(errors.total() > 0 && errors.kept().len() <= ERRORS_KEPT_MAX);
+            let lines = text.split('\n').count();
+            for error in errors.kept() {
+                assert!(error.line >= 1 && error.line as usize <= lines, "{error}");
+                assert!(!error.to_string().contains(char::is_control), "{error:?}");
+            }
+        }
+    }
+});
