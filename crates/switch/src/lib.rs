@@ -4,6 +4,12 @@
 //! classifier over the OpenFlow tables (paper: Fast Software Cache Design for Network Appliances,
 //! section 2).
 
+pub mod classifier;
+pub mod drop;
+pub mod exec;
+pub mod oracle;
 pub mod rule;
+pub mod tables;
+pub mod translate;
 
 pub use rule::{Action, Match, Rule};
