@@ -1,2 +1,50 @@
-//! The command `overbank`.
-fn main() {}
+//! The command `overbank`: arguments, progress, printing. What it prints is computed elsewhere.
+//!
+//! Exit status: 0 done (also when Ctrl-C ended a replay early and its report was printed),
+//! 1 something failed (one line on standard error says what), 2 unusable arguments.
+
+mod files;
+mod replay;
+mod text;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Lookup and cache structures for software data planes, and what they do to your traffic.
+#[derive(Parser)]
+#[command(name = "overbank", version, max_term_width = 100)]
+#[command(after_help = "Examples:
+  overbank replay                                        built-in traffic and rules, all designs
+  overbank replay capture.pcapng --rules rules.txt       your traffic and rules
+  overbank help replay                                   every option of a command")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay traffic through the three-tier switch, once for each flow-cache design
+    Replay(Box<replay::Args>),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Replay(args) => replay::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("overbank: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The reader of standard output went away (`overbank replay | head`): nobody left to tell.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.into_iter().any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

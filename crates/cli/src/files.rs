@@ -1,0 +1,73 @@
+//! Output files that appear whole or not at all.
+
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that is claimed before the work starts and put in its place when the work is done.
+/// Dropped before that, it leaves nothing behind.
+pub struct Pending {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Pending {
+    /// Checks that `path` can be written, by making a temporary file beside it.
+    pub fn claim(path: &Path) -> Result<Pending> {
+        if path.is_dir() {
+            bail!("{}: this is a directory, a file name is needed", path.display());
+        }
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let dir = parent.unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new()
+            .prefix(".overbank-")
+            .tempfile_in(dir)
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        Ok(Pending { path: path.to_owned(), file })
+    }
+
+    /// Writes the content and puts the file in its place.
+    pub fn finish(mut self, content: &str) -> Result<()> {
+        let name = self.path.display().to_string();
+        self.file.write_all(content.as_bytes()).with_context(|| format!("{name}: not written"))?;
+        readable_by_all(self.file.path()).with_context(|| format!("{name}: not written"))?;
+        self.file.persist(&self.path).with_context(|| format!("{name}: not written"))?;
+        Ok(())
+    }
+}
+
+/// Temporary files are private; a report should have the permissions of any other file.
+#[cfg(unix)]
+fn readable_by_all(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_path: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_file_appears_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let path = dir.path().join("report.html");
+        drop(Pending::claim(&path).expect("writable"));
+        assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
+        Pending::claim(&path).expect("writable").finish("all of it").expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "all of it");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_refused_before_the_work() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let error = Pending::claim(&dir.path().join("none/report.html")).err().expect("refused");
+        assert!(format!("{error:#}").contains("none/report.html: cannot be written"), "{error:#}");
+        assert!(Pending::claim(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,329 @@
+//! `overbank replay`.
+
+use crate::files::Pending;
+use crate::text;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use overbank::cache::Isa;
+use overbank_lab::replay::feed::Source;
+use overbank_lab::replay::record::TrafficRecord;
+use overbank_lab::replay::{self, Contestant, Length, Plan, Progress};
+use overbank_lab::report;
+use overbank_lab::traffic::Traffic;
+use overbank_lab::workload::FlowStream;
+use overbank_ports::capture::{CaptureSet, WriteError, read_ethernet};
+use overbank_ports::memory::{FrameStore, Limits};
+use overbank_switch::parse::parse_rules;
+use overbank_switch::rule::{Action, Rule};
+use overbank_switch::translate::Tables;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Frames of built-in traffic that `--out-dir` gets: the whole first pass would be gigabytes.
+const BUILT_IN_FRAMES_OUT: u64 = 1_000_000;
+/// The designs that take part unless `--cache` says otherwise.
+const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,blp-2-4,blp-2-4+pblru,\
+                           blp-2-8,blp-2-16,blp-2-16+pblru";
+
+/// Replay traffic through the three-tier switch, once for each flow-cache design.
+///
+/// Tells what each design does to the traffic: hit rate per tier, nanoseconds a packet, packets a
+/// second; and that every design forwarded every packet the same way.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  overbank replay
+  overbank replay capture.pcapng --rules rules.txt --cache blp-2-16,set-4 --out-dir out/
+  overbank replay --flows 100000 --zipf 0.99 --report report.html
+  overbank replay capture.pcap.gz --format json | jq '.designs[] | {design, mpps, hit_rate}'
+
+A packet of interface i of a capture (from 0) comes in on port i + 1. Rules are written as for
+`ovs-ofctl add-flows`. A loop is the capture once, or as many packets as there are flows. Ctrl-C
+ends a replay early and still reports what was done.")]
+pub struct Args {
+    /// Capture to replay: pcap or pcapng, also gzipped; without it, built-in traffic
+    capture: Option<PathBuf>,
+    /// Rules, one a line, in the syntax of ovs-ofctl; without it, built-in rules
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Flow-cache designs, GEOMETRY[+POLICY]; `none` sends every packet to the megaflow cache
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = CONTESTANTS)]
+    cache: Vec<Contestant>,
+    /// Entries of the flow cache
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    entries: usize,
+    /// Most megaflows
+    #[arg(long, value_name = "N", default_value_t = 1 << 16)]
+    megaflows: usize,
+    /// Ports that exist, besides those that frames come in on and rules name
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    ports: Vec<u32>,
+    /// Flows of the built-in traffic
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "capture",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS_MAX)))]
+    flows: u32,
+    /// Zipf skew θ of the built-in traffic; 0 is uniform
+    #[arg(long, value_name = "THETA", default_value_t = 0.0, conflicts_with = "capture",
+          value_parser = parse_theta)]
+    zipf: f64,
+    /// Loops before the measurement [default: 20 for built-in traffic, 1 for a capture]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    warmup: Option<u64>,
+    /// Loops of one measured round [default: what makes two million packets]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    loops: Option<u64>,
+    /// Measure each design for so many seconds instead
+    #[arg(long, value_name = "S", conflicts_with = "loops", value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// Rounds in which the designs take turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Core to run on [default: the last one]
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+    /// Seed of traffic, hash functions and evictions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Instruction set of the flow cache [default: the best; OVERBANK_SIMD sets it too]
+    #[arg(long, value_name = "NAME")]
+    simd: Option<Isa>,
+    /// Most memory for the frames of a capture, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    memory: usize,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write a page with tables and plots, readable offline
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the frames that the first loop sends out, one port-N.pcap per output port
+    /// (of built-in traffic, the first million)
+    #[arg(long, value_name = "DIR")]
+    out_dir: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Most built-in flows: their tables must fit into memory.
+const FLOWS_MAX: u32 = 100_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// A document for machines (schema in docs/replay-json.md)
+    Json,
+}
+
+fn parse_theta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if (0.0..=2.0).contains(&theta) => Ok(theta),
+        _ => Err("a number from 0 (uniform) to 2 is needed".to_owned()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.001 to 86400 is needed".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let store = match &args.capture {
+        Some(path) => Some(load_capture(path, args.memory)?),
+        None => None,
+    };
+    let rules = load_rules(args, store.is_some())?;
+    let stream = FlowStream::zipf(args.flows, args.zipf, args.seed)?;
+    let source = match &store {
+        Some(store) => Source::Capture(store),
+        None => Source::BuiltIn { stream: &stream, traffic: Traffic::default() },
+    };
+    let ports = ports(&source, &rules, &args.ports);
+    let tables = Tables::new(rules).context("rules")?;
+
+    // Claim every output before the work, so that a wrong name costs no time.
+    let report = args.report.as_deref().map(Pending::claim).transpose()?;
+    let mut captures =
+        args.out_dir.as_deref().map(|dir| CaptureSet::create(dir, &ports)).transpose()?;
+    let pinned_core = pin(args.core)?;
+
+    let plan = Plan {
+        contestants: args.cache.clone(),
+        entries: args.entries,
+        megaflows: args.megaflows,
+        ports,
+        seed: args.seed,
+        isa: args.simd,
+        warmup_loops: args.warmup.unwrap_or(if store.is_some() { 1 } else { 20 }),
+        length: match (args.loops, args.seconds) {
+            (Some(loops), _) => Length::Loops(loops),
+            (None, Some(seconds)) => Length::Seconds(seconds),
+            (None, None) => Length::Auto,
+        },
+        rounds: args.rounds,
+        pinned_core,
+    };
+    let stop = stop_on_ctrl_c()?;
+    let bar = progress_bar(args.quiet);
+    let mut left = match source {
+        Source::Capture(_) => u64::MAX,
+        Source::BuiltIn { .. } => BUILT_IN_FRAMES_OUT,
+    };
+    let mut output = captures.as_mut().map(|set| {
+        move |port: u32, time: u64, frame: &[u8]| -> Result<(), WriteError> {
+            if left == 0 {
+                return Ok(());
+            }
+            left -= 1;
+            set.write(port, time, frame)
+        }
+    });
+    let record = replay::run(
+        &plan,
+        &source,
+        &tables,
+        traffic_record(args, store.as_ref()),
+        output.as_mut().map(|o| o as &mut replay::OutputFrames<'_>),
+        &stop,
+        &mut |p: Progress| show(&bar, p),
+    );
+    bar.finish_and_clear();
+    let record = record?;
+
+    let printed = match args.format {
+        Format::Text => text::render(&record),
+        Format::Json => serde_json::to_string_pretty(&record)?,
+    };
+    if let Some(captures) = captures {
+        captures.finish()?;
+    }
+    if let Some(report) = report {
+        report.finish(&report::page(&record, &command_line()))?;
+    }
+    writeln!(std::io::stdout(), "{printed}")?;
+    Ok(())
+}
+
+fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
+    let memory_bytes_max = memory_mib.checked_mul(1 << 20);
+    let limits = Limits {
+        memory_bytes_max: memory_bytes_max
+            .with_context(|| format!("--memory {memory_mib}: more than the address space"))?,
+    };
+    Ok(read_ethernet(path, &limits)?)
+}
+
+fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
+    let (name, text) = match &args.rules {
+        Some(path) => {
+            let bytes = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| anyhow!("{}: not UTF-8 text, rules are needed", path.display()))?;
+            (path.display().to_string(), text)
+        }
+        None if from_capture => ("built-in rules".to_owned(), replay::CAPTURE_RULES.to_owned()),
+        None => ("built-in rules".to_owned(), Traffic::default().rules()),
+    };
+    parse_rules(&text).map_err(|errors| {
+        // A person gets the source line and a caret, a script one line per error.
+        let person = std::io::stderr().is_terminal();
+        let total = errors.total();
+        let list = if person {
+            errors.with_source(&name).to_string()
+        } else {
+            errors.in_file(&name).to_string()
+        };
+        anyhow!(
+            "{name}: {total} {} in the rules\n{list}",
+            if total == 1 { "error" } else { "errors" }
+        )
+    })
+}
+
+/// Ports that frames come in on, that rules send to, and that the user named.
+fn ports(source: &Source<'_>, rules: &[Rule], named: &[u32]) -> Vec<u32> {
+    let mut ports = source.in_ports();
+    ports.extend(rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
+        Action::Output(port) => Some(*port),
+        _ => None,
+    }));
+    ports.extend(named);
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficRecord {
+    match (&args.capture, store) {
+        (Some(path), Some(store)) => TrafficRecord::Capture {
+            file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            frames: store.len() as u64,
+            skipped: store.skipped(),
+        },
+        _ => TrafficRecord::BuiltIn {
+            flows: args.flows,
+            theta: args.zipf,
+            classes: Traffic::default().classes(),
+            alpha: f64::from(args.flows) / args.entries.max(1) as f64,
+        },
+    }
+}
+
+/// Pins this thread to the wanted core, or to the last one.
+fn pin(wanted: Option<usize>) -> Result<Option<usize>> {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let Some(id) = wanted else {
+        // Where pinning is not to be had, the replay is still worth running.
+        return Ok(cores.last().filter(|c| core_affinity::set_for_current(**c)).map(|c| c.id));
+    };
+    let names = || cores.iter().map(|c| c.id.to_string()).collect::<Vec<_>>().join(", ");
+    match cores.iter().find(|c| c.id == id) {
+        Some(core) if core_affinity::set_for_current(*core) => Ok(Some(id)),
+        Some(_) => bail!("--core {id}: the system refuses to pin a thread to it"),
+        None => bail!("--core {id}: no such core for this process, there are {}", names()),
+    }
+}
+
+fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = stop.clone();
+    ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            // The second time, they mean it.
+            std::process::exit(130);
+        }
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+fn progress_bar(quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {eta} left  {msg}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn show(bar: &ProgressBar, p: Progress) {
+    if !bar.is_hidden() {
+        bar.set_length(p.total);
+        bar.set_position(p.done);
+        bar.set_message(format!("{:<18} {:<12} {:6.2} Mpps", p.contestant, p.phase, p.mpps));
+    }
+}
+
+/// What the user typed, for the report.
+fn command_line() -> String {
+    let mut words = std::env::args();
+    words.next();
+    let words: Vec<String> = std::iter::once("overbank".to_owned()).chain(words).collect();
+    words.join(" ")
+}

@@ -1,0 +1,131 @@
+//! The record of a replay as tables for a terminal.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use overbank_lab::replay::record::{DesignRecord, Replay, Totals};
+use overbank_lab::report::{count, traffic_line};
+use std::fmt::Write;
+
+/// Everything that a person wants to see first.
+pub fn render(replay: &Replay) -> String {
+    let mut out = String::new();
+    let pinned =
+        replay.machine.pinned_core.map_or("not pinned".to_owned(), |c| format!("core {c}"));
+    let _ = writeln!(
+        out,
+        "{}; {} rules; {} ({pinned})",
+        traffic_line(&replay.traffic),
+        replay.rules,
+        replay.machine.cpu
+    );
+    if replay.interrupted {
+        out.push_str("Ended early: the figures cover what was done until then.\n");
+    }
+    let _ = writeln!(out, "\n{}", rates(&replay.designs));
+    let title = "Tiers, measured rounds";
+    let _ = writeln!(out, "\n{title}\n{}", tiers(&replay.designs, |d| &d.totals));
+    let title = "Tiers, first pass from cold caches on";
+    let _ = writeln!(out, "\n{title}\n{}", tiers(&replay.designs, |d| &d.first_pass));
+    if let Some(first) = replay.designs.first() {
+        let _ = writeln!(out, "\n{}", fates(&first.first_pass));
+    }
+    let _ = write!(
+        out,
+        "\nAll designs forwarded {} packets alike, byte for byte: digest {}",
+        count(replay.digest_packets),
+        replay.digest
+    );
+    out
+}
+
+fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headings.iter().copied());
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_cell_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    table
+}
+
+fn optional(value: Option<f64>, decimals: usize) -> String {
+    value.map_or("-".to_owned(), |v| format!("{v:.decimals$}"))
+}
+
+fn rates(designs: &[DesignRecord]) -> Table {
+    let mut out = table(&[
+        "design",
+        "Mpps",
+        "min",
+        "max",
+        "ns/packet",
+        "hit rate %",
+        "ns/hit",
+        "ns/miss",
+        "MiB",
+        "huge pages",
+        "SIMD",
+    ]);
+    for d in designs {
+        out.add_row([
+            d.design.clone(),
+            optional(d.mpps, 2),
+            optional(d.mpps_min, 2),
+            optional(d.mpps_max, 2),
+            optional(d.ns_per_packet, 1),
+            if d.slots == 0 { "-".to_owned() } else { format!("{:.2}", d.hit_rate * 100.0) },
+            optional(d.ns_hit, 1),
+            optional(d.ns_miss, 1),
+            format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64),
+            d.huge_pages.clone(),
+            d.instruction_set.clone(),
+        ]);
+    }
+    out
+}
+
+fn tiers(designs: &[DesignRecord], pick: fn(&DesignRecord) -> &Totals) -> Table {
+    let mut out = table(&[
+        "design",
+        "packets",
+        "hit rate %",
+        "false pos.",
+        "evictions",
+        "megaflow lookups",
+        "hits",
+        "subtables each",
+        "masks",
+        "megaflows",
+        "classifier",
+    ]);
+    for d in designs {
+        let t = pick(d);
+        out.add_row([
+            d.design.clone(),
+            count(t.packets),
+            format!("{:.2}", t.hit_rate() * 100.0),
+            count(t.microflow.false_positives),
+            count(t.microflow.evictions),
+            count(t.megaflow.lookups),
+            count(t.megaflow.hits),
+            format!("{:.2}", t.megaflow.subtables_per_lookup),
+            count(t.megaflow.masks as u64),
+            count(t.megaflow.megaflows as u64),
+            count(t.classifier_lookups),
+        ]);
+    }
+    out
+}
+
+/// Where the packets went: the same for every design.
+fn fates(totals: &Totals) -> String {
+    let mut out = String::from("Where the packets of the first pass went\n");
+    for port in &totals.ports {
+        let (packets, bytes) = (count(port.packets), count(port.bytes));
+        let _ = writeln!(out, "  port {:<10} {packets:>15} packets {bytes:>18} bytes", port.port);
+    }
+    for (reason, packets) in &totals.drops {
+        let _ = writeln!(out, "  dropped, {reason}: {}", count(*packets));
+    }
+    out
+}

@@ -1,0 +1,157 @@
+//! What a replay is fed: the frames of a capture, or built-in traffic, chunk by chunk.
+//!
+//! A chunk is made ready before the clock starts. Built-in frames are written into a ring that a
+//! network card would fill; the frames of a capture are used where they lie. A *loop* is the
+//! capture once, or as many packets as there are flows.
+
+use crate::traffic::{FRAME_LEN, Traffic};
+use crate::workload::FlowStream;
+use overbank_ports::memory::FrameStore;
+use overbank_switch::datapath::Frame;
+
+/// Frames of a full chunk.
+pub const CHUNK: usize = 4096;
+
+/// Longest time that one chunk of a capture spans: megaflows age by the capture's own clock.
+const CHUNK_NS: u64 = 1_000_000_000;
+/// Time between two built-in packets, by their own clock.
+const BUILT_IN_GAP_NS: u64 = 100;
+
+/// A built-in frame on a cache line of its own, as in the buffers of a network card.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Slot([u8; FRAME_LEN]);
+
+/// Where frames come from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// The frames of a capture; those of interface `i` come in on port `i + 1`.
+    Capture(&'a FrameStore),
+    /// Built-in traffic (the paper's section 7.2); all of it comes in on port 1.
+    BuiltIn {
+        /// Which flow comes next, from the start of the stream on.
+        stream: &'a FlowStream,
+        /// What the frames of a flow look like.
+        traffic: Traffic,
+    },
+}
+
+impl Source<'_> {
+    /// Packets of one loop.
+    pub fn loop_packets(&self) -> u64 {
+        match self {
+            Source::Capture(store) => store.len() as u64,
+            Source::BuiltIn { stream, .. } => u64::from(stream.flows()),
+        }
+    }
+
+    /// Ports that frames come in on, ascending.
+    pub fn in_ports(&self) -> Vec<u32> {
+        let mut ports = match self {
+            Source::Capture(store) => store.iter().map(|f| in_port(f.interface)).collect(),
+            Source::BuiltIn { .. } => vec![1],
+        };
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+}
+
+fn in_port(interface: u32) -> u32 {
+    interface.saturating_add(1)
+}
+
+/// Frames that are ready to go.
+pub struct Chunk<'a> {
+    /// The frames, at most [`CHUNK`].
+    pub frames: Vec<Frame<'a>>,
+    /// Number of the first of them since the start.
+    pub first: u64,
+    /// The traffic's own clock.
+    pub now_ms: u32,
+    /// The capture that the frames are from, and where in it.
+    from: Option<(&'a FrameStore, usize)>,
+}
+
+impl Chunk<'_> {
+    /// When frame `index` came.
+    pub fn timestamp_ns(&self, index: usize) -> u64 {
+        match self.from {
+            Some((store, at)) => store.get(at + index).map_or(0, |f| f.timestamp_ns),
+            None => (self.first + index as u64) * BUILT_IN_GAP_NS,
+        }
+    }
+}
+
+/// A place in the traffic. Every design has its own, so all see the same sequence.
+pub struct Feed<'a> {
+    next: u64,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Capture { store: &'a FrameStore, at: usize, loop_start_ns: u64, now_ns: u64 },
+    BuiltIn { stream: FlowStream, traffic: Traffic, ids: Vec<u32>, ring: Vec<Slot> },
+}
+
+impl<'a> Feed<'a> {
+    /// The start of the traffic.
+    pub fn new(source: &Source<'a>) -> Feed<'a> {
+        let kind = match *source {
+            Source::Capture(store) => Kind::Capture { store, at: 0, loop_start_ns: 0, now_ns: 0 },
+            Source::BuiltIn { stream, traffic } => Kind::BuiltIn {
+                stream: stream.clone(),
+                traffic,
+                ids: vec![0; CHUNK],
+                ring: vec![Slot([0; FRAME_LEN]); CHUNK],
+            },
+        };
+        Feed { next: 0, kind }
+    }
+
+    /// The next chunk, of at most `most` frames and within one loop. Empty only if `most` is 0 or
+    /// the capture is empty.
+    pub fn chunk(&mut self, most: usize) -> Chunk<'_> {
+        let first = self.next;
+        let most = most.min(CHUNK);
+        let (frames, now_ns, from): (Vec<Frame<'_>>, u64, _) = match &mut self.kind {
+            Kind::Capture { store, at, loop_start_ns, now_ns } => {
+                let frames = capture_chunk(store, *at, most);
+                let from = Some((*store, *at));
+                let start = store.get(0).map_or(0, |f| f.timestamp_ns);
+                let stamp = store.get(*at).map_or(0, |f| f.timestamp_ns.saturating_sub(start));
+                *now_ns = (*now_ns).max(loop_start_ns.saturating_add(stamp));
+                *at += frames.len();
+                if *at >= store.len() {
+                    *at = 0;
+                    let last = store.get(store.len().saturating_sub(1));
+                    let end = last.map_or(0, |f| f.timestamp_ns.saturating_sub(start));
+                    *loop_start_ns = loop_start_ns.saturating_add(end).max(*now_ns);
+                }
+                (frames, *now_ns, from)
+            }
+            Kind::BuiltIn { stream, traffic, ids, ring } => {
+                let ids = &mut ids[..most];
+                stream.fill(ids);
+                for (slot, &id) in ring.iter_mut().zip(ids.iter()) {
+                    traffic.write_frame(id, &mut slot.0);
+                }
+                let frames = ring[..most].iter();
+                let frames = frames.map(|slot| Frame { bytes: &slot.0, in_port: 1 });
+                (frames.collect(), first * BUILT_IN_GAP_NS, None)
+            }
+        };
+        self.next += frames.len() as u64;
+        Chunk { frames, first, now_ms: (now_ns / 1_000_000) as u32, from }
+    }
+}
+
+/// Frames from `at` on, until the chunk is full, the capture ends or a second has passed.
+fn capture_chunk(store: &FrameStore, at: usize, most: usize) -> Vec<Frame<'_>> {
+    let start = store.get(at).map_or(0, |f| f.timestamp_ns);
+    (at..store.len().min(at + most))
+        .map_while(|i| store.get(i))
+        .take_while(|f| f.timestamp_ns.saturating_sub(start) < CHUNK_NS)
+        .map(|f| Frame { bytes: f.data, in_port: in_port(f.interface) })
+        .collect()
+}

@@ -1,0 +1,510 @@
+//! `overbank replay`: the same traffic through the three tiers once for each design.
+//!
+//! ```text
+//!  per design   first pass (cold caches, warm-up)
+//!  then         round 1: design A, B, C … · round 2: A, B, C … · …      rates: median of rounds
+//!  at last      one pass in which every burst is timed by itself: cost of a hit and of a miss
+//! ```
+//!
+//! Every design has its own place in the same sequence of frames. The designs take turns, because
+//! the speed of a shared machine drifts. The clock runs only while the datapath has the frames:
+//! making them ready before and digesting what came out after are not counted. Every chunk of
+//! every design is digested, and one that differs from the first design's ends the replay.
+//!
+//! Source: Fast Software Cache Design for Network Appliances, section 7.2.
+
+pub mod feed;
+pub mod record;
+pub mod split;
+pub mod txlog;
+
+use feed::{CHUNK, Feed, Source};
+use overbank::cache::{Design, HugePages, Isa};
+use overbank_switch::datapath::{CacheConfig, Config, ConfigError, Datapath, Frame};
+use overbank_switch::megaflow::BURST;
+use overbank_switch::translate::Tables;
+use record::{DesignRecord, Machine, PortTally, Replay, SCHEMA, Settings, Totals, TrafficRecord};
+use split::Split;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use txlog::TxLog;
+
+/// Rules for a capture that comes without any.
+pub const CAPTURE_RULES: &str = include_str!("capture.rules");
+
+/// Megaflows unused for longer than this, by the traffic's clock, are removed.
+const IDLE_MS: u32 = 10_000;
+/// Time between two looks for idle megaflows.
+const SWEEP_MS: u32 = 1_000;
+/// Packets that a round has at least, unless the caller wants otherwise.
+const ROUND_PACKETS: u64 = 2_000_000;
+
+/// One contestant: a signature cache, or none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contestant {
+    /// No tier 1: every packet goes to the megaflow cache.
+    None,
+    /// A signature cache.
+    Cache(Design),
+}
+
+impl std::fmt::Display for Contestant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Contestant::None => f.pad("none"),
+            Contestant::Cache(design) => f.pad(&design.to_string()),
+        }
+    }
+}
+
+impl std::str::FromStr for Contestant {
+    type Err = overbank::cache::DesignError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "none" => Ok(Contestant::None),
+            name => Ok(Contestant::Cache(name.parse()?)),
+        }
+    }
+}
+
+/// How long the measurement takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// As many loops as make two million packets a round.
+    Auto,
+    /// Loops of one round.
+    Loops(u64),
+    /// Seconds per design, all rounds together.
+    Seconds(f64),
+}
+
+/// What is to be replayed and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who takes part, in this order.
+    pub contestants: Vec<Contestant>,
+    /// Slots of tier 1.
+    pub entries: usize,
+    /// Most megaflows.
+    pub megaflows: usize,
+    /// Ports that exist.
+    pub ports: Vec<u32>,
+    /// Seed of hash functions and evictions.
+    pub seed: u64,
+    /// Instruction set of tier 1; `None` takes the best.
+    pub isa: Option<Isa>,
+    /// Loops of the first pass, at least 1.
+    pub warmup_loops: u64,
+    /// Length of the measurement.
+    pub length: Length,
+    /// Rounds.
+    pub rounds: u32,
+    /// The core that the caller has pinned this thread to, for the record.
+    pub pinned_core: Option<usize>,
+}
+
+/// Where a replay stands, for a progress bar.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Who is running.
+    pub contestant: Contestant,
+    /// "first pass", "round" or "hit and miss".
+    pub phase: &'static str,
+    /// Packets done, of all designs.
+    pub done: u64,
+    /// Packets in all, as far as that is known (seconds are estimated).
+    pub total: u64,
+    /// Rate of the last chunk in million packets a second.
+    pub mpps: f64,
+}
+
+/// Why a replay failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Nobody takes part.
+    #[error("no design to replay: name at least one")]
+    NoContestant,
+    /// There are no frames.
+    #[error("no frames to replay")]
+    NoFrames,
+    /// A datapath cannot be made.
+    #[error("{design}: {source}")]
+    Config {
+        /// Whose.
+        design: String,
+        /// Why.
+        source: ConfigError,
+    },
+    /// Two designs did different things to the same frames: a defect of Overbank.
+    #[error(
+        "{design} forwarded packets {first} to {last} differently from {reference}: \
+         this is a defect of Overbank, please report it with the capture and the rules"
+    )]
+    Disagreement {
+        /// Who differs.
+        design: String,
+        /// From whom.
+        reference: String,
+        /// First packet of the chunk.
+        first: u64,
+        /// Last packet of the chunk.
+        last: u64,
+    },
+    /// Writing an output frame failed.
+    #[error(transparent)]
+    Output(#[from] overbank_ports::capture::WriteError),
+}
+
+/// Gets the frames that the first pass sends out: port, time of arrival, bytes.
+pub type OutputFrames<'a> =
+    dyn FnMut(u32, u64, &[u8]) -> Result<(), overbank_ports::capture::WriteError> + 'a;
+
+/// One contestant at work.
+struct Runner<'a> {
+    contestant: Contestant,
+    datapath: Datapath,
+    feed: Feed<'a>,
+    log: TxLog,
+    swept_ms: u32,
+    first_pass: Totals,
+    /// Digest of each chunk since the start, with the number of its first packet.
+    digests: Vec<(u64, u64)>,
+    fed: u64,
+    ports: BTreeMap<u32, PortTally>,
+    rounds_ns: Vec<f64>,
+    split: Split,
+}
+
+impl Runner<'_> {
+    /// One chunk; returns its packets and how long the datapath had them.
+    fn chunk(
+        &mut self,
+        most: u64,
+        per_burst: bool,
+        mut output: Option<&mut OutputFrames<'_>>,
+    ) -> Result<(u64, Duration), ReplayError> {
+        let most = usize::try_from(most).unwrap_or(CHUNK).min(CHUNK);
+        let chunk = self.feed.chunk(most);
+        self.log.clear();
+        let frames = &chunk.frames[..];
+        let sweep = chunk.now_ms.wrapping_sub(self.swept_ms) >= SWEEP_MS;
+        let start = Instant::now();
+        if sweep {
+            self.datapath.expire(chunk.now_ms, IDLE_MS);
+        }
+        if per_burst {
+            time_bursts(&mut self.datapath, frames, chunk.now_ms, &mut self.log, &mut self.split);
+        } else {
+            self.datapath.process(frames, chunk.now_ms, &mut self.log);
+        }
+        let took = start.elapsed();
+        if sweep {
+            self.swept_ms = chunk.now_ms;
+        }
+        let (first, count) = (chunk.first, frames.len() as u64);
+        self.log.tally(&mut self.ports);
+        self.digests.push((first, self.log.digest(frames, first)));
+        self.fed = first + count;
+        if let Some(output) = &mut output {
+            for (index, port, bytes) in self.log.outputs(frames) {
+                output(port, chunk.timestamp_ns(index), bytes)?;
+            }
+        }
+        Ok((count, took))
+    }
+
+    /// What was counted since the last call.
+    fn take_totals(&mut self) -> Totals {
+        let counters = self.datapath.counters();
+        let occupied = self.datapath.cache().map_or(0, |c| c.len());
+        let megaflows = self.datapath.megaflows();
+        let totals =
+            Totals::new(&counters, occupied, megaflows.len(), megaflows.masks(), &self.ports);
+        self.datapath.reset_counters();
+        self.ports.clear();
+        totals
+    }
+}
+
+/// As `process`, with a clock around every full burst.
+fn time_bursts(
+    datapath: &mut Datapath,
+    frames: &[Frame<'_>],
+    now_ms: u32,
+    log: &mut TxLog,
+    split: &mut Split,
+) {
+    struct Shifted<'l>(&'l mut TxLog, usize);
+    impl overbank_switch::datapath::Sink for Shifted<'_> {
+        #[inline]
+        fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool) {
+            self.0.output(self.1 + index, port, frame, edited);
+        }
+        #[inline]
+        fn drop(&mut self, index: usize, reason: overbank_switch::drop::DropReason) {
+            self.0.drop(self.1 + index, reason);
+        }
+    }
+    let misses = |datapath: &Datapath| {
+        datapath.cache().map_or(0, |c| c.counters().lookups - c.counters().hits)
+    };
+    for (nth, burst) in frames.chunks(BURST).enumerate() {
+        let before = misses(datapath);
+        let start = Instant::now();
+        datapath.process(burst, now_ms, &mut Shifted(log, nth * BURST));
+        let ns = start.elapsed().as_nanos() as f64;
+        // The first burst of a chunk pays for what ran before it.
+        if burst.len() == BURST && nth > 0 {
+            split.add(misses(datapath) - before, ns);
+        }
+    }
+}
+
+/// Counts packets for the progress bar and knows when to stop.
+struct Course<'a> {
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(Progress),
+    done: u64,
+    total: u64,
+}
+
+impl Course<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs a contestant for so many packets, or until `limit` of measured time is over; returns
+    /// packets and measured time.
+    fn run(
+        &mut self,
+        runner: &mut Runner<'_>,
+        phase: &'static str,
+        packets: u64,
+        limit: Option<Duration>,
+        mut output: Option<&mut OutputFrames<'_>>,
+    ) -> Result<(u64, Duration), ReplayError> {
+        let (mut done, mut time) = (0, Duration::ZERO);
+        while done < packets && limit.is_none_or(|limit| time < limit) && !self.stopped() {
+            let output = output.as_mut().map(|o| &mut **o as &mut OutputFrames<'_>);
+            let (count, took) = runner.chunk(packets - done, phase == PHASE_SPLIT, output)?;
+            done += count;
+            time += took;
+            self.done += count;
+            (self.progress)(Progress {
+                contestant: runner.contestant,
+                phase,
+                done: self.done,
+                total: self.total.max(self.done),
+                mpps: count as f64 / took.as_secs_f64().max(1e-9) / 1e6,
+            });
+        }
+        Ok((done, time))
+    }
+}
+
+const PHASE_FIRST: &str = "first pass";
+const PHASE_ROUND: &str = "round";
+const PHASE_SPLIT: &str = "hit and miss";
+
+/// Replays `source` through every contestant. `stop` ends it early: what was done is reported.
+/// `output` gets the frames that the first contestant sends in its first loop.
+pub fn run(
+    plan: &Plan,
+    source: &Source<'_>,
+    tables: &Tables,
+    traffic: TrafficRecord,
+    mut output: Option<&mut OutputFrames<'_>>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replay, ReplayError> {
+    let loop_packets = source.loop_packets();
+    if plan.contestants.is_empty() {
+        return Err(ReplayError::NoContestant);
+    }
+    if loop_packets == 0 {
+        return Err(ReplayError::NoFrames);
+    }
+    let loops = match plan.length {
+        Length::Auto | Length::Seconds(_) => ROUND_PACKETS.div_ceil(loop_packets),
+        Length::Loops(loops) => loops.max(1),
+    };
+    let rounds = plan.rounds.max(1);
+    let warmup_loops = plan.warmup_loops.max(1);
+    let (warmup, round) =
+        (loop_packets.saturating_mul(warmup_loops), loop_packets.saturating_mul(loops));
+    let limit = match plan.length {
+        Length::Seconds(s) => Some(Duration::from_secs_f64(s / f64::from(rounds))),
+        _ => None,
+    };
+    let per_design = warmup.saturating_add(round.saturating_mul(u64::from(rounds) + 1));
+    let total = per_design.saturating_mul(plan.contestants.len() as u64);
+    let mut course = Course { stop, progress, done: 0, total };
+
+    let mut runners = Vec::with_capacity(plan.contestants.len());
+    for &contestant in &plan.contestants {
+        let mut runner = runner(plan, contestant, source, tables)?;
+        course.run(&mut runner, PHASE_FIRST, loop_packets, None, output.take())?;
+        course.run(&mut runner, PHASE_FIRST, warmup - loop_packets, None, None)?;
+        runner.first_pass = runner.take_totals();
+        runners.push(runner);
+        compare(&runners)?;
+        if course.stopped() {
+            break;
+        }
+    }
+    for _ in 0..rounds {
+        for runner in &mut runners {
+            let packets = if limit.is_some() { u64::MAX } else { round };
+            let (done, time) = course.run(runner, PHASE_ROUND, packets, limit, None)?;
+            if done > 0 {
+                runner.rounds_ns.push(time.as_nanos() as f64 / done as f64);
+            }
+        }
+        compare(&runners)?;
+    }
+    let totals: Vec<Totals> = runners.iter_mut().map(Runner::take_totals).collect();
+    for runner in &mut runners {
+        course.run(runner, PHASE_SPLIT, round, limit, None)?;
+    }
+    compare(&runners)?;
+
+    let (digest, digest_packets) = common_digest(&runners);
+    let digest = format!("{digest:016x}");
+    let designs = runners.iter().zip(totals);
+    let designs = designs.map(|(runner, totals)| describe(runner, totals, &digest)).collect();
+    Ok(Replay {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine(plan.pinned_core),
+        traffic,
+        rules: tables.len(),
+        settings: Settings {
+            entries: plan.entries,
+            megaflows: plan.megaflows,
+            seed: plan.seed,
+            loop_packets,
+            warmup_loops,
+            loops,
+            seconds: match plan.length {
+                Length::Seconds(s) => Some(s),
+                _ => None,
+            },
+            rounds,
+        },
+        interrupted: course.stopped(),
+        digest,
+        digest_packets,
+        designs,
+    })
+}
+
+fn runner<'a>(
+    plan: &Plan,
+    contestant: Contestant,
+    source: &Source<'a>,
+    tables: &Tables,
+) -> Result<Runner<'a>, ReplayError> {
+    let cache = match contestant {
+        Contestant::None => None,
+        Contestant::Cache(design) => {
+            Some(CacheConfig { design, entries: plan.entries, isa: plan.isa })
+        }
+    };
+    let config =
+        Config { cache, megaflows: plan.megaflows, ports: plan.ports.clone(), seed: plan.seed };
+    let datapath = Datapath::new(&config, tables.clone())
+        .map_err(|source| ReplayError::Config { design: contestant.to_string(), source })?;
+    Ok(Runner {
+        contestant,
+        datapath,
+        feed: Feed::new(source),
+        log: TxLog::default(),
+        swept_ms: 0,
+        first_pass: Totals::default(),
+        digests: Vec::new(),
+        fed: 0,
+        ports: BTreeMap::new(),
+        rounds_ns: Vec::new(),
+        split: Split::default(),
+    })
+}
+
+/// Every design must have done to each chunk what the first one did. Chunks are cut alike for all
+/// as long as the packet counts are the same, so equal starts mean equal chunks; where the time
+/// limit cut one short, the chunks after it are compared only where they line up.
+fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
+    let Some((reference, others)) = runners.split_first() else { return Ok(()) };
+    for runner in others {
+        let pairs = reference.digests.iter().zip(&runner.digests);
+        for (nth, (ours, theirs)) in pairs.enumerate() {
+            if ours != theirs {
+                let end = |r: &Runner<'_>| r.digests.get(nth + 1).map_or(r.fed, |next| next.0);
+                return Err(ReplayError::Disagreement {
+                    design: runner.contestant.to_string(),
+                    reference: reference.contestant.to_string(),
+                    first: theirs.0,
+                    last: end(runner).saturating_sub(1),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The digest over the chunks that every design has seen, and the packets in them.
+fn common_digest(runners: &[Runner<'_>]) -> (u64, u64) {
+    let chunks = runners.iter().map(|r| r.digests.len()).min().unwrap_or(0);
+    let Some(first) = runners.first() else { return (0, 0) };
+    let bytes: Vec<u8> = first.digests[..chunks].iter().flat_map(|d| d.1.to_le_bytes()).collect();
+    let packets = first.digests.get(chunks).map_or(first.fed, |next| next.0);
+    (xxhash_rust::xxh3::xxh3_64(&bytes), packets)
+}
+
+fn describe(runner: &Runner<'_>, totals: Totals, digest: &str) -> DesignRecord {
+    let mut rounds = runner.rounds_ns.clone();
+    rounds.sort_by(f64::total_cmp);
+    let (fastest, slowest) = (rounds.first().copied(), rounds.last().copied());
+    let ns_per_packet = median(&rounds);
+    let mpps = |ns: f64| 1e3 / ns;
+    let costs = match runner.contestant {
+        Contestant::None => None,
+        Contestant::Cache(_) => runner.split.costs(BURST),
+    };
+    let cache = runner.datapath.cache();
+    DesignRecord {
+        design: runner.contestant.to_string(),
+        mpps: ns_per_packet.map(mpps),
+        mpps_min: slowest.map(mpps),
+        mpps_max: fastest.map(mpps),
+        ns_per_packet,
+        ns_hit: costs.map(|c| c.hit_ns),
+        ns_miss: costs.and_then(|c| c.miss_ns),
+        hit_rate: totals.hit_rate(),
+        digest: digest.to_owned(),
+        table_bytes: cache.map_or(0, |c| c.memory_bytes()),
+        huge_pages: cache.map_or(HugePages::No, |c| c.huge_pages()).to_string(),
+        slots: cache.map_or(0, |c| c.capacity()),
+        instruction_set: cache.map_or("none".to_owned(), |c| c.isa().to_string()),
+        totals,
+        first_pass: runner.first_pass.clone(),
+    }
+}
+
+/// Median of ascending values.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let n = sorted.len();
+    let upper = *sorted.get(n / 2)?;
+    Some(if n % 2 == 1 { upper } else { (sorted[n / 2 - 1] + upper) / 2.0 })
+}
+
+fn machine(pinned_core: Option<usize>) -> Machine {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+    Machine {
+        cpu: model.map_or("unknown".to_owned(), |m| m.trim().to_owned()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        pinned_core,
+    }
+}

@@ -1,0 +1,239 @@
+//! One self-contained HTML page of a replay: no script, no font, nothing from a network.
+
+pub mod bars;
+
+use crate::replay::record::{DesignRecord, Replay, TrafficRecord};
+use bars::{Bar, Chart};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The page. `command` is what the reader would type to make it again.
+pub fn page(replay: &Replay, command: &str) -> String {
+    let title = format!("Overbank replay: {}", traffic_line(&replay.traffic));
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "What each flow cache does to this traffic" }
+                    p { (traffic_line(&replay.traffic)) ", " (replay.rules) " rules, on one core of "
+                        (replay.machine.cpu) "." }
+                    @if replay.interrupted {
+                        p class="warning" { "Ended early: the figures cover what was done until then." }
+                    }
+                }
+                (summary(replay))
+                figure {
+                    h2 { "Packet rate" }
+                    (rates(replay))
+                    figcaption { "Million packets a second, median of " (replay.settings.rounds)
+                        " rounds in which all designs took turns; whiskers: slowest and fastest round." }
+                }
+                figure {
+                    h2 { "Hit rate of tier 1" }
+                    (hit_rates(replay))
+                    figcaption { "Packets that the signature cache knew, after verification, in percent." }
+                }
+                @if replay.designs.iter().any(|d| d.ns_hit.is_some()) {
+                    figure {
+                        h2 { "Cost of a hit and of a miss" }
+                        (costs(replay))
+                        figcaption { span class="key a" {} " hit  " span class="key b" {} " miss. "
+                            "Nanoseconds of a whole packet, by least squares over bursts of 32. "
+                            "A dash: the traffic had no misses, or every burst had as many." }
+                    }
+                }
+                (tiers(replay))
+                (fates(replay))
+                footer {
+                    p { "All designs forwarded " (count(replay.digest_packets))
+                        " packets alike, byte for byte: digest " code { (replay.digest) } "." }
+                    p { "Made by Overbank " (replay.version) " with " code { (command) } "." }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// The traffic in one line.
+pub fn traffic_line(traffic: &TrafficRecord) -> String {
+    match traffic {
+        TrafficRecord::Capture { file, frames, .. } => format!("{file}, {} frames", count(*frames)),
+        TrafficRecord::BuiltIn { flows, theta, alpha, .. } => {
+            let spread = match *theta {
+                0.0 => "uniform".to_owned(),
+                theta => format!("Zipf θ = {theta}"),
+            };
+            format!("{} flows, {spread}, α = {alpha:.2}", count(u64::from(*flows)))
+        }
+    }
+}
+
+/// A count with thin spaces between thousands.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let head = digits.len() % 3;
+    let mut out = digits[..head].to_owned();
+    for (i, digit) in digits[head..].chars().enumerate() {
+        if i % 3 == 0 && !out.is_empty() {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}", share * 100.0)
+}
+
+fn optional(value: Option<f64>, decimals: usize) -> String {
+    value.map_or("–".to_owned(), |v| format!("{v:.decimals$}"))
+}
+
+fn table(headings: &[&str], rows: Vec<Vec<String>>) -> Markup {
+    html! {
+        div class="scroll" { table {
+            thead { tr { @for heading in headings { th { (heading) } } } }
+            tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+        } }
+    }
+}
+
+fn summary(replay: &Replay) -> Markup {
+    let rows = replay.designs.iter().map(|d| {
+        vec![
+            d.design.clone(),
+            optional(d.mpps, 2),
+            optional(d.ns_per_packet, 1),
+            percent(d.hit_rate),
+            optional(d.ns_hit, 1),
+            optional(d.ns_miss, 1),
+            format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64),
+            d.huge_pages.clone(),
+            d.instruction_set.clone(),
+        ]
+    });
+    let headings = [
+        "design",
+        "Mpps",
+        "ns / packet",
+        "hit rate %",
+        "ns / hit",
+        "ns / miss",
+        "MiB",
+        "huge pages",
+        "SIMD",
+    ];
+    table(&headings, rows.collect())
+}
+
+fn rates(replay: &Replay) -> Markup {
+    let bar = |d: &DesignRecord| Bar {
+        label: d.design.clone(),
+        value: d.mpps,
+        range: d.mpps_min.zip(d.mpps_max),
+        class: "a",
+    };
+    let bars = replay.designs.iter().map(bar).collect();
+    Chart { axis: "million packets a second".to_owned(), bars, decimals: 2, max: None }.svg()
+}
+
+fn hit_rates(replay: &Replay) -> Markup {
+    let designs = replay.designs.iter().filter(|d| d.slots > 0);
+    let bars = designs.map(|d| Bar {
+        label: d.design.clone(),
+        value: Some(d.hit_rate * 100.0),
+        range: None,
+        class: "a",
+    });
+    let axis = "hits per 100 lookups".to_owned();
+    Chart { axis, bars: bars.collect(), decimals: 2, max: Some(100.0) }.svg()
+}
+
+fn costs(replay: &Replay) -> Markup {
+    let designs = replay.designs.iter().filter(|d| d.ns_hit.is_some());
+    let bars = designs.flat_map(|d| {
+        let hit = Bar { label: d.design.clone(), value: d.ns_hit, range: None, class: "a" };
+        let miss = Bar { label: String::new(), value: d.ns_miss, range: None, class: "b" };
+        [hit, miss]
+    });
+    let axis = "nanoseconds a packet".to_owned();
+    Chart { axis, bars: bars.collect(), decimals: 0, max: None }.svg()
+}
+
+fn tiers(replay: &Replay) -> Markup {
+    let row = |name: String, t: &crate::replay::record::Totals| {
+        vec![
+            name,
+            count(t.packets),
+            count(t.microflow.lookups),
+            count(t.microflow.hits),
+            count(t.microflow.false_positives),
+            count(t.microflow.evictions),
+            count(t.megaflow.lookups),
+            count(t.megaflow.hits),
+            format!("{:.2}", t.megaflow.subtables_per_lookup),
+            count(t.megaflow.masks as u64),
+            count(t.megaflow.megaflows as u64),
+            count(t.classifier_lookups),
+        ]
+    };
+    let headings = [
+        "design",
+        "packets",
+        "tier 1 lookups",
+        "hits",
+        "false positives",
+        "evictions",
+        "tier 2 lookups",
+        "hits",
+        "subtables each",
+        "masks",
+        "megaflows",
+        "tier 3 lookups",
+    ];
+    let of = |pick: fn(&DesignRecord) -> &crate::replay::record::Totals| {
+        replay.designs.iter().map(|d| row(d.design.clone(), pick(d))).collect::<Vec<_>>()
+    };
+    html! {
+        section {
+            h2 { "The three tiers" }
+            h3 { "Measured rounds" }
+            (table(&headings, of(|d| &d.totals)))
+            h3 { "First pass, from cold caches on" }
+            (table(&headings, of(|d| &d.first_pass)))
+        }
+    }
+}
+
+fn fates(replay: &Replay) -> Markup {
+    let Some(first) = replay.designs.first() else { return html! {} };
+    // Every design did the same to every packet, so one table serves for all.
+    let ports = first.first_pass.ports.iter();
+    let ports = ports.map(|p| vec![p.port.to_string(), count(p.packets), count(p.bytes)]);
+    let drops = first.first_pass.drops.iter().map(|(r, n)| vec![(*r).to_owned(), count(*n)]);
+    html! {
+        section class="pair" {
+            div {
+                h2 { "Where the packets of the first pass went" }
+                (table(&["port", "packets", "bytes"], ports.collect()))
+            }
+            @if !first.first_pass.drops.is_empty() {
+                div {
+                    h2 { "Dropped in the first pass" }
+                    (table(&["reason", "packets"], drops.collect()))
+                }
+            }
+        }
+    }
+}

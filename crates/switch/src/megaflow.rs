@@ -1,0 +1,462 @@
+//! Tier 2: the megaflow cache, one hash table per mask.
+//!
+//! ```text
+//!  order:     [ subtable 7 | subtable 2 | subtable 0 | … ]     by recent hits, most first
+//!  subtable:  mask as (word index, bits) pairs · hash table: masked words → entry id
+//!  entry:     one or two cache lines
+//!     line 0  subtable u16 · live u8 · verdict u32 · last_used u32 · values[0..6]
+//!     line 1  values[6..14]          (IPv6 and ARP masks only)
+//! ```
+//!
+//! A megaflow says: packets that agree with `values` on the bits of the subtable's mask get this
+//! program. The classifier makes every megaflow right for all packets that it matches, whatever
+//! the priority of the rule behind it, so the first match is as good as any other. That is also
+//! why a stale signature in tier 1 does no harm: [`MegaflowCache::verify`] accepts an entry only
+//! if the packet matches it now.
+//!
+//! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
+//! subtable that it searches. Bounds: the number of entries is fixed at construction; there is at
+//! most one subtable per entry. No panic and no allocation on lookups; installing allocates.
+//!
+//! Source: Fast Software Cache Design for Network Appliances, section 2.
+
+use arrayvec::ArrayVec;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+use overbank_wire::{FlowKey, key::WORDS};
+
+/// Largest burst that a lookup takes.
+pub const BURST: usize = 32;
+
+/// Most megaflows that a cache may hold: ids must leave room for [`NO_ENTRY`].
+pub const MEGAFLOWS_MAX: usize = 1 << 24;
+
+/// In place of an entry id: there is none.
+pub const NO_ENTRY: u32 = u32::MAX;
+
+/// Lookups between two reorderings of the subtables.
+const REORDER_LOOKUPS: u32 = 4096;
+/// Entries looked at to find one to evict.
+const EVICTION_SAMPLE: usize = 16;
+
+/// One megaflow. See the module's picture.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Entry {
+    subtable: u16,
+    live: bool,
+    last_used_ms: u32,
+    verdict: u32,
+    values: [u64; WORDS],
+}
+
+const _: () = assert!(size_of::<Entry>() == 128 && WORDS == 14);
+
+impl Entry {
+    const DEAD: Entry =
+        Entry { subtable: 0, live: false, last_used_ms: 0, verdict: 0, values: [0; WORDS] };
+}
+
+/// All megaflows of one mask.
+#[derive(Debug)]
+struct Subtable {
+    /// How many of `index` and `bits` count.
+    words: usize,
+    index: [u8; WORDS],
+    bits: [u64; WORDS],
+    ids: HashTable<u32>,
+    recent_hits: u32,
+}
+
+impl Subtable {
+    fn new(mask: &FlowKey) -> Subtable {
+        let mut subtable = Subtable {
+            words: 0,
+            index: [0; WORDS],
+            bits: [0; WORDS],
+            ids: HashTable::new(),
+            recent_hits: 0,
+        };
+        for (i, &bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
+            subtable.index[subtable.words] = i as u8;
+            subtable.bits[subtable.words] = bits;
+            subtable.words += 1;
+        }
+        subtable
+    }
+
+    fn mask(&self) -> FlowKey {
+        self.expand(&self.bits)
+    }
+
+    /// Compact words back in their places.
+    fn expand(&self, compact: &[u64; WORDS]) -> FlowKey {
+        let mut key = FlowKey::default();
+        for j in 0..self.words {
+            key.words_mut()[usize::from(self.index[j]) % WORDS] = compact[j];
+        }
+        key
+    }
+
+    /// The key's words under the mask, and their hash.
+    #[inline]
+    fn compact(&self, key: &FlowKey, secret: u64) -> ([u64; WORDS], u64) {
+        let words = key.words();
+        let mut values = [0; WORDS];
+        let mut hash = secret;
+        for j in 0..self.words.min(WORDS) {
+            values[j] = words[usize::from(self.index[j]) % WORDS] & self.bits[j];
+            hash = fold(hash ^ values[j], 0x9e37_79b9_7f4a_7c15 ^ secret);
+        }
+        (values, hash)
+    }
+
+    /// Whether `key` has `values` under the mask.
+    #[inline]
+    fn agrees(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
+        let words = key.words();
+        let mut diff = 0;
+        for j in 0..self.words.min(WORDS) {
+            diff |= (words[usize::from(self.index[j]) % WORDS] & self.bits[j]) ^ values[j];
+        }
+        diff == 0
+    }
+}
+
+/// The 128-bit product of two words, folded to 64 bits.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// Why a megaflow cache cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{wanted} megaflows asked for: from 1 to {MEGAFLOWS_MAX} are possible")]
+pub struct SizeError {
+    /// The number asked for.
+    pub wanted: usize,
+}
+
+/// What tier 2 did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MegaflowCounters {
+    /// Packets looked up.
+    pub lookups: u64,
+    /// Packets that a megaflow matched.
+    pub hits: u64,
+    /// Subtables searched, summed over the lookups.
+    pub subtables_searched: u64,
+    /// Megaflows installed.
+    pub installs: u64,
+    /// Live megaflows that made room for new ones.
+    pub evictions: u64,
+    /// Megaflows removed because no packet used them.
+    pub expirations: u64,
+    /// Megaflows removed because the rules changed.
+    pub revalidation_removals: u64,
+}
+
+/// The megaflows of one worker. `verdict` numbers are the caller's.
+#[derive(Debug)]
+pub struct MegaflowCache {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    subtables: Vec<Subtable>,
+    free_subtables: Vec<u16>,
+    by_mask: HashMap<FlowKey, u16, FixedState>,
+    order: Vec<u16>,
+    lookups_to_reorder: u32,
+    hand: usize,
+    secret: u64,
+    counters: MegaflowCounters,
+}
+
+impl MegaflowCache {
+    /// An empty cache for up to `capacity` megaflows; `seed` varies the hash function.
+    pub fn new(capacity: usize, seed: u64) -> Result<MegaflowCache, SizeError> {
+        if capacity == 0 || capacity > MEGAFLOWS_MAX {
+            return Err(SizeError { wanted: capacity });
+        }
+        Ok(MegaflowCache {
+            entries: vec![Entry::DEAD; capacity],
+            free: (0..capacity as u32).rev().collect(),
+            subtables: Vec::new(),
+            free_subtables: Vec::new(),
+            by_mask: HashMap::with_hasher(FixedState::with_seed(seed)),
+            order: Vec::new(),
+            lookups_to_reorder: REORDER_LOOKUPS,
+            hand: 0,
+            secret: fold(seed ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db) | 1,
+            counters: MegaflowCounters::default(),
+        })
+    }
+
+    /// Most megaflows that fit.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Megaflows that are there.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Masks in use: the subtables that a miss searches.
+    pub fn masks(&self) -> usize {
+        self.order.len()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &MegaflowCounters {
+        &self.counters
+    }
+
+    /// Sets all counters to zero.
+    pub fn reset_counters(&mut self) {
+        self.counters = MegaflowCounters::default();
+    }
+
+    /// Bytes that the entries and the hash tables over them take.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.len() * size_of::<Entry>()
+            + self.free.capacity() * size_of::<u32>()
+            + self
+                .subtables
+                .iter()
+                .map(|s| size_of::<Subtable>() + s.ids.allocation_size())
+                .sum::<usize>()
+    }
+
+    /// Starts to bring the first line of an entry into the CPU's caches.
+    #[inline]
+    pub fn prefetch(&self, id: u32) {
+        if let Some(entry) = self.entries.get(id as usize) {
+            overbank::prefetch(entry);
+        }
+    }
+
+    /// Whether entry `id` is a live megaflow that `key` matches.
+    #[inline]
+    pub fn verify(&self, id: u32, key: &FlowKey) -> bool {
+        let Some(entry) = self.entries.get(id as usize) else { return false };
+        let Some(subtable) = self.subtables.get(usize::from(entry.subtable)) else { return false };
+        entry.live & subtable.agrees(key, &entry.values)
+    }
+
+    /// The caller's number of entry `id`, which is marked as used at `now_ms`.
+    #[inline]
+    pub fn use_entry(&mut self, id: u32, now_ms: u32) -> u32 {
+        match self.entries.get_mut(id as usize) {
+            Some(entry) => {
+                entry.last_used_ms = now_ms;
+                entry.verdict
+            }
+            None => NO_ENTRY,
+        }
+    }
+
+    /// Looks up the keys whose indices are `pending`, subtable by subtable. Those found leave
+    /// `pending` and have their entry's id in `found`, at the key's index.
+    pub fn lookup_batch(
+        &mut self,
+        keys: &[FlowKey],
+        pending: &mut ArrayVec<u8, BURST>,
+        found: &mut [u32; BURST],
+    ) {
+        let asked = pending.len();
+        self.counters.lookups += asked as u64;
+        for &s in &self.order {
+            if pending.is_empty() {
+                break;
+            }
+            let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
+            self.counters.subtables_searched += pending.len() as u64;
+            pending.retain(|&mut i| {
+                let (values, hash) = subtable.compact(&keys[usize::from(i)], self.secret);
+                let hit = subtable.ids.find(hash, |&id| {
+                    self.entries[id as usize].values[..subtable.words] == values[..subtable.words]
+                });
+                if let Some(&id) = hit {
+                    found[usize::from(i) % BURST] = id;
+                    subtable.recent_hits += 1;
+                }
+                hit.is_none()
+            });
+        }
+        self.counters.hits += (asked - pending.len()) as u64;
+        self.lookups_to_reorder = self.lookups_to_reorder.saturating_sub(asked as u32);
+        if self.lookups_to_reorder == 0 {
+            self.reorder();
+        }
+    }
+
+    /// Sorts the subtables by recent hits and lets old hits count half.
+    fn reorder(&mut self) {
+        self.lookups_to_reorder = REORDER_LOOKUPS;
+        let subtables = &mut self.subtables;
+        self.order.sort_by_key(|&s| std::cmp::Reverse(subtables[usize::from(s)].recent_hits));
+        subtables.iter_mut().for_each(|s| s.recent_hits /= 2);
+    }
+
+    /// Installs a megaflow and returns its id and the verdict number that no longer holds: that of
+    /// the megaflow evicted to make room, or of an equal one that was there. `None`: there are
+    /// 65,536 masks already, and this would be one more.
+    pub fn install(
+        &mut self,
+        key: &FlowKey,
+        mask: &FlowKey,
+        verdict: u32,
+        now_ms: u32,
+    ) -> Option<(u32, Option<u32>)> {
+        let s = self.subtable_for(mask)?;
+        let (values, hash) = self.subtables[usize::from(s)].compact(key, self.secret);
+        let same = self.subtables[usize::from(s)]
+            .ids
+            .find(hash, |&id| self.entries[id as usize].values == values)
+            .copied();
+        if let Some(id) = same {
+            let entry = &mut self.entries[id as usize];
+            entry.last_used_ms = now_ms;
+            return Some((id, Some(std::mem::replace(&mut entry.verdict, verdict))));
+        }
+        let mut evicted = None;
+        if self.free.is_empty() {
+            let victim = self.victim(now_ms);
+            evicted = Some(self.entries[victim as usize].verdict);
+            // The new megaflow's subtable may be empty still: it stays.
+            self.remove_entry(victim, Some(s));
+            self.counters.evictions += 1;
+        }
+        let id = self.free.pop()?;
+        self.entries[id as usize] =
+            Entry { subtable: s, live: true, last_used_ms: now_ms, verdict, values };
+        let (entries, secret) = (&self.entries, self.secret);
+        let subtable = &mut self.subtables[usize::from(s)];
+        let words = subtable.words;
+        subtable.ids.insert_unique(hash, id, |&id| {
+            hash_values(&entries[id as usize].values, words, secret)
+        });
+        self.counters.installs += 1;
+        Some((id, evicted))
+    }
+
+    fn subtable_for(&mut self, mask: &FlowKey) -> Option<u16> {
+        if let Some(&s) = self.by_mask.get(mask) {
+            return Some(s);
+        }
+        let s = match self.free_subtables.pop() {
+            Some(s) => {
+                self.subtables[usize::from(s)] = Subtable::new(mask);
+                s
+            }
+            None => {
+                let s = u16::try_from(self.subtables.len()).ok()?;
+                self.subtables.push(Subtable::new(mask));
+                s
+            }
+        };
+        self.by_mask.insert(*mask, s);
+        self.order.push(s);
+        Some(s)
+    }
+
+    /// The longest unused of a few live entries, walking round. Called when the cache is full.
+    fn victim(&mut self, now_ms: u32) -> u32 {
+        let capacity = self.entries.len();
+        let (mut best, mut best_age) = (0, None);
+        for _ in 0..EVICTION_SAMPLE.min(capacity) {
+            self.hand = (self.hand + 1) % capacity;
+            let age = Some(now_ms.wrapping_sub(self.entries[self.hand].last_used_ms));
+            if age > best_age {
+                (best, best_age) = (self.hand as u32, age);
+            }
+        }
+        best
+    }
+
+    /// Takes an entry out; an emptied subtable goes too, unless it is `keep`.
+    fn remove_entry(&mut self, id: u32, keep: Option<u16>) {
+        let entry = self.entries[id as usize];
+        let secret = self.secret;
+        let subtable = &mut self.subtables[usize::from(entry.subtable)];
+        let hash = hash_values(&entry.values, subtable.words, secret);
+        if let Ok(found) = subtable.ids.find_entry(hash, |&other| other == id) {
+            found.remove();
+        }
+        self.entries[id as usize] = Entry::DEAD;
+        self.free.push(id);
+        if subtable.ids.is_empty() && keep != Some(entry.subtable) {
+            self.by_mask.remove(&subtable.mask());
+            self.order.retain(|&s| s != entry.subtable);
+            self.free_subtables.push(entry.subtable);
+        }
+    }
+
+    /// Removes the megaflows that no packet has used for longer than `idle_ms`; `removed` gets
+    /// their verdict numbers. Times wrap round after 49 days.
+    pub fn expire(&mut self, now_ms: u32, idle_ms: u32, mut removed: impl FnMut(u32)) -> usize {
+        let idle = |entry: &Entry| now_ms.wrapping_sub(entry.last_used_ms) > idle_ms;
+        let gone = self.remove_if(|_, _, entry| idle(entry), &mut removed);
+        self.counters.expirations += gone as u64;
+        gone
+    }
+
+    /// Asks `keep` about every megaflow (masked key, mask, verdict number) after the rules changed
+    /// and removes those that it refuses.
+    pub fn revalidate(
+        &mut self,
+        mut keep: impl FnMut(&FlowKey, &FlowKey, u32) -> bool,
+        mut removed: impl FnMut(u32),
+    ) -> usize {
+        let gone = self.remove_if(|key, mask, entry| !keep(key, mask, entry.verdict), &mut removed);
+        self.counters.revalidation_removals += gone as u64;
+        gone
+    }
+
+    fn remove_if(
+        &mut self,
+        mut goes: impl FnMut(&FlowKey, &FlowKey, &Entry) -> bool,
+        removed: &mut impl FnMut(u32),
+    ) -> usize {
+        let mut gone = 0;
+        for id in 0..self.entries.len() {
+            let entry = self.entries[id];
+            if !entry.live {
+                continue;
+            }
+            let subtable = &self.subtables[usize::from(entry.subtable)];
+            if goes(&subtable.expand(&entry.values), &subtable.mask(), &entry) {
+                removed(entry.verdict);
+                self.remove_entry(id as u32, None);
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// Whether `id` is a live entry.
+    pub fn is_live(&self, id: u32) -> bool {
+        self.entries.get(id as usize).is_some_and(|entry| entry.live)
+    }
+
+    /// Masked key, mask and verdict number of every megaflow.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowKey, FlowKey, u32)> + '_ {
+        self.entries.iter().filter(|entry| entry.live).map(|entry| {
+            let subtable = &self.subtables[usize::from(entry.subtable)];
+            (subtable.expand(&entry.values), subtable.mask(), entry.verdict)
+        })
+    }
+}
+
+/// The hash that [`Subtable::compact`] gives these values.
+fn hash_values(values: &[u64; WORDS], words: usize, secret: u64) -> u64 {
+    values[..words.min(WORDS)]
+        .iter()
+        .fold(secret, |hash, value| fold(hash ^ value, 0x9e37_79b9_7f4a_7c15 ^ secret))
+}
