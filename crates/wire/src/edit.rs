@@ -372,3 +372,6 @@ fn nd_place(message: &[u8], field: Field) -> Option<(usize, usize)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

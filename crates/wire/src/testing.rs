@@ -1,4 +1,6 @@
-//! Naive twins of the checksums, for the tests.
+//! Naive twins of the checksums, and frames, for the tests.
+
+pub(crate) mod frames;
 
 /// The Internet checksum, word by word (RFC 1071).
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
