@@ -1,6 +1,6 @@
 //! The record of a replay as tables for a terminal.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use overbank_lab::replay::record::{DesignRecord, Replay, Totals};
 use overbank_lab::report::{count, traffic_line};
 use std::fmt::Write;
@@ -39,7 +39,9 @@ pub fn render(replay: &Replay) -> String {
 
 fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::NOTHING);
+    table.set_style(TableComponent::HeaderLines, '─');
+    table.set_style(TableComponent::MiddleHeaderIntersections, '─');
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings.iter().copied());
     for (i, column) in table.column_iter_mut().enumerate() {

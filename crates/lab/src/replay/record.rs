@@ -106,7 +106,7 @@ pub struct DesignRecord {
     pub mpps_max: Option<f64>,
     /// Nanoseconds a packet: median of the rounds.
     pub ns_per_packet: Option<f64>,
-    /// Nanoseconds of a packet that tier 1 knows (least squares over bursts).
+    /// Nanoseconds of a packet that tier 1 knows (a line through the medians of bursts).
     pub ns_hit: Option<f64>,
     /// Nanoseconds of a packet that it does not know.
     pub ns_miss: Option<f64>,

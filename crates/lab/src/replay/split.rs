@@ -1,17 +1,24 @@
 //! The cost of a hit and of a miss, from whole bursts.
 //!
 //! Timing one packet costs more than the packet. A burst's time is its packets times the cost of a
-//! hit, plus its misses times what a miss costs more; over many thousand bursts, least squares
-//! finds both, with the caches in the state that the traffic gives them.
+//! hit, plus its misses times what a miss costs more. Bursts with the same number of misses form a
+//! group; a straight line through the medians of the groups, each weighed by its bursts, gives
+//! both costs, with the caches in the state that the traffic gives them. Medians, because an
+//! interrupt in one burst would weigh more than all that a thousand others say.
 
-/// Sums for a straight line through (misses, nanoseconds) of full bursts.
-#[derive(Clone, Copy, Debug, Default)]
+/// Most packets of a burst.
+const BURST_MAX: usize = 32;
+/// Bursts kept per group.
+const GROUP_MAX: usize = 1 << 14;
+/// A group of fewer bursts has no say.
+const GROUP_MIN: usize = 16;
+
+/// Nanoseconds of full bursts, by the number of their misses.
+#[derive(Clone, Debug)]
 pub struct Split {
-    n: f64,
-    x: f64,
-    y: f64,
-    xx: f64,
-    xy: f64,
+    groups: Vec<Vec<f32>>,
+    /// All bursts of each group, also those not kept.
+    counts: Vec<u64>,
 }
 
 /// Costs in nanoseconds a packet.
@@ -23,34 +30,54 @@ pub struct Costs {
     pub miss_ns: Option<f64>,
 }
 
+impl Default for Split {
+    fn default() -> Self {
+        Split { groups: vec![Vec::new(); BURST_MAX + 1], counts: vec![0; BURST_MAX + 1] }
+    }
+}
+
 impl Split {
     /// Adds a burst.
     pub fn add(&mut self, misses: u64, ns: f64) {
-        let x = misses as f64;
-        self.n += 1.0;
-        self.x += x;
-        self.y += ns;
-        self.xx += x * x;
-        self.xy += x * ns;
+        let group = (misses as usize).min(BURST_MAX);
+        self.counts[group] += 1;
+        if self.groups[group].len() < GROUP_MAX {
+            self.groups[group].push(ns as f32);
+        }
     }
 
-    /// The line, for bursts of `burst` packets; `None` without any.
+    /// The line through the groups, for bursts of `burst` packets; `None` where hits and misses
+    /// cannot be told apart.
     pub fn costs(&self, burst: usize) -> Option<Costs> {
-        if self.n == 0.0 {
-            return None;
-        }
-        let (mean_x, mean_y) = (self.x / self.n, self.y / self.n);
-        let variance = self.xx / self.n - mean_x * mean_x;
+        let points: Vec<(f64, f64, f64)> = (0..self.groups.len())
+            .filter(|&misses| self.groups[misses].len() >= GROUP_MIN)
+            .map(|misses| (misses as f64, median(&self.groups[misses]), self.counts[misses] as f64))
+            .collect();
+        let weight: f64 = points.iter().map(|p| p.2).sum();
         let burst = burst as f64;
-        if variance < 1e-6 {
-            let all = mean_y / burst;
-            // Without a miss, all of it is hits; otherwise the two can't be told apart.
-            return (mean_x == 0.0).then_some(Costs { hit_ns: all, miss_ns: None });
+        match points[..] {
+            [] => None,
+            // Without a miss, all of it is hits.
+            [(misses, ns, _)] => {
+                (misses == 0.0).then_some(Costs { hit_ns: ns / burst, miss_ns: None })
+            }
+            _ => {
+                let mean = |f: fn(&(f64, f64, f64)) -> f64| {
+                    points.iter().map(|p| p.2 * f(p)).sum::<f64>() / weight
+                };
+                let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+                let slope = (mean(|p| p.0 * p.1) - x * y) / (mean(|p| p.0 * p.0) - x * x);
+                let hit_ns = (y - slope * x) / burst;
+                Some(Costs { hit_ns, miss_ns: Some(hit_ns + slope) })
+            }
         }
-        let slope = (self.xy / self.n - mean_x * mean_y) / variance;
-        let hit_ns = (mean_y - slope * mean_x) / burst;
-        Some(Costs { hit_ns, miss_ns: Some(hit_ns + slope) })
     }
+}
+
+fn median(values: &[f32]) -> f64 {
+    let mut values = values.to_vec();
+    let middle = values.len() / 2;
+    f64::from(*values.select_nth_unstable_by(middle, f32::total_cmp).1)
 }
 
 #[cfg(test)]
@@ -58,25 +85,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_costs_that_made_the_times() {
+    fn finds_the_costs_that_made_the_times_whatever_interrupts_add() {
         let mut split = Split::default();
         assert_eq!(split.costs(32), None);
-        for misses in [0u64, 1, 5, 2, 9, 3] {
-            split.add(misses, (32 - misses) as f64 * 40.0 + misses as f64 * 300.0);
+        for round in 0..100u64 {
+            for misses in [0u64, 1, 5, 2, 9, 3] {
+                let ns = (32 - misses) as f64 * 40.0 + misses as f64 * 300.0;
+                let interrupt = if (round + misses) % 7 == 0 { 50_000.0 } else { 0.0 };
+                split.add(misses, ns + interrupt);
+            }
         }
-        let costs = split.costs(32).expect("six bursts");
-        assert!((costs.hit_ns - 40.0).abs() < 1e-6);
-        assert!((costs.miss_ns.expect("misses vary") - 300.0).abs() < 1e-6);
+        let costs = split.costs(32).expect("six groups");
+        assert!((costs.hit_ns - 40.0).abs() < 1e-3);
+        assert!((costs.miss_ns.expect("misses vary") - 300.0).abs() < 1e-3);
     }
 
     #[test]
-    fn says_nothing_of_misses_that_never_happened() {
-        let mut split = Split::default();
-        split.add(0, 64.0);
-        split.add(0, 64.0);
-        assert_eq!(split.costs(32), Some(Costs { hit_ns: 2.0, miss_ns: None }));
-        let mut all_miss = Split::default();
-        all_miss.add(32, 64.0);
-        assert_eq!(all_miss.costs(32), None);
+    fn says_nothing_of_what_never_happened() {
+        let repeated = |misses| {
+            let mut split = Split::default();
+            (0..GROUP_MIN).for_each(|_| split.add(misses, 64.0));
+            split
+        };
+        assert_eq!(repeated(0).costs(32), Some(Costs { hit_ns: 2.0, miss_ns: None }));
+        assert_eq!(repeated(32).costs(32), None);
     }
 }

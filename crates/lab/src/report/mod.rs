@@ -47,7 +47,7 @@ pub fn page(replay: &Replay, command: &str) -> String {
                         h2 { "Cost of a hit and of a miss" }
                         (costs(replay))
                         figcaption { span class="key a" {} " hit  " span class="key b" {} " miss. "
-                            "Nanoseconds of a whole packet, by least squares over bursts of 32. "
+                            "Nanoseconds of a whole packet, from bursts of 32 by their number of misses. "
                             "A dash: the traffic had no misses, or every burst had as many." }
                     }
                 }
