@@ -196,3 +196,6 @@ fn transport(payload: &[u8], network: Network, key: &mut FlowKey) -> Transport {
     };
     if complete { kind } else { Transport::None }
 }
+
+#[cfg(test)]
+mod tests;

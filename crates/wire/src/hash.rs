@@ -71,3 +71,165 @@ impl FlowKey {
         hash
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::WORDS;
+    use rand::{Rng, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    /// A UDP packet between two addresses.
+    fn udp(src: u32, dst: u32, ports: (u16, u16)) -> FlowKey {
+        FlowKey {
+            in_port: 1,
+            dl_type: ethernet::TYPE_IP4,
+            nw_proto: number::UDP,
+            dl_dst: [2, 0, 0, 0, 0, 1],
+            dl_src: [2, 0, 0, 0, 0, 2],
+            nw_src: src,
+            nw_dst: dst,
+            tp_src: ports.0,
+            tp_dst: ports.1,
+            ..FlowKey::default()
+        }
+    }
+
+    /// A packet of this type, everything else random.
+    fn random(rng: &mut Pcg64Mcg, dl_type: u16, nw_proto: u8) -> FlowKey {
+        let mut key = FlowKey::default();
+        *key.words_mut() = rng.random();
+        (key.dl_type, key.nw_proto, key.reserved) = (dl_type, nw_proto, 0);
+        key
+    }
+
+    /// The bits of a key of this type that must count.
+    fn counted(dl_type: u16, nw_proto: u8) -> FlowKey {
+        let mut mask = FlowKey::default();
+        mask.words_mut()[..4].fill(u64::MAX);
+        // A change of type changes what counts; it is tested on its own.
+        (mask.dl_type, mask.nw_proto) = (0, 0);
+        (mask.tp_src, mask.tp_dst) = (u16::MAX, u16::MAX);
+        if dl_type == ethernet::TYPE_IP6 {
+            (mask.ipv6_src, mask.ipv6_dst) = ([255; 16], [255; 16]);
+        }
+        let neighbours = dl_type == ethernet::TYPE_IP6 && nw_proto == number::ICMP6;
+        if neighbours {
+            mask.nd_target = [255; 16];
+        }
+        if neighbours || dl_type == ethernet::TYPE_ARP {
+            (mask.arp_sha, mask.arp_tha) = ([255; 6], [255; 6]);
+        }
+        mask
+    }
+
+    const KINDS: [(u16, u8); 5] = [
+        (ethernet::TYPE_IP4, number::UDP),
+        (ethernet::TYPE_IP6, number::TCP),
+        (ethernet::TYPE_IP6, number::ICMP6),
+        (ethernet::TYPE_ARP, 1),
+        (0x88cc, 0),
+    ];
+
+    #[test]
+    fn each_bit_that_counts_flips_each_bit_of_the_hash_half_of_the_time() {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        const ROUNDS: u32 = 2000;
+        for (dl_type, nw_proto) in KINDS {
+            let counted = counted(dl_type, nw_proto);
+            for bit in 0..WORDS * 64 {
+                if counted.words()[bit / 64] >> (bit % 64) & 1 == 0 {
+                    continue;
+                }
+                let mut flips = [0u32; 64];
+                for _ in 0..ROUNDS {
+                    let mut key = random(&mut rng, dl_type, nw_proto);
+                    let before = key.microflow_hash();
+                    key.words_mut()[bit / 64] ^= 1 << (bit % 64);
+                    let changed = before ^ key.microflow_hash();
+                    flips.iter_mut().enumerate().for_each(|(i, n)| *n += (changed >> i & 1) as u32);
+                }
+                for (out, &n) in flips.iter().enumerate() {
+                    // Six standard deviations of a fair coin: 22 each.
+                    assert!(n.abs_diff(ROUNDS / 2) < 135, "{dl_type:x}: bit {bit} to {out}: {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_changes_within_a_microflow_does_not_count() {
+        let mut rng = Pcg64Mcg::seed_from_u64(2);
+        for (dl_type, nw_proto) in KINDS {
+            for _ in 0..100 {
+                let key = random(&mut rng, dl_type, nw_proto);
+                let mut other = random(&mut rng, dl_type, nw_proto);
+                let mut mask = counted(dl_type, nw_proto);
+                (mask.dl_type, mask.nw_proto) = (u16::MAX, u8::MAX);
+                other = key.masked(&mask).or(&other.and_not(&mask));
+                assert_eq!(key.microflow_hash(), other.microflow_hash());
+                assert_ne!(key.microflow_hash(), key.microflow_hash_seeded(1));
+            }
+        }
+    }
+
+    #[test]
+    fn type_and_protocol_count() {
+        let mut seen = std::collections::HashSet::new();
+        let mut key = udp(1, 2, (3, 4));
+        for dl_type in 0..=u16::MAX {
+            key.dl_type = dl_type;
+            assert!(seen.insert(key.microflow_hash()));
+        }
+        key.dl_type = ethernet::TYPE_IP4;
+        for nw_proto in 0..=u8::MAX {
+            key.nw_proto = nw_proto;
+            assert!(seen.insert(key.microflow_hash()) || nw_proto == number::UDP);
+        }
+    }
+
+    /// Chi-square of counts against an even spread, in standard deviations from its mean.
+    fn unevenness(counts: &[u32]) -> f64 {
+        let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+        let freedom = counts.len() as f64 - 1.0;
+        (chi - freedom) / (2.0 * freedom).sqrt()
+    }
+
+    #[test]
+    fn sequences_spread_like_random_numbers() {
+        const KEYS: u32 = 1 << 17;
+        const BUCKETS: usize = 1 << 12;
+        let sequences: [(&str, fn(u32) -> FlowKey); 8] = [
+            ("sources", |i| udp(0x0a00_0000 + i, 7, (5, 6))),
+            ("destinations", |i| udp(7, 0x0a00_0000 + i, (5, 6))),
+            ("networks", |i| udp(i << 15, 7, (5, 6))),
+            ("ports", |i| udp(1, 2 + (i >> 16), (i as u16, 80))),
+            ("destination ports", |i| udp(1, 2 + (i >> 16), (80, i as u16))),
+            ("a square of ports", |i| udp(1, 2, (1024 + (i & 511) as u16, 80 + (i >> 9) as u16))),
+            ("both addresses", |i| udp(0x0a00_0000 + i, 0x0b00_0000 + i, (5, 6))),
+            ("IPv6 sources", |i| {
+                let mut key = udp(0, 0, (5, 6));
+                key.dl_type = ethernet::TYPE_IP6;
+                key.ipv6_src[12..].copy_from_slice(&i.to_be_bytes());
+                key
+            }),
+        ];
+        for (name, key) in sequences {
+            let hashes: Vec<u64> = (0..KEYS).map(|i| key(i).microflow_hash()).collect();
+            let parts: [(&str, fn(u64) -> u64); 5] = [
+                ("index", |h| (h >> 32) * BUCKETS as u64 >> 32),
+                ("low bits of the index", |h| h >> 32 & (BUCKETS as u64 - 1)),
+                ("fingerprint", |h| h & (BUCKETS as u64 - 1)),
+                ("top of the fingerprint", |h| h >> 4 & (BUCKETS as u64 - 1)),
+                ("index and fingerprint", |h| h >> 58 << 6 | h & 63),
+            ];
+            for (part, bucket) in parts {
+                let mut counts = vec![0; BUCKETS];
+                hashes.iter().for_each(|&h| counts[bucket(h) as usize] += 1);
+                let off = unevenness(&counts);
+                assert!(off.abs() < 6.0, "{name}, {part}: {off:.1} standard deviations");
+            }
+        }
+    }
+}
