@@ -8,6 +8,8 @@ pub mod classifier;
 pub mod drop;
 pub mod exec;
 pub mod oracle;
+pub mod parse;
+mod print;
 pub mod rule;
 pub mod tables;
 pub mod translate;

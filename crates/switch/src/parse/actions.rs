@@ -1,0 +1,393 @@
+//! The actions of a rule, word by word.
+//!
+//! `set_field` has to be sensible for every packet that the rule matches: its field's prerequisite
+//! must be part of the match, or, for a VLAN tag, come from an earlier `push_vlan` or
+//! `mod_vlan_vid`. The older `mod_…` actions have no such condition and leave packets alone that do
+//! not have the field, as in OpenFlow 1.0.
+//!
+//! `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
+//! plain VID too; `->dl_vlan` takes the plain VID.
+
+use overbank_wire::field::{Field, Prereq};
+use overbank_wire::key::VLAN_PRESENT;
+
+use super::error::{Fault, RuleErrorKind, nearest, quote};
+use super::lex::{Join, Span, Word};
+use super::matches::{Finished, established, has_tag, is_field_elsewhere, needs};
+use super::{ACTIONS_MAX, LineErrors, PORT_LOCAL, values};
+use crate::rule::{Action, Match};
+
+/// Every action, as an error message lists them.
+const KNOWN: &str = "output, drop, in_port, flood, all, local, set_field, mod_dl_src, mod_dl_dst, \
+                     mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, mod_nw_ttl, mod_tp_src, \
+                     mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, push_vlan, pop_vlan, strip_vlan, \
+                     dec_ttl, goto_table, resubmit";
+
+/// Actions, instructions and output ports of Open vSwitch that this switch does not have.
+const NOT_HERE: [&str; 54] = [
+    "apply_actions",
+    "bundle",
+    "bundle_load",
+    "check_pkt_larger",
+    "clear_actions",
+    "clone",
+    "conjunction",
+    "controller",
+    "ct",
+    "ct_clear",
+    "debug_recirc",
+    "debug_slow",
+    "dec_mpls_ttl",
+    "dec_nsh_ttl",
+    "decap",
+    "delete_field",
+    "encap",
+    "enqueue",
+    "exit",
+    "fin_timeout",
+    "group",
+    "learn",
+    "load",
+    "meter",
+    "move",
+    "multipath",
+    "nat",
+    "none",
+    "normal",
+    "note",
+    "output_reg",
+    "pop",
+    "pop_mpls",
+    "pop_queue",
+    "push",
+    "push_mpls",
+    "sample",
+    "set_mpls_label",
+    "set_mpls_tc",
+    "set_mpls_ttl",
+    "set_queue",
+    "set_tunnel",
+    "set_tunnel64",
+    "set_vlan_pcp",
+    "set_vlan_vid",
+    "stack_pop",
+    "stack_push",
+    "table",
+    "unroll_xlate",
+    "write_actions",
+    "write_metadata",
+    "any",
+    "unset",
+    "ingress",
+];
+
+/// `mod_…` actions that write one field, with that field.
+pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
+    ("mod_dl_src", Field::DlSrc),
+    ("mod_dl_dst", Field::DlDst),
+    ("mod_nw_src", Field::NwSrc),
+    ("mod_nw_dst", Field::NwDst),
+    ("mod_nw_tos", Field::NwTos),
+    ("mod_nw_ecn", Field::NwEcn),
+    ("mod_nw_ttl", Field::NwTtl),
+    ("mod_tp_src", Field::TpSrc),
+    ("mod_tp_dst", Field::TpDst),
+];
+
+/// The actions that have been read so far, and what is known about packets that get there.
+pub(super) struct ActionsBuilder {
+    list: Vec<Action>,
+    matching: Match,
+    unsure: bool,
+    /// The rule's table, if it could be read.
+    table: Option<u8>,
+    /// Tags that a packet has at least.
+    tags: usize,
+    drop_at: Option<usize>,
+    words: usize,
+    goto: bool,
+}
+
+impl ActionsBuilder {
+    pub fn new(finished: &Finished, table: Option<u8>) -> ActionsBuilder {
+        ActionsBuilder {
+            list: Vec::new(),
+            matching: finished.matching,
+            unsure: finished.unsure,
+            table,
+            tags: usize::from(has_tag(&finished.matching)),
+            drop_at: None,
+            words: 0,
+            goto: false,
+        }
+    }
+
+    /// Reads one action. Says whether to go on.
+    pub fn word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
+        self.words += 1;
+        if self.words > ACTIONS_MAX {
+            let kind = RuleErrorKind::TooManyActions { max: ACTIONS_MAX };
+            errors.push(Fault::new(word.key.at, kind));
+            return false;
+        }
+        if self.goto {
+            let kind = RuleErrorKind::AfterGoto { found: quote(word.whole.text) };
+            errors.push(Fault::new(word.key.at, kind));
+        }
+        match self.action(word) {
+            Ok(Some(action)) => self.list.push(action),
+            Ok(None) => self.drop_at = Some(word.key.at),
+            Err(fault) => {
+                // What could not be read may have pushed a tag.
+                self.tags += 1;
+                errors.push(fault);
+            }
+        }
+        true
+    }
+
+    /// The whole list.
+    pub fn finish(self, errors: &mut LineErrors<'_>) -> Vec<Action> {
+        if let Some(at) = self.drop_at.filter(|_| self.words > 1) {
+            errors.push(Fault::new(at, RuleErrorKind::DropNotAlone));
+        }
+        self.list
+    }
+
+    /// One action; `None` is `drop`.
+    fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
+        if word.join == Join::Parens(false) {
+            return Err(Fault::expected(word.whole.end(), "`)`", ""));
+        }
+        if !word.tail.text.is_empty() {
+            return Err(Fault::expected(word.tail.at, "a comma after `)`", word.tail.text));
+        }
+        let name = word.key.text;
+        if let Some(&(name, field)) = MOD_FIELDS.iter().find(|m| m.0 == name) {
+            let value = value_of(word, name)?;
+            let (value, mask) = match field {
+                Field::NwTos => (values::tos(value)?, 0xfc),
+                field => {
+                    values::no_mask(field, value)?;
+                    values::of_field(field, value)?
+                }
+            };
+            return Ok(Some(Action::SetField { field, value, mask }));
+        }
+        let action = match name {
+            "drop" => {
+                alone(word)?;
+                return Ok(None);
+            }
+            "output" => output(value_of(word, name)?)?,
+            "set_field" => self.set_field(value_of(word, name)?)?,
+            "mod_vlan_vid" => self.set_vlan(Field::VlanVid, value_of(word, name)?)?,
+            "mod_vlan_pcp" => self.set_vlan(Field::VlanPcp, value_of(word, name)?)?,
+            "push_vlan" => {
+                let value = value_of(word, name)?;
+                let expected = "0x8100 or 0x88a8";
+                let tpid = values::number_as(value, 0xffff, || expected.into())?;
+                self.tags += 1;
+                match tpid {
+                    0x8100 => Action::PushVlan(0x8100),
+                    0x88a8 => Action::PushVlan(0x88a8),
+                    _ => return Err(Fault::expected(value.at, expected, value.text)),
+                }
+            }
+            "pop_vlan" | "strip_vlan" => {
+                alone(word)?;
+                self.tags = self.tags.saturating_sub(1);
+                Action::PopVlan
+            }
+            "dec_ttl" => {
+                if !word.value.text.is_empty() {
+                    let expected = "`dec_ttl` without controllers, which this switch does not have";
+                    return Err(Fault::expected(word.whole.at, expected, word.whole.text));
+                }
+                Action::DecTtl
+            }
+            "goto_table" => self.goto_table(value_of(word, name)?)?,
+            "resubmit" => resubmit(word)?,
+            _ => return bare_port(word).map(Some),
+        };
+        Ok(Some(action))
+    }
+
+    fn set_vlan(&mut self, field: Field, value: Span<'_>) -> Result<Action, Fault> {
+        values::no_mask(field, value)?;
+        let number = values::number(value, u64::MAX >> (64 - field.bits()))?;
+        self.tags = self.tags.max(1);
+        Ok(Action::SetVlan { field, value: u16::try_from(number).unwrap_or_default() })
+    }
+
+    fn goto_table(&mut self, value: Span<'_>) -> Result<Action, Fault> {
+        let table = values::table(value)?;
+        if let Some(from) = self.table.filter(|&from| table <= from) {
+            return Err(Fault::new(value.at, RuleErrorKind::GotoBackwards { from, table }));
+        }
+        self.goto = true;
+        Ok(Action::GotoTable(table))
+    }
+
+    /// `VALUE[/MASK]->FIELD`.
+    fn set_field(&mut self, text: Span<'_>) -> Result<Action, Fault> {
+        let Some((value, target)) = text.split_once("->") else {
+            return Err(Fault::expected(text.end(), "`->` and a field after the value", ""));
+        };
+        let target = target.trim();
+        let Some(field) = Field::by_name(target.text) else {
+            return Err(Fault::new(target.at, unknown_target(target.text)));
+        };
+        if !field.writable() {
+            return Err(Fault::new(target.at, RuleErrorKind::ReadOnly { field: field.name() }));
+        }
+        let (bits, mask) = match field {
+            Field::VlanVid if target.text == "dl_vlan" => {
+                values::no_mask(field, value)?;
+                (values::number(value, 0xfff)?.into(), 0xfff)
+            }
+            Field::VlanVid => {
+                let (bits, mask) = values::number_masked(value, 13)?;
+                (bits & 0xfff, mask & 0xfff)
+            }
+            Field::NwTos => (values::tos(value)?, 0xfc),
+            field => values::of_field(field, value)?,
+        };
+        if mask == 0 {
+            return Err(Fault::expected(value.at, "a mask that leaves a bit to set", value.text));
+        }
+        let prereq = field.prereq();
+        let met = match prereq {
+            Prereq::Vlan => self.tags > 0,
+            prereq => established(prereq, &self.matching),
+        };
+        if !met && !self.unsure {
+            let names = field.names().iter().copied();
+            let name = names.into_iter().find(|&n| n == target.text).unwrap_or(field.name());
+            let needs = match field {
+                Field::NwSrc if established(Prereq::Arp, &self.matching) => {
+                    "`ip` (ARP's is `arp_spa`)"
+                }
+                Field::NwDst if established(Prereq::Arp, &self.matching) => {
+                    "`ip` (ARP's is `arp_tpa`)"
+                }
+                Field::VlanVid | Field::VlanPcp => {
+                    "a VLAN (`dl_vlan=…`, or `vlan_tci=0x1000/0x1000`), or a `push_vlan` before it"
+                }
+                _ => needs(prereq, &self.matching),
+            };
+            return Err(Fault::new(target.at, RuleErrorKind::MissingPrereq { field: name, needs }));
+        }
+        if field == Field::VlanTci && mask & u128::from(VLAN_PRESENT) != 0 {
+            self.tags = if bits & u128::from(VLAN_PRESENT) == 0 { 0 } else { self.tags.max(1) };
+        }
+        Ok(Action::SetField { field, value: bits, mask })
+    }
+}
+
+/// The value after `name:` or in `name(…)`, which has to be there.
+fn value_of<'a>(word: &Word<'a>, name: &str) -> Result<Span<'a>, Fault> {
+    if word.join == Join::None || word.value.text.is_empty() {
+        let expected = format!("`:` and a value after `{name}`");
+        return Err(Fault::expected(word.whole.end(), expected, ""));
+    }
+    Ok(word.value)
+}
+
+/// An action that takes no value.
+fn alone(word: &Word<'_>) -> Result<(), Fault> {
+    if word.join == Join::None {
+        return Ok(());
+    }
+    let expected = format!("`{}` without a value", word.key.text);
+    Err(Fault::expected(word.key.end(), expected, &word.whole.text[word.key.text.len()..]))
+}
+
+/// A reserved port that is an action of its own.
+fn reserved(name: &str) -> Option<Action> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    match () {
+        () if is("in_port") => Some(Action::InPort),
+        () if is("flood") || is("all") => Some(Action::Flood),
+        () if is("local") => Some(Action::Output(PORT_LOCAL)),
+        () => None,
+    }
+}
+
+fn elsewhere(name: &str) -> bool {
+    NOT_HERE.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn output(value: Span<'_>) -> Result<Action, Fault> {
+    let value = value.trim();
+    if let Some(action) = reserved(value.text) {
+        return Ok(action);
+    }
+    if elsewhere(value.text) {
+        let expected = "a port number, `in_port`, `flood`, `all` or `local`";
+        let kind = RuleErrorKind::NotHere { found: quote(value.text), expected };
+        return Err(Fault::new(value.at, kind));
+    }
+    values::port(value).map(Action::Output)
+}
+
+/// A word that is no action's name: a port alone, or a mistake.
+fn bare_port(word: &Word<'_>) -> Result<Action, Fault> {
+    let key = word.key;
+    if let Some(action) = reserved(key.text) {
+        alone(word)?;
+        return Ok(action);
+    }
+    if key.text.starts_with(|c: char| c.is_ascii_digit()) {
+        alone(word)?;
+        return values::port(key).map(Action::Output);
+    }
+    if elsewhere(key.text) {
+        let kind = RuleErrorKind::NotHere { found: quote(key.text), expected: KNOWN };
+        return Err(Fault::new(key.at, kind));
+    }
+    let suggestion = nearest(key.text, KNOWN.split(", "));
+    let kind = RuleErrorKind::UnknownAction { found: quote(key.text), known: KNOWN, suggestion };
+    Err(Fault::new(key.at, kind))
+}
+
+/// `resubmit:PORT`, `resubmit(PORT)`, `resubmit([PORT],TABLE)`.
+fn resubmit(word: &Word<'_>) -> Result<Action, Fault> {
+    let at_least_one = || {
+        let expected = "`resubmit:PORT` or `resubmit([PORT],[TABLE])` with a port or a table";
+        Fault::expected(word.whole.at, expected, word.whole.text)
+    };
+    let (port, table) = match word.join {
+        Join::None => return Err(at_least_one()),
+        Join::Assign => (word.value.trim(), None),
+        Join::Parens(_) => match word.value.split_once(",") {
+            None => (word.value.trim(), None),
+            Some((port, table)) => (port.trim(), Some(table.trim())),
+        },
+    };
+    let here = port.text.is_empty() || port.text.eq_ignore_ascii_case("in_port");
+    let in_port = if here { None } else { Some(values::port(port)?) };
+    let table = match table {
+        None => None,
+        Some(table) if table.text.is_empty() => None,
+        Some(table) => {
+            if let Some((_, more)) = table.split_once(",") {
+                return Err(Fault::expected(more.at, "`)` after the table", more.text));
+            }
+            Some(values::table(table)?)
+        }
+    };
+    if in_port.is_none() && table.is_none() {
+        return Err(at_least_one());
+    }
+    Ok(Action::Resubmit { in_port, table })
+}
+
+fn unknown_target(name: &str) -> RuleErrorKind {
+    if is_field_elsewhere(name) {
+        let expected = "a field of the flow key";
+        return RuleErrorKind::NotHere { found: quote(name), expected };
+    }
+    let names = Field::ALL.iter().flat_map(|field| field.names().iter().copied());
+    RuleErrorKind::UnknownTarget { found: quote(name), suggestion: nearest(name, names) }
+}
