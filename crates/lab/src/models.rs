@@ -8,6 +8,7 @@
 //! - [`set_assoc`], appendix A: cᵢ = min(aᵢ, m).
 //! - [`blp`], appendix B: bᵢ keys spill over to the next bucket, bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, m), and
 //!   cᵢ = min(bᵢ₋₁ + aᵢ, m). The paper solves for two buckets; here for any H.
+//! - [`blp_held`]: the same recursion for a given working set instead of a random one.
 //! - [`warm_up`], appendix D: the way there.
 //!
 //! The paper prints p₀ … p₄ = 0.37889778, 0.15160669, 0.14369602, 0.12041777, 0.20538175 for m = 4
@@ -99,6 +100,28 @@ pub fn blp_solution(h: u32, m: u32, alpha: f64) -> BlpSolution {
         empty += (0..room).zip(&pmf).map(|(a, q)| f64::from(room - a) * q * p).sum::<f64>();
     }
     BlpSolution { occupied: f64::from(m) - empty, spill }
+}
+
+/// Keys that an H-m BLP table holds in the end, if `arrivals` yields how many hash to each bucket.
+///
+/// The recursion of section 4.5 on numbers that are known: no table can ever hold more. Nothing
+/// wraps around; the last bucket spills into h − 1 buffer buckets.
+///
+/// # Panics
+/// Unless 1 ≤ h ≤ 4 and 1 ≤ m ≤ 64.
+pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 {
+    check(h, m, 1.0);
+    let mut waiting = vec![0; h as usize - 1];
+    let buffer = std::iter::repeat_n(0, h as usize - 1);
+    arrivals
+        .into_iter()
+        .chain(buffer)
+        .map(|a| {
+            let here = waiting.iter().sum::<u32>().saturating_add(a);
+            waiting = step(&waiting, a, m);
+            u64::from(here.min(m))
+        })
+        .sum()
 }
 
 /// Hit rate after a number of lookups per key of the working set, towards `r_max` (appendix D).
@@ -260,7 +283,7 @@ mod tests {
             seen: &mut [bool],
         ) -> bool {
             for d in 0..h {
-                let bucket = (keys[key] + d) % slots.len();
+                let bucket = keys[key] + d;
                 if std::mem::replace(&mut seen[bucket], true) {
                     continue;
                 }
@@ -278,6 +301,7 @@ mod tests {
             }
             false
         }
+        let buckets = buckets + h - 1;
         let mut slots = vec![Vec::new(); buckets];
         (0..keys.len())
             .filter(|&key| place(key, keys, h, m, &mut slots, &mut vec![false; buckets]))
@@ -293,6 +317,9 @@ mod tests {
                 let count = (alpha * (buckets * m) as f64) as usize;
                 let keys: Vec<usize> = (0..count).map(|_| rng.random_range(0..buckets)).collect();
                 let held = largest_matching(&keys, buckets, h, m);
+                let mut arrivals = vec![0; buckets];
+                keys.iter().for_each(|&bucket| arrivals[bucket] += 1);
+                assert_eq!(held as u64, blp_held(h as u32, m as u32, arrivals));
                 let rate = held as f64 / count as f64;
                 close(rate, blp(h as u32, m as u32, alpha), 0.012);
             }
