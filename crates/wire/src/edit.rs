@@ -325,14 +325,23 @@ impl FrameBuf {
     #[inline]
     fn read(&self, at: usize, len: usize) -> Option<u128> {
         let bytes = self.as_slice().get(at..at.checked_add(len)?)?;
-        Some(bytes.iter().fold(0, |number, &b| number << 8 | u128::from(b)))
+        // Two and four bytes are what nearly every write is about.
+        Some(match *bytes {
+            [a, b] => u128::from(u16::from_be_bytes([a, b])),
+            [a, b, c, d] => u128::from(u32::from_be_bytes([a, b, c, d])),
+            _ => bytes.iter().fold(0, |number, &b| (number << 8) | u128::from(b)),
+        })
     }
 
     /// Writes a number into the `len` bytes at `at` of the frame; nothing past its end.
     #[inline]
     fn write(&mut self, at: usize, len: usize, number: u128) {
-        if let Some(bytes) = self.bytes[self.start..self.end].get_mut(at..at.saturating_add(len)) {
-            bytes.copy_from_slice(&number.to_be_bytes()[16 - len..]);
+        let frame = &mut self.bytes[self.start..self.end];
+        match (len, frame.get_mut(at..at.saturating_add(len))) {
+            (2, Some(bytes)) => bytes.copy_from_slice(&(number as u16).to_be_bytes()),
+            (4, Some(bytes)) => bytes.copy_from_slice(&(number as u32).to_be_bytes()),
+            (_, Some(bytes)) => bytes.copy_from_slice(&number.to_be_bytes()[16 - len..]),
+            (_, None) => {}
         }
     }
 }

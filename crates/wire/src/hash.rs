@@ -196,11 +196,16 @@ mod tests {
         (chi - freedom) / (2.0 * freedom).sqrt()
     }
 
+    /// A name, and the key of the i-th packet.
+    type Sequence = (&'static str, fn(u32) -> FlowKey);
+    /// A name, and a bucket from a hash.
+    type Part = (&'static str, fn(u64) -> u64);
+
     #[test]
     fn sequences_spread_like_random_numbers() {
         const KEYS: u32 = 1 << 17;
         const BUCKETS: usize = 1 << 12;
-        let sequences: [(&str, fn(u32) -> FlowKey); 8] = [
+        let sequences: [Sequence; 8] = [
             ("sources", |i| udp(0x0a00_0000 + i, 7, (5, 6))),
             ("destinations", |i| udp(7, 0x0a00_0000 + i, (5, 6))),
             ("networks", |i| udp(i << 15, 7, (5, 6))),
@@ -217,12 +222,12 @@ mod tests {
         ];
         for (name, key) in sequences {
             let hashes: Vec<u64> = (0..KEYS).map(|i| key(i).microflow_hash()).collect();
-            let parts: [(&str, fn(u64) -> u64); 5] = [
-                ("index", |h| (h >> 32) * BUCKETS as u64 >> 32),
-                ("low bits of the index", |h| h >> 32 & (BUCKETS as u64 - 1)),
+            let parts: [Part; 5] = [
+                ("index", |h| ((h >> 32) * BUCKETS as u64) >> 32),
+                ("low bits of the index", |h| (h >> 32) & (BUCKETS as u64 - 1)),
                 ("fingerprint", |h| h & (BUCKETS as u64 - 1)),
-                ("top of the fingerprint", |h| h >> 4 & (BUCKETS as u64 - 1)),
-                ("index and fingerprint", |h| h >> 58 << 6 | h & 63),
+                ("top of the fingerprint", |h| (h >> 4) & (BUCKETS as u64 - 1)),
+                ("index and fingerprint", |h| ((h >> 58) << 6) | (h & 63)),
             ];
             for (part, bucket) in parts {
                 let mut counts = vec![0; BUCKETS];
