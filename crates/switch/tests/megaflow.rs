@@ -1,0 +1,198 @@
+//! The megaflow cache against a list of (masked key, mask, verdict) that is scanned.
+
+use arrayvec::ArrayVec;
+use overbank_switch::megaflow::{BURST, MEGAFLOWS_MAX, MegaflowCache, NO_ENTRY};
+use overbank_wire::{Field, FlowKey};
+use proptest::prelude::*;
+
+/// The naive twin. Unbounded: it is told what the cache evicted.
+#[derive(Default)]
+struct Twin(Vec<(FlowKey, FlowKey, u32, u32)>);
+
+impl Twin {
+    /// Verdicts of all megaflows that match.
+    fn matching(&self, key: &FlowKey) -> Vec<u32> {
+        let matches = self.0.iter().filter(|(k, mask, ..)| key.matches(k, mask));
+        matches.map(|(_, _, verdict, _)| *verdict).collect()
+    }
+}
+
+/// A key from a small domain, so that keys meet.
+fn key(seed: u32) -> FlowKey {
+    let mut key = FlowKey { in_port: 1, dl_type: 0x0800, ..FlowKey::default() };
+    Field::NwSrc.set(&mut key, u128::from(seed & 3) << 24 | u128::from(seed >> 2 & 1));
+    Field::TpDst.set(&mut key, u128::from(seed >> 3 & 3));
+    Field::Ipv6Dst.set(&mut key, u128::from(seed >> 5 & 1) << 100);
+    Field::ArpTha.set(&mut key, u128::from(seed >> 6 & 1));
+    key
+}
+
+/// One of eight masks, from none of the fields to all of them.
+fn mask(seed: u32) -> FlowKey {
+    let mut mask = Field::DlType.key_mask();
+    if seed & 1 != 0 {
+        Field::NwSrc.set(&mut mask, 0xff00_0000);
+    }
+    if seed & 2 != 0 {
+        Field::TpDst.set(&mut mask, 0xffff);
+    }
+    if seed & 4 != 0 {
+        mask = mask.or(&Field::Ipv6Dst.key_mask()).or(&Field::ArpTha.key_mask());
+    }
+    mask
+}
+
+fn find(cache: &mut MegaflowCache, keys: &[FlowKey], now_ms: u32) -> Vec<Option<u32>> {
+    let mut pending: ArrayVec<u8, BURST> = (0..keys.len() as u8).collect();
+    let mut found = [NO_ENTRY; BURST];
+    cache.lookup_batch(keys, &mut pending, &mut found);
+    for (i, key) in keys.iter().enumerate() {
+        let hit = found[i] != NO_ENTRY;
+        assert_eq!(hit, !pending.contains(&(i as u8)));
+        assert!(!hit || cache.verify(found[i], key), "what a lookup finds can be verified");
+    }
+    let verdict = |&id: &u32| (id != NO_ENTRY).then(|| cache.use_entry(id, now_ms));
+    found[..keys.len()].iter().map(verdict).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Install(u32, u32),
+    Lookup(Vec<u32>),
+    Expire(u32),
+    Revalidate(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..128u32, 0..8u32).prop_map(|(k, m)| Step::Install(k, m)),
+        4 => prop::collection::vec(0..128u32, 1..BURST).prop_map(Step::Lookup),
+        1 => (0..40u32).prop_map(Step::Expire),
+        1 => (1..5u32).prop_map(Step::Revalidate),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_list_that_is_scanned(
+        capacity in 1..40usize,
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut cache = MegaflowCache::new(capacity, 7).expect("a valid size");
+        let mut twin = Twin::default();
+        for (now, step) in steps.into_iter().enumerate() {
+            let now_ms = now as u32;
+            match step {
+                Step::Install(k, m) => {
+                    let (key, mask, verdict) = (key(k), mask(m), now_ms);
+                    let masked = key.masked(&mask);
+                    let full = cache.len() == capacity;
+                    let (id, replaced) =
+                        cache.install(&key, &mask, verdict, now_ms).expect("few masks");
+                    prop_assert!(cache.verify(id, &key));
+                    let same = twin.0.iter().position(|(k, m, ..)| (*k, *m) == (masked, mask));
+                    match (same, replaced) {
+                        (Some(at), Some(old)) => {
+                            let was = twin.0.remove(at);
+                            prop_assert_eq!(was.2, old);
+                        }
+                        (None, Some(old)) => {
+                            prop_assert!(full, "evicts only when full");
+                            twin.0.retain(|(.., verdict, _)| *verdict != old);
+                        }
+                        (None, None) => prop_assert!(!full),
+                        (Some(_), None) => prop_assert!(false, "an equal megaflow was there"),
+                    }
+                    twin.0.push((masked, mask, verdict, now_ms));
+                }
+                Step::Lookup(seeds) => {
+                    let keys: Vec<FlowKey> = seeds.iter().map(|&s| key(s)).collect();
+                    for (key, got) in keys.iter().zip(find(&mut cache, &keys, now_ms)) {
+                        let expected = twin.matching(key);
+                        match got {
+                            Some(verdict) => {
+                                prop_assert!(expected.contains(&verdict));
+                                let used = twin.0.iter_mut().find(|e| e.2 == verdict);
+                                used.expect("it matches").3 = now_ms;
+                            }
+                            None => prop_assert!(expected.is_empty()),
+                        }
+                    }
+                }
+                Step::Expire(idle_ms) => {
+                    let mut gone = Vec::new();
+                    cache.expire(now_ms, idle_ms, |verdict| gone.push(verdict));
+                    let idle = |used: u32| now_ms - used > idle_ms;
+                    let mut expected: Vec<u32> =
+                        twin.0.iter().filter(|e| idle(e.3)).map(|e| e.2).collect();
+                    gone.sort_unstable();
+                    expected.sort_unstable();
+                    prop_assert_eq!(gone, expected);
+                    twin.0.retain(|e| !idle(e.3));
+                }
+                Step::Revalidate(modulus) => {
+                    cache.revalidate(|_, _, verdict| verdict % modulus == 0, |_| ());
+                    twin.0.retain(|e| e.2 % modulus == 0);
+                }
+            }
+            let mut list: Vec<_> = cache.iter().collect();
+            let mut expected: Vec<_> = twin.0.iter().map(|e| (e.0, e.1, e.2)).collect();
+            list.sort_unstable_by_key(|e| e.2);
+            expected.sort_unstable_by_key(|e| e.2);
+            prop_assert_eq!(list, expected);
+            let masks: std::collections::HashSet<_> = twin.0.iter().map(|e| e.1).collect();
+            prop_assert_eq!(cache.masks(), masks.len());
+        }
+    }
+}
+
+#[test]
+fn an_idle_megaflow_expires_and_a_used_one_stays() {
+    let mut cache = MegaflowCache::new(8, 1).expect("a valid size");
+    let (idle, used) = (key(0), key(8));
+    cache.install(&idle, &mask(2), 10, 0).expect("room");
+    cache.install(&used, &mask(2), 11, 0).expect("room");
+    assert_eq!(find(&mut cache, &[used], 9_000), [Some(11)]);
+    assert_eq!(cache.expire(10_001, 10_000, |verdict| assert_eq!(verdict, 10)), 1);
+    assert_eq!(find(&mut cache, &[idle, used], 10_001), [None, Some(11)]);
+    assert_eq!(cache.counters().expirations, 1);
+}
+
+#[test]
+fn a_full_cache_evicts_what_was_not_used() {
+    let mut cache = MegaflowCache::new(2, 1).expect("a valid size");
+    cache.install(&key(0), &mask(2), 10, 0).expect("room");
+    cache.install(&key(8), &mask(2), 11, 0).expect("room");
+    assert_eq!(find(&mut cache, &[key(0)], 5), [Some(10)]);
+    let (_, evicted) = cache.install(&key(16), &mask(2), 12, 6).expect("few masks");
+    assert_eq!(evicted, Some(11));
+    assert_eq!((cache.len(), cache.counters().evictions), (2, 1));
+}
+
+#[test]
+fn subtables_that_hit_come_first() {
+    let mut cache = MegaflowCache::new(8, 1).expect("a valid size");
+    for m in 0..4 {
+        let mut key = key(0);
+        key.in_port = m;
+        let mut mask = mask(m);
+        mask.in_port = u32::MAX;
+        cache.install(&key, &mask, m, 0).expect("room");
+    }
+    let mut wanted = key(0);
+    wanted.in_port = 3;
+    for _ in 0..5000 {
+        assert_eq!(find(&mut cache, &[wanted], 0), [Some(3)]);
+    }
+    let before = *cache.counters();
+    find(&mut cache, &[wanted], 0);
+    assert_eq!(cache.counters().subtables_searched - before.subtables_searched, 1);
+}
+
+#[test]
+fn impossible_sizes_are_refused() {
+    for wanted in [0, MEGAFLOWS_MAX + 1, usize::MAX] {
+        let error = MegaflowCache::new(wanted, 1).expect_err("impossible");
+        assert!(error.to_string().contains(&wanted.to_string()));
+    }
+}
