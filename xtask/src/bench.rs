@@ -37,7 +37,7 @@ const PROGRAMS: &[Program] = &[
     Program {
         name: "zipf-1e6",
         arguments: "run --release --locked -p overbank-cli -- replay --flows 1000000 \
-                    --theta 0.99 --format json",
+                    --zipf 0.99 --format json",
     },
     Program {
         name: "capture",
