@@ -14,3 +14,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod cache;
+mod prefetch;
+
+pub use prefetch::prefetch;

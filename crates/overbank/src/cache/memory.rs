@@ -237,11 +237,11 @@ mod tests {
             assert!(memory.bytes().iter().all(|&b| b == 0));
             memory.bytes_mut()[bytes - 1] = 7;
             assert_eq!(memory.bytes()[bytes - 1], 7);
-            assert!(memory.as_ptr().is_aligned_to_bytes(LINE));
+            assert!((memory.as_ptr() as usize).is_multiple_of(LINE));
             if bytes < HUGE_PAGE {
                 assert_eq!(memory.huge_pages(), HugePages::No);
             } else if cfg!(target_os = "linux") {
-                assert!(memory.as_ptr().is_aligned_to_bytes(HUGE_PAGE));
+                assert!((memory.as_ptr() as usize).is_multiple_of(HUGE_PAGE));
                 assert_ne!(memory.huge_pages(), HugePages::Unknown);
             }
         }
@@ -260,16 +260,6 @@ mod tests {
     fn absurd_sizes_are_errors() {
         for bytes in [0, usize::MAX, isize::MAX as usize, isize::MAX as usize / 2] {
             assert_eq!(Memory::zeroed(bytes).err(), Some(Error::OutOfMemory { bytes }));
-        }
-    }
-
-    trait AlignedTo {
-        fn is_aligned_to_bytes(self, bytes: usize) -> bool;
-    }
-
-    impl AlignedTo for *const u8 {
-        fn is_aligned_to_bytes(self, bytes: usize) -> bool {
-            self as usize % bytes == 0
         }
     }
 }

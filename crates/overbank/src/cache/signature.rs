@@ -58,6 +58,8 @@ pub trait SignatureCache: Send + Sync {
     fn buckets(&self) -> usize;
     /// See [`FlowCache::candidates`].
     fn candidates(&self) -> usize;
+    /// See [`FlowCache::peek`].
+    fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)>;
     /// See [`FlowCache::memory_bytes`].
     fn memory_bytes(&self) -> usize;
     /// See [`FlowCache::huge_pages`].
@@ -138,6 +140,10 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
 
     fn candidates(&self) -> usize {
         G::CANDIDATES
+    }
+
+    fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)> {
+        self.peek(bucket, slot)
     }
 
     fn memory_bytes(&self) -> usize {

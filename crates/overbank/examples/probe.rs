@@ -1,0 +1,185 @@
+//! What a key costs in a flow cache: nanoseconds per key, by design and instruction set.
+//!
+//!     cargo run --release -p overbank --example probe -- [DESIGN[,DESIGN…]] [ENTRIES] [KEYS]
+//!
+//! Without arguments all designs with random eviction and a few others, 2^20 entries (4 MiB of
+//! 16-bit fingerprints and values) and 10^6 keys, drawn uniformly: the set-up of the paper's
+//! section 7. Each figure is the best of several rounds in one process, so that the rows of one run
+//! can be compared with each other.
+//!
+//! Columns: `floor`: one random line of the table read per key, prefetched by bursts, nothing
+//! compared. `probe`: `probe_batch`, the value of the first match used. `lookup`: `lookup_batch`
+//! with verification against a table of the keys' values. `insert`: the insertion after a miss.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use overbank::cache::{BURST, Design, Isa, LayoutKind, MISS, Pcg32, Probes, SignatureCache, mix};
+
+const ROUNDS: usize = 7;
+const DRAWS: usize = 1 << 18;
+
+/// Hashes of `DRAWS` keys drawn uniformly, and for each the value that belongs to it.
+struct Traffic {
+    hashes: Vec<u64>,
+    values: Vec<u16>,
+}
+
+impl Traffic {
+    fn draw(&mut self, pcg: &mut Pcg32, keys: u32) {
+        for (hash, value) in self.hashes.iter_mut().zip(&mut self.values) {
+            let key = pcg.below(keys);
+            *hash = mix(u64::from(key));
+            *value = key as u16;
+        }
+    }
+}
+
+struct Figures {
+    hit_rate: f64,
+    probe_ns: f64,
+    lookup_ns: f64,
+    insert_ns: f64,
+}
+
+/// Verified lookups of all keys, and insertions for the misses, with the time of each part.
+fn replay(cache: &mut dyn SignatureCache, traffic: &Traffic) -> (f64, f64) {
+    let mut probes = Probes::new();
+    let (mut lookup, mut insert, mut misses) = (0.0, 0.0, 0u32);
+    let mut missed = Vec::with_capacity(DRAWS);
+    let start = Instant::now();
+    let bursts = traffic.hashes.chunks(BURST).zip(traffic.values.chunks(BURST));
+    for (b, (hashes, values)) in bursts.enumerate() {
+        let mut slots = [MISS; BURST];
+        let mut refused = 0;
+        cache.probe_batch(hashes, &mut probes);
+        for (i, &hash) in hashes.iter().enumerate() {
+            let want = u32::from(values[i]);
+            if probes.mask[i] != 0 && probes.value[i] == want {
+                slots[i] = probes.mask[i].trailing_zeros() as u8;
+                continue;
+            }
+            for slot in probes.slots(i) {
+                if cache.candidate(hash, slot) == want {
+                    slots[i] = slot;
+                    break;
+                }
+                refused += 1;
+            }
+            if slots[i] == MISS {
+                missed.push((b * BURST + i) as u32);
+            }
+        }
+        cache.commit_hits(hashes, &slots[..hashes.len()], refused);
+    }
+    lookup += start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for &i in &missed {
+        let (hash, value) = (traffic.hashes[i as usize], traffic.values[i as usize]);
+        misses += u32::from(black_box(cache.insert(hash, u32::from(value))).is_ok());
+    }
+    insert += start.elapsed().as_secs_f64();
+    (lookup * 1e9 / traffic.hashes.len() as f64, insert * 1e9 / f64::from(misses.max(1)))
+}
+
+fn measure(cache: &mut dyn SignatureCache, keys: u32) -> Figures {
+    let mut pcg = Pcg32::new(1, 2);
+    let mut traffic = Traffic { hashes: vec![0; DRAWS], values: vec![0; DRAWS] };
+    // Twenty times the working set, as the figures have it.
+    for _ in 0..(20 * keys as usize).div_ceil(DRAWS) {
+        traffic.draw(&mut pcg, keys);
+        replay(cache, &traffic);
+    }
+    cache.reset_counters();
+    let mut best =
+        Figures { hit_rate: 0.0, probe_ns: f64::MAX, lookup_ns: f64::MAX, insert_ns: f64::MAX };
+    let mut probes = Probes::new();
+    for _ in 0..ROUNDS {
+        traffic.draw(&mut pcg, keys);
+        let mut sum = 0u32;
+        let start = Instant::now();
+        for hashes in traffic.hashes.chunks(BURST) {
+            cache.probe_batch(hashes, &mut probes);
+            let found = probes.value[..probes.len].iter().fold(0u32, |a, &v| a.wrapping_add(v));
+            sum = sum.wrapping_add(found ^ probes.matched);
+        }
+        black_box(sum);
+        best.probe_ns = best.probe_ns.min(start.elapsed().as_secs_f64() * 1e9 / DRAWS as f64);
+        let (lookup, insert) = replay(cache, &traffic);
+        best.lookup_ns = best.lookup_ns.min(lookup);
+        best.insert_ns = best.insert_ns.min(insert);
+    }
+    best.hit_rate = cache.counters().hit_rate();
+    best
+}
+
+/// One random 64-byte line of `bytes` per key, by bursts: what no table of this size can beat.
+fn floor_ns(bytes: usize) -> f64 {
+    // A cache of the same size, so that the pages are of the same kind; set-16 reads one line.
+    let design: Design = "set-16".parse().expect("a design's name");
+    let Ok(cache) = design.build(bytes / 4, LayoutKind::Fp16V16, 1, None) else { return f64::NAN };
+    let mut pcg = Pcg32::new(3, 4);
+    let hashes: Vec<u64> = (0..DRAWS).map(|_| mix(u64::from(pcg.draw()))).collect();
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let mut sum = 0;
+        for &hash in &hashes {
+            sum ^= black_box(cache.candidate(hash, 0));
+        }
+        black_box(sum);
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / DRAWS as f64);
+    }
+    best
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let designs: Vec<Design> = match arguments.next() {
+        Some(names) => names.split(',').map(str::parse).collect::<Result<_, _>>()?,
+        None => Design::all()
+            .filter(|design| design.policy().name() == "random")
+            .chain([
+                "blp-2-4+pblru".parse()?,
+                "blp-2-16+pblru".parse()?,
+                "blp-2-16+bubble".parse()?,
+            ])
+            .collect(),
+    };
+    let entries: usize = arguments.next().map_or(Ok(1 << 20), |n| n.parse())?;
+    let keys: u32 = arguments.next().map_or(Ok(1_000_000), |n| n.parse())?;
+    println!(
+        "{entries} entries, {keys} keys, bursts of {BURST}, best of {ROUNDS} rounds of {DRAWS}"
+    );
+    println!(
+        "one slot read per key without prefetch, overlapped by the CPU: {:.1} ns",
+        floor_ns(entries * 4)
+    );
+    println!(
+        "{:<18}{:<10}{:>7}{:>9}{:>9}{:>9}   huge pages",
+        "design", "isa", "hit %", "probe", "lookup", "insert"
+    );
+    for design in designs {
+        for isa in Isa::available() {
+            let mut cache = design.build(entries, LayoutKind::Fp16V16, 1, Some(isa))?;
+            let Figures { hit_rate, probe_ns, lookup_ns, insert_ns } = measure(&mut *cache, keys);
+            println!(
+                "{design:<18}{isa:<10}{:>7.2}{probe_ns:>9.2}{lookup_ns:>9.2}{insert_ns:>9.2}   {}",
+                100.0 * hit_rate,
+                cache.huge_pages()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("probe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
