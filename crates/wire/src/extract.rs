@@ -14,7 +14,7 @@
 //!   tests hold it equal to the general one.
 
 use crate::key::FlowKey;
-use crate::proto::{arp, be16, be32, ethernet, icmp, ipv4, ipv6, number, transport};
+use crate::proto::{arp, be16, be32, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
 use crate::reason::DropReason;
 
 /// The network header of a frame.
@@ -91,7 +91,6 @@ fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
     const L3: usize = ethernet::HEADER_LEN;
     const L4: usize = L3 + ipv4::HEADER_LEN;
     const UDP_END: usize = L4 + transport::udp::HEADER_LEN;
-    const TCP_END: usize = L4 + transport::tcp::HEADER_LEN;
     let header: &[u8; UDP_END] = frame.first_chunk()?;
     let end = L3 + usize::from(be16(header, L3 + 2));
     let padding = frame.len().wrapping_sub(end);
@@ -105,9 +104,12 @@ fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
     let nw_proto = header[L3 + 9];
     let (transport, tcp_flags) = if nw_proto == number::UDP && end >= UDP_END {
         (Transport::Udp, 0)
-    } else if nw_proto == number::TCP && end >= TCP_END {
-        let header: &[u8; TCP_END] = frame.first_chunk()?;
-        (Transport::Tcp, be16(header, L4 + transport::tcp::FLAGS) & transport::TCP_FLAGS)
+    } else if nw_proto == number::TCP && end >= L4 {
+        let tcp = chunk(frame, L4)?;
+        if !transport::tcp_len_fits(tcp, end - L4) {
+            return None;
+        }
+        (Transport::Tcp, be16(tcp, transport::tcp::FLAGS) & transport::TCP_FLAGS)
     } else {
         return None;
     };

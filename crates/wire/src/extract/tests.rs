@@ -180,8 +180,8 @@ fn ipv4_headers() {
     let nothing = || key(0x0800, |_| ());
     check(&[
         ("TCP", good.clone(), key4(6, tcp), ip4, Transport::Tcp),
-        ("padding of 255 bytes", padded(255), key4(6, tcp), ip4, Transport::Tcp),
-        ("padding of 256 bytes", padded(256), nothing(), broken, Transport::None),
+        ("padding of 65,535 bytes", padded(65_535), key4(6, tcp), ip4, Transport::Tcp),
+        ("padding of 65,536 bytes", padded(65_536), nothing(), broken, Transport::None),
         ("one byte missing", good[..53].to_vec(), nothing(), broken, Transport::None),
         ("nothing but the type", good[..14].to_vec(), nothing(), broken, Transport::None),
         ("19 bytes", good[..33].to_vec(), nothing(), broken, Transport::None),
@@ -225,6 +225,20 @@ fn ipv4_headers() {
             key4(6, tcp),
             ip4,
             Transport::Tcp,
+        ),
+        (
+            "TCP with a data offset of 4",
+            frame(&["0800 4500 0028 0000 4000 4006 0000", ADDRESSES, &TCP.replace("5e12", "4e12")]),
+            key4(6, |_| ()),
+            ip4,
+            Transport::None,
+        ),
+        (
+            "TCP with options beyond the packet's end",
+            frame(&["0800 4500 0028 0000 4000 4006 0000", ADDRESSES, &TCP.replace("5e12", "6e12")]),
+            key4(6, |_| ()),
+            ip4,
+            Transport::None,
         ),
         (
             "TCP cut short by the total length, not by the frame",
@@ -313,7 +327,7 @@ fn ipv6_headers() {
     };
     let udp = "1234 0035 0008 0000";
     let ports = |k: &mut FlowKey| (k.tp_src, k.tp_dst) = (0x1234, 0x0035);
-    let addresses_only = || key6(0, |k| (k.nw_tos, k.nw_ttl) = (0, 0));
+    let addresses_only = || key6(0, |k| (k.nw_tos, k.nw_ttl, k.ipv6_label) = (0, 0, 0));
     let nothing = || key(0x86dd, |_| ());
     let version4 = frame(&["86dd 4b812345 0008 11 40", ADDRESSES6, udp]);
     check(&[

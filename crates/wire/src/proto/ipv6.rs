@@ -29,7 +29,7 @@ pub(crate) struct Parsed {
 
 /// Reads an IPv6 header and its extension headers. `None` if version or payload length cannot be
 /// right (then the key is as before), or if the extension headers run past the end: then the key
-/// has addresses and label, but neither protocol nor class nor hop limit, as in Open vSwitch.
+/// has the addresses and nothing else, as in Open vSwitch.
 #[inline]
 pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> Option<Parsed> {
     let header = chunk::<HEADER_LEN>(bytes, 0)?;
@@ -39,8 +39,6 @@ pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> Option<Parsed> {
     }
     key.ipv6_src = array(header, SRC);
     key.ipv6_dst = array(header, DST);
-    let first = be32(header, 0);
-    key.ipv6_label = first & 0x000f_ffff;
     let mut proto = header[6];
     let mut frag = 0;
     let mut parsed = Parsed { header_len: HEADER_LEN, total_len, routed: false };
@@ -50,6 +48,8 @@ pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> Option<Parsed> {
     }
     key.nw_proto = proto;
     key.nw_frag = frag;
+    let first = be32(header, 0);
+    key.ipv6_label = first & 0x000f_ffff;
     key.nw_tos = (first >> 20) as u8;
     key.nw_ttl = header[HOP_LIMIT];
     Some(parsed)

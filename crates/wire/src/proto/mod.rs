@@ -13,7 +13,7 @@ pub(crate) mod transport;
 
 /// Most bytes that may follow an IP packet in its frame. With more, Open vSwitch (and we) take the
 /// length field to be wrong and do not trust the header.
-pub(crate) const PADDING_MAX: usize = 255;
+pub(crate) const PADDING_MAX: usize = 65_535;
 
 /// IP protocol numbers that mean something to us.
 pub(crate) mod number {

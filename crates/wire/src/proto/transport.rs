@@ -25,10 +25,21 @@ pub(crate) mod sctp {
 /// Twelve flag bits of the sixteen that start with the data offset.
 pub(crate) const TCP_FLAGS: u16 = 0x0fff;
 
-/// Reads a TCP header; false if it is cut short.
+/// Whether the data offset of a TCP header spans the fixed part and ends inside the `len` bytes
+/// that there are.
+#[inline(always)]
+pub(crate) fn tcp_len_fits(header: &[u8; tcp::HEADER_LEN], len: usize) -> bool {
+    let header_len = usize::from(header[tcp::FLAGS] >> 4) * 4;
+    (tcp::HEADER_LEN..=len).contains(&header_len)
+}
+
+/// Reads a TCP header; false if it, options included, is cut short.
 #[inline]
 pub(crate) fn parse_tcp(bytes: &[u8], key: &mut FlowKey) -> bool {
     let Some(header) = chunk::<{ tcp::HEADER_LEN }>(bytes, 0) else { return false };
+    if !tcp_len_fits(header, bytes.len()) {
+        return false;
+    }
     key.tp_src = be16(header, 0);
     key.tp_dst = be16(header, 2);
     key.tcp_flags = be16(header, tcp::FLAGS) & TCP_FLAGS;
