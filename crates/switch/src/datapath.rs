@@ -395,6 +395,16 @@ impl Datapath {
         gone
     }
 
+    /// Empties tiers 1 and 2; the next packets ask the classifier again.
+    pub fn flush(&mut self) {
+        let mut released = Vec::new();
+        self.megaflows.revalidate(|_, _, _| false, |number| released.push(number));
+        released.into_iter().for_each(|number| self.verdicts.release(number));
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
+    }
+
     /// After megaflows went: gives their verdicts back and takes their signatures out.
     fn forget(&mut self, released: Vec<u32>) {
         if released.is_empty() {

@@ -98,26 +98,37 @@ impl Subtable {
         key
     }
 
-    /// The key's words under the mask, and their hash.
-    #[inline]
-    fn compact(&self, key: &FlowKey, secret: u64) -> ([u64; WORDS], u64) {
-        let words = key.words();
+    /// The key's words under the mask, in the order of `index`.
+    #[inline(always)]
+    fn words<'a>(&'a self, key: &'a FlowKey) -> impl Iterator<Item = u64> + 'a {
+        let used = self.words.min(WORDS);
+        let masks = self.index[..used].iter().zip(&self.bits[..used]);
+        masks.map(|(&i, bits)| key.words().get(usize::from(i)).map_or(0, |word| word & bits))
+    }
+
+    /// The key's words under the mask, one after another.
+    fn compact(&self, key: &FlowKey) -> [u64; WORDS] {
         let mut values = [0; WORDS];
+        values.iter_mut().zip(self.words(key)).for_each(|(value, word)| *value = word);
+        values
+    }
+
+    /// Hash of the key's words under the mask.
+    #[inline(always)]
+    fn hash(&self, key: &FlowKey, secret: u64) -> u64 {
         let mut hash = secret;
-        for j in 0..self.words.min(WORDS) {
-            values[j] = words[usize::from(self.index[j]) % WORDS] & self.bits[j];
-            hash = fold(hash ^ values[j], 0x9e37_79b9_7f4a_7c15 ^ secret);
+        for word in self.words(key) {
+            hash = step(hash, word, secret);
         }
-        (values, hash)
+        hash
     }
 
     /// Whether `key` has `values` under the mask.
-    #[inline]
+    #[inline(always)]
     fn agrees(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
-        let words = key.words();
         let mut diff = 0;
-        for j in 0..self.words.min(WORDS) {
-            diff |= (words[usize::from(self.index[j]) % WORDS] & self.bits[j]) ^ values[j];
+        for (word, value) in self.words(key).zip(values) {
+            diff |= word ^ value;
         }
         diff == 0
     }
@@ -278,10 +289,11 @@ impl MegaflowCache {
             let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
             self.counters.subtables_searched += pending.len() as u64;
             pending.retain(|&mut i| {
-                let (values, hash) = subtable.compact(&keys[usize::from(i)], self.secret);
-                let hit = subtable.ids.find(hash, |&id| {
-                    self.entries[id as usize].values[..subtable.words] == values[..subtable.words]
-                });
+                let key = &keys[usize::from(i)];
+                let hash = subtable.hash(key, self.secret);
+                let hit = subtable
+                    .ids
+                    .find(hash, |&id| subtable.agrees(key, &self.entries[id as usize].values));
                 if let Some(&id) = hit {
                     found[usize::from(i) % BURST] = id;
                     subtable.recent_hits += 1;
@@ -315,7 +327,8 @@ impl MegaflowCache {
         now_ms: u32,
     ) -> Option<(u32, Option<u32>)> {
         let s = self.subtable_for(mask)?;
-        let (values, hash) = self.subtables[usize::from(s)].compact(key, self.secret);
+        let values = self.subtables[usize::from(s)].compact(key);
+        let hash = self.subtables[usize::from(s)].hash(key, self.secret);
         let same = self.subtables[usize::from(s)]
             .ids
             .find(hash, |&id| self.entries[id as usize].values == values)
@@ -454,9 +467,13 @@ impl MegaflowCache {
     }
 }
 
-/// The hash that [`Subtable::compact`] gives these values.
+/// Takes one more word into a hash.
+#[inline(always)]
+fn step(hash: u64, word: u64, secret: u64) -> u64 {
+    fold(hash ^ word, 0x9e37_79b9_7f4a_7c15 ^ secret)
+}
+
+/// The hash that [`Subtable::hash`] gives a key with these compact words.
 fn hash_values(values: &[u64; WORDS], words: usize, secret: u64) -> u64 {
-    values[..words.min(WORDS)]
-        .iter()
-        .fold(secret, |hash, value| fold(hash ^ value, 0x9e37_79b9_7f4a_7c15 ^ secret))
+    values[..words.min(WORDS)].iter().fold(secret, |hash, &value| step(hash, value, secret))
 }
