@@ -9,7 +9,8 @@
 //! A line is: `table` (default 0), `priority` (default 32768), `cookie` and the match in any order,
 //! parted by commas or blanks; then `actions=` and the actions. See `matches.rs` and `actions.rs`
 //! for what each word means and where this is stricter than Open vSwitch, which drops what does not
-//! fit; here that is an error. A leading `add` is allowed, other commands are not. The counters
+//! fit; here that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a
+//! `set_field` to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are not. The counters
 //! that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a file of
 //! rules. Timeouts and flags are errors: rules here do not end by themselves.
 //!
