@@ -53,7 +53,7 @@ impl Twin {
     }
 
     fn fingerprint(hash: u64) -> u16 {
-        if hash % 65536 == 0 { 1 } else { (hash % 65536) as u16 }
+        if hash.is_multiple_of(65536) { 1 } else { (hash % 65536) as u16 }
     }
 
     /// Candidate slots as (bucket, index), in order.
@@ -322,11 +322,11 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
             assert_eq!(removed, twin.remove(hashes[*key], &verify));
         }
         Op::Retain(divisor) => {
-            let keep = |fp: u16, value: u32| (u32::from(fp) + value) % divisor != 0;
+            let keep = |fp: u16, value: u32| !(u32::from(fp) + value).is_multiple_of(*divisor);
             assert_eq!(cache.retain(keep), twin.sweep(0, usize::MAX, &keep));
         }
         Op::Sweep(start, count, divisor) => {
-            let keep = |_: u16, value: u32| value % divisor != 0;
+            let keep = |_: u16, value: u32| !value.is_multiple_of(*divisor);
             let removed = twin.sweep(*start, *count, &keep);
             let next = if start + count < twin.table.len() { start + count } else { 0 };
             assert_eq!(cache.sweep(*start, *count, keep), Swept { removed, next });

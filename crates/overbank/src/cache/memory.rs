@@ -21,6 +21,8 @@ use super::error::Error;
 
 /// Bytes of a huge page, and the size from which a table asks for them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// The smallest page: one write in each is enough to have it backed.
+const PAGE: usize = 4096;
 /// Alignment of small tables: a cache line.
 const LINE: usize = 64;
 
@@ -88,7 +90,18 @@ impl Memory {
         // SAFETY: the layout's size is not zero, checked above.
         let start = unsafe { alloc::alloc::alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or(out_of_memory)?;
-        Ok(Self { start, bytes, source: Source::Allocator })
+        let mut memory = Self { start, bytes, source: Source::Allocator };
+        memory.touch();
+        Ok(memory)
+    }
+
+    /// Writes to every page, so that all are backed.
+    fn touch(&mut self) {
+        for byte in self.bytes_mut().iter_mut().step_by(PAGE) {
+            // SAFETY: a reference is valid for writes. Volatile, because writing a zero over a zero
+            // is otherwise nothing to the compiler.
+            unsafe { core::ptr::from_mut(byte).write_volatile(0) };
+        }
     }
 
     /// Start of the bytes, at least 64-byte aligned.
@@ -157,9 +170,6 @@ mod linux {
 
     use super::{HUGE_PAGE, Memory, NonNull, Source};
 
-    /// The smallest page: one write in each is enough to have it backed.
-    const PAGE: usize = 4096;
-
     /// Maps `bytes` (checked by the caller to leave room for two more huge pages).
     pub(super) fn map(bytes: usize) -> Option<Memory> {
         // Guards are whole huge pages' worth of address space, so any page size of the kernel fits.
@@ -184,7 +194,7 @@ mod linux {
         let skip = HUGE_PAGE + reservation.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: skip < 2 huge pages, so table and guard end inside the reservation.
         let start = unsafe { reservation.add(skip) };
-        let memory = Memory { start, bytes, source: Source::Mapping { reservation, reserved } };
+        let mut memory = Memory { start, bytes, source: Source::Mapping { reservation, reserved } };
         // SAFETY: `start .. start + bytes` lies in the reservation, and `start` is page aligned.
         let opened = unsafe {
             libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
@@ -194,11 +204,7 @@ mod linux {
         }
         // SAFETY: advice on our own mapping. A refusal only costs speed, and `huge_pages` tells.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        for offset in (0..bytes).step_by(PAGE) {
-            // SAFETY: offset < bytes, and the mapping is writable now. Volatile, because writing a
-            // zero over a zero is otherwise nothing to the compiler.
-            unsafe { start.add(offset).write_volatile(0) };
-        }
+        memory.touch();
         Some(memory)
     }
 

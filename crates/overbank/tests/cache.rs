@@ -1,0 +1,403 @@
+//! The flow cache by example: collisions, spills, limits, errors, names, counters.
+
+use std::process::Command;
+
+use overbank::cache::*;
+
+/// A hash with its parts chosen: the home bucket of `buckets`, the fingerprint, and the bits
+/// between, which only the second choice of cuckoo looks at.
+fn hash(home: usize, buckets: usize, fingerprint: u16, between: u16) -> u64 {
+    let high = ((home as u64) << 32).div_ceil(buckets as u64);
+    high << 32 | u64::from(between) << 16 | u64::from(fingerprint)
+}
+
+#[test]
+fn a_collision_in_one_bucket_gives_the_right_key_or_none() {
+    for isa in Isa::available() {
+        let config = Config::buckets(3).isa(Some(isa));
+        let mut cache = FlowCache::<SetAssoc<8>>::new(&config).unwrap();
+        let (a, b) = (hash(1, 3, 77, 1), hash(1, 3, 77, 2));
+        assert_eq!(cache.insert(a, 10), Inserted::Fresh);
+        assert_eq!(cache.lookup(b, |value| value == 20), None);
+        assert_eq!(cache.counters().false_positives, 1);
+        // One bucket cannot tell the two apart: the later one replaces the earlier.
+        assert_eq!(cache.insert(b, 20), Inserted::Replaced { value: 10 });
+        assert_eq!(cache.lookup(a, |value| value == 10), None);
+        assert_eq!(cache.lookup(b, |value| value == 20), Some(20));
+        assert_eq!(cache.lookup_unverified(a), Some(Unverified(20)));
+        assert_eq!(cache.remove(a, |value| value == 10), None);
+        assert_eq!(cache.len(), 1);
+    }
+}
+
+#[test]
+fn two_matches_are_both_offered_until_one_holds() {
+    for isa in Isa::available() {
+        let config = Config::buckets(4).isa(Some(isa));
+        let mut cache = FlowCache::<Blp<2, 4>, Random, Fp16V32>::new(&config).unwrap();
+        // Bucket 1 full of others: b, at home there, spills to bucket 2.
+        for i in 0..4 {
+            cache.insert(hash(1, 4, 100 + i, 0), u32::from(i));
+        }
+        let (a, b) = (hash(0, 4, 7, 0), hash(1, 4, 7, 0));
+        cache.insert(b, 2_000_000);
+        // A hole in bucket 1, bucket 0 full: a, at home in 0, spills into the hole.
+        cache.remove(hash(1, 4, 102, 0), |_| true);
+        for i in 0..4 {
+            cache.insert(hash(0, 4, 200 + i, 0), u32::from(i));
+        }
+        assert_eq!(cache.insert(a, 1_000_000), Inserted::Fresh);
+        assert_eq!(
+            (cache.peek(1, 2), cache.peek(2, 0)),
+            (Some((7, 1_000_000)), Some((7, 2_000_000)))
+        );
+
+        let mut offered = Vec::new();
+        let found = cache.lookup(b, |value| {
+            offered.push(value);
+            value == 2_000_000
+        });
+        assert_eq!((found, offered), (Some(2_000_000), vec![1_000_000, 2_000_000]));
+        assert_eq!(cache.counters().false_positives, 1);
+        let mut found = [None; 2];
+        let wanted = [2_000_000, 1_000_000];
+        cache.lookup_batch(&[b, a], |i, value| value == wanted[i], &mut found);
+        assert_eq!(found, [Some(2_000_000), Some(1_000_000)]);
+        assert_eq!(cache.counters().false_positives, 2);
+        // The right one of the two goes.
+        assert_eq!(cache.remove(b, |value| value == 2_000_000), Some(2_000_000));
+        assert_eq!(cache.lookup(a, |value| value == 1_000_000), Some(1_000_000));
+    }
+}
+
+#[test]
+fn the_last_bucket_spills_into_the_buffer() {
+    fn spill<G: Geometry>(isa: Isa) {
+        const BUCKETS: usize = 5;
+        let config = Config::buckets(BUCKETS).isa(Some(isa));
+        let mut cache = FlowCache::<G>::new(&config).unwrap();
+        let key = |i: usize| u64::MAX << 32 | (i as u64 + 1);
+        for i in 0..G::CANDIDATES {
+            assert_eq!(cache.insert(key(i), i as u16), Inserted::Fresh);
+            let (bucket, slot) = (BUCKETS - 1 + i / G::SLOTS, i % G::SLOTS);
+            assert_eq!(cache.peek(bucket, slot), Some((i as u16 + 1, i as u32)));
+        }
+        for i in 0..G::CANDIDATES {
+            assert_eq!(cache.lookup(key(i), |_| true), Some(i as u32));
+        }
+        assert!(matches!(cache.insert(key(40), 40), Inserted::Evicted { .. }));
+        assert_eq!(cache.len(), G::CANDIDATES);
+        // And the sweep reaches them.
+        assert_eq!(cache.retain(|_, _| false), G::CANDIDATES);
+        assert!(cache.is_empty());
+    }
+    for isa in Isa::available() {
+        spill::<Blp<2, 4>>(isa);
+        spill::<Blp<2, 8>>(isa);
+        spill::<Blp<2, 16>>(isa);
+        spill::<Blp<4, 4>>(isa);
+    }
+}
+
+#[test]
+fn the_best_policy_keeps_what_is_hit() {
+    let mut cache = FlowCache::<SetAssoc<4>, BubbleLru>::new(&Config::buckets(1)).unwrap();
+    (1..=4).for_each(|key| _ = cache.insert(key, key as u16));
+    // Three hits bring the last one to the top; then strangers pass through the last slot.
+    (0..3).for_each(|_| _ = cache.lookup(4, |_| true));
+    assert_eq!(cache.peek(0, 0), Some((4, 4)));
+    let lost = (5..50).map(|key| cache.insert(key, key as u16)).collect::<Vec<_>>();
+    assert_eq!(lost[0], Inserted::Evicted { fingerprint: 3, value: 3 });
+    assert!((0..3).all(|slot| cache.peek(0, slot).is_some_and(|(fp, _)| fp < 5)));
+    assert_eq!(cache.counters().evictions, 45);
+}
+
+#[test]
+fn dc_bubble_evicts_the_last_after_a_hit_and_the_first_after_a_miss() {
+    let mut cache = FlowCache::<SetAssoc<4>, DcBubble>::new(&Config::buckets(1)).unwrap();
+    let bucket = |cache: &FlowCache<SetAssoc<4>, DcBubble>| {
+        [0, 1, 2, 3].map(|slot| cache.peek(0, slot).map_or(0, |(fp, _)| fp))
+    };
+    (1..=4).for_each(|key| _ = cache.insert(key, 0));
+    // The last access was an insertion, a miss: the first leaves, the others move up.
+    cache.insert(5, 0);
+    assert_eq!(bucket(&cache), [2, 3, 4, 5]);
+    // A hit bubbles 4 and sets the bit; the miss report in between is no access of its own.
+    assert!(cache.lookup(4, |_| true).is_some());
+    assert!(cache.lookup(6, |_| true).is_none());
+    cache.insert(6, 0);
+    assert_eq!(bucket(&cache), [2, 4, 3, 6]);
+    cache.insert(7, 0);
+    assert_eq!(bucket(&cache), [4, 3, 6, 7]);
+}
+
+#[test]
+fn a_promotion_looks_again() {
+    for isa in Isa::available() {
+        let config = Config::buckets(1).isa(Some(isa));
+        let mut cache = FlowCache::<SetAssoc<4>, BubbleLru>::new(&config).unwrap();
+        (1..=4).for_each(|key| _ = cache.insert(key, key as u16));
+        // The same key three times in one burst: found in slot 3 each time, promoted once.
+        let mut found = [None; 3];
+        cache.lookup_batch(&[4, 4, 4], |_, _| true, &mut found);
+        assert_eq!(found, [Some(4); 3]);
+        assert_eq!([0, 1, 2, 3].map(|slot| cache.peek(0, slot).unwrap().0), [1, 2, 4, 3]);
+        // A report of a slot that holds something else, or nothing, changes nothing.
+        cache.commit_hits(&[9, 1], &[2, 200], 0);
+        assert_eq!([0, 1, 2, 3].map(|slot| cache.peek(0, slot).unwrap().0), [1, 2, 4, 3]);
+        assert_eq!((cache.counters().lookups, cache.counters().hits), (5, 4));
+    }
+}
+
+#[test]
+fn pblru_promotes_one_hit_in_n() {
+    for every in [1, 4, 16, 100] {
+        let config = Config::buckets(1).promote_every(every);
+        let mut cache = FlowCache::<SetAssoc<16>, Pblru>::new(&config).unwrap();
+        (1..=16).for_each(|key| _ = cache.insert(key, 0));
+        let hits = 20_000;
+        let mut moved = 0;
+        for _ in 0..hits {
+            // Always the key in the second slot, so that each promotion shows.
+            let (fp, _) = cache.peek(0, 1).unwrap();
+            cache.lookup(u64::from(fp), |_| true);
+            moved += u32::from(cache.peek(0, 0).unwrap().0 == fp);
+        }
+        let expected = f64::from(hits) / f64::from(every);
+        let off = (f64::from(moved) - expected).abs() / expected;
+        assert!(off < 0.2, "1/{every}: {moved} of {hits}");
+    }
+}
+
+#[test]
+fn bursts_of_any_length_are_safe() {
+    for design in Design::all() {
+        for isa in Isa::available() {
+            let mut cache = design.build(64, LayoutKind::Fp16V16, 1, Some(isa)).unwrap();
+            let hashes: Vec<u64> = (0..100).map(mix).collect();
+            let mut probes = Probes::new();
+            for n in 0..=hashes.len() {
+                cache.probe_batch(&hashes[..n], &mut probes);
+                assert_eq!(probes.len, n.min(BURST), "{design} {isa}");
+            }
+            assert_eq!(probes.slots(BURST).next(), None);
+            cache.commit_hits(&hashes, &[0; 7], 0);
+            cache.commit_hits(&hashes[..3], &[MISS; 40], 5);
+            assert_eq!(cache.counters().lookups, 10);
+            for slot in 0..=u8::MAX {
+                assert_eq!(cache.candidate(u64::MAX, slot), 0);
+            }
+            for (start, count) in [(0, 0), (usize::MAX, usize::MAX), (1, usize::MAX), (500, 1)] {
+                assert_eq!(cache.sweep(start, count, &mut |_, _| true).removed, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sweep_in_steps_visits_every_bucket_once() {
+    let design: Design = "blp-4-4".parse().unwrap();
+    let mut cache = design.build(200, LayoutKind::Fp16V32, 1, None).unwrap();
+    (0..150).for_each(|key| _ = cache.insert(mix(key), key as u32).unwrap());
+    let before = cache.len();
+    let (mut start, mut steps, mut visited) = (0, 0, 0);
+    loop {
+        let swept = cache.sweep(start, 7, &mut |_, value| {
+            visited += 1;
+            value % 3 != 0
+        });
+        steps += 1;
+        start = swept.next;
+        if start == 0 {
+            break;
+        }
+    }
+    assert_eq!((steps, visited), ((50 + 3_usize).div_ceil(7), before));
+    assert_eq!(cache.len() as u64 + cache.counters().removals, before as u64);
+    assert_eq!(cache.retain(&mut |_, value| value % 3 != 0), 0);
+}
+
+#[test]
+fn sizes_are_exact() {
+    // Buckets, buffer buckets and DC-Bubble's bitmap; slots of 4 and of 6 bytes.
+    let cases = [
+        ("set-4", 1000, [4000, 6000], 1000),
+        ("set-16", 1000, [4032, 6048], 1008),
+        ("set-8+dc-bubble", 1000, [4016, 6016], 1000),
+        ("cuckoo-2-8", 1, [64, 96], 16),
+        ("blp-2-4", 1000, [4016, 6024], 1000),
+        ("blp-2-16+pblru", 1 << 20, [4_194_368, 6_291_552], 1 << 20),
+        ("blp-4-4+bubble", 97, [448, 672], 100),
+    ];
+    for (name, entries, bytes, capacity) in cases {
+        for (layout, bytes) in LayoutKind::ALL.into_iter().zip(bytes) {
+            let design: Design = name.parse().unwrap();
+            let cache = design.build(entries, layout, 0, None).unwrap();
+            assert_eq!((cache.memory_bytes(), cache.capacity()), (bytes, capacity), "{name}");
+            assert_eq!((cache.design(), cache.layout()), (design, layout));
+            if bytes < 2 << 20 {
+                assert_eq!(cache.huge_pages(), HugePages::No);
+            }
+        }
+    }
+}
+
+#[test]
+fn impossible_sizes_are_errors() {
+    for design in Design::all() {
+        let build = |config: Config| design.build_from(&config, LayoutKind::Fp16V16).err();
+        assert_eq!(build(Config::buckets(0)), Some(Error::Empty));
+        assert_eq!(build(Config::entries(0)), Some(Error::Empty));
+        let buckets = BUCKETS_MAX + 1;
+        let too_many = Error::TooManyBuckets { buckets, max: BUCKETS_MAX };
+        assert_eq!(build(Config::buckets(buckets)), Some(too_many));
+        for config in [Config::entries(usize::MAX), Config::buckets(usize::MAX)] {
+            assert!(matches!(build(config), Some(Error::TooManyBuckets { .. })), "{design}");
+        }
+        let one = build(Config::buckets(1));
+        if design.geometry().name().starts_with("cuckoo") {
+            let geometry = design.geometry().name();
+            assert_eq!(one, Some(Error::TooFewBuckets { geometry, buckets: 1, min: 2 }));
+        } else {
+            assert_eq!(one, None);
+        }
+        assert_eq!(build(Config::entries(1)), None);
+    }
+    for every in [0, PROMOTE_EVERY_MAX + 1] {
+        let config = Config::entries(64).promote_every(every);
+        let error = FlowCache::<SetAssoc<4>, Pblru>::new(&config).err();
+        assert_eq!(error, Some(Error::PromotionOutOfRange { every, max: PROMOTE_EVERY_MAX }));
+        assert!(FlowCache::<SetAssoc<4>, Random>::new(&config).is_ok());
+        let policy = PolicyKind::Pblru { every };
+        assert!(matches!(
+            Design::new(GeometryKind::Set4, policy),
+            Err(DesignError::Promotion { .. })
+        ));
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused() {
+    let design: Design = "blp-2-16".parse().unwrap();
+    let mut narrow = design.build(64, LayoutKind::Fp16V16, 0, None).unwrap();
+    assert_eq!(narrow.insert(1, 65_536), Err(ValueTooWide { value: 65_536, bits: 16 }));
+    assert_eq!((narrow.len(), narrow.counters().inserts), (0, 0));
+    assert_eq!(narrow.insert(1, 65_535), Ok(Inserted::Fresh));
+    assert_eq!(narrow.lookup(1, &mut |_| true), Some(65_535));
+    let mut wide = design.build(64, LayoutKind::Fp16V32, 0, None).unwrap();
+    assert_eq!(wide.insert(1, u32::MAX), Ok(Inserted::Fresh));
+    assert_eq!(wide.lookup(1, &mut |_| true), Some(u32::MAX));
+    assert_eq!([narrow.layout(), wide.layout()].map(LayoutKind::value_max), [65_535, u32::MAX]);
+}
+
+#[test]
+fn counters_count() {
+    let mut cache = FlowCache::<SetAssoc<4>>::new(&Config::buckets(1)).unwrap();
+    for key in [1, 2, 3, 4, 5, 5] {
+        cache.insert(key, key as u16);
+    }
+    cache.lookup(5, |value| value == 5);
+    cache.lookup(5, |_| false);
+    cache.lookup(99, |_| true);
+    cache.remove(5, |_| true);
+    cache.remove(5, |_| true);
+    cache.clear();
+    let expected = Counters {
+        lookups: 3,
+        hits: 1,
+        false_positives: 1,
+        inserts: 6,
+        replacements: 1,
+        evictions: 1,
+        removals: 4,
+    };
+    assert_eq!(*cache.counters(), expected);
+    assert_eq!((expected.misses(), expected.hit_rate()), (2, 1.0 / 3.0));
+    cache.reset_counters();
+    assert_eq!((*cache.counters(), cache.counters().hit_rate()), (Counters::default(), 0.0));
+}
+
+#[test]
+fn names_are_canonical_and_unknown_ones_are_told_what_is_known() {
+    let names: Vec<String> = Design::all().map(|design| design.to_string()).collect();
+    assert_eq!(names.len(), 9 * 3 + 3);
+    for (design, name) in Design::all().zip(&names) {
+        assert_eq!(name.parse(), Ok(design));
+        assert!(design.build(100, LayoutKind::Fp16V32, 1, None).unwrap().design() == design);
+    }
+    for name in ["set-4", "cuckoo-2-4", "blp-2-4", "blp-2-4+pblru", "blp-2-16+pblru"] {
+        assert!(names.iter().any(|known| known == name));
+    }
+    let canonical = |name: &str| name.parse::<Design>().map(|design| design.to_string());
+    assert_eq!(canonical("blp-2-16+pblru/16"), Ok("blp-2-16+pblru".into()));
+    assert_eq!(canonical("blp-2-16+pblru/64"), Ok("blp-2-16+pblru/64".into()));
+    for name in ["", "blp", "blp-2-5", "BLP-2-4", "set-4 ", "+pblru", "set-4+", "set-4+lru"] {
+        let message = name.parse::<Design>().unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("blp-2-16"), "{message}");
+    }
+    for name in ["set-4+pblru/", "set-4+pblru/0", "set-4+pblru/+5", "set-4+pblru/99999999999"] {
+        let error = name.parse::<Design>().unwrap_err();
+        let expected = DesignError::Promotion { name: name.into(), max: PROMOTE_EVERY_MAX };
+        assert_eq!(error, expected);
+    }
+    assert!(matches!(canonical("blp-2-4+dc-bubble"), Err(DesignError::Combination { .. })));
+    assert_eq!(format!("{:<10}|", "set-4".parse::<Design>().unwrap()), "set-4     |");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_table_on_every_instruction_set() {
+    for design in Design::all() {
+        let contents = |isa: Isa, seed: u64| {
+            let mut cache = design.build(97, LayoutKind::Fp16V16, seed, Some(isa)).unwrap();
+            let mut pcg = Pcg32::new(5, 5);
+            for _ in 0..2000 {
+                let key = u64::from(pcg.below(300));
+                if cache.lookup(mix(key), &mut |value| u64::from(value) == key).is_none() {
+                    cache.insert(mix(key), key as u32).unwrap();
+                }
+            }
+            let slots = (0..cache.buckets() + 3).flat_map(|b| (0..16).map(move |s| (b, s)));
+            slots.map(|(b, s)| cache.peek(b, s)).collect::<Vec<_>>()
+        };
+        let first = contents(Isa::Portable, 1);
+        assert!(Isa::available().all(|isa| contents(isa, 1) == first), "{design}");
+        // DC-Bubble draws nothing, nor does bubble LRU with one bucket to choose from.
+        let draws = match design.policy() {
+            PolicyKind::Random | PolicyKind::Pblru { .. } => true,
+            PolicyKind::Bubble => !design.geometry().is_set_associative(),
+            PolicyKind::DcBubble => false,
+        };
+        assert_eq!(contents(Isa::Portable, 2) != first, draws, "{design}");
+    }
+}
+
+/// Run as a child with `OVERBANK_SIMD` set, by the test below; without it, the best is chosen.
+#[test]
+fn env_child() {
+    let built = FlowCache::<SetAssoc<4>>::new(&Config::buckets(1)).map(|cache| cache.isa());
+    println!("chosen: {built:?}");
+}
+
+#[test]
+fn the_environment_forces_an_instruction_set() {
+    let child = |value: &str| {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "env_child", "--nocapture"])
+            .env(Isa::VARIABLE, value)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for isa in Isa::ALL {
+        let output = child(isa.name());
+        if isa.is_available() {
+            assert!(output.contains(&format!("chosen: Ok({isa:?})")), "{output}");
+        } else {
+            assert!(output.contains("chosen: Err(Isa(Unavailable"), "{output}");
+        }
+    }
+    assert!(child("").contains(&format!("chosen: Ok({:?})", Isa::best())));
+    assert!(child("sse9").contains("chosen: Err(Isa(Unknown { name: \"sse9\" }))"));
+    // A choice in the program is stronger than the environment's; the rest of this file shows it.
+    assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
+}
