@@ -162,7 +162,9 @@ fn pcapng_with_several_interfaces_and_sections() {
             .block(2, obsolete)
             .enhanced(2, 3, 1, &[1])
             .out;
-        let other = Bytes::new(!big).section().interface(1, 0, &[]).enhanced(0, 7, 1, &[2]).out;
+        // The interfaces of a section are its own.
+        let other = Bytes::new(!big).section().interface(1, 0, &[(9, &[9])]);
+        let other = other.enhanced(0, 7, 1, &[2]).out;
         let all = [bytes, other].concat();
         let expected = vec![
             (5_000_000_001, 1, 1, 60, vec![0xaa; 60]),
@@ -171,7 +173,7 @@ fn pcapng_with_several_interfaces_and_sections() {
             // 2 000 000 ns less five seconds is before 1970.
             (0, 1, 1, 9, vec![7, 8, 9]),
             (1_500_000_000, 2, 276, 1, vec![1]),
-            (7_000, 0, 1, 1, vec![2]),
+            (7, 0, 1, 1, vec![2]),
         ];
         assert_eq!(read(&all).unwrap(), expected);
         assert_eq!(read(&gzip(&all)).unwrap(), expected);
@@ -337,6 +339,20 @@ fn errors_of_whole_files() {
     }
     let error = read("e", &many.out).unwrap_err();
     assert!(error.contains("does not fit into the 10000 bytes of memory"), "{error}");
+}
+
+#[test]
+fn captures_of_real_programs() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures");
+    for name in ["lan.pcapng", "lan.pcap.gz"] {
+        let store = read_ethernet(format!("{fixtures}/{name}"), &Limits::default()).unwrap();
+        assert!(store.len() > 100 && store.skipped() == 0);
+        let times: Vec<_> = store.iter().map(|f| f.timestamp_ns).collect();
+        // Within one capture of minutes, after 2020.
+        let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+        assert!(*first > 1_577_836_800_000_000_000 && last - first < 600_000_000_000);
+        println!("{name}: {} frames, {} cut short", store.len(), store.cut_short());
+    }
 }
 
 #[test]
