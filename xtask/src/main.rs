@@ -6,6 +6,7 @@
 mod bench;
 mod fixture;
 mod fuzz;
+mod instructions;
 mod packages;
 mod sanitize;
 mod steps;
@@ -50,6 +51,11 @@ enum Task {
         cargo xtask bench                 all records\n  \
         cargo xtask bench probe           the bare table lookups only")]
     Bench(bench::Options),
+    /// Instructions per packet in each tier, counted by valgrind
+    #[command(after_help = "Examples:\n  \
+        cargo xtask instructions              the usual designs\n  \
+        cargo xtask instructions blp-2-8      one design")]
+    Instructions(instructions::Options),
     /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
         Task::Sanitize(options) => sanitize::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Instructions(options) => instructions::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {

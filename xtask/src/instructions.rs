@@ -1,0 +1,60 @@
+//! `cargo xtask instructions`: instructions per packet in each tier, counted by valgrind.
+//!
+//! A count does not depend on what else the machine does, so it can be compared from commit to
+//! commit. Valgrind knows no AVX-512: the lookups of tier 1 are those for AVX2.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::packages::{self, Package};
+use crate::root;
+use crate::steps;
+use crate::test::cargo;
+
+const VALGRIND: &[Package] =
+    &[Package { name: "valgrind", sign: &["valgrind", "--version"], needed_by: "the counts" }];
+
+/// Arguments of `instructions`.
+#[derive(Args)]
+pub struct Options {
+    /// Designs of tier 1 to count hits of
+    #[arg(default_values = ["set-4", "set-16", "cuckoo-2-4", "blp-2-4", "blp-2-16",
+                            "blp-2-16+pblru"])]
+    designs: Vec<String>,
+}
+
+/// Counts and prints a table.
+pub fn run(options: &Options) -> Result<()> {
+    packages::ensure(VALGRIND, true)?;
+    steps::run(&mut cargo("build --release -p overbank-lab --example tiers"))?;
+    println!("instructions per packet, 60-byte UDP frames, 20 megaflow masks\n");
+    for design in &options.designs {
+        let count = count(&["1", design])?;
+        println!("tier 1, hit in {design:<18} {count:>8.1}");
+    }
+    println!("tier 2, hit, no tier 1            {:>8.1}", count(&["2"])?);
+    println!("tier 3, caches emptied before     {:>8.1}", count(&["3"])?);
+    Ok(())
+}
+
+/// Instructions of the example's function `measured`, per packet.
+fn count(arguments: &[&str]) -> Result<f64> {
+    let out = root().join("target/callgrind.out");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*measured*"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(root().join("target/release/examples/tiers"))
+        .args(arguments)
+        .output()
+        .context("valgrind did not start")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        bail!("tiers {} failed:\n{said}", arguments.join(" "));
+    }
+    let collected = said.lines().find_map(|line| line.split("Collected : ").nth(1));
+    let collected: f64 = collected.context("valgrind printed no count")?.trim().parse()?;
+    let packets: f64 = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+    Ok(collected / packets)
+}
