@@ -11,7 +11,9 @@ use overbank_switch::exec;
 use overbank_switch::oracle::{Oracle, Verdict};
 use overbank_switch::rule::{Action, Match, Rule};
 use overbank_switch::tables::{RULES_MAX, RuleError};
-use overbank_switch::translate::{LOOKUPS_MAX, Op, Tables, Translation, translate};
+use overbank_switch::translate::{
+    DEPTH_MAX, LOOKUPS_MAX, Op, STEPS_MAX, Tables, Translation, translate,
+};
 use overbank_wire::{Field, FlowKey, FrameBuf, extract};
 use proptest::prelude::*;
 
@@ -206,6 +208,24 @@ fn a_near_miss_looks_at_few_bits() {
     assert_eq!(mask(&udp_to(0x8000_0000)).tp_dst, 0);
 }
 
+/// A rule that is gone leaves nothing behind that a lookup would look at.
+#[test]
+fn removed_rules_are_not_looked_at() {
+    let host = |nw_dst: u32| udp().with(Field::NwDst, nw_dst.into(), u32::MAX.into());
+    let port = |proto| {
+        let matching = Match::default().with(Field::DlType, 0x0800, 0xffff);
+        matching.with(Field::NwProto, proto, 0xff).with(Field::TpDst, 53, 0xffff)
+    };
+    let of = |matching| rule_of(0, 9, matching, &[]);
+    let rules = [host(0x0a00_0001), host(0x8000_0001), port(132), port(6)];
+    let mut tables = Tables::new(rules.into_iter().map(of).collect()).unwrap();
+    tables.remove(0, 9, &host(0x8000_0001)).unwrap();
+    tables.remove(0, 9, &port(132)).unwrap();
+    assert_eq!(translate(&tables, &udp_to(0x8000_0002), &PORTS).mask.nw_dst, 0x8000_0000);
+    let sctp = FlowKey { nw_proto: 132, tp_dst: 53, ..udp_to(1) };
+    assert_eq!(translate(&tables, &sctp, &PORTS).mask.tp_dst, 0);
+}
+
 #[test]
 fn equal_priorities_go_to_the_first_and_a_replacement_keeps_the_place() {
     let mut tables = Tables::new(vec![]).unwrap();
@@ -256,19 +276,131 @@ fn an_expired_packet_cannot_do_too_much() {
     assert!(of(255).program.is_empty());
 }
 
-#[test]
-fn branching_resubmits_end() {
-    let again = Action::Resubmit { in_port: None, table: Some(1) };
-    let mut rules = vec![rule_of(0, 1, Match::default(), &[again, again])];
-    // Two lookups at each of 40 levels would be 2^40.
-    for table in 1..40 {
-        let next = Action::Resubmit { in_port: None, table: Some(table + 1) };
-        rules.push(rule_of(table, 1, Match::default(), &[Action::Output(2), next, next]));
-    }
+/// Rules without matches, one a table: what becomes of a plain packet, which oracle and program
+/// must agree about.
+fn outcome(tables: &[&[Action]]) -> Option<DropReason> {
+    let rules: Vec<Rule> = (0..)
+        .zip(tables)
+        .map(|(table, actions)| rule_of(table, 1, Match::default(), actions))
+        .collect();
+    let packet = Packet([0; common::CHOICES]);
     let tables = Tables::new(rules.clone()).unwrap();
+    let verdict = run(&translate(&tables, &packet.key(), &PORTS), &packet);
+    let wanted = Oracle::new(rules).process(&packet.frame(), packet.in_port(), &PORTS);
+    assert_eq!(verdict, wanted);
+    verdict.drop
+}
+
+const fn resubmit(table: u8) -> Action {
+    Action::Resubmit { in_port: None, table: Some(table) }
+}
+
+#[test]
+fn depth_is_bounded() {
+    let chain: Vec<[Action; 2]> = (1..=66).map(|to| [Action::Output(2), resubmit(to)]).collect();
+    for (resubmits, wanted) in [(64, None), (65, Some(DropReason::TooManyResubmits))] {
+        let mut tables: Vec<&[Action]> = chain[..resubmits].iter().map(|list| &list[..]).collect();
+        tables.push(&[]);
+        assert_eq!(outcome(&tables), wanted, "{resubmits} of {DEPTH_MAX}");
+    }
+}
+
+#[test]
+fn lookups_are_bounded() {
+    // 64 lists of 63 resubmits, and the 64 that lead to them: the limit exactly.
+    let (mut first, second) = (vec![resubmit(1); 64], [resubmit(200); 63]);
+    assert_eq!(LOOKUPS_MAX, 4096);
+    assert_eq!(outcome(&[&first, &second]), Some(DropReason::RuleDrop));
+    first.push(resubmit(200));
+    assert_eq!(outcome(&[&first, &second]), Some(DropReason::TooManyResubmits));
+    // A goto counts as well.
+    *first.last_mut().unwrap() = Action::GotoTable(200);
+    assert_eq!(outcome(&[&first, &second]), Some(DropReason::TooManyResubmits));
+    // Two lookups at each of 40 levels would be 2^40.
+    let wide: Vec<[Action; 2]> = (1..=40).map(|to| [resubmit(to); 2]).collect();
+    let wide: Vec<&[Action]> = wide.iter().map(|list| &list[..]).collect();
+    assert_eq!(outcome(&wide), Some(DropReason::TooManyResubmits));
+}
+
+#[test]
+fn steps_are_bounded() {
+    assert_eq!(STEPS_MAX, 65_536);
+    // 64 resubmits, 63 of them to 1023 steps and one to 1023 of floods and a rest.
+    let mut flood = vec![Action::Flood; 204];
+    flood.extend([Action::PopVlan; 3]);
+    let first = [[resubmit(1); 63].as_slice(), &[resubmit(2)]].concat();
+    assert_eq!(outcome(&[&first, &[Action::PopVlan; 1023], &flood]), None);
+    flood.push(Action::PopVlan);
+    let too_many = outcome(&[&first, &[Action::PopVlan; 1023], &flood]);
+    assert_eq!(too_many, Some(DropReason::TooManyResubmits));
+}
+
+/// `resubmit` without a table means that of its rule, also after a goto; an ingress port given to
+/// it counts for that lookup only.
+#[test]
+fn what_resubmit_looks_up() {
+    let of = |in_port| Action::Resubmit { in_port, table: None };
+    let from = |port| Match::default().with(Field::InPort, port, u32::MAX.into());
+    let mut rules = vec![
+        rule_of(0, 1, Match::default(), &[Action::GotoTable(1)]),
+        rule_of(0, 2, from(7), &[Action::Output(5)]),
+        rule_of(1, 1, Match::default(), &[of(Some(7)), Action::Output(3)]),
+        rule_of(1, 2, from(7), &[Action::Output(2), Action::InPort, Action::Output(1)]),
+    ];
+    let program = |rules: &[Rule]| {
+        translate(&Tables::new(rules.to_vec()).unwrap(), &udp_to(1), &PORTS).program
+    };
+    let plain = [Op::Output(2), Op::Output(1), Op::Output(3)];
+    assert_eq!(*program(&rules), plain);
+    // Within it, the real port is back.
+    rules[3].actions.push(Action::Resubmit { in_port: None, table: Some(2) });
+    rules.push(rule_of(2, 1, from(1), &[Action::Output(5)]));
+    assert_eq!(*program(&rules), [plain[0], plain[1], Op::Output(5), plain[2]]);
+}
+
+/// The key of a packet with a broken IP header has a TTL of 0, until a rule sets it.
+#[test]
+fn a_broken_header_has_the_ttl_of_its_key() {
+    let mut broken = Packet([0; common::CHOICES]);
+    broken.0[7] = 15;
+    let set = Action::SetField { field: Field::NwTtl, value: 3, mask: 0xff };
+    for (actions, wanted) in [
+        (vec![Action::DecTtl, Action::Output(2)], Some(DropReason::TtlExpired)),
+        (vec![set, Action::DecTtl, Action::DecTtl, Action::Output(2)], None),
+        (vec![set, Action::DecTtl, Action::DecTtl, Action::DecTtl], Some(DropReason::TtlExpired)),
+    ] {
+        let rules = vec![rule_of(0, 1, Match::default(), &actions)];
+        let translation = translate(&Tables::new(rules.clone()).unwrap(), &broken.key(), &PORTS);
+        let verdict = run(&translation, &broken);
+        assert_eq!(verdict.drop, wanted);
+        assert_eq!(verdict, Oracle::new(rules).process(&broken.frame(), 1, &PORTS));
+    }
+}
+
+#[test]
+fn what_is_in_every_mask() {
+    let tables = Tables::new(vec![]).unwrap();
+    let always = FlowKey { in_port: u32::MAX, dl_type: u16::MAX, ..FlowKey::default() };
     let translation = translate(&tables, &udp_to(1), &PORTS);
-    assert_eq!(translation.drop, Some(DropReason::TooManyResubmits), "after {LOOKUPS_MAX} lookups");
-    assert!(translation.program.is_empty());
+    assert_eq!(translation.mask, FlowKey { nw_frag: u8::MAX, ..always });
+    assert_eq!((translation.program.len(), translation.drop), (0, Some(DropReason::NoRule)));
+    let lldp = FlowKey { dl_type: 0x88cc, ..FlowKey::default() };
+    assert_eq!(translate(&tables, &lldp, &PORTS).mask, always);
+}
+
+/// Reasons when nothing is sent, from the strongest to the weakest.
+#[test]
+fn reasons() {
+    use Action::{DecTtl, GotoTable, Output};
+    let reason = |tables: &[&[Action]]| outcome(tables).unwrap();
+    // The plain packet comes in on port 1; 4 does not exist.
+    let expired = Action::SetField { field: Field::NwTtl, value: 1, mask: 0xff };
+    assert_eq!(reason(&[&[Output(1), expired, DecTtl, Output(2)]]), DropReason::TtlExpired);
+    assert_eq!(reason(&[&[Output(1), GotoTable(7)]]), DropReason::NoOutput);
+    assert_eq!(reason(&[&[Output(4)]]), DropReason::NoOutput);
+    assert_eq!(reason(&[&[GotoTable(7)]]), DropReason::NoRule);
+    assert_eq!(reason(&[&[resubmit(7)]]), DropReason::RuleDrop);
+    assert_eq!(reason(&[&[]]), DropReason::RuleDrop);
 }
 
 #[test]
