@@ -5,13 +5,17 @@
 //! section 2).
 
 pub mod classifier;
+pub mod datapath;
 pub mod drop;
 pub mod exec;
+pub mod megaflow;
 pub mod oracle;
 pub mod parse;
 mod print;
 pub mod rule;
 pub mod tables;
 pub mod translate;
+pub mod verdict;
 
+pub use datapath::Datapath;
 pub use rule::{Action, Match, Rule};
