@@ -129,3 +129,39 @@ pub fn dec_ttl(key: &mut FlowKey) -> Result<(), TtlExpired> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nw_tos_leaves_ecn_alone_and_vlan_tci_the_present_bit() {
+        let mut key = FlowKey {
+            dl_type: ethernet::TYPE_IP4,
+            nw_tos: 0x01,
+            vlan_tci: 0x1005,
+            ..FlowKey::default()
+        };
+        assert!(set_field(&mut key, Field::NwTos, 0xba, u128::MAX));
+        assert_eq!(key.nw_tos, 0xb9);
+        assert!(set_field(&mut key, Field::IpDscp, 0x01, 0x03));
+        assert_eq!(key.nw_tos, 0xb5);
+        assert!(set_field(&mut key, Field::VlanTci, 0x2007, u128::MAX));
+        assert_eq!(key.vlan_tci, 0x3007);
+        assert!(!set_field(&mut key, Field::DlType, 1, u128::MAX));
+    }
+
+    #[test]
+    fn a_third_tag_is_lost_to_the_key() {
+        let mut key = FlowKey::default();
+        assert!(!pop_vlan(&mut key));
+        assert!(!push_vlan(&mut key, 0x9100));
+        for vid in [1, 2, 3] {
+            assert!(push_vlan(&mut key, 0x8100));
+            assert!(set_field(&mut key, Field::VlanVid, vid, 0xfff));
+        }
+        assert_eq!((key.vlan_tci, key.inner_tci), (0x1003, 0x1002));
+        assert!(pop_vlan(&mut key) && pop_vlan(&mut key) && !pop_vlan(&mut key));
+        assert_eq!(key, FlowKey::default());
+    }
+}

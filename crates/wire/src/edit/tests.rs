@@ -167,6 +167,30 @@ fn an_icmp_message_that_becomes_all_zero_keeps_a_checksum_that_verifies() {
 }
 
 #[test]
+fn every_value_of_a_word_gives_the_checksum_of_a_recomputation() {
+    // Among all values are those that make a sum of zero, which UDP writes as 0xffff.
+    let udp = frame("0800 4500 001d 0000 4000 4011 0000 0a000001 0a000002 0001 0002 0009 0001 77");
+    let tcp = frame(
+        "0800 4500 0029 0000 4000 4006 0000 0a000001 0a000002
+         0001 0002 00000001 00000002 5e12 0100 0000 0000 77",
+    );
+    for (bytes, field) in [(&udp, Field::UdpSrc), (&tcp, Field::TcpDst), (&udp, Field::NwDst)] {
+        let (buf, key) = loaded(bytes).unwrap();
+        let (l3, l4) = (buf.offsets().l3.into(), buf.offsets().l4 as usize);
+        let l4 = Some((l4, key.nw_proto));
+        let built = Built { key, l3, l4, end: bytes.len(), ..Built::default() };
+        let (mut buf, _) = loaded(&built.reseal(bytes, 0)).unwrap();
+        let mut none = 0;
+        for value in 0..=0xffff {
+            assert!(buf.set_field(field, value, 0xffff));
+            assert_eq!(buf.as_slice(), built.reseal(buf.as_slice(), 0), "{field:?} = {value:x}");
+            none += u32::from(buf.as_slice()[40..42] == [0xff, 0xff]);
+        }
+        assert_eq!(none > 0, key.nw_proto == 17, "UDP meets 0xffff, bytes 6 and 7 of TCP do not");
+    }
+}
+
+#[test]
 fn a_tag_keeps_its_dei_bit_and_a_pushed_one_has_none() {
     let bytes = frame("8100 f005 88b5 0000");
     let (mut buf, _) = loaded(&bytes).unwrap();
