@@ -437,20 +437,20 @@ impl MegaflowCache {
         mut goes: impl FnMut(&FlowKey, &FlowKey, &Entry) -> bool,
         removed: &mut impl FnMut(u32),
     ) -> usize {
-        let mut gone = 0;
-        for id in 0..self.entries.len() {
-            let entry = self.entries[id];
-            if !entry.live {
-                continue;
-            }
-            let subtable = &self.subtables[usize::from(entry.subtable)];
-            if goes(&subtable.expand(&entry.values), &subtable.mask(), &entry) {
-                removed(entry.verdict);
-                self.remove_entry(id as u32, None);
-                gone += 1;
-            }
+        let mut gone = Vec::new();
+        for &s in &self.order {
+            let subtable = &self.subtables[usize::from(s)];
+            let mask = subtable.mask();
+            gone.extend(subtable.ids.iter().copied().filter(|&id| {
+                let entry = &self.entries[id as usize];
+                goes(&subtable.expand(&entry.values), &mask, entry)
+            }));
         }
-        gone
+        for &id in &gone {
+            removed(self.entries[id as usize].verdict);
+            self.remove_entry(id, None);
+        }
+        gone.len()
     }
 
     /// Whether `id` is a live entry.
