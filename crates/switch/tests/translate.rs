@@ -19,13 +19,17 @@ use proptest::prelude::*;
 
 /// Runs a translation on a packet.
 fn run(translation: &Translation, packet: &Packet) -> Verdict {
-    let (frame, mut key) = (packet.frame(), FlowKey::default());
-    let offsets = extract(&frame, packet.in_port(), &mut key).unwrap();
+    run_frame(translation, &packet.frame(), packet.in_port())
+}
+
+fn run_frame(translation: &Translation, frame: &[u8], in_port: u32) -> Verdict {
+    let mut key = FlowKey::default();
+    let offsets = extract(frame, in_port, &mut key).unwrap();
     let mut outputs = Vec::new();
     let drop = exec::run(
         &translation.program,
         translation.drop,
-        &frame,
+        frame,
         offsets,
         &mut FrameBuf::new(),
         &mut |port, bytes, edited| {
@@ -144,6 +148,35 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// The TTL is the only field that a program decides about at run time: rules full of it, and
+    /// packets that differ in nothing else.
+    #[test]
+    fn every_ttl_goes_its_way(rules in common::ttl_rules()) {
+        let tables = Tables::new(rules.clone()).unwrap();
+        let oracle = Oracle::new(rules);
+        let plain = Packet([0; common::CHOICES]).frame();
+        let packets = [0u8, 1, 2, 3, 4, 62, 63, 64, 65, 66, 127, 128, 129, 254, 255].map(|ttl| {
+            let (mut frame, mut key) = (plain.clone(), FlowKey::default());
+            frame[14 + 8] = ttl;
+            extract(&frame, 1, &mut key).unwrap();
+            assert_eq!(key.nw_ttl, ttl);
+            let wanted = oracle.process(&frame, 1, &PORTS);
+            (frame, key, wanted)
+        });
+        for (_, key, _) in &packets {
+            let translation = translate(&tables, key, &PORTS);
+            for (frame, other, wanted) in &packets {
+                if other.matches(key, &translation.mask) {
+                    prop_assert_eq!(&run_frame(&translation, frame, 1), wanted);
+                }
+            }
+        }
+    }
+}
+
 fn has_output(program: &[Op]) -> bool {
     program.iter().any(|op| matches!(op, Op::Output(_)))
 }
@@ -251,6 +284,11 @@ fn a_ttl_is_looked_at_only_when_a_rule_asks() {
     // One bit of the TTL after the decrement depends on the whole TTL before.
     let high = Match::default().with(Field::NwTtl, 0x80, 0x80);
     tables.insert(rule_of(1, 1, high, &[Action::Output(3)])).unwrap();
+    assert_eq!(translate(&tables, &udp_to(1), &PORTS).mask.nw_ttl, 0xff);
+    // Part of it written: the decrement may borrow from what was written.
+    let part = Action::SetField { field: Field::NwTtl, value: 0x80, mask: 0xf0 };
+    let actions = [part, Action::DecTtl, Action::GotoTable(1)];
+    tables.insert(rule_of(0, 1, Match::default(), &actions)).unwrap();
     assert_eq!(translate(&tables, &udp_to(1), &PORTS).mask.nw_ttl, 0xff);
     // What a rule wrote is known.
     let set = Action::SetField { field: Field::NwTtl, value: 1, mask: 0xff };

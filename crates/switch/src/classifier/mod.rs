@@ -195,7 +195,8 @@ impl Classifier {
         replaced
     }
 
-    /// Adds every rule without keeping `order`, which [`Classifier::restore_order`] then does.
+    /// [`Classifier::insert`] without keeping `order`: call [`Classifier::restore_order`] before
+    /// the next lookup. For many rules at once.
     pub(crate) fn put(&mut self, mut rule: Rule, seq: u64) -> Option<Rule> {
         rule.matching.key = rule.matching.key.masked(&rule.matching.mask);
         let Match { key, mask } = rule.matching;

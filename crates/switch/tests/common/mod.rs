@@ -148,6 +148,44 @@ pub fn rules(max: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule(), 1..=max)
 }
 
+/// A value and a mask for the TTL.
+fn ttl_bits() -> impl Strategy<Value = (u128, u128)> {
+    let any_mask = any::<u8>().prop_map(u128::from);
+    prop_oneof![(select(vec![0u128, 1, 2, 3, 62, 63, 64, 0xff]), any_mask), (0u128..3, Just(0xff)),]
+        .prop_map(|(value, mask)| (value & mask, mask))
+}
+
+/// An action that has to do with the TTL, of a rule in `table`.
+fn ttl_action(table: u8) -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => (2u32..=5).prop_map(Action::Output),
+        4 => Just(Action::DecTtl),
+        2 => ttl_bits().prop_map(|(value, mask)| {
+            Action::SetField { field: Field::NwTtl, value, mask }
+        }),
+        2 => (0u8..3).prop_map(|to| Action::Resubmit { in_port: None, table: Some(to) }),
+        2 => (table + 1..=3).prop_map(Action::GotoTable),
+    ]
+}
+
+/// Rules in three tables that look at nothing but the TTL, write parts of it and decrement it.
+pub fn ttl_rules() -> impl Strategy<Value = Vec<Rule>> {
+    let matching = prop_oneof![
+        1 => Just(Match::default()),
+        3 => ttl_bits().prop_map(|(v, mask)| Match::default().with(Field::NwTtl, v, mask)),
+    ];
+    let rule = (0u8..3, 0u16..3, matching).prop_flat_map(|(table, priority, matching)| {
+        prop::collection::vec(ttl_action(table), 0..6).prop_map(move |actions| Rule {
+            table,
+            priority,
+            matching,
+            actions,
+            cookie: 0,
+        })
+    });
+    prop::collection::vec(rule, 1..12)
+}
+
 /// How many choices make a packet.
 pub const CHOICES: usize = 24;
 
