@@ -50,8 +50,7 @@ type Hashes = HashMap<u64, u32, std::hash::BuildHasherDefault<Identity>>;
 /// Folds one more word into a hash: the two halves of a 128-bit product.
 #[inline(always)]
 fn mix(hash: u64, word: u64) -> u64 {
-    let product =
-        u128::from(hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
     (product >> 64) as u64 ^ product as u64
 }
 
