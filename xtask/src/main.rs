@@ -72,6 +72,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // The summary is the last word.
+        Err(error) if error.is::<steps::StepsFailed>() => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
