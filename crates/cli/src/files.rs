@@ -20,6 +20,9 @@ impl Pending {
         }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
+        if !dir.is_dir() {
+            bail!("{}: cannot be written, there is no directory {}", path.display(), dir.display());
+        }
         let file = tempfile::Builder::new()
             .prefix(".overbank-")
             .tempfile_in(dir)

@@ -14,6 +14,8 @@ use overbank_lab::traffic::Traffic;
 use overbank_lab::workload::FlowStream;
 use overbank_ports::capture::{CaptureSet, WriteError, read_ethernet};
 use overbank_ports::memory::{FrameStore, Limits};
+use overbank_switch::datapath::MEGAFLOWS_16_BIT;
+use overbank_switch::megaflow::MEGAFLOW_BYTES;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::{Action, Rule};
 use overbank_switch::translate::Tables;
@@ -33,6 +35,7 @@ const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,blp-2-4
 /// Tells what each design does to the traffic: hit rate per tier, nanoseconds a packet, packets a
 /// second; and that every design forwarded every packet the same way.
 #[derive(ClapArgs)]
+#[command(args_override_self = true)]
 #[command(after_help = "Examples:
   overbank replay
   overbank replay capture.pcapng --rules rules.txt --cache blp-2-16,set-4 --out-dir out/
@@ -147,6 +150,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let ports = ports(&source, &rules, &args.ports);
     let tables = Tables::new(rules).context("rules")?;
+    check_memory(args)?;
 
     // Claim every output before the work, so that a wrong name costs no time.
     let report = args.report.as_deref().map(Pending::claim).transpose()?;
@@ -209,6 +213,35 @@ pub fn run(args: &Args) -> Result<()> {
     }
     writeln!(std::io::stdout(), "{printed}")?;
     Ok(())
+}
+
+/// All designs are at work at the same time; without this, one that does not fit would be ended by
+/// the kernel, without a word.
+fn check_memory(args: &Args) -> Result<()> {
+    let signature_bytes = if args.megaflows <= MEGAFLOWS_16_BIT { 4 } else { 6 };
+    let caches = args.cache.iter().filter(|c| **c != Contestant::None).count() as u128;
+    let needed = caches * args.entries as u128 * signature_bytes
+        + args.cache.len() as u128 * args.megaflows as u128 * MEGAFLOW_BYTES as u128;
+    let Some(available) = memory_available() else { return Ok(()) };
+    if needed > u128::from(available) {
+        bail!(
+            "--entries {} and --megaflows {} of {} designs need {} MiB of memory, {} MiB are \
+             available: name fewer designs with --cache, or smaller sizes",
+            args.entries,
+            args.megaflows,
+            args.cache.len(),
+            needed >> 20,
+            available >> 20
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that the kernel can give without swapping; `None` where it does not say.
+fn memory_available() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {

@@ -56,10 +56,10 @@ pub struct CacheConfig {
 pub enum ConfigError {
     /// The signature cache cannot be made.
     #[error("signature cache: {0}")]
-    Cache(#[from] cache::Error),
+    Cache(cache::Error),
     /// The megaflow cache cannot be made.
     #[error("megaflow cache: {0}")]
-    Megaflows(#[from] SizeError),
+    Megaflows(SizeError),
 }
 
 /// A frame and where it came from.
@@ -150,14 +150,18 @@ pub struct Datapath {
 impl Datapath {
     /// A datapath with empty caches.
     pub fn new(config: &Config, tables: Tables) -> Result<Datapath, ConfigError> {
-        let megaflows = MegaflowCache::new(config.megaflows, config.seed)?;
+        let megaflows =
+            MegaflowCache::new(config.megaflows, config.seed).map_err(ConfigError::Megaflows)?;
         let layout = if config.megaflows <= MEGAFLOWS_16_BIT {
             LayoutKind::Fp16V16
         } else {
             LayoutKind::Fp16V32
         };
         let cache = match config.cache {
-            Some(c) => Some(c.design.build(c.entries, layout, config.seed, c.isa)?),
+            Some(c) => {
+                let cache = c.design.build(c.entries, layout, config.seed, c.isa);
+                Some(cache.map_err(ConfigError::Cache)?)
+            }
             None => None,
         };
         let mut ports = config.ports.clone();

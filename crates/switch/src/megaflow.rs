@@ -31,6 +31,9 @@ pub const BURST: usize = 32;
 /// Most megaflows that a cache may hold: ids must leave room for [`NO_ENTRY`].
 pub const MEGAFLOWS_MAX: usize = 1 << 24;
 
+/// Bytes that one megaflow takes, its share of the hash tables not counted.
+pub const MEGAFLOW_BYTES: usize = size_of::<Entry>();
+
 /// In place of an entry id: there is none.
 pub const NO_ENTRY: u32 = u32::MAX;
 

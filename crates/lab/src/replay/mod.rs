@@ -130,12 +130,12 @@ pub enum ReplayError {
     #[error("no frames to replay")]
     NoFrames,
     /// A datapath cannot be made.
-    #[error("{design}: {source}")]
+    #[error("{design}: {reason}")]
     Config {
         /// Whose.
         design: String,
         /// Why.
-        source: ConfigError,
+        reason: ConfigError,
     },
     /// Two designs did different things to the same frames: a defect of Overbank.
     #[error(
@@ -414,7 +414,7 @@ fn runner<'a>(
     let config =
         Config { cache, megaflows: plan.megaflows, ports: plan.ports.clone(), seed: plan.seed };
     let datapath = Datapath::new(&config, tables.clone())
-        .map_err(|source| ReplayError::Config { design: contestant.to_string(), source })?;
+        .map_err(|reason| ReplayError::Config { design: contestant.to_string(), reason })?;
     Ok(Runner {
         contestant,
         datapath,
