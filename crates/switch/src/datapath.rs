@@ -21,8 +21,8 @@ use crate::translate::{self, Tables};
 use crate::verdict::{Shortcut, Verdict, Verdicts};
 use arrayvec::ArrayVec;
 use overbank::cache::{self, Design, Isa, LayoutKind, Probes, SignatureCache};
-use overbank_wire::edit::FrameBuf;
-use overbank_wire::{FlowKey, Offsets, extract};
+use overbank_wire::edit::FRAME_MAX;
+use overbank_wire::{FlowKey, FrameBuf, Offsets, extract};
 
 /// Megaflow capacity up to which 16-bit values in tier 1 are enough.
 pub const MEGAFLOWS_16_BIT: usize = 1 << 16;
@@ -228,6 +228,10 @@ impl Datapath {
         burst.unreadable.clear();
         for (i, frame) in frames.iter().enumerate() {
             let n = burst.frame.len();
+            if frame.bytes.len() > FRAME_MAX {
+                burst.unreadable.push((i as u8, DropReason::FrameTooLong));
+                continue;
+            }
             match extract(frame.bytes, frame.in_port, &mut burst.keys[n]) {
                 Ok(offsets) => {
                     burst.offsets[n] = offsets;
@@ -255,7 +259,7 @@ impl Datapath {
             self.megaflows.prefetch(burst.probes.value[i]);
         }
         let mut refused = 0;
-        for i in 0..n {
+        for (i, &hash) in hashes.iter().enumerate() {
             let mut mask = burst.probes.mask[i];
             let mut id = burst.probes.value[i];
             burst.slots[i] = cache::MISS;
@@ -268,7 +272,7 @@ impl Datapath {
                 refused += 1;
                 mask &= mask - 1;
                 if mask != 0 {
-                    id = cache.candidate(hashes[i], mask.trailing_zeros() as u8);
+                    id = cache.candidate(hash, mask.trailing_zeros() as u8);
                 }
             }
             if mask == 0 {

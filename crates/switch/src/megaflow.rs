@@ -95,8 +95,8 @@ impl Subtable {
     /// Compact words back in their places.
     fn expand(&self, compact: &[u64; WORDS]) -> FlowKey {
         let mut key = FlowKey::default();
-        for j in 0..self.words {
-            key.words_mut()[usize::from(self.index[j]) % WORDS] = compact[j];
+        for (&i, &word) in self.index[..self.words].iter().zip(compact) {
+            key.words_mut()[usize::from(i)] = word;
         }
         key
     }

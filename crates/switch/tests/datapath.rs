@@ -43,7 +43,7 @@ fn datapath(design: &str, megaflows: usize, rules: Vec<Rule>) -> Datapath {
 #[derive(Clone, Debug)]
 enum Step {
     Burst(Vec<Packet>),
-    Insert(Rule),
+    Insert(Box<Rule>),
     Remove(usize),
     Expire,
     Flush,
@@ -52,7 +52,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => prop::collection::vec(packet(), 1..80).prop_map(Step::Burst),
-        2 => rule().prop_map(Step::Insert),
+        2 => rule().prop_map(|rule| Step::Insert(Box::new(rule))),
         2 => (0..64usize).prop_map(Step::Remove),
         1 => Just(Step::Expire),
         1 => Just(Step::Flush),
@@ -96,7 +96,7 @@ proptest! {
                     let packets: Vec<Packet> = packets
                         .iter()
                         .enumerate()
-                        .flat_map(|(i, p)| [p.clone(), pool[i % pool.len()].clone()])
+                        .flat_map(|(i, p)| [*p, pool[i % pool.len()]])
                         .collect();
                     let bytes: Vec<Vec<u8>> = packets.iter().map(Packet::frame).collect();
                     let frames: Vec<Frame<'_>> = packets
@@ -112,8 +112,8 @@ proptest! {
                     }
                 }
                 Step::Insert(rule) => {
-                    oracle.insert(rule.clone());
-                    datapath.change_rules(|t| t.insert(rule).map(|_| ())).0.expect("a valid rule");
+                    oracle.insert((*rule).clone());
+                    datapath.change_rules(|t| t.insert(*rule).map(|_| ())).0.expect("a valid rule");
                 }
                 Step::Remove(at) => {
                     let rules = oracle.rules();
@@ -134,7 +134,8 @@ proptest! {
             let counters = datapath.counters();
             let micro = counters.microflow;
             prop_assert_eq!(micro.hits + counters.megaflow.hits + counters.classifier_lookups
-                + counters.drops[DropReason::TruncatedEthernet.index()], counters.packets);
+                + counters.drops[DropReason::TruncatedEthernet.index()]
+                + counters.drops[DropReason::FrameTooLong.index()], counters.packets);
             prop_assert!(datapath.megaflows().len() <= megaflows);
         }
     }
@@ -269,6 +270,14 @@ fn broken_frames_are_dropped_with_a_reason_and_disturb_nobody() {
     assert_eq!(drops, [None, truncated, truncated, None, Some(DropReason::NoRule)]);
     assert_eq!(outputs(&verdicts), [2, 2]);
     assert_eq!(datapath.counters().drops[DropReason::TruncatedEthernet.index()], 2);
+
+    // A frame longer than the switch handles, and one that is just not.
+    let mut long = good.clone();
+    long.resize(overbank_wire::edit::FRAME_MAX + 1, 0);
+    let frames = [&long[..], &long[1..]].map(|bytes| Frame { bytes, in_port: 1 });
+    let verdicts = process(&mut datapath, &frames, 0);
+    assert_eq!(verdicts[0].drop, Some(DropReason::FrameTooLong));
+    assert_ne!(verdicts[1].drop, Some(DropReason::FrameTooLong));
 }
 
 #[test]

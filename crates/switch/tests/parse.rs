@@ -190,7 +190,9 @@ fn forms_that_people_write() {
 fn bits_of_a_match() {
     let all = |field: Field, value| (field, value, field.all_ones());
     let ip = all(Field::DlType, 0x800);
-    let table: &[(&str, &[(Field, u128, u128)])] = &[
+    /// Field, value, mask.
+    type Bits = (Field, u128, u128);
+    let table: &[(&str, &[Bits])] = &[
         ("dl_vlan=5", &[(Field::VlanTci, 0x1005, 0x1fff)]),
         ("dl_vlan=0xffff", &[(Field::VlanTci, 0, 0x1fff)]),
         ("dl_vlan_pcp=3", &[(Field::VlanTci, 0x7000, 0xf000)]),

@@ -8,13 +8,26 @@ use proptest::prelude::*;
 
 /// Values for a match on a field, masked where the parser lets it be.
 fn masked(field: Field, value: u128, mask: u128) -> (u128, u128) {
-    let text = match field {
-        Field::DlSrc | Field::DlDst | Field::ArpSha | Field::ArpTha => true,
-        Field::NwSrc | Field::NwDst | Field::ArpSpa | Field::ArpTpa => true,
-        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6Label | Field::NdTarget => true,
-        Field::TpSrc | Field::TpDst | Field::TcpFlags | Field::NdSll | Field::NdTll => true,
-        _ => false,
-    };
+    let text = matches!(
+        field,
+        Field::DlSrc
+            | Field::DlDst
+            | Field::ArpSha
+            | Field::ArpTha
+            | Field::NwSrc
+            | Field::NwDst
+            | Field::ArpSpa
+            | Field::ArpTpa
+            | Field::Ipv6Src
+            | Field::Ipv6Dst
+            | Field::Ipv6Label
+            | Field::NdTarget
+            | Field::TpSrc
+            | Field::TpDst
+            | Field::TcpFlags
+            | Field::NdSll
+            | Field::NdTll
+    );
     let mask = if text { mask & field.all_ones() } else { field.all_ones() };
     (value & mask, mask)
 }
