@@ -244,7 +244,11 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing_behind() {
     one_line(1, &["--entries", "1000000000000"], &["--entries 1000000000000", "available"]);
     one_line(1, &["--megaflows", "0"], &["megaflow", "0"]);
     one_line(1, &["--core", "4096"], &["--core 4096", "no such core"]);
-    refused(1, &["--rules", &rules], &["bad.rules:1:21", "prefix length", "`40`", "bad.rules:2:1", "foo"]);
+    refused(
+        1,
+        &["--rules", &rules],
+        &["bad.rules:1:21", "prefix length", "`40`", "bad.rules:2:1", "foo"],
+    );
     let designs = refused(2, &["--cache", "set-5"], &["set-5", "blp-2-16", "cuckoo-2-4", "+pblru"]);
     assert!(designs.contains("--cache"));
     refused(2, &["--flows", "0"], &["--flows"]);
