@@ -3,7 +3,7 @@
 //! A working set of α·n·m keys falls on n buckets of m slots: the number aᵢ of keys of a bucket is
 //! Poisson with mean α·m (the paper's binomial as n grows). No design evaluated loses an occupied
 //! slot, so after enough lookups each holds as many keys as its geometry allows, and the hit rate is
-//! E[cᵢ] / (α·m), with cᵢ the occupied slots of a bucket.
+//! `E[cᵢ]` / (α·m), with cᵢ the occupied slots of a bucket.
 //!
 //! - [`set_assoc`], appendix A: cᵢ = min(aᵢ, m).
 //! - [`blp`], appendix B: bᵢ keys spill over to the next bucket, bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, m), and
@@ -13,7 +13,7 @@
 //!
 //! The paper prints p₀ … p₄ = 0.37889778, 0.15160669, 0.14369602, 0.12041777, 0.20538175 for m = 4
 //! and "α = 0.95". Those digits are the solution at α = 10⁶/2²⁰ = 0.95367, its end-to-end set-up (see
-//! the tests), where E[c] = 3.591; at 0.95 sharp p₀ is 0.3846 and E[c] = 3.583.
+//! the tests), where `E[c]` = 3.591; at 0.95 sharp p₀ is 0.3846 and `E[c]` = 3.583.
 //!
 //! For H > 2, keys that spill must be told apart by how many buckets they may still try. Serving
 //! those with the fewest left first fills the most slots (deadlines, unit jobs), and that is the
@@ -49,7 +49,7 @@ pub fn blp(h: u32, m: u32, alpha: f64) -> f64 {
 /// The stationary state of an H-m BLP cache.
 #[derive(Clone, Debug)]
 pub struct BlpSolution {
-    /// E[cᵢ]: slots occupied of a bucket's m.
+    /// `E[cᵢ]`: slots occupied of a bucket's m.
     pub occupied: f64,
     /// Probability that 0, 1, … (H − 1)·m keys spill out of a bucket. For H = 2, the paper's p.
     pub spill: Vec<f64>,
