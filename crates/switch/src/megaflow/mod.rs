@@ -15,15 +15,18 @@
 //! if the packet matches it now.
 //!
 //! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
-//! subtable that it searches. Bounds: the number of entries is fixed at construction; there is at
+//! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of entries is fixed at construction; there is at
 //! most one subtable per entry. No panic and no allocation on lookups; installing allocates.
 //!
 //! Source: Fast Software Cache Design for Network Appliances, section 2.
 
+mod subtable;
+
 use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
-use overbank_wire::{FlowKey, key::WORDS};
+use hashbrown::HashMap;
+use overbank_wire::FlowKey;
+use subtable::{Entry, Subtable, fold};
 
 /// Largest burst that a lookup takes.
 pub const BURST: usize = 32;
@@ -41,108 +44,6 @@ pub const NO_ENTRY: u32 = u32::MAX;
 const REORDER_LOOKUPS: u32 = 4096;
 /// Entries looked at to find one to evict.
 const EVICTION_SAMPLE: usize = 16;
-
-/// One megaflow. See the module's picture.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Entry {
-    subtable: u16,
-    live: bool,
-    last_used_ms: u32,
-    verdict: u32,
-    values: [u64; WORDS],
-}
-
-const _: () = assert!(size_of::<Entry>() == 128 && WORDS == 14);
-
-impl Entry {
-    const DEAD: Entry =
-        Entry { subtable: 0, live: false, last_used_ms: 0, verdict: 0, values: [0; WORDS] };
-}
-
-/// All megaflows of one mask.
-#[derive(Debug)]
-struct Subtable {
-    /// How many of `index` and `bits` count.
-    words: usize,
-    index: [u8; WORDS],
-    bits: [u64; WORDS],
-    ids: HashTable<u32>,
-    recent_hits: u32,
-}
-
-impl Subtable {
-    fn new(mask: &FlowKey) -> Subtable {
-        let mut subtable = Subtable {
-            words: 0,
-            index: [0; WORDS],
-            bits: [0; WORDS],
-            ids: HashTable::new(),
-            recent_hits: 0,
-        };
-        for (i, &bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
-            subtable.index[subtable.words] = i as u8;
-            subtable.bits[subtable.words] = bits;
-            subtable.words += 1;
-        }
-        subtable
-    }
-
-    fn mask(&self) -> FlowKey {
-        self.expand(&self.bits)
-    }
-
-    /// Compact words back in their places.
-    fn expand(&self, compact: &[u64; WORDS]) -> FlowKey {
-        let mut key = FlowKey::default();
-        for (&i, &word) in self.index[..self.words].iter().zip(compact) {
-            key.words_mut()[usize::from(i)] = word;
-        }
-        key
-    }
-
-    /// The key's words under the mask, in the order of `index`.
-    #[inline(always)]
-    fn words<'a>(&'a self, key: &'a FlowKey) -> impl Iterator<Item = u64> + 'a {
-        let used = self.words.min(WORDS);
-        let masks = self.index[..used].iter().zip(&self.bits[..used]);
-        masks.map(|(&i, bits)| key.words().get(usize::from(i)).map_or(0, |word| word & bits))
-    }
-
-    /// The key's words under the mask, one after another.
-    fn compact(&self, key: &FlowKey) -> [u64; WORDS] {
-        let mut values = [0; WORDS];
-        values.iter_mut().zip(self.words(key)).for_each(|(value, word)| *value = word);
-        values
-    }
-
-    /// Hash of the key's words under the mask.
-    #[inline(always)]
-    fn hash(&self, key: &FlowKey, secret: u64) -> u64 {
-        let mut hash = secret;
-        for word in self.words(key) {
-            hash = step(hash, word, secret);
-        }
-        hash
-    }
-
-    /// Whether `key` has `values` under the mask.
-    #[inline(always)]
-    fn agrees(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
-        let mut diff = 0;
-        for (word, value) in self.words(key).zip(values) {
-            diff |= word ^ value;
-        }
-        diff == 0
-    }
-}
-
-/// The 128-bit product of two words, folded to 64 bits.
-#[inline]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ (product >> 64) as u64
-}
 
 /// Why a megaflow cache cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -291,18 +192,7 @@ impl MegaflowCache {
             }
             let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
             self.counters.subtables_searched += pending.len() as u64;
-            pending.retain(|&mut i| {
-                let key = &keys[usize::from(i)];
-                let hash = subtable.hash(key, self.secret);
-                let hit = subtable
-                    .ids
-                    .find(hash, |&id| subtable.agrees(key, &self.entries[id as usize].values));
-                if let Some(&id) = hit {
-                    found[usize::from(i) % BURST] = id;
-                    subtable.recent_hits += 1;
-                }
-                hit.is_none()
-            });
+            subtable.search(&self.entries, keys, pending, found, self.secret);
         }
         self.counters.hits += (asked - pending.len()) as u64;
         self.lookups_to_reorder = self.lookups_to_reorder.saturating_sub(asked as u32);
@@ -331,7 +221,7 @@ impl MegaflowCache {
     ) -> Option<(u32, Option<u32>)> {
         let s = self.subtable_for(mask)?;
         let values = self.subtables[usize::from(s)].compact(key);
-        let hash = self.subtables[usize::from(s)].hash(key, self.secret);
+        let hash = self.subtables[usize::from(s)].hash(&values, self.secret);
         let same = self.subtables[usize::from(s)]
             .ids
             .find(hash, |&id| self.entries[id as usize].values == values)
@@ -352,12 +242,7 @@ impl MegaflowCache {
         let id = self.free.pop()?;
         self.entries[id as usize] =
             Entry { subtable: s, live: true, last_used_ms: now_ms, verdict, values };
-        let (entries, secret) = (&self.entries, self.secret);
-        let subtable = &mut self.subtables[usize::from(s)];
-        let words = subtable.words;
-        subtable.ids.insert_unique(hash, id, |&id| {
-            hash_values(&entries[id as usize].values, words, secret)
-        });
+        self.subtables[usize::from(s)].insert(id, hash, &self.entries, self.secret);
         self.counters.installs += 1;
         Some((id, evicted))
     }
@@ -399,12 +284,8 @@ impl MegaflowCache {
     /// Takes an entry out; an emptied subtable goes too, unless it is `keep`.
     fn remove_entry(&mut self, id: u32, keep: Option<u16>) {
         let entry = self.entries[id as usize];
-        let secret = self.secret;
         let subtable = &mut self.subtables[usize::from(entry.subtable)];
-        let hash = hash_values(&entry.values, subtable.words, secret);
-        if let Ok(found) = subtable.ids.find_entry(hash, |&other| other == id) {
-            found.remove();
-        }
+        subtable.remove(id, &entry.values, self.secret);
         self.entries[id as usize] = Entry::DEAD;
         self.free.push(id);
         if subtable.ids.is_empty() && keep != Some(entry.subtable) {
@@ -468,15 +349,4 @@ impl MegaflowCache {
             (subtable.expand(&entry.values), subtable.mask(), entry.verdict)
         })
     }
-}
-
-/// Takes one more word into a hash.
-#[inline(always)]
-fn step(hash: u64, word: u64, secret: u64) -> u64 {
-    fold(hash ^ word, 0x9e37_79b9_7f4a_7c15 ^ secret)
-}
-
-/// The hash that [`Subtable::hash`] gives a key with these compact words.
-fn hash_values(values: &[u64; WORDS], words: usize, secret: u64) -> u64 {
-    values[..words.min(WORDS)].iter().fold(secret, |hash, &value| step(hash, value, secret))
 }

@@ -1,0 +1,206 @@
+//! All megaflows of one mask: the mask in compact form, and a hash table.
+//!
+//! Only the words of a mask that have bits are kept, padded with words that have none to a width of
+//! 2, 4, 6 or 14. Hashing and comparing are loops of that fixed length: the compiler unrolls them,
+//! and one branch per search chooses the loop.
+
+use super::BURST;
+use arrayvec::ArrayVec;
+use hashbrown::HashTable;
+use overbank_wire::{FlowKey, key::WORDS};
+
+/// One megaflow: one cache line for masks of up to six words, else two.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Entry {
+    pub subtable: u16,
+    pub live: bool,
+    pub last_used_ms: u32,
+    pub verdict: u32,
+    /// Words of the masked key, compact like the mask; 0 beyond its width.
+    pub values: [u64; WORDS],
+}
+
+const _: () = assert!(size_of::<Entry>() == 128 && WORDS == 14);
+
+impl Entry {
+    pub const DEAD: Entry =
+        Entry { subtable: 0, live: false, last_used_ms: 0, verdict: 0, values: [0; WORDS] };
+}
+
+/// A mask and the ids of its entries.
+#[derive(Debug)]
+pub(super) struct Subtable {
+    /// How many words of `index` and `bits` are compared: 2, 4, 6 or 14.
+    width: usize,
+    /// Which words of a key, and which bits of them.
+    index: [u8; WORDS],
+    bits: [u64; WORDS],
+    pub ids: HashTable<u32>,
+    /// The only entry, if there is just one: comparing is cheaper than hashing.
+    only: Option<u32>,
+    pub recent_hits: u32,
+}
+
+/// Calls a method that is generic over the width with the width that `$subtable` has.
+macro_rules! by_width {
+    ($subtable:ident.$method:ident($($argument:expr),*)) => {
+        match $subtable.width {
+            2 => $subtable.$method::<2>($($argument),*),
+            4 => $subtable.$method::<4>($($argument),*),
+            6 => $subtable.$method::<6>($($argument),*),
+            _ => $subtable.$method::<WORDS>($($argument),*),
+        }
+    };
+}
+
+impl Subtable {
+    pub fn new(mask: &FlowKey) -> Subtable {
+        let mut subtable = Subtable {
+            width: 0,
+            index: [0; WORDS],
+            bits: [0; WORDS],
+            ids: HashTable::new(),
+            only: None,
+            recent_hits: 0,
+        };
+        let mut used = 0;
+        for (i, &bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
+            subtable.index[used] = i as u8;
+            subtable.bits[used] = bits;
+            used += 1;
+        }
+        subtable.width = [2, 4, 6].into_iter().find(|&width| width >= used).unwrap_or(WORDS);
+        subtable
+    }
+
+    pub fn mask(&self) -> FlowKey {
+        self.expand(&self.bits)
+    }
+
+    /// Compact words back in their places.
+    pub fn expand(&self, compact: &[u64; WORDS]) -> FlowKey {
+        let mut key = FlowKey::default();
+        for ((&i, &word), _) in
+            self.index.iter().zip(compact).zip(&self.bits).filter(|(_, bits)| **bits != 0)
+        {
+            key.words_mut()[usize::from(i)] = word;
+        }
+        key
+    }
+
+    /// The key's words under the mask, one after another.
+    pub fn compact(&self, key: &FlowKey) -> [u64; WORDS] {
+        std::array::from_fn(|j| self.word(key, j))
+    }
+
+    #[inline(always)]
+    fn word(&self, key: &FlowKey, j: usize) -> u64 {
+        key.words().get(usize::from(self.index[j])).map_or(0, |word| word & self.bits[j])
+    }
+
+    #[inline(always)]
+    fn hash_key<const N: usize>(&self, key: &FlowKey, secret: u64) -> u64 {
+        hash_words::<N>(std::array::from_fn(|j| self.word(key, j)), secret)
+    }
+
+    #[inline(always)]
+    fn hash_compact<const N: usize>(&self, values: &[u64; WORDS], secret: u64) -> u64 {
+        hash_words::<N>(std::array::from_fn(|j| values[j]), secret)
+    }
+
+    #[inline(always)]
+    fn agrees_in<const N: usize>(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
+        let mut diff = 0;
+        for (j, value) in values[..N].iter().enumerate() {
+            diff |= self.word(key, j) ^ value;
+        }
+        diff == 0
+    }
+
+    /// Hash of a key with these compact words.
+    pub fn hash(&self, values: &[u64; WORDS], secret: u64) -> u64 {
+        by_width!(self.hash_compact(values, secret))
+    }
+
+    /// Whether `key` has `values` under the mask.
+    #[inline(always)]
+    pub fn agrees(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
+        by_width!(self.agrees_in(key, values))
+    }
+
+    /// Looks up the keys whose indices are `pending`; see [`super::MegaflowCache::lookup_batch`].
+    pub fn search(
+        &mut self,
+        entries: &[Entry],
+        keys: &[FlowKey],
+        pending: &mut ArrayVec<u8, BURST>,
+        found: &mut [u32; BURST],
+        secret: u64,
+    ) {
+        by_width!(self.search_in(entries, keys, pending, found, secret));
+    }
+
+    fn search_in<const N: usize>(
+        &mut self,
+        entries: &[Entry],
+        keys: &[FlowKey],
+        pending: &mut ArrayVec<u8, BURST>,
+        found: &mut [u32; BURST],
+        secret: u64,
+    ) {
+        let mut left = 0;
+        for at in 0..pending.len() {
+            let i = pending[at];
+            let Some(key) = keys.get(usize::from(i)) else { continue };
+            let agrees = |&id: &u32| self.agrees_in::<N>(key, &entries[id as usize].values);
+            let hit = match &self.only {
+                Some(id) => agrees(id).then_some(id),
+                None => self.ids.find(self.hash_key::<N>(key, secret), agrees),
+            };
+            match hit {
+                Some(&id) => {
+                    found[usize::from(i) % BURST] = id;
+                    self.recent_hits += 1;
+                }
+                None => {
+                    pending[left] = i;
+                    left += 1;
+                }
+            }
+        }
+        pending.truncate(left);
+    }
+
+    /// Adds an entry that is not there; `hash` is that of its values.
+    pub fn insert(&mut self, id: u32, hash: u64, entries: &[Entry], secret: u64) {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.insert_unique(hash, id, |&id| self.hash(&entries[id as usize].values, secret));
+        self.ids = ids;
+        self.note_only();
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, id: u32, values: &[u64; WORDS], secret: u64) {
+        let hash = self.hash(values, secret);
+        if let Ok(found) = self.ids.find_entry(hash, |&other| other == id) {
+            found.remove();
+        }
+        self.note_only();
+    }
+
+    fn note_only(&mut self) {
+        self.only = self.ids.iter().next().copied().filter(|_| self.ids.len() == 1);
+    }
+}
+
+fn hash_words<const N: usize>(words: [u64; N], secret: u64) -> u64 {
+    words.iter().fold(secret, |hash, word| fold(hash ^ word, 0x9e37_79b9_7f4a_7c15 ^ secret))
+}
+
+/// The 128-bit product of two words, folded to 64 bits.
+#[inline(always)]
+pub(super) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
