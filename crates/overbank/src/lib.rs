@@ -17,3 +17,8 @@ pub mod cache;
 mod prefetch;
 
 pub use prefetch::prefetch;
+
+/// The example of the README, under test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
