@@ -6,6 +6,8 @@
 //! - [`report`]: the page that shows it.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
+pub mod experiment;
+pub mod experiments;
 pub mod models;
 pub mod replay;
 pub mod report;

@@ -1,0 +1,180 @@
+//! What an experiment is: a named measurement of a figure, table or claim, and its record.
+//!
+//! An experiment has a smoke size, which runs in the tests and asserts orderings, and a full size,
+//! which `overbank lab run` measures. Its [`Record`] holds what was measured beside what the paper
+//! states; the report and the JSON are made of records and of nothing else.
+
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How much work an experiment does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    /// Seconds in an unoptimised build; orderings hold, figures mean little.
+    Smoke,
+    /// What the report shows.
+    Full,
+}
+
+/// A named measurement.
+pub struct Experiment {
+    /// What people type: `fig8`, `table1`.
+    pub name: &'static str,
+    /// One line for the list.
+    pub title: &'static str,
+    /// Document and section: "ATC 2020, figure 8".
+    pub source: &'static str,
+    /// Does it.
+    pub run: fn(&mut Context<'_>) -> Result<Record, LabError>,
+}
+
+/// What a running experiment is given.
+pub struct Context<'a> {
+    /// How much work to do.
+    pub size: Size,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Ends it early: Ctrl-C.
+    pub stop: &'a AtomicBool,
+    /// Gets a line about what runs now and the share done, 0 to 1.
+    pub progress: &'a mut dyn FnMut(&str, f64),
+}
+
+impl Context<'_> {
+    /// Whether the smoke size is wanted.
+    pub fn smoke(&self) -> bool {
+        self.size == Size::Smoke
+    }
+
+    /// Says what runs now and how much is done, 0 to 1; an error if Ctrl-C was pressed.
+    pub fn step(&mut self, what: &str, done: f64) -> Result<(), LabError> {
+        (self.progress)(what, done);
+        if self.stop.load(Ordering::Relaxed) { Err(LabError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// Why an experiment has no record.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Ctrl-C.
+    #[error("stopped")]
+    Stopped,
+    /// Anything else that went wrong, in one line.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What an experiment found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Name, title and source of the experiment.
+    pub name: String,
+    /// See [`Experiment::title`].
+    pub title: String,
+    /// See [`Experiment::source`].
+    pub source: String,
+    /// Smoke or full.
+    pub size: Size,
+    /// Seed.
+    pub seed: u64,
+    /// Sizes and other settings, as (name, value with unit).
+    pub settings: Vec<(String, String)>,
+    /// Curves.
+    pub plots: Vec<Plot>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Claims of the paper, or targets of ours, beside what was measured.
+    pub checks: Vec<Check>,
+    /// Paragraphs: what differs from the paper and why.
+    pub notes: Vec<String>,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+/// Curves over one pair of axes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plot {
+    /// Above the plot.
+    pub title: String,
+    /// Label with unit.
+    pub x: String,
+    /// Label with unit.
+    pub y: String,
+    /// Logarithmic axes.
+    pub log_x: bool,
+    /// See `log_x`.
+    pub log_y: bool,
+    /// The curves.
+    pub series: Vec<Series>,
+    /// What the text of the paper states, as marks.
+    pub stated: Vec<Mark>,
+}
+
+/// One curve.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// Points, ascending in x.
+    pub points: Vec<(f64, f64)>,
+    /// Lowest and highest measurement of each point; empty if there was one only.
+    pub ranges: Vec<(f64, f64)>,
+    /// Drawn dashed: a model, not a measurement.
+    pub model: bool,
+}
+
+/// A value that a paper states.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mark {
+    /// What it is of.
+    pub name: String,
+    /// Where.
+    pub x: f64,
+    /// See `x`.
+    pub y: f64,
+}
+
+/// A table; cells are text, figures already rounded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// Above the table.
+    pub title: String,
+    /// One per column.
+    pub headings: Vec<String>,
+    /// As many cells per row as there are headings.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A claim and whether it held.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// In words.
+    pub claim: String,
+    /// What the paper states, or the target.
+    pub stated: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether it held.
+    pub holds: bool,
+}
+
+impl Record {
+    /// An empty record of `experiment`.
+    pub fn new(experiment: (&str, &str, &str), context: &Context<'_>) -> Record {
+        let (name, title, source) = experiment;
+        Record {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            source: source.to_owned(),
+            size: context.size,
+            seed: context.seed,
+            settings: Vec::new(),
+            plots: Vec::new(),
+            tables: Vec::new(),
+            checks: Vec::new(),
+            notes: Vec::new(),
+            seconds: 0.0,
+        }
+    }
+}
