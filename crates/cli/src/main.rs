@@ -4,7 +4,9 @@
 //! 1 something failed (one line on standard error says what), 2 unusable arguments.
 
 mod files;
+mod lab;
 mod replay;
+mod setup;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -16,6 +18,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   overbank replay                                        built-in traffic and rules, all designs
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
+  overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
 struct Cli {
     #[command(subcommand)]
@@ -26,12 +29,16 @@ struct Cli {
 enum Command {
     /// Replay traffic through the three-tier switch, once for each flow-cache design
     Replay(Box<replay::Args>),
+    /// Measure the figures, tables and claims of the papers here, and make the report
+    #[command(subcommand)]
+    Lab(lab::Command),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Replay(args) => replay::run(&args),
+        Command::Lab(command) => lab::run(&command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,10 +1,11 @@
 //! `overbank replay`.
 
 use crate::files::Pending;
+use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use overbank::cache::Isa;
 use overbank_lab::replay::feed::Source;
 use overbank_lab::replay::record::TrafficRecord;
@@ -21,8 +22,6 @@ use overbank_switch::rule::{Action, Rule};
 use overbank_switch::translate::Tables;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Frames of built-in traffic that `--out-dir` gets: the whole first pass would be gigabytes.
 const BUILT_IN_FRAMES_OUT: u64 = 1_000_000;
@@ -309,54 +308,10 @@ fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficRecord {
     }
 }
 
-/// Pins this thread to the wanted core, or to the last one.
-fn pin(wanted: Option<usize>) -> Result<Option<usize>> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let Some(id) = wanted else {
-        // Where pinning is not to be had, the replay is still worth running.
-        return Ok(cores.last().filter(|c| core_affinity::set_for_current(**c)).map(|c| c.id));
-    };
-    let names = || cores.iter().map(|c| c.id.to_string()).collect::<Vec<_>>().join(", ");
-    match cores.iter().find(|c| c.id == id) {
-        Some(core) if core_affinity::set_for_current(*core) => Ok(Some(id)),
-        Some(_) => bail!("--core {id}: the system refuses to pin a thread to it"),
-        None => bail!("--core {id}: no such core for this process, there are {}", names()),
-    }
-}
-
-fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let set = stop.clone();
-    ctrlc::set_handler(move || {
-        if set.swap(true, Ordering::Relaxed) {
-            // The second time, they mean it.
-            std::process::exit(130);
-        }
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(stop)
-}
-
-fn progress_bar(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {eta} left  {msg}");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
 fn show(bar: &ProgressBar, p: Progress) {
     if !bar.is_hidden() {
         bar.set_length(p.total);
         bar.set_position(p.done);
         bar.set_message(format!("{:<18} {:<12} {:6.2} Mpps", p.contestant, p.phase, p.mpps));
     }
-}
-
-/// What the user typed, for the report.
-fn command_line() -> String {
-    let mut words = std::env::args();
-    words.next();
-    let words: Vec<String> = std::iter::once("overbank".to_owned()).chain(words).collect();
-    words.join(" ")
 }

@@ -1,5 +1,7 @@
 //! The record of a replay as tables for a terminal.
 
+pub mod lab;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use overbank_lab::replay::record::{DesignRecord, Replay, Totals};
 use overbank_lab::report::{count, traffic_line};

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// How much work an experiment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,17 @@ pub struct Experiment {
     pub source: &'static str,
     /// Does it.
     pub run: fn(&mut Context<'_>) -> Result<Record, LabError>,
+}
+
+impl Experiment {
+    /// Runs it, takes the time, and refuses a record that could not be drawn.
+    pub fn measure(&self, context: &mut Context<'_>) -> Result<Record, LabError> {
+        let start = Instant::now();
+        let mut record = (self.run)(context)?;
+        record.seconds = start.elapsed().as_secs_f64();
+        record.check()?;
+        Ok(record)
+    }
 }
 
 /// What a running experiment is given.
@@ -175,6 +187,26 @@ impl Record {
             checks: Vec::new(),
             notes: Vec::new(),
             seconds: 0.0,
+        }
+    }
+
+    /// Points finite, as many ranges as points (or none), as many cells as headings.
+    fn check(&self) -> Result<(), LabError> {
+        let failed = |what: String| Err(LabError::Failed(format!("{}: {what}", self.name)));
+        for plot in &self.plots {
+            for series in &plot.series {
+                let pairs = series.points.iter().chain(&series.ranges);
+                if !pairs.clone().all(|(a, b)| a.is_finite() && b.is_finite()) {
+                    return failed(format!("{}, {}: a value is no number", plot.title, series.name));
+                }
+                if !series.ranges.is_empty() && series.ranges.len() != series.points.len() {
+                    return failed(format!("{}, {}: not a range each", plot.title, series.name));
+                }
+            }
+        }
+        match self.tables.iter().find(|t| t.rows.iter().any(|r| r.len() != t.headings.len())) {
+            Some(table) => failed(format!("{}: not a cell for each heading", table.title)),
+            None => Ok(()),
         }
     }
 }

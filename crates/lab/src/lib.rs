@@ -3,7 +3,9 @@
 //! - [`workload`], [`zipf`]: which flow does the next packet belong to?
 //! - [`traffic`]: the built-in flows, frames and rules.
 //! - [`replay`]: the same traffic through the switch, once for each design.
-//! - [`report`]: the page that shows it.
+//! - [`experiment`], [`experiments`]: the figures, tables and claims of the papers, measured.
+//! - [`results`]: their records, with machine and date, as JSON.
+//! - [`report`]: the pages that show all this.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
 pub mod experiment;
@@ -11,6 +13,7 @@ pub mod experiments;
 pub mod models;
 pub mod replay;
 pub mod report;
+pub mod results;
 pub mod traffic;
 pub mod workload;
 pub mod zipf;

@@ -376,7 +376,7 @@ pub fn run(
     Ok(Replay {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        machine: machine(plan.pinned_core),
+        machine: Machine::here(plan.pinned_core),
         traffic,
         rules: tables.len(),
         settings: Settings {
@@ -496,14 +496,4 @@ fn median(sorted: &[f64]) -> Option<f64> {
     let n = sorted.len();
     let upper = *sorted.get(n / 2)?;
     Some(if n % 2 == 1 { upper } else { (sorted[n / 2 - 1] + upper) / 2.0 })
-}
-
-fn machine(pinned_core: Option<usize>) -> Machine {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
-    Machine {
-        cpu: model.map_or("unknown".to_owned(), |m| m.trim().to_owned()),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        pinned_core,
-    }
 }

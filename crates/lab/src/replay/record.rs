@@ -4,7 +4,7 @@
 
 use overbank_switch::datapath::Counters;
 use overbank_switch::drop::DropReason;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Name and version of the JSON document.
@@ -36,7 +36,7 @@ pub struct Replay {
 }
 
 /// What it ran on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model name of the processor.
     pub cpu: String,
@@ -44,6 +44,20 @@ pub struct Machine {
     pub cores: usize,
     /// The one that the measurement was pinned to.
     pub pinned_core: Option<usize>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here(pinned_core: Option<usize>) -> Machine {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut lines = info.lines();
+        let model = lines.find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+        Machine {
+            cpu: model.map_or("unknown".to_owned(), |m| m.trim().to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            pinned_core,
+        }
+    }
 }
 
 /// What went in.

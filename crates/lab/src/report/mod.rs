@@ -1,6 +1,11 @@
-//! One self-contained HTML page of a replay: no script, no font, nothing from a network.
+//! Self-contained HTML pages: no script, no font, nothing from a network. [`page`] is that of a
+//! replay, [`lab::page`] that of experiments.
 
+mod axis;
 pub mod bars;
+pub mod lab;
+pub mod lines;
+pub mod markdown;
 
 use crate::replay::record::{DesignRecord, Replay, TrafficRecord};
 use bars::{Bar, Chart};

@@ -1,0 +1,227 @@
+//! `overbank lab`: the experiments by name, their records and their report.
+
+use crate::files::Pending;
+use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
+use crate::text;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use indicatif::ProgressBar;
+use overbank_lab::experiment::{Context, Experiment, LabError, Size};
+use overbank_lab::experiments;
+use overbank_lab::replay::record::Machine;
+use overbank_lab::report;
+use overbank_lab::results::{self, Outcome};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Parts of an experiment that the progress bar can tell apart.
+const BAR_STEPS: u64 = 1000;
+/// The page in the directory of the records.
+const PAGE: &str = "report.html";
+
+/// What to do in the lab.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Name the experiments, with their titles and sources
+    List,
+    /// Measure experiments; leaves one NAME.json each, and report.html over all that are there
+    Run(RunArgs),
+    /// Make report.html anew from the records in a directory
+    Report(ReportArgs),
+}
+
+/// Arguments of `lab run`.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  overbank lab run table1 appendix-d
+  overbank lab run all --smoke
+  overbank lab run fig8 --format json | jq '.[].checks'
+
+Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Exit status 1
+tells that an experiment could not be made, not that its result differs from the paper's.")]
+pub struct RunArgs {
+    /// Experiments of `overbank lab list`, or `all`
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Small sizes: seconds instead of minutes; orderings hold, figures mean little
+    #[arg(long)]
+    smoke: bool,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Core to run on [default: the last one]
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+    /// Directory of the records and the page [default: out/lab, with --smoke out/lab-smoke]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Arguments of `lab report`.
+#[derive(ClapArgs)]
+pub struct ReportArgs {
+    /// Directory with the records
+    dir: PathBuf,
+    /// Write the tables and checks as Markdown, too
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Checks and tables for people
+    Text,
+    /// The records of this run, an array
+    Json,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::List => list(),
+        Command::Run(args) => measure(args),
+        Command::Report(args) => report(args),
+    }
+}
+
+fn list() -> Result<()> {
+    let rows = experiments::ALL.iter().map(|e| [e.name, e.title, e.source]);
+    writeln!(std::io::stdout(), "{}", text::lab::columns(["name", "title", "source"], rows))?;
+    Ok(())
+}
+
+fn measure(args: &RunArgs) -> Result<()> {
+    let chosen = choose(&args.names)?;
+    let default = if args.smoke { "out/lab-smoke" } else { "out/lab" };
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
+    std::fs::create_dir_all(&out).with_context(|| format!("{}: cannot be made", out.display()))?;
+    // Before the work, so that a directory that cannot be written or read costs no time.
+    let page = Pending::claim(&out.join(PAGE))?;
+    read(&out)?;
+    let machine = Machine::here(pin(args.core)?);
+    let stop = stop_on_ctrl_c()?;
+    let bar = progress_bar(args.quiet);
+    bar.set_length(BAR_STEPS * chosen.len() as u64);
+
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    for (number, experiment) in chosen.iter().enumerate() {
+        match one(experiment, args, &stop, &bar, number) {
+            Ok(record) => {
+                let outcome = Outcome::new(record, machine.clone(), command_line());
+                let path = out.join(format!("{}.json", experiment.name));
+                Pending::claim(&path)?.finish(&outcome.json())?;
+                if args.format == Format::Text {
+                    let text = text::lab::outcome(&outcome);
+                    bar.suspend(|| writeln!(std::io::stdout(), "{text}"))?;
+                }
+                outcomes.push(outcome);
+            }
+            Err(LabError::Stopped) => break,
+            Err(LabError::Failed(why)) => {
+                bar.suspend(|| eprintln!("overbank: {}: {why}", experiment.name));
+                failed.push(experiment.name);
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+
+    if args.format == Format::Json {
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
+    }
+    let all = read(&out)?;
+    if !all.is_empty() {
+        page.finish(&report::lab::page(&all))?;
+    }
+    if args.format == Format::Text {
+        let ended = if outcomes.len() + failed.len() < chosen.len() { "Ended early: " } else { "" };
+        let (done, of, dir) = (outcomes.len(), chosen.len(), out.display());
+        writeln!(std::io::stdout(), "{ended}{done} of {of} experiments done; {dir}/{PAGE}")?;
+    }
+    if !failed.is_empty() {
+        bail!("without a record: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn one(
+    experiment: &Experiment,
+    args: &RunArgs,
+    stop: &AtomicBool,
+    bar: &ProgressBar,
+    number: usize,
+) -> Result<overbank_lab::experiment::Record, LabError> {
+    let mut progress = |what: &str, done: f64| {
+        let part = (done.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64;
+        bar.set_position(number as u64 * BAR_STEPS + part);
+        bar.set_message(format!("{:<13} {what}", experiment.name));
+    };
+    progress("starts", 0.0);
+    experiment.measure(&mut Context {
+        size: if args.smoke { Size::Smoke } else { Size::Full },
+        seed: args.seed,
+        stop,
+        progress: &mut progress,
+    })
+}
+
+/// Each experiment once, in the order of the list for `all`, otherwise as typed.
+fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
+    let mut chosen: Vec<&Experiment> = Vec::new();
+    for name in names {
+        let found = match name.as_str() {
+            "all" => experiments::ALL.iter().collect(),
+            name => experiments::by_name(name).into_iter().collect::<Vec<_>>(),
+        };
+        if found.is_empty() {
+            let known: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();
+            bail!("no experiment {name:?}; there are {} and all", known.join(", "));
+        }
+        for experiment in found {
+            if !chosen.iter().any(|c| c.name == experiment.name) {
+                chosen.push(experiment);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn report(args: &ReportArgs) -> Result<()> {
+    let outcomes = read(&args.dir)?;
+    if outcomes.is_empty() {
+        bail!("{}: no record of an experiment there", args.dir.display());
+    }
+    let page = Pending::claim(&args.dir.join(PAGE))?;
+    let markdown = args.markdown.as_deref().map(Pending::claim).transpose()?;
+    page.finish(&report::lab::page(&outcomes))?;
+    if let Some(markdown) = markdown {
+        markdown.finish(&report::markdown::page(&outcomes))?;
+    }
+    Ok(())
+}
+
+/// The records of a directory, in the order of the list.
+fn read(dir: &Path) -> Result<Vec<Outcome>> {
+    let unreadable = || format!("{}: cannot be read", dir.display());
+    let mut outcomes = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(unreadable)? {
+        let path = entry.with_context(unreadable)?.path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let name = path.display().to_string();
+        let json = std::fs::read_to_string(&path).with_context(|| name.clone())?;
+        outcomes.push(Outcome::parse(&json).context(name)?);
+    }
+    results::sort(&mut outcomes);
+    Ok(outcomes)
+}
