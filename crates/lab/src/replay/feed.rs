@@ -8,12 +8,16 @@ use crate::traffic::{FRAME_LEN, Traffic};
 use crate::workload::FlowStream;
 use overbank_ports::memory::FrameStore;
 use overbank_switch::datapath::Frame;
+use overbank_switch::megaflow::BURST;
 
 /// Frames of a full chunk.
 pub const CHUNK: usize = 4096;
 
-/// Longest time that one chunk of a capture spans: megaflows age by the capture's own clock.
+/// Longest time that one chunk of a capture spans, unless a burst takes longer: megaflows age by
+/// the capture's own clock.
 const CHUNK_NS: u64 = 1_000_000_000;
+/// Most bytes of a chunk of a capture, unless a burst has more: every design logs what it edited.
+const CHUNK_BYTES: usize = 4 << 20;
 /// Time between two built-in packets, by their own clock.
 const BUILT_IN_GAP_NS: u64 = 100;
 
@@ -146,12 +150,46 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Frames from `at` on, until the chunk is full, the capture ends or a second has passed.
+/// Frames from `at` on, until the chunk is full or the capture ends, or, after a burst, a second has
+/// passed or the bytes are too many.
 fn capture_chunk(store: &FrameStore, at: usize, most: usize) -> Vec<Frame<'_>> {
     let start = store.get(at).map_or(0, |f| f.timestamp_ns);
+    let mut bytes = 0;
     (at..store.len().min(at + most))
-        .map_while(|i| store.get(i))
-        .take_while(|f| f.timestamp_ns.saturating_sub(start) < CHUNK_NS)
-        .map(|f| Frame { bytes: f.data, in_port: in_port(f.interface) })
+        .map_while(|i| Some((i, store.get(i)?)))
+        .take_while(|(i, f)| {
+            bytes += f.data.len();
+            let short = f.timestamp_ns.saturating_sub(start) < CHUNK_NS;
+            i - at < BURST || (short && bytes <= CHUNK_BYTES)
+        })
+        .map(|(_, f)| Frame { bytes: f.data, in_port: in_port(f.interface) })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes of the chunks of one loop over `frames` of `len` bytes, `gap_ns` from each other.
+    fn chunks(frames: usize, len: usize, gap_ns: u64) -> Vec<usize> {
+        let mut store = FrameStore::new();
+        for i in 0..frames as u64 {
+            store.push(&vec![0; len], 0, i * gap_ns).expect("room");
+        }
+        let mut feed = Feed::new(&Source::Capture(&store));
+        let mut sizes = Vec::new();
+        while sizes.iter().sum::<usize>() < frames {
+            sizes.push(feed.chunk(CHUNK).frames.len());
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_chunk_is_a_burst_at_least_and_bounded_in_frames_time_and_bytes() {
+        assert_eq!(chunks(5000, 60, 1), [4096, 904]);
+        assert_eq!(chunks(2500, 60, 1_000_000), [1000, 1000, 500]);
+        assert_eq!(chunks(70, 60, 60_000_000_000), [32, 32, 6]);
+        assert_eq!(chunks(200, 65_536, 1), [64, 64, 64, 8]);
+        assert_eq!(chunks(70, 262_144, 1), [32, 32, 6]);
+    }
 }

@@ -13,11 +13,15 @@
 //!
 //! Source: Fast Software Cache Design for Network Appliances, section 7.2.
 
+mod digests;
 pub mod feed;
 pub mod record;
 pub mod split;
+#[cfg(test)]
+mod tests;
 pub mod txlog;
 
+use digests::Digests;
 use feed::{CHUNK, Feed, Source};
 use overbank::cache::{Design, HugePages, Isa};
 use overbank_switch::datapath::{CacheConfig, Config, ConfigError, Datapath, Frame};
@@ -38,7 +42,7 @@ const IDLE_MS: u32 = 10_000;
 /// Time between two looks for idle megaflows.
 const SWEEP_MS: u32 = 1_000;
 /// Packets that a round has at least, unless the caller wants otherwise.
-const ROUND_PACKETS: u64 = 2_000_000;
+const ROUND_PACKETS: u64 = if cfg!(test) { 10_000 } else { 2_000_000 };
 
 /// One contestant: a signature cache, or none at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,9 +173,8 @@ struct Runner<'a> {
     log: TxLog,
     swept_ms: u32,
     first_pass: Totals,
-    /// Digest of each chunk since the start, with the number of its first packet.
-    digests: Vec<(u64, u64)>,
-    fed: u64,
+    /// Of every chunk since the start.
+    digests: Digests,
     ports: BTreeMap<u32, PortTally>,
     rounds_ns: Vec<f64>,
     split: Split,
@@ -204,8 +207,7 @@ impl Runner<'_> {
         let took = start.elapsed();
         let (first, count) = (chunk.first, frames.len() as u64);
         self.log.tally(&mut self.ports);
-        self.digests.push((first, self.log.digest(frames, first)));
-        self.fed = first + count;
+        self.digests.push(first, count, self.log.digest(frames, first));
         if let Some(output) = &mut output {
             for (index, port, bytes) in self.log.outputs(frames) {
                 output(port, chunk.timestamp_ns(index), bytes)?;
@@ -337,6 +339,8 @@ pub fn run(
         Length::Seconds(s) => Some(Duration::from_secs_f64(s / f64::from(rounds))),
         _ => None,
     };
+    // Against the clock, all chunks are whole, so that those of all designs line up.
+    let timed = if limit.is_some() { u64::MAX } else { round };
     let per_design = warmup.saturating_add(round.saturating_mul(u64::from(rounds) + 1));
     let total = per_design.saturating_mul(plan.contestants.len() as u64);
     let mut course = Course { stop, progress, done: 0, total };
@@ -355,8 +359,7 @@ pub fn run(
     }
     for _ in 0..rounds {
         for runner in &mut runners {
-            let packets = if limit.is_some() { u64::MAX } else { round };
-            let (done, time) = course.run(runner, PHASE_ROUND, packets, limit, None)?;
+            let (done, time) = course.run(runner, PHASE_ROUND, timed, limit, None)?;
             if done > 0 {
                 runner.rounds_ns.push(time.as_nanos() as f64 / done as f64);
             }
@@ -365,7 +368,7 @@ pub fn run(
     }
     let totals: Vec<Totals> = runners.iter_mut().map(Runner::take_totals).collect();
     for runner in &mut runners {
-        course.run(runner, PHASE_SPLIT, round, limit, None)?;
+        course.run(runner, PHASE_SPLIT, timed, limit, None)?;
     }
     compare(&runners)?;
 
@@ -422,31 +425,24 @@ fn runner<'a>(
         log: TxLog::default(),
         swept_ms: 0,
         first_pass: Totals::default(),
-        digests: Vec::new(),
-        fed: 0,
+        digests: Digests::default(),
         ports: BTreeMap::new(),
         rounds_ns: Vec::new(),
         split: Split::default(),
     })
 }
 
-/// Every design must have done to each chunk what the first one did. Chunks are cut alike for all
-/// as long as the packet counts are the same, so equal starts mean equal chunks; where the time
-/// limit cut one short, the chunks after it are compared only where they line up.
+/// Every design must have done to each chunk what the first one did.
 fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
     let Some((reference, others)) = runners.split_first() else { return Ok(()) };
     for runner in others {
-        let pairs = reference.digests.iter().zip(&runner.digests);
-        for (nth, (ours, theirs)) in pairs.enumerate() {
-            if ours != theirs {
-                let end = |r: &Runner<'_>| r.digests.get(nth + 1).map_or(r.fed, |next| next.0);
-                return Err(ReplayError::Disagreement {
-                    design: runner.contestant.to_string(),
-                    reference: reference.contestant.to_string(),
-                    first: theirs.0,
-                    last: end(runner).saturating_sub(1),
-                });
-            }
+        if let Some((first, last)) = reference.digests.difference(&runner.digests) {
+            return Err(ReplayError::Disagreement {
+                design: runner.contestant.to_string(),
+                reference: reference.contestant.to_string(),
+                first,
+                last,
+            });
         }
     }
     Ok(())
@@ -454,11 +450,8 @@ fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
 
 /// The digest over the chunks that every design has seen, and the packets in them.
 fn common_digest(runners: &[Runner<'_>]) -> (u64, u64) {
-    let chunks = runners.iter().map(|r| r.digests.len()).min().unwrap_or(0);
-    let Some(first) = runners.first() else { return (0, 0) };
-    let bytes: Vec<u8> = first.digests[..chunks].iter().flat_map(|d| d.1.to_le_bytes()).collect();
-    let packets = first.digests.get(chunks).map_or(first.fed, |next| next.0);
-    (xxhash_rust::xxh3::xxh3_64(&bytes), packets)
+    let all: Vec<&Digests> = runners.iter().map(|runner| &runner.digests).collect();
+    all.first().map_or((0, 0), |first| first.digest(&all))
 }
 
 fn describe(runner: &Runner<'_>, totals: Totals, digest: &str) -> DesignRecord {
