@@ -13,10 +13,14 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Checks that `path` can be written, by making a temporary file beside it.
+    /// Checks that `path` can be written, by making a temporary file beside it. The file will take
+    /// the place of a regular file, of nothing else.
     pub fn claim(path: &Path) -> Result<Pending> {
         if path.is_dir() {
             bail!("{}: this is a directory, a file name is needed", path.display());
+        }
+        if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+            bail!("{}: this is a device or a pipe, a file name is needed", path.display());
         }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
@@ -38,6 +42,15 @@ impl Pending {
         self.file.persist(&self.path).with_context(|| format!("{name}: not written"))?;
         Ok(())
     }
+}
+
+/// Refuses an output that would take the place of an input.
+pub fn keep_apart(output: &Path, inputs: &[&Path]) -> Result<()> {
+    let Ok(real) = output.canonicalize() else { return Ok(()) };
+    if inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real)) {
+        bail!("{}: would be overwritten, and it is an input", output.display());
+    }
+    Ok(())
 }
 
 /// Temporary files are private; a report should have the permissions of any other file.
@@ -72,5 +85,18 @@ mod tests {
         let error = Pending::claim(&dir.path().join("none/report.html")).err().expect("refused");
         assert!(format!("{error:#}").contains("none/report.html: cannot be written"), "{error:#}");
         assert!(Pending::claim(dir.path()).is_err());
+        let error = Pending::claim(Path::new("/dev/null")).err().expect("refused");
+        assert!(format!("{error:#}").contains("/dev/null: this is a device"), "{error:#}");
+    }
+
+    #[test]
+    fn an_input_is_no_output_whatever_it_is_called() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let input = dir.path().join("capture.pcap");
+        let other = dir.path().join("./../").join(dir.path().file_name().expect("a name"));
+        assert!(keep_apart(&input, &[&input]).is_ok(), "it is not there");
+        std::fs::write(&input, "frames").expect("written");
+        assert!(keep_apart(&other.join("capture.pcap"), &[&input]).is_err());
+        assert!(keep_apart(&other.join("other.pcap"), &[&input]).is_ok());
     }
 }

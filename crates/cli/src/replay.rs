@@ -1,6 +1,6 @@
 //! `overbank replay`.
 
-use crate::files::Pending;
+use crate::files::{Pending, keep_apart};
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
@@ -152,9 +152,13 @@ pub fn run(args: &Args) -> Result<()> {
     check_memory(args)?;
 
     // Claim every output before the work, so that a wrong name costs no time.
-    let report = args.report.as_deref().map(Pending::claim).transpose()?;
+    // The report may lie in the output directory.
+    let inputs: Vec<&Path> = args.capture.iter().chain(&args.rules).map(PathBuf::as_path).collect();
     let mut captures =
         args.out_dir.as_deref().map(|dir| CaptureSet::create(dir, &ports)).transpose()?;
+    captures.iter().flat_map(CaptureSet::paths).try_for_each(|path| keep_apart(path, &inputs))?;
+    args.report.as_deref().map_or(Ok(()), |path| keep_apart(path, &inputs))?;
+    let report = args.report.as_deref().map(Pending::claim).transpose()?;
     let pinned_core = pin(args.core)?;
 
     let plan = Plan {
@@ -210,7 +214,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(report) = report {
         report.finish(&report::page(&record, &command_line()))?;
     }
-    writeln!(std::io::stdout(), "{printed}")?;
+    writeln!(std::io::stdout(), "{printed}").context("standard output")?;
     Ok(())
 }
 

@@ -270,6 +270,38 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_input_is_never_overwritten() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let capture = fs::read(fixture("lan.pcapng")).expect("the fixture");
+    let input = dir.path().join("port-1.pcap");
+    fs::write(&input, &capture).expect("written");
+    let rules = dir.path().join("lan.rules");
+    fs::copy(fixture("lan.rules"), &rules).expect("copied");
+    let [dir_name, input_name, rules_name] = [dir.path(), &input, &rules].map(|p| {
+        let text = p.to_str().expect("UTF-8");
+        text.to_owned()
+    });
+    let base = [&input_name[..], "--rules", &rules_name, "--cache", "set-4", "--loops", "1"];
+    for outputs in [["--report", &input_name], ["--report", &rules_name], ["--out-dir", &dir_name]]
+    {
+        refused(1, &[&base[..], &outputs].concat(), &["would be overwritten"]);
+    }
+    assert!(fs::read(&input).expect("there") == capture);
+    assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 2);
+}
+
+#[test]
+fn the_report_may_lie_in_the_output_directory() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let out = dir.path().join("new/out");
+    let report = out.join("report.html");
+    let [out, report] = [&out, &report].map(|p| p.to_str().expect("UTF-8"));
+    json(&[SMALL, &["--cache", "set-4", "--out-dir", out, "--report", report]].concat());
+    assert!(Path::new(report).is_file() && Path::new(out).join("port-2.pcap").is_file());
+    refused(1, &[SMALL, &["--out-dir", out, "--report", out]].concat(), &["a directory"]);
+}
+
+#[test]
 fn a_wrong_instruction_set_in_the_environment_is_named() {
     let mut command = overbank();
     command.args(["replay", "--flows", "100"]).env("OVERBANK_SIMD", "mmx");

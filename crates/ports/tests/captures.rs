@@ -406,11 +406,17 @@ fn nothing_is_left_without_finish() {
         let error = CaptureSet::create(&bad, &[1]).err().unwrap().to_string();
         assert!(error.starts_with(&format!("{}: cannot write captures there: ", bad.display())));
     }
-    // A directory in the way of a final name: the error names it, the temporary file goes.
+    // A directory in the way of a final name: refused at once, and nothing takes its place.
     fs::create_dir_all(dir.path().join("port-9.pcap/x")).unwrap();
-    let error = CaptureSet::create(dir.path(), &[9]).unwrap().finish().unwrap_err().to_string();
-    assert!(error.contains("port-9.pcap: cannot write the capture: "), "{error}");
+    let error = CaptureSet::create(dir.path(), &[8, 9]).err().unwrap().to_string();
+    assert!(error.contains("cannot write captures there: port-9.pcap is there"), "{error}");
     assert_eq!(left(), 2);
+    // It comes while we write: the error names it, the temporary file goes.
+    let set = CaptureSet::create(dir.path(), &[10]).unwrap();
+    fs::create_dir_all(dir.path().join("port-10.pcap/x")).unwrap();
+    let error = set.finish().unwrap_err().to_string();
+    assert!(error.contains("port-10.pcap: cannot write the capture: "), "{error}");
+    assert_eq!(left(), 3);
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub struct CaptureSet {
 
 impl CaptureSet {
     /// Starts `port-N.pcap` in `dir` for each port N; makes the directory where it is missing.
+    /// Refused where something else than a file has one of the names, since it cannot be replaced.
     pub fn create(dir: impl AsRef<Path>, ports: &[u32]) -> Result<CaptureSet, WriteError> {
         let dir = dir.as_ref();
         let failed = |reason| WriteError::Directory { dir: dir.into(), reason };
@@ -80,6 +81,11 @@ impl CaptureSet {
             .collect::<io::Result<_>>()
             .map_err(failed)?;
         Ok(CaptureSet { files, made })
+    }
+
+    /// The files that [`CaptureSet::finish`] will make or replace, by port.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
     }
 
     /// Appends a frame to the capture of `port`. Times beyond the year 2106 are written as its end.
@@ -133,6 +139,11 @@ impl CaptureSet {
 
 impl PortFile {
     fn create(dir: &Path, port: u32) -> io::Result<PortFile> {
+        let path = dir.join(format!("port-{port}.pcap"));
+        if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+            let what = format!("port-{port}.pcap is there and not a file");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".port-{port}.");
         builder.prefix(&prefix).suffix(".tmp");
@@ -148,7 +159,7 @@ impl PortFile {
         };
         let writer = PcapWriter::with_header(BufWriter::with_capacity(1 << 16, file), header)
             .map_err(into_io)?;
-        Ok(PortFile { port, path: dir.join(format!("port-{port}.pcap")), writer, frames: 0 })
+        Ok(PortFile { port, path, writer, frames: 0 })
     }
 }
 
