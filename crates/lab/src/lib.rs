@@ -6,10 +6,13 @@
 //! - [`experiment`], [`experiments`]: the figures, tables and claims of the papers, measured.
 //! - [`results`]: their records, with machine and date, as JSON.
 //! - [`report`]: the pages that show all this.
+//! - [`micro`]: a table alone, against the clock.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
 pub mod experiment;
 pub mod experiments;
+pub mod hits;
+pub mod micro;
 pub mod models;
 pub mod replay;
 pub mod report;

@@ -1,0 +1,76 @@
+//! The keys of a measurement: pre-generated, chunk by chunk, outside the clock.
+//!
+//! A key is a flow's id; what a table gets is `mix(id)` and, as the value to insert, the id's low 16
+//! bits. A lookup is *verified* by comparing the value found with those bits: the cheapest check
+//! that still tells one flow from another (a wrong flow passes it once in 2¹⁶ fingerprint matches,
+//! so once in about 2³² / candidates lookups). Fetching an entry and comparing its key costs more
+//! in a switch; `replay` measures that.
+
+use crate::workload::FlowStream;
+use overbank::cache::mix;
+
+/// Hashes of keys, and for each the value that belongs to it.
+#[derive(Clone, Default)]
+pub struct Keys {
+    /// `mix(id)`.
+    pub hashes: Vec<u64>,
+    /// Low 16 bits of the id.
+    pub values: Vec<u16>,
+    ids: Vec<u32>,
+}
+
+impl Keys {
+    /// The next `count` keys of `stream` in place of those that were here.
+    pub fn draw(&mut self, stream: &mut FlowStream, count: usize) {
+        self.ids.resize(count, 0);
+        stream.fill(&mut self.ids);
+        self.hash();
+    }
+
+    /// These flows in place of those that were here.
+    pub fn set(&mut self, ids: impl IntoIterator<Item = u32>) {
+        self.ids.clear();
+        self.ids.extend(ids);
+        self.hash();
+    }
+
+    fn hash(&mut self) {
+        self.hashes.clear();
+        self.hashes.extend(self.ids.iter().map(|&id| mix(u64::from(id))));
+        self.values.clear();
+        self.values.extend(self.ids.iter().map(|&id| id as u16));
+    }
+
+    /// The flows.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_its_flow() {
+        let mut stream = FlowStream::uniform(1 << 20, 3).unwrap();
+        let mut keys = Keys::default();
+        keys.draw(&mut stream.clone(), 500);
+        let mut again = vec![0; 500];
+        stream.fill(&mut again);
+        assert_eq!(keys.ids(), again);
+        for (i, &id) in again.iter().enumerate() {
+            assert_eq!((keys.hashes[i], keys.values[i]), (mix(u64::from(id)), id as u16));
+        }
+    }
+}
