@@ -9,7 +9,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Most cells; even.
-const CELLS_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
+const CELLS_MAX: usize = 1 << 16;
 
 /// Some chunks in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ impl Cell {
 #[derive(Clone, Debug)]
 pub(super) struct Digests {
     cells: Vec<Cell>,
+    cells_max: usize,
     /// Chunks of a whole cell, a power of two. Only the last cell may have fewer.
     width: u64,
     chunks: u64,
@@ -39,7 +40,7 @@ pub(super) struct Digests {
 
 impl Default for Digests {
     fn default() -> Self {
-        Digests { cells: Vec::new(), width: 1, chunks: 0 }
+        Digests { cells: Vec::new(), cells_max: CELLS_MAX, width: 1, chunks: 0 }
     }
 }
 
@@ -52,7 +53,7 @@ impl Digests {
         match self.cells.last_mut() {
             Some(last) if !starts_a_cell => *last = last.with(chunk),
             _ => {
-                if self.cells.len() == CELLS_MAX {
+                if self.cells.len() == self.cells_max {
                     self.widen();
                 }
                 self.cells.push(chunk);
@@ -103,9 +104,12 @@ fn joined(cells: &[Cell], many: usize) -> Vec<Cell> {
 mod tests {
     use super::*;
 
+    /// Few, so that cells are widened all the time.
+    const CELLS_MAX: usize = 8;
+
     /// Digests of `chunks` chunks of ten packets; chunk `odd` is not what it should be.
     fn digests(chunks: u64, odd: Option<u64>) -> Digests {
-        let mut digests = Digests::default();
+        let mut digests = Digests { cells_max: CELLS_MAX, ..Digests::default() };
         for chunk in 0..chunks {
             let wrong = u64::from(odd == Some(chunk));
             digests.push(chunk * 10, 10, chunk.wrapping_mul(0x9e37_79b9_7f4a_7c15) + wrong);
