@@ -320,7 +320,7 @@ fn counters_count() {
 #[test]
 fn names_are_canonical_and_unknown_ones_are_told_what_is_known() {
     let names: Vec<String> = Design::all().map(|design| design.to_string()).collect();
-    assert_eq!(names.len(), 9 * 3 + 3);
+    assert_eq!(names.len(), 10 * 4 + 3);
     for (design, name) in Design::all().zip(&names) {
         assert_eq!(name.parse(), Ok(design));
         assert!(design.build(100, LayoutKind::Fp16V32, 1, None).unwrap().design() == design);
@@ -363,7 +363,7 @@ fn the_same_seed_gives_the_same_table_on_every_instruction_set() {
         assert!(Isa::available().all(|isa| contents(isa, 1) == first), "{design}");
         // DC-Bubble draws nothing, nor does bubble LRU with one bucket to choose from.
         let draws = match design.policy() {
-            PolicyKind::Random | PolicyKind::Pblru { .. } => true,
+            PolicyKind::Random | PolicyKind::Pblru { .. } | PolicyKind::HalfBubble => true,
             PolicyKind::Bubble => !design.geometry().is_set_associative(),
             PolicyKind::DcBubble => false,
         };

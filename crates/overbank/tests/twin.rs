@@ -22,6 +22,8 @@ struct Twin {
     table: Vec<Vec<Option<(u16, u32)>>>,
     last_was_hit: Vec<bool>,
     countdown: u32,
+    /// Half-bubble: which of a bucket's slots bubble in this burst; none while there is room.
+    bubbling: std::ops::Range<usize>,
     pcg: Pcg32,
     counters: Counters,
 }
@@ -36,6 +38,7 @@ impl Twin {
         let mut pcg = Pcg32::new(seed, 54);
         let countdown = match design.policy() {
             PolicyKind::Pblru { every } => 1 + pcg.below(2 * every - 1),
+            PolicyKind::HalfBubble => 1 + pcg.below(31),
             _ => 0,
         };
         Self {
@@ -47,6 +50,7 @@ impl Twin {
             table: vec![vec![None; slots]; buckets + buffer],
             last_was_hit: vec![false; buckets],
             countdown,
+            bubbling: 0..0,
             pcg,
             counters: Counters::default(),
         }
@@ -114,10 +118,32 @@ impl Twin {
                 }
                 now
             }
+            PolicyKind::HalfBubble => self.bubbling.contains(&index),
         };
         let still = self.at((bucket, index)).is_some_and(|e| e.0 == Self::fingerprint(hash));
         if promote && still && index > 0 {
             self.table[bucket].swap(index, index - 1);
+        }
+    }
+
+    /// Fewer than one slot in 24 is empty (buffer buckets help to fill, but do not count as slots).
+    fn crowded(&self) -> bool {
+        let capacity = self.buckets * self.slots;
+        self.len() >= capacity - capacity / 24
+    }
+
+    fn start_burst(&mut self) {
+        if self.policy != PolicyKind::HalfBubble {
+            return;
+        }
+        self.bubbling = 0..0;
+        if self.crowded() {
+            self.countdown -= 1;
+            self.bubbling = self.slots / 2..self.slots;
+            if self.countdown == 0 {
+                self.countdown = 1 + self.pcg.below(31);
+                self.bubbling = 1..self.slots;
+            }
         }
     }
 
@@ -126,6 +152,7 @@ impl Twin {
             .iter()
             .map(|&(hash, key)| self.find(hash, &|value| belongs(value, key)))
             .collect();
+        self.start_burst();
         for (&(hash, _), (hit, refused)) in burst.iter().zip(&found) {
             self.counters.false_positives += refused;
             self.report(hash, hit.map(|(c, _)| c));
@@ -158,6 +185,9 @@ impl Twin {
             } else {
                 let (bucket, index) = match self.policy {
                     PolicyKind::Random => all[self.pcg.below(all.len() as u32) as usize],
+                    PolicyKind::HalfBubble if !self.crowded() => {
+                        all[self.pcg.below(all.len() as u32) as usize]
+                    }
                     _ => {
                         let choice = self.pcg.below(self.choices as u32) as usize;
                         all[choice * self.slots + self.slots - 1]
@@ -380,6 +410,8 @@ fn agree_policies<G: Geometry>(buckets: usize, ops: &[Op]) {
     agree::<G, BubbleLru, Fp16V32>(&config, buckets, ops);
     agree::<G, Pblru, Fp16V16>(&config.clone().promote_every(2), buckets, ops);
     agree::<G, Pblru, Fp16V32>(&config.clone().promote_every(1), buckets, ops);
+    agree::<G, HalfBubble, Fp16V16>(&config, buckets, ops);
+    agree::<G, HalfBubble, Fp16V32>(&config, buckets, ops);
     agree::<G, Pblru, Fp16V16>(&config.promote_every(16), buckets, ops);
 }
 
@@ -427,6 +459,7 @@ twins! {
     set_16: 1..4usize, [agree_policies::<SetAssoc<16>>, agree_dc_bubble::<16>];
     cuckoo_2_4: 2..8usize, [agree_policies::<Cuckoo<2, 4>>];
     cuckoo_2_8: 2..6usize, [agree_policies::<Cuckoo<2, 8>>];
+    cuckoo_2_16: 2..4usize, [agree_policies::<Cuckoo<2, 16>>];
     blp_2_4: 1..8usize, [agree_policies::<Blp<2, 4>>];
     blp_2_8: 1..5usize, [agree_policies::<Blp<2, 8>>];
     blp_2_16: 1..3usize, [agree_policies::<Blp<2, 16>>];

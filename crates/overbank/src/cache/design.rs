@@ -17,13 +17,13 @@ use super::error::{DesignError, Error};
 use super::flow::FlowCache;
 use super::geometry::{Blp, Cuckoo, SetAssoc};
 use super::layout::{Fp16V16, Fp16V32};
-use super::policy::{BubbleLru, DcBubble, Pblru, Random};
+use super::policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Random};
 use super::signature::SignatureCache;
 use super::simd::Isa;
 
 /// The names, for error messages and help texts.
-pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, blp-2-4, blp-2-8, \
-    blp-2-16, blp-4-4, each with +bubble, +pblru or +pblru/N; set-* with +dc-bubble";
+pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, cuckoo-2-16, blp-2-4, blp-2-8, \
+    blp-2-16, blp-4-4, each with +bubble, +pblru, +pblru/N or +half-bubble; set-* with +dc-bubble";
 
 /// A geometry as a value. See [`Geometry`](super::Geometry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,7 @@ pub enum GeometryKind {
     Set16,
     Cuckoo2x4,
     Cuckoo2x8,
+    Cuckoo2x16,
     Blp2x4,
     Blp2x8,
     Blp2x16,
@@ -42,12 +43,13 @@ pub enum GeometryKind {
 
 impl GeometryKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Set4,
         Self::Set8,
         Self::Set16,
         Self::Cuckoo2x4,
         Self::Cuckoo2x8,
+        Self::Cuckoo2x16,
         Self::Blp2x4,
         Self::Blp2x8,
         Self::Blp2x16,
@@ -62,6 +64,7 @@ impl GeometryKind {
             Self::Set16 => "set-16",
             Self::Cuckoo2x4 => "cuckoo-2-4",
             Self::Cuckoo2x8 => "cuckoo-2-8",
+            Self::Cuckoo2x16 => "cuckoo-2-16",
             Self::Blp2x4 => "blp-2-4",
             Self::Blp2x8 => "blp-2-8",
             Self::Blp2x16 => "blp-2-16",
@@ -89,19 +92,23 @@ pub enum PolicyKind {
     },
     /// DC-Bubble.
     DcBubble,
+    /// Half-bubble: ours.
+    HalfBubble,
 }
 
 impl PolicyKind {
     /// PBLRU with the default promotion probability.
     pub const PBLRU: Self = Self::Pblru { every: PROMOTE_EVERY };
 
-    /// Its name without a number: `random`, `bubble`, `pblru` or `dc-bubble`.
+    /// Its name without a number: `random`, `bubble`, `pblru`, `dc-bubble` or
+    /// `half-bubble`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
             Self::Bubble => "bubble",
             Self::Pblru { .. } => "pblru",
             Self::DcBubble => "dc-bubble",
+            Self::HalfBubble => "half-bubble",
         }
     }
 }
@@ -170,8 +177,13 @@ impl Design {
 
     /// Every geometry with every policy that works on it, PBLRU at its default.
     pub fn all() -> impl Iterator<Item = Self> {
-        let policies =
-            [PolicyKind::Random, PolicyKind::Bubble, PolicyKind::PBLRU, PolicyKind::DcBubble];
+        let policies = [
+            PolicyKind::Random,
+            PolicyKind::Bubble,
+            PolicyKind::PBLRU,
+            PolicyKind::HalfBubble,
+            PolicyKind::DcBubble,
+        ];
         GeometryKind::ALL.into_iter().flat_map(move |geometry| {
             policies.into_iter().filter_map(move |policy| Self::new(geometry, policy).ok())
         })
@@ -215,6 +227,7 @@ impl Design {
                     PolicyKind::Pblru { every } => {
                         cache!($geometry, Pblru, &config.clone().promote_every(every))
                     }
+                    PolicyKind::HalfBubble => cache!($geometry, HalfBubble, config),
                     PolicyKind::DcBubble => $dc_bubble,
                 }
             };
@@ -236,6 +249,7 @@ impl Design {
             GeometryKind::Set16 => set!(SetAssoc<16>),
             GeometryKind::Cuckoo2x4 => other!(Cuckoo<2, 4>),
             GeometryKind::Cuckoo2x8 => other!(Cuckoo<2, 8>),
+            GeometryKind::Cuckoo2x16 => other!(Cuckoo<2, 16>),
             GeometryKind::Blp2x4 => other!(Blp<2, 4>),
             GeometryKind::Blp2x8 => other!(Blp<2, 8>),
             GeometryKind::Blp2x16 => other!(Blp<2, 16>),
@@ -275,6 +289,7 @@ impl FromStr for Design {
             Some("bubble") => PolicyKind::Bubble,
             Some("pblru") => PolicyKind::PBLRU,
             Some("dc-bubble") => PolicyKind::DcBubble,
+            Some("half-bubble") => PolicyKind::HalfBubble,
             Some(policy) => {
                 let every = policy
                     .strip_prefix("pblru/")

@@ -71,7 +71,6 @@ pub struct Unverified(pub u32);
 pub struct FlowCache<G, P = Random, L = Fp16V16> {
     table: Table<G, L>,
     policy: P,
-    len: usize,
     counters: Counters,
     design: Design,
 }
@@ -82,7 +81,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         let table = Table::new(config)?;
         let policy = P::new(table.buckets(), config)?;
         let design = Design::of(G::KIND, policy.kind());
-        Ok(Self { table, policy, len: 0, counters: Counters::default(), design })
+        Ok(Self { table, policy, counters: Counters::default(), design })
     }
 
     /// Looks for the fingerprints of up to [`BURST`] hashes; a longer slice is cut there, and
@@ -190,7 +189,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
             self.counters.replacements = self.counters.replacements.wrapping_add(1);
             (slot, Inserted::Replaced { value: self.table.value(slot).into() })
         } else if scan.empty != 0 {
-            self.len += 1;
+            self.table.len += 1;
             (self.table.candidate(hash, scan.empty.trailing_zeros() as usize), Inserted::Fresh)
         } else {
             let (slot, victim) = self.policy.evict(&mut self.table, hash);
@@ -247,28 +246,28 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     pub fn clear(&mut self) {
         self.table.clear();
         self.policy.cleared();
-        self.removed(self.len);
+        self.removed(self.table.len);
     }
 
     fn removed(&mut self, count: usize) {
-        self.len -= count;
+        self.table.len -= count;
         self.counters.removals = self.counters.removals.wrapping_add(count as u64);
     }
 
     /// Entries in the cache.
     pub fn len(&self) -> usize {
-        self.len
+        self.table.len
     }
 
     /// Whether no entry is there.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.table.len == 0
     }
 
     /// Slots: buckets × m. BLP's buffer buckets are not counted, so [`Self::len`] can be larger by
     /// (H−1) × m.
     pub fn capacity(&self) -> usize {
-        self.table.buckets() * G::SLOTS
+        self.table.capacity()
     }
 
     /// Buckets, without BLP's buffer buckets.
@@ -328,7 +327,7 @@ impl<G, P, L> fmt::Debug for FlowCache<G, P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FlowCache")
             .field("design", &format_args!("{}", self.design))
-            .field("len", &self.len)
+            .field("len", &self.table.len)
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }

@@ -143,6 +143,7 @@ set_assoc!(8, Set8);
 set_assoc!(16, Set16);
 cuckoo!(4, Cuckoo2x4);
 cuckoo!(8, Cuckoo2x8);
+cuckoo!(16, Cuckoo2x16);
 blp!(2, 4, 1, Blp2x4);
 blp!(2, 8, 1, Blp2x8);
 blp!(2, 16, 1, Blp2x16);

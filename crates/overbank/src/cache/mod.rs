@@ -11,6 +11,7 @@
 //!                         Cuckoo        BubbleLru      Fp16V32   6 bytes a slot
 //!                         Blp           Pblru
 //!                                       DcBubble
+//!                                       HalfBubble
 //! ```
 //!
 //! | geometry | candidate slots | cache lines read (16-bit values) | hit rate, uniform, α = 0.95 |
@@ -18,6 +19,7 @@
 //! | set-4, set-8 | 4, 8 | 1 | 82 %, 88 % |
 //! | set-16 | 16 | 1 | 92 % |
 //! | cuckoo-2-4 | 8 | 2 | 99 % |
+//! | cuckoo-2-16 | 32 | 2 | 99.9 % |
 //! | blp-2-4 | 8 | 1.25 side by side | 94 % |
 //! | blp-2-16 | 32 | 2 side by side | 98 % |
 //!
@@ -83,7 +85,7 @@ pub use geometry::{Blp, Cuckoo, Geometry, SetAssoc, fingerprint, mix};
 pub use layout::{Fp16V16, Fp16V32, Layout};
 pub use memory::HugePages;
 pub use pcg::Pcg32;
-pub use policy::{BubbleLru, DcBubble, Pblru, Policy, Random};
+pub use policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Policy, Random};
 pub use probes::{BURST, MISS, Probes, Slots};
 pub use signature::SignatureCache;
 pub use simd::Isa;

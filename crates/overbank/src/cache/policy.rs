@@ -6,6 +6,7 @@
 //! | [`BubbleLru`] | moves up one slot in its bucket | last slot of a random candidate bucket | generator |
 //! | [`Pblru`] | as bubble LRU, one hit in n | as bubble LRU | generator, countdown |
 //! | [`DcBubble`] | as bubble LRU, and a bit is set | see there | one bit per bucket |
+//! | [`HalfBubble`] | moves up one slot from the lower half | see there | generator, countdown |
 //!
 //! Sections 4.2 and 5 of the paper. A policy never allocates after its construction, draws at most
 //! one random number per eviction, and moves entries within one bucket only.
@@ -217,6 +218,96 @@ impl<G: Geometry> Policy<G> for Pblru {
     #[inline(always)]
     fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
         last_of_random_bucket(&mut self.pcg, table, hash)
+    }
+}
+
+/// Half-bubble: ours, for hit rates like those of bubbling on every hit at a fraction of the writes.
+///
+/// Two facts decide it. *Which* hits bubble does not change where entries settle: neighbours change
+/// places in proportion to how often each is hit, at whatever rate. But a new entry must climb out
+/// of the last slot before the next eviction takes it. So entries in the lower half of a bucket
+/// bubble on every hit, those in the upper half only in one burst of 16 on average; under skew most
+/// hits are in the upper half, and write nothing.
+///
+/// And while the table has room (more than one slot in 24 is empty), there is nothing to choose:
+/// nothing bubbles, and the victim is any candidate slot, because an evicted entry that comes back
+/// may find one of the empty slots. Once it is crowded the victim is the last slot of a candidate
+/// bucket drawn at random.
+#[derive(Clone, Debug)]
+pub struct HalfBubble {
+    pcg: Pcg32,
+    /// Bursts until the next in which every hit bubbles.
+    countdown: u32,
+}
+
+impl HalfBubble {
+    /// On average, one burst in this many bubbles in the upper halves too.
+    pub const BURSTS: u32 = 16;
+    /// The table has room while more than one slot in this many is empty.
+    pub const ROOM: usize = 24;
+
+    fn redraw(&mut self) {
+        self.countdown = 1 + self.pcg.below(2 * Self::BURSTS - 1);
+    }
+
+    #[inline(always)]
+    fn crowded<G: Geometry, L: Layout>(table: &Table<G, L>) -> bool {
+        table.len >= table.capacity() - table.capacity() / Self::ROOM
+    }
+}
+
+impl sealed::Sealed for HalfBubble {}
+
+impl<G: Geometry> Policy<G> for HalfBubble {
+    fn new(_buckets: usize, config: &Config) -> Result<Self, Error> {
+        let mut new = Self { pcg: Pcg32::new(config.seed, STREAM), countdown: 0 };
+        new.redraw();
+        Ok(new)
+    }
+
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::HalfBubble
+    }
+
+    #[inline(always)]
+    fn report<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hashes: &[u64],
+        slots: &[u8],
+        _hits: u32,
+    ) {
+        if !Self::crowded(table) {
+            return;
+        }
+        self.countdown -= 1;
+        let mut which = (G::SLOTS / 2) as u8;
+        if self.countdown == 0 {
+            self.redraw();
+            which = u8::MAX;
+        }
+        // The hits that bubble, one bit each: found for the whole burst without a branch.
+        for (hashes, slots) in hashes.chunks(32).zip(slots.chunks(32)) {
+            let mut bubbles = 0u32;
+            for (i, &slot) in slots.iter().enumerate() {
+                let up = usize::from(slot) < G::CANDIDATES && slot & which != 0;
+                bubbles |= u32::from(up) << i;
+            }
+            while bubbles != 0 {
+                let i = bubbles.trailing_zeros() as usize;
+                bubbles &= bubbles - 1;
+                promote(table, hashes[i], usize::from(slots[i]));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
+        if Self::crowded(table) {
+            return last_of_random_bucket(&mut self.pcg, table, hash);
+        }
+        let slot = table.candidate(hash, self.pcg.below(G::CANDIDATES as u32) as usize);
+        (slot, table.entry(slot))
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Entry<V> {
 pub struct Table<G, L> {
     memory: Memory,
     buckets: usize,
+    /// Slots that are taken, buffer buckets included. Kept by [`FlowCache`](super::FlowCache).
+    pub(crate) len: usize,
     kernels: Kernels,
     isa: Isa,
     shape: PhantomData<(G, L)>,
@@ -61,12 +63,18 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         let isa = Isa::choose(config.isa)?;
         let kernels = Kernels::of::<G, L>(isa)?;
         let memory = Memory::zeroed(bytes)?;
-        Ok(Self { memory, buckets, kernels, isa, shape: PhantomData })
+        Ok(Self { memory, buckets, len: 0, kernels, isa, shape: PhantomData })
     }
 
     /// Buckets that a hash may call home: buffer buckets not counted.
     pub(crate) fn buckets(&self) -> usize {
         self.buckets
+    }
+
+    /// Slots, without those of buffer buckets.
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.buckets * G::SLOTS
     }
 
     pub(crate) fn buckets_with_buffer(&self) -> usize {
