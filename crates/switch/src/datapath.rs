@@ -442,6 +442,11 @@ impl Datapath {
         &self.megaflows
     }
 
+    /// Different action programs that the megaflows have: at most one each.
+    pub fn programs(&self) -> usize {
+        self.verdicts.len()
+    }
+
     /// What was done so far.
     pub fn counters(&self) -> Counters {
         Counters {

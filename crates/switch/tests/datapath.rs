@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Packet, packet, rule, rules};
+use overbank::cache::LayoutKind;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::oracle::{Oracle, Verdict};
@@ -137,6 +138,7 @@ proptest! {
                 + counters.drops[DropReason::TruncatedEthernet.index()]
                 + counters.drops[DropReason::FrameTooLong.index()], counters.packets);
             prop_assert!(datapath.megaflows().len() <= megaflows);
+            prop_assert!(datapath.programs() <= datapath.megaflows().len());
         }
     }
 }
@@ -153,6 +155,33 @@ fn udp(destination: [u8; 4], port: u16) -> Vec<u8> {
 
 fn outputs(verdicts: &[Verdict]) -> Vec<u32> {
     verdicts.iter().flat_map(|v| v.outputs.iter().map(|(port, _)| *port)).collect()
+}
+
+/// A signature whose megaflow made room for another is refused, and counted.
+#[test]
+fn a_stale_signature_is_a_false_positive() {
+    let text = "udp,tp_dst=1,actions=output:2\nudp,tp_dst=2,actions=output:3\n";
+    let mut datapath = datapath("set-4", 1, parse_rules(text).expect("right"));
+    for (round, refused) in [0, 2, 4].into_iter().enumerate() {
+        for (port, out) in [(1, 2), (2, 3)] {
+            let bytes = udp([10, 1, 0, 1], port);
+            let frames = [Frame { bytes: &bytes, in_port: 1 }];
+            assert_eq!(outputs(&process(&mut datapath, &frames, 0)), [out]);
+        }
+        let micro = datapath.counters().microflow;
+        assert_eq!((micro.hits, micro.false_positives), (0, refused), "round {round}");
+    }
+}
+
+/// Numbers of megaflows have to fit into the values of tier 1.
+#[test]
+fn many_megaflows_take_wider_signatures() {
+    for (megaflows, layout) in
+        [(1 << 16, LayoutKind::Fp16V16), ((1 << 16) + 1, LayoutKind::Fp16V32)]
+    {
+        let datapath = datapath("set-4", megaflows, Vec::new());
+        assert_eq!(datapath.cache().map(|c| c.layout()), Some(layout));
+    }
 }
 
 /// Each step asserts the counters that it moves.

@@ -189,6 +189,18 @@ fn subtables_that_hit_come_first() {
     assert_eq!(cache.counters().subtables_searched - before.subtables_searched, 1);
 }
 
+/// What is left of a removed megaflow must not match, not even a packet without a bit.
+#[test]
+fn a_removed_megaflow_is_verified_by_nobody() {
+    let mut cache = MegaflowCache::new(2, 1).expect("a valid size");
+    let (zero, mask) = (FlowKey::default(), Field::NwSrc.key_mask());
+    let (id, _) = cache.install(&zero, &mask, 7, 0).expect("room");
+    assert!(cache.verify(id, &zero) && cache.is_live(id));
+    assert_eq!(cache.revalidate(|_, _, _| false, |verdict| assert_eq!(verdict, 7)), 1);
+    assert!(!cache.verify(id, &zero) && !cache.is_live(id));
+    assert_eq!(find(&mut cache, &[zero], 0), [None]);
+}
+
 #[test]
 fn impossible_sizes_are_refused() {
     for wanted in [0, MEGAFLOWS_MAX + 1, usize::MAX] {
