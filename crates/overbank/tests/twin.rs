@@ -342,6 +342,7 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
         Op::Burst(keys) => burst(cache, twin, &pairs(keys)),
         Op::Unverified(key) => {
             let (hit, _) = twin.find(hashes[*key], &|_| true);
+            twin.start_burst();
             twin.report(hashes[*key], hit.map(|(c, _)| c));
             let found = cache.lookup_unverified(hashes[*key]);
             assert_eq!(found, hit.map(|(_, value)| Unverified(value)));
