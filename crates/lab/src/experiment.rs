@@ -36,7 +36,7 @@ impl Experiment {
         let start = Instant::now();
         let mut record = (self.run)(context)?;
         record.seconds = start.elapsed().as_secs_f64();
-        record.check()?;
+        record.sound()?;
         Ok(record)
     }
 }
@@ -75,6 +75,13 @@ pub enum LabError {
     /// Anything else that went wrong, in one line.
     #[error("{0}")]
     Failed(String),
+}
+
+impl LabError {
+    /// From any other error.
+    pub fn failed(error: impl std::fmt::Display) -> LabError {
+        LabError::Failed(error.to_string())
+    }
 }
 
 /// What an experiment found.
@@ -190,14 +197,34 @@ impl Record {
         }
     }
 
+    /// Adds a setting.
+    pub fn setting(&mut self, name: &str, value: impl ToString) {
+        self.settings.push((name.to_owned(), value.to_string()));
+    }
+
+    /// Adds a claim and whether it held.
+    pub fn claim(
+        &mut self,
+        claim: impl Into<String>,
+        stated: impl Into<String>,
+        measured: impl Into<String>,
+        holds: bool,
+    ) {
+        let (claim, stated, measured) = (claim.into(), stated.into(), measured.into());
+        self.checks.push(Check { claim, stated, measured, holds });
+    }
+
     /// Points finite, as many ranges as points (or none), as many cells as headings.
-    fn check(&self) -> Result<(), LabError> {
+    fn sound(&self) -> Result<(), LabError> {
         let failed = |what: String| Err(LabError::Failed(format!("{}: {what}", self.name)));
         for plot in &self.plots {
             for series in &plot.series {
                 let pairs = series.points.iter().chain(&series.ranges);
                 if !pairs.clone().all(|(a, b)| a.is_finite() && b.is_finite()) {
-                    return failed(format!("{}, {}: a value is no number", plot.title, series.name));
+                    return failed(format!(
+                        "{}, {}: a value is no number",
+                        plot.title, series.name
+                    ));
                 }
                 if !series.ranges.is_empty() && series.ranges.len() != series.points.len() {
                     return failed(format!("{}, {}: not a range each", plot.title, series.name));
@@ -208,5 +235,17 @@ impl Record {
             Some(table) => failed(format!("{}: not a cell for each heading", table.title)),
             None => Ok(()),
         }
+    }
+}
+
+impl Series {
+    /// A measured curve, one measurement a point.
+    pub fn measured(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, ranges: Vec::new(), model: false }
+    }
+
+    /// A calculated curve. Named "NAME, something" it has the colour of the measured curve NAME.
+    pub fn model(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, ranges: Vec::new(), model: true }
     }
 }

@@ -7,6 +7,7 @@
 //! - [`results`]: their records, with machine and date, as JSON.
 //! - [`report`]: the pages that show all this.
 //! - [`micro`]: a table alone, against the clock.
+//! - [`hits`]: a table alone, and what it holds.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
 pub mod experiment;

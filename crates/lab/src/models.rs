@@ -124,6 +124,32 @@ pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 
         .sum()
 }
 
+/// An upper bound of the final hit rate of an H-m cuckoo-lite cache.
+///
+/// Every key held, or every bucket as full as the keys that may lie in it allow: those are Poisson
+/// with mean H·α·m. Away from α = 1 it is what tables reach; around 1 it is up to half a point high.
+///
+/// # Panics
+/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+pub fn cuckoo_bound(h: u32, m: u32, alpha: f64) -> f64 {
+    check(h, m, alpha);
+    // The occupied slots of a set-associative cache with h times the keys.
+    (f64::from(h) * set_assoc(m, (f64::from(h) * alpha).min(100.0))).min(1.0)
+}
+
+/// Hit rate of an H-m BLP cache after a number of uniform lookups per key, if it held as many of
+/// the keys seen so far as it can.
+///
+/// An upper bound without parameters: a share s = 1 − e^−τ of the working set has been seen after τ
+/// lookups per key, and what is seen is again Poisson. For H = 1 it is no bound but exact.
+///
+/// # Panics
+/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+pub fn warm_up_seen(h: u32, m: u32, alpha: f64, lookups_per_key: f64) -> f64 {
+    let seen = -(-lookups_per_key).exp_m1();
+    if seen < 1e-9 { 0.0 } else { seen * blp(h, m, alpha * seen) }
+}
+
 /// Hit rate after a number of lookups per key of the working set, towards `r_max` (appendix D).
 ///
 /// An estimate that is too fast near the end: it takes every key that is still missing for one
@@ -270,6 +296,13 @@ mod tests {
         assert_eq!(warm_up(0.9, 0.0), 0.0);
         close(warm_up(0.9, 20.0), 0.9, 1e-8);
         close(warm_up(1.0, 1.0), 0.632_120_56, 1e-8);
+        close(warm_up_seen(2, 4, 0.95, 1e-12), 0.0, 1e-9);
+        close(warm_up_seen(2, 4, 0.95, 40.0), blp(2, 4, 0.95), 1e-12);
+        // Few keys: none is in another's way.
+        close(warm_up_seen(1, 16, 0.1, 1.0), warm_up(1.0, 1.0), 1e-9);
+        close(cuckoo_bound(2, 4, 0.5), 1.0, 1e-2);
+        close(cuckoo_bound(2, 4, 1.1), 0.909_1 - 0.008_3, 1e-3);
+        close(cuckoo_bound(2, 8, 4.0), 0.25, 1e-6);
     }
 
     /// Largest number of keys that buckets can hold, by augmenting paths: the definition.

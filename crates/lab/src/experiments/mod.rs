@@ -1,11 +1,30 @@
 //! Every experiment, one file each (or one per family), and the list of them.
 
+pub mod appendix_ab;
+pub mod appendix_c;
+pub mod appendix_d;
+pub mod displacement;
+pub mod fig8_9;
+pub mod floor;
 pub mod grid;
+pub mod slide15;
+pub mod table1;
+pub mod table3;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order in which a report shows them.
 pub const ALL: &[Experiment] = &[
+    table1::TABLE1,
+    appendix_ab::APPENDIX_AB,
+    appendix_c::APPENDIX_C,
+    appendix_d::APPENDIX_D,
+    slide15::SLIDE15,
+    fig8_9::FIG8,
+    fig8_9::FIG9,
+    floor::FLOOR,
+    table3::TABLE3,
+    displacement::DISPLACEMENT,
     grid::GRID,
 ];
 

@@ -151,10 +151,8 @@ mod tests {
         assert_eq!(labels(&[3.0, 97.0], false, false), "0 20 40 60 80 100");
         assert_eq!(labels(&[81.2, 99.7], false, false), "80 85 90 95 100");
         assert_eq!(labels(&[-0.3, 0.3], false, false), "−0.3 −0.2 −0.1 0.0 0.1 0.2 0.3");
-        assert_eq!(
-            labels(&[0.0, 250_000.0], false, false),
-            "0 50 000 100 000 150 000 200 000 250 000"
-        );
+        let large = labels(&[0.0, 250_000.0], false, false).replace('\u{202f}', "_");
+        assert_eq!(large, "0 50_000 100_000 150_000 200_000 250_000");
         assert_eq!(labels(&[1.0, 1000.0], true, true), "1 2 5 10 20 50 100 200 500 1000");
         assert_eq!(labels(&[1e-6, 10.0], true, true), "10⁻⁶ 10⁻⁵ 10⁻⁴ 10⁻³ 0.01 0.1 1 10");
         assert_eq!(labels(&[4.0, 64.0], true, true), "5 7 10 15 20 30 50");

@@ -1,0 +1,86 @@
+//! Every registered experiment at smoke size: it has a record that can be drawn, and its checks
+//! hold, but for those that differ from the paper on purpose.
+
+use overbank_lab::experiment::{Context, LabError, Size};
+use overbank_lab::experiments::{ALL, by_name};
+use overbank_lab::replay::record::Machine;
+use overbank_lab::report::{lab, markdown};
+use overbank_lab::results::{Outcome, sort};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Claims of the papers that do not hold, by experiment and how the claim begins. The reason is in
+/// the notes of the experiment. Timings are not here: an experiment at smoke size claims none.
+const DIFFERS: &[(&str, &str)] = &[
+    ("table1", "lines that 2-4 BLP reads"),
+    ("appendix-ab", "the same at α = 0.95"),
+    ("appendix-d", "2-4 BLP at α = 0.95 is less than 1 %"),
+    ("appendix-d", "share of the missing keys"),
+];
+
+fn smoke(name: &str) -> Outcome {
+    let experiment = by_name(name).expect("registered");
+    let stop = AtomicBool::new(false);
+    let (mut steps, mut last) = (0, 0.0);
+    let mut progress = |_: &str, done: f64| {
+        assert!((last..=1.0).contains(&done), "{name}: {done} after {last}");
+        (steps, last) = (steps + 1, done);
+    };
+    let mut context = Context { size: Size::Smoke, seed: 1, stop: &stop, progress: &mut progress };
+    let record = experiment.measure(&mut context).expect("a record");
+    assert!(steps > 0, "{name} says nothing of its progress");
+    assert_eq!((record.name.as_str(), record.size, record.seed), (name, Size::Smoke, 1));
+    assert!(!record.checks.is_empty(), "{name} claims nothing");
+    println!("{name}: {:.1} s", record.seconds);
+    for check in &record.checks {
+        let known = DIFFERS.iter().any(|(e, claim)| *e == name && check.claim.starts_with(claim));
+        println!("  {}: {} ({})", check.claim, check.measured, check.stated);
+        assert_eq!(check.holds, !known, "{name}: {check:?}");
+    }
+    Outcome::new(record, Machine::here(None), format!("overbank lab run {name} --smoke"))
+}
+
+#[test]
+fn every_experiment_holds_and_can_be_drawn() {
+    let mut outcomes: Vec<Outcome> = ALL.iter().rev().map(|e| smoke(e.name)).collect();
+    sort(&mut outcomes);
+    let names: Vec<&str> = outcomes.iter().map(|o| o.record.name.as_str()).collect();
+    assert_eq!(names, ALL.iter().map(|e| e.name).collect::<Vec<_>>());
+
+    let read: Vec<Outcome> =
+        outcomes.iter().map(|o| Outcome::parse(&o.json()).expect("its own document")).collect();
+    let page = lab::page(&read);
+    let text = markdown::page(&read);
+    for outcome in &outcomes {
+        assert!(page.contains(&format!("id=\"{}\"", outcome.record.name)));
+        assert!(text.contains(&format!("\n## {}: ", outcome.record.name)));
+    }
+    assert!(!page.contains("NaN") && !page.contains("http"), "nothing from a network");
+    let plots: usize = outcomes.iter().map(|o| o.record.plots.len()).sum();
+    assert_eq!(page.matches("<svg").count(), plots);
+}
+
+#[test]
+fn names_are_distinct_and_can_be_file_names() {
+    for (i, experiment) in ALL.iter().enumerate() {
+        let name = experiment.name;
+        assert!(ALL[..i].iter().all(|e| e.name != name), "{name} twice");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+        assert!(name != "all" && !experiment.title.is_empty() && !experiment.source.is_empty());
+    }
+    assert!(by_name("all").is_none());
+}
+
+#[test]
+fn ctrl_c_ends_each_of_them() {
+    for experiment in ALL {
+        let stop = AtomicBool::new(true);
+        let mut steps = 0;
+        let mut progress = |_: &str, _: f64| steps += 1;
+        let mut context =
+            Context { size: Size::Full, seed: 1, stop: &stop, progress: &mut progress };
+        let ended = experiment.measure(&mut context);
+        assert!(matches!(ended, Err(LabError::Stopped)), "{}: {ended:?}", experiment.name);
+        assert_eq!(steps, 1, "{}", experiment.name);
+        assert!(stop.load(Ordering::Relaxed));
+    }
+}
