@@ -5,7 +5,7 @@
 //! cell*: no single design of the paper is that good everywhere.
 
 use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
-use crate::micro::{Cell, Measured, PENALTY_CYCLES, Plan, Row, measure, tsc};
+use crate::micro::{self, Cell, Measured, PENALTY_CYCLES, Plan, Row, measure_all, tsc};
 use overbank::cache::{Design, PolicyKind};
 
 /// The designs of the paper, with the policies that it names.
@@ -112,30 +112,22 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let cycles_per_ns = tsc::cycles_per_ns();
     let ours = design(RECOMMENDED)?;
     let bare = plain(ours)?;
-    let mut designs = PAPER.iter().map(|name| design(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut designs = micro::designs(&PAPER)?;
     designs.push(ours);
     if bare != ours {
         designs.push(bare);
     }
 
     let cells = cells(context);
-    // Large cells take longer: progress by flows.
-    let work: f64 = cells.iter().map(|cell| f64::from(cell.flows())).sum();
-    let mut before = 0.0;
-    let mut all = Vec::new();
-    let seed = context.seed;
-    for cell in &cells {
-        let what = format!("{}, α {}, θ {}", cell.size(), cell.alpha, cell.theta);
-        let share = f64::from(cell.flows()) / work;
-        let plan = if context.smoke() {
+    let smoke = context.smoke();
+    let plan_of = |cell: &Cell| {
+        if smoke {
             Plan { keys: 1 << 13, rounds: 3, ..plan(cell.entries) }
         } else {
             plan(cell.entries)
-        };
-        let mut step = |done: f64| context.step(&what, before + done * share);
-        all.push(measure(*cell, &designs, &plan, cycles_per_ns, seed, &mut step)?);
-        before += share;
-    }
+        }
+    };
+    let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan_of, cycles_per_ns)?;
 
     let mut record = Record::new((GRID.name, GRID.title, GRID.source), context);
     let plan = plan(0);
@@ -148,7 +140,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     ];
     record.tables = vec![ratios_table(&all), hits_table(&all), throughput_table(&all)];
     record.plots = plots(&all);
-    record.checks = checks(&all, ours, bare, context.smoke());
+    record.checks = checks(&all, ours, bare, smoke);
     let warmed = all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min);
     record.notes = vec![
         format!(
@@ -226,8 +218,10 @@ fn hits_table(all: &[Measured]) -> Table {
 }
 
 fn throughput_table(all: &[Measured]) -> Table {
-    by_design(all, "Emulated throughput, M keys/s (in brackets: ns of a lookup)", |_, row| {
-        format!("{:.1} ({:.1})", row.throughput.median, row.lookup_ns.median)
+    let title = "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)";
+    by_design(all, title, |m, row| {
+        let floors = row.lookup_ns.median / m.floor_ns.median;
+        format!("{:.1} ({:.1}, ×{floors:.2})", row.throughput.median, row.lookup_ns.median)
     })
 }
 

@@ -37,7 +37,7 @@ pub mod tsc;
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::experiment::LabError;
+use crate::experiment::{Context, LabError};
 use crate::workload::FlowStream;
 use gather::Gather;
 use keys::Keys;
@@ -48,6 +48,21 @@ pub const SLOT_BYTES: usize = 4;
 
 /// The paper's miss penalty.
 pub const PENALTY_CYCLES: f64 = 1000.0;
+
+/// The designs of figures 8 and 9: first those of the paper, then the ones that go beyond it.
+pub const DESIGNS: &[&str] = &[
+    "set-4",
+    "set-8",
+    "cuckoo-2-4",
+    "blp-2-4",
+    "blp-2-4+pblru",
+    "set-4+dc-bubble",
+    "set-8+dc-bubble",
+    "set-16",
+    "cuckoo-2-8",
+    "blp-2-16",
+    "blp-2-16+pblru",
+];
 
 /// Keys between two looks at the clock.
 const STRETCH: usize = 4096;
@@ -304,6 +319,37 @@ pub fn measure(
     })
 }
 
+/// Names as designs.
+pub fn designs(names: &[&str]) -> Result<Vec<Design>, LabError> {
+    let parse =
+        |name: &&str| name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")));
+    names.iter().map(parse).collect()
+}
+
+/// [`measure`] for each of `cells`, with the progress of `context` between the shares `from` and `to`.
+pub fn measure_all(
+    context: &mut Context<'_>,
+    (from, to): (f64, f64),
+    cells: &[Cell],
+    designs: &[Design],
+    plan: impl Fn(&Cell) -> Plan,
+    cycles_per_ns: f64,
+) -> Result<Vec<Measured>, LabError> {
+    // Large cells take longer: progress by flows.
+    let work: f64 = cells.iter().map(|cell| f64::from(cell.flows())).sum();
+    let seed = context.seed;
+    let mut before = from;
+    let mut all = Vec::with_capacity(cells.len());
+    for cell in cells {
+        let what = format!("{}, α {}, θ {}", cell.size(), cell.alpha, cell.theta);
+        let share = (to - from) * f64::from(cell.flows()) / work;
+        let mut step = |done: f64| context.step(&what, before + done * share);
+        all.push(measure(*cell, designs, &plan(cell), cycles_per_ns, seed, &mut step)?);
+        before += share;
+    }
+    Ok(all)
+}
+
 /// Shows the tables `first` flows by popularity, then `draws` keys; the tables are shared out to the
 /// cores.
 fn warm(
@@ -476,7 +522,7 @@ mod tests {
     };
 
     fn designs(names: &[&str]) -> Vec<Design> {
-        names.iter().map(|name| name.parse().unwrap()).collect()
+        super::designs(names).unwrap()
     }
 
     fn rates(cell: Cell, names: &[&str], seed: u64) -> Vec<f64> {
