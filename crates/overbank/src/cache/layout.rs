@@ -32,6 +32,8 @@ pub trait Layout: sealed::Sealed + Copy + Send + Sync + 'static {
     fn store(value: Self::Value, to: &mut [u8]);
     /// Reads a value from the start of `from`.
     fn load(from: &[u8]) -> Self::Value;
+    /// Exchanges the two values at the start of `pair`.
+    fn exchange(pair: &mut [u8]);
 }
 
 /// 16-bit fingerprint, 16-bit value: 4 bytes a slot, the paper's layout.
@@ -43,7 +45,7 @@ pub struct Fp16V16;
 pub struct Fp16V32;
 
 macro_rules! layout {
-    ($type:ident, $value:ty, $bytes:literal) => {
+    ($type:ident, $value:ty, $bytes:literal, $pair:ty) => {
         impl sealed::Sealed for $type {}
         impl Layout for $type {
             type Value = $value;
@@ -61,9 +63,16 @@ macro_rules! layout {
                 bytes.copy_from_slice(&from[..$bytes]);
                 <$value>::from_le_bytes(bytes)
             }
+
+            #[inline(always)]
+            fn exchange(pair: &mut [u8]) {
+                if let Some(bytes) = pair.first_chunk_mut::<{ 2 * $bytes }>() {
+                    *bytes = <$pair>::from_le_bytes(*bytes).rotate_left(8 * $bytes).to_le_bytes();
+                }
+            }
         }
     };
 }
 
-layout!(Fp16V16, u16, 2);
-layout!(Fp16V32, u32, 4);
+layout!(Fp16V16, u16, 2, u32);
+layout!(Fp16V32, u32, 4, u64);

@@ -167,13 +167,18 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         if slot.index == 0 {
             return;
         }
-        let entry = self.entry(slot);
-        if entry.fingerprint == fingerprint {
-            let above = Slot { index: slot.index - 1, ..slot };
-            let demoted = self.entry(above);
-            self.set(above, entry);
-            self.set(slot, demoted);
+        // Neighbours in memory: one load, one rotation and one store exchange both fingerprints,
+        // and the same again both values.
+        let above = Slot { index: slot.index - 1, ..slot };
+        let at = Self::fingerprint_offset(above);
+        let Some(pair) = self.memory.bytes_mut()[at..].first_chunk_mut::<4>() else { return };
+        let both = u32::from_le_bytes(*pair);
+        if (both >> 16) as u16 != fingerprint {
+            return;
         }
+        *pair = both.rotate_left(16).to_le_bytes();
+        let at = Self::value_offset(above);
+        L::exchange(&mut self.memory.bytes_mut()[at..at + 2 * L::VALUE_BYTES]);
     }
 
     /// Empties all slots.
