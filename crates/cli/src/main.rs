@@ -3,6 +3,7 @@
 //! Exit status: 0 done (also when Ctrl-C ended a replay early and its report was printed),
 //! 1 something failed (one line on standard error says what), 2 unusable arguments.
 
+mod advise;
 mod files;
 mod lab;
 mod replay;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   overbank replay                                        built-in traffic and rules, all designs
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
+  overbank advise capture.pcapng                         which flow cache for this traffic
   overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
 struct Cli {
@@ -29,6 +31,8 @@ struct Cli {
 enum Command {
     /// Replay traffic through the three-tier switch, once for each flow-cache design
     Replay(Box<replay::Args>),
+    /// Tell which flow cache to configure for your traffic, and why
+    Advise(Box<advise::Args>),
     /// Measure the figures, tables and claims of the papers here, and make the report
     #[command(subcommand)]
     Lab(lab::Command),
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Replay(args) => replay::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Lab(command) => lab::run(&command),
     };
     match result {

@@ -111,7 +111,7 @@ pub struct Args {
 }
 
 /// Most built-in flows: their tables must fit into memory.
-const FLOWS_MAX: u32 = 100_000_000;
+pub const FLOWS_MAX: u32 = 100_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -121,7 +121,7 @@ enum Format {
     Json,
 }
 
-fn parse_theta(text: &str) -> Result<f64, String> {
+pub fn parse_theta(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(theta) if (0.0..=2.0).contains(&theta) => Ok(theta),
         _ => Err("a number from 0 (uniform) to 2 is needed".to_owned()),
@@ -247,7 +247,7 @@ fn memory_available() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
+pub fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
     let memory_bytes_max = memory_mib.checked_mul(1 << 20);
     let limits = Limits {
         memory_bytes_max: memory_bytes_max

@@ -1,5 +1,6 @@
 //! The record of a replay as tables for a terminal.
 
+pub mod advise;
 pub mod lab;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};

@@ -1,6 +1,7 @@
 //! Workloads, models, experiments and reports of Overbank.
 //!
 //! - [`workload`], [`zipf`]: which flow does the next packet belong to?
+//! - [`advise`]: which flow cache for this traffic?
 //! - [`traffic`]: the built-in flows, frames and rules.
 //! - [`replay`]: the same traffic through the switch, once for each design.
 //! - [`experiment`], [`experiments`]: the figures, tables and claims of the papers, measured.
@@ -10,6 +11,7 @@
 //! - [`hits`]: a table alone, and what it holds.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
+pub mod advise;
 pub mod experiment;
 pub mod experiments;
 pub mod hits;

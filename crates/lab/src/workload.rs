@@ -5,6 +5,22 @@
 //! gives the same sequence on every machine.
 //!
 //! Cost: two PCG-32 steps and, with skew, one random line of a table of 8 bytes per flow.
+//!
+//! | sequence | what it is |
+//! |---|---|
+//! | [`FlowStream`] | uniform, or Zipf with any θ from 0 up, exact |
+//! | [`Gray`] | Zipf with θ < 1 by the formula of Gray et al., as in the papers |
+//! | [`Shifting`] | Zipf whose popular flows change every N packets |
+//! | [`Newcomers`] | scans and bursts of new flows in any other sequence |
+//! | [`TraceStream`] | the flows of a capture |
+
+mod drift;
+mod gray;
+mod trace;
+
+pub use drift::{Newcomers, Run, Shifting};
+pub use gray::Gray;
+pub use trace::{Trace, TraceStream};
 
 use std::sync::Arc;
 
@@ -25,6 +41,23 @@ pub enum WorkloadError {
         /// Flows asked for.
         flows: u32,
     },
+    /// The formula of Gray et al. holds below 1 only.
+    #[error(
+        "a skew of {theta}, expected a number from 0 to below 1 for the sampler of Gray et al."
+    )]
+    Gray {
+        /// Skew asked for.
+        theta: f64,
+    },
+    /// Epochs or runs without a packet.
+    #[error("a length of 0, expected at least 1 packet")]
+    NoLength,
+    /// No such share of new flows can be made with runs of this length.
+    #[error("a share of {share}, expected one from 0 to below 1 that the runs can make")]
+    Share {
+        /// Share asked for.
+        share: f64,
+    },
     /// The skew is no number from 0 up.
     #[error("a skew of {theta}, expected a number from 0 (uniform) up")]
     Skew {
@@ -33,11 +66,33 @@ pub enum WorkloadError {
     },
 }
 
+/// A sequence of flow ids. It does not repeat itself: a finite one ends.
+pub trait Workload: Send {
+    /// Every id is below this.
+    fn flows(&self) -> u32;
+
+    /// Writes the next ids from the front on and says how many; fewer than there is room for only
+    /// at the end of the sequence.
+    fn fill(&mut self, ids: &mut [u32]) -> usize;
+
+    /// What it is, with the seed, in one line for a record.
+    fn describe(&self) -> String;
+}
+
+/// The generator of a seed. Its stream is a constant of ours; the seed is spread so that near seeds
+/// start far apart.
+fn generator(seed: u64) -> Pcg32 {
+    let state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Pcg32::new(state, 0x0b4e_6ba4)
+}
+
 /// An endless sequence of flow ids.
 #[derive(Clone)]
 pub struct FlowStream {
     rng: Pcg32,
+    seed: u64,
     flows: u32,
+    theta: f64,
     /// `None`: uniform.
     zipf: Option<Arc<Zipf>>,
 }
@@ -48,9 +103,7 @@ impl FlowStream {
         if flows == 0 {
             return Err(WorkloadError::NoFlows);
         }
-        // The stream is a constant of ours; the seed is spread so that near seeds start far apart.
-        let state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Ok(FlowStream { rng: Pcg32::new(state, 0x0b4e_6ba4), flows, zipf: None })
+        Ok(FlowStream { rng: generator(seed), seed, flows, theta: 0.0, zipf: None })
     }
 
     /// Flow i is drawn with probability proportional to (i + 1)^−θ; θ = 0 is uniform.
@@ -63,13 +116,13 @@ impl FlowStream {
             return Ok(uniform);
         }
         let zipf = Zipf::new(flows, theta).ok_or(WorkloadError::TooManyFlows { flows })?;
-        Ok(FlowStream { zipf: Some(Arc::new(zipf)), ..uniform })
+        Ok(FlowStream { zipf: Some(Arc::new(zipf)), theta, ..uniform })
     }
 
     /// The same flows and skew from another seed; shares the table.
     pub fn reseeded(&self, seed: u64) -> FlowStream {
         let fresh = FlowStream::uniform(self.flows, seed).expect("a stream has at least one flow");
-        FlowStream { zipf: self.zipf.clone(), ..fresh }
+        FlowStream { zipf: self.zipf.clone(), theta: self.theta, ..fresh }
     }
 
     /// Number of flows.
@@ -93,6 +146,25 @@ impl FlowStream {
             Some(zipf) => ids.iter_mut().for_each(|id| *id = zipf.rank(self.rng.next_u64())),
             None => ids.iter_mut().for_each(|id| *id = uniform(self.rng.next_u64(), self.flows)),
         }
+    }
+}
+
+impl Workload for FlowStream {
+    fn flows(&self) -> u32 {
+        self.flows
+    }
+
+    fn fill(&mut self, ids: &mut [u32]) -> usize {
+        FlowStream::fill(self, ids);
+        ids.len()
+    }
+
+    fn describe(&self) -> String {
+        let law = match self.theta {
+            0.0 => "uniform".to_owned(),
+            theta => format!("Zipf θ = {theta}"),
+        };
+        format!("{} flows, {law}, seed {}", self.flows, self.seed)
     }
 }
 
@@ -175,6 +247,9 @@ mod tests {
             let same = ids.iter().zip(&other).filter(|(a, b)| a == b).count();
             assert!(same < if theta == 0.0 { 5 } else { 50 }, "{same} of 1000 alike");
             assert_eq!(stream.flows(), 1 << 20);
+            let line = Workload::describe(&stream.reseeded(9));
+            let law = if theta == 0.0 { "uniform" } else { "Zipf θ = 0.99" };
+            assert_eq!(line, format!("1048576 flows, {law}, seed 9"));
         }
     }
 

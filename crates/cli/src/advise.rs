@@ -1,0 +1,202 @@
+//! `overbank advise`.
+
+use crate::files::Pending;
+use crate::replay::{FLOWS_MAX, load_capture, parse_theta};
+use crate::setup::{command_line, progress_bar, stop_on_ctrl_c};
+use crate::text;
+use anyhow::{Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use overbank::cache::Design;
+use overbank_lab::advise::{self, Costs, Input, Question, TrafficSource, page};
+use overbank_lab::workload::{FlowStream, Trace};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+#[cfg(target_os = "linux")]
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+/// The designs to choose from unless `--cache` says otherwise.
+const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,blp-2-4,blp-2-4+pblru,blp-2-8,\
+                       blp-2-16,blp-2-16+pblru";
+
+/// Tell which flow cache to configure for your traffic, and why.
+///
+/// Looks at the flows of a capture, of a live sample or of drawn traffic: how many, how skewed, how
+/// fast they come and go. Predicts the hit rate of each design and size by a model, measures it with
+/// the real tables on the same sequence, and recommends the smallest table within 2 % of the best
+/// estimated time a packet.
+#[derive(ClapArgs)]
+#[command(args_override_self = true)]
+#[command(after_help = "Examples:
+  overbank advise capture.pcapng
+  overbank advise --interface eth0 --seconds 30          needs CAP_NET_RAW: run as root
+  overbank advise --flows 300000 --zipf 0.9 --report advice.html
+  overbank advise capture.pcap --format json | jq .recommendation
+
+Costs: `overbank replay` on the machine in question gives ns/hit and ns/miss; --miss-ns is their
+difference. The defaults are those of docs/results.md.")]
+pub struct Args {
+    /// Capture to look at: pcap or pcapng, also gzipped; without it, drawn traffic
+    #[arg(conflicts_with = "interface")]
+    capture: Option<PathBuf>,
+    /// Listen on a network interface instead
+    #[arg(long, value_name = "IFACE")]
+    interface: Option<String>,
+    /// Listen for so many seconds
+    #[arg(long, value_name = "S", requires = "interface", default_value_t = 10.0,
+          value_parser = parse_seconds)]
+    seconds: f64,
+    /// Most packets of a live sample
+    #[arg(long, value_name = "N", requires = "interface", default_value_t = 50_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    packets: u64,
+    /// Flows of the drawn traffic
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          conflicts_with_all = ["capture", "interface"],
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS_MAX)))]
+    flows: u32,
+    /// Zipf skew θ of the drawn traffic; 0 is uniform
+    #[arg(long, value_name = "THETA", default_value_t = 0.0,
+          conflicts_with_all = ["capture", "interface"], value_parser = parse_theta)]
+    zipf: f64,
+    /// Designs to choose from, GEOMETRY[+POLICY]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DESIGNS)]
+    cache: Vec<Design>,
+    /// Nanoseconds of a packet that the cache knows
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().hit_ns,
+          value_parser = parse_ns)]
+    hit_ns: f64,
+    /// Nanoseconds that a packet costs more that it does not know
+    #[arg(long, value_name = "NS", default_value_t = Costs::default().miss_ns,
+          value_parser = parse_ns)]
+    miss_ns: f64,
+    /// Seed of traffic and evictions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Most memory for the frames of a capture, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    memory: usize,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write a page with tables and plots, readable offline
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// A document for machines (schema in docs/advise-json.md)
+    Json,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 86400 is needed".to_owned()),
+    }
+}
+
+fn parse_ns(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ns) if (0.0..=1e9).contains(&ns) => Ok(ns),
+        _ => Err("a number of nanoseconds from 0 to 1e9 is needed".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    // Claim the output before the work, so that a wrong name costs no time.
+    let report = args.report.as_deref().map(Pending::claim).transpose()?;
+    let stop = stop_on_ctrl_c()?;
+    let costs = Costs { hit_ns: args.hit_ns, miss_ns: args.miss_ns, ..Costs::default() };
+    let question = Question { designs: args.cache.clone(), costs, seed: args.seed };
+    let bar = progress_bar(args.quiet);
+    let mut progress = |what: &str, done: f64| {
+        if !bar.is_hidden() {
+            bar.set_length(1000);
+            bar.set_position((done * 1000.0) as u64);
+            bar.set_message(what.to_owned());
+        }
+    };
+    let advice = match sample(args, &stop)? {
+        Some((trace, traffic)) => {
+            advise::run(&question, Input::Trace(&trace), traffic, &stop, &mut progress)
+        }
+        None => {
+            let stream = FlowStream::zipf(args.flows, args.zipf, args.seed)?;
+            let input = Input::Drawn { stream: &stream, theta: args.zipf };
+            let traffic = TrafficSource::BuiltIn { flows: args.flows, theta: args.zipf };
+            advise::run(&question, input, traffic, &stop, &mut progress)
+        }
+    };
+    bar.finish_and_clear();
+    let advice = advice?;
+    let printed = match args.format {
+        Format::Text => text::advise::render(&advice),
+        Format::Json => serde_json::to_string_pretty(&advice)?,
+    };
+    if let Some(report) = report {
+        report.finish(&page::page(&advice, &command_line()))?;
+    }
+    writeln!(std::io::stdout(), "{printed}")?;
+    Ok(())
+}
+
+/// The flows of a capture or of an interface; `None` for drawn traffic.
+fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource)>> {
+    if let Some(interface) = &args.interface {
+        return listen(args, interface, stop).map(Some);
+    }
+    let Some(path) = &args.capture else { return Ok(None) };
+    let store = load_capture(path, args.memory)?;
+    let trace = Trace::of(&store);
+    let traffic = TrafficSource::Capture {
+        file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        frames: store.len() as u64,
+        skipped: store.skipped(),
+        broken: trace.broken(),
+    };
+    Ok(Some((trace, traffic)))
+}
+
+/// Takes frames until the time is over, there are enough of them, or Ctrl-C.
+#[cfg(target_os = "linux")]
+fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, TrafficSource)> {
+    let mut live = overbank_ports::live::Live::open(interface)?;
+    let mut trace = Trace::default();
+    let (start, time) = (Instant::now(), Duration::from_secs_f64(args.seconds));
+    let mut frames = 0;
+    while frames < args.packets && !stop.swap(false, Ordering::Relaxed) {
+        let Some(left) = time.checked_sub(start.elapsed()) else { break };
+        let wait = left.min(Duration::from_millis(100));
+        if let Some(frame) = live.next_frame(wait)? {
+            trace.push(frame.data, 1, frame.timestamp_ns);
+            frames += 1;
+        }
+    }
+    if trace.ids().is_empty() {
+        bail!("{interface}: no frame came in within {:.1} s", start.elapsed().as_secs_f64());
+    }
+    let traffic = TrafficSource::Live {
+        interface: interface.to_owned(),
+        seconds: (start.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        frames,
+        missed: live.missed(),
+        broken: trace.broken(),
+    };
+    Ok((trace, traffic))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn listen(_: &Args, interface: &str, _: &AtomicBool) -> Result<(Trace, TrafficSource)> {
+    bail!("{interface}: live samples need Linux")
+}

@@ -1,0 +1,160 @@
+//! The advice as one self-contained HTML page.
+
+use super::{Advice, TrafficSource, size_text};
+use crate::experiment::{Plot, Series};
+use crate::report::{count, lines};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("../report/style.css");
+
+/// The traffic in one line.
+pub fn traffic_line(traffic: &TrafficSource) -> String {
+    match traffic {
+        TrafficSource::Capture { file, frames, .. } => format!("{file}, {} frames", count(*frames)),
+        TrafficSource::Live { interface, seconds, frames, .. } => {
+            format!("{interface}, {seconds} s live, {} frames", count(*frames))
+        }
+        TrafficSource::BuiltIn { flows, theta, .. } => {
+            let law =
+                if *theta == 0.0 { "uniform".to_owned() } else { format!("Zipf θ = {theta}") };
+            format!("{} flows, {law}", count(u64::from(*flows)))
+        }
+    }
+}
+
+/// The page. `command` is what the reader would type to make it again.
+pub fn page(advice: &Advice, command: &str) -> String {
+    let title = format!("Overbank advice: {}", traffic_line(&advice.traffic));
+    let (r, p) = (&advice.recommendation, &advice.profile);
+    let seconds = |s: Option<f64>| s.map_or("–".to_owned(), |s| format!("{s:.1}"));
+    let facts = vec![
+        ("packets", count(p.packets)),
+        ("flows", count(p.flows)),
+        ("flows of one packet", count(p.flows_of_one_packet)),
+        ("share of the top 1 % of flows", format!("{:.1} %", p.top_hundredth_share * 100.0)),
+        ("seconds", seconds(p.seconds)),
+        ("new flows a packet, second half", format!("{:.4}", p.new_flows_per_packet_later)),
+        ("new flows a second", seconds(p.new_flows_per_second)),
+        ("fitted skew θ", format!("{:.2} over {} flows", p.skew.theta, count(p.skew.flows as u64))),
+    ];
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (r.design) ", " (count(r.entries as u64)) " entries, " (size_text(r.table_bytes)) }
+                    p { (r.reason) }
+                    p { (traffic_line(&advice.traffic)) "." }
+                }
+                section {
+                    h2 { "The traffic" }
+                    div class="scroll" { table { tbody {
+                        @for (name, value) in &facts { tr { td { (name) } td { (value) } } }
+                    } } }
+                }
+                @if p.windows.len() > 1 { figure {
+                    (lines::svg(&working_set(advice)))
+                    figcaption { "Windows of " (count(p.windows[0].packets)) " packets: the flows in each, "
+                        "and those of them that were never there before." }
+                } }
+                figure {
+                    (lines::svg(&hit_rates(advice)))
+                    figcaption { "Hit rate of the real tables on this sequence of flows. Dashed: the model, "
+                        "which knows how often each flow came and not in which order." }
+                }
+                section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
+                section { h2 { "Every design at every size" } (cells(advice)) }
+                footer {
+                    p { "Estimates: " (advice.costs.hit_ns) " ns a packet, " (advice.costs.miss_ns)
+                        " ns more for a miss, " (advice.costs.promote_ns) " ns more where hits promote, "
+                        (advice.costs.second_line_ns) " ns more in cuckoo-lite." }
+                    p { "Made by Overbank " (advice.version) " with " code { (command) } "." }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn series(name: &str, points: Vec<(f64, f64)>, model: bool) -> Series {
+    Series { name: name.to_owned(), points, ranges: Vec::new(), model }
+}
+
+fn plot(title: &str, x: &str, y: &str, log_x: bool, series: Vec<Series>) -> Plot {
+    let [title, x, y] = [title, x, y].map(str::to_owned);
+    Plot { title, x, y, log_x, log_y: false, series, stated: Vec::new() }
+}
+
+fn working_set(advice: &Advice) -> Plot {
+    let windows = &advice.profile.windows;
+    let timed = windows.iter().all(|w| w.start_seconds.is_some());
+    let x = |w: &super::profile::Window| match w.start_seconds {
+        Some(s) if timed => s,
+        _ => w.first_packet as f64,
+    };
+    let points = |y: fn(&super::profile::Window) -> u64| {
+        windows.iter().map(|w| (x(w), y(w) as f64)).collect()
+    };
+    let axis = if timed { "seconds since the first packet" } else { "packets since the start" };
+    let series = vec![
+        series("flows", points(|w| w.distinct), false),
+        series("new", points(|w| w.new_flows), false),
+    ];
+    plot("Working set", axis, "flows in a window", false, series)
+}
+
+fn hit_rates(advice: &Advice) -> Plot {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in &advice.cells {
+        if !names.contains(&cell.design.as_str()) {
+            names.push(&cell.design);
+        }
+    }
+    // More lines than six are a thicket; the recommended design is one of them.
+    names.sort_by_key(|n| *n != advice.recommendation.design);
+    names.truncate(6);
+    let of = |name: &str| advice.cells.iter().filter(move |c| c.design == name).collect::<Vec<_>>();
+    let mut all = Vec::new();
+    for name in names {
+        let points = of(name).iter().map(|c| (c.entries as f64, c.measured * 100.0)).collect();
+        all.push(series(name, points, false));
+        if name == advice.recommendation.design {
+            let points: Vec<(f64, f64)> = of(name)
+                .iter()
+                .filter_map(|c| Some((c.entries as f64, c.predicted? * 100.0)))
+                .collect();
+            if !points.is_empty() {
+                all.push(series(&format!("{name}, model"), points, true));
+            }
+        }
+    }
+    plot("Hit rate by size", "entries", "hits per 100 packets", true, all)
+}
+
+fn cells(advice: &Advice) -> Markup {
+    let r = &advice.recommendation;
+    html! { div class="scroll" { table {
+        thead { tr { @for heading in
+            ["design", "entries", "memory", "α", "predicted %", "measured %", "ns / packet"]
+            { th { (heading) } } } }
+        tbody { @for c in &advice.cells {
+            @let chosen = c.design == r.design && c.entries == r.entries;
+            tr {
+                td { @if chosen { strong { (c.design) " ←" } } @else { (c.design) } }
+                td { (count(c.entries as u64)) }
+                td { (size_text(c.table_bytes)) }
+                td { (format!("{:.2}", c.alpha)) }
+                td { (c.predicted.map_or("–".to_owned(), |p| format!("{:.2}", p * 100.0))) }
+                td { (format!("{:.2}", c.measured * 100.0)) }
+                td { (format!("{:.1}", c.ns_per_packet)) }
+            }
+        } }
+    } } }
+}

@@ -1,0 +1,113 @@
+use super::*;
+
+fn question(designs: &str) -> Question {
+    let designs = designs.split(',').map(|d| d.parse().unwrap()).collect();
+    Question { designs, costs: Costs::default(), seed: 1 }
+}
+
+fn advise(question: &Question, input: Input<'_>) -> Advice {
+    let traffic = TrafficSource::BuiltIn { flows: 0, theta: 0.0 };
+    run(question, input, traffic, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
+}
+
+fn drawn(flows: u32, theta: f64) -> Advice {
+    let stream = FlowStream::zipf(flows, theta, 1).unwrap();
+    advise(&question("set-4,cuckoo-2-4,blp-2-16"), Input::Drawn { stream: &stream, theta })
+}
+
+fn trace(ids: impl Iterator<Item = u32>) -> Trace {
+    let mut trace = Trace::default();
+    ids.enumerate().for_each(|(i, id)| {
+        trace.push_hash(overbank::cache::mix(u64::from(id)), i as u64 * 1000);
+    });
+    trace
+}
+
+/// The promise: predicted and measured within one point on stationary traffic, in every cell.
+#[test]
+fn the_model_holds_on_stationary_traffic() {
+    for (flows, theta) in [(15_565, 0.0), (15_565, 0.99), (4096, 0.8)] {
+        let advice = drawn(flows, theta);
+        assert_eq!(advice.model.within_a_point, advice.model.cells, "{:?}", advice.model);
+        assert_eq!(advice.model.cells, advice.cells.len());
+        assert!((advice.profile.skew.theta - theta).abs() < 0.05, "{:?}", advice.profile.skew);
+        assert!(advice.model.notes[0].contains("The model holds"));
+    }
+}
+
+#[test]
+fn the_rule_takes_the_smallest_that_is_good_enough() {
+    let advice = drawn(10_000, 0.0);
+    let r = &advice.recommendation;
+    let best = advice.cells.iter().map(|c| c.ns_per_packet).fold(f64::MAX, f64::min);
+    assert!(r.ns_per_packet <= best * 1.02);
+    for cell in advice.cells.iter().filter(|c| c.entries < r.entries) {
+        assert!(cell.ns_per_packet > best * 1.02, "{cell:?} would have done");
+    }
+    // 10 000 flows and 16 384 slots: the wide buckets hold all of them, set-4 does not.
+    assert_eq!((r.design.as_str(), r.entries), ("blp-2-16", 16_384));
+    assert!((r.table_bytes as i64 - 65_536).abs() < 256, "{}", r.table_bytes);
+    assert!(r.reason.contains("half the entries"), "{}", r.reason);
+}
+
+/// A trace that is anything but independent draws: the report says that its order matters.
+#[test]
+fn locality_and_drift_are_told_from_the_model() {
+    // 2000 flows, of which each sends its 20 packets in a stretch of time of its own.
+    let local = trace((0..40_000u32).map(|i| i / 400 * 20 + i % 20));
+    let question = question("set-4,blp-2-16");
+    let advice = advise(&question, Input::Trace(&local));
+    assert!(advice.model.within_a_point < advice.model.cells);
+    let worst = advice.model.worst.as_ref().unwrap();
+    assert!(
+        worst.measured > worst.predicted + 0.05 && worst.shuffled < Some(worst.measured - 0.05)
+    );
+    let notes = advice.model.notes.join(" ");
+    assert!(notes.contains("temporal locality") && notes.contains("drifts"), "{notes}");
+
+    // The same packets in random order: what is left is first packets, which the model knows.
+    let ids = shuffled(local.ids(), 3);
+    let advice = advise(&question, Input::Trace(&trace(ids.into_iter())));
+    assert!(advice.model.notes.iter().all(|n| !n.contains("temporal")), "{:?}", advice.model);
+    let worst = advice.model.worst.as_ref().unwrap();
+    assert!((worst.measured - worst.predicted).abs() < 0.04, "{worst:?}");
+}
+
+#[test]
+fn a_scan_costs_more_than_the_model_says() {
+    // Round and round 3000 flows: a table of 1024 forgets each before it comes again.
+    let scan = trace((0..60_000u32).map(|i| i % 3000));
+    let advice = advise(&question("set-16"), Input::Trace(&scan));
+    let cell = &advice.cells[0];
+    assert!(cell.entries == 1024 && cell.measured < cell.predicted.unwrap() - 0.01, "{cell:?}");
+}
+
+#[test]
+fn small_traffic_small_table() {
+    assert!(sizes(1).eq([1024]) && sizes(300).eq([1024, 2048]) && sizes(1 << 30).count() == 13);
+    let advice = advise(&question("set-4,blp-4-4,blp-2-4+pblru"), Input::Trace(&trace(0..3)));
+    assert_eq!(advice.recommendation.entries, 1024);
+    let predicted: Vec<bool> = advice.cells.iter().map(|c| c.predicted.is_some()).collect();
+    assert_eq!(predicted, [true, false, false]);
+    assert_eq!(advice.cells[0].measured, 0.0);
+    let page = page::page(&advice, "overbank advise <x>");
+    assert!(page.contains("set-4") && page.contains("&lt;x&gt;") && !page.contains("http"));
+}
+
+#[test]
+fn errors() {
+    let stopped = AtomicBool::new(true);
+    let traffic = || TrafficSource::BuiltIn { flows: 0, theta: 0.0 };
+    let one = trace(0..1);
+    let run = |q: &Question, t: &Trace, stop: &AtomicBool| {
+        super::run(q, Input::Trace(t), traffic(), stop, &mut |_, _| {}).err()
+    };
+    let go = AtomicBool::new(false);
+    assert!(matches!(run(&question("set-4"), &one, &stopped), Some(AdviseError::Stopped)));
+    assert!(matches!(
+        run(&question("set-4"), &Trace::default(), &go),
+        Some(AdviseError::NoPackets)
+    ));
+    let nobody = Question { designs: Vec::new(), ..question("set-4") };
+    assert!(matches!(run(&nobody, &one, &go), Some(AdviseError::NoDesign)));
+}
