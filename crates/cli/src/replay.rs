@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 /// Frames of built-in traffic that `--out-dir` gets: the whole first pass would be gigabytes.
 const BUILT_IN_FRAMES_OUT: u64 = 1_000_000;
 /// The designs that take part unless `--cache` says otherwise.
-const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,blp-2-4,blp-2-4+pblru,\
-                           blp-2-8,blp-2-16,blp-2-16+pblru";
+const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16+half-bubble,\
+                           blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,blp-2-16+pblru";
 
 /// Replay traffic through the three-tier switch, once for each flow-cache design.
 ///

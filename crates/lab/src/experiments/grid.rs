@@ -26,7 +26,7 @@ pub const PAPER: [&str; 10] = [
 pub const BASELINE: &str = "blp-2-4";
 
 /// The design that we recommend.
-pub const RECOMMENDED: &str = "blp-2-16";
+pub const RECOMMENDED: &str = "cuckoo-2-16+half-bubble";
 
 /// α of the grid.
 pub const ALPHAS: [f64; 6] = [0.5, 0.75, 0.95, 1.25, 2.0, 3.0];
