@@ -7,6 +7,7 @@ pub mod displacement;
 pub mod fig8_9;
 pub mod floor;
 pub mod grid;
+pub mod questions;
 pub mod slide15;
 pub mod table1;
 pub mod table3;
@@ -25,6 +26,7 @@ pub const ALL: &[Experiment] = &[
     floor::FLOOR,
     table3::TABLE3,
     displacement::DISPLACEMENT,
+    questions::QUESTIONS,
     grid::GRID,
 ];
 

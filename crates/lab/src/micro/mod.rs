@@ -12,7 +12,7 @@
 //!  │   whole        probe, verify, commit, insert what missed      → whole_ns │
 //!  │   lookup       probe, verify, commit; inserts untimed         → lookup_ns│
 //!  │   probe        the batched probe alone                        → probe_ns │
-//!  │ and the gather kernel on the same keys                        → floor    │
+//!  │ and at last the gather kernel on the same keys                → floor    │
 //!  └──────────────────────────────────────────────────────────────────────────┘
 //!  throughput = 1 / (whole_ns + share of misses × penalty)
 //! ```
@@ -292,8 +292,10 @@ pub fn measure(
                 black_box(probes(cache, hashes));
             }));
         }
-        black_box(gather.touch(&lead_in.hashes));
-        floor.push(ns_per_key(whole, |hashes, _| {
+        for before in [lead_in, whole, lookup] {
+            black_box(gather.touch(&before.hashes));
+        }
+        floor.push(ns_per_key(probe, |hashes, _| {
             black_box(gather.touch(hashes));
         }));
     }
