@@ -287,6 +287,11 @@ impl Datapath {
     fn look_up_megaflows(&mut self, missed: &mut ArrayVec<u8, BURST>, now_ms: u32) {
         let mut found = [NO_ENTRY; BURST];
         self.megaflows.lookup_batch(&self.burst.keys, missed, &mut found);
+        self.take_found(&found, now_ms);
+    }
+
+    /// Notes the verdicts of the megaflows found and installs their signatures.
+    fn take_found(&mut self, found: &[u32; BURST], now_ms: u32) {
         for (i, &id) in found.iter().enumerate().filter(|(_, id)| **id != NO_ENTRY) {
             self.burst.verdicts[i] = self.megaflows.use_entry(id, now_ms);
             if let Some(cache) = &mut self.cache {
@@ -303,7 +308,9 @@ impl Datapath {
             if installed {
                 let mut again = ArrayVec::new();
                 again.push(i);
-                self.look_up_megaflows(&mut again, now_ms);
+                let mut found = [NO_ENTRY; BURST];
+                self.megaflows.lookup_again(&self.burst.keys, &mut again, &mut found);
+                self.take_found(&found, now_ms);
                 if again.is_empty() {
                     continue;
                 }

@@ -2,10 +2,13 @@
 
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
 
+use arrayvec::ArrayVec;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
+use overbank_switch::megaflow::{BURST, MegaflowCache, NO_ENTRY};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::tables::Tables;
+use overbank_wire::{Field, FlowKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -117,6 +120,35 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
         let counters = datapath.counters();
         assert!(counters.megaflow.lookups > 1000, "{design}: tier 2 was at work");
     }
+}
+
+/// A sort that keeps the order of equals would take memory from the heap for so many.
+#[test]
+fn sorting_many_subtables_allocates_nothing() {
+    const MASKS: u32 = 3000;
+    let mut cache = MegaflowCache::new(MASKS as usize, 1).expect("a valid size");
+    let key = |i: u32| FlowKey { in_port: i, ..FlowKey::default() };
+    for i in 0..MASKS {
+        let mut mask = FlowKey { in_port: u32::MAX, ..FlowKey::default() };
+        Field::NwSrc.set(&mut mask, u128::from(i));
+        cache.install(&key(i), &mask, i, 0).expect("room");
+    }
+    assert_eq!(cache.masks(), MASKS as usize);
+    let mut look_up = |i: u32| {
+        let mut pending: ArrayVec<u8, BURST> = ArrayVec::from_iter([0]);
+        let mut found = [NO_ENTRY; BURST];
+        cache.lookup_batch(&[key(i)], &mut pending, &mut found);
+        assert!(pending.is_empty());
+        cache.counters().subtables_searched
+    };
+    let before = ALLOCATIONS.with(Cell::get);
+    // Ever more hits of the last ones: each sort has something to do.
+    for n in 0..20_000 {
+        look_up(if n % 16 == 0 { MASKS - 1 - n / 16 % 64 } else { MASKS - 1 });
+    }
+    let searched = look_up(MASKS - 1);
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(look_up(MASKS - 1) - searched, 1, "it was sorted to the front");
 }
 
 #[test]

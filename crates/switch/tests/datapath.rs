@@ -137,6 +137,9 @@ proptest! {
             prop_assert_eq!(micro.hits + counters.megaflow.hits + counters.classifier_lookups
                 + counters.drops[DropReason::TruncatedEthernet.index()]
                 + counters.drops[DropReason::FrameTooLong.index()], counters.packets);
+            let mega = counters.megaflow;
+            prop_assert!(mega.lookups <= counters.packets && mega.hits <= mega.lookups);
+            prop_assert_eq!(mega.lookups - mega.hits, counters.classifier_lookups);
             prop_assert!(datapath.megaflows().len() <= megaflows);
             prop_assert!(datapath.programs() <= datapath.megaflows().len());
         }
@@ -223,6 +226,8 @@ fn a_burst_of_one_new_flow_asks_the_classifier_once() {
     assert_eq!(outputs(&process(&mut datapath, &frames, 0)).len(), 32);
     let c = datapath.counters();
     assert_eq!((c.classifier_lookups, c.megaflow.installs, c.megaflow.hits), (1, 1, 31));
+    // Those that are looked up again after the first one was translated count once.
+    assert_eq!((c.megaflow.lookups, c.megaflow.subtables_searched), (32, 0));
 }
 
 #[test]

@@ -189,6 +189,29 @@ fn subtables_that_hit_come_first() {
     assert_eq!(cache.counters().subtables_searched - before.subtables_searched, 1);
 }
 
+/// Hits of long ago count less and less: new ones are soon in front.
+#[test]
+fn old_hits_are_forgotten() {
+    let mut cache = MegaflowCache::new(8, 1).expect("a valid size");
+    let keys = [1, 2].map(|in_port| FlowKey { in_port, ..key(0) });
+    for (verdict, key) in keys.iter().enumerate() {
+        let mut mask = mask(verdict as u32);
+        mask.in_port = u32::MAX;
+        cache.install(key, &mask, verdict as u32, 0).expect("room");
+    }
+    for lookups in [100_000, 5 * 4096] {
+        for key in &keys {
+            let mut searched = 0;
+            for _ in 0..lookups {
+                let before = cache.counters().subtables_searched;
+                assert!(find(&mut cache, &[*key], 0)[0].is_some());
+                searched = cache.counters().subtables_searched - before;
+            }
+            assert_eq!(searched, 1, "{lookups} lookups of port {}", key.in_port);
+        }
+    }
+}
+
 /// What is left of a removed megaflow must not match, not even a packet without a bit.
 #[test]
 fn a_removed_megaflow_is_verified_by_nobody() {

@@ -15,8 +15,9 @@
 //! if the packet matches it now.
 //!
 //! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
-//! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of entries is fixed at construction; there is at
-//! most one subtable per entry. No panic and no allocation on lookups; installing allocates.
+//! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of
+//! entries is fixed at construction; there is at most one subtable per entry. No panic and no
+//! allocation on lookups, the reordering included; installing allocates.
 //!
 //! Source: Fast Software Cache Design for Network Appliances, section 2.
 
@@ -26,6 +27,7 @@ use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use overbank_wire::FlowKey;
+use std::cmp::Reverse;
 use subtable::{Entry, Subtable, fold};
 
 /// Largest burst that a lookup takes.
@@ -56,7 +58,7 @@ pub struct SizeError {
 /// What tier 2 did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MegaflowCounters {
-    /// Packets looked up.
+    /// Packets looked up, each once however often it was tried.
     pub lookups: u64,
     /// Packets that a megaflow matched.
     pub hits: u64,
@@ -186,26 +188,52 @@ impl MegaflowCache {
     ) {
         let asked = pending.len();
         self.counters.lookups += asked as u64;
-        for &s in &self.order {
-            if pending.is_empty() {
-                break;
-            }
-            let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
-            self.counters.subtables_searched += pending.len() as u64;
-            subtable.search(&self.entries, keys, pending, found, self.secret);
-        }
-        self.counters.hits += (asked - pending.len()) as u64;
+        self.counters.subtables_searched += self.search(keys, pending, found);
         self.lookups_to_reorder = self.lookups_to_reorder.saturating_sub(asked as u32);
         if self.lookups_to_reorder == 0 {
             self.reorder();
         }
     }
 
-    /// Sorts the subtables by recent hits and lets old hits count half.
+    /// As [`Self::lookup_batch`], for keys that were looked up and not found, after others were
+    /// installed: a hit counts, the lookup and the subtables searched do not count again.
+    pub fn lookup_again(
+        &mut self,
+        keys: &[FlowKey],
+        pending: &mut ArrayVec<u8, BURST>,
+        found: &mut [u32; BURST],
+    ) {
+        self.search(keys, pending, found);
+    }
+
+    /// Counts the hits and returns how many subtables were searched, all keys together.
+    #[inline]
+    fn search(
+        &mut self,
+        keys: &[FlowKey],
+        pending: &mut ArrayVec<u8, BURST>,
+        found: &mut [u32; BURST],
+    ) -> u64 {
+        let asked = pending.len();
+        let mut searched = 0;
+        for &s in &self.order {
+            if pending.is_empty() {
+                break;
+            }
+            let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
+            searched += pending.len() as u64;
+            subtable.search(&self.entries, keys, pending, found, self.secret);
+        }
+        self.counters.hits += (asked - pending.len()) as u64;
+        searched
+    }
+
+    /// Sorts the subtables by recent hits and lets old hits count half. A stable sort would
+    /// allocate; the number of the subtable decides between equals.
     fn reorder(&mut self) {
         self.lookups_to_reorder = REORDER_LOOKUPS;
         let subtables = &mut self.subtables;
-        self.order.sort_by_key(|&s| std::cmp::Reverse(subtables[usize::from(s)].recent_hits));
+        self.order.sort_unstable_by_key(|&s| (Reverse(subtables[usize::from(s)].recent_hits), s));
         subtables.iter_mut().for_each(|s| s.recent_hits /= 2);
     }
 
