@@ -17,7 +17,8 @@ const DIFFERS: &[(&str, &str)] = &[
     ("appendix-d", "share of the missing keys"),
 ];
 
-fn smoke(name: &str) -> Outcome {
+/// Runs it; what is wrong goes to `wrong`, so that one experiment does not hide the others.
+fn smoke(name: &str, wrong: &mut Vec<String>) -> Outcome {
     let experiment = by_name(name).expect("registered");
     let stop = AtomicBool::new(false);
     let (mut steps, mut last) = (0, 0.0);
@@ -29,19 +30,25 @@ fn smoke(name: &str) -> Outcome {
     let record = experiment.measure(&mut context).expect("a record");
     assert!(steps > 0, "{name} says nothing of its progress");
     assert_eq!((record.name.as_str(), record.size, record.seed), (name, Size::Smoke, 1));
-    assert!(!record.checks.is_empty(), "{name} claims nothing");
+    // One of timings only claims nothing at this size.
+    let shows = record.checks.len() + record.tables.len() + record.plots.len();
+    assert!(shows > 0, "{name} shows nothing");
     println!("{name}: {:.1} s", record.seconds);
     for check in &record.checks {
         let known = DIFFERS.iter().any(|(e, claim)| *e == name && check.claim.starts_with(claim));
         println!("  {}: {} ({})", check.claim, check.measured, check.stated);
-        assert_eq!(check.holds, !known, "{name}: {check:?}");
+        if check.holds == known {
+            wrong.push(format!("{name}: {check:?}"));
+        }
     }
     Outcome::new(record, Machine::here(None), format!("overbank lab run {name} --smoke"))
 }
 
 #[test]
 fn every_experiment_holds_and_can_be_drawn() {
-    let mut outcomes: Vec<Outcome> = ALL.iter().rev().map(|e| smoke(e.name)).collect();
+    let mut wrong = Vec::new();
+    let mut outcomes: Vec<Outcome> = ALL.iter().rev().map(|e| smoke(e.name, &mut wrong)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     sort(&mut outcomes);
     let names: Vec<&str> = outcomes.iter().map(|o| o.record.name.as_str()).collect();
     assert_eq!(names, ALL.iter().map(|e| e.name).collect::<Vec<_>>());

@@ -346,14 +346,14 @@ fn percent(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 
 fn approach(main: &Course, law: Law) -> Plot {
     let most = model(main.kind, ALPHA);
-    let times = || main.rates.iter().map(|r| r.0);
+    let times = || main.rates.iter().map(|r| r.0).filter(|t| *t >= 1.0);
     let from = |least: f64| times().filter(move |t| *t >= least);
     let series = vec![
-        Series::measured("blp-2-4", percent(main.rates.iter().copied())),
+        Series::measured("blp-2-4", percent(times().map(|t| (t, main.at(t))))),
         Series::model("differential equation", percent(times().map(|t| (t, warm_up(most, t))))),
         Series::model("most of the keys seen", percent(times().map(|t| (t, main.seen(t))))),
         Series::model(
-            "blp-2-4, law (fitted elsewhere)",
+            "law (fitted at other α and size)",
             percent(from(LAW_FROM).map(|t| (t, main.seen(t) - law.missing(t)))),
         ),
     ];

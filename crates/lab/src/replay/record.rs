@@ -52,9 +52,11 @@ impl Machine {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let mut lines = info.lines();
         let model = lines.find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+        // The usual question counts those that this thread may run on, and it may be pinned.
+        let cores = info.lines().filter(|line| line.starts_with("processor")).count();
         Machine {
             cpu: model.map_or("unknown".to_owned(), |m| m.trim().to_owned()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores.max(std::thread::available_parallelism().map_or(1, usize::from)),
             pinned_core,
         }
     }

@@ -44,7 +44,8 @@ impl Axis {
         let (first, last) = if snug {
             ((low / step - near).ceil(), (high / step + near).floor())
         } else {
-            ((low / step + near).floor(), (high / step - near).ceil())
+            // A hair beyond a tick is no reason for another one.
+            ((low / step + 0.05).floor(), (high / step - 0.05).ceil())
         };
         let ticks: Vec<f64> = (0..=(last - first) as i32)
             .map(|i| (first + f64::from(i)) * step)
@@ -52,7 +53,7 @@ impl Axis {
             .map(|t| (t / step).round() * step)
             .collect();
         if !snug {
-            (low, high) = (first * step, last * step);
+            (low, high) = (low.min(first * step), high.max(last * step));
         }
         Axis { low, high, log: false, ticks }
     }
@@ -150,6 +151,7 @@ mod tests {
         assert_eq!(labels(&[0.5, 2.0], false, true), "0.50 0.75 1.00 1.25 1.50 1.75 2.00");
         assert_eq!(labels(&[3.0, 97.0], false, false), "0 20 40 60 80 100");
         assert_eq!(labels(&[81.2, 99.7], false, false), "80 85 90 95 100");
+        assert_eq!(labels(&[92.0, 100.02], false, false), "92 94 96 98 100");
         assert_eq!(labels(&[-0.3, 0.3], false, false), "−0.3 −0.2 −0.1 0.0 0.1 0.2 0.3");
         let large = labels(&[0.0, 250_000.0], false, false).replace('\u{202f}', "_");
         assert_eq!(large, "0 50_000 100_000 150_000 200_000 250_000");

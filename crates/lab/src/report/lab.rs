@@ -75,7 +75,7 @@ fn circumstances(outcomes: &[Outcome]) -> String {
 
 fn contents(outcomes: &[Outcome]) -> Markup {
     html! {
-        div class="scroll" { table class="text" {
+        div class="scroll" { table class="text wrap" {
             thead { tr { th { "experiment" } th { "what" } th { "source" } th { "holds" } } }
             tbody {
                 @for o in outcomes {
@@ -84,7 +84,7 @@ fn contents(outcomes: &[Outcome]) -> Markup {
                         td { a href={ "#" (o.record.name) } { (o.record.name) } }
                         td { (o.record.title) }
                         td { (o.record.source) }
-                        td class=(if held == of { "good" } else { "warning" }) {
+                        td class=(if held == of { "good one" } else { "warning one" }) {
                             @if of > 0 { (held) " of " (of) } @else { "–" }
                         }
                     }

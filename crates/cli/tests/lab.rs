@@ -1,0 +1,121 @@
+//! `overbank lab` as a person or a script sees it: names, records, the page, errors, Ctrl-C.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn lab(arguments: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_overbank"))
+        .arg("lab")
+        .args(arguments)
+        .current_dir(dir)
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn list_names_title_and_source() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let output = lab(&["list"], dir.path());
+    let out = text(&output.stdout);
+    assert!(output.status.success());
+    for experiment in overbank_lab::experiments::ALL {
+        let line = out.lines().find(|l| l.trim_start().starts_with(experiment.name));
+        let line = line.unwrap_or_else(|| panic!("{} in {out}", experiment.name));
+        assert!(line.contains(experiment.title) && line.contains(experiment.source), "{line}");
+    }
+}
+
+#[test]
+fn run_leaves_records_and_a_page_of_all_that_are_there() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let output = lab(&["run", "slide15", "slide15", "--smoke", "--seed", "7"], dir.path());
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "nothing on standard error without a terminal");
+    assert!(out.contains(" ok ") && out.contains("0.71875") && out.contains("1 of 1 experiments"));
+
+    // Into the directory of smoke sizes, so that it takes the place of no full record.
+    let records = dir.path().join("out/lab-smoke");
+    let json = fs::read_to_string(records.join("slide15.json")).expect("a record");
+    let record: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(record["schema"], "overbank-lab/1");
+    assert_eq!((&record["name"], &record["seed"]), (&"slide15".into(), &7.into()));
+    assert_eq!(record["command"], "overbank lab run slide15 slide15 --smoke --seed 7");
+
+    let arguments = ["run", "table1", "--smoke", "--format", "json"];
+    let output = lab(&arguments, dir.path());
+    let array: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(array.as_array().map(Vec::len), Some(1), "the record of this run alone");
+    assert_eq!(array[0]["name"], "table1");
+    let page = fs::read_to_string(records.join("report.html")).expect("a page");
+    let place = |id: &str| page.find(&format!("id=\"{id}\"")).expect("a section");
+    assert!(place("table1") < place("slide15"), "the order is that of the list");
+    assert_eq!(fs::read_dir(&records).expect("readable").count(), 3, "and no temporary file");
+
+    // The page again, from the records, and Markdown.
+    fs::remove_file(records.join("report.html")).expect("removed");
+    let output = lab(&["report", "out/lab-smoke", "--markdown", "lab.md"], dir.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(records.join("report.html")).expect("a page"), page);
+    let markdown = fs::read_to_string(dir.path().join("lab.md")).expect("a file");
+    assert!(markdown.contains("\n## table1: ") && markdown.contains("| blp-2-4 |"));
+}
+
+#[test]
+fn errors_say_what_is_wrong_before_any_work() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let fails = |arguments: &[&str], with: &[&str]| {
+        let output = lab(arguments, dir.path());
+        let errors = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        with.iter().for_each(|w| assert!(errors.contains(w), "{arguments:?}: {errors}"));
+        assert!(!errors.contains("panicked"));
+    };
+    fails(&["run", "fig99"], &["no experiment \"fig99\"", "table1", "slide15", "all"]);
+    fails(&["run"], &["<NAME>"]);
+    fails(&["run", "slide15", "--core", "9999"], &["--core 9999: no such core"]);
+    fails(&["report", "nowhere"], &["nowhere: cannot be read"]);
+    fails(&["report", "."], &[".: no record of an experiment there"]);
+    fs::write(dir.path().join("file"), "").expect("written");
+    fails(&["run", "slide15", "--out", "file"], &["file: cannot be made"]);
+    fs::write(dir.path().join("other.json"), "{\"schema\": \"x/1\"}").expect("written");
+    fails(&["run", "slide15", "--out", "."], &["other.json", "schema \"x/1\""]);
+    assert!(!dir.path().join("slide15.json").exists(), "before any work");
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_finished() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let child = Command::new(env!("CARGO_BIN_EXE_overbank"))
+        .args(["lab", "run", "slide15", "table1", "--out", "."])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("the command starts");
+    let start = Instant::now();
+    while !dir.path().join("slide15.json").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the first one is short");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let start = Instant::now();
+    while child.try_wait().expect("waits").is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "ends soon");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().expect("its output");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Ended early: 1 of 2 experiments done"));
+    assert!(!dir.path().join("table1.json").exists());
+    let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    assert!(page.contains("id=\"slide15\"") && !page.contains("id=\"table1\""));
+}
