@@ -1,18 +1,29 @@
 //! Frames in memory: one arena, each frame on cache lines of its own.
 //!
 //! ```text
-//! lines   │ frame 0 …····│ frame 1 …… │ ……····│ frame 2 …···│      64 bytes each
-//! index   (first line, length, interface, time) per frame         24 bytes each
+//! block   │ frame 0 …····│ frame 1 …… │ ……····│ frame 2 …···│ free     lines of 64 bytes
+//! block   │ frame 3 …                                       │ free     1 MiB, or one large frame
+//! index   (block, line, length, interface, time) per frame             24 bytes each, 256 a block
 //! ```
 //!
 //! A frame starts on a cache line, as it does in the buffers of a network card, so that the headers
-//! of a 64-byte frame cost one line to read. Cost: frame length rounded up to 64, plus 24 bytes.
-//! Guarantees: memory stays within [`Limits`], what a growing vector reserves included; pushing
-//! beyond that is an error, never a panic or an abort.
+//! of a 64-byte frame cost one line to read. Nothing ever moves: a vector that grows would hold all
+//! of its frames twice for a moment. Cost: frame length rounded up to 64, plus 24 bytes.
+//! Guarantees: memory stays within [`Limits`] at every moment; pushing beyond that is an error,
+//! never a panic or an abort.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const LINE: usize = 64;
+/// Lines of a block, unless a frame needs more or the limit leaves fewer.
+const BLOCK_LINES: usize = 1 << 14;
+/// Lines of the first block.
+const BLOCK_LINES_MIN: usize = 16;
+/// Frames of a block of the index.
+const INDEX_FRAMES: usize = 256;
+/// What a block costs besides its content: its place in the list of blocks, also while that grows,
+/// and the allocator's own notes.
+const BLOCK_BYTES: usize = 96;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
@@ -21,7 +32,7 @@ struct Line([u8; LINE]);
 #[derive(Clone, Copy)]
 struct Entry {
     timestamp_ns: u64,
-    /// 2³² lines are 256 GiB.
+    block: u32,
     line: u32,
     len: u32,
     interface: u32,
@@ -63,8 +74,11 @@ pub struct Frame<'a> {
 /// Many frames, in the order in which they came.
 #[derive(Clone, Default)]
 pub struct FrameStore {
-    lines: Vec<Line>,
-    index: Vec<Entry>,
+    blocks: Vec<Vec<Line>>,
+    /// All but the last one are full.
+    index: Vec<Vec<Entry>>,
+    len: usize,
+    memory_bytes: usize,
     limits: Limits,
     skipped: u64,
     cut_short: u64,
@@ -88,40 +102,84 @@ impl FrameStore {
         interface: u32,
         timestamp_ns: u64,
     ) -> Result<(), StoreFull> {
-        let full = StoreFull { limit_bytes: self.limits.memory_bytes_max };
-        let line = u32::try_from(self.lines.len()).map_err(|_| full)?;
-        let len = u32::try_from(frame.len()).map_err(|_| full)?;
-        let lines = frame.len().div_ceil(LINE);
-        let limit = self.limits.memory_bytes_max;
-        // Each vector may grow into what the other one leaves.
-        let index_bytes = self.index.capacity() * size_of::<Entry>();
-        grow(&mut self.lines, lines, limit.saturating_sub(index_bytes)).ok_or(full)?;
-        let line_bytes = self.lines.capacity() * LINE;
-        grow(&mut self.index, 1, limit.saturating_sub(line_bytes)).ok_or(full)?;
+        self.append(frame, interface, timestamp_ns)
+            .ok_or(StoreFull { limit_bytes: self.limits.memory_bytes_max })
+    }
 
-        let start = self.lines.len();
-        self.lines.resize(start + lines, Line([0; LINE]));
-        self.lines[start..].as_mut_bytes()[..frame.len()].copy_from_slice(frame);
-        self.index.push(Entry { timestamp_ns, line, len, interface });
-        Ok(())
+    fn append(&mut self, frame: &[u8], interface: u32, timestamp_ns: u64) -> Option<()> {
+        let len = u32::try_from(frame.len()).ok()?;
+        let lines = frame.len().div_ceil(LINE);
+        self.make_room_for_entry()?;
+        self.make_room_for_lines(lines)?;
+        let entries = self.index.last_mut()?;
+        let block = u32::try_from(self.blocks.len().checked_sub(1)?).ok()?;
+        let target = self.blocks.last_mut()?;
+        let start = target.len();
+        let line = u32::try_from(start).ok()?;
+        target.resize(start + lines, Line([0; LINE]));
+        target[start..].as_mut_bytes()[..frame.len()].copy_from_slice(frame);
+        entries.push(Entry { timestamp_ns, block, line, len, interface });
+        self.len += 1;
+        Some(())
+    }
+
+    fn make_room_for_entry(&mut self) -> Option<()> {
+        if self.index.last().is_some_and(|block| block.len() < block.capacity()) {
+            return Some(());
+        }
+        // A block of another size would not be found again: only the last one may be short.
+        if self.index.last().is_some_and(|block| block.len() < INDEX_FRAMES) {
+            return None;
+        }
+        let room = self.room();
+        let most = room.checked_sub(BLOCK_BYTES)? / size_of::<Entry>();
+        // Near the limit, leave most of the room to the frames.
+        let wanted = (room / 4 / size_of::<Entry>()).clamp(1, INDEX_FRAMES).min(most);
+        let block = reserved(wanted)?;
+        self.memory_bytes += BLOCK_BYTES + wanted * size_of::<Entry>();
+        self.index.push(block);
+        Some(())
+    }
+
+    fn make_room_for_lines(&mut self, need: usize) -> Option<()> {
+        if self.blocks.last().is_some_and(|block| block.capacity() - block.len() >= need) {
+            return Some(());
+        }
+        let room = self.room();
+        let most = room.checked_sub(BLOCK_BYTES)? / LINE;
+        let usual = (self.memory_bytes / LINE / 8).clamp(BLOCK_LINES_MIN, BLOCK_LINES);
+        // Near the limit, leave some of the room to the index.
+        let wanted = usual.min(room / 2 / LINE).max(need);
+        if wanted > most {
+            return None;
+        }
+        let block = reserved(wanted)?;
+        self.memory_bytes += BLOCK_BYTES + wanted * LINE;
+        self.blocks.push(block);
+        Some(())
+    }
+
+    fn room(&self) -> usize {
+        self.limits.memory_bytes_max.saturating_sub(self.memory_bytes)
     }
 
     /// Frame number `i`, from 0.
     #[inline]
     pub fn get(&self, i: usize) -> Option<Frame<'_>> {
-        let entry = self.index.get(i)?;
-        let data = &self.lines[entry.line as usize..].as_bytes()[..entry.len as usize];
+        let entry = self.index.get(i / INDEX_FRAMES)?.get(i % INDEX_FRAMES)?;
+        let lines = &self.blocks[entry.block as usize][entry.line as usize..];
+        let data = &lines.as_bytes()[..entry.len as usize];
         Some(Frame { data, interface: entry.interface, timestamp_ns: entry.timestamp_ns })
     }
 
     /// How many frames there are.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.len
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.len == 0
     }
 
     /// All frames in order.
@@ -131,7 +189,7 @@ impl FrameStore {
 
     /// Bytes reserved for frames and index.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.capacity() * LINE + self.index.capacity() * size_of::<Entry>()
+        self.memory_bytes
     }
 
     /// Packets of the capture that were left out because they are not Ethernet.
@@ -153,20 +211,11 @@ impl FrameStore {
     }
 }
 
-/// Makes room for `more` elements: doubles, or takes less where doubling would pass the limit.
-fn grow<T>(vec: &mut Vec<T>, more: usize, limit_bytes: usize) -> Option<()> {
-    let need = vec.len().checked_add(more)?;
-    if need <= vec.capacity() {
-        return Some(());
-    }
-    let most = limit_bytes / size_of::<T>();
-    if need > most {
-        return None;
-    }
-    // Leave the other vector some room to grow: near the limit, in steps of an eighth.
-    let step = if vec.capacity() > most / 4 { most / 16 } else { vec.capacity() };
-    let capacity = (vec.capacity() + step).max(need).max(4).min(most);
-    vec.try_reserve_exact(capacity - vec.len()).ok()
+/// An empty block of exactly this capacity, unless the system has no memory.
+fn reserved<T>(capacity: usize) -> Option<Vec<T>> {
+    let mut block = Vec::new();
+    block.try_reserve_exact(capacity).ok()?;
+    Some(block)
 }
 
 #[cfg(test)]
@@ -187,7 +236,12 @@ mod tests {
             assert_eq!((frame.interface, frame.timestamp_ns), (i as u32, i as u64 * 10));
             assert_eq!(frame.data.as_ptr() as usize % 64, 0);
         }
-        assert_eq!(store.get(200), None);
+        let large = vec![9; 3 << 20];
+        store.push(&large, 0, 0).unwrap();
+        store.push(&[8; 65], 0, 0).unwrap();
+        assert_eq!(store.get(200).unwrap().data, large);
+        assert_eq!(store.get(201).unwrap().data, [8; 65]);
+        assert_eq!(store.get(202), None);
         assert_eq!(size_of::<Entry>(), 24);
     }
 
@@ -204,8 +258,9 @@ mod tests {
                 }
                 assert_eq!(store.len(), pushed);
                 assert!(store.memory_bytes() <= limit);
-                let each = len.next_multiple_of(64) + 24;
-                // Most of the room is used; the rest is what the vectors hold in reserve.
+                // Most of the room is used; the rest is what the last blocks hold in reserve. The
+                // share of the index is that of frames of one line at least.
+                let each = len.next_multiple_of(64).max(64) + 24;
                 assert!(pushed * each >= limit / 2 || limit < 16 * each, "{limit} {len} {pushed}");
             }
         }

@@ -419,6 +419,88 @@ fn nothing_is_left_without_finish() {
     assert_eq!(left(), 3);
 }
 
+/// A name that cannot be had takes those given before it back.
+#[test]
+fn all_files_get_their_names_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("port-1.pcap"), "old").unwrap();
+    let mut set = CaptureSet::create(&out, &[1, 2, 3]).unwrap();
+    set.write(1, 0, &[1; 100]).unwrap();
+    set.write(2, 0, &[1; 100]).unwrap();
+    fs::create_dir_all(out.join("port-3.pcap/x")).unwrap();
+    let error = set.finish().unwrap_err().to_string();
+    assert!(error.contains("port-3.pcap: cannot write the capture: "), "{error}");
+    let names = || {
+        let entries = fs::read_dir(&out).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["port-1.pcap", "port-3.pcap"]);
+    assert_eq!(fs::read(out.join("port-1.pcap")).unwrap(), b"old");
+
+    fs::remove_dir_all(out.join("port-3.pcap")).unwrap();
+    CaptureSet::create(&out, &[1, 3]).unwrap().finish().unwrap();
+    assert_eq!(names(), ["port-1.pcap", "port-3.pcap"], "nothing of the old file is left");
+    assert_eq!(fs::read(out.join("port-1.pcap")).unwrap().len(), 24);
+}
+
+/// There may be more ports than a process may have files open.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_set_holds_no_file_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let ports: Vec<u32> = (0..300).collect();
+    let mut set = CaptureSet::create(dir.path(), &ports).unwrap();
+    for time in 0..200 {
+        for &port in &ports[..3] {
+            set.write(port, time, &[port as u8; 1500]).unwrap();
+        }
+    }
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    let open = open.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+    assert_eq!(open.filter(|path| path.starts_with(dir.path())).count(), 0);
+    let done = set.finish().unwrap();
+    assert_eq!(done.len(), 300);
+    for (port, path, frames) in done {
+        let found = read(&fs::read(path).unwrap()).unwrap();
+        assert_eq!(found.len() as u64, frames);
+        assert!(found.iter().all(|packet| packet.4 == [port as u8; 1500]));
+    }
+}
+
+/// Nobody who asked for `port-1.pcap` knows what `.port-1.aBcDeF.tmp` is.
+#[test]
+#[cfg(target_os = "linux")]
+fn errors_do_not_name_temporary_files() {
+    // Where nobody can make a file, not even root.
+    let error = CaptureSet::create("/proc", &[1]).err().unwrap().to_string();
+    assert!(error.starts_with("/proc: cannot write captures there: "), "{error}");
+    assert!(!error.contains("tmp") && error.contains("os error"), "{error}");
+}
+
+/// A pipe gives what it has, the first byte alone if need be.
+#[test]
+fn a_reader_may_give_a_byte_at_a_time() {
+    struct Slow(Cursor<Vec<u8>>);
+    impl std::io::Read for Slow {
+        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+            let most = buf.len().min(1);
+            self.0.read(&mut buf[..most])
+        }
+    }
+    let plain = pcap_header(true, true, 0, 1).u32(0).u32(0).u32(64).u32(64).raw(&[1; 64]).out;
+    let pcapng = Bytes::new(false).section().interface(1, 0, &[]).enhanced(0, 0, 3, &[1; 3]).out;
+    for bytes in [gzip(&plain), plain, gzip(&pcapng), pcapng] {
+        let expected = read(&bytes).unwrap();
+        let capture = Capture::from_reader(Slow(Cursor::new(bytes)), "a pipe").unwrap();
+        assert_eq!(capture.into_ethernet(&Limits::default()).unwrap().len(), expected.len());
+    }
+}
+
 #[test]
 fn first_bad_byte_order_magic() {
     let mut bytes = Bytes::new(true).section().out;

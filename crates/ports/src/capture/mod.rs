@@ -9,4 +9,4 @@ mod write;
 pub use error::{CaptureError, Part};
 pub use link::LinkType;
 pub use read::{CAPTURED_LEN_MAX, Capture, Packet, read_ethernet};
-pub use write::{CaptureSet, WriteError};
+pub use write::{CaptureSet, WriteError, without_path};

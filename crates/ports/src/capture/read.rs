@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -93,11 +93,15 @@ impl Capture {
         reader: impl Read + Send + 'static,
         name: impl AsRef<Path>,
     ) -> Result<Capture, CaptureError> {
-        let mut input = BufReader::with_capacity(1 << 18, reader);
+        let mut reader = reader;
         let path = name.as_ref().to_path_buf();
-        let head =
-            input.fill_buf().map_err(|reason| CaptureError::Open { path: path.clone(), reason })?;
-        let input: Box<dyn BufRead + Send> = if head.starts_with(&[0x1f, 0x8b]) {
+        // A pipe may give the first byte alone.
+        let mut head = Vec::with_capacity(2);
+        let got = reader.by_ref().take(2).read_to_end(&mut head);
+        got.map_err(|reason| CaptureError::Open { path: path.clone(), reason })?;
+        let gzipped = head == [0x1f, 0x8b];
+        let input = BufReader::with_capacity(1 << 18, Cursor::new(head).chain(reader));
+        let input: Box<dyn BufRead + Send> = if gzipped {
             Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(input)))
         } else {
             Box::new(input)

@@ -1,20 +1,32 @@
 //! Writes captures: one nanosecond pcap per output port, all of them or none.
 //!
+//! ```text
+//! .port-N.XXXXXX.tmp   header, then per frame: time, lengths, bytes     while the set is written
+//! port-N.pcap                                                           after `finish`
+//! ```
+//!
 //! `CaptureSet` writes each port to a hidden temporary file beside its final name and renames it
 //! on [`CaptureSet::finish`]. Dropped before that, it removes the temporary files and the
 //! directories that it made. Little-endian on every machine, so that equal packets give equal
-//! files. Cost: one copy into a 64 KiB buffer per port.
+//! files. Cost: one copy into a buffer per port, of 64 KiB or of a share of 64 MiB where ports are
+//! many; a file is open only while its buffer is appended to it, so there may be more ports than
+//! the system lets a process have files.
 
 use std::borrow::Cow;
-use std::fs::{self, Permissions};
-use std::io::{self, BufWriter};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use super::CAPTURED_LEN_MAX;
+
+/// Most bytes of a port's buffer, and of all of them together while that leaves [`BUFFER_MIN`].
+const BUFFER_MAX: usize = 1 << 16;
+const BUFFERS_MAX: usize = 64 << 20;
+const BUFFER_MIN: usize = 512;
 
 /// Why output captures cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +66,34 @@ pub enum WriteError {
 struct PortFile {
     port: u32,
     path: PathBuf,
-    writer: PcapWriter<BufWriter<NamedTempFile>>,
+    writer: PcapWriter<Appender>,
     frames: u64,
+}
+
+/// A file that is open only while the buffer is appended to it.
+struct Appender {
+    file: TempPath,
+    buffer: Vec<u8>,
+    buffer_max: usize,
+}
+
+impl Write for Appender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > self.buffer_max {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        OpenOptions::new().append(true).open(&self.file)?.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
 }
 
 /// One capture per output port, in one directory.
@@ -75,9 +113,10 @@ impl CaptureSet {
         let mut ports = ports.to_vec();
         ports.sort_unstable();
         ports.dedup();
+        let buffer_max = (BUFFERS_MAX / ports.len().max(1)).clamp(BUFFER_MIN, BUFFER_MAX);
         let files = ports
             .into_iter()
-            .map(|port| PortFile::create(dir, port))
+            .map(|port| PortFile::create(dir, port, buffer_max))
             .collect::<io::Result<_>>()
             .map_err(failed)?;
         Ok(CaptureSet { files, made })
@@ -115,30 +154,80 @@ impl CaptureSet {
     }
 
     /// Gives the files their names; a file of that name is replaced. Returns, by port, each path
-    /// and its number of frames. Flushes all before the first rename, so that a full disk leaves
-    /// nothing behind.
+    /// and its number of frames. All are whole before the first one gets its name, so that a full
+    /// disk leaves nothing behind; where a name cannot be had, those given before are taken back
+    /// and what stood there returns, as far as the file system can link (a FAT cannot).
     pub fn finish(mut self) -> Result<Vec<(u32, PathBuf, u64)>, WriteError> {
-        let mut flushed = Vec::with_capacity(self.files.len());
+        let mut whole = Vec::with_capacity(self.files.len());
         for PortFile { port, path, writer, frames } in self.files.drain(..) {
-            match writer.into_writer().into_inner() {
-                Ok(file) => flushed.push((port, path, frames, file)),
-                Err(e) => return Err(WriteError::File { path, reason: e.into_error() }),
+            let mut appender = writer.into_writer();
+            match appender.flush() {
+                Ok(()) => whole.push((port, path, frames, appender.file)),
+                Err(reason) => return Err(WriteError::File { path, reason }),
             }
         }
-        let mut done = Vec::with_capacity(flushed.len());
-        for (port, path, frames, file) in flushed {
-            if let Err(e) = file.persist(&path) {
-                return Err(WriteError::File { path, reason: e.error });
+        let mut done = Vec::with_capacity(whole.len());
+        let mut placed = Vec::with_capacity(whole.len());
+        for (port, path, frames, file) in whole {
+            match Placed::put(file, &path) {
+                Ok(one) => placed.push(one),
+                Err(reason) => return Err(WriteError::File { path, reason }),
             }
             done.push((port, path, frames));
         }
+        placed.iter_mut().for_each(Placed::keep);
         self.made.keep();
         Ok(done)
     }
 }
 
+/// A file that got its final name; dropped before [`Placed::keep`], what was there comes back.
+struct Placed {
+    path: PathBuf,
+    before: Before,
+}
+
+/// What had the name of a [`Placed`] file.
+enum Before {
+    Nothing,
+    /// Another name of it.
+    File(TempPath),
+    /// It could not be kept: the new file stays, which is better than none.
+    Lost,
+}
+
+impl Placed {
+    fn put(file: TempPath, path: &Path) -> io::Result<Placed> {
+        let mut name = file.to_path_buf().into_os_string();
+        name.push(".old");
+        let before = match fs::hard_link(path, &name) {
+            Ok(()) => Before::File(TempPath::try_from_path(name)?),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Before::Nothing,
+            Err(_) => Before::Lost,
+        };
+        file.persist(path).map_err(|e| e.error)?;
+        Ok(Placed { path: path.into(), before })
+    }
+
+    /// The new file stays.
+    fn keep(&mut self) {
+        self.before = Before::Lost;
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure: the error that brought us here is reported.
+        match std::mem::replace(&mut self.before, Before::Lost) {
+            Before::Nothing => drop(fs::remove_file(&self.path)),
+            Before::File(old) => drop(old.persist(&self.path)),
+            Before::Lost => {}
+        }
+    }
+}
+
 impl PortFile {
-    fn create(dir: &Path, port: u32) -> io::Result<PortFile> {
+    fn create(dir: &Path, port: u32, buffer_max: usize) -> io::Result<PortFile> {
         let path = dir.join(format!("port-{port}.pcap"));
         if path.metadata().is_ok_and(|meta| !meta.is_file()) {
             let what = format!("port-{port}.pcap is there and not a file");
@@ -149,7 +238,8 @@ impl PortFile {
         builder.prefix(&prefix).suffix(".tmp");
         #[cfg(unix)]
         builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-        let file = builder.tempfile_in(dir)?;
+        let file = builder.tempfile_in(dir).map_err(without_path)?.into_temp_path();
+        let appender = Appender { file, buffer: Vec::new(), buffer_max };
         let header = PcapHeader {
             snaplen: CAPTURED_LEN_MAX,
             datalink: DataLink::ETHERNET,
@@ -157,9 +247,16 @@ impl PortFile {
             endianness: Endianness::Little,
             ..PcapHeader::default()
         };
-        let writer = PcapWriter::with_header(BufWriter::with_capacity(1 << 16, file), header)
-            .map_err(into_io)?;
+        let writer = PcapWriter::with_header(appender, header).map_err(into_io)?;
         Ok(PortFile { port, path, writer, frames: 0 })
+    }
+}
+
+/// An error of `tempfile` without the name of the temporary file, which says nothing to a reader.
+pub fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().rsplit_once(" at path ") {
+        Some((what, _)) => io::Error::new(error.kind(), what.to_owned()),
+        None => error,
     }
 }
 
