@@ -12,7 +12,7 @@
 
 use std::process::ExitCode;
 
-use overbank::cache::Design;
+use overbank::cache::{Design, HugePages};
 use overbank_lab::experiments::grid::{
     ALPHAS, BASELINE, MIB, PAPER, RECOMMENDED, THETAS, best_of_paper, geometric_mean, plan, ratio,
 };
@@ -119,6 +119,9 @@ fn print(m: &Measured) {
             show(best),
             show(ratio(m, &name, BASELINE)),
         );
+        if row.huge_pages != HugePages::Yes {
+            println!("    (huge pages: {})", row.huge_pages);
+        }
     }
 }
 

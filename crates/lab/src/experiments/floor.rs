@@ -60,6 +60,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("instruction set".into(), overbank::cache::Isa::best().to_string()),
         ("share of hits".into(), "α = 0.5: all but the conflicts of narrow designs".into()),
     ];
+    if !smoke {
+        record.settings.push(micro::pages(&all));
+    }
     let in_mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let mut series = vec![Series {
         name: "gather kernel".into(),

@@ -44,7 +44,7 @@ pub fn plan(entries: usize) -> Plan {
     Plan {
         warm_per_flow: 20.0,
         warm_max: if large { 96_000_000 } else { u64::MAX },
-        keys: if large { 1 << 18 } else { 1 << 17 },
+        keys: 1 << 18,
         rounds: 5,
         penalty_cycles: PENALTY_CYCLES,
     }
@@ -138,6 +138,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("instruction set".into(), overbank::cache::Isa::best().to_string()),
         ("rounds".into(), plan.rounds.to_string()),
     ];
+    if !smoke {
+        record.settings.push(micro::pages(&all));
+    }
     record.tables = vec![ratios_table(&all), hits_table(&all), throughput_table(&all)];
     record.plots = plots(&all);
     record.checks = checks(&all, ours, bare, smoke);

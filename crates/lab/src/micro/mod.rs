@@ -41,7 +41,7 @@ use crate::experiment::{Context, LabError};
 use crate::workload::FlowStream;
 use gather::Gather;
 use keys::Keys;
-use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::cache::{BURST, Design, HugePages, LayoutKind, MISS, Probes, SignatureCache};
 
 /// Bytes of a slot: 16-bit fingerprint, 16-bit value.
 pub const SLOT_BYTES: usize = 4;
@@ -218,6 +218,8 @@ pub struct Row {
     pub whole_ns: Spread,
     /// Millions of keys a second if each miss costs the penalty on top.
     pub throughput: Spread,
+    /// Whether the table lay on 2 MiB pages.
+    pub huge_pages: HugePages,
 }
 
 /// What was measured in a cell.
@@ -281,7 +283,9 @@ pub fn measure(
     let mut floor = Vec::new();
     for round in 0..plan.rounds.max(1) {
         step(0.8 + 0.2 * round as f64 / plan.rounds.max(1) as f64)?;
-        parts.iter_mut().for_each(|keys| keys.draw(&mut stream, count));
+        // Twice as long a lead-in: the other tables, or other programs, had the caches before.
+        let counts = [2 * count, count, count, count];
+        parts.iter_mut().zip(counts).for_each(|(keys, count)| keys.draw(&mut stream, count));
         let [lead_in, whole, lookup, probe] = &parts;
         for lane in &mut lanes {
             let cache = &mut *lane.cache;
@@ -307,6 +311,7 @@ pub fn measure(
         Row {
             design,
             hit_rate,
+            huge_pages: lane.cache.huge_pages(),
             probe_ns: Spread::of(lane.probe),
             lookup_ns: Spread::of(lane.lookup),
             whole_ns,
@@ -319,6 +324,19 @@ pub fn measure(
         floor_ns: Spread::of(floor),
         warmed: draws as f64 / f64::from(flows),
     })
+}
+
+/// A line for a record's settings: which tables did not lie on huge pages.
+pub fn pages(all: &[Measured]) -> (String, String) {
+    let rows = all.iter().flat_map(|m| m.rows.iter().map(move |row| (m, row)));
+    let small = rows.filter(|(_, row)| row.huge_pages != HugePages::Yes);
+    let names = small.map(|(m, r)| format!("{} of {}: {}", r.design, m.cell.size(), r.huge_pages));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names.dedup();
+    let value =
+        if names.is_empty() { "all".to_owned() } else { format!("all but {}", names.join(", ")) };
+    ("tables on 2 MiB pages".to_owned(), value)
 }
 
 /// Names as designs.
@@ -431,10 +449,11 @@ fn lookup_burst(
     cache.probe_batch(hashes, probes);
     let mut slots = [MISS; BURST];
     let mut missed = 0u32;
-    // Almost every match is the right one: no branch depends on the data here.
+    // Almost every match is the right one: no branch depends on the data here. A miss sets all bits
+    // of the slot, which is `MISS`.
     for (i, &value) in values.iter().take(BURST).enumerate() {
-        let right = probes.mask[i] != 0 && probes.value[i] == u32::from(value);
-        slots[i] = if right { probes.mask[i].trailing_zeros() as u8 } else { MISS };
+        let right = (probes.mask[i] != 0) & (probes.value[i] == u32::from(value));
+        slots[i] = probes.mask[i].trailing_zeros() as u8 | u8::from(!right).wrapping_neg();
         missed |= u32::from(!right) << i;
     }
     // Wrong first matches, about one lookup in thousands.
