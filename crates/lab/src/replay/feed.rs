@@ -192,4 +192,35 @@ mod tests {
         assert_eq!(chunks(200, 65_536, 1), [64, 64, 64, 8]);
         assert_eq!(chunks(70, 262_144, 1), [32, 32, 6]);
     }
+
+    /// The clock, in seconds, at each of the first `chunks` chunks of one frame.
+    fn clock(stamps_s: &[u64], chunks: usize) -> Vec<u32> {
+        let mut store = FrameStore::new();
+        for stamp_s in stamps_s {
+            store.push(&[0; 60], 0, (1000 + stamp_s) * 1_000_000_000).expect("room");
+        }
+        let mut feed = Feed::new(&Source::Capture(&store));
+        (0..chunks).map(|_| feed.chunk(1).now_ms / 1000).collect()
+    }
+
+    #[test]
+    fn the_clock_of_a_capture_goes_on_over_loops_and_never_back() {
+        assert_eq!(clock(&[0, 5, 12], 7), [0, 5, 12, 12, 17, 24, 24]);
+        // Frames out of order: the clock waits.
+        assert_eq!(clock(&[0, 30, 10], 7), [0, 30, 30, 30, 60, 60, 60]);
+        assert_eq!(clock(&[10, 0, 15], 6), [0, 0, 5, 5, 5, 10]);
+    }
+
+    #[test]
+    fn the_clock_of_built_in_traffic_is_a_packet_each_hundred_nanoseconds() {
+        let stream = FlowStream::uniform(100, 1).expect("flows");
+        let source = Source::BuiltIn { stream: &stream, traffic: Traffic::default() };
+        let mut feed = Feed::new(&source);
+        for nth in 0..100u64 {
+            let chunk = feed.chunk(CHUNK);
+            assert_eq!((chunk.first, chunk.frames.len()), (nth * 4096, 4096));
+            assert_eq!(u64::from(chunk.now_ms), nth * 4096 / 10_000);
+            assert_eq!(chunk.timestamp_ns(7), (nth * 4096 + 7) * 100);
+        }
+    }
 }

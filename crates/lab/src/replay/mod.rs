@@ -316,6 +316,20 @@ pub fn run(
     source: &Source<'_>,
     tables: &Tables,
     traffic: TrafficRecord,
+    output: Option<&mut OutputFrames<'_>>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replay, ReplayError> {
+    let mut make = |contestant| runner(plan, contestant, source, tables);
+    race(plan, source, traffic, &mut make, output, stop, progress)
+}
+
+/// [`run`], with runners that `make` makes.
+fn race<'a>(
+    plan: &Plan,
+    source: &Source<'a>,
+    traffic: TrafficRecord,
+    make: &mut dyn FnMut(Contestant) -> Result<Runner<'a>, ReplayError>,
     mut output: Option<&mut OutputFrames<'_>>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
@@ -347,7 +361,7 @@ pub fn run(
 
     let mut runners = Vec::with_capacity(plan.contestants.len());
     for &contestant in &plan.contestants {
-        let mut runner = runner(plan, contestant, source, tables)?;
+        let mut runner = make(contestant)?;
         course.run(&mut runner, PHASE_FIRST, loop_packets, None, output.take())?;
         course.run(&mut runner, PHASE_FIRST, warmup - loop_packets, None, None)?;
         runner.first_pass = runner.take_totals();
@@ -381,7 +395,7 @@ pub fn run(
         version: env!("CARGO_PKG_VERSION"),
         machine: Machine::here(plan.pinned_core),
         traffic,
-        rules: tables.len(),
+        rules: runners.first().map_or(0, |runner| runner.datapath.tables().len()),
         settings: Settings {
             entries: plan.entries,
             megaflows: plan.megaflows,

@@ -110,4 +110,20 @@ mod tests {
         assert_eq!(repeated(0).costs(32), Some(Costs { hit_ns: 2.0, miss_ns: None }));
         assert_eq!(repeated(32).costs(32), None);
     }
+
+    /// An outlier or two would otherwise turn the line.
+    #[test]
+    fn a_group_of_fewer_than_sixteen_bursts_has_no_say() {
+        let mut split = Split::default();
+        for _ in 0..20 {
+            split.add(0, 64.0);
+            split.add(1, 96.0);
+        }
+        let usual = split.costs(32).expect("two groups");
+        assert_eq!(usual, Costs { hit_ns: 2.0, miss_ns: Some(34.0) });
+        (0..15).for_each(|_| split.add(20, 1e6));
+        assert_eq!(split.costs(32), Some(usual));
+        split.add(20, 1e6);
+        assert_ne!(split.costs(32), Some(usual));
+    }
 }

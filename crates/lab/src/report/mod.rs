@@ -242,3 +242,84 @@ fn fates(replay: &Replay) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::feed::Source;
+    use crate::replay::{Length, Plan, run};
+    use crate::traffic::Traffic;
+    use crate::workload::FlowStream;
+    use overbank_switch::parse::parse_rules;
+    use overbank_switch::translate::Tables;
+    use std::sync::atomic::AtomicBool;
+
+    fn replay() -> Replay {
+        let traffic = Traffic::default();
+        let stream = FlowStream::uniform(100, 1).expect("flows");
+        let source = Source::BuiltIn { stream: &stream, traffic };
+        let rules = parse_rules(&traffic.rules()).expect("rules");
+        let plan = Plan {
+            contestants: ["none", "set-4"].map(|name| name.parse().expect("known")).into(),
+            entries: 64,
+            megaflows: 64,
+            ports: (1..8).collect(),
+            seed: 1,
+            isa: None,
+            warmup_loops: 1,
+            length: Length::Loops(1),
+            rounds: 1,
+            pinned_core: None,
+        };
+        let record = TrafficRecord::BuiltIn { flows: 100, theta: 0.0, classes: 20, alpha: 1.5 };
+        let tables = Tables::new(rules).expect("tables");
+        let stop = AtomicBool::new(false);
+        run(&plan, &source, &tables, record, None, &stop, &mut |_| {}).expect("alike")
+    }
+
+    #[test]
+    fn the_foot_tells_the_digest_and_how_much_it_covers() {
+        let mut replay = replay();
+        replay.digest_packets = 1_234_567;
+        let page = page(&replay, "overbank replay");
+        let sentence = "All designs forwarded 1\u{202f}234\u{202f}567 packets alike";
+        assert!(page.contains(sentence));
+        assert!(page.contains(&format!("<code>{}</code>", replay.digest)));
+    }
+
+    #[test]
+    fn a_design_without_a_cache_has_a_rate_and_no_hit_rate() {
+        let replay = replay();
+        let (rates, hits) = (rates(&replay).into_string(), hit_rates(&replay).into_string());
+        for (name, has_hits) in [("none", false), ("set-4", true)] {
+            let label = format!(">{name}</text>");
+            assert!(rates.contains(&label), "{name}");
+            assert_eq!(hits.contains(&label), has_hits, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_tables_of_tiers_tell_the_rounds_and_the_first_pass() {
+        let mut replay = replay();
+        for (n, design) in replay.designs.iter_mut().enumerate() {
+            design.totals.packets = 100 + n as u64;
+            design.first_pass.packets = 200 + n as u64;
+        }
+        let tiers = tiers(&replay).into_string();
+        let (rounds, first_pass) = tiers.split_once("First pass").expect("two tables");
+        for (n, design) in replay.designs.iter().enumerate() {
+            let row = |packets| format!("<tr><td>{}</td><td>{packets}</td>", design.design);
+            assert!(rounds.contains(&row(100 + n)) && !rounds.contains(&row(200 + n)), "{rounds}");
+            assert!(first_pass.contains(&row(200 + n)), "{first_pass}");
+            assert!(!first_pass.contains(&row(100 + n)), "{first_pass}");
+        }
+    }
+
+    #[test]
+    fn an_early_end_is_told() {
+        let mut replay = replay();
+        assert!(!page(&replay, "").contains("Ended early"));
+        replay.interrupted = true;
+        assert!(page(&replay, "").contains("Ended early"));
+    }
+}
