@@ -1,6 +1,7 @@
 //! Output files that appear whole or not at all.
 
 use anyhow::{Context, Result, bail};
+use overbank_ports::capture::without_path;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -30,6 +31,7 @@ impl Pending {
         let file = tempfile::Builder::new()
             .prefix(".overbank-")
             .tempfile_in(dir)
+            .map_err(without_path)
             .with_context(|| format!("{}: cannot be written", path.display()))?;
         Ok(Pending { path: path.to_owned(), file })
     }
@@ -39,7 +41,8 @@ impl Pending {
         let name = self.path.display().to_string();
         self.file.write_all(content.as_bytes()).with_context(|| format!("{name}: not written"))?;
         readable_by_all(self.file.path()).with_context(|| format!("{name}: not written"))?;
-        self.file.persist(&self.path).with_context(|| format!("{name}: not written"))?;
+        let placed = self.file.persist(&self.path).map_err(|e| e.error);
+        placed.with_context(|| format!("{name}: not written"))?;
         Ok(())
     }
 }
@@ -77,6 +80,12 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
         Pending::claim(&path).expect("writable").finish("all of it").expect("written");
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "all of it");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = path.metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o644, "others may read it");
+        }
     }
 
     #[test]
@@ -87,6 +96,26 @@ mod tests {
         assert!(Pending::claim(dir.path()).is_err());
         let error = Pending::claim(Path::new("/dev/null")).err().expect("refused");
         assert!(format!("{error:#}").contains("/dev/null: this is a device"), "{error:#}");
+    }
+
+    #[test]
+    fn errors_do_not_name_temporary_files() {
+        let error = |result: Result<()>| format!("{:#}", result.expect_err("refused"));
+        // Where nobody can make a file, not even root.
+        if cfg!(target_os = "linux") {
+            let claimed = error(Pending::claim(Path::new("/proc/report.html")).map(drop));
+            assert!(claimed.starts_with("/proc/report.html: cannot be written: "), "{claimed}");
+            assert!(!claimed.contains(".overbank-"), "{claimed}");
+        }
+        // A directory that comes while we work.
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let path = dir.path().join("report.html");
+        let pending = Pending::claim(&path).expect("writable");
+        std::fs::create_dir_all(path.join("x")).expect("made");
+        let late = error(pending.finish("all of it"));
+        assert!(late.contains("report.html: not written: "), "{late}");
+        assert!(!late.contains(".overbank-"), "{late}");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 1);
     }
 
     #[test]

@@ -13,14 +13,14 @@ use overbank_lab::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_lab::report;
 use overbank_lab::traffic::Traffic;
 use overbank_lab::workload::FlowStream;
-use overbank_ports::capture::{CaptureSet, WriteError, read_ethernet};
+use overbank_ports::capture::{Capture, CaptureSet, WriteError, read_ethernet};
 use overbank_ports::memory::{FrameStore, Limits};
 use overbank_switch::datapath::MEGAFLOWS_16_BIT;
 use overbank_switch::megaflow::MEGAFLOW_BYTES;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::{Action, Rule};
 use overbank_switch::translate::Tables;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Frames of built-in traffic that `--out-dir` gets: the whole first pass would be gigabytes.
@@ -39,15 +39,18 @@ const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-
   overbank replay
   overbank replay capture.pcapng --rules rules.txt --cache blp-2-16,set-4 --out-dir out/
   overbank replay --flows 100000 --zipf 0.99 --report report.html
+  tcpdump -i eth0 -c 100000 -w - | overbank replay -
   overbank replay capture.pcap.gz --format json | jq '.designs[] | {design, mpps, hit_rate}'
 
 A packet of interface i of a capture (from 0) comes in on port i + 1. Rules are written as for
 `ovs-ofctl add-flows`. A loop is the capture once, or as many packets as there are flows. Ctrl-C
 ends a replay early and still reports what was done.")]
 pub struct Args {
-    /// Capture to replay: pcap or pcapng, also gzipped; without it, built-in traffic
+    /// Capture to replay: pcap or pcapng, also gzipped; `-` is standard input; without it, built-in
+    /// traffic
     capture: Option<PathBuf>,
-    /// Rules, one a line, in the syntax of ovs-ofctl; without it, built-in rules
+    /// Rules, one a line, in the syntax of ovs-ofctl; `-` is standard input; without it, built-in
+    /// rules
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Flow-cache designs, GEOMETRY[+POLICY]; `none` sends every packet to the megaflow cache
@@ -102,7 +105,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Write the frames that the first loop sends out, one port-N.pcap per output port
-    /// (of built-in traffic, the first million)
+    /// (of built-in traffic, the first million). Every port that exists gets its file, of which an
+    /// older one is replaced; other files, also of ports that no longer exist, are left alone
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     /// No progress bar
@@ -135,8 +139,42 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The name of standard input.
+const STDIN: &str = "-";
+/// What it is called in messages.
+const STDIN_NAME: &str = "standard input";
+
+/// Where frames go that leave: all of a capture, the first million of built-in traffic.
+struct Output {
+    captures: CaptureSet,
+    /// Frames that it still takes.
+    left: u64,
+}
+
+impl Output {
+    fn new(captures: CaptureSet, source: &Source<'_>) -> Output {
+        let left = match source {
+            Source::Capture(_) => u64::MAX,
+            Source::BuiltIn { .. } => BUILT_IN_FRAMES_OUT,
+        };
+        Output { captures, left }
+    }
+
+    fn write(&mut self, port: u32, timestamp_ns: u64, frame: &[u8]) -> Result<(), WriteError> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.captures.write(port, timestamp_ns, frame)
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new(STDIN));
+    if is_stdin(&args.capture) && is_stdin(&args.rules) {
+        bail!("standard input is either the capture or the rules, not both");
+    }
     let store = match &args.capture {
         Some(path) => Some(load_capture(path, args.memory)?),
         None => None,
@@ -153,8 +191,8 @@ pub fn run(args: &Args) -> Result<()> {
 
     // Claim every output before the work, so that a wrong name costs no time.
     // The report may lie in the output directory.
-    let inputs: Vec<&Path> = args.capture.iter().chain(&args.rules).map(PathBuf::as_path).collect();
-    let mut captures =
+    let inputs: Vec<&Path> = args.capture.iter().chain(&args.rules).map(|p| on_disk(p)).collect();
+    let captures =
         args.out_dir.as_deref().map(|dir| CaptureSet::create(dir, &ports)).transpose()?;
     captures.iter().flat_map(CaptureSet::paths).try_for_each(|path| keep_apart(path, &inputs))?;
     args.report.as_deref().map_or(Ok(()), |path| keep_apart(path, &inputs))?;
@@ -179,17 +217,10 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let stop = stop_on_ctrl_c()?;
     let bar = progress_bar(args.quiet);
-    let mut left = match source {
-        Source::Capture(_) => u64::MAX,
-        Source::BuiltIn { .. } => BUILT_IN_FRAMES_OUT,
-    };
-    let mut output = captures.as_mut().map(|set| {
-        move |port: u32, time: u64, frame: &[u8]| -> Result<(), WriteError> {
-            if left == 0 {
-                return Ok(());
-            }
-            left -= 1;
-            set.write(port, time, frame)
+    let mut output = captures.map(|captures| Output::new(captures, &source));
+    let mut write = output.as_mut().map(|output| {
+        |port: u32, time: u64, frame: &[u8]| -> Result<(), WriteError> {
+            output.write(port, time, frame)
         }
     });
     let record = replay::run(
@@ -197,7 +228,7 @@ pub fn run(args: &Args) -> Result<()> {
         &source,
         &tables,
         traffic_record(args, store.as_ref()),
-        output.as_mut().map(|o| o as &mut replay::OutputFrames<'_>),
+        write.as_mut().map(|w| w as &mut replay::OutputFrames<'_>),
         &stop,
         &mut |p: Progress| show(&bar, p),
     );
@@ -208,8 +239,8 @@ pub fn run(args: &Args) -> Result<()> {
         Format::Text => text::render(&record),
         Format::Json => serde_json::to_string_pretty(&record)?,
     };
-    if let Some(captures) = captures {
-        captures.finish()?;
+    if let Some(output) = output {
+        output.captures.finish()?;
     }
     if let Some(report) = report {
         report.finish(&report::page(&record, &command_line()))?;
@@ -253,16 +284,35 @@ pub fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
         memory_bytes_max: memory_bytes_max
             .with_context(|| format!("--memory {memory_mib}: more than the address space"))?,
     };
+    if path == Path::new(STDIN) {
+        let stdin = std::io::stdin();
+        if stdin.is_terminal() {
+            bail!("standard input is a terminal: `-` needs a capture, from a pipe or a file");
+        }
+        return Ok(Capture::from_reader(stdin, STDIN_NAME)?.into_ethernet(&limits)?);
+    }
     Ok(read_ethernet(path, &limits)?)
+}
+
+/// A path of an input that can be compared with that of an output, standard input's too.
+fn on_disk(path: &Path) -> &Path {
+    if path == Path::new(STDIN) { Path::new("/dev/stdin") } else { path }
 }
 
 fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
     let (name, text) = match &args.rules {
         Some(path) => {
-            let bytes = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
+            let (name, bytes) = if path == Path::new(STDIN) {
+                let mut bytes = Vec::new();
+                let read = std::io::stdin().read_to_end(&mut bytes);
+                (STDIN_NAME.to_owned(), read.map(|_| bytes))
+            } else {
+                (path.display().to_string(), std::fs::read(path))
+            };
+            let bytes = bytes.with_context(|| name.clone())?;
             let text = String::from_utf8(bytes)
-                .map_err(|_| anyhow!("{}: not UTF-8 text, rules are needed", path.display()))?;
-            (path.display().to_string(), text)
+                .map_err(|_| anyhow!("{name}: not UTF-8 text, rules are needed"))?;
+            (name, text)
         }
         None if from_capture => ("built-in rules".to_owned(), replay::CAPTURE_RULES.to_owned()),
         None => ("built-in rules".to_owned(), Traffic::default().rules()),
@@ -299,7 +349,10 @@ fn ports(source: &Source<'_>, rules: &[Rule], named: &[u32]) -> Vec<u32> {
 fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficRecord {
     match (&args.capture, store) {
         (Some(path), Some(store)) => TrafficRecord::Capture {
-            file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            file: match path.file_name() {
+                _ if path == Path::new(STDIN) => STDIN_NAME.to_owned(),
+                name => name.unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            },
             frames: store.len() as u64,
             skipped: store.skipped(),
         },
@@ -317,5 +370,31 @@ fn show(bar: &ProgressBar, p: Progress) {
         bar.set_length(p.total);
         bar.set_position(p.done);
         bar.set_message(format!("{:<18} {:<12} {:6.2} Mpps", p.contestant, p.phase, p.mpps));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_is_written_whole_and_a_million_frames_of_built_in_traffic() {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let set = || CaptureSet::create(dir.path(), &[1, 2]).expect("writable");
+        let (store, stream) = (FrameStore::new(), FlowStream::uniform(8, 1).expect("flows"));
+        let capture = Output::new(set(), &Source::Capture(&store));
+        assert_eq!(capture.left, u64::MAX);
+        let source = Source::BuiltIn { stream: &stream, traffic: Traffic::default() };
+        let mut built_in = Output::new(set(), &source);
+        assert_eq!(built_in.left, 1_000_000);
+        built_in.left = 3;
+        for port in [1, 2, 2, 2, 1] {
+            built_in.write(port, 0, &[0; 60]).expect("written");
+        }
+        let done = built_in.captures.finish().expect("written");
+        assert_eq!(
+            done.iter().map(|(port, _, frames)| (*port, *frames)).collect::<Vec<_>>(),
+            [(1, 1), (2, 2)]
+        );
     }
 }

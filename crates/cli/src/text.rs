@@ -134,3 +134,52 @@ fn fates(totals: &Totals) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use overbank_lab::replay::feed::Source;
+    use overbank_lab::replay::record::TrafficRecord;
+    use overbank_lab::replay::{self, Length, Plan};
+    use overbank_lab::traffic::Traffic;
+    use overbank_lab::workload::FlowStream;
+    use overbank_switch::parse::parse_rules;
+    use overbank_switch::translate::Tables;
+    use std::sync::atomic::AtomicBool;
+
+    fn text(stopped: bool, pinned_core: Option<usize>) -> String {
+        let traffic = Traffic::default();
+        let stream = FlowStream::uniform(100, 1).expect("flows");
+        let source = Source::BuiltIn { stream: &stream, traffic };
+        let rules = parse_rules(&traffic.rules()).expect("rules");
+        let plan = Plan {
+            contestants: vec!["set-4".parse().expect("known")],
+            entries: 64,
+            megaflows: 64,
+            ports: (1..8).collect(),
+            seed: 1,
+            isa: None,
+            warmup_loops: 1,
+            length: Length::Loops(1),
+            rounds: 1,
+            pinned_core,
+        };
+        let record = TrafficRecord::BuiltIn { flows: 100, theta: 0.0, classes: 20, alpha: 1.5 };
+        let tables = Tables::new(rules).expect("tables");
+        let stop = AtomicBool::new(stopped);
+        let run = replay::run(&plan, &source, &tables, record, None, &stop, &mut |_| {});
+        render(&run.expect("it runs"))
+    }
+
+    #[test]
+    fn says_whether_it_ended_early() {
+        assert!(text(true, None).contains("Ended early: "));
+        assert!(!text(false, None).contains("Ended early"));
+    }
+
+    #[test]
+    fn says_which_core_it_ran_on() {
+        assert!(text(false, Some(3)).contains("(core 3)"));
+        assert!(text(false, None).contains("(not pinned)"));
+    }
+}

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -190,6 +191,91 @@ fn seconds_bound_the_measurement() {
     assert!(replay["digest_packets"].as_u64() > Some(20_000));
 }
 
+/// Ports may exist that no frame comes in on and no rule names.
+#[test]
+fn named_ports_exist() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let rules = dir.path().join("flood.rules");
+    fs::write(&rules, "actions=flood\n").expect("written");
+    let rules = rules.to_str().expect("UTF-8");
+    let replay = small(&["--rules", rules, "--ports", "7,9", "--cache", "set-4"]);
+    let ports = replay["designs"][0]["ports"].as_array().expect("an array");
+    let ports: Vec<_> = ports.iter().map(|p| p["port"].as_u64().expect("a number")).collect();
+    assert_eq!(ports, [7, 9]);
+}
+
+/// Runs with `input` on standard input, of which the first byte comes alone.
+fn piped(input: &[u8], arguments: &[&str]) -> Output {
+    let mut child = overbank()
+        .arg("replay")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A command that refuses its arguments reads nothing.
+    let _ = stdin.write_all(&input[..1]);
+    std::thread::sleep(Duration::from_millis(50));
+    let _ = stdin.write_all(&input[1..]);
+    drop(stdin);
+    child.wait_with_output().expect("its output")
+}
+
+#[test]
+fn a_dash_is_standard_input() {
+    let arguments = ["-", "--cache", "set-4", "--loops", "1", "--format", "json"];
+    let digest = |output: &Output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        replay["digest"].as_str().expect("text").to_owned()
+    };
+    for name in ["lan.pcapng", "lan.pcap.gz"] {
+        let (path, bytes) = (fixture(name), fs::read(fixture(name)).expect("the fixture"));
+        let mut from_file = arguments;
+        from_file[0] = path.to_str().expect("UTF-8");
+        let output = piped(&bytes, &arguments);
+        assert_eq!(digest(&output), digest(&replay(&from_file)), "{name}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("\"standard input\""));
+    }
+    let rules = fs::read(fixture("lan.rules")).expect("the fixture");
+    let (capture, rules_path) = (fixture("lan.pcapng"), fixture("lan.rules"));
+    let [capture, rules_path] = [&capture, &rules_path].map(|p| p.to_str().expect("UTF-8"));
+    let with_rules =
+        |path| [capture, "--rules", path, "--cache", "set-4", "--loops", "1", "--format", "json"];
+    let output = piped(&rules, &with_rules("-"));
+    assert_eq!(digest(&output), digest(&replay(&with_rules(rules_path))));
+
+    let failed = |input: &[u8], arguments: &[&str], part: &str| {
+        let output = piped(input, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(part), "{errors}");
+        assert!(errors.trim_end().lines().all(|line| line.contains("standard input")), "{errors}");
+    };
+    failed(b"no capture", &["-"], "standard input: not a capture");
+    failed(b"rules", &["-", "--rules", "-"], "either the capture or the rules");
+    failed(b"foo=1,actions=drop\n", &[capture, "--rules", "-"], "foo");
+}
+
+/// `overbank replay | head`: nobody is left to tell.
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let mut child = overbank()
+        .arg("replay")
+        .args(SMALL)
+        .args(["--cache", "set-4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("its output");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Fails with one line (or one per error of a rule file) that contains all of `parts`.
 fn refused(code: i32, arguments: &[&str], parts: &[&str]) -> String {
     let output = replay(arguments);
@@ -312,15 +398,30 @@ fn a_wrong_instruction_set_in_the_environment_is_named() {
     assert_eq!(errors.matches("mmx").count(), 1, "said once: {errors}");
 }
 
+/// The cores that a process may run on, as the kernel lists them.
+fn cores(process: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("readable");
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.expect("the kernel lists them").trim().to_owned()
+}
+
+fn first_core(process: &str) -> String {
+    cores(process).chars().take_while(char::is_ascii_digit).collect()
+}
+
 #[test]
 fn ctrl_c_ends_early_and_reports_what_was_done() {
+    let core = first_core("self");
     let mut child = overbank()
         .args(["replay", "--seconds", "3600", "--flows", "1000", "--format", "json"])
+        .args(["--core", &core])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
     std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(cores(&child.id().to_string()), core, "pinned to this one alone");
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());
     let start = Instant::now();
@@ -332,6 +433,7 @@ fn ctrl_c_ends_early_and_reports_what_was_done() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let replay: Value = serde_json::from_slice(&output.stdout).expect("a whole document");
     assert_eq!(replay["interrupted"], true);
+    assert_eq!(replay["machine"]["pinned_core"].to_string(), core);
     assert!(!replay["designs"].as_array().expect("an array").is_empty());
 }
 
