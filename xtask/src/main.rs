@@ -8,6 +8,7 @@ mod fixture;
 mod fuzz;
 mod instructions;
 mod packages;
+mod peers;
 mod sanitize;
 mod steps;
 mod test;
@@ -56,6 +57,16 @@ enum Task {
         cargo xtask instructions              the usual designs\n  \
         cargo xtask instructions blp-2-8      one design")]
     Instructions(instructions::Options),
+    /// Caches and switches of others, measured beside Overbank's (DPDK, Open vSwitch)
+    ///
+    /// Installs what it needs with apt-get when it runs as root; otherwise it says what is missing.
+    /// Results go to target/peers/.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask peers --list                         who takes part\n  \
+        cargo xtask peers                                everything, as root\n  \
+        cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
+        cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it")]
+    Peers(peers::Options),
     /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -68,6 +79,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Instructions(options) => instructions::run(&options),
+        Task::Peers(options) => peers::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {

@@ -1,0 +1,123 @@
+/* A source of packets for Open vSwitch that needs no network card and no DPDK driver API.
+ *
+ *   net_nullN (makes empty buffers) ── receive callback of ours: writes the frame of the next flow
+ *
+ * Loaded into ovs-vswitchd by LD_PRELOAD. When a port `net_nullN` is started and the folder named by
+ * OVERBANK_FLOWGEN holds `net_nullN.ids`, the port's first queue receives the flows of that file, in
+ * order, again and again. A header of 16 bytes comes first:
+ *
+ *   0  "OBFLOWS1"     8  u32 classes     12  u32 log2 of the number of ids     16  u32 ids, in host order
+ *
+ * Frames are those of frame.h. Only public headers of DPDK are used: a driver of our own would need internal ones, which
+ * Debian does not package, and would have to match the very build of the library.
+ *
+ * What the callback costs is counted in TSC cycles and kept, with the packets, in `net_nullN.stats`
+ * (u64 packets, u64 cycles), so that it can be subtracted.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include "frame.h"
+
+#define HEADER_LEN 16
+
+struct source {
+	uint32_t classes;
+	const uint32_t *ids;
+	uint64_t next, mask;
+	volatile uint64_t *stats;
+};
+
+static void *map(const char *name, const char *suffix, size_t *len, int write)
+{
+	char path[4096];
+	const char *folder = getenv("OVERBANK_FLOWGEN");
+	struct stat st;
+	void *p = MAP_FAILED;
+
+	if (!folder || snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix) >= (int)sizeof path)
+		return NULL;
+	int fd = open(path, write ? O_RDWR | O_CREAT : O_RDONLY, 0600);
+	if (fd < 0)
+		return NULL;
+	if (write ? ftruncate(fd, *len) == 0 : fstat(fd, &st) == 0) {
+		if (!write)
+			*len = st.st_size;
+		p = mmap(NULL, *len, write ? PROT_READ | PROT_WRITE : PROT_READ,
+			 (write ? MAP_SHARED : MAP_SHARED | MAP_POPULATE), fd, 0);
+	}
+	close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static uint16_t fill(uint16_t port __rte_unused, uint16_t queue __rte_unused, struct rte_mbuf **bufs,
+		     uint16_t n, uint16_t most __rte_unused, void *arg)
+{
+	struct source *s = arg;
+	uint64_t start = rte_rdtsc();
+
+	for (uint16_t i = 0; i < n; i++) {
+		write_frame(rte_pktmbuf_mtod(bufs[i], uint8_t *), s->ids[s->next++ & s->mask], s->classes);
+		bufs[i]->data_len = bufs[i]->pkt_len = FRAME_LEN;
+	}
+	s->stats[0] += n;
+	s->stats[1] += rte_rdtsc() - start;
+	return n;
+}
+
+/* The source of a port, or NULL if there is no file for it. */
+static struct source *open_source(uint16_t port)
+{
+	static struct source sources[RTE_MAX_ETHPORTS];
+	struct source *s = &sources[port];
+	char name[RTE_ETH_NAME_MAX_LEN];
+	size_t len = 0, stats_len = 4096;
+	uint32_t log2;
+
+	if (s->ids || rte_eth_dev_get_name_by_port(port, name) != 0)
+		return NULL; /* fed already, when the port was started before */
+	const uint8_t *file = map(name, "ids", &len, 0);
+	if (!file)
+		return NULL; /* not a port of ours */
+	if (len >= HEADER_LEN && memcmp(file, "OBFLOWS1", 8) == 0) {
+		memcpy(&s->classes, file + 8, 4);
+		memcpy(&log2, file + 12, 4);
+		s->stats = map(name, "stats", &stats_len, 1);
+		if (s->stats && s->classes >= 1 && s->classes <= 31 && log2 < 40 &&
+		    len >= HEADER_LEN + (4ull << log2)) {
+			s->mask = (1ull << log2) - 1;
+			s->ids = (const uint32_t *)(file + HEADER_LEN);
+			return s;
+		}
+	}
+	fprintf(stderr, "flowgen: %s.ids is not a file of flow ids\n", name);
+	return NULL;
+}
+
+/* Stands before DPDK's function of this name: the queues of the port are there when it returns. */
+int rte_eth_dev_start(uint16_t port)
+{
+	int (*start)(uint16_t) = (int (*)(uint16_t))dlsym(RTLD_NEXT, "rte_eth_dev_start");
+	int error = start ? start(port) : -ENOSYS;
+
+	if (error == 0) {
+		struct source *s = open_source(port);
+		if (s && !rte_eth_add_rx_callback(port, 0, fill, s))
+			fprintf(stderr, "flowgen: no receive callback on port %u\n", port);
+	}
+	return error;
+}

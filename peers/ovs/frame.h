@@ -1,0 +1,49 @@
+/* The frame of a flow, as crates/lab/src/traffic.rs makes it; a test of this crate compares the two. */
+#ifndef OVERBANK_FRAME_H
+#define OVERBANK_FRAME_H
+
+#include <arpa/inet.h>
+#include <stdint.h>
+#include <string.h>
+
+#define FRAME_LEN 60
+
+static inline uint64_t split_mix(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+static inline void write_frame(uint8_t *frame, uint32_t id, uint32_t classes)
+{
+	static const uint8_t template[FRAME_LEN] = {
+		2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0,           /* Ethernet */
+		0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, [38] = 0, [39] = 26 /* IPv4, UDP */
+	};
+	uint64_t state = 0x1234567 * 0x9e3779b97f4a7c15 + id;
+	uint64_t a = split_mix(&state), b = split_mix(&state), c = split_mix(&state);
+	uint32_t class = (uint32_t)(a >> 32) % classes, low = UINT32_MAX >> (class + 1);
+	uint32_t src = b, dst = ~(low << 1 | 1) | ((uint32_t)c & low);
+	uint16_t sport = b >> 32, dport = b >> 48;
+	uint32_t sum = 0x4500 + 46 + 0x4011 + (src >> 16) + (src & 0xffff) + (dst >> 16) + (dst & 0xffff);
+
+	sport = sport ? sport : 1;
+	dport = dport ? dport : 1;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	uint16_t check = htons((uint16_t)~sum);
+	src = htonl(src);
+	dst = htonl(dst);
+	sport = htons(sport);
+	dport = htons(dport);
+	memcpy(frame, template, FRAME_LEN);
+	memcpy(frame + 24, &check, 2);
+	memcpy(frame + 26, &src, 4);
+	memcpy(frame + 30, &dst, 4);
+	memcpy(frame + 34, &sport, 2);
+	memcpy(frame + 36, &dport, 2);
+}
+
+#endif

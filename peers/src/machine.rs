@@ -1,0 +1,97 @@
+//! What a record says about the machine, pinning, and huge pages that are given back.
+
+// Pinning and asking the allocator are calls into the C library.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// The machine, the date and the command of a record.
+pub fn describe(hertz: f64) -> Value {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
+    let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+    json!({
+        "date": date.unwrap_or_default(),
+        "command": std::env::args().skip(1).fold("overbank-peers".to_string(), |a, b| a + " " + &b),
+        "cpu": model.map_or("", |(_, name)| name),
+        "cpus": cpus(),
+        "tsc_ghz": hertz / 1e9,
+        "kernel": read("/proc/sys/kernel/osrelease"),
+        "load_before": read("/proc/loadavg"),
+    })
+}
+
+/// Number of cores.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Keeps the calling thread on one core.
+pub fn pin(core: usize) -> Result<()> {
+    // SAFETY: a set of zeros is an empty one, and the kernel reads as much as its size says.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if core >= libc::CPU_SETSIZE as usize {
+            bail!("there is no core {core}");
+        }
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if done != 0 {
+        return Err(std::io::Error::last_os_error()).with_context(|| format!("core {core}"));
+    }
+    Ok(())
+}
+
+/// Bytes that the C library's allocator has handed out.
+pub fn heap_bytes() -> u64 {
+    // SAFETY: takes nothing, returns numbers.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as u64
+}
+
+/// Nanoseconds that a thread has been on a core, by `/proc/PID/task/TID`; `None` if the kernel does
+/// not count them.
+pub fn on_core_ns(task: &Path) -> Option<u64> {
+    let text = fs::read_to_string(task.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// More huge pages than before, until dropped.
+pub struct HugePages {
+    before: u64,
+}
+
+impl HugePages {
+    /// Asks the kernel for `mib` more on 2 MiB pages; an error leaves things as they were.
+    pub fn reserve(mib: u64) -> Result<HugePages> {
+        let read = || -> Result<u64> { Ok(fs::read_to_string(HUGE_PAGES)?.trim().parse()?) };
+        let before = read().context("huge pages")?;
+        let want = before + mib / 2;
+        fs::write(HUGE_PAGES, want.to_string())
+            .context("cannot reserve huge pages: this needs root")?;
+        let reserved = HugePages { before };
+        let got = read()?;
+        if got < want {
+            bail!("the kernel has {} of {mib} MiB of huge pages to give", (got - before) * 2);
+        }
+        Ok(reserved)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(HUGE_PAGES, self.before.to_string()) {
+            eprintln!("cannot give huge pages back: echo {} > {HUGE_PAGES}: {error}", self.before);
+        }
+    }
+}

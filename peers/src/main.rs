@@ -1,0 +1,67 @@
+//! Caches and switches of others, measured beside Overbank's on the same machine at the same time.
+//!
+//! `tables` runs caches, [`table`]; `ovs` runs Open vSwitch, [`ovs`]. Usually started by
+//! `cargo xtask peers`, which installs what is needed.
+
+mod clock;
+mod contestant;
+mod keys;
+mod machine;
+mod output;
+mod ovs;
+mod stats;
+mod table;
+mod tables;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Caches and switches of others, measured beside Overbank's.
+#[derive(Parser)]
+#[command(name = "overbank-peers", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Who is there to compare with
+    List,
+    /// Caches: nanoseconds per key, hit rate, memory
+    Tables(tables::Options),
+    /// Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
+    Ovs(ovs::Options),
+    /// One table in a process of its own (started by `tables`)
+    #[command(hide = true)]
+    Contestant(contestant::Options),
+}
+
+fn list() -> Result<()> {
+    println!("tables:");
+    for peer in table::PEERS {
+        let bulk = if peer.bulk { "bursts" } else { "single" };
+        println!("  {:<12} {bulk:<7} {}", peer.name, peer.what);
+    }
+    println!("ovs:");
+    println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::List => list(),
+        Command::Tables(options) => tables::run(&options),
+        Command::Ovs(options) => ovs::run(&options),
+        Command::Contestant(options) => contestant::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("overbank-peers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

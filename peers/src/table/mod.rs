@@ -1,0 +1,129 @@
+//! The tables that are compared: one trait, one row a peer.
+//!
+//! All get the same 16-byte keys in the same order and hash them by themselves, inside the clock.
+//! A lookup counts as a hit if the table says the value that belongs to the key: tables of
+//! fingerprints (Overbank, `rte_member`) may say another one, and that is a miss.
+
+pub mod dpdk;
+pub mod maps;
+pub mod overbank;
+
+use anyhow::{Result, bail};
+
+/// Most keys of a lookup.
+pub const BURST: usize = 32;
+/// Overbank's designs in every comparison; the first one is what ratios refer to.
+pub const DESIGNS: &[&str] = &["blp-2-16", "set-4", "cuckoo-2-8"];
+
+/// Addresses, ports and protocol of a flow, padded.
+pub type Key = [u8; 16];
+
+/// One table at work.
+pub trait Table {
+    /// Looks up to [`BURST`] keys up; bit i of the result: key i is there with its value.
+    fn lookup(&mut self, keys: &[Key], values: &[u16]) -> u32;
+    /// Puts a key in that was not found; a full table makes room.
+    fn insert(&mut self, key: &Key, value: u16);
+    /// Bytes of the table, where it knows; else the caller asks the allocator.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// What a reader of its figures should know about this run.
+    fn note(&self) -> String {
+        String::new()
+    }
+}
+
+/// A row: its name, what it is, and how to make it with so many entries.
+pub struct Peer {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What it is, for `list`.
+    pub what: &'static str,
+    /// Whether it looks up bursts.
+    pub bulk: bool,
+    /// Makes it.
+    pub make: fn(&'static str, u32) -> Result<Box<dyn Table>>,
+}
+
+/// Everybody, in the order of the tables.
+pub const PEERS: &[Peer] = &[
+    Peer { name: DESIGNS[0], what: "Overbank, 2 × 16 slots", bulk: true, make: overbank::make },
+    Peer { name: DESIGNS[1], what: "Overbank, 4 slots", bulk: true, make: overbank::make },
+    Peer { name: DESIGNS[2], what: "Overbank, 2 × 8 slots", bulk: true, make: overbank::make },
+    Peer {
+        name: "rte_member",
+        what: "DPDK: fingerprints, hash table mode, as a cache (random eviction in the bucket)",
+        bulk: true,
+        make: |_, entries| dpdk::member(entries),
+    },
+    Peer {
+        name: "rte_hash",
+        what: "DPDK: whole keys, cuckoo with extra buckets; full, a random key is deleted",
+        bulk: true,
+        make: |_, entries| dpdk::hash(entries),
+    },
+    Peer {
+        name: "hashbrown",
+        what: "whole keys, SwissTable; full, a random key is removed",
+        bulk: false,
+        make: |_, entries| Ok(Box::new(maps::RandomMap::new(entries))),
+    },
+    Peer {
+        name: "quick_cache",
+        what: "whole keys, CLOCK-Pro; its variant for one thread",
+        bulk: false,
+        make: |_, entries| Ok(Box::new(maps::Quick::new(entries))),
+    },
+    Peer {
+        name: "moka",
+        what: "whole keys, TinyLFU; its variant for many threads, the usual one",
+        bulk: false,
+        make: |_, entries| Ok(Box::new(maps::Moka::new(entries))),
+    },
+];
+
+/// The peer of that name.
+pub fn find(name: &str) -> Result<&'static Peer> {
+    let Some(peer) = PEERS.iter().find(|peer| peer.name == name) else {
+        let known: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+        bail!("no peer `{name}`; there are: {}", known.join(", "));
+    };
+    Ok(peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{key_of, value_of};
+
+    /// A bounded cache that finds what was put in last, and never a wrong value. The tables of DPDK
+    /// are left out: its heap starts once a process.
+    #[test]
+    fn peers_are_bounded_caches() {
+        const ENTRIES: u32 = 1 << 12;
+        for peer in PEERS.iter().filter(|peer| !peer.name.starts_with("rte_")) {
+            let mut table = (peer.make)(peer.name, ENTRIES).unwrap();
+            for id in 0..4 * ENTRIES {
+                table.insert(&key_of(id), value_of(id));
+            }
+            let (mut found, mut wrong) = (0, 0);
+            for id in 0..4 * ENTRIES {
+                found += table.lookup(&[key_of(id)], &[value_of(id)]).count_ones();
+                wrong += table.lookup(&[key_of(id)], &[value_of(id) ^ 1]).count_ones();
+            }
+            assert!(found <= ENTRIES + ENTRIES / 8, "{}: {found}", peer.name);
+            assert!(found >= ENTRIES / 2, "{}: {found}", peer.name);
+            // Two flows of one fingerprint and neighbouring values: next to never.
+            assert!(wrong <= 2, "{}: {wrong}", peer.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for peer in PEERS {
+            assert!(std::ptr::eq(find(peer.name).unwrap(), peer), "{}", peer.name);
+        }
+        assert!(find("nobody").is_err_and(|e| e.to_string().contains("quick_cache")));
+    }
+}

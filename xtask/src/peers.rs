@@ -1,0 +1,242 @@
+//! `cargo xtask peers`: what others have built, measured beside Overbank on the same machine.
+//!
+//! ```text
+//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | ovs
+//!                                                          (peers/README.md)
+//! ```
+//!
+//! The crate `peers` lies outside the workspace: it links DPDK and runs Open vSwitch, and nothing
+//! that people build by default should need either. Everything is made and written below
+//! `target/peers`. Needs root to install packages, to reserve huge pages and to run Open vSwitch.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use crate::packages::{self, Package};
+use crate::root;
+use crate::steps::{self, shown};
+use crate::test::cargo;
+
+const DPDK: &[Package] = &[
+    Package { name: "gcc", sign: &["gcc"], needed_by: "peers: the C shim" },
+    Package { name: "pkg-config", sign: &["pkg-config"], needed_by: "peers: finds DPDK" },
+    Package {
+        name: "libdpdk-dev",
+        sign: &["pkg-config", "--exists", "libdpdk"],
+        needed_by: "peers: rte_member, rte_hash",
+    },
+];
+
+const OVS: &[Package] = &[
+    Package { name: "openvswitch-switch", sign: &["ovs-vsctl"], needed_by: "peers ovs: its tools" },
+    Package {
+        name: "openvswitch-switch-dpdk",
+        sign: &[DEBIAN],
+        needed_by: "peers ovs: Debian's build",
+    },
+    Package {
+        name: "librte-net-null23",
+        sign: &["sh", "-c", "ls /usr/lib/*/dpdk/pmds-*/librte_net_null.so*"],
+        needed_by: "peers ovs: ports without a card",
+    },
+    Package {
+        name: "librte-mempool-ring23",
+        sign: &["sh", "-c", "ls /usr/lib/*/dpdk/pmds-*/librte_mempool_ring.so*"],
+        needed_by: "peers ovs: packet buffers",
+    },
+];
+
+const NATIVE: &[Package] = &[
+    Package { name: "make", sign: &["make"], needed_by: "peers ovs --native" },
+    Package { name: "python3", sign: &["python3"], needed_by: "peers ovs --native" },
+    Package {
+        name: "openvswitch-source",
+        sign: &["test", "-f", SOURCE],
+        needed_by: "peers ovs --native: what is built",
+    },
+];
+
+const DEBIAN: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+const SOURCE: &str = "/usr/src/openvswitch/openvswitch.tar.gz";
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Arguments of `peers`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Options {
+    /// Say who is compared, and measure nothing
+    #[arg(long)]
+    list: bool,
+    /// What to measure [default: tables, then ovs --native]
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Caches: DPDK's rte_member and rte_hash, hashbrown, quick_cache, moka, Overbank
+    Tables {
+        /// Arguments of `overbank-peers tables`; `-- --help` names them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Open vSwitch 3.1 with DPDK beside Overbank's datapath (as root)
+    Ovs {
+        /// Builds Open vSwitch for this very processor (3 minutes, once) and measures that, too
+        #[arg(long)]
+        native: bool,
+        /// Arguments of `overbank-peers ovs`; `-- --help` names them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// Installs, checks, builds and measures.
+pub fn run(options: &Options) -> Result<()> {
+    let (tables, ovs) = match &options.what {
+        _ if options.list => (None, None),
+        None => (Some(Vec::new()), Some((true, Vec::new()))),
+        Some(What::Tables { arguments }) => (Some(arguments.clone()), None),
+        Some(What::Ovs { native, arguments }) => (None, Some((*native, arguments.clone()))),
+    };
+    if ovs.is_some() && !packages::is_root() {
+        bail!("Open vSwitch with DPDK needs root: huge pages, network namespaces");
+    }
+    packages::ensure(DPDK, true)?;
+    if let Some((native, _)) = &ovs {
+        packages::ensure(OVS, true)?;
+        if *native {
+            packages::ensure(NATIVE, true)?;
+        }
+    }
+    let program = build(!options.list)?;
+    if options.list {
+        return steps::run(Command::new(&program).arg("list"));
+    }
+    if let Some(arguments) = tables {
+        measure(Command::new(&program).arg("tables").args(arguments))?;
+    }
+    if let Some((native, arguments)) = ovs {
+        let mut command = Command::new(&program);
+        command.arg("ovs").arg("--flowgen").arg(flowgen()?);
+        command.arg("--vswitchd").arg(format!("debian={DEBIAN}"));
+        if native {
+            command.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
+        }
+        measure(command.args(arguments))?;
+    }
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    root().join("target/peers")
+}
+
+/// Checks and builds the crate; returns its program. Not `--locked`: the dependencies of the
+/// workspace's crates are in peers/Cargo.lock, too, and change without it.
+fn build(check: bool) -> Result<PathBuf> {
+    let build = folder().join("build");
+    let crate_ = "--manifest-path peers/Cargo.toml";
+    let run = |arguments: &str| {
+        let mut command = cargo(arguments);
+        command.env("CARGO_TARGET_DIR", &build);
+        println!("\n=== {}", shown(&command));
+        steps::run(&mut command)
+    };
+    if check {
+        run(&format!("fmt {crate_} --check"))?;
+        run(&format!("clippy {crate_} --release --all-targets -- -D warnings"))?;
+        run(&format!("test {crate_} --release"))?;
+    }
+    run(&format!("build {crate_} --release"))?;
+    Ok(build.join("release/overbank-peers"))
+}
+
+/// Runs a measurement; the machine has as many huge pages afterwards as it had before, whatever
+/// happened to the program that borrowed some.
+fn measure(command: &mut Command) -> Result<()> {
+    let pages = fs::read_to_string(HUGE_PAGES).unwrap_or_default();
+    println!("\n=== {}", shown(command));
+    let outcome = steps::run(command.current_dir(root()));
+    if fs::read_to_string(HUGE_PAGES).unwrap_or_default() != pages {
+        fs::write(HUGE_PAGES, &pages).with_context(|| format!("{HUGE_PAGES}: {pages}"))?;
+    }
+    outcome
+}
+
+/// The plugin that makes Open vSwitch's packets.
+fn flowgen() -> Result<PathBuf> {
+    let plugin = folder().join("flowgen.so");
+    let flags = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output()?;
+    let flags = String::from_utf8(flags.stdout).context("pkg-config")?;
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O3", "-march=native", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"])
+        .args(flags.split_whitespace())
+        .arg(root().join("peers/ovs/flowgen.c"))
+        .arg("-o")
+        .arg(&plugin)
+        .args(["-lrte_ethdev", "-lrte_mbuf", "-lrte_mempool", "-lrte_eal"]);
+    println!("\n=== {}", shown(&gcc));
+    steps::run(&mut gcc)?;
+    Ok(plugin)
+}
+
+/// ovs-vswitchd, built from Debian's source for the processor of this machine.
+fn native_vswitchd() -> Result<PathBuf> {
+    let folder = folder().join("ovs-native");
+    let source = folder.join("openvswitch");
+    let program = source.join("vswitchd/ovs-vswitchd");
+    if program.is_file() {
+        return Ok(program);
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    steps::run(Command::new("tar").args(["-xzf", SOURCE, "-C"]).arg(&folder))?;
+    // The tree makes some of its headers, and says which only inside its Makefile.
+    fs::write(folder.join("sources.mk"), "include Makefile\nmade: $(BUILT_SOURCES)\n")?;
+    let log = folder.join("log");
+    println!("\n=== building Open vSwitch for this processor; its words go to {}", log.display());
+    let quietly = |script: &str| shell(&source, &log, script);
+    quietly(
+        "./configure --with-dpdk=shared --disable-ssl --disable-libcapng \
+         CFLAGS='-O3 -march=native -g0'",
+    )?;
+    quietly("make -j2 -f ../sources.mk made && make -j2 vswitchd/ovs-vswitchd")?;
+    Ok(program)
+}
+
+fn shell(folder: &Path, log: &Path, script: &str) -> Result<()> {
+    let file = fs::File::options().append(true).create(true).open(log)?;
+    let mut command = Command::new("nice");
+    command.args(["sh", "-c", script]).current_dir(folder);
+    let status = command.stdout(file.try_clone()?).stderr(file).status()?;
+    if !status.success() {
+        bail!("{script}\nfailed ({status}); see {}", log.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn arguments_after_the_dashes_are_handed_on() {
+        let line = Line::parse_from(["x", "ovs", "--native", "--", "--rounds", "3"]);
+        let Some(What::Ovs { native, arguments }) = line.options.what else { panic!("ovs") };
+        assert!(native);
+        assert_eq!(arguments, ["--rounds", "3"]);
+        assert!(Line::parse_from(["x", "--list"]).options.list);
+        assert!(Line::parse_from(["x"]).options.what.is_none());
+    }
+}
