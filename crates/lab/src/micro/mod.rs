@@ -60,6 +60,8 @@ pub const DESIGNS: &[&str] = &[
     "set-8+dc-bubble",
     "set-16",
     "cuckoo-2-8",
+    "cuckoo-2-16",
+    "cuckoo-2-16+half-bubble",
     "blp-2-16",
     "blp-2-16+pblru",
 ];
