@@ -19,8 +19,9 @@ use std::{
 };
 
 /// The designs to choose from unless `--cache` says otherwise.
-const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,blp-2-4,blp-2-4+pblru,blp-2-8,\
-                       blp-2-16,blp-2-16+pblru";
+const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
+                       cuckoo-2-16+half-bubble,blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,\
+                       blp-2-16+pblru";
 
 /// Tell which flow cache to configure for your traffic, and why.
 ///

@@ -55,7 +55,7 @@ fn set_associative() {
 
 #[test]
 fn cuckoo_lite() {
-    agrees(&["cuckoo-2-4", "cuckoo-2-8"]);
+    agrees(&["cuckoo-2-4", "cuckoo-2-8", "cuckoo-2-16"]);
 }
 
 #[test]

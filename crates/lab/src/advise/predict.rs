@@ -55,6 +55,7 @@ impl Shape {
             GeometryKind::Set16 => Shape::Set(16),
             GeometryKind::Cuckoo2x4 => Shape::Cuckoo2(4),
             GeometryKind::Cuckoo2x8 => Shape::Cuckoo2(8),
+            GeometryKind::Cuckoo2x16 => Shape::Cuckoo2(16),
             GeometryKind::Blp2x4 => Shape::Blp2(4),
             GeometryKind::Blp2x8 => Shape::Blp2(8),
             GeometryKind::Blp2x16 => Shape::Blp2(16),

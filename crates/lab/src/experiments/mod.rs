@@ -4,6 +4,7 @@ pub mod appendix_ab;
 pub mod appendix_c;
 pub mod appendix_d;
 pub mod displacement;
+pub mod endtoend;
 pub mod fig8_9;
 pub mod floor;
 pub mod grid;
@@ -21,8 +22,11 @@ pub const ALL: &[Experiment] = &[
     appendix_c::APPENDIX_C,
     appendix_d::APPENDIX_D,
     slide15::SLIDE15,
+    endtoend::FIG6,
+    endtoend::FIG7,
     fig8_9::FIG8,
     fig8_9::FIG9,
+    endtoend::FIG10,
     floor::FLOOR,
     table3::TABLE3,
     displacement::DISPLACEMENT,

@@ -4,6 +4,7 @@
 //!  per design   first pass (cold caches, warm-up)
 //!  then         round 1: design A, B, C … · round 2: A, B, C … · …      rates: median of rounds
 //!  at last      one pass in which every burst is timed by itself: cost of a hit and of a miss
+//!               and the lookups of tier 1 alone, which changes nothing and forwards nothing
 //! ```
 //!
 //! Every design has its own place in the same sequence of frames. The designs take turns, because
@@ -23,16 +24,20 @@ pub mod txlog;
 
 use digests::Digests;
 use feed::{CHUNK, Feed, Source};
-use overbank::cache::{Design, HugePages, Isa};
+use overbank::cache::{Design, HugePages, Isa, Probes, SignatureCache};
 use overbank_switch::datapath::{CacheConfig, Config, ConfigError, Datapath, Frame};
 use overbank_switch::megaflow::BURST;
 use overbank_switch::translate::Tables;
+use overbank_wire::{FlowKey, extract};
 use record::{DesignRecord, Machine, PortTally, Replay, SCHEMA, Settings, Totals, TrafficRecord};
 use split::Split;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use txlog::TxLog;
+
+/// Chunks whose lookups are timed alone.
+const LOOKUP_CHUNKS: usize = 64;
 
 /// Rules for a capture that comes without any.
 pub const CAPTURE_RULES: &str = include_str!("capture.rules");
@@ -216,6 +221,17 @@ impl Runner<'_> {
         Ok((count, took))
     }
 
+    /// Nanoseconds of a lookup in tier 1 alone, in bursts, without the check of what it found:
+    /// median over chunks of the traffic that comes next. `None` without tier 1.
+    fn time_lookups(&mut self) -> Option<f64> {
+        let cache = self.datapath.cache()?;
+        let mut times: Vec<f64> = (0..LOOKUP_CHUNKS)
+            .filter_map(|_| time_lookups(cache, &self.feed.chunk(CHUNK).frames))
+            .collect();
+        times.sort_by(f64::total_cmp);
+        median(&times)
+    }
+
     /// What was counted since the last call.
     fn take_totals(&mut self) -> Totals {
         let counters = self.datapath.counters();
@@ -227,6 +243,25 @@ impl Runner<'_> {
         self.ports.clear();
         totals
     }
+}
+
+/// Nanoseconds of a lookup of one of these frames; `None` for less than a burst.
+fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64> {
+    let mut key = FlowKey::default();
+    let hash = |frame: &Frame<'_>| {
+        extract(frame.bytes, frame.in_port, &mut key).ok().map(|_| key.microflow_hash())
+    };
+    let hashes: Vec<u64> = frames.iter().filter_map(hash).collect();
+    let bursts = hashes.chunks_exact(BURST);
+    let count = bursts.len() * BURST;
+    let mut probes = Probes::new();
+    let start = Instant::now();
+    for burst in bursts {
+        cache.probe_batch(burst, &mut probes);
+        std::hint::black_box(&probes);
+    }
+    let took = start.elapsed();
+    (count > 0).then(|| took.as_nanos() as f64 / count as f64)
 }
 
 /// As `process`, with a clock around every full burst.
@@ -388,8 +423,15 @@ fn race<'a>(
 
     let (digest, digest_packets) = common_digest(&runners);
     let digest = format!("{digest:016x}");
-    let designs = runners.iter().zip(totals);
-    let designs = designs.map(|(runner, totals)| describe(runner, totals, &digest)).collect();
+    // Not compared and not counted: nothing is forwarded.
+    let lookups: Vec<Option<f64>> = runners.iter_mut().map(Runner::time_lookups).collect();
+    let designs = runners.iter().zip(totals).zip(lookups);
+    let designs = designs
+        .map(|((runner, totals), ns_lookup)| DesignRecord {
+            ns_lookup,
+            ..describe(runner, totals, &digest)
+        })
+        .collect();
     Ok(Replay {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -487,6 +529,7 @@ fn describe(runner: &Runner<'_>, totals: Totals, digest: &str) -> DesignRecord {
         ns_per_packet,
         ns_hit: costs.map(|c| c.hit_ns),
         ns_miss: costs.and_then(|c| c.miss_ns),
+        ns_lookup: None,
         hit_rate: totals.hit_rate(),
         digest: digest.to_owned(),
         table_bytes: cache.map_or(0, |c| c.memory_bytes()),

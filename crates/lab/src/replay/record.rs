@@ -126,6 +126,8 @@ pub struct DesignRecord {
     pub ns_hit: Option<f64>,
     /// Nanoseconds of a packet that it does not know.
     pub ns_miss: Option<f64>,
+    /// Nanoseconds of a lookup in tier 1 alone, in bursts, without the check of what it found.
+    pub ns_lookup: Option<f64>,
     /// Hits over lookups in tier 1, 0 to 1, in the measured rounds.
     pub hit_rate: f64,
     /// As in the record of the replay; equal for all designs.

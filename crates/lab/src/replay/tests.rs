@@ -58,6 +58,10 @@ fn loops_are_counted() {
     let replay = replay(Length::Loops(3));
     assert!(replay.designs.iter().all(|d| d.totals.packets == 3000));
     assert_eq!(replay.digest_packets, 1000 + 3000 + 3000);
+    // Lookups alone are timed on the side, where there is a tier 1.
+    for design in &replay.designs {
+        assert_eq!(design.ns_lookup.is_some_and(|ns| ns > 0.0), design.design != "none");
+    }
 }
 
 /// A design that does something else with the frames is found out at its first pass, before any
