@@ -309,7 +309,7 @@ fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
             } else {
                 (path.display().to_string(), std::fs::read(path))
             };
-            let bytes = bytes.with_context(|| name.clone())?;
+            let bytes = bytes.with_context(|| format!("{name}: cannot read the rules"))?;
             let text = String::from_utf8(bytes)
                 .map_err(|_| anyhow!("{name}: not UTF-8 text, rules are needed"))?;
             (name, text)
