@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -57,6 +58,14 @@ pub fn heap_bytes() -> u64 {
     // SAFETY: takes nothing, returns numbers.
     let info = unsafe { libc::mallinfo2() };
     (info.uordblks + info.hblkhd) as u64
+}
+
+/// Time that the calling thread has been on a core.
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec. The clock exists on every Linux, so the result is not looked at.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Nanoseconds that a thread has been on a core, by `/proc/PID/task/TID`; `None` if the kernel does
