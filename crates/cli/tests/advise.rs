@@ -72,7 +72,7 @@ fn a_capture_gets_advice_and_a_page() {
     let measured = advice["recommendation"]["hit_rate"].as_f64().expect("a rate");
     assert!((measured - expected).abs() < 0.01, "{measured} {expected}");
     let page = fs::read_to_string(&report).expect("the report is there");
-    for part in ["<svg", "blp-2-16", "Working set", "lan.pcapng"] {
+    for part in ["<svg", "blp-2-16", "Working set over time", "lan.pcapng"] {
         assert!(page.contains(part), "{part} is in the report");
     }
     for outside in ["http://", "https://", "<script", "<link", "src="] {

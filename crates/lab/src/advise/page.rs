@@ -60,11 +60,13 @@ pub fn page(advice: &Advice, command: &str) -> String {
                     } } }
                 }
                 @if p.windows.len() > 1 { figure {
+                    h2 { "Working set over time" }
                     (lines::svg(&working_set(advice)))
                     figcaption { "Windows of " (count(p.windows[0].packets)) " packets: the flows in each, "
                         "and those of them that were never there before." }
                 } }
                 figure {
+                    h2 { "Hit rate by size" }
                     (lines::svg(&hit_rates(advice)))
                     figcaption { "Hit rate of the real tables on this sequence of flows. Dashed: the model, "
                         "which knows how often each flow came and not in which order." }
