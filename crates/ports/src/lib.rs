@@ -10,6 +10,7 @@ pub mod capture;
 #[cfg(target_os = "linux")]
 pub mod live;
 pub mod memory;
+pub mod queue;
 
 pub use capture::{Capture, CaptureError, CaptureSet, LinkType, Packet, WriteError, read_ethernet};
 pub use memory::{Frame, FrameStore, Limits, StoreFull};
