@@ -84,11 +84,8 @@ pub struct Worker<T> {
 
 /// A hand-over; the worker starts with `first`, which has this version.
 pub fn mailbox<T: Send>(version: u64, first: T) -> (Sender<T>, Worker<T>) {
-    let shared = Arc::new(Shared {
-        inbox: Slot::new(),
-        outbox: Slot::new(),
-        seen: AtomicU64::new(version),
-    });
+    let shared =
+        Arc::new(Shared { inbox: Slot::new(), outbox: Slot::new(), seen: AtomicU64::new(version) });
     let worker = Worker { shared: shared.clone(), current: Box::new((version, first)) };
     (Sender(shared), worker)
 }
