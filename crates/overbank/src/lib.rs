@@ -2,10 +2,13 @@
 //!
 //! - [`cache`]: flow caches, tables of fingerprints that answer most packets in one or two cache
 //!   lines and forget what they cannot hold.
+//! - [`fib`]: forwarding tables, exact maps of up to billions of entries, read by many threads while
+//!   one writes.
 //!
-//! The crate has no I/O, no threads and no clock, and allocates nothing after a table's
-//! construction. It is `no_std` with `alloc`; the default feature `std` adds the detection of the
-//! CPU's instruction sets, the variable `OVERBANK_SIMD`, and tables on 2 MiB pages.
+//! The crate has no threads and no clock, and allocates nothing after a table's construction. It is
+//! `no_std` with `alloc`; the default feature `std` adds the detection of the CPU's instruction
+//! sets, the variable `OVERBANK_SIMD`, tables on huge pages, and the snapshots of `fib`, its only
+//! input and output.
 
 #![no_std]
 
@@ -14,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod cache;
+pub mod fib;
 mod prefetch;
 
 pub use prefetch::prefetch;

@@ -24,6 +24,11 @@ struct Twin {
     countdown: u32,
     /// Half-bubble: which of a bucket's slots bubble in this burst; none while there is room.
     bubbling: std::ops::Range<usize>,
+    /// Half-bubble: hits until it orders again, and lookups, hits and low hits since a verdict.
+    rest: usize,
+    seen: [usize; 3],
+    /// How often it went to rest, and was woken by what it saw.
+    rests: [u32; 2],
     pcg: Pcg32,
     counters: Counters,
 }
@@ -51,6 +56,9 @@ impl Twin {
             last_was_hit: vec![false; buckets],
             countdown,
             bubbling: 0..0,
+            rest: 0,
+            seen: [0; 3],
+            rests: [0; 2],
             pcg,
             counters: Counters::default(),
         }
@@ -84,11 +92,31 @@ impl Twin {
         (0..all.len()).filter(|&c| self.at(all[c]).is_some_and(|entry| entry.0 == fp)).collect()
     }
 
+    /// What a probe tells: in cuckoo-lite up to four fifths full, the second bucket's only where the
+    /// first has none.
+    fn probed(&self, hash: u64) -> Vec<usize> {
+        let mut all = self.matches(hash);
+        let roomy = self.cuckoo && self.len() <= self.buckets * self.slots * 4 / 5;
+        if roomy && all.first().is_some_and(|&c| c < self.slots) {
+            all.retain(|&c| c < self.slots);
+        }
+        all
+    }
+
     /// Verified lookup, without its effects: the slot and value, and how many were refused.
     fn find(&self, hash: u64, verify: &dyn Fn(u32) -> bool) -> (Option<(usize, u32)>, u64) {
+        self.find_among(self.matches(hash), hash, verify)
+    }
+
+    fn find_among(
+        &self,
+        matches: Vec<usize>,
+        hash: u64,
+        verify: &dyn Fn(u32) -> bool,
+    ) -> (Option<(usize, u32)>, u64) {
         let all = self.candidates(hash);
         let mut refused = 0;
-        for c in self.matches(hash) {
+        for c in matches {
             let value = self.at(all[c]).unwrap().1;
             if verify(value) {
                 return (Some((c, value)), refused);
@@ -132,31 +160,75 @@ impl Twin {
         self.len() >= capacity - capacity / 24
     }
 
-    fn start_burst(&mut self) {
+    /// Before the reports of a burst with so many hits.
+    fn start_burst(&mut self, found: &[Option<usize>]) {
         if self.policy != PolicyKind::HalfBubble {
             return;
         }
         self.bubbling = 0..0;
-        if self.crowded() {
-            self.countdown -= 1;
-            self.bubbling = self.slots / 2..self.slots;
-            if self.countdown == 0 {
-                self.countdown = 1 + self.pcg.below(31);
-                self.bubbling = 1..self.slots;
+        if !self.crowded() {
+            return;
+        }
+        self.countdown -= 1;
+        let all = self.countdown == 0;
+        if all {
+            self.countdown = 1 + self.pcg.below(31);
+        }
+        let hits: Vec<usize> = found.iter().flatten().map(|c| c % self.slots).collect();
+        if self.rest > 0 {
+            self.rest = self.rest.saturating_sub(hits.len());
+            if self.rest == 0 {
+                self.seen = [0; 3];
+            }
+            if !all {
+                return;
             }
         }
+        self.bubbling = if all { 1..self.slots } else { self.slots / 2..self.slots };
+        let low = hits.iter().filter(|&&index| index >= self.slots / 2).count();
+        let now = [found.len(), hits.len(), low];
+        self.seen = std::array::from_fn(|i| self.seen[i] + now[i]);
     }
 
-    fn lookup_burst(&mut self, burst: &[(u64, u32)]) -> Vec<Option<u32>> {
+    /// After the reports of a burst.
+    fn end_burst(&mut self) {
+        // Nothing was judged unless something could bubble.
+        if self.policy != PolicyKind::HalfBubble || self.bubbling.is_empty() {
+            return;
+        }
+        let capacity = self.buckets * self.slots;
+        let [lookups, hits, low] = self.seen;
+        if hits < if self.rest == 0 { capacity } else { (capacity / 8).max(1) } {
+            return;
+        }
+        let low = low as f64 / hits.max(1) as f64;
+        let misses = (lookups - hits) as f64 / lookups.max(1) as f64;
+        if self.rest == 0 && (low >= 15.0 / 32.0 || misses < 0.01) {
+            self.rest = capacity * 16;
+            self.rests[0] += 1;
+        } else if self.rest > 0 && low < 27.0 / 64.0 && misses >= 0.01 {
+            self.rest = 0;
+            self.rests[1] += 1;
+        }
+        self.seen = [0; 3];
+    }
+
+    /// Of a burst; `probes` if it went through a probe by hand.
+    fn lookup_burst(&mut self, burst: &[(u64, u32)], probes: bool) -> Vec<Option<u32>> {
         let found: Vec<_> = burst
             .iter()
-            .map(|&(hash, key)| self.find(hash, &|value| belongs(value, key)))
+            .map(|&(hash, key)| {
+                let matches = if probes { self.probed(hash) } else { self.matches(hash) };
+                self.find_among(matches, hash, &|value| belongs(value, key))
+            })
             .collect();
-        self.start_burst();
-        for (&(hash, _), (hit, refused)) in burst.iter().zip(&found) {
+        let slots: Vec<_> = found.iter().map(|(hit, _)| hit.map(|(c, _)| c)).collect();
+        self.start_burst(&slots);
+        for ((&(hash, _), &slot), (_, refused)) in burst.iter().zip(&slots).zip(&found) {
             self.counters.false_positives += refused;
-            self.report(hash, hit.map(|(c, _)| c));
+            self.report(hash, slot);
         }
+        self.end_burst();
         found.into_iter().map(|(hit, _)| hit.map(|(_, value)| value)).collect()
     }
 
@@ -185,7 +257,7 @@ impl Twin {
             } else {
                 let (bucket, index) = match self.policy {
                     PolicyKind::Random => all[self.pcg.below(all.len() as u32) as usize],
-                    PolicyKind::HalfBubble if !self.crowded() => {
+                    PolicyKind::HalfBubble if !self.crowded() || self.rest > 0 => {
                         all[self.pcg.below(all.len() as u32) as usize]
                     }
                     _ => {
@@ -298,6 +370,8 @@ fn agree<G: Geometry, P: Policy<G>, L: Layout>(config: &Config, buckets: usize, 
                 *cache.counters();
             let seen = [hits, false_positives, replacements, evictions, removals];
             assert!(seen.iter().all(|&n| n > 20), "{}: {:?}", cache.design(), cache.counters());
+            let rested = twin.rests.iter().all(|&n| n > 0);
+            assert!(rested || twin.policy != PolicyKind::HalfBubble, "{}", cache.design());
         }
     }
 }
@@ -329,21 +403,23 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
         }
         Op::Lookup(key) => {
             let found = cache.lookup(hashes[*key], |value| belongs(value, *key as u32));
-            assert_eq!(vec![found], twin.lookup_burst(&pairs(&[*key])));
+            assert_eq!(vec![found], twin.lookup_burst(&pairs(&[*key]), false));
         }
         Op::Batch(keys) => {
             let hashes: Vec<u64> = keys.iter().map(|&k| hashes[k]).collect();
             let mut found = vec![Some(7); keys.len()];
             cache.lookup_batch(&hashes, |i, value| belongs(value, keys[i] as u32), &mut found);
             let bursts = keys.chunks(BURST);
-            let expected: Vec<_> = bursts.flat_map(|b| twin.lookup_burst(&pairs(b))).collect();
+            let expected: Vec<_> =
+                bursts.flat_map(|b| twin.lookup_burst(&pairs(b), false)).collect();
             assert_eq!(found, expected);
         }
         Op::Burst(keys) => burst(cache, twin, &pairs(keys)),
         Op::Unverified(key) => {
             let (hit, _) = twin.find(hashes[*key], &|_| true);
-            twin.start_burst();
+            twin.start_burst(&[hit.map(|(c, _)| c)]);
             twin.report(hashes[*key], hit.map(|(c, _)| c));
+            twin.end_burst();
             let found = cache.lookup_unverified(hashes[*key]);
             assert_eq!(found, hit.map(|(_, value)| Unverified(value)));
         }
@@ -378,7 +454,7 @@ fn burst(cache: &mut dyn SignatureCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     assert_eq!(probes.len, keys.len());
     let (mut slots, mut refused) = (Vec::new(), 0);
     for (i, &(hash, key)) in keys.iter().enumerate() {
-        let matches = twin.matches(hash);
+        let matches = twin.probed(hash);
         let mask = matches.iter().fold(0u32, |mask, &c| mask | 1 << c);
         assert_eq!(probes.mask[i], mask, "{} {}", cache.design(), cache.isa());
         assert_eq!(probes.slots(i).map(usize::from).collect::<Vec<_>>(), matches);
@@ -399,7 +475,7 @@ fn burst(cache: &mut dyn SignatureCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     }
     assert_eq!(u64::from(probes.matched) >> keys.len(), 0);
     cache.commit_hits(&hashes, &slots, refused);
-    twin.lookup_burst(keys);
+    twin.lookup_burst(keys, true);
 }
 
 /// Both layouts, and the promotion probabilities 1, 1/2 and 1/16.

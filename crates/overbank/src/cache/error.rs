@@ -43,6 +43,12 @@ pub enum Error {
         /// What was asked for.
         bytes: usize,
     },
+    /// 1 GiB pages were required, and the system has none left.
+    #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
+    NoGigabytePages {
+        /// What was asked for.
+        bytes: usize,
+    },
     /// PBLRU's promotion probability 1/n with an n out of range.
     #[error("a promotion every {every} hits is out of range (1 to {max})")]
     PromotionOutOfRange {

@@ -163,7 +163,9 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
             self.probe_batch(hashes, &mut probes);
             for (i, &hash) in hashes.iter().enumerate() {
                 out[i] = None;
-                for slot in probes.slots(i) {
+                let mut left = probes.mask[i];
+                while left != 0 {
+                    let slot = left.trailing_zeros() as u8;
                     let value = self.candidate(hash, slot);
                     if verify(b * BURST + i, value) {
                         slots[i] = slot;
@@ -171,6 +173,8 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
                         break;
                     }
                     refused += 1;
+                    // A probe may leave out second buckets after a match in the first.
+                    left = self.table.scan(hash).matching & (u32::MAX - 1) << slot;
                 }
             }
             self.commit_hits(hashes, &slots[..count], refused);

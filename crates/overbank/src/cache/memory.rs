@@ -26,7 +26,24 @@ const PAGE: usize = 4096;
 /// Alignment of small tables: a cache line.
 const LINE: usize = 64;
 
-/// Whether a table lies on 2 MiB pages.
+/// What pages a table shall lie on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pages {
+    /// The smallest that there are. For comparisons.
+    Small,
+    /// 2 MiB where the kernel gives them, the smallest elsewhere.
+    #[default]
+    Huge,
+    /// 1 GiB, from the pool that `vm.nr_hugepages` or the boot line set aside; the size is rounded
+    /// up to whole pages. Linux on x86-64 and AArch64 only.
+    Gigabyte {
+        /// Without them: an error, or else as [`Pages::Huge`].
+        required: bool,
+    },
+}
+
+/// Which huge pages a table lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HugePages {
@@ -39,6 +56,8 @@ pub enum HugePages {
     },
     /// All but a tail of less than 2 MiB.
     Yes,
+    /// All of it lies on pages of 1 GiB.
+    Gigabyte,
     /// The kernel's books (`/proc/self/smaps`) could not be read.
     Unknown,
 }
@@ -49,6 +68,7 @@ impl core::fmt::Display for HugePages {
             Self::No => f.write_str("no"),
             Self::Partly { bytes } => write!(f, "partly ({} MiB)", bytes >> 20),
             Self::Yes => f.write_str("yes"),
+            Self::Gigabyte => f.write_str("1 GiB"),
             Self::Unknown => f.write_str("unknown"),
         }
     }
@@ -59,6 +79,11 @@ enum Source {
     #[cfg(all(feature = "std", target_os = "linux"))]
     Mapping {
         reservation: NonNull<u8>,
+        reserved: usize,
+    },
+    /// Pages of 1 GiB; the mapping starts where the bytes do.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    Gigabyte {
         reserved: usize,
     },
 }
@@ -78,13 +103,27 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// `bytes` zero bytes (at least 1, at most `isize::MAX` less two huge pages), all touched.
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, Error> {
+        Self::zeroed_on(bytes, Pages::Huge)
+    }
+
+    /// As [`Memory::zeroed`], on the pages that are asked for.
+    pub(crate) fn zeroed_on(bytes: usize, pages: Pages) -> Result<Self, Error> {
         let out_of_memory = Error::OutOfMemory { bytes };
         if bytes == 0 || bytes > isize::MAX as usize - 2 * HUGE_PAGE {
             return Err(out_of_memory);
         }
+        if let Pages::Gigabyte { required } = pages {
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            if let Some(memory) = linux::map_gigabytes(bytes) {
+                return Ok(memory);
+            }
+            if required {
+                return Err(Error::NoGigabytePages { bytes });
+            }
+        }
         #[cfg(all(feature = "std", target_os = "linux"))]
         if bytes >= HUGE_PAGE {
-            return linux::map(bytes).ok_or(out_of_memory);
+            return linux::map(bytes, pages != Pages::Small).ok_or(out_of_memory);
         }
         let layout = Layout::from_size_align(bytes, LINE).map_err(|_| out_of_memory.clone())?;
         // SAFETY: the layout's size is not zero, checked above.
@@ -140,6 +179,8 @@ impl Memory {
                 Some(huge) if huge + HUGE_PAGE > self.bytes => HugePages::Yes,
                 Some(bytes) => HugePages::Partly { bytes },
             },
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Gigabyte { .. } => HugePages::Gigabyte,
         }
     }
 }
@@ -159,6 +200,11 @@ impl Drop for Memory {
                 // SAFETY: exactly the reservation that `linux::map` made; nothing else points in.
                 unsafe { libc::munmap(reservation.as_ptr().cast(), reserved) };
             }
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Gigabyte { reserved } => {
+                // SAFETY: exactly the mapping that `linux::map_gigabytes` made.
+                unsafe { libc::munmap(self.start.as_ptr().cast(), reserved) };
+            }
         }
     }
 }
@@ -170,8 +216,34 @@ mod linux {
 
     use super::{HUGE_PAGE, Memory, NonNull, Source};
 
+    const GIGABYTE: usize = 1 << 30;
+
+    /// Maps `bytes`, rounded up, on pages of 1 GiB; `None` if the pool has too few.
+    pub(super) fn map_gigabytes(bytes: usize) -> Option<Memory> {
+        let reserved = bytes.checked_next_multiple_of(GIGABYTE)?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists. Without MAP_NORESERVE the pages are set aside now or the call fails.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                reserved,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_1GB,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = NonNull::new(start.cast::<u8>())?;
+        let mut memory = Memory { start, bytes, source: Source::Gigabyte { reserved } };
+        memory.touch();
+        Some(memory)
+    }
+
     /// Maps `bytes` (checked by the caller to leave room for two more huge pages).
-    pub(super) fn map(bytes: usize) -> Option<Memory> {
+    pub(super) fn map(bytes: usize, huge: bool) -> Option<Memory> {
         // Guards are whole huge pages' worth of address space, so any page size of the kernel fits.
         let reserved = bytes.next_multiple_of(HUGE_PAGE).checked_add(3 * HUGE_PAGE)?;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
@@ -202,8 +274,10 @@ mod linux {
         if opened != 0 {
             return None; // `memory` unmaps.
         }
-        // SAFETY: advice on our own mapping. A refusal only costs speed, and `huge_pages` tells.
-        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        // Advice on our own mapping: a refusal only costs speed, and `huge_pages` tells.
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: as above.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
         memory.touch();
         Some(memory)
     }
@@ -260,6 +334,24 @@ mod tests {
         for table in &tables {
             assert!(!matches!(table.huge_pages(), HugePages::Partly { .. } | HugePages::Unknown));
         }
+    }
+
+    #[test]
+    fn small_pages_and_gigabytes_are_what_was_asked_for() {
+        let small = Memory::zeroed_on(2 * HUGE_PAGE, Pages::Small).unwrap();
+        assert!(matches!(small.huge_pages(), HugePages::No | HugePages::Unknown));
+        // Most machines set no such pages aside; then one is refused and the other falls back.
+        let bytes = HUGE_PAGE + 64;
+        match Memory::zeroed_on(bytes, Pages::Gigabyte { required: true }) {
+            Ok(mut memory) => {
+                assert_eq!(memory.huge_pages(), HugePages::Gigabyte);
+                memory.bytes_mut()[bytes - 1] = 1;
+            }
+            Err(error) => assert_eq!(error, Error::NoGigabytePages { bytes }),
+        }
+        let memory = Memory::zeroed_on(bytes, Pages::Gigabyte { required: false }).unwrap();
+        assert_eq!(memory.len(), bytes);
+        assert!(memory.bytes().iter().all(|&b| b == 0));
     }
 
     #[test]

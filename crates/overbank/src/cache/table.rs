@@ -98,12 +98,20 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         View { base: self.memory.as_ptr(), buckets: self.buckets }
     }
 
+    /// Whether a probe looks at second buckets only where the first have no match: in cuckoo-lite
+    /// up to four fifths full, because insertions fill first buckets first.
+    #[inline(always)]
+    fn roomy(&self) -> bool {
+        G::CHOICES == 2 && !G::ADJACENT && self.len * 5 <= self.capacity() * 4
+    }
+
     #[inline(always)]
     pub(crate) fn probe(&self, hashes: &[u64], out: &mut Probes) {
+        let probe = if self.roomy() { self.kernels.probe_home_first } else { self.kernels.probe };
         // SAFETY: `new` allocated (buckets + BUFFER_BUCKETS) × STRIDE bytes for this G and L, with
         // at least BUCKETS_MIN buckets, and `Kernels::of` gave kernels for this G and L only
         // because the CPU has the instruction set.
-        unsafe { (self.kernels.probe)(self.view(), hashes, out) }
+        unsafe { probe(self.view(), hashes, out) }
     }
 
     #[inline(always)]

@@ -3,11 +3,18 @@
 //! A probe of a burst makes two passes. The first computes each key's bucket address and asks for
 //! all its cache lines; the second compares. By then most lines are there or on their way, all
 //! waits overlap, and neither pass branches on what it finds.
+//!
+//! [`probe_home_first`] is for cuckoo-lite while there is room, when nearly every key lies in its
+//! first bucket: it asks for the first lines only, and in two more passes, over the keys that were
+//! not there, for the second ones. The length of those passes is the only branch that the data
+//! decides. With 2-16 buckets half full it saves the second line of all but one key in 200, and a
+//! quarter of a lookup (3.7 to 2.7 ns in 16 MiB, 10.9 to 9.5 ns in 64 MiB); nearly full, when a
+//! third of the keys lie in their second bucket, it would cost a third more.
 
 use super::{Scan, Simd};
 use crate::cache::geometry::{Geometry, fingerprint};
 use crate::cache::layout::Layout;
-use crate::cache::probes::{BURST, Probes};
+use crate::cache::probes::{BURST, Probes, Slots};
 
 /// A table's slots, as a kernel sees them.
 ///
@@ -96,6 +103,23 @@ unsafe fn compare<S: Simd, G: Geometry, L: Layout>(
     }
 }
 
+/// The mask of the slots of one bucket that hold `fp`.
+///
+/// # Safety
+/// As for `compare`.
+#[inline(always)]
+unsafe fn compare_bucket<S: Simd, G: Geometry>(bucket: *const u8, fp: u16) -> u32 {
+    const { assert!(matches!(G::SLOTS, 4 | 8 | 16)) };
+    // SAFETY: a bucket starts with its SLOTS fingerprints of 2 bytes.
+    unsafe {
+        match G::SLOTS {
+            4 => S::eq4(bucket, fp),
+            8 => S::eq8(bucket, fp),
+            _ => S::eq16(bucket, fp),
+        }
+    }
+}
+
 /// The value in candidate slot `slot`.
 ///
 /// # Safety
@@ -162,6 +186,55 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
         // SAFETY: as above, and the slot is masked into range.
         out.value[i] = unsafe { value_at::<G, L>(first[i], second[i], slot) };
         matched |= u32::from(mask != 0) << i;
+    }
+    out.matched = matched;
+    out.len = count;
+}
+
+/// [`probe`] for geometries with two buckets apart, which looks at the second bucket of a key only
+/// if the first has no match.
+///
+/// # Safety
+/// As for [`probe`].
+#[inline(always)]
+pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
+    view: View,
+    hashes: &[u64],
+    out: &mut Probes,
+) {
+    let count = hashes.len().min(BURST);
+    let hashes = &hashes[..count];
+    let mut bucket = [core::ptr::null::<u8>(); BURST];
+    let at = |hash: u64, choice: usize| {
+        // As in `probe`, the address is in the table for every hash.
+        view.base.wrapping_add(G::bucket(hash, view.buckets, choice) * Shape::<G, L>::STRIDE)
+    };
+    for (i, &hash) in hashes.iter().enumerate() {
+        bucket[i] = at(hash, 0);
+        // SAFETY: the CPU has S; a prefetch needs nothing else.
+        unsafe { prefetch_span::<S, G, L>(bucket[i]) };
+    }
+    let mut matched = 0;
+    let mut look = |i: usize, bucket: *const u8, choice: usize| {
+        // SAFETY: it points at a bucket of the view.
+        let mask = unsafe { compare_bucket::<S, G>(bucket, fingerprint(hashes[i])) };
+        let slot = mask.trailing_zeros() as usize & (G::SLOTS - 1);
+        out.mask[i] = mask << (choice * G::SLOTS);
+        // SAFETY: as above, and the slot is one of a first bucket.
+        out.value[i] = unsafe { value_at::<G, L>(bucket, bucket, slot) };
+        u32::from(mask != 0) << i
+    };
+    for (i, &bucket) in bucket[..count].iter().enumerate() {
+        matched |= look(i, bucket, 0);
+    }
+    let absent = !matched & ((1u64 << count) - 1) as u32;
+    for i in Slots::of(absent).map(usize::from) {
+        bucket[i] = at(hashes[i], 1);
+        // SAFETY: as above.
+        unsafe { prefetch_span::<S, G, L>(bucket[i]) };
+    }
+    for i in Slots::of(absent).map(usize::from) {
+        matched |= look(i, bucket[i], 1);
     }
     out.matched = matched;
     out.len = count;

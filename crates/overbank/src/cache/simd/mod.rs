@@ -1,12 +1,12 @@
 //! The seam between the tables and the machine's vectors.
 //!
 //! One file per instruction set, each with the same short list of methods ([`Simd`]) and the same
-//! two entry points, made by the macro `entry_points`; [`kernel`] has the loops, written once and
+//! entry points, made by the macro `entry_points`; [`kernel`] has the loops, written once and
 //! generic over instruction set, geometry and layout. An entry point carries `#[target_feature]`
 //! and everything below it is `#[inline(always)]`, so each combination becomes one straight loop.
 //!
 //! The choice is made once, when a table is constructed ([`Isa::choose`]), and kept in the table as
-//! two function pointers ([`Kernels`]): a burst of 32 keys costs one indirect call.
+//! function pointers ([`Kernels`]): a burst of 32 keys costs one indirect call.
 //!
 //! To add an instruction set: a file beside `avx2.rs`, a variant of [`Isa`], an arm in `detect`,
 //! and an arm in [`Kernels::of`].
@@ -221,15 +221,17 @@ pub(crate) struct Scan {
     pub(crate) empty: u32,
 }
 
-/// The two loops of a table, for its geometry, layout and instruction set.
+/// The loops of a table, for its geometry, layout and instruction set.
 ///
 /// # Safety
-/// To call either: the view is of a table of the geometry and layout that the kernels were made
+/// To call any: the view is of a table of the geometry and layout that the kernels were made
 /// for.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels {
     /// Probes up to a burst of hashes.
     pub(crate) probe: unsafe fn(View, &[u64], &mut Probes),
+    /// The same, second buckets only where the first have no match.
+    pub(crate) probe_home_first: unsafe fn(View, &[u64], &mut Probes),
     /// Looks at all candidate slots of one hash.
     pub(crate) scan: unsafe fn(View, u64) -> Scan,
 }
@@ -237,12 +239,21 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// The kernels for `isa`, if the machine has it.
     pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa) -> Result<Self, IsaError> {
+        macro_rules! kernels {
+            ($isa:ident) => {
+                Self {
+                    probe: $isa::probe::<G, L>,
+                    probe_home_first: $isa::probe_home_first::<G, L>,
+                    scan: $isa::scan::<G, L>,
+                }
+            };
+        }
         Ok(match isa.checked()? {
-            Isa::Portable => Self { probe: portable::probe::<G, L>, scan: portable::scan::<G, L> },
+            Isa::Portable => kernels!(portable),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Self { probe: avx2::probe::<G, L>, scan: avx2::scan::<G, L> },
+            Isa::Avx2 => kernels!(avx2),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => Self { probe: avx512::probe::<G, L>, scan: avx512::scan::<G, L> },
+            Isa::Avx512 => kernels!(avx512),
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::Avx512 => return Err(IsaError::Unavailable { name: isa.name() }),
         })
@@ -262,6 +273,18 @@ macro_rules! entry_points {
         ) {
             // SAFETY: the caller's promises, passed on.
             unsafe { kernel::probe::<$simd, G, L>(view, hashes, out) }
+        }
+
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn probe_home_first<G: Geometry, L: Layout>(
+            view: View,
+            hashes: &[u64],
+            out: &mut Probes,
+        ) {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::probe_home_first::<$simd, G, L>(view, hashes, out) }
         }
 
         /// # Safety

@@ -1,0 +1,282 @@
+//! What a key costs in a forwarding table: nanoseconds per lookup and per insertion.
+//!
+//!     cargo run --release -p overbank --example fib -- [MILLIONS[,MILLIONS…]] [BURST] [ISA]
+//!
+//! Entries are Ethernet addresses with a 16-bit port, 8 bytes each, filled to 95 %; without
+//! arguments 1 and 16 million of them, bursts of 32, the best instruction set. Each figure is the
+//! median of rounds that take turns in one process: `floor` reads one random line a key and does
+//! nothing else, from as many lines on the same kind of pages; `hit` and `miss` look up addresses
+//! that are there and that are not. `×` is the cost as a multiple of the floor of the same round.
+//! Then hits again with a writer at full speed on another core: one that replaces values, one that
+//! removes and inserts, one that moves entries around without end. `slower` compares with rounds
+//! in between in which that core spins.
+
+#![allow(unsafe_code)] // Advice to the kernel about pages.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use overbank::cache::Pcg32;
+use overbank::fib::{Config, Isa, Key6, Reader, Writer};
+use overbank::prefetch;
+
+const ROUNDS: usize = 9;
+const DRAWS: usize = 1 << 20;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The address of a number below 2^48; all differ.
+fn address(number: u64) -> Key6 {
+    let bits = number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff;
+    Key6::new(bits).expect("masked to 48 bits")
+}
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// The floor: one line a key.
+fn lines(count: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::with_capacity(count);
+    #[cfg(target_os = "linux")]
+    // SAFETY: advice changes no byte, and the whole pages of the range lie in one block of ours.
+    unsafe {
+        let skip = lines.as_mut_ptr().cast::<u8>().align_offset(4096);
+        let first = lines.as_mut_ptr().cast::<u8>().wrapping_add(skip);
+        libc::madvise(first.cast(), (count * 64).saturating_sub(skip), libc::MADV_HUGEPAGE);
+    }
+    lines.extend((0..count as u64).map(|i| Line([i; 8])));
+    lines
+}
+
+fn touch(lines: &[Line], hashes: &[u64], burst: usize) -> u64 {
+    let mut at = [0usize; 64];
+    let mut sum = 0u64;
+    for hashes in hashes.chunks(burst) {
+        for (at, &hash) in at.iter_mut().zip(hashes) {
+            *at = ((hash >> 32) * lines.len() as u64 >> 32) as usize;
+            prefetch(&lines[*at]);
+        }
+        for (&at, &hash) in at.iter().zip(hashes) {
+            sum = sum.wrapping_add(lines[at].0[(hash & 7) as usize]);
+        }
+    }
+    sum
+}
+
+/// Lookups of all keys; the number of hits.
+fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize) -> u32 {
+    let mut values = [0u16; 64];
+    let (mut hits, mut sum) = (0, 0u16);
+    for keys in keys.chunks(burst) {
+        let found = reader.lookup_batch(keys, &mut values);
+        hits += found.count_ones();
+        sum = values.iter().fold(sum, |sum, &v| sum.wrapping_add(v));
+    }
+    black_box(sum);
+    hits
+}
+
+fn nanoseconds<T>(count: usize, work: impl FnOnce() -> T) -> f64 {
+    let start = Instant::now();
+    black_box(work());
+    start.elapsed().as_secs_f64() * 1e9 / count as f64
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Fills the table to its last ten per cent in steps; prints the rate of each.
+fn build(entries: usize, isa: Option<Isa>) -> Result<Writer<Key6, u16>, Failure> {
+    let mut writer = Writer::new(&Config::entries(entries).seed(7).isa(isa))?;
+    print!("  insertions, M/s up to each occupancy:");
+    let (mut done, start) = (0, Instant::now());
+    for percent in [50, 80, 85, 90, 92, 94, 95] {
+        let until = entries * percent / 95;
+        let since = Instant::now();
+        for i in done..until {
+            writer.prefetch(address(i as u64 + 16));
+            writer.insert(address(i as u64), i as u16)?;
+        }
+        let rate = (until - done) as f64 / since.elapsed().as_secs_f64() / 1e6;
+        print!("  {percent} % {rate:.1}");
+        done = until;
+    }
+    println!("  all in {:.2} s", start.elapsed().as_secs_f64());
+    let stats = writer.stats();
+    println!(
+        "  {:.2} % of slots, {:.1} % in their second bucket, {:.3} moves an insertion",
+        100.0 * writer.occupancy(),
+        100.0 * stats.second as f64 / writer.len() as f64,
+        stats.displaced as f64 / stats.inserted as f64,
+    );
+    Ok(writer)
+}
+
+struct Draws {
+    pcg: Pcg32,
+    hits: Vec<Key6>,
+    misses: Vec<Key6>,
+    hashes: Vec<u64>,
+}
+
+impl Draws {
+    fn new() -> Self {
+        let none = address(0);
+        let (hits, misses) = (vec![none; DRAWS], vec![none; DRAWS]);
+        Self { pcg: Pcg32::new(1, 2), hits, misses, hashes: vec![0; DRAWS] }
+    }
+
+    fn draw(&mut self, entries: usize) {
+        for i in 0..DRAWS {
+            let number = u64::from(self.pcg.below(entries as u32));
+            self.hits[i] = address(number);
+            self.misses[i] = address(number + entries as u64 + (1 << 33));
+            self.hashes[i] = u64::from(self.pcg.draw()) << 32 | u64::from(self.pcg.draw());
+        }
+    }
+}
+
+fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
+    let lines = lines(reader.bytes() / 64);
+    let mut draws = Draws::new();
+    let mut figures: [Vec<f64>; 6] = Default::default();
+    for _ in 0..ROUNDS {
+        draws.draw(entries);
+        let floor = nanoseconds(DRAWS, || touch(&lines, &draws.hashes, burst));
+        let mut found = (0, 0);
+        let hit = nanoseconds(DRAWS, || found.0 = look_up(reader, &draws.hits, burst));
+        let miss = nanoseconds(DRAWS, || found.1 = look_up(reader, &draws.misses, burst));
+        if found != (DRAWS as u32, 0) {
+            return Err(format!("{found:?} hits, not all and none").into());
+        }
+        let one = nanoseconds(DRAWS / 8, || {
+            draws.hits[..DRAWS / 8].iter().filter_map(|&key| reader.lookup(key)).count()
+        });
+        for (all, figure) in
+            figures.iter_mut().zip([floor, hit, miss, hit / floor, miss / floor, one])
+        {
+            all.push(figure);
+        }
+    }
+    let one_line = draws.misses.iter().filter(|&&key| reader.lines_if_absent(key) == 1).count();
+    let [floor, hit, miss, hit_x, miss_x, one] = figures.each_mut().map(|f| median(f));
+    println!(
+        "  floor {floor:.1} ns, hit {hit:.1} ns ({hit_x:.2}×), miss {miss:.1} ns ({miss_x:.2}×), \
+         {:.1} % of misses settled by one line; single hit {one:.1} ns",
+        100.0 * one_line as f64 / DRAWS as f64
+    );
+    Ok(())
+}
+
+/// What the other core does: nothing, or something with the table.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Replace,
+    RemoveAndInsert,
+    Move,
+}
+
+fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
+    let reader = writer.reader();
+    let mut draws = Draws::new();
+    for work in [Work::Replace, Work::RemoveAndInsert, Work::Move] {
+        let (stop, go) = (AtomicBool::new(false), AtomicBool::new(false));
+        let operations = AtomicU64::new(0);
+        let (mut slower, mut busy_ns, mut seconds) = (Vec::new(), Vec::new(), 0.0);
+        let mut lost = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                core_affinity::set_for_current(core_affinity::CoreId { id: 1 });
+                let mut pcg = Pcg32::new(5, 6);
+                let mut ring = [0u64; 16];
+                for i in (0..).map(|i: usize| i % 16) {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if !go.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    let number = std::mem::replace(&mut ring[i], u64::from(pcg.below(entries as u32)));
+                    writer.prefetch(address(ring[i]));
+                    match work {
+                        Work::Replace => {
+                            writer.update(address(number), number as u16);
+                        }
+                        Work::RemoveAndInsert => {
+                            writer.remove(address(number));
+                            if writer.insert(address(number), number as u16).is_err() {
+                                break; // Cannot be: its slot is free.
+                            }
+                        }
+                        Work::Move => writer.shuffle(4),
+                    }
+                    operations.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..ROUNDS {
+                draws.draw(entries);
+                let mut found = (0, 0);
+                let before = nanoseconds(DRAWS, || found.0 = look_up(&reader, &draws.hits, burst));
+                go.store(true, Ordering::Relaxed);
+                let start = Instant::now();
+                let during = nanoseconds(DRAWS, || found.1 = look_up(&reader, &draws.hits, burst));
+                seconds += start.elapsed().as_secs_f64();
+                go.store(false, Ordering::Relaxed);
+                lost += 2 * DRAWS as u32 - found.0 - found.1;
+                slower.push(during / before);
+                busy_ns.push(during);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        println!(
+            "  writer at {work:?}, {:.1} M/s: hit {:.1} ns, {:+.1} % slower, {lost} of {} absent",
+            operations.into_inner() as f64 / seconds / 1e6,
+            median(&mut busy_ns),
+            100.0 * (median(&mut slower) - 1.0),
+            2 * ROUNDS * DRAWS,
+        );
+    }
+    Ok(())
+}
+
+fn run() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let sizes = arguments.next().unwrap_or_else(|| "1,16".to_owned());
+    let burst: usize = arguments.next().map_or(Ok(32), |n| n.parse())?;
+    let isa: Option<Isa> = arguments.next().map(|name| name.parse()).transpose()?;
+    let burst = burst.clamp(1, 64);
+    core_affinity::set_for_current(core_affinity::CoreId { id: 0 });
+    for millions in sizes.split(',') {
+        let entries = (millions.parse::<f64>()? * 1e6) as usize;
+        println!("{millions} M entries, bursts of {burst}");
+        let writer = build(entries, isa)?;
+        let reader = writer.reader();
+        println!(
+            "  {:.1} MiB, {:.2} bytes an entry, {}, huge pages: {}",
+            reader.bytes() as f64 / (1 << 20) as f64,
+            reader.bytes() as f64 / writer.len() as f64,
+            reader.isa(),
+            reader.huge_pages(),
+        );
+        idle(&reader, entries, burst)?;
+        busy(writer, entries, burst)?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fib: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Lookups.
+
+#![allow(unsafe_code)] // The calls across the SIMD seam.
+
+use super::key::{Key, Value};
+use super::sync::Arc;
+use super::table::{BURST_MAX, Table};
+use crate::cache::{HugePages, Isa};
+
+/// Reads a table while its [`Writer`](super::Writer) writes. Cheap to clone, one for each thread.
+///
+/// A lookup never waits, takes no lock and writes nothing that others read. It reads one or two
+/// buckets; how it agrees with the writer is on the page of the [module](super).
+pub struct Reader<K, V> {
+    table: Arc<Table<K, V>>,
+}
+
+impl<K, V> Clone for Reader<K, V> {
+    fn clone(&self) -> Self {
+        Self { table: Arc::clone(&self.table) }
+    }
+}
+
+impl<K: Key, V: Value> Reader<K, V> {
+    pub(super) fn new(table: Arc<Table<K, V>>) -> Self {
+        Self { table }
+    }
+
+    /// The key's value. One indirect call; [`Reader::lookup_batch`] overlaps the waits for memory.
+    #[inline]
+    pub fn lookup(&self, key: K) -> Option<V> {
+        // SAFETY: the view is of this table, and the kernels were made for its types.
+        unsafe { (self.table.kernels.one)(&self.table.view(), key) }
+    }
+
+    /// Looks up a burst of 1 to [`BURST_MAX`] keys. Bit `i` of the answer says whether key `i` has
+    /// an entry; its value is then in `values[i]`, which is zero otherwise. Each key is looked up
+    /// by itself: the burst is no snapshot.
+    ///
+    /// Keys past the 64th, or without a place in `values`, are not looked at.
+    #[inline]
+    pub fn lookup_batch(&self, keys: &[K], values: &mut [V]) -> u64 {
+        // SAFETY: the view is of this table, and the kernels were made for its types.
+        unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values) }
+    }
+
+    /// Lines that a lookup of this key reads now, for experiments: those of its home bucket, and
+    /// those of its second bucket as well if an absent key of its class would need them.
+    pub fn lines_if_absent(&self, key: K) -> usize {
+        let place = self.table.place(key);
+        let marked = self.table.header(place.home).marked(place.class);
+        super::shape::Shape::<K, V>::LINES * (1 + usize::from(marked))
+    }
+
+    /// Entries, at some time not long ago.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots of the table.
+    pub fn slots(&self) -> usize {
+        self.table.slots()
+    }
+
+    /// Bytes of memory that the table's buckets take.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// The pages that the table lies on. Reads a file of the kernel: not for the packet path.
+    pub fn huge_pages(&self) -> HugePages {
+        self.table.huge_pages()
+    }
+
+    /// The instruction set of the lookups.
+    pub fn isa(&self) -> Isa {
+        self.table.isa
+    }
+}
+
+const _: () = assert!(BURST_MAX == u64::BITS as usize);
+
+impl<K: Key, V: Value> core::fmt::Debug for Reader<K, V> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Reader").field("len", &self.len()).field("slots", &self.slots()).finish()
+    }
+}

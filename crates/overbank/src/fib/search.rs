@@ -1,0 +1,94 @@
+//! The search for a free slot: breadth first, so that the fewest entries move.
+//!
+//! ```text
+//!   0: home      1: second          buckets of the new key
+//!    │ │ … │        │ │ … │         one child a slot: the other bucket of the entry there
+//!    2 3 … 8        9 …             the first bucket with a free slot ends the search
+//! ```
+//!
+//! A path visits no bucket twice: if it did, its end would be reachable from the first visit as
+//! well, by a shorter path that was queued before. So moving entries from the end of the path
+//! towards its beginning always finds what the search saw.
+
+use alloc::vec::Vec;
+
+use super::key::{Key, Value};
+use super::place::Place;
+use super::shape::Shape;
+use super::table::Table;
+
+/// A bucket on the way.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    bucket: u32,
+    /// Index of the node whose entry in `slot` would move here; no meaning in the two roots.
+    parent: u32,
+    slot: u8,
+}
+
+/// The queue of a search; allocated once.
+pub(super) struct Search {
+    queue: Vec<Node>,
+    max: usize,
+}
+
+impl Search {
+    /// A queue for `max` buckets, 2 at least.
+    pub(super) fn new(max: usize) -> Self {
+        Self { queue: Vec::with_capacity(max), max }
+    }
+
+    /// Buckets that the last search looked at or would have looked at next.
+    pub(super) fn searched(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Finds a way to a free slot and moves the entries on it, the last one first. Gives the bucket
+    /// of `place` that has a free slot now, and the number of moves; `None` changes nothing.
+    /// `second` follows the number of entries in their second bucket.
+    ///
+    /// Both buckets of `place` are full.
+    pub(super) fn make_room<K: Key, V: Value>(
+        &mut self,
+        table: &Table<K, V>,
+        place: Place,
+        second: &mut u64,
+    ) -> Option<(u32, usize)> {
+        let mut at = self.find(table, place)?;
+        let mut moves = 0;
+        while at >= 2 {
+            let Node { bucket, parent, slot } = self.queue[at];
+            let free = table.free_slot(bucket)?;
+            at = parent as usize;
+            let from = self.queue[at].bucket;
+            *second = table.displace(from, usize::from(slot), free, *second);
+            moves += 1;
+        }
+        Some((self.queue[at].bucket, moves))
+    }
+
+    /// Index of a node whose bucket has a free slot.
+    fn find<K: Key, V: Value>(&mut self, table: &Table<K, V>, place: Place) -> Option<usize> {
+        self.queue.clear();
+        for bucket in [place.home, place.second] {
+            self.queue.push(Node { bucket, parent: 0, slot: 0 });
+        }
+        let mut at = 0;
+        while at < self.queue.len() {
+            let bucket = self.queue[at].bucket;
+            if at >= 2 && table.free_slot(bucket).is_some() {
+                return Some(at);
+            }
+            for slot in 0..Shape::<K, V>::SLOTS {
+                if self.queue.len() == self.max {
+                    break;
+                }
+                let other = table.place(table.key(bucket, slot)).other(bucket);
+                table.prefetch(other);
+                self.queue.push(Node { bucket: other, parent: at as u32, slot: slot as u8 });
+            }
+            at += 1;
+        }
+        None
+    }
+}

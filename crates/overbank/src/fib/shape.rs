@@ -1,0 +1,197 @@
+//! How a bucket lies in its cache line, and what its header word says.
+//!
+//! ```text
+//!  Key6 → u16 (8 bytes an entry)        header │ 7 × key·value
+//!  u64 → u16                            header │ 5 × key         │ 5 values of 16 bits in 2 words
+//!  u64 → u32                            header │ 4 × key         │ 4 values of 32 bits in 2 words
+//!  u64 → u64                            header │ 3 × key         │ 3 × value │ –
+//!  u128 → u16                           header │ 3 × low │ 3 × high │ 3 values in 1 word
+//!  u128 → u32      two lines:           header │ 6 × low │ 6 × high │ 6 values in 3 words
+//!  u128 → u64      two lines:           header │ 5 × low │ 5 × high │ 5 × value
+//!
+//!  header   63         32 31                      8 7        0
+//!          │  version    │ 8 markers of 3 bits     │ occupied │
+//! ```
+//!
+//! `Key6` with wider values lies as `u64` does. A value never straddles two words, so a value can
+//! be replaced by one store. Two slots in a line would hold 90 % at most, so those kinds take two
+//! lines side by side.
+//!
+//! *Version*: grows whenever something a reader relies on may change; see the module's page.
+//! *Occupied*: one bit per slot. *Markers*: small counters of the keys whose home is this bucket
+//! and who live in their second one, by three bits of their hash. One that reaches 7 stays there,
+//! as what it counted is lost; with one to two such keys a bucket this is next to impossible.
+
+use core::marker::PhantomData;
+
+use super::key::{Key, Value};
+
+/// 64-bit words of a cache line.
+pub(super) const LINE: usize = 8;
+/// No table has more slots in a bucket than the header has bits for.
+pub(super) const SLOTS_MAX: usize = 7;
+
+/// Sizes and places that follow from the types of key and value.
+pub(super) struct Shape<K, V>(PhantomData<(K, V)>);
+
+impl<K: Key, V: Value> Shape<K, V> {
+    /// Key and value share a word.
+    pub(super) const PACKED: bool = K::BITS + V::BITS <= 64;
+    /// Cache lines of a bucket.
+    pub(super) const LINES: usize = if Self::fitting(1) >= 3 { 1 } else { 2 };
+    /// Entries of a bucket. Two under the model checker, which tries every order of every access.
+    pub(super) const SLOTS: usize = if cfg!(loom) { 2 } else { Self::fitting(Self::LINES) };
+    /// Words from one bucket to the next.
+    pub(super) const STRIDE: usize = LINE * Self::LINES;
+    /// First word of the keys, or of their low words, or of packed entries.
+    pub(super) const KEYS: usize = 1;
+    /// First of the high words of keys.
+    pub(super) const HIGHS: usize = 1 + Self::SLOTS;
+    /// First word of the values.
+    pub(super) const VALUES: usize =
+        if Self::PACKED { Self::KEYS } else { 1 + Self::SLOTS * K::WORDS };
+    /// How far a key is shifted in its word.
+    pub(super) const KEY_SHIFT: usize = if Self::PACKED { V::BITS } else { 0 };
+    /// The key's bits in its word.
+    pub(super) const KEY_MASK: u64 = u64::MAX << Self::KEY_SHIFT;
+    /// The value's bits in its word, shifted to the right end.
+    pub(super) const VALUE_MASK: u64 = u64::MAX >> (64 - V::BITS);
+    /// All slots occupied.
+    pub(super) const FULL: u32 = (1 << Self::SLOTS) - 1;
+
+    const fn fitting(lines: usize) -> usize {
+        let words = LINE * lines - 1;
+        let mut slots = 0;
+        while slots < SLOTS_MAX {
+            let next = slots + 1;
+            let values = if Self::PACKED { 0 } else { (next * V::BITS).div_ceil(64) };
+            if next * K::WORDS + values > words {
+                break;
+            }
+            slots = next;
+        }
+        slots
+    }
+
+    /// Word and shift of a slot's value.
+    #[inline(always)]
+    pub(super) const fn value_at(slot: usize) -> (usize, usize) {
+        if Self::PACKED {
+            (Self::VALUES + slot, 0)
+        } else {
+            (Self::VALUES + slot * V::BITS / 64, slot * V::BITS % 64)
+        }
+    }
+}
+
+/// The first word of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header(pub(super) u64);
+
+/// Kinds of keys that the markers of a bucket tell apart.
+pub(super) const CLASSES: u32 = 8;
+const MARKER_BITS: u32 = 3;
+const MARKER_MAX: u64 = (1 << MARKER_BITS) - 1;
+const MARKERS_AT: u32 = 8;
+const VERSION_AT: u32 = 32;
+
+impl Header {
+    #[inline(always)]
+    pub(super) fn occupied(self) -> u32 {
+        (self.0 & 0xff) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn same_version(self, other: Header) -> bool {
+        (self.0 ^ other.0) >> VERSION_AT == 0
+    }
+
+    /// Whether a key of this class may live in its second bucket.
+    #[inline(always)]
+    pub(super) fn marked(self, class: u32) -> bool {
+        self.marker(class) != 0
+    }
+
+    #[inline(always)]
+    fn marker(self, class: u32) -> u64 {
+        self.0 >> (MARKERS_AT + MARKER_BITS * (class % CLASSES)) & MARKER_MAX
+    }
+
+    /// The next version; it wraps.
+    pub(super) fn bumped(self) -> Header {
+        Header(self.0.wrapping_add(1 << VERSION_AT))
+    }
+
+    pub(super) fn with_slot(self, slot: usize) -> Header {
+        Header(self.0 | 1 << slot)
+    }
+
+    pub(super) fn without_slot(self, slot: usize) -> Header {
+        Header(self.0 & !(1 << slot))
+    }
+
+    /// One more key of the class lives elsewhere.
+    pub(super) fn marked_more(self, class: u32) -> Header {
+        self.marker_plus(class, self.marker(class) < MARKER_MAX, 1)
+    }
+
+    /// One fewer; a marker at its end stays.
+    pub(super) fn marked_less(self, class: u32) -> Header {
+        let marker = self.marker(class);
+        self.marker_plus(class, (1..MARKER_MAX).contains(&marker), u64::MAX)
+    }
+
+    fn marker_plus(self, class: u32, change: bool, by: u64) -> Header {
+        let unit = 1u64 << (MARKERS_AT + MARKER_BITS * (class % CLASSES));
+        Header(if change { self.0.wrapping_add(unit.wrapping_mul(by)) } else { self.0 })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fib::{Key6, MacVlan};
+
+    fn check<K: Key, V: Value>(slots: usize, lines: usize) {
+        assert_eq!((Shape::<K, V>::SLOTS, Shape::<K, V>::LINES), (slots, lines));
+        let (word, shift) = Shape::<K, V>::value_at(slots - 1);
+        assert!(word < Shape::<K, V>::STRIDE && shift + V::BITS <= 64);
+        assert!(Shape::<K, V>::PACKED || Shape::<K, V>::VALUES >= 1 + slots * K::WORDS);
+    }
+
+    #[test]
+    fn shapes_are_those_of_the_picture() {
+        check::<Key6, u16>(7, 1);
+        check::<Key6, u32>(4, 1);
+        check::<Key6, u64>(3, 1);
+        check::<u64, u16>(5, 1);
+        check::<MacVlan, u16>(5, 1);
+        check::<u64, u32>(4, 1);
+        check::<u64, u64>(3, 1);
+        check::<u128, u16>(3, 1);
+        check::<u128, u32>(6, 2);
+        check::<u128, u64>(5, 2);
+    }
+
+    #[test]
+    fn the_parts_of_a_header_do_not_touch_each_other() {
+        for class in 0..CLASSES {
+            let mut header = Header(u64::MAX << 32).with_slot(6);
+            for count in 1..=9 {
+                header = header.marked_more(class);
+                assert_eq!(header.marker(class), count.min(7));
+            }
+            assert_eq!(header.marked_less(class), header, "the end is final");
+            assert_eq!((0..CLASSES).filter(|&c| header.marked(c)).count(), 1);
+            assert_eq!((header.0 >> 32, header.occupied()), (0xffff_ffff, 1 << 6));
+            assert_eq!(header.bumped().0 >> 32, 0);
+            assert_eq!(header.bumped().0 as u32, header.0 as u32);
+            assert!(!header.same_version(header.bumped()));
+            let one = Header(0).marked_more(class).marked_more(class).marked_less(class);
+            assert_eq!(one, Header(0).marked_more(class));
+            assert_eq!(one.marked_less(class), Header(0));
+            assert_eq!(Header(0).marked_less(class), Header(0));
+            assert_eq!(header.without_slot(6).occupied(), 0);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
+//!
+//! One file per instruction set with one method, the comparison of a cache line; [`kernel`] has the
+//! lookups, written once. The choice is made when a table is constructed and kept as two function
+//! pointers, so a burst costs one indirect call.
+//!
+//! A line is compared while the writer may be storing into it, and the language has no vector load
+//! that may race with an atomic store. So the vector files load with one line of assembly, which
+//! stands for what the CPU does: a read of each word, in no particular order. Nothing more is asked
+//! of it, not even that a word is read whole: the words of a key that stays where it is do not
+//! change in any of the bits that are compared, and what is reported about any other key is
+//! thrown away when the version is checked.
+
+#![allow(unsafe_code)] // Vector loads, unchecked indices, calls of functions with target features.
+
+mod kernel;
+mod portable;
+
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx512;
+
+use super::key::{Key, Value};
+use super::sync::AtomicU64;
+use crate::cache::{Isa, IsaError};
+
+pub(super) use kernel::View;
+
+/// What an instruction set has to do.
+///
+/// # Safety
+/// The CPU has the instruction set, and `line` points to 8 words, 64-byte aligned, that live.
+pub(super) trait Simd {
+    /// Words `i` of a line with `(word ^ pattern) & mask == 0`, as bits `i`. Only the bits `1..end`
+    /// mean anything; `end <= 8`.
+    unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64, end: usize) -> u32;
+}
+
+/// The lookups of a table, for its types and instruction set.
+///
+/// # Safety
+/// To call either: the view is of a table of these types.
+pub(super) struct Kernels<K, V> {
+    /// One key.
+    pub(super) one: unsafe fn(&View, K) -> Option<V>,
+    /// The first 64 keys at most, and as many as there are values. Bit `i` of the answer: key `i`
+    /// has an entry; its value is in place `i`.
+    pub(super) batch: unsafe fn(&View, &[K], &mut [V]) -> u64,
+}
+
+impl<K: Key, V: Value> Kernels<K, V> {
+    /// The kernels for `isa`, which the machine has ([`Isa::choose`]).
+    pub(super) fn of(isa: Isa) -> Result<Self, IsaError> {
+        match isa {
+            Isa::Portable => Ok(Self { one: portable::one, batch: portable::batch }),
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Isa::Avx2 if isa.is_available() => Ok(Self { one: avx2::one, batch: avx2::batch }),
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Isa::Avx512 if isa.is_available() => {
+                Ok(Self { one: avx512::one, batch: avx512::batch })
+            }
+            _ => Err(IsaError::Unavailable { name: isa.name() }),
+        }
+    }
+}
+
+/// The entry points of one instruction set: the generic lookups with its features enabled.
+macro_rules! entry_points {
+    ($simd:ty $(, $features:literal)?) => {
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn one<K: Key, V: Value>(view: &View, key: K) -> Option<V> {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::one::<$simd, K, V>(view, key) }
+        }
+
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn batch<K: Key, V: Value>(
+            view: &View,
+            keys: &[K],
+            values: &mut [V],
+        ) -> u64 {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::batch::<$simd, K, V>(view, keys, values) }
+        }
+    };
+}
+use entry_points;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Line([AtomicU64; 8]);
+
+    /// `S` against a plain loop, on words full of near misses.
+    fn agrees<S: Simd>() {
+        let mut pcg = crate::cache::Pcg32::new(7, 7);
+        let pool = [0u64, 1, 1 << 16, 1 << 63, u64::MAX, 0xffff, u64::MAX << 16, 0x8000];
+        for _ in 0..2000 {
+            let words = [(); 8].map(|()| pool[pcg.below(8) as usize]);
+            let line = Line(words.map(AtomicU64::new));
+            let (pattern, mask) = (pool[pcg.below(8) as usize], pool[pcg.below(8) as usize]);
+            for end in 1..=8 {
+                let plain = (1..end)
+                    .filter(|&i| (words[i] ^ pattern) & mask == 0)
+                    .fold(0, |bits, i| bits | 1 << i);
+                // SAFETY: a line, and the callers of `agrees` checked the CPU.
+                let bits = unsafe { S::equal(line.0.as_ptr(), pattern, mask, end) };
+                assert_eq!(bits & ((1 << end) - 2), plain);
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_compares_alike() {
+        agrees::<portable::Portable>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if Isa::Avx2.is_available() {
+                agrees::<avx2::Avx2>();
+            }
+            if Isa::Avx512.is_available() {
+                agrees::<avx512::Avx512>();
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The table that writer and readers share, and the writer's single steps on it.
+//!
+//! Every store into a table is in this file, and what pairs with it in `simd::kernel`.
+
+use core::marker::PhantomData;
+
+use super::config::{BUCKETS_MAX, Config};
+use super::error::Error;
+use super::key::{Key, Value};
+use super::place::{self, Hasher, Place};
+use super::shape::{Header, LINE, Shape};
+use super::simd::{Kernels, View};
+use super::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use super::words::Words;
+use crate::cache::{HugePages, Isa};
+
+/// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
+pub const BURST_MAX: usize = 64;
+
+pub(super) struct Table<K, V> {
+    words: Words,
+    pub(super) buckets: u32,
+    pub(super) hasher: Hasher,
+    pub(super) seed: u64,
+    pub(super) kernels: Kernels<K, V>,
+    pub(super) isa: Isa,
+    len: AtomicUsize,
+    types: PhantomData<(K, V)>,
+}
+
+impl<K: Key, V: Value> Table<K, V> {
+    pub(super) fn new(config: &Config) -> Result<Self, Error> {
+        let count = config.bucket_count::<K, V>();
+        let buckets = u32::try_from(count)
+            .ok()
+            .filter(|_| (2..=BUCKETS_MAX).contains(&count))
+            .ok_or(Error::Buckets { buckets: count })?;
+        let isa = if cfg!(loom) { Isa::Portable } else { Isa::choose(config.isa)? };
+        let kernels = Kernels::of(isa)?;
+        // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
+        let words = count.saturating_mul(Shape::<K, V>::STRIDE);
+        let bytes = words.saturating_mul(8);
+        let words = Words::zeroed(words, config.pages)
+            .map_err(|error| Error::of_memory(&error, bytes))?;
+        let hasher = Hasher::new(config.seed);
+        let len = AtomicUsize::new(0);
+        Ok(Self { words, buckets, hasher, seed: config.seed, kernels, isa, len, types: PhantomData })
+    }
+
+    pub(super) fn view(&self) -> View {
+        View { words: self.words.get().as_ptr(), buckets: self.buckets, hasher: self.hasher }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.buckets as usize * Shape::<K, V>::SLOTS
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.words.get().len() * 8
+    }
+
+    pub(super) fn huge_pages(&self) -> HugePages {
+        self.words.huge_pages()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn place(&self, key: K) -> Place {
+        place::place(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
+    }
+
+    #[inline(always)]
+    fn word(&self, bucket: u32, word: usize) -> &AtomicU64 {
+        &self.words.get()[bucket as usize * Shape::<K, V>::STRIDE + word]
+    }
+
+    /// Asks for a bucket's lines.
+    pub(super) fn prefetch(&self, bucket: u32) {
+        crate::prefetch(self.word(bucket, 0));
+        if Shape::<K, V>::LINES == 2 {
+            crate::prefetch(self.word(bucket, LINE));
+        }
+    }
+}
+
+/// What only the one writer calls. It reads what it wrote itself, so its loads are relaxed.
+impl<K: Key, V: Value> Table<K, V> {
+    pub(super) fn set_len(&self, len: usize) {
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn header(&self, bucket: u32) -> Header {
+        Header(self.word(bucket, 0).load(Ordering::Relaxed))
+    }
+
+    /// Release: a reader that sees this header sees all that was stored before it.
+    fn set_header(&self, bucket: u32, header: Header) {
+        self.word(bucket, 0).store(header.0, Ordering::Release);
+    }
+
+    /// A free slot.
+    #[inline(always)]
+    pub(super) fn free_slot(&self, bucket: u32) -> Option<usize> {
+        let free = !self.header(bucket).occupied() & Shape::<K, V>::FULL;
+        (free != 0).then(|| free.trailing_zeros() as usize)
+    }
+
+    fn load(&self, bucket: u32, word: usize) -> u64 {
+        self.word(bucket, word).load(Ordering::Relaxed)
+    }
+
+    /// The key in a slot that was occupied at some time.
+    #[inline(always)]
+    pub(super) fn key(&self, bucket: u32, slot: usize) -> K {
+        let low = self.load(bucket, Shape::<K, V>::KEYS + slot) >> Shape::<K, V>::KEY_SHIFT;
+        let high =
+            if K::WORDS == 2 { self.load(bucket, Shape::<K, V>::HIGHS + slot) } else { 0 };
+        K::from_words(low, high)
+    }
+
+    pub(super) fn value(&self, bucket: u32, slot: usize) -> V {
+        let (word, shift) = Shape::<K, V>::value_at(slot);
+        V::from_bits(self.load(bucket, word) >> shift)
+    }
+
+    /// The occupied slot with this key.
+    #[inline(always)]
+    pub(super) fn find(&self, bucket: u32, key: K) -> Option<usize> {
+        let occupied = self.header(bucket).occupied();
+        (0..Shape::<K, V>::SLOTS)
+            .filter(|slot| occupied >> slot & 1 == 1)
+            .find(|&slot| self.key(bucket, slot) == key)
+    }
+
+    fn store_value(&self, bucket: u32, slot: usize, value: V, ordering: Ordering) {
+        let (word, shift) = Shape::<K, V>::value_at(slot);
+        let others = self.load(bucket, word) & !(Shape::<K, V>::VALUE_MASK << shift);
+        self.word(bucket, word).store(others | value.to_bits() << shift, ordering);
+    }
+
+    /// Puts an entry into a free slot. A reader finds it from the second store of the header on.
+    pub(super) fn write(&self, bucket: u32, slot: usize, key: K, value: V) {
+        let header = self.header(bucket).bumped();
+        self.set_header(bucket, header);
+        // Pairs with the fence of a reader that still sees the slot's last occupant: whoever loads
+        // any of the words stored below sees the new version afterwards.
+        fence(Ordering::Release);
+        let low = key.low() << Shape::<K, V>::KEY_SHIFT;
+        let low = if Shape::<K, V>::PACKED { low | value.to_bits() } else { low };
+        self.word(bucket, Shape::<K, V>::KEYS + slot).store(low, Ordering::Relaxed);
+        if K::WORDS == 2 {
+            self.word(bucket, Shape::<K, V>::HIGHS + slot).store(key.high(), Ordering::Relaxed);
+        }
+        if !Shape::<K, V>::PACKED {
+            self.store_value(bucket, slot, value, Ordering::Relaxed);
+        }
+        self.set_header(bucket, header.with_slot(slot));
+    }
+
+    /// Frees a slot. Its words stay as they are until the next `write`.
+    pub(super) fn clear(&self, bucket: u32, slot: usize) {
+        self.set_header(bucket, self.header(bucket).without_slot(slot));
+    }
+
+    /// Replaces the value of an occupied slot, by one store.
+    pub(super) fn set_value(&self, bucket: u32, slot: usize, value: V) {
+        self.store_value(bucket, slot, value, Ordering::Release);
+    }
+
+    /// A key of this place will live in its second bucket, or is about to leave its home for it.
+    pub(super) fn mark(&self, place: Place) {
+        self.set_header(place.home, self.header(place.home).bumped().marked_more(place.class));
+    }
+
+    /// A key of this place has gone from its second bucket, or is about to, being at home.
+    pub(super) fn unmark(&self, place: Place) {
+        self.set_header(place.home, self.header(place.home).bumped().marked_less(place.class));
+    }
+
+    /// Moves an entry to its other bucket, where `free` is a free slot: there first, so that it is
+    /// never absent, then the version of its home, then no longer here. Gives what `second`, the
+    /// number of entries in their second bucket, becomes.
+    pub(super) fn displace(&self, bucket: u32, slot: usize, free: usize, second: u64) -> u64 {
+        let key = self.key(bucket, slot);
+        let place = self.place(key);
+        self.write(place.other(bucket), free, key, self.value(bucket, slot));
+        let leaves_home = bucket == place.home;
+        if leaves_home {
+            self.mark(place);
+        } else {
+            self.unmark(place);
+        }
+        self.clear(bucket, slot);
+        if leaves_home { second + 1 } else { second.saturating_sub(1) }
+    }
+}

@@ -1,0 +1,237 @@
+//! Changes, by the one writer.
+
+use super::config::Config;
+use super::error::{Error, Full};
+use super::key::{Key, Value};
+use super::place::Place;
+use super::reader::Reader;
+use super::search::Search;
+use super::shape::Shape;
+use super::sync::Arc;
+use super::table::Table;
+use crate::cache::Pcg32;
+
+/// What a writer did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// New keys.
+    pub inserted: u64,
+    /// Values replaced.
+    pub updated: u64,
+    /// Keys removed.
+    pub removed: u64,
+    /// Insertions refused because no place was found.
+    pub refused: u64,
+    /// Searches for a free slot; each also counts in `inserted` or `refused`.
+    pub searches: u64,
+    /// Entries moved to their other bucket.
+    pub displaced: u64,
+    /// Entries that live in their second bucket now.
+    pub second: u64,
+}
+
+/// Writes a table. There is one for each table; it may move between threads.
+///
+/// An operation reads and writes the key's two buckets, and an insertion into a crowded place
+/// searches a bounded number of others. Nothing allocates.
+pub struct Writer<K, V> {
+    table: Arc<Table<K, V>>,
+    search: Search,
+    len: usize,
+    stats: Stats,
+    pcg: Pcg32,
+}
+
+impl<K: Key, V: Value> Writer<K, V> {
+    /// An empty table.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        Ok(Self {
+            table: Arc::new(Table::new(config)?),
+            search: Search::new(config.search::<K, V>()),
+            len: 0,
+            stats: Stats::default(),
+            pcg: Pcg32::new(config.seed, 11),
+        })
+    }
+
+    /// A reader of this table.
+    pub fn reader(&self) -> Reader<K, V> {
+        Reader::new(Arc::clone(&self.table))
+    }
+
+    /// Asks for the lines of a key that will soon be inserted, updated or removed. Whoever builds a
+    /// table from a list calls this some sixteen keys ahead.
+    #[inline]
+    pub fn prefetch(&self, key: K) {
+        let place = self.table.place(key);
+        self.table.prefetch(place.home);
+        self.table.prefetch(place.second);
+    }
+
+    /// Where the key is: its bucket and slot.
+    #[inline]
+    fn find(&self, place: Place, key: K) -> Option<(u32, usize)> {
+        if let Some(slot) = self.table.find(place.home, key) {
+            return Some((place.home, slot));
+        }
+        if !self.table.header(place.home).marked(place.class) {
+            return None;
+        }
+        self.table.find(place.second, key).map(|slot| (place.second, slot))
+    }
+
+    fn set_len(&mut self, len: usize) {
+        self.len = len;
+        self.table.set_len(len);
+    }
+
+    /// The key's value.
+    pub fn get(&self, key: K) -> Option<V> {
+        let (bucket, slot) = self.find(self.table.place(key), key)?;
+        Some(self.table.value(bucket, slot))
+    }
+
+    /// Inserts a key, or replaces its value and gives the old one. An error changes nothing.
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Full> {
+        self.churn();
+        let place = self.table.place(key);
+        if let Some((bucket, slot)) = self.find(place, key) {
+            return Ok(Some(self.replace(bucket, slot, value)));
+        }
+        let bucket = [place.home, place.second]
+            .into_iter()
+            .find(|&bucket| self.table.free_slot(bucket).is_some());
+        let bucket = match bucket {
+            Some(bucket) => bucket,
+            None => self.make_room(place)?,
+        };
+        let Some(slot) = self.table.free_slot(bucket) else { return Err(self.full(0)) };
+        if bucket == place.second {
+            // Before the entry is there: a reader that sees no mark looks at the home only.
+            self.table.mark(place);
+            self.stats.second += 1;
+        }
+        self.table.write(bucket, slot, key, value);
+        self.set_len(self.len + 1);
+        self.stats.inserted += 1;
+        Ok(None)
+    }
+
+    /// Frees a slot in one of the key's buckets, which are full.
+    #[cold]
+    fn make_room(&mut self, place: Place) -> Result<u32, Full> {
+        self.stats.searches += 1;
+        match self.search.make_room(&self.table, place, &mut self.stats.second) {
+            Some((bucket, moves)) => {
+                self.stats.displaced += moves as u64;
+                Ok(bucket)
+            }
+            None => {
+                self.stats.refused += 1;
+                Err(self.full(self.search.searched()))
+            }
+        }
+    }
+
+    fn full(&self, searched: usize) -> Full {
+        Full { entries: self.len, slots: self.table.slots(), searched }
+    }
+
+    fn replace(&mut self, bucket: u32, slot: usize, value: V) -> V {
+        let old = self.table.value(bucket, slot);
+        self.table.set_value(bucket, slot, value);
+        self.stats.updated += 1;
+        old
+    }
+
+    /// Replaces the value of a key and gives the old one; without an entry nothing happens.
+    pub fn update(&mut self, key: K, value: V) -> Option<V> {
+        self.churn();
+        let (bucket, slot) = self.find(self.table.place(key), key)?;
+        Some(self.replace(bucket, slot, value))
+    }
+
+    /// Removes a key and gives its value.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        self.churn();
+        let place = self.table.place(key);
+        let (bucket, slot) = self.find(place, key)?;
+        let old = self.table.value(bucket, slot);
+        self.table.clear(bucket, slot);
+        if bucket == place.second {
+            self.table.unmark(place);
+            self.stats.second -= 1;
+        }
+        self.set_len(self.len - 1);
+        self.stats.removed += 1;
+        Some(old)
+    }
+
+    /// Moves up to `moves` entries, chosen at random, to their other bucket where that has room.
+    /// Changes nothing that a reader may see: what tests and experiments run beside readers.
+    pub fn shuffle(&mut self, moves: usize) {
+        for _ in 0..moves {
+            let bucket = self.pcg.below(self.table.buckets);
+            let slot = self.pcg.below(Shape::<K, V>::SLOTS as u32) as usize;
+            if self.table.header(bucket).occupied() >> slot & 1 == 0 {
+                continue;
+            }
+            let place = self.table.place(self.table.key(bucket, slot));
+            if let Some(free) = self.table.free_slot(place.other(bucket)) {
+                self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
+                self.stats.displaced += 1;
+            }
+        }
+    }
+
+    /// With `--cfg overbank_small`, displacement is constant.
+    #[inline(always)]
+    fn churn(&mut self) {
+        if cfg!(overbank_small) {
+            self.shuffle(4);
+        }
+    }
+
+    /// Every entry, in the order of the buckets. Reads the whole table.
+    pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
+        let table = &*self.table;
+        (0..table.buckets).flat_map(move |bucket| {
+            let occupied = table.header(bucket).occupied();
+            (0..Shape::<K, V>::SLOTS)
+                .filter(move |slot| occupied >> slot & 1 == 1)
+                .map(move |slot| (table.key(bucket, slot), table.value(bucket, slot)))
+        })
+    }
+
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Slots of the table.
+    pub fn slots(&self) -> usize {
+        self.table.slots()
+    }
+
+    /// Share of the slots that hold an entry.
+    pub fn occupancy(&self) -> f64 {
+        self.len as f64 / self.slots() as f64
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+}
+
+impl<K: Key, V: Value> core::fmt::Debug for Writer<K, V> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Writer").field("len", &self.len).field("slots", &self.slots()).finish()
+    }
+}
