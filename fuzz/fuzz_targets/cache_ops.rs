@@ -140,7 +140,10 @@ fn burst(cache: &mut dyn SignatureCache, model: &Model, first: u8) -> Vec<u64> {
             }
             refused += 1;
         }
-        check_found(model, hash, found);
+        // A probe may leave out a second bucket after a match in the first that was another's.
+        if found.is_some() || probes.mask[i] == 0 {
+            check_found(model, hash, found);
+        }
         said.push(found.map_or(u64::MAX, u64::from));
     }
     cache.commit_hits(&hashes, &slots[..len], refused);
