@@ -1,0 +1,142 @@
+//! What an AF_XDP port asks of its interface and changes on it, besides what all ports do
+//! ([`Link`]).
+//!
+//! The helper is a packet socket that receives nothing. Promiscuous mode hangs on it, so that it
+//! ends when the process does, however that happens; and it asks in the network namespace in which
+//! the port was opened, from whatever thread.
+
+use super::sys;
+use crate::queue::PortError;
+use crate::sys::link::Link;
+use crate::sys::socket::PacketSocket;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolChannels {
+    command: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// VLAN tags are taken off by the device.
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+
+/// An interface, shared by all queues of a port.
+pub(super) struct Interface {
+    link: Link,
+    port: String,
+    helper: PacketSocket,
+}
+
+impl Deref for Interface {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl Interface {
+    /// Looks the interface up by name.
+    pub(super) fn find(name: &str) -> Result<Interface, PortError> {
+        let port = format!("afxdp:{name}");
+        let link = Link::open(&port, name)?;
+        let helper =
+            PacketSocket::new().map_err(|error| link.system("socket(AF_PACKET)", error))?;
+        Ok(Interface { link, port, helper })
+    }
+
+    /// An error that says what the user can do.
+    pub(super) fn unusable(&self, problem: impl Into<String>) -> PortError {
+        PortError::Unusable { port: self.port.clone(), problem: problem.into() }
+    }
+
+    /// Whether it was deleted, as far as known.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.known(), Err(PortError::Gone { .. }))
+    }
+
+    /// Queues that receive and that transmit at present, if the driver tells.
+    pub(super) fn channels(&self) -> Option<(u32, u32)> {
+        const ETHTOOL_GCHANNELS: u32 = 0x3c;
+        let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
+        self.ethtool(&mut channels).ok()?;
+        let all = |own: u32| own.saturating_add(channels.combined);
+        Some((all(channels.rx), all(channels.tx))).filter(|queues| queues.0 > 0)
+    }
+
+    /// Lets the device take VLAN tags off no more; true if it did, so that it is to be put back.
+    pub(super) fn keep_vlan_tags(&self) -> bool {
+        self.ethtool_flags().is_ok_and(|flags| {
+            flags & ETH_FLAG_RXVLAN != 0 && self.set_ethtool_flags(flags & !ETH_FLAG_RXVLAN).is_ok()
+        })
+    }
+
+    /// Undoes [`Interface::keep_vlan_tags`].
+    pub(super) fn take_vlan_tags(&self) {
+        if let Ok(flags) = self.ethtool_flags() {
+            let _ = self.set_ethtool_flags(flags | ETH_FLAG_RXVLAN);
+        }
+    }
+
+    fn ethtool_flags(&self) -> io::Result<u32> {
+        const ETHTOOL_GFLAGS: u32 = 0x25;
+        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, data: 0 };
+        self.ethtool(&mut value)?;
+        Ok(value.data)
+    }
+
+    fn set_ethtool_flags(&self, flags: u32) -> io::Result<()> {
+        const ETHTOOL_SFLAGS: u32 = 0x26;
+        self.ethtool(&mut EthtoolValue { command: ETHTOOL_SFLAGS, data: flags })
+    }
+
+    /// Frames to other addresses arrive as well, until the port is dropped.
+    pub(super) fn make_promiscuous(&self) -> Result<(), PortError> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: self.index() as libc::c_int,
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.helper
+            .set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+            .map_err(|error| self.system("PACKET_ADD_MEMBERSHIP", error))
+    }
+
+    /// `value` is one of the structures of ethtool, with its command in front.
+    fn ethtool<T>(&self, value: &mut T) -> io::Result<()> {
+        const SIOCETHTOOL: libc::c_ulong = 0x8946;
+        const { assert!(size_of::<T>() >= size_of::<EthtoolValue>()) };
+        // SAFETY: zero is a value of every member of this structure.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        request.ifr_ifru.ifru_ifindex = self.index() as libc::c_int;
+        // The name first: the interface may have been renamed.
+        self.ioctl(libc::SIOCGIFNAME, &mut request)?;
+        request.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
+        self.ioctl(SIOCETHTOOL, &mut request)
+    }
+
+    fn ioctl(&self, command: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        let socket = self.helper.as_fd().as_raw_fd();
+        // SAFETY: the commands used here take an `ifreq`; where it holds an address, that of a
+        // structure of ethtool which the command fills.
+        sys::check(unsafe { libc::ioctl(socket, command as _, std::ptr::from_mut(request)) })
+            .map(drop)
+    }
+}

@@ -1,0 +1,448 @@
+//! AF_XDP: frames go between the driver and our memory past the kernel's own packets.
+//!
+//! ```text
+//!                  ┌ queue 0 ─ socket ─┬─▶ worker 0
+//!   interface ─ XDP┤ queue 1 ─ socket ─┼─▶ worker 1          workers = queues
+//!   (program)      └ queue 2 ─ socket ─┴─▶ worker 0          more queues: served in turn
+//!                                          worker 3          more workers: send only
+//! ```
+//!
+//! [`open`] attaches an XDP program (`bpf`) that leads the frames of every receive queue to the
+//! socket of that queue. All queues of the interface get a socket, so that no frame ends in a queue
+//! that nobody reads. A worker without a queue of its own receives nothing and sends through a
+//! packet socket (`packet`).
+//!
+//! **Modes.** The program runs in the driver where the driver can (native), else in the kernel's
+//! generic hook; frames are read and written by the hardware itself where the driver can (zero
+//! copy), else copied once by the kernel. [`Port::info`] says what was granted.
+//!
+//! **Nothing stays behind.** Program, sockets and promiscuous mode hang on descriptors of the
+//! process: the kernel undoes them when it ends, however it ends. That needs links of BPF (Linux
+//! 5.9); older kernels are refused. A program that somebody else attached is never replaced.
+//!
+//! **What the kernel left undone.** Checksums that it left to the hardware (veth) are completed in
+//! place. VLAN tags that a driver hands over beside the frame are put back by the program where the
+//! driver tells of them (veth; Linux 6.8); drivers that take tags off are told not to, until the
+//! port is dropped (a killed process leaves `rxvlan` off, which costs nothing but speed). In generic
+//! mode a tag that the sender left to the hardware (veth) cannot be seen: use native mode there.
+//! Frames longer than 3.8 kB cannot be received: an interface with a longer MTU is refused, and in
+//! generic mode large frames that a veth peer did not cut are counted as missed (native mode lets
+//! the peer cut them).
+//!
+//! Limits: 64 receive queues; no panic on anything that the kernel or a peer does. Needs the rights
+//! `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
+
+#![allow(unsafe_code)] // System calls, and memory that is shared with the kernel.
+
+mod bpf;
+mod btf;
+mod interface;
+mod netlink;
+mod packet;
+mod receive;
+mod ring;
+mod socket;
+mod sys;
+mod transmit;
+
+use crate::queue::{Port, PortError, PortInfo, Queue, Receive, Transmit};
+use interface::Interface;
+use packet::PacketTransmit;
+use receive::XdpReceive;
+pub use socket::MTU_MAX;
+use socket::{Binding, Opened, Socket};
+use std::fmt;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::Arc;
+use transmit::XdpTransmit;
+
+/// Most receive queues that an interface may have.
+pub const RECEIVE_QUEUES_MAX: u32 = 64;
+/// Bounds of [`AfXdpOptions::frames`].
+pub const FRAMES_MIN: u32 = 256;
+/// Bounds of [`AfXdpOptions::frames`].
+pub const FRAMES_MAX: u32 = 65_536;
+
+/// Who copies frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyMode {
+    /// Zero copy where the driver can, else copies.
+    #[default]
+    Auto,
+    /// The kernel copies each frame.
+    Copy,
+    /// The hardware reads and writes our memory; an error where it cannot.
+    ZeroCopy,
+}
+
+/// Where the XDP program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver where the driver can, else generic.
+    #[default]
+    Auto,
+    /// In the driver; an error where it cannot.
+    Native,
+    /// In the kernel's hook for all interfaces.
+    Generic,
+}
+
+impl FromStr for CopyMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CopyMode, String> {
+        match text {
+            "auto" => Ok(CopyMode::Auto),
+            "copy" => Ok(CopyMode::Copy),
+            "zero-copy" => Ok(CopyMode::ZeroCopy),
+            _ => Err(format!("`{text}` is not one of auto, copy, zero-copy")),
+        }
+    }
+}
+
+impl fmt::Display for CopyMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CopyMode::Auto => "auto",
+            CopyMode::Copy => "copy",
+            CopyMode::ZeroCopy => "zero-copy",
+        })
+    }
+}
+
+impl FromStr for XdpMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<XdpMode, String> {
+        match text {
+            "auto" => Ok(XdpMode::Auto),
+            "native" | "drv" => Ok(XdpMode::Native),
+            "generic" | "skb" => Ok(XdpMode::Generic),
+            _ => Err(format!("`{text}` is not one of auto, native, generic")),
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            XdpMode::Auto => "auto",
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        })
+    }
+}
+
+/// How to open an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfXdpOptions {
+    /// Who copies frames.
+    pub mode: CopyMode,
+    /// Where the program runs.
+    pub xdp: XdpMode,
+    /// Frames for each receive queue of the interface, half of them for sending: a power of two
+    /// from [`FRAMES_MIN`] to [`FRAMES_MAX`].
+    pub frames: u32,
+    /// Whether frames to other Ethernet addresses are to arrive.
+    pub promiscuous: bool,
+}
+
+impl Default for AfXdpOptions {
+    fn default() -> AfXdpOptions {
+        AfXdpOptions { mode: CopyMode::Auto, xdp: XdpMode::Auto, frames: 4096, promiscuous: true }
+    }
+}
+
+/// An interface whose frames come here.
+struct AfXdpPort {
+    // Dropped first: no frame is led to sockets that are about to go.
+    program: Attached,
+    sockets: bpf::SocketMap,
+    interface: Arc<Interface>,
+    queues: Vec<Queue>,
+    detail: String,
+    /// Whether VLAN tags are to be taken off again afterwards.
+    restore_vlan: bool,
+}
+
+/// Opens an interface with `queues` queues, one for each worker.
+///
+/// # Errors
+/// [`PortError::Down`]: the kernel binds AF_XDP sockets only to interfaces that are up; try again.
+/// [`PortError::Unusable`]: what is wrong and what would be right; so also for an interface that
+/// does not exist. [`PortError::System`]: anything else.
+pub fn open(
+    interface: &str,
+    options: &AfXdpOptions,
+    queues: usize,
+) -> Result<Box<dyn Port>, PortError> {
+    check_rights(interface)?;
+    sys::raise_memlock();
+    let interface = Arc::new(Interface::find(interface)?);
+    check_options(&interface, options, queues)?;
+    let (receiving, sending) = interface.channels().unwrap_or((1, 1));
+    if receiving > RECEIVE_QUEUES_MAX {
+        return Err(interface.unusable(format!(
+            "{receiving} receive queues, at most {RECEIVE_QUEUES_MAX} can be served; reduce them \
+             with `ethtool -L`"
+        )));
+    }
+
+    let sockets = bpf::SocketMap::new(receiving)
+        .map_err(|error| refused(&interface, "BPF_MAP_CREATE", error))?;
+    let program = attach(&interface, options.xdp, &sockets)?;
+    if options.promiscuous {
+        interface.make_promiscuous()?;
+    }
+    let mut port = AfXdpPort {
+        restore_vlan: !program.restores_tags && interface.keep_vlan_tags(),
+        program,
+        sockets,
+        interface: Arc::clone(&interface),
+        queues: Vec::new(),
+        detail: String::new(),
+    };
+
+    let mut opened = Vec::new();
+    for queue in 0..receiving {
+        let binding = Binding { queue, sends: queue < sending, generic: port.program.generic };
+        let socket = Socket::open(&interface, options, &binding)?;
+        port.sockets
+            .set(queue, socket.socket.fd())
+            .map_err(|error| interface.system("BPF_MAP_UPDATE_ELEM", error))?;
+        opened.push(socket);
+    }
+    port.detail = detail(&port.program, &opened, receiving, queues);
+    port.queues = share_out(&interface, opened, queues)?;
+    Ok(Box::new(port))
+}
+
+/// Gives every worker its sockets: queue `q` goes to worker `q % workers`.
+fn share_out(
+    interface: &Arc<Interface>,
+    sockets: Vec<Opened>,
+    workers: usize,
+) -> Result<Vec<Queue>, PortError> {
+    let mut hands: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
+    for (queue, socket) in sockets.into_iter().enumerate() {
+        hands[queue % workers].push(socket);
+    }
+    let mut queues = Vec::with_capacity(workers);
+    for hand in hands {
+        let mut receive = Vec::new();
+        let mut transmit: Option<Box<dyn Transmit>> = None;
+        for Opened { socket, receive: rings, transmit: sending } in hand {
+            if let (None, Some(rings)) = (&transmit, sending) {
+                let (interface, socket) = (Arc::clone(interface), Arc::clone(&socket));
+                transmit = Some(Box::new(XdpTransmit::new(interface, socket, rings)));
+            }
+            receive.push((socket, rings));
+        }
+        let transmit = match transmit {
+            Some(transmit) => transmit,
+            None => Box::new(PacketTransmit::open(Arc::clone(interface))?),
+        };
+        let receive: Box<dyn Receive> = Box::new(
+            XdpReceive::new(Arc::clone(interface), receive)
+                .map_err(|error| interface.system("epoll", error))?,
+        );
+        queues.push(Queue { receive, transmit });
+    }
+    Ok(queues)
+}
+
+/// What was granted, for people.
+fn detail(program: &Attached, sockets: &[Opened], receiving: u32, workers: usize) -> String {
+    let zero = sockets.iter().filter(|opened| opened.socket.zero_copy()).count();
+    let huge = sockets.iter().all(|opened| opened.socket.huge());
+    let bytes: usize = sockets.iter().map(|opened| opened.socket.umem_bytes()).sum();
+    let mut parts = vec![
+        format!("{} XDP", if program.generic { "generic" } else { "native" }),
+        match zero {
+            0 => "copy mode".to_owned(),
+            _ if zero == sockets.len() => "zero copy".to_owned(),
+            _ => format!("zero copy on {zero} of {} queues", sockets.len()),
+        },
+        "need-wakeup".to_owned(),
+        format!("{receiving} receive queue{}", if receiving == 1 { "" } else { "s" }),
+        format!("{} MiB of frames in {} pages", bytes >> 20, if huge { "2 MiB" } else { "4 KiB" }),
+    ];
+    if program.restores_tags {
+        parts.push("VLAN tags put back".to_owned());
+    }
+    let idle = workers.saturating_sub(receiving as usize);
+    if idle > 0 {
+        parts.push(format!("{idle} of {workers} workers send only"));
+    }
+    parts.join(", ")
+}
+
+/// Every right that is missing, by name, before anything else fails for want of it.
+fn check_rights(interface: &str) -> Result<(), PortError> {
+    const CAP_NET_ADMIN: u32 = 12;
+    const CAP_NET_RAW: u32 = 13;
+    const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_BPF: u32 = 39;
+    let port = format!("afxdp:{interface}");
+    let have = sys::capabilities().map_err(|source| PortError::System {
+        port: port.clone(),
+        call: "capget",
+        source,
+    })?;
+    let has = |right: u32| have & 1 << right != 0;
+    let mut missing = Vec::new();
+    if !has(CAP_NET_ADMIN) {
+        missing.push("CAP_NET_ADMIN");
+    }
+    if !has(CAP_NET_RAW) {
+        missing.push("CAP_NET_RAW");
+    }
+    if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_BPF");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let rights = if missing.len() == 1 { "right" } else { "rights" };
+    let problem = format!("AF_XDP needs the {rights} {}: run as root", missing.join(", "));
+    Err(PortError::Unusable { port, problem })
+}
+
+fn check_options(
+    interface: &Interface,
+    options: &AfXdpOptions,
+    queues: usize,
+) -> Result<(), PortError> {
+    let frames = options.frames;
+    if !frames.is_power_of_two() || !(FRAMES_MIN..=FRAMES_MAX).contains(&frames) {
+        return Err(interface.unusable(format!(
+            "{frames} frames; it must be a power of two from {FRAMES_MIN} to {FRAMES_MAX}"
+        )));
+    }
+    if queues == 0 {
+        return Err(interface.unusable("no queues; there must be one for each worker"));
+    }
+    if options.mode == CopyMode::ZeroCopy && options.xdp == XdpMode::Generic {
+        return Err(interface.unusable("generic XDP always copies; choose native or copy mode"));
+    }
+    if socket::frame_bytes(interface.mtu()).is_none() {
+        return Err(interface.unusable(format!(
+            "an MTU of {} is too long for AF_XDP frames; set it to {} or less",
+            interface.mtu(),
+            MTU_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// An error of bpf(2): what a right or an option of the kernel is missing, else as it is.
+fn refused(interface: &Interface, call: &'static str, error: std::io::Error) -> PortError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => interface.unusable(format!(
+            "{call} was refused: CAP_BPF and CAP_NET_ADMIN are needed in the first user namespace"
+        )),
+        Some(libc::ENOSYS) => interface.unusable("this kernel has no bpf(2)"),
+        _ => interface.system(call, error),
+    }
+}
+
+/// An attached program.
+struct Attached {
+    /// Holds it there.
+    _link: bpf::Link,
+    generic: bool,
+    /// Whether it puts VLAN tags back.
+    restores_tags: bool,
+}
+
+/// Loads and attaches the program in the best mode that is allowed.
+fn attach(
+    interface: &Interface,
+    mode: XdpMode,
+    sockets: &bpf::SocketMap,
+) -> Result<Attached, PortError> {
+    let index = interface.index();
+    if let Ok(Some(there)) = netlink::attached(index) {
+        return Err(occupied(interface, there));
+    }
+    let fd = sockets.fd();
+    if mode != XdpMode::Generic {
+        // With tags put back, if kernel and driver can do that.
+        let with_tags = btf::kernel_function("bpf_xdp_metadata_rx_vlan_tag").and_then(|function| {
+            let code = bpf::redirect_program(fd.as_fd(), Some(function));
+            let program = bpf::load(index, &code).ok()?;
+            bpf::attach(&program, index, bpf::FLAG_NATIVE).ok()
+        });
+        if let Some(link) = with_tags {
+            return Ok(Attached { _link: link, generic: false, restores_tags: true });
+        }
+    }
+    let code = bpf::redirect_program(fd.as_fd(), None);
+    let program =
+        bpf::load(0, &code).map_err(|error| refused(interface, "BPF_PROG_LOAD", error))?;
+    let mut refusal = None;
+    for (wanted, flag) in
+        [(XdpMode::Native, bpf::FLAG_NATIVE), (XdpMode::Generic, bpf::FLAG_GENERIC)]
+    {
+        if mode != XdpMode::Auto && mode != wanted {
+            continue;
+        }
+        match bpf::attach(&program, index, flag) {
+            Ok(link) => {
+                let generic = wanted == XdpMode::Generic;
+                return Ok(Attached { _link: link, generic, restores_tags: false });
+            }
+            Err(error) => refusal = Some(error),
+        }
+    }
+    // Somebody may have been faster than we.
+    if let Ok(Some(there)) = netlink::attached(index) {
+        return Err(occupied(interface, there));
+    }
+    let refusal = refusal.unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    Err(match (mode, refusal.raw_os_error()) {
+        (XdpMode::Native, Some(libc::EOPNOTSUPP)) => {
+            interface.unusable("the driver has no native XDP; choose generic or auto")
+        }
+        (XdpMode::Native, Some(libc::ENOSPC)) => interface.unusable(
+            "native XDP on veth needs as many receive queues as the peer has transmit queues",
+        ),
+        (XdpMode::Native, Some(libc::ERANGE)) => {
+            interface.unusable("native XDP is refused for the MTU of this interface or of its peer")
+        }
+        (_, Some(libc::EINVAL)) => interface.unusable(
+            "the kernel refused the XDP link as invalid; links for XDP need Linux 5.9 or newer",
+        ),
+        _ => refused(interface, "BPF_LINK_CREATE", refusal),
+    })
+}
+
+/// The error for an interface that has a program already.
+fn occupied(interface: &Interface, there: netlink::Attached) -> PortError {
+    let name =
+        bpf::program_name(there.program).map_or_else(String::new, |name| format!(" `{name}`"));
+    interface.unusable(format!(
+        "XDP program {}{name} is attached already ({}); it is left alone: remove it with \
+         `ip link set dev NAME xdp off`, stop the process that holds it, or use afpacket",
+        there.program, there.mode
+    ))
+}
+
+impl Port for AfXdpPort {
+    fn take_queues(&mut self) -> Vec<Queue> {
+        std::mem::take(&mut self.queues)
+    }
+
+    fn info(&mut self) -> PortInfo {
+        self.interface.info(self.detail.clone())
+    }
+}
+
+impl Drop for AfXdpPort {
+    fn drop(&mut self) {
+        if self.restore_vlan {
+            self.interface.take_vlan_tags();
+        }
+    }
+}

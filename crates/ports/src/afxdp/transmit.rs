@@ -1,0 +1,247 @@
+//! The sending half of a queue: an AF_XDP socket.
+//!
+//! ```text
+//!   free frames ── send: copy ──▶ tx ring ── flush: kick ──▶ kernel ──▶ completion ring ─┐
+//!        ▲                                                                               │
+//!        └───────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Free frames are a stack, so that the one used next is the one that is still in the CPU's cache.
+//! In copy mode sending happens inside of the kick, 32 frames a call; with zero copy the driver
+//! works by itself and is kicked only when it asks for it.
+//!
+//! Accounting: a frame is *sent* when the kernel took its descriptor, and *lost* when the kernel
+//! took it and said that it dropped it, or when the interface went down or away before. In copy
+//! mode frames that wait while the interface goes down are withdrawn, so that nothing stale leaves
+//! when it comes up again.
+
+use super::interface::Interface;
+use super::ring::Descriptor;
+use super::socket::{Socket, TransmitRings};
+use super::sys;
+use crate::offload;
+use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
+use std::sync::Arc;
+
+/// No Ethernet frame is shorter.
+const ETHERNET_BYTES: usize = 14;
+
+/// An address outside of every UMEM: the kernel skips such a descriptor.
+const WITHDRAWN: Descriptor = Descriptor { address: u64::MAX, len: 1, options: 0 };
+
+/// Sends through one socket.
+pub(super) struct XdpTransmit {
+    interface: Arc<Interface>,
+    rings: TransmitRings,
+    /// Frames that nobody uses.
+    free: Vec<u64>,
+    /// Where the kernel is in the ring, as far as we know.
+    taken: u32,
+    /// Up to where the counters have seen the ring.
+    counted: u32,
+    counters: TransmitCounters,
+    /// Bytes of frames that are both in `sent` and in `lost` until they are taken out of `sent`.
+    dropped: u64,
+    dropped_bytes: u64,
+    socket: Arc<Socket>,
+}
+
+/// What is known of the interface; asked for while it does not work, so that it is seen coming up.
+pub(super) fn state(interface: &Interface) -> Result<(), PortError> {
+    if interface.is_up() { Ok(()) } else { interface.check() }
+}
+
+/// Whether a frame may leave through an interface; `Ok(false)`: it is none, and lost.
+pub(super) fn admit(interface: &Interface, frame: &[u8]) -> Result<bool, SendError> {
+    if !interface.is_up() {
+        return Err(SendError::Down);
+    }
+    if offload::payload_len(frame) > interface.mtu() {
+        return Err(SendError::TooLong);
+    }
+    Ok(frame.len() >= ETHERNET_BYTES)
+}
+
+impl XdpTransmit {
+    /// Sends through `socket`.
+    pub(super) fn new(
+        interface: Arc<Interface>,
+        socket: Arc<Socket>,
+        rings: TransmitRings,
+    ) -> XdpTransmit {
+        let free = socket.transmit_frames().collect();
+        let taken = rings.tx.consumed();
+        XdpTransmit {
+            interface,
+            rings,
+            free,
+            taken,
+            counted: taken,
+            counters: TransmitCounters::default(),
+            dropped: 0,
+            dropped_bytes: 0,
+            socket,
+        }
+    }
+
+    /// Collects the frames that the kernel is done with.
+    fn reclaim(&mut self) {
+        let before = self.free.len();
+        while let Some(address) = self.rings.completion.pop() {
+            // The stack never grows past the number of frames: each is in one place.
+            if self.socket.is_transmit_frame(address) {
+                self.free.push(address);
+            }
+        }
+        if self.free.len() != before {
+            self.rings.completion.release();
+        }
+    }
+
+    /// Counts what the kernel took since the last time.
+    fn count(&mut self) {
+        let consumed = self.rings.tx.consumed();
+        if ahead(consumed, self.taken) {
+            self.taken = consumed;
+        }
+        while self.counted != self.taken {
+            let frame = self.rings.tx.entry(self.counted);
+            if frame != WITHDRAWN {
+                self.counters.sent += 1;
+                self.counters.sent_bytes += u64::from(frame.len);
+            }
+            self.counted = self.counted.wrapping_add(1);
+        }
+        self.counters.sent -= self.dropped;
+        self.counters.sent_bytes -= self.dropped_bytes;
+        self.counters.lost += self.dropped;
+        (self.dropped, self.dropped_bytes) = (0, 0);
+    }
+
+    /// Takes back what the kernel did not take; its frames are lost. The kernel passes over the
+    /// descriptors later, and they are not counted again.
+    fn withdraw(&mut self) {
+        self.count();
+        let mut at = self.counted;
+        while at != self.rings.tx.published() {
+            let frame = self.rings.tx.entry(at);
+            if frame != WITHDRAWN {
+                self.rings.tx.replace(at, WITHDRAWN);
+                self.free.push(frame.address);
+                self.counters.lost += 1;
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// Tells the kernel to send, as often as it takes.
+    fn kick(&mut self) -> Result<(), PortError> {
+        let waiting = |this: &Self| this.rings.tx.published().wrapping_sub(this.taken);
+        // In copy mode each call sends 32 frames, drops one or passes over one that was withdrawn;
+        // where none of that happens the queue is full.
+        for _ in 0..waiting(self) + 2 {
+            let before = self.taken;
+            let result = sys::kick(self.socket.fd());
+            let consumed = self.rings.tx.consumed();
+            if ahead(consumed, self.taken) {
+                self.taken = consumed;
+            }
+            let Err(error) = result else {
+                if waiting(self) == 0 || self.socket.zero_copy() {
+                    // All sent, or under way.
+                    break;
+                }
+                if self.taken == before && self.rings.tx.entry(before) == WITHDRAWN {
+                    // Passed over, which the kernel publishes with the next frame that it sends.
+                    self.taken = before.wrapping_add(1);
+                }
+                continue;
+            };
+            match error.raw_os_error() {
+                // The kernel dropped the frame that it took last. If it took no other it does not
+                // publish that before the next call.
+                Some(libc::EBUSY) if !self.socket.zero_copy() => {
+                    if waiting(self) == 0 && self.taken == before {
+                        break;
+                    }
+                    if self.taken == before {
+                        self.taken = self.taken.wrapping_add(1);
+                    }
+                    let frame = self.rings.tx.entry(self.taken.wrapping_sub(1));
+                    self.dropped += 1;
+                    self.dropped_bytes += u64::from(frame.len);
+                    if waiting(self) == 0 {
+                        break;
+                    }
+                }
+                // Its batch is full, or nothing moves at present.
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::EBUSY) => {
+                    if self.taken == before || waiting(self) == 0 {
+                        break;
+                    }
+                }
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    self.interface.ask();
+                    self.interface.known()?;
+                    break;
+                }
+                _ => return Err(self.interface.system("sendto(AF_XDP)", error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether index `a` is past index `b`; both wrap.
+fn ahead(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
+}
+
+impl Transmit for XdpTransmit {
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        if !admit(&self.interface, frame)? {
+            self.counters.lost += 1;
+            return Ok(());
+        }
+        if frame.len() > self.socket.frame_bytes() as usize {
+            return Err(SendError::TooLong);
+        }
+        if self.free.is_empty() {
+            self.reclaim();
+        }
+        if self.free.is_empty() {
+            // More than all frames since the last flush, or the outside is slow.
+            let _ = self.flush();
+        }
+        let Some(&address) = self.free.last() else { return Err(SendError::Full) };
+        if !self.rings.tx.push(Descriptor { address, len: frame.len() as u32, options: 0 }) {
+            return Err(SendError::Full);
+        }
+        self.free.pop();
+        // SAFETY: the stack holds addresses of frames for sending that nobody else uses, and the
+        // kernel sees the descriptor only when it is published.
+        unsafe { self.socket.write(address, frame) };
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        self.rings.tx.publish();
+        let waits = self.rings.tx.published() != self.rings.tx.consumed();
+        let mut result = state(&self.interface);
+        if result.is_ok() && waits && self.rings.tx.needs_wakeup() {
+            result = self.kick();
+        }
+        if result.is_err() && (!self.socket.zero_copy() || self.interface.is_gone()) {
+            // Nobody reads the ring now: in copy mode the kernel does it only when kicked.
+            self.withdraw();
+        }
+        self.count();
+        self.reclaim();
+        result
+    }
+
+    fn counters(&mut self) -> TransmitCounters {
+        self.count();
+        self.counters
+    }
+}
