@@ -2,6 +2,28 @@
 
 #![cfg_attr(loom, allow(dead_code))]
 
+#[cfg(not(loom))]
+pub mod config;
+#[cfg(not(loom))]
+pub mod core;
 pub mod mac;
 pub mod mailbox;
+#[cfg(not(loom))]
+pub mod ports;
+#[cfg(not(loom))]
+pub mod privileges;
+#[cfg(not(loom))]
+pub mod snapshot;
+#[cfg(not(loom))]
+pub mod status;
+#[cfg(not(loom))]
+pub mod switch;
 pub(crate) mod sync;
+#[cfg(not(loom))]
+pub mod sys;
+#[cfg(not(loom))]
+pub mod target;
+#[cfg(not(loom))]
+pub mod totals;
+#[cfg(not(loom))]
+pub mod worker;

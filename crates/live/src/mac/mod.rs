@@ -20,7 +20,7 @@ mod learn;
 mod table;
 
 #[cfg(not(loom))]
-pub use learn::{Learner, Sighting};
+pub use learn::{Learner, QUEUE_MAX, Sighting};
 pub use table::MacTable;
 
 #[cfg(not(loom))]

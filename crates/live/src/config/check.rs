@@ -1,0 +1,267 @@
+//! From texts to a [`Config`]; every problem is found before any is reported.
+
+use super::source::Item;
+use super::{
+    CACHE_DEFAULT, Config, FailMode, LogFormat, METRICS_DEFAULT, PORTS_MAX, Place, PortSetting,
+    Problem, Problems, SETTINGS, Settings, WORKERS_MAX,
+};
+use crate::mac;
+use crate::target::Target;
+use overbank::cache::Design;
+use overbank_ports::PortSpec;
+use overbank_switch::parse::PORT_MAX;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Longest time that can be asked for.
+const SECONDS_MAX: f64 = 31_536_000.0;
+
+struct Check {
+    settings: Settings,
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    fn problem(&mut self, place: Place, what: impl Into<String>) {
+        self.problems.push(Problem { place, what: what.into() });
+    }
+
+    /// The items of a list.
+    fn list(&mut self, name: &str) -> Vec<Item> {
+        self.settings.items.remove(name).unwrap_or_default()
+    }
+
+    /// The item of a setting that has one value.
+    fn one(&mut self, name: &str) -> Option<Item> {
+        let mut items = self.list(name);
+        if items.len() > 1 {
+            let wanted = SETTINGS.iter().find(|s| s.0 == name).map_or("", |s| s.1);
+            let place = items.swap_remove(1).place;
+            self.problem(place, format!("{} values, one is needed: {wanted}", items.len() + 1));
+            return None;
+        }
+        items.pop()
+    }
+
+    /// One value, read by `read`; its error says what would be right.
+    fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let item = self.one(name)?;
+        match read(&item.text) {
+            Ok(value) => Some(value),
+            Err(what) => {
+                self.problem(item.place, what);
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        self.read(name, |text| number(text, &range))
+    }
+
+    fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Option<T> {
+        self.read(name, |text| {
+            choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(
+                || {
+                    let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                    format!("{text:?} is not one of {}", names.join(", "))
+                },
+            )
+        })
+    }
+
+    /// Each item of a list, read by `read`.
+    fn each<T>(
+        &mut self,
+        name: &str,
+        mut read: impl FnMut(&str) -> Result<T, String>,
+    ) -> Vec<(T, Place)> {
+        let mut values = Vec::new();
+        for item in self.list(name) {
+            match read(&item.text) {
+                Ok(value) => values.push((value, item.place)),
+                Err(what) => self.problem(item.place, what),
+            }
+        }
+        values
+    }
+
+    fn ports(&mut self) -> Vec<PortSetting> {
+        let any = self.settings.items.contains_key("port");
+        let mut seen: HashMap<u32, Place> = HashMap::new();
+        let mut ports = Vec::new();
+        for (port, place) in self.each("port", port) {
+            if let Some(first) = seen.get(&port.number) {
+                let what = format!("port number {} is taken already, at {first}", port.number);
+                self.problem(place, what);
+                continue;
+            }
+            seen.insert(port.number, place);
+            ports.push(port);
+        }
+        if !any || (ports.is_empty() && self.problems.is_empty()) {
+            let what = "no port; name one at least, such as 1=afpacket:eth0 or 1=tap:tap0";
+            self.problem(Place::Missing("port"), what);
+        }
+        if ports.len() > PORTS_MAX {
+            let what = format!("{} ports, at most {PORTS_MAX} are possible", ports.len());
+            self.problem(Place::Missing("port"), what);
+        }
+        ports.sort_by_key(|port| port.number);
+        ports
+    }
+
+    fn cores(&mut self, workers: usize) -> Vec<usize> {
+        // A flag is one text with commas, a file has a list.
+        let items = self.list("cores");
+        let mut cores = Vec::new();
+        for item in &items {
+            for text in item.text.split(',') {
+                match number(text.trim(), &(0..=4095)) {
+                    Ok(core) => cores.push(core),
+                    Err(what) => self.problem(item.place.clone(), what),
+                }
+            }
+        }
+        if let Some(item) = items.first()
+            && !cores.is_empty()
+            && cores.len() != workers
+        {
+            let what = format!("{} cores for {workers} workers; name one for each", cores.len());
+            self.problem(item.place.clone(), what);
+        }
+        cores
+    }
+}
+
+fn number(text: &str, range: &RangeInclusive<usize>) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("{text:?} is not a number from {} to {}", range.start(), range.end())),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=SECONDS_MAX).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err(format!("{text:?} is not a number of seconds from 0.001 to {SECONDS_MAX}")),
+    }
+}
+
+fn port(text: &str) -> Result<PortSetting, String> {
+    let Some((number, spec)) = text.split_once('=') else {
+        return Err(format!("{text:?}: write NUMBER=KIND:…, such as 1=afpacket:eth0"));
+    };
+    let number: u32 = match number.trim().parse() {
+        Ok(number) if (1..=PORT_MAX).contains(&number) => number,
+        _ => return Err(format!("{number:?} is not a port number from 1 to {PORT_MAX}")),
+    };
+    let spec = PortSpec::from_str(spec.trim()).map_err(|error| error.to_string())?;
+    Ok(PortSetting { number, spec })
+}
+
+fn cache(text: &str) -> Result<Option<Design>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    Design::from_str(text).map(Some).map_err(|error| format!("{error}; or none"))
+}
+
+fn datapath_id(text: &str) -> Result<u64, String> {
+    let digits: String = text.trim_start_matches("0x").chars().filter(|c| *c != ':').collect();
+    let hex = !digits.is_empty() && digits.len() <= 16;
+    match u64::from_str_radix(&digits, 16) {
+        Ok(id) if hex && id != 0 && !digits.starts_with('+') => Ok(id),
+        _ => Err(format!("{text:?} is not a number of 1 to 16 hexadecimal digits, not all zero")),
+    }
+}
+
+fn off_or<T>(
+    text: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    if text == "off" { Ok(None) } else { read(text).map(Some) }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is not ADDRESS:PORT, such as {METRICS_DEFAULT} or [::1]:9273, or off")
+    })
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(format!("{text:?} is not a path"));
+    }
+    Ok(text.into())
+}
+
+impl Settings {
+    /// The configuration that these settings make.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn check(mut self) -> Result<Config, Problems> {
+        let problems = std::mem::take(&mut self.problems);
+        let mut check = Check { settings: self, problems };
+        let c = &mut check;
+        let yes_no = [("true", true), ("false", false), ("yes", true), ("no", false)];
+        let levels = ["off", "error", "warn", "info", "debug", "trace"].map(|l| (l, l));
+        let defaults = mac::Limits::default();
+        let workers = c.number("workers", 1..=WORKERS_MAX).unwrap_or(1);
+        let config = Config {
+            ports: c.ports(),
+            rules: c.read("rules", path),
+            openflow: c
+                .each("openflow", |text| Target::from_str(text).map_err(|e| e.to_string()))
+                .into_iter()
+                .map(|(target, _)| target)
+                .collect(),
+            workers,
+            cores: c.cores(workers),
+            cache: c.read("cache", cache).unwrap_or_else(|| CACHE_DEFAULT.parse().ok()),
+            entries: c.number("entries", 64..=1 << 32).unwrap_or(1 << 18),
+            megaflows: c.number("megaflows", 1..=1 << 24).unwrap_or(1 << 16),
+            megaflow_idle: c.read("megaflow-idle", seconds).unwrap_or(Duration::from_secs(10)),
+            rules_max: c.number("max-rules", 1..=1_000_000).unwrap_or(1_000_000),
+            mac: mac::Limits {
+                entries_max: c.number("mac-entries", 0..=1 << 20).unwrap_or(defaults.entries_max),
+                age_s: c.number("mac-age", 1..=1_000_000).map_or(defaults.age_s, |s| s as u32),
+                learn_per_s: c
+                    .number("mac-rate", 1..=1_000_000)
+                    .map_or(defaults.learn_per_s, |n| n as u32),
+            },
+            controller_queue: c.number("controller-queue", 1..=1 << 16).unwrap_or(256),
+            fail_mode: c
+                .choice(
+                    "fail-mode",
+                    &[("secure", FailMode::Secure), ("standalone", FailMode::Standalone)],
+                )
+                .unwrap_or_default(),
+            metrics: c
+                .read("metrics", |text| off_or(text, address))
+                .unwrap_or_else(|| METRICS_DEFAULT.parse().ok()),
+            status_socket: c.read("status-socket", |text| off_or(text, path)).flatten(),
+            log: c.choice("log", &levels).unwrap_or("info").to_owned(),
+            log_format: c
+                .choice("log-format", &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+                .unwrap_or_default(),
+            datapath_id: c.read("datapath-id", datapath_id),
+            duration: c.read("duration", seconds),
+            busy_poll: c.choice("poll", &[("idle", false), ("busy", true)]).unwrap_or(false),
+            keep_privileges: c.choice("keep-privileges", &yes_no).unwrap_or(false),
+        };
+        let mut problems = check.problems;
+        if problems.is_empty() {
+            return Ok(config);
+        }
+        problems.sort_by(|a, b| a.place.cmp(&b.place));
+        Err(Problems(problems))
+    }
+}

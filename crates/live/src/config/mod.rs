@@ -1,0 +1,168 @@
+//! The configuration: from a TOML file and from flags, by the same names, checked as a whole.
+//!
+//! ```text
+//!   file  ─ source ─▶ ┐                                   ┌▶ Config, every part of it checked
+//!                     ├─ Settings: name → texts, places ──┤
+//!   flags ───────────▶ ┘   a flag replaces what the file  └▶ all that is wrong, each with its place
+//!                          says of the same name             and what would be right
+//! ```
+//!
+//! Nothing of the system is touched but the file itself: interfaces are not opened here. Panics:
+//! none, whatever the file.
+
+mod check;
+mod source;
+
+pub use source::{FILE_BYTES_MAX, Place, Settings};
+
+use crate::mac;
+use crate::target::Target;
+use overbank::cache::Design;
+use overbank_ports::PortSpec;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Name, value and explanation of each setting; those of flags and of the file.
+pub const SETTINGS: [(&str, &str); 23] = [
+    ("port", "a list of N=KIND:…"),
+    ("rules", "a file of rules"),
+    ("openflow", "a list of connection targets"),
+    ("workers", "a number of threads"),
+    ("cores", "a list of core numbers"),
+    ("cache", "a cache design, or none"),
+    ("entries", "a number of cache entries"),
+    ("megaflows", "a number of megaflows"),
+    ("megaflow-idle", "seconds"),
+    ("max-rules", "a number of rules"),
+    ("mac-entries", "a number of stations"),
+    ("mac-age", "seconds"),
+    ("mac-rate", "a number of reports"),
+    ("controller-queue", "a number of packets"),
+    ("fail-mode", "secure or standalone"),
+    ("metrics", "ADDRESS:PORT, or off"),
+    ("status-socket", "a path, or off"),
+    ("log", "a level"),
+    ("log-format", "text or json"),
+    ("datapath-id", "up to 16 hexadecimal digits"),
+    ("duration", "seconds"),
+    ("poll", "busy or idle"),
+    ("keep-privileges", "true or false"),
+];
+
+/// Most workers.
+pub const WORKERS_MAX: usize = 64;
+/// Most ports.
+pub const PORTS_MAX: usize = 256;
+/// Where the metrics are unless told otherwise.
+pub const METRICS_DEFAULT: &str = "127.0.0.1:9273";
+/// The cache unless told otherwise: the design that the lab recommends.
+pub const CACHE_DEFAULT: &str = "cuckoo-2-16+half-bubble";
+
+/// What happens while no controller is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailMode {
+    /// The rules stand as they are.
+    #[default]
+    Secure,
+    /// The switch forwards as a learning switch does.
+    Standalone,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// One port as configured.
+#[derive(Clone, Debug)]
+pub struct PortSetting {
+    /// OpenFlow number.
+    pub number: u32,
+    /// What it is.
+    pub spec: PortSpec,
+}
+
+/// Everything, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The ports, by number.
+    pub ports: Vec<PortSetting>,
+    /// Rules to begin with, and to read again on SIGHUP.
+    pub rules: Option<PathBuf>,
+    /// Where controllers are.
+    pub openflow: Vec<Target>,
+    /// How many workers.
+    pub workers: usize,
+    /// Their cores, one after another; empty: those that the process may use.
+    pub cores: Vec<usize>,
+    /// Design of the signature cache of each worker.
+    pub cache: Option<Design>,
+    /// Its slots.
+    pub entries: usize,
+    /// Most megaflows of each worker.
+    pub megaflows: usize,
+    /// After how long an unused megaflow goes.
+    pub megaflow_idle: Duration,
+    /// Most rules.
+    pub rules_max: usize,
+    /// Bounds of MAC learning.
+    pub mac: mac::Limits,
+    /// Most packets for controllers that wait, for each worker.
+    pub controller_queue: usize,
+    /// What happens while no controller is connected.
+    pub fail_mode: FailMode,
+    /// Where the metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// Where `overbank top` asks.
+    pub status_socket: Option<PathBuf>,
+    /// Which logs.
+    pub log: String,
+    /// How they are written.
+    pub log_format: LogFormat,
+    /// Identity towards controllers; `None`: from the address of the first port.
+    pub datapath_id: Option<u64>,
+    /// How long to run; `None`: until a signal.
+    pub duration: Option<Duration>,
+    /// Whether idle workers go on asking instead of waiting.
+    pub busy_poll: bool,
+    /// Whether rights that are no longer needed are kept.
+    pub keep_privileges: bool,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// What, and what would be right; one line.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Everything that is wrong, by place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            write!(f, "{}{problem}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn check(text: &str) -> Result<Config, Problems> {
+    let mut settings = Settings::new();
+    settings.text(&Arc::from("ob.toml"), text);
+    settings.check()
+}
+
+const WHOLE: &str = r#"
+port = ["1=memory:flows=8,size=64", "2=tap:tap7"]
+rules = "rules.txt"
+openflow = ["ptcp:6653", "tcp:10.0.0.1"]
+workers = 2
+cores = [0, 1]
+cache = "blp-2-16"
+entries = 4096
+megaflows = 1000
+megaflow-idle = 2.5
+max-rules = 100
+mac-entries = 50
+mac-age = 60
+mac-rate = 10
+controller-queue = 16
+fail-mode = "standalone"
+metrics = "off"
+status-socket = "/run/ob.sock"
+log = "debug"
+log-format = "json"
+datapath-id = "00:00:00:00:00:00:00:2a"
+duration = 1
+poll = "busy"
+keep-privileges = true
+"#;
+
+#[test]
+fn every_setting_can_be_in_the_file() {
+    for (name, _) in SETTINGS {
+        assert!(WHOLE.contains(&format!("\n{name} = ")), "{name}");
+    }
+    let config = check(WHOLE).expect("all of it is right");
+    assert_eq!(config.ports.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(config.rules.as_deref(), Some(std::path::Path::new("rules.txt")));
+    assert_eq!(config.openflow.len(), 2);
+    assert_eq!((config.workers, &config.cores[..]), (2, &[0, 1][..]));
+    assert_eq!(config.cache.expect("named").to_string(), "blp-2-16");
+    assert_eq!((config.entries, config.megaflows), (4096, 1000));
+    assert_eq!(config.megaflow_idle, Duration::from_millis(2500));
+    assert_eq!(config.rules_max, 100);
+    assert_eq!(config.mac, mac::Limits { entries_max: 50, age_s: 60, learn_per_s: 10 });
+    assert_eq!(config.controller_queue, 16);
+    assert_eq!(config.fail_mode, FailMode::Standalone);
+    assert_eq!(config.metrics, None);
+    assert_eq!(config.status_socket.as_deref(), Some(std::path::Path::new("/run/ob.sock")));
+    assert_eq!((config.log.as_str(), config.log_format), ("debug", LogFormat::Json));
+    assert_eq!(config.datapath_id, Some(42));
+    assert_eq!(config.duration, Some(Duration::from_secs(1)));
+    assert!(config.busy_poll && config.keep_privileges);
+}
+
+#[test]
+fn only_the_ports_are_needed() {
+    let config = check("port = \"1=memory:\"").expect("one text is a list of one");
+    assert_eq!(config.workers, 1);
+    assert_eq!(config.cache.expect("the default").to_string(), CACHE_DEFAULT);
+    assert_eq!(config.metrics, METRICS_DEFAULT.parse().ok());
+    assert_eq!(config.fail_mode, FailMode::Secure);
+    assert!(config.status_socket.is_none() && !config.busy_poll && !config.keep_privileges);
+}
+
+#[test]
+fn flags_replace_what_the_file_says() {
+    let mut settings = Settings::new();
+    settings.text(&Arc::from("ob.toml"), WHOLE);
+    settings.flag("port", ["7=memory:"]);
+    settings.flag("workers", Some(3));
+    settings.flag("cores", ["0,1,0"]);
+    settings.flag("rules", None::<&str>);
+    let config = settings.check().expect("right");
+    assert_eq!(config.ports.len(), 1);
+    assert_eq!((config.ports[0].number, config.workers), (7, 3));
+    assert_eq!(config.cores, [0, 1, 0]);
+    assert!(config.rules.is_some(), "no flag is no change");
+}
+
+/// Description, file, and what the errors say, in order.
+const WRONG: &[(&str, &str, &[&str])] = &[
+    ("no port", "", &["port: no port; name one at least"]),
+    ("an empty list", "port = []", &["port: no port; name one at least"]),
+    (
+        "an unknown key",
+        "port = [\"1=memory:\"]\n\nwokers = 2",
+        &["ob.toml:3: wokers: no such setting; there are port, rules"],
+    ),
+    (
+        "all at once, each with its line",
+        "port = [\n \"1=memory:\",\n \"1=memory:\",\n \"memory:\",\n \"0=memory:\",\n \"3=what:x\"]\n\
+         workers = 0\ncache = \"set-5\"\nlog = \"loud\"\nmac-age = \"old\"",
+        &[
+            "ob.toml:3: port: port number 1 is taken already, at ob.toml:2",
+            "ob.toml:4: port: \"memory:\": write NUMBER=KIND:",
+            "ob.toml:5: port: \"0\" is not a port number from 1 to",
+            "ob.toml:6: port: ",
+            "ob.toml:7: workers: \"0\" is not a number from 1 to 64",
+            "ob.toml:8: cache: ",
+            "ob.toml:9: log: \"loud\" is not one of off, error",
+            "ob.toml:10: mac-age: \"old\" is not a number from 1 to",
+        ],
+    ),
+    ("broken TOML", "port = [\"1=memory:\"]\nworkers = = 2", &["ob.toml:2: not TOML: "]),
+    (
+        "a table",
+        "port = [\"1=memory:\"]\n[workers]\nn = 1",
+        &["ob.toml:2: workers: a table does not fit here"],
+    ),
+    (
+        "a list where one value is needed",
+        "port = [\"1=memory:\"]\nworkers = [1, 2]",
+        &["ob.toml:2: workers: 2 values, one is needed: a number of threads"],
+    ),
+    (
+        "cores that do not fit the workers",
+        "port = [\"1=memory:\"]\nworkers = 2\ncores = [1]",
+        &["ob.toml:3: cores: 1 cores for 2 workers"],
+    ),
+    (
+        "addresses",
+        "port = [\"1=memory:\"]\nmetrics = \"9273\"\nopenflow = \"ssl:1.2.3.4\"\ndatapath-id = \"x\"",
+        &[
+            "ob.toml:2: metrics: \"9273\" is not ADDRESS:PORT",
+            "ob.toml:3: openflow: \"ssl:1.2.3.4\": connections with TLS",
+            "ob.toml:4: datapath-id: \"x\" is not a number of 1 to 16 hexadecimal digits",
+        ],
+    ),
+];
+
+#[test]
+fn everything_that_is_wrong_is_told_with_its_place() {
+    for (about, text, wanted) in WRONG {
+        let problems = check(text).err().unwrap_or_else(|| panic!("{about}: accepted"));
+        let lines: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), wanted.len(), "{about}: {lines:#?}");
+        for (line, wanted) in lines.iter().zip(*wanted) {
+            assert!(line.starts_with(wanted), "{about}: {line} instead of {wanted}");
+            assert!(!line.contains('\n'), "{about}: {line}");
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let mut settings = Settings::new();
+    settings.flag("port", ["1=memory:"]);
+    settings.file(std::path::Path::new("/nowhere/ob.toml"));
+    let problems = settings.check().expect_err("no such file").to_string();
+    assert!(problems.starts_with("/nowhere/ob.toml: cannot be read: "), "{problems}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(?s).{0,200}", at in 0usize..600, junk in "[\\[\\]{}=\",.0-9a-z\n#']{0,12}") {
+        let _ = check(&text);
+        let at = at.min(WHOLE.len());
+        let _ = check(&format!("{}{junk}{}", &WHOLE[..at], &WHOLE[at..]));
+    }
+}
