@@ -17,8 +17,9 @@ use overbank_ports::capture::{Capture, CaptureSet, WriteError, read_ethernet};
 use overbank_ports::memory::{FrameStore, Limits};
 use overbank_switch::datapath::MEGAFLOWS_16_BIT;
 use overbank_switch::megaflow::MEGAFLOW_BYTES;
-use overbank_switch::parse::parse_rules;
-use overbank_switch::rule::{Action, Rule};
+use overbank_switch::parse::parse_replay_rules;
+use overbank_switch::ports::{PORT_IN_PORT, PORT_LOCAL};
+use overbank_switch::rule::Rule;
 use overbank_switch::translate::Tables;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -317,7 +318,7 @@ fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
         None if from_capture => ("built-in rules".to_owned(), replay::CAPTURE_RULES.to_owned()),
         None => ("built-in rules".to_owned(), Traffic::default().rules()),
     };
-    parse_rules(&text).map_err(|errors| {
+    parse_replay_rules(&text).map_err(|errors| {
         // A person gets the source line and a caret, a script one line per error.
         let person = std::io::stderr().is_terminal();
         let total = errors.total();
@@ -336,10 +337,9 @@ fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
 /// Ports that frames come in on, that rules send to, and that the user named.
 fn ports(source: &Source<'_>, rules: &[Rule], named: &[u32]) -> Vec<u32> {
     let mut ports = source.in_ports();
-    ports.extend(rules.iter().flat_map(|rule| &rule.actions).filter_map(|action| match action {
-        Action::Output(port) => Some(*port),
-        _ => None,
-    }));
+    // A replay has every port that a rule names, LOCAL too, but for what means others.
+    let real = |port: &u32| *port < PORT_IN_PORT || *port == PORT_LOCAL;
+    ports.extend(rules.iter().flat_map(Rule::out_ports).filter(real));
     ports.extend(named);
     ports.sort_unstable();
     ports.dedup();

@@ -10,6 +10,7 @@ use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
 use overbank_switch::parse::parse_rules;
+use overbank_switch::ports::SwitchPort;
 use overbank_switch::tables::Tables;
 
 /// Counts, so that the work is not optimised away; the cheapest way to send a frame.
@@ -38,7 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tier: u32 = args.next().ok_or(usage)?.parse().map_err(|_| usage)?;
     let design = args.next().unwrap_or_else(|| "blp-2-16".to_owned()).parse()?;
     let cache = (tier != 2).then_some(CacheConfig { design, entries: 1 << 16, isa: None });
-    let config = Config { cache, megaflows: 1 << 16, ports: vec![1, 2, 3, 4, 5], seed: 1 };
+    let ports = (1..=5).map(SwitchPort::from).collect();
+    let config = Config { cache, megaflows: 1 << 16, ports, seed: 1 };
     let traffic = Traffic::default();
     let rules = parse_rules(&traffic.rules()).map_err(|e| e.to_string())?;
     let mut datapath = Datapath::new(&config, Tables::new(rules)?)?;

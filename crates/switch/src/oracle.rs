@@ -11,7 +11,9 @@ use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::{Field, FlowKey, FrameBuf, Offsets, evolve, extract, key};
 
 use crate::drop::DropReason;
+use crate::ports::{PORT_TABLE, SwitchPort};
 use crate::rule::{Action, Match, Rule};
+use crate::sink::{ControllerPacket, Normal, NormalPacket, PacketInReason};
 use crate::translate::{DEFAULT_TPID, DEPTH_MAX, LOOKUPS_MAX, STEPS_MAX};
 
 /// What happened to one frame.
@@ -19,9 +21,50 @@ use crate::translate::{DEFAULT_TPID, DEPTH_MAX, LOOKUPS_MAX, STEPS_MAX};
 pub struct Verdict {
     /// Ports and the frames that left by them, in order.
     pub outputs: Vec<(u32, Vec<u8>)>,
-    /// Why there is no output, if there is none.
+    /// What went to the controllers, in order.
+    pub controller: Vec<PacketIn>,
+    /// Why there is neither, if so.
     pub drop: Option<DropReason>,
 }
+
+/// A [`ControllerPacket`] with a frame of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketIn {
+    /// Why.
+    pub reason: PacketInReason,
+    /// How many bytes were asked for.
+    pub max_len: u16,
+    /// Table of the rule.
+    pub table: u8,
+    /// Cookie of the rule.
+    pub cookie: u64,
+    /// Port that it came in on.
+    pub in_port: u32,
+    /// The whole frame.
+    pub frame: Vec<u8>,
+}
+
+impl From<&ControllerPacket<'_>> for PacketIn {
+    fn from(packet: &ControllerPacket<'_>) -> PacketIn {
+        let ControllerPacket { reason, max_len, table, cookie, in_port, frame } = *packet;
+        PacketIn { reason, max_len, table, cookie, in_port, frame: frame.to_vec() }
+    }
+}
+
+/// What the rules do not say.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// The ports that exist.
+    pub ports: &'a [SwitchPort],
+    /// Whether the controllers take a packet.
+    pub takes: &'a dyn Fn(&ControllerPacket<'_>) -> bool,
+    /// Where a learning switch would send a packet.
+    pub normal: &'a dyn Fn(&NormalPacket) -> Normal,
+}
+
+/// The lookups of one packet, in order: the table, and the place in [`Oracle::rules`] of the rule
+/// that it found.
+pub type Lookups = Vec<(u8, Option<usize>)>;
 
 /// The rules, in the order of insertion.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +79,7 @@ impl Oracle {
         let mut oracle = Oracle::default();
         let mut places = HashMap::new();
         for rule in rules {
-            match places.entry((rule.table, rule.priority, canonical(&rule.matching))) {
+            match places.entry((rule.table, rule.priority, rule.matching.canonical())) {
                 std::collections::hash_map::Entry::Occupied(at) => oracle.rules[*at.get()] = rule,
                 std::collections::hash_map::Entry::Vacant(place) => {
                     place.insert(oracle.rules.len());
@@ -69,18 +112,61 @@ impl Oracle {
 
     /// The rule for a packet with this key: the highest priority, of those the oldest.
     pub fn lookup(&self, table: u8, key: &FlowKey) -> Option<&Rule> {
-        let mut best: Option<&Rule> = None;
-        for rule in self.rules.iter().filter(|r| r.table == table && r.matching.matches(key)) {
-            if best.is_none_or(|b| rule.priority > b.priority) {
-                best = Some(rule);
+        self.find(table, key).map(|at| &self.rules[at])
+    }
+
+    fn find(&self, table: u8, key: &FlowKey) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.table == table
+                && rule.matching.matches(key)
+                && best.is_none_or(|b| rule.priority > self.rules[b].priority)
+            {
+                best = Some(at);
             }
         }
         best
     }
 
-    /// What happens to a frame. `ports` are the ports that exist, ascending.
+    /// What happens to a frame where these ports exist, nobody learns and no controller listens.
     pub fn process(&self, frame: &[u8], in_port: u32, ports: &[u32]) -> Verdict {
-        let refused = |reason| Verdict { outputs: Vec::new(), drop: Some(reason) };
+        let ports: Vec<SwitchPort> = ports.iter().map(|&port| port.into()).collect();
+        let around = Around { ports: &ports, takes: &|_| false, normal: &|_| Normal::Drop };
+        self.process_in(frame, in_port, &around).0
+    }
+
+    /// What happens to a frame, and the lookups that it took.
+    pub fn process_in(
+        &self,
+        frame: &[u8],
+        in_port: u32,
+        around: &Around<'_>,
+    ) -> (Verdict, Lookups) {
+        self.carry_out(frame, in_port, around, |packet| packet.pipeline())
+    }
+
+    /// What happens to a packet of a controller that comes with a list of actions.
+    pub fn packet_out(
+        &self,
+        frame: &[u8],
+        in_port: u32,
+        actions: &[Action],
+        around: &Around<'_>,
+    ) -> (Verdict, Lookups) {
+        let rule = Rule { cookie: u64::MAX, actions: actions.to_vec(), ..Rule::default() };
+        self.carry_out(frame, in_port, around, |packet| {
+            packet.rule(&rule, 0, Some(PacketInReason::PacketOut)).map(|_| ())
+        })
+    }
+
+    fn carry_out(
+        &self,
+        frame: &[u8],
+        in_port: u32,
+        around: &Around<'_>,
+        run: impl FnOnce(&mut Packet<'_>) -> Result<(), DropReason>,
+    ) -> (Verdict, Lookups) {
+        let refused = |reason| (Verdict { drop: Some(reason), ..Verdict::default() }, Vec::new());
         if frame.len() > FRAME_MAX {
             return refused(DropReason::FrameTooLong);
         }
@@ -91,39 +177,74 @@ impl Oracle {
         };
         let mut packet = Packet {
             rules: self,
-            ports,
+            around,
             key,
             frame: Frame::Untouched(frame, offsets),
-            outputs: Vec::new(),
+            done: Vec::new(),
+            set: Vec::new(),
+            found: Vec::new(),
             lookups: 0,
             steps: 0,
-            suppressed: false,
             missed: false,
+            suppressed: false,
         };
-        let drop = match packet.table(0, 0) {
-            Ok(()) if packet.suppressed => DropReason::NoOutput,
-            Ok(()) if packet.missed => DropReason::NoRule,
-            Ok(()) => DropReason::RuleDrop,
-            Err(DropReason::TooManyResubmits) => {
-                packet.outputs.clear();
-                DropReason::TooManyResubmits
+        let end = run(&mut packet);
+        let Packet { done, found, missed, suppressed, .. } = packet;
+        if end == Err(DropReason::TooManyResubmits) {
+            return (refused(DropReason::TooManyResubmits).0, found);
+        }
+        let mut verdict = Verdict::default();
+        // Reasons why nothing was sent: the strongest counts.
+        let mut reasons = vec![DropReason::RuleDrop];
+        reasons.extend(end.err());
+        reasons.extend(suppressed.then_some(DropReason::NoOutput));
+        reasons.extend(missed.then_some(DropReason::NoRule));
+        for done in done {
+            match done {
+                Done::Output(port, bytes) => verdict.outputs.push((port, bytes)),
+                Done::Controller(packet) => {
+                    let PacketIn { reason, max_len, table, cookie, in_port, ref frame } = packet;
+                    let offer = ControllerPacket { reason, max_len, table, cookie, in_port, frame };
+                    if (around.takes)(&offer) {
+                        verdict.controller.push(packet);
+                    } else {
+                        reasons.push(DropReason::ControllerQueueFull);
+                    }
+                }
+                Done::Normal(packet, bytes) => {
+                    let exists = |port| around.ports.iter().any(|p| p.number == port);
+                    let to: Vec<u32> = match (around.normal)(&packet) {
+                        Normal::Port(port) if exists(port) => vec![port],
+                        Normal::Port(_) => vec![],
+                        Normal::Flood => flooding(around.ports),
+                        Normal::Drop => {
+                            reasons.push(DropReason::NormalDrop);
+                            continue;
+                        }
+                    };
+                    reasons.push(DropReason::NoOutput);
+                    let others = to.into_iter().filter(|&port| port != in_port);
+                    verdict.outputs.extend(others.map(|port| (port, bytes.clone())));
+                }
             }
-            Err(reason) => reason,
-        };
-        let drop = packet.outputs.is_empty().then_some(drop);
-        Verdict { outputs: packet.outputs, drop }
+        }
+        if verdict.outputs.is_empty() && verdict.controller.is_empty() {
+            verdict.drop = reasons.into_iter().min();
+        }
+        (verdict, found)
     }
 }
 
-/// A match with its key zero outside the mask.
-fn canonical(matching: &Match) -> Match {
-    Match { key: matching.key.masked(&matching.mask), mask: matching.mask }
+fn flooding(ports: &[SwitchPort]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = ports.iter().filter(|p| p.flood).map(|p| p.number).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 fn is(rule: &Rule, table: u8, priority: u16, matching: &Match) -> bool {
     rule.table == table
         && rule.priority == priority
-        && canonical(&rule.matching) == canonical(matching)
+        && rule.matching.canonical() == matching.canonical()
 }
 
 /// The bytes of the packet.
@@ -132,53 +253,138 @@ enum Frame<'a> {
     Edited(Box<FrameBuf>),
 }
 
+/// Something that was sent.
+enum Done {
+    Output(u32, Vec<u8>),
+    Controller(PacketIn),
+    Normal(NormalPacket, Vec<u8>),
+}
+
 struct Packet<'a> {
     rules: &'a Oracle,
-    ports: &'a [u32],
+    around: &'a Around<'a>,
     key: FlowKey,
     frame: Frame<'a>,
-    outputs: Vec<(u32, Vec<u8>)>,
+    done: Vec<Done>,
+    /// Actions written, with table and cookie of their rules.
+    set: Vec<(Action, u8, u64)>,
+    found: Lookups,
     lookups: u32,
     steps: u32,
     suppressed: bool,
     missed: bool,
 }
 
+/// The kind of an action within an action set, by the order in which they run.
+fn kind(action: &Action) -> u8 {
+    match action {
+        Action::PopVlan => 0,
+        Action::PushVlan(_) => 1,
+        Action::DecTtl => 2,
+        Action::SetField { .. } | Action::SetVlan { .. } => 3,
+        _ => 4,
+    }
+}
+
 impl<'a> Packet<'a> {
-    /// Processes the packet in a table that must know it. An error ends all processing.
-    fn table(&mut self, table: u8, depth: u32) -> Result<(), DropReason> {
-        match self.rules.lookup(table, &self.key) {
-            Some(rule) => self.rule(rule, depth),
-            None => {
-                self.missed = true;
-                Ok(())
+    /// Table 0, all that follows, and the action set. An error ends all processing.
+    fn pipeline(&mut self) -> Result<(), DropReason> {
+        if self.table(0, None, 0)? == Some(true) {
+            let mut set = std::mem::take(&mut self.set);
+            set.sort_by_key(|(action, ..)| kind(action));
+            for (action, table, cookie) in set {
+                let rule = Rule { table, cookie, ..Rule::default() };
+                self.action(&rule, &action, 0, PacketInReason::ActionSet)?;
             }
+        } else {
+            self.missed = true;
+            self.set.clear();
         }
+        Ok(())
     }
 
-    fn rule(&mut self, rule: &'a Rule, depth: u32) -> Result<(), DropReason> {
+    /// Processes the packet in a table. `None` if it does not know it, else as [`Packet::rule`].
+    fn table(
+        &mut self,
+        table: u8,
+        in_port: Option<u32>,
+        depth: u32,
+    ) -> Result<Option<bool>, DropReason> {
+        let seen = FlowKey { in_port: in_port.unwrap_or(self.key.in_port), ..self.key };
+        let found = self.rules.find(table, &seen);
+        self.found.push((table, found));
+        let rules = self.rules;
+        found.map(|at| self.rule(&rules.rules[at], depth, None)).transpose()
+    }
+
+    /// Carries out a rule, and those of the tables that it goes on to: false if one of these does
+    /// not know the packet.
+    fn rule(
+        &mut self,
+        rule: &Rule,
+        depth: u32,
+        reason: Option<PacketInReason>,
+    ) -> Result<bool, DropReason> {
+        let miss = rule.priority == 0 && rule.matching.mask == FlowKey::default();
+        let of_rule = if miss { PacketInReason::NoMatch } else { PacketInReason::Action };
         for action in &rule.actions {
-            self.action(rule, action, depth)?;
+            self.action(rule, action, depth, reason.unwrap_or(of_rule))?;
+        }
+        if rule.clear_actions {
+            self.set.clear();
+        }
+        for action in &rule.write_actions {
+            self.count_steps(1)?;
+            if kind(action) != 3 {
+                self.set.retain(|(other, ..)| kind(other) != kind(action));
+            }
+            self.set.push((*action, rule.table, rule.cookie));
         }
         let next = rule.actions.iter().rev().find_map(|action| match action {
             Action::GotoTable(next) => Some(*next),
             _ => None,
         });
-        let Some(next) = next else { return Ok(()) };
+        let Some(next) = next else { return Ok(true) };
         self.count_lookup()?;
-        self.table(next, depth)
+        let went = self.table(next, None, depth)?;
+        self.missed |= went.is_none();
+        Ok(went == Some(true))
     }
 
-    fn action(&mut self, rule: &Rule, action: &Action, depth: u32) -> Result<(), DropReason> {
+    fn action(
+        &mut self,
+        rule: &Rule,
+        action: &Action,
+        depth: u32,
+        reason: PacketInReason,
+    ) -> Result<(), DropReason> {
         self.count_steps(1)?;
+        let in_port = self.key.in_port;
         match *action {
+            Action::Output(PORT_TABLE) if reason == PacketInReason::PacketOut => {
+                self.count_lookup()?;
+                self.pipeline()?;
+            }
             Action::Output(port) => self.output(port),
-            Action::InPort => self.send(self.key.in_port),
-            Action::Flood => {
-                self.count_steps(self.ports.len())?;
-                for &port in self.ports {
-                    self.output(port);
-                }
+            Action::InPort => self.send(in_port),
+            Action::Flood => self.outputs(flooding(self.around.ports))?,
+            Action::All => {
+                let all = self.around.ports.iter().map(|p| (*p).number.into());
+                self.outputs(flooding(&all.collect::<Vec<SwitchPort>>()))?;
+            }
+            Action::Normal => {
+                let bytes = self.bytes();
+                let (mut src, mut dst) = ([0; 6], [0; 6]);
+                dst.copy_from_slice(&bytes[..6]);
+                src.copy_from_slice(&bytes[6..12]);
+                let tagged = self.key.vlan_tci & key::VLAN_PRESENT != 0;
+                let vlan = tagged.then_some(self.key.vlan_tci & 0x0fff);
+                self.done.push(Done::Normal(NormalPacket { in_port, src, dst, vlan }, bytes));
+            }
+            Action::Controller { max_len } => {
+                let (table, cookie, frame) = (rule.table, rule.cookie, self.bytes());
+                let packet = PacketIn { reason, max_len, table, cookie, in_port, frame };
+                self.done.push(Done::Controller(packet));
             }
             Action::SetField { field, value, mask } => self.set_field(field, value, mask)?,
             Action::SetVlan { field, value } => {
@@ -206,10 +412,7 @@ impl<'a> Packet<'a> {
                     return Err(DropReason::TooManyResubmits);
                 }
                 self.count_lookup()?;
-                let seen = FlowKey { in_port: in_port.unwrap_or(self.key.in_port), ..self.key };
-                if let Some(found) = self.rules.lookup(table.unwrap_or(rule.table), &seen) {
-                    self.rule(found, depth + 1)?;
-                }
+                self.table(table.unwrap_or(rule.table), in_port, depth + 1)?;
             }
         }
         Ok(())
@@ -234,16 +437,27 @@ impl<'a> Packet<'a> {
         }
     }
 
+    fn outputs(&mut self, ports: Vec<u32>) -> Result<(), DropReason> {
+        self.count_steps(ports.len())?;
+        ports.into_iter().for_each(|port| self.output(port));
+        self.suppressed = true;
+        Ok(())
+    }
+
     fn send(&mut self, port: u32) {
-        if !self.ports.contains(&port) {
+        if !self.around.ports.iter().any(|p| p.number == port) {
             self.suppressed = true;
             return;
         }
-        let bytes = match &self.frame {
+        let bytes = self.bytes();
+        self.done.push(Done::Output(port, bytes));
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match &self.frame {
             Frame::Untouched(bytes, _) => bytes.to_vec(),
             Frame::Edited(buffer) => buffer.as_slice().to_vec(),
-        };
-        self.outputs.push((port, bytes));
+        }
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) -> Result<(), DropReason> {

@@ -14,7 +14,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use overbank_wire::field::{Field, Format};
 use overbank_wire::key::VLAN_PRESENT;
 
-use crate::parse::{FRAG_NAMES, MOD_FIELDS, PORT_LOCAL, PROTOCOLS, TCP_FLAG_NAMES, fixed};
+use crate::parse::{
+    FLAG_NAMES, FRAG_NAMES, MOD_FIELDS, PORT_LOCAL, PROTOCOLS, TCP_FLAG_NAMES, fixed,
+};
 use crate::rule::{Action, Match, Rule};
 
 impl Display for Rule {
@@ -22,18 +24,45 @@ impl Display for Rule {
         if self.cookie != 0 {
             write!(f, "cookie={:#x},", self.cookie)?;
         }
-        write!(f, "table={},priority={},", self.table, self.priority)?;
+        write!(f, "table={},", self.table)?;
+        let numbers = [
+            ("idle_timeout", self.idle_timeout_s),
+            ("hard_timeout", self.hard_timeout_s),
+            ("importance", self.importance),
+        ];
+        for (name, value) in numbers.into_iter().filter(|(_, value)| *value != 0) {
+            write!(f, "{name}={value},")?;
+        }
+        for (bit, name) in FLAG_NAMES.iter().enumerate() {
+            if self.flags.bits() >> bit & 1 != 0 {
+                write!(f, "{name},")?;
+            }
+        }
+        write!(f, "priority={},", self.priority)?;
         if self.matching != Match::default() {
             write!(f, "{},", self.matching)?;
         }
         f.write_str("actions=")?;
-        if self.actions.is_empty() {
-            return f.write_str("drop");
+        let is_goto = |action: &&Action| matches!(action, Action::GotoTable(_));
+        let mut parts = Parts { f, between: "" };
+        for action in self.actions.iter().filter(|action| !is_goto(action)) {
+            parts.part(format_args!("{action}"))?;
         }
-        for (i, action) in self.actions.iter().enumerate() {
-            write!(f, "{}{action}", if i == 0 { "" } else { "," })?;
+        if self.clear_actions {
+            parts.part(format_args!("clear_actions"))?;
         }
-        Ok(())
+        if !self.write_actions.is_empty() {
+            parts.part(format_args!("write_actions("))?;
+            let mut set = Parts { f: &mut *parts.f, between: "" };
+            for action in &self.write_actions {
+                set.part(format_args!("{action}"))?;
+            }
+            parts.f.write_str(")")?;
+        }
+        for action in self.actions.iter().filter(is_goto) {
+            parts.part(format_args!("{action}"))?;
+        }
+        if parts.between.is_empty() { f.write_str("drop") } else { Ok(()) }
     }
 }
 
@@ -44,6 +73,9 @@ impl Display for Action {
             Action::Output(port) => write!(f, "output:{port}"),
             Action::InPort => f.write_str("in_port"),
             Action::Flood => f.write_str("flood"),
+            Action::All => f.write_str("all"),
+            Action::Normal => f.write_str("normal"),
+            Action::Controller { max_len } => write!(f, "controller:{max_len}"),
             Action::SetField { field, value, mask } => set_field(f, field, value, mask),
             Action::SetVlan { field: Field::VlanPcp, value } => write!(f, "mod_vlan_pcp:{value}"),
             Action::SetVlan { value, .. } => write!(f, "mod_vlan_vid:{value}"),

@@ -6,6 +6,8 @@
 
 use overbank_wire::{Field, FlowKey};
 
+use crate::ports::{PORT_ALL, PORT_CONTROLLER, PORT_FLOOD, PORT_IN_PORT, PORT_NORMAL};
+
 /// Highest table number; 255 is reserved in OpenFlow.
 pub const TABLE_MAX: u8 = 254;
 
@@ -31,6 +33,21 @@ impl Match {
     pub fn matches(&self, key: &FlowKey) -> bool {
         key.matches(&self.key, &self.mask)
     }
+
+    /// Whether `other` is at least as specific: whatever matches it matches this one too.
+    pub fn covers(&self, other: &Match) -> bool {
+        self.mask.and_not(&other.mask).is_zero() && other.key.matches(&self.key, &self.mask)
+    }
+
+    /// Whether some packet could match both.
+    pub fn overlaps(&self, other: &Match) -> bool {
+        self.key.matches(&other.key, &self.mask.masked(&other.mask))
+    }
+
+    /// The same with its key zero outside of the mask.
+    pub fn canonical(&self) -> Match {
+        Match { key: self.key.masked(&self.mask), mask: self.mask }
+    }
 }
 
 /// One step of a rule's actions. An empty list drops the packet.
@@ -40,8 +57,18 @@ pub enum Action {
     Output(u32),
     /// Send back out of the ingress port.
     InPort,
-    /// Send out of every port but the ingress port (`flood` and `all`).
+    /// Send out of every port that floods, but not the ingress port.
     Flood,
+    /// Send out of every port but the ingress port.
+    All,
+    /// Send where a learning switch would; who forwards knows the addresses
+    /// ([`crate::sink::Sink::normal`]).
+    Normal,
+    /// Send to the controllers.
+    Controller {
+        /// How many bytes of the frame they get; `u16::MAX` is all of it.
+        max_len: u16,
+    },
     /// Write the bits `mask` of a field; a packet that does not have the field is left as it is.
     SetField {
         /// Which field.
@@ -76,8 +103,66 @@ pub enum Action {
     },
 }
 
-/// One rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Action {
+    /// The port that it names, by OpenFlow's numbers, if it sends a packet.
+    pub const fn out_port(&self) -> Option<u32> {
+        match *self {
+            Action::Output(port) => Some(port),
+            Action::InPort => Some(PORT_IN_PORT),
+            Action::Flood => Some(PORT_FLOOD),
+            Action::All => Some(PORT_ALL),
+            Action::Normal => Some(PORT_NORMAL),
+            Action::Controller { .. } => Some(PORT_CONTROLLER),
+            Action::SetField { .. }
+            | Action::SetVlan { .. }
+            | Action::PushVlan(_)
+            | Action::PopVlan
+            | Action::DecTtl
+            | Action::GotoTable(_)
+            | Action::Resubmit { .. } => None,
+        }
+    }
+}
+
+/// What OpenFlow calls the flags of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RuleFlags {
+    /// The controllers are told when the rule goes.
+    pub send_flow_rem: bool,
+    /// It is not added if it overlaps one of the same priority.
+    pub check_overlap: bool,
+    /// It does not take over the counters of the rule that it replaces.
+    pub reset_counts: bool,
+    /// Packets need not be counted. They are.
+    pub no_packet_counts: bool,
+    /// Bytes need not be counted. They are.
+    pub no_byte_counts: bool,
+}
+
+impl RuleFlags {
+    /// From the bits of `OFPFF_*`; others are ignored.
+    pub const fn from_bits(bits: u16) -> RuleFlags {
+        RuleFlags {
+            send_flow_rem: bits & 1 != 0,
+            check_overlap: bits & 2 != 0,
+            reset_counts: bits & 4 != 0,
+            no_packet_counts: bits & 8 != 0,
+            no_byte_counts: bits & 16 != 0,
+        }
+    }
+
+    /// As the bits of `OFPFF_*`.
+    pub const fn bits(self) -> u16 {
+        self.send_flow_rem as u16
+            | (self.check_overlap as u16) << 1
+            | (self.reset_counts as u16) << 2
+            | (self.no_packet_counts as u16) << 3
+            | (self.no_byte_counts as u16) << 4
+    }
+}
+
+/// One rule. Its default is that of table 0 which matches everything, with priority 0, and drops.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// OpenFlow table.
     pub table: u8,
@@ -85,10 +170,22 @@ pub struct Rule {
     pub priority: u16,
     /// What it matches.
     pub matching: Match,
-    /// What it does.
+    /// What it does at once; `goto_table` among them comes after the two below.
     pub actions: Vec<Action>,
+    /// Whether it then empties the packet's action set.
+    pub clear_actions: bool,
+    /// What it then writes into the packet's action set, which runs at the end of the tables.
+    pub write_actions: Vec<Action>,
     /// Opaque number of the controller.
     pub cookie: u64,
+    /// Seconds without a packet after which it goes; 0 is never.
+    pub idle_timeout_s: u16,
+    /// Seconds after which it goes; 0 is never.
+    pub hard_timeout_s: u16,
+    /// Which rules to give up first when there are too many; kept and shown only.
+    pub importance: u16,
+    /// Its flags.
+    pub flags: RuleFlags,
 }
 
 impl Rule {
@@ -97,5 +194,49 @@ impl Rule {
         self.table == other.table
             && self.priority == other.priority
             && self.matching == other.matching
+    }
+
+    /// Whether it is its table's table-miss rule: priority 0, matching everything.
+    pub fn is_table_miss(&self) -> bool {
+        self.priority == 0 && self.matching.mask.is_zero()
+    }
+
+    /// Every port that it names to send to, reserved ones by OpenFlow's numbers.
+    pub fn out_ports(&self) -> impl Iterator<Item = u32> + '_ {
+        self.actions.iter().chain(&self.write_actions).filter_map(Action::out_port)
+    }
+
+    /// Whether it needs what only a running switch has: a clock, controllers or a table of
+    /// addresses.
+    pub fn needs_a_live_switch(&self) -> bool {
+        self.idle_timeout_s != 0
+            || self.hard_timeout_s != 0
+            || self.out_ports().any(|port| matches!(port, PORT_CONTROLLER | PORT_NORMAL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_bits_of_openflow() {
+        for bits in 0..32 {
+            assert_eq!(RuleFlags::from_bits(bits).bits(), bits);
+        }
+        assert_eq!(RuleFlags::from_bits(!31), RuleFlags::default());
+        let flags = RuleFlags { reset_counts: true, send_flow_rem: true, ..Default::default() };
+        assert_eq!(flags.bits(), 5);
+    }
+
+    #[test]
+    fn a_match_covers_narrower_ones_and_overlaps_what_it_meets() {
+        let of = |value, mask| Match::default().with(Field::NwDst, value, mask);
+        let (wide, narrow) = (of(0x0a00_0000, 0xff00_0000), of(0x0a01_0000, 0xffff_0000));
+        let port = Match::default().with(Field::TpDst, 53, 0xffff);
+        assert!(wide.covers(&narrow) && wide.covers(&wide) && !narrow.covers(&wide));
+        assert!(Match::default().covers(&port) && !port.covers(&wide));
+        assert!(wide.overlaps(&narrow) && narrow.overlaps(&wide) && port.overlaps(&wide));
+        assert!(!of(0x0b00_0000, 0xff00_0000).overlaps(&narrow));
     }
 }

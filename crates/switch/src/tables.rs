@@ -1,10 +1,19 @@
 //! The rule set as the switch holds it: one [`Classifier`] for each OpenFlow table in use.
 //!
+//! The control plane has a copy of its own, changes it as OpenFlow's flow-mod messages say, and
+//! gives clones to the workers. A clone costs one count for each table; the first change of a table
+//! after that copies lists of its parts and the parts that it touches ([`crate::cow`]).
+//!
 //! What is bounded here bounds every packet: the number of rules, of actions in a rule, and that
 //! `goto_table` only leads to later tables. Changes count up [`Tables::version`]. Panics: none.
 
-use crate::classifier::{Classifier, RuleEntry};
+use std::sync::Arc;
+
+pub use crate::classifier::{Filter, RuleEntry};
+
+use crate::classifier::Classifier;
 use crate::rule::{Action, Match, Rule, TABLE_MAX};
+use crate::stats::{AllTableStats, RuleStats, TableStats};
 
 /// Most rules in all tables together.
 pub const RULES_MAX: usize = 1_000_000;
@@ -31,6 +40,12 @@ pub enum RuleError {
     /// The rule's list of actions is too long.
     #[error("{0} actions, more than {ACTIONS_MAX}")]
     TooManyActions(usize),
+    /// An action set holds no `goto_table` and no `resubmit`.
+    #[error("an action set cannot hold goto_table or resubmit")]
+    NotInActionSet,
+    /// It was to be added only if it overlaps no rule of the same priority.
+    #[error("overlaps a rule of the same priority")]
+    Overlap,
 }
 
 impl RuleError {
@@ -40,8 +55,14 @@ impl RuleError {
             if table > TABLE_MAX { Err(RuleError::NoSuchTable(table)) } else { Ok(()) }
         };
         table(rule.table)?;
-        if rule.actions.len() > ACTIONS_MAX {
-            return Err(RuleError::TooManyActions(rule.actions.len()));
+        let actions = rule.actions.len().saturating_add(rule.write_actions.len());
+        if actions > ACTIONS_MAX {
+            return Err(RuleError::TooManyActions(actions));
+        }
+        let elsewhere =
+            |action: &Action| matches!(action, Action::GotoTable(_) | Action::Resubmit { .. });
+        if rule.write_actions.iter().any(elsewhere) {
+            return Err(RuleError::NotInActionSet);
         }
         for action in &rule.actions {
             match *action {
@@ -56,11 +77,36 @@ impl RuleError {
     }
 }
 
+/// What [`Tables::add`] did.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The rule as it stands now.
+    pub entry: Arc<RuleEntry>,
+    /// The rule with the same identity that it replaced.
+    pub replaced: Option<Arc<RuleEntry>>,
+}
+
+/// What [`Tables::modify`] gives to rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// As [`Rule::actions`].
+    pub actions: Vec<Action>,
+    /// As [`Rule::clear_actions`].
+    pub clear_actions: bool,
+    /// As [`Rule::write_actions`].
+    pub write_actions: Vec<Action>,
+    /// A new cookie, if they get one.
+    pub cookie: Option<u64>,
+    /// Whether they count from zero.
+    pub reset_counts: bool,
+}
+
 /// All OpenFlow tables; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// By table number; only as long as needed.
-    tables: Vec<Classifier>,
+    tables: Vec<Arc<Classifier>>,
+    stats: AllTableStats,
     len: usize,
     next_seq: u64,
     version: u64,
@@ -72,56 +118,183 @@ impl Tables {
     pub fn new(rules: Vec<Rule>) -> Result<Tables, RuleError> {
         let mut tables = Tables::default();
         for rule in rules {
-            tables.put(rule, Classifier::put)?;
+            RuleError::check(&rule)?;
+            tables.check_room(&rule)?;
+            tables.put(rule, Arc::default(), 0, Classifier::put);
         }
-        tables.tables.iter_mut().for_each(Classifier::restore_order);
+        let restore = |table| Classifier::restore_order(Arc::make_mut(table));
+        tables.tables.iter_mut().for_each(restore);
         Ok(tables)
     }
 
-    /// Adds a rule, or replaces and returns the one with the same identity; the new one takes the
-    /// old one's place in the order of insertion.
+    /// Adds a rule at `now_ms`, or replaces the one with the same identity; the new one takes the
+    /// old one's place in the order of insertion. It goes on with the old one's counters, unless its
+    /// flags say otherwise, and its timeouts start anew.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn add(&mut self, rule: Rule, now_ms: u64) -> Result<Added, RuleError> {
+        RuleError::check(&rule)?;
+        self.check_room(&rule)?;
+        let old = self.entry(rule.table, rule.priority, &rule.matching);
+        if rule.flags.check_overlap && old.is_none() && self.overlap(&rule).is_some() {
+            return Err(RuleError::Overlap);
+        }
+        let stats = match old {
+            Some(old) if !rule.flags.reset_counts => {
+                old.stats.touch(now_ms);
+                Arc::clone(&old.stats)
+            }
+            _ => Arc::new(RuleStats::new(now_ms)),
+        };
+        let (entry, replaced) = self.put(rule, stats, now_ms, Classifier::insert);
+        Ok(Added { entry, replaced })
+    }
+
+    /// [`Tables::add`] at time 0, which returns the rule that was replaced. Flags do not count.
     pub fn insert(&mut self, rule: Rule) -> Result<Option<Rule>, RuleError> {
-        self.put(rule, Classifier::insert)
+        RuleError::check(&rule)?;
+        self.check_room(&rule)?;
+        let (_, replaced) = self.put(rule, Arc::default(), 0, Classifier::insert);
+        Ok(replaced.map(|entry| entry.rule.clone()))
+    }
+
+    fn check_room(&self, rule: &Rule) -> Result<(), RuleError> {
+        let full = self.len >= RULES_MAX;
+        if full && self.get(rule.table, rule.priority, &rule.matching).is_none() {
+            return Err(RuleError::TooManyRules);
+        }
+        Ok(())
     }
 
     fn put(
         &mut self,
         rule: Rule,
-        into: fn(&mut Classifier, Rule, u64) -> Option<Rule>,
-    ) -> Result<Option<Rule>, RuleError> {
-        RuleError::check(&rule)?;
+        stats: Arc<RuleStats>,
+        created_ms: u64,
+        into: fn(&mut Classifier, RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>),
+    ) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
         let at = usize::from(rule.table);
-        let full = self.len >= RULES_MAX;
-        if full && self.get(rule.table, rule.priority, &rule.matching).is_none() {
-            return Err(RuleError::TooManyRules);
-        }
         if self.tables.len() <= at {
-            self.tables.resize_with(at + 1, Classifier::new);
+            self.tables.resize_with(at + 1, Arc::default);
         }
-        let replaced = into(&mut self.tables[at], rule, self.next_seq);
+        let entry = RuleEntry { rule, seq: self.next_seq, stats, created_ms };
+        let (entry, replaced) = into(Arc::make_mut(&mut self.tables[at]), entry);
         self.next_seq += 1;
         self.version += 1;
         self.len += usize::from(replaced.is_none());
-        Ok(replaced)
+        (entry, replaced)
+    }
+
+    /// Gives other actions to the rules that `filter` is about, and returns them as they are now.
+    /// Their times, and their counters unless the change says otherwise, go on.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn modify(
+        &mut self,
+        filter: &Filter,
+        change: &Change,
+        now_ms: u64,
+    ) -> Result<Vec<Arc<RuleEntry>>, RuleError> {
+        let found = self.select(filter);
+        let with = |old: &Rule| Rule {
+            actions: change.actions.clone(),
+            clear_actions: change.clear_actions,
+            write_actions: change.write_actions.clone(),
+            cookie: change.cookie.unwrap_or(old.cookie),
+            ..old.clone()
+        };
+        found.iter().try_for_each(|old| RuleError::check(&with(&old.rule)))?;
+        let modified = found.into_iter().map(|old| {
+            let stats = match change.reset_counts {
+                // An idle timeout goes on from the last packet.
+                true => Arc::new(RuleStats::new(old.stats.last_used_ms().min(now_ms))),
+                false => Arc::clone(&old.stats),
+            };
+            self.put(with(&old.rule), stats, old.created_ms, Classifier::insert).0
+        });
+        Ok(modified.collect())
+    }
+
+    /// Removes the rules that `filter` is about, and returns them.
+    pub fn delete(&mut self, filter: &Filter) -> Vec<Arc<RuleEntry>> {
+        let found = self.select(filter);
+        if found.is_empty() {
+            return found;
+        }
+        self.version += 1;
+        self.len -= found.len();
+        if filter.takes_all() {
+            for at in self.about(filter) {
+                self.tables[at] = Arc::default();
+            }
+            return found;
+        }
+        for RuleEntry { rule, .. } in found.iter().map(|entry| &**entry) {
+            let table = Arc::make_mut(&mut self.tables[usize::from(rule.table)]);
+            table.remove(rule.priority, &rule.matching);
+        }
+        found
+    }
+
+    /// The rules that `filter` is about: by table, then in the order of insertion.
+    pub fn select(&self, filter: &Filter) -> Vec<Arc<RuleEntry>> {
+        self.about(filter).flat_map(|at| self.tables[at].select(filter)).collect()
+    }
+
+    /// The tables that a filter may be about.
+    fn about(&self, filter: &Filter) -> std::ops::Range<usize> {
+        match filter.table.map(usize::from) {
+            Some(table) => table.min(self.tables.len())..(table + 1).min(self.tables.len()),
+            None => 0..self.tables.len(),
+        }
+    }
+
+    /// A rule with the same table and priority and another match that a packet of `rule` could
+    /// match too.
+    pub fn overlap(&self, rule: &Rule) -> Option<&Arc<RuleEntry>> {
+        self.table(rule.table)?.overlap(rule)
     }
 
     /// Removes the rule with this table, priority and match, and returns it.
     pub fn remove(&mut self, table: u8, priority: u16, matching: &Match) -> Option<Rule> {
-        let removed = self.tables.get_mut(usize::from(table))?.remove(priority, matching)?;
+        // A look first, so that nothing is copied in vain.
+        self.entry(table, priority, matching)?;
+        let table = Arc::make_mut(self.tables.get_mut(usize::from(table))?);
+        let removed = table.remove(priority, matching)?;
         self.len -= 1;
         self.version += 1;
-        Some(removed)
+        Some(removed.rule.clone())
+    }
+
+    /// Removes this very entry, and says whether it still stood: for a rule that timed out.
+    pub fn remove_entry(&mut self, entry: &Arc<RuleEntry>) -> bool {
+        let rule = &entry.rule;
+        let standing = self.entry(rule.table, rule.priority, &rule.matching);
+        standing.is_some_and(|standing| Arc::ptr_eq(standing, entry))
+            && self.remove(rule.table, rule.priority, &rule.matching).is_some()
     }
 
     /// The rule with this table, priority and match.
     pub fn get(&self, table: u8, priority: u16, matching: &Match) -> Option<&Rule> {
-        self.tables.get(usize::from(table))?.get(priority, matching)
+        self.entry(table, priority, matching).map(|entry| &entry.rule)
+    }
+
+    /// As [`Tables::get`], with its counters and times.
+    pub fn entry(&self, table: u8, priority: u16, matching: &Match) -> Option<&Arc<RuleEntry>> {
+        self.table(table)?.get(priority, matching)
     }
 
     /// One OpenFlow table, if it has ever held a rule.
     #[inline]
     pub fn table(&self, table: u8) -> Option<&Classifier> {
-        self.tables.get(usize::from(table))
+        self.tables.get(usize::from(table)).map(|table| &**table)
+    }
+
+    /// Every rule: by table, in no particular order within.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<RuleEntry>> {
+        self.tables.iter().flat_map(|table| table.iter())
     }
 
     /// Every rule: by table, then in the order of insertion.
@@ -129,11 +302,26 @@ impl Tables {
         self.tables
             .iter()
             .flat_map(|table| {
-                let mut entries: Vec<&RuleEntry> = table.iter().collect();
+                let mut entries: Vec<&Arc<RuleEntry>> = table.iter().collect();
                 entries.sort_unstable_by_key(|entry| entry.seq);
                 entries.into_iter().map(|entry| &entry.rule)
             })
             .collect()
+    }
+
+    /// What a table counted; `None` beyond [`TABLE_MAX`]. Clones count together.
+    pub fn table_stats(&self, table: u8) -> Option<&TableStats> {
+        self.stats.get(table)
+    }
+
+    /// The counters of all tables.
+    pub(crate) fn stats(&self) -> &AllTableStats {
+        &self.stats
+    }
+
+    /// How many rules a table has.
+    pub fn table_len(&self, table: u8) -> usize {
+        self.table(table).map_or(0, Classifier::len)
     }
 
     /// How many rules there are.

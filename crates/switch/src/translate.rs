@@ -11,15 +11,29 @@
 //!
 //! # What the rules mean
 //! - A packet starts in table 0. An output to the ingress port or to a port that does not exist
-//!   sends nothing. `goto_table` continues, after the rest of its list, in the other table with the
+//!   sends nothing. `flood` sends to the ports that flood, `all` to all, neither to the ingress
+//!   port. `normal` sends where the sink says ([`crate::sink`]), `controller` to the controllers;
+//!   the reason is "no match" if a table-miss rule asks for it. `goto_table` continues, after the rest of its list, in the other table with the
 //!   packet as it is then. `resubmit` looks up at once, in the table it names or that of its rule;
 //!   its `in_port` counts for that one lookup only. If nothing matches, it does nothing.
+//! - A rule carries out its actions, then `clear_actions`, then `write_actions`, then `goto_table`.
+//!   The packet has one action set, also within resubmits, as in Open vSwitch. It runs when all
+//!   else is done, in Open vSwitch's order: `pop_vlan`, `push_vlan`, `dec_ttl`, the writes of fields
+//!   in the order in which they were written, then the output. Of each kind the last one written
+//!   counts, but all of the writes; `output`, `in_port`, `flood`, `all`, `normal` and `controller`
+//!   are one kind. If the packet missed in table 0 or after a `goto_table` outside of resubmits,
+//!   it is dropped there as OpenFlow has it, and the set does not run.
 //! - An action on a field that the packet does not have does nothing.
 //! - `dec_ttl` at a TTL of 1 or 0 ends the processing of the packet for good, also that of the
-//!   lists that resubmitted to it; what was output before stands.
+//!   lists that resubmitted to it and of the action set; what was output before stands. No
+//!   controller hears of it.
 //! - More than [`DEPTH_MAX`] resubmits in each other, more than [`LOOKUPS_MAX`] resubmits and
-//!   gotos, or more than [`STEPS_MAX`] steps (an action is one; a flood one more for each port):
-//!   the packet is dropped whole, outputs included.
+//!   gotos, or more than [`STEPS_MAX`] steps (an action is one, in the action set one more; a flood
+//!   one more for each port): the packet is dropped whole, outputs included.
+//! - A controller's own list is carried out like a rule's; an output to [`PORT_TABLE`] sends the
+//!   packet as it is then through the tables, action set included, and then the list goes on.
+//! - A rule counts a packet as often as a lookup finds it. Of a packet whose TTL expires, and of one
+//!   that does too much, the lookups up to there count.
 //!
 //! # Which bits count
 //! Bits of the packet that an action wrote are *settled*: a later look at them says nothing of the
@@ -31,16 +45,27 @@
 //! its TTL in the mask and settled.
 //!
 //! Steps after the last output are left out: they change nothing that anybody sees. A program
-//! without outputs keeps what leads up to its last `dec_ttl`, because that decides the reason.
+//! that may send nothing keeps what leads up to its last `dec_ttl`, because that decides the
+//! reason, and so does one that looks up rules after it, because that decides which rules count.
 //!
 //! Cost: a classifier lookup for table 0 and one for each goto and resubmit. Panics: none.
 //! Source: Fast Software Cache Design for Network Appliances, section 2; Open vSwitch's
 //! ofproto-dpif-xlate.
 
+mod action_set;
+
+use std::sync::Arc;
+
 use overbank_wire::{Field, FlowKey, evolve, key};
 
+use self::action_set::ActionSet;
+use crate::classifier::RuleEntry;
 use crate::drop::DropReason;
+use crate::ports::{PORT_TABLE, Ports};
+pub use crate::program::{Lookup, Op, Translation};
 use crate::rule::Action;
+use crate::sink::PacketInReason;
+use crate::stats::RuleStats;
 pub use crate::tables::{RuleError, Tables};
 
 /// Most resubmits within each other.
@@ -53,50 +78,44 @@ pub const STEPS_MAX: u32 = 65_536;
 /// TPID of the tag that `mod_vlan_vid` and `mod_vlan_pcp` push.
 pub const DEFAULT_TPID: u16 = 0x8100;
 
-/// One step of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Send the frame as it is now.
-    Output(u32),
-    /// Write the bits `mask` of a field.
-    Set {
-        /// Which field.
-        field: Field,
-        /// The bits to write.
-        value: u128,
-        /// The bits that are written.
-        mask: u128,
-    },
-    /// Push a tag with this TPID.
-    PushVlan(u16),
-    /// Remove the outer tag.
-    PopVlan,
-    /// Decrement TTL or hop limit, or stop here if it is 1 or 0.
-    DecTtl,
+/// Translates what `tables` do to a packet with this key.
+pub fn translate(tables: &Tables, key: &FlowKey, ports: &Ports) -> Translation {
+    run(tables, key, ports, |translator| translator.pipeline())
 }
 
-/// What the rules do to a packet and to all that look like it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Translation {
-    /// Every bit of the key that the rest depends on.
-    pub mask: FlowKey,
-    /// The steps.
-    pub program: Box<[Op]>,
-    /// Why nothing is output, if the program contains no output.
-    pub drop: Option<DropReason>,
+/// Translates a controller's list of actions for a packet with this key. An output to
+/// [`PORT_TABLE`] sends it through the tables.
+pub fn translate_list(
+    tables: &Tables,
+    key: &FlowKey,
+    ports: &Ports,
+    actions: &[Action],
+) -> Translation {
+    let list = List {
+        table: 0,
+        cookie: u64::MAX,
+        reason: PacketInReason::PacketOut,
+        actions,
+        clear_actions: false,
+        write_actions: &[],
+    };
+    run(tables, key, ports, |translator| translator.list(list, 0).map(|_| ()))
 }
 
-/// Translates what `tables` do to a packet with this key. `ports` are the ports that exist,
-/// ascending.
-pub fn translate(tables: &Tables, key: &FlowKey, ports: &[u32]) -> Translation {
+fn run<'a>(
+    tables: &'a Tables,
+    key: &FlowKey,
+    ports: &'a Ports,
+    start: impl Fn(&mut Translator<'a>) -> Result<(), Stop>,
+) -> Translation {
     let mut translator = Translator::new(tables, key, ports);
-    let mut end = translator.start();
+    let mut end = start(&mut translator);
     if end == Err(Stop::TooMuch) && translator.open_end > 0 {
         // Only a packet that survives does too much. So the TTL counts.
         translator = Translator::new(tables, key, ports);
         translator.mask.nw_ttl = u8::MAX;
         translator.settled.nw_ttl = u8::MAX;
-        end = translator.start();
+        end = start(&mut translator);
     }
     translator.finish(end)
 }
@@ -110,9 +129,37 @@ enum Stop {
     TooMuch,
 }
 
+/// The actions of a rule, or a controller's.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    /// The rule's table.
+    table: u8,
+    cookie: u64,
+    /// What a controller is told if it gets the packet from here.
+    reason: PacketInReason,
+    actions: &'a [Action],
+    clear_actions: bool,
+    write_actions: &'a [Action],
+}
+
+impl<'a> List<'a> {
+    fn of(entry: &'a RuleEntry) -> List<'a> {
+        let rule = &entry.rule;
+        let miss = rule.is_table_miss();
+        List {
+            table: rule.table,
+            cookie: rule.cookie,
+            reason: if miss { PacketInReason::NoMatch } else { PacketInReason::Action },
+            actions: &rule.actions,
+            clear_actions: rule.clear_actions,
+            write_actions: &rule.write_actions,
+        }
+    }
+}
+
 struct Translator<'a> {
     tables: &'a Tables,
-    ports: &'a [u32],
+    ports: &'a Ports,
     in_port: u32,
     /// The key as the actions left it.
     now: FlowKey,
@@ -125,6 +172,11 @@ struct Translator<'a> {
     program: Vec<Op>,
     /// The program's length after the last `DecTtl` that is decided at run time; 0 = none.
     open_end: usize,
+    /// `open_end` at the last lookup.
+    counted_end: usize,
+    /// Table, rule and `open_end` of each lookup.
+    found: Vec<(u8, Option<&'a Arc<RuleStats>>, usize)>,
+    set: ActionSet,
     lookups: u32,
     steps: u32,
     /// An output was suppressed.
@@ -134,7 +186,7 @@ struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
-    fn new(tables: &'a Tables, key: &FlowKey, ports: &'a [u32]) -> Translator<'a> {
+    fn new(tables: &'a Tables, key: &FlowKey, ports: &'a Ports) -> Translator<'a> {
         let mut mask = FlowKey { in_port: u32::MAX, dl_type: u16::MAX, ..FlowKey::default() };
         if evolve::has(Field::NwFrag, key) {
             mask.nw_frag = u8::MAX;
@@ -149,6 +201,9 @@ impl<'a> Translator<'a> {
             ttl_moved: false,
             program: Vec::new(),
             open_end: 0,
+            counted_end: 0,
+            found: Vec::new(),
+            set: ActionSet::default(),
             lookups: 0,
             steps: 0,
             suppressed: false,
@@ -156,75 +211,147 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn start(&mut self) -> Result<(), Stop> {
-        match self.lookup(0, None) {
-            Some(actions) => self.list(0, actions, 0),
-            None => {
-                self.missed = true;
-                Ok(())
-            }
+    /// The tables from the first on, and the action set.
+    fn pipeline(&mut self) -> Result<(), Stop> {
+        let Some(found) = self.lookup(0, None) else {
+            self.missed = true;
+            return Ok(());
+        };
+        if self.list(List::of(found), 0)? {
+            return self.run_action_set();
         }
+        self.set.clear();
+        Ok(())
     }
 
     fn finish(mut self, end: Result<(), Stop>) -> Translation {
-        let last_output = self.program.iter().rposition(|op| matches!(op, Op::Output(_)));
-        let (len, drop) = match (end, last_output) {
-            (Err(Stop::TooMuch), _) => (0, Some(DropReason::TooManyResubmits)),
-            (_, Some(at)) => (at + 1, None),
-            (Err(Stop::Expired), None) => (0, Some(DropReason::TtlExpired)),
-            (Ok(()), None) if self.suppressed => (self.open_end, Some(DropReason::NoOutput)),
-            (Ok(()), None) if self.missed => (self.open_end, Some(DropReason::NoRule)),
-            (Ok(()), None) => (self.open_end, Some(DropReason::RuleDrop)),
+        let sends = self.program.iter().rposition(Op::sends);
+        let sure = self.program.iter().any(|op| matches!(op, Op::Output(_)));
+        let drop = match end {
+            Err(Stop::TooMuch) => DropReason::TooManyResubmits,
+            Err(Stop::Expired) => DropReason::TtlExpired,
+            Ok(()) if self.suppressed => DropReason::NoOutput,
+            Ok(()) if self.missed => DropReason::NoRule,
+            Ok(()) => DropReason::RuleDrop,
+        };
+        let too_much = end == Err(Stop::TooMuch);
+        let len = match sends {
+            _ if too_much => 0,
+            Some(at) if sure => (at + 1).max(self.counted_end),
+            // What comes after what may not send decides the reason.
+            Some(at) => (at + 1).max(self.open_end),
+            None if drop == DropReason::TtlExpired => self.counted_end,
+            None => self.open_end,
         };
         self.program.truncate(len);
-        Translation { mask: self.mask, program: self.program.into(), drop }
+        let lookup = |(table, rule, after): (u8, Option<&'a Arc<RuleStats>>, usize)| Lookup {
+            table,
+            rule: rule.cloned(),
+            // A program has no more steps than that.
+            after: after as u32,
+        };
+        Translation {
+            mask: self.mask,
+            program: self.program.into(),
+            drop: (too_much || !sure).then_some(drop),
+            lookups: self.found.into_iter().map(lookup).collect(),
+        }
     }
 
-    /// Runs a list of actions of `table`, then those of the tables that it goes on to.
-    fn list(&mut self, mut table: u8, mut actions: &'a [Action], depth: u32) -> Result<(), Stop> {
-        loop {
-            let mut goto = None;
-            for action in actions {
-                self.step(1)?;
-                match *action {
-                    Action::Output(port) => self.output(port),
-                    Action::InPort => self.send(self.in_port),
-                    Action::Flood => {
-                        // As many as fit in 32 bits: the steps run out long before.
-                        self.step(u32::try_from(self.ports.len()).unwrap_or(u32::MAX))?;
-                        self.ports.iter().for_each(|&port| self.output(port));
-                    }
-                    Action::SetField { field, value, mask } => self.set_field(field, value, mask),
-                    Action::SetVlan { field, value } => {
-                        if !self.is_tagged() {
-                            self.push_vlan(DEFAULT_TPID);
-                        }
-                        self.set_field(field, value.into(), field.all_ones());
-                    }
-                    Action::PushVlan(tpid) => self.push_vlan(tpid),
-                    Action::PopVlan => self.pop_vlan(),
-                    Action::DecTtl => self.dec_ttl()?,
-                    Action::GotoTable(next) => goto = Some(next),
-                    Action::Resubmit { in_port, table: to } => {
-                        if depth >= DEPTH_MAX {
-                            return Err(Stop::TooMuch);
-                        }
-                        self.count_lookup()?;
-                        let to = to.unwrap_or(table);
-                        if let Some(found) = self.lookup(to, in_port) {
-                            self.list(to, found, depth + 1)?;
-                        }
-                    }
-                }
-            }
-            let Some(next) = goto else { return Ok(()) };
+    /// Runs a list of actions, then those of the tables that it goes on to. False if one of these
+    /// had no rule.
+    fn list(&mut self, list: List<'_>, depth: u32) -> Result<bool, Stop> {
+        let mut goto = self.actions(list, depth)?;
+        while let Some(next) = goto {
             self.count_lookup()?;
             let Some(found) = self.lookup(next, None) else {
                 self.missed = true;
-                return Ok(());
+                return Ok(false);
             };
-            (table, actions) = (next, found);
+            goto = self.actions(List::of(found), depth)?;
         }
+        Ok(true)
+    }
+
+    /// One list; returns the table to go on in.
+    fn actions(&mut self, list: List<'_>, depth: u32) -> Result<Option<u8>, Stop> {
+        let mut goto = None;
+        for action in list.actions {
+            self.step(1)?;
+            match *action {
+                Action::GotoTable(next) => goto = Some(next),
+                Action::Output(PORT_TABLE) if list.reason == PacketInReason::PacketOut => {
+                    self.count_lookup()?;
+                    self.pipeline()?;
+                }
+                Action::Resubmit { in_port, table } => {
+                    if depth >= DEPTH_MAX {
+                        return Err(Stop::TooMuch);
+                    }
+                    self.count_lookup()?;
+                    if let Some(found) = self.lookup(table.unwrap_or(list.table), in_port) {
+                        self.list(List::of(found), depth + 1)?;
+                    }
+                }
+                _ => self.action(action, &list)?,
+            }
+        }
+        if list.clear_actions {
+            self.set.clear();
+        }
+        for &action in list.write_actions {
+            self.step(1)?;
+            self.set.write(action, list.table, list.cookie);
+        }
+        Ok(goto)
+    }
+
+    /// An action that looks nothing up.
+    fn action(&mut self, action: &Action, list: &List<'_>) -> Result<(), Stop> {
+        match *action {
+            Action::Output(port) => self.output(port),
+            Action::InPort => self.send(self.in_port),
+            Action::Flood => self.outputs(self.ports.flood())?,
+            Action::All => self.outputs(self.ports.all())?,
+            Action::Normal => self.program.push(Op::Normal),
+            Action::Controller { max_len } => self.program.push(Op::Controller {
+                max_len,
+                reason: list.reason,
+                table: list.table,
+                cookie: list.cookie,
+            }),
+            Action::SetField { field, value, mask } => self.set_field(field, value, mask),
+            Action::SetVlan { field, value } => {
+                if !self.is_tagged() {
+                    self.push_vlan(DEFAULT_TPID);
+                }
+                self.set_field(field, value.into(), field.all_ones());
+            }
+            Action::PushVlan(tpid) => self.push_vlan(tpid),
+            Action::PopVlan => self.pop_vlan(),
+            Action::DecTtl => self.dec_ttl()?,
+            // `actions` sees to the one, and an action set has neither.
+            Action::GotoTable(_) | Action::Resubmit { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// What was written into the action set.
+    fn run_action_set(&mut self) -> Result<(), Stop> {
+        let set = std::mem::take(&mut self.set);
+        for written in set.in_order() {
+            self.step(1)?;
+            let list = List {
+                table: written.table,
+                cookie: written.cookie,
+                reason: PacketInReason::ActionSet,
+                actions: &[],
+                clear_actions: false,
+                write_actions: &[],
+            };
+            self.action(&written.action, &list)?;
+        }
+        Ok(())
     }
 
     fn step(&mut self, steps: u32) -> Result<(), Stop> {
@@ -237,14 +364,16 @@ impl<'a> Translator<'a> {
         if self.lookups > LOOKUPS_MAX { Err(Stop::TooMuch) } else { Ok(()) }
     }
 
-    /// The actions of the best rule in `table` for the packet as it is now.
-    fn lookup(&mut self, table: u8, in_port: Option<u32>) -> Option<&'a [Action]> {
+    /// The best rule in `table` for the packet as it is now.
+    fn lookup(&mut self, table: u8, in_port: Option<u32>) -> Option<&'a RuleEntry> {
         let key = FlowKey { in_port: in_port.unwrap_or(self.in_port), ..self.now };
         let mut looked = FlowKey::default();
-        let found = self.tables.table(table)?.lookup(&key, &mut looked);
+        let found = self.tables.table(table).and_then(|table| table.lookup(&key, &mut looked));
+        self.found.push((table, found.map(|entry| &entry.stats), self.open_end));
+        self.counted_end = self.open_end;
         // The original in_port is in the mask from the start, so a replaced one does no harm.
         self.look(&looked);
-        found.map(|entry| entry.rule.actions.as_slice())
+        found.map(|entry| &**entry)
     }
 
     /// Notes that the outcome depends on these bits of the packet as it is now.
@@ -278,8 +407,17 @@ impl<'a> Translator<'a> {
         }
     }
 
+    fn outputs(&mut self, ports: &'a [u32]) -> Result<(), Stop> {
+        // As many as fit in 32 bits: the steps run out long before.
+        self.step(u32::try_from(ports.len()).unwrap_or(u32::MAX))?;
+        ports.iter().for_each(|&port| self.output(port));
+        // There may be nobody to flood to.
+        self.suppressed = true;
+        Ok(())
+    }
+
     fn send(&mut self, port: u32) {
-        if self.ports.binary_search(&port).is_ok() {
+        if self.ports.contains(port) {
             self.program.push(Op::Output(port));
         } else {
             self.suppressed = true;

@@ -1,21 +1,78 @@
-//! Verdicts: the action programs of megaflows, each kept once.
+//! Verdicts: the action programs of megaflows with the rules behind them, each kept once.
 //!
-//! A hundred thousand megaflows usually share a handful of programs, so a megaflow holds a number
-//! and the programs stay in the CPU's caches. References are counted; a number is given out again
-//! when nothing refers to it.
+//! ```text
+//!  hot    [ shortcut · packets · bytes · last used ]   32 bytes, what each packet touches
+//!  slots  [ references · program · lookups ]           the rest
+//!  due    numbers of those that counted since the last flush
+//! ```
+//!
+//! Many megaflows share a program and the rules that it is made of, so a megaflow holds a number and
+//! the programs stay in the CPU's caches. References are counted; a number is given out again when
+//! nothing refers to it. What is counted for a number goes to its rules and tables when it is
+//! flushed, and at the latest when the number is given back: nothing counted is lost.
+//!
+//! There are at most as many verdicts as megaflows, and those of the burst at hand. Counting
+//! allocates nothing.
 
 use crate::drop::DropReason;
-use crate::translate::Op;
+use crate::program::{Lookup, Op, Translation};
+use crate::stats::AllTableStats;
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
 
 /// What happens to every packet of a megaflow.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Verdict {
     /// The steps, in order.
     pub program: Box<[Op]>,
-    /// Why nothing is output, where nothing is.
+    /// As [`Translation::drop`].
     pub drop: Option<DropReason>,
+    /// The lookups that led to it.
+    pub lookups: Box<[Lookup]>,
+    /// The tables whose counters these lookups are for.
+    stats: AllTableStats,
+}
+
+impl Verdict {
+    /// Whether it says what a translation says.
+    pub fn is(&self, answer: &Translation, stats: &AllTableStats) -> bool {
+        self.program[..] == answer.program[..]
+            && self.drop == answer.drop
+            && self.lookups[..] == answer.lookups[..]
+            && self.stats.same(stats)
+    }
+
+    /// Adds packets to the counters behind the lookups that a packet made which came as far as
+    /// step `stopped_at`, or to the end.
+    pub fn credit(&self, stopped_at: Option<usize>, packets: u64, bytes: u64, used_ms: u64) {
+        credit(&self.lookups, &self.stats, stopped_at, packets, bytes, used_ms);
+    }
+
+    /// Whether a packet that stopped at this step made all lookups.
+    fn counts_whole(&self, stopped_at: usize) -> bool {
+        self.lookups.last().is_none_or(|last| last.after as usize <= stopped_at)
+    }
+}
+
+/// As [`Verdict::credit`], of a translation that is no verdict.
+pub fn credit(
+    lookups: &[Lookup],
+    stats: &AllTableStats,
+    stopped_at: Option<usize>,
+    packets: u64,
+    bytes: u64,
+    used_ms: u64,
+) {
+    let made = |lookup: &&Lookup| stopped_at.is_none_or(|at| lookup.after as usize <= at);
+    for lookup in lookups.iter().take_while(made) {
+        if let Some(table) = stats.get(lookup.table) {
+            table.add(packets, if lookup.rule.is_some() { packets } else { 0 });
+        }
+        if let Some(rule) = &lookup.rule {
+            rule.add(packets, bytes, used_ms);
+        }
+    }
 }
 
 /// A verdict in the form that the packet path asks for first.
@@ -29,71 +86,148 @@ pub enum Shortcut {
     Program,
 }
 
+/// What a packet touches.
+#[derive(Debug)]
+struct Hot {
+    shortcut: Shortcut,
+    last_used_ms: u32,
+    packets: u64,
+    bytes: u64,
+    /// Whether it is in `due`.
+    due: bool,
+}
+
 #[derive(Debug)]
 struct Slot {
-    shortcut: Shortcut,
     references: u32,
+    hash: u64,
     verdict: Verdict,
 }
 
 /// The verdicts in use, by number.
 #[derive(Debug)]
 pub struct Verdicts {
+    hot: Vec<Hot>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    by_value: HashMap<Verdict, u32, FixedState>,
+    by_value: HashTable<u32>,
+    hasher: FixedState,
+    /// Has room for all numbers.
+    due: Vec<u32>,
 }
 
 impl Verdicts {
     /// None yet.
     pub fn new(seed: u64) -> Verdicts {
         Verdicts {
+            hot: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
-            by_value: HashMap::with_hasher(FixedState::with_seed(seed)),
+            by_value: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+            due: Vec::new(),
         }
     }
 
-    /// The number of a verdict, with one more reference to it.
-    pub fn acquire(&mut self, verdict: Verdict) -> u32 {
-        if let Some(&number) = self.by_value.get(&verdict) {
+    /// The number of what a translation of tables with these counters says, with one more
+    /// reference to it.
+    pub fn acquire(&mut self, answer: Translation, stats: &AllTableStats) -> u32 {
+        let hash = self.hasher.hash_one((&answer.program, answer.drop, &answer.lookups));
+        let known = |&number: &u32| self.slots[number as usize].verdict.is(&answer, stats);
+        if let Some(&number) = self.by_value.find(hash, known) {
             self.slots[number as usize].references += 1;
             return number;
         }
-        let shortcut = match (&verdict.program[..], verdict.drop) {
+        let shortcut = match (&answer.program[..], answer.drop) {
             (&[Op::Output(port)], None) => Shortcut::Output(port),
             (&[], reason) => Shortcut::Drop(reason.unwrap_or(DropReason::NoOutput)),
             _ => Shortcut::Program,
         };
-        let slot = Slot { shortcut, references: 1, verdict: verdict.clone() };
+        let Translation { program, drop, lookups, .. } = answer;
+        let verdict = Verdict { program, drop, lookups, stats: stats.clone() };
+        let slot = Slot { references: 1, hash, verdict };
         let number = match self.free.pop() {
             Some(number) => {
                 self.slots[number as usize] = slot;
+                self.hot[number as usize].shortcut = shortcut;
                 number
             }
             None => {
+                let hot = Hot { shortcut, last_used_ms: 0, packets: 0, bytes: 0, due: false };
+                self.hot.push(hot);
                 self.slots.push(slot);
+                self.due.reserve(self.slots.len() - self.due.len());
                 (self.slots.len() - 1) as u32
             }
         };
-        self.by_value.insert(verdict, number);
+        let slots = &self.slots;
+        self.by_value.insert_unique(hash, number, |&number| slots[number as usize].hash);
         number
     }
 
-    /// Gives one reference back.
-    pub fn release(&mut self, number: u32) {
+    /// Gives one reference back; `now_ms` is the time of the last burst.
+    pub fn release(&mut self, number: u32, now_ms: u64) {
         let slot = &mut self.slots[number as usize];
         slot.references -= 1;
-        if slot.references == 0 {
-            self.by_value.remove(&slot.verdict);
-            self.free.push(number);
+        if slot.references > 0 {
+            return;
+        }
+        let hash = slot.hash;
+        self.flush_one(number, now_ms);
+        if let Ok(found) = self.by_value.find_entry(hash, |&other| other == number) {
+            found.remove();
+        }
+        // Its rules' counters may go too.
+        let verdict = &mut self.slots[number as usize].verdict;
+        (verdict.program, verdict.lookups) = Default::default();
+        self.free.push(number);
+    }
+
+    /// What the packet path asks for first; counts the packet.
+    #[inline]
+    pub fn use_one(&mut self, number: u32, bytes: usize, now_ms: u32) -> Shortcut {
+        let hot = &mut self.hot[number as usize];
+        hot.packets += 1;
+        hot.bytes += bytes as u64;
+        hot.last_used_ms = now_ms;
+        if !hot.due {
+            hot.due = true;
+            self.due.push(number);
+        }
+        hot.shortcut
+    }
+
+    /// Of the packet counted last for this number: its TTL expired at this step, so that not all
+    /// rules saw it.
+    #[cold]
+    pub fn stopped(&mut self, number: u32, stopped_at: usize, bytes: usize, now_ms: u64) {
+        let verdict = &self.slots[number as usize].verdict;
+        if verdict.counts_whole(stopped_at) {
+            return;
+        }
+        verdict.credit(Some(stopped_at), 1, bytes as u64, now_ms);
+        let hot = &mut self.hot[number as usize];
+        hot.packets -= 1;
+        hot.bytes -= bytes as u64;
+    }
+
+    /// Adds what was counted since the last time to the counters of rules and tables.
+    pub fn flush(&mut self, now_ms: u64) {
+        while let Some(number) = self.due.pop() {
+            self.flush_one(number, now_ms);
+            self.hot[number as usize].due = false;
         }
     }
 
-    /// What the packet path asks for first.
-    #[inline]
-    pub fn shortcut(&self, number: u32) -> Shortcut {
-        self.slots[number as usize].shortcut
+    fn flush_one(&mut self, number: u32, now_ms: u64) {
+        let hot = &mut self.hot[number as usize];
+        let (packets, bytes) = (std::mem::take(&mut hot.packets), std::mem::take(&mut hot.bytes));
+        if packets > 0 {
+            // The low half of the clock.
+            let age_ms = (now_ms as u32).wrapping_sub(hot.last_used_ms);
+            let used_ms = now_ms.saturating_sub(age_ms.into());
+            self.slots[number as usize].verdict.credit(None, packets, bytes, used_ms);
+        }
     }
 
     /// The verdict itself.
@@ -116,25 +250,72 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::RuleStats;
+    use overbank_wire::FlowKey;
+    use std::sync::Arc;
 
-    fn output(ports: &[u32]) -> Verdict {
-        Verdict { program: ports.iter().map(|&p| Op::Output(p)).collect(), drop: None }
+    fn output(ports: &[u32]) -> Translation {
+        Translation {
+            mask: FlowKey::default(),
+            program: ports.iter().map(|&p| Op::Output(p)).collect(),
+            drop: None,
+            lookups: Box::default(),
+        }
     }
 
     #[test]
     fn equal_verdicts_share_a_number_until_the_last_reference_goes() {
-        let mut verdicts = Verdicts::new(1);
-        let (a, b) = (verdicts.acquire(output(&[1])), verdicts.acquire(output(&[1, 2])));
-        assert_eq!(verdicts.acquire(output(&[1])), a);
+        let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
+        let mut acquire = |answer| verdicts.acquire(answer, &stats);
+        let (a, b) = (acquire(output(&[1])), acquire(output(&[1, 2])));
+        assert_eq!(acquire(output(&[1])), a);
         assert_ne!(a, b);
-        assert_eq!(verdicts.shortcut(a), Shortcut::Output(1));
-        assert_eq!(verdicts.shortcut(b), Shortcut::Program);
-        verdicts.release(a);
+        assert_eq!(verdicts.use_one(a, 60, 0), Shortcut::Output(1));
+        assert_eq!(verdicts.use_one(b, 60, 0), Shortcut::Program);
+        verdicts.release(a, 0);
         assert_eq!(verdicts.len(), 2);
-        verdicts.release(a);
+        verdicts.release(a, 0);
         assert_eq!(verdicts.len(), 1);
-        let dropped = Verdict { program: [].into(), drop: Some(DropReason::NoRule) };
-        assert_eq!(verdicts.acquire(dropped), a, "the number is given out again");
-        assert_eq!(verdicts.shortcut(a), Shortcut::Drop(DropReason::NoRule));
+        let dropped = Translation { drop: Some(DropReason::NoRule), ..output(&[]) };
+        assert_eq!(verdicts.acquire(dropped, &stats), a, "the number is given out again");
+        assert_eq!(verdicts.use_one(a, 60, 0), Shortcut::Drop(DropReason::NoRule));
+    }
+
+    #[test]
+    fn rules_get_what_was_counted_once_and_before_the_number_goes() {
+        let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
+        let rules = [Arc::new(RuleStats::new(0)), Arc::new(RuleStats::new(0))];
+        let lookup = |table: u8, rule, after| Lookup { table, rule, after };
+        let answer = Translation {
+            lookups: [
+                lookup(0, Some(Arc::clone(&rules[0])), 0),
+                lookup(1, None, 0),
+                lookup(2, Some(Arc::clone(&rules[1])), 1),
+            ]
+            .into(),
+            ..output(&[1])
+        };
+        let number = verdicts.acquire(answer, &stats);
+        let counts = || rules.each_ref().map(|r| (r.packets(), r.bytes(), r.last_used_ms()));
+        let now_ms = (7 << 32) + 5;
+        verdicts.use_one(number, 60, now_ms as u32);
+        assert_eq!(counts(), [(0, 0, 0); 2]);
+        verdicts.flush(now_ms + 10);
+        verdicts.flush(now_ms + 20);
+        assert_eq!(counts(), [(1, 60, now_ms); 2]);
+        // One that stops at the first step has not come to the last rule; one at the second has.
+        verdicts.use_one(number, 70, now_ms as u32 + 30);
+        verdicts.stopped(number, 0, 70, now_ms + 30);
+        verdicts.use_one(number, 80, now_ms as u32 + 40);
+        verdicts.stopped(number, 1, 80, now_ms + 40);
+        verdicts.release(number, now_ms + 50);
+        assert_eq!(counts(), [(3, 210, now_ms + 40), (2, 140, now_ms + 40)]);
+        let table = |n| stats.get(n).map(|t| (t.lookups(), t.matched()));
+        assert_eq!((table(0), table(1), table(2)), (Some((3, 3)), Some((3, 0)), Some((2, 2))));
+        // The number comes back clean.
+        assert_eq!(verdicts.acquire(output(&[1]), &stats), number);
+        verdicts.use_one(number, 60, 0);
+        verdicts.flush(now_ms + 60);
+        assert_eq!(counts()[0].0, 3);
     }
 }

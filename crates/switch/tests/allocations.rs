@@ -7,6 +7,7 @@ use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::{BURST, MegaflowCache, NO_ENTRY};
 use overbank_switch::parse::parse_rules;
+use overbank_switch::ports::SwitchPort;
 use overbank_switch::tables::Tables;
 use overbank_wire::{Field, FlowKey};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -94,7 +95,8 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
             entries: 64,
             isa: None,
         });
-        let config = Config { cache, megaflows: 1024, ports: vec![1, 2, 3], seed: 1 };
+        let ports = [1, 2, 3].map(SwitchPort::from).to_vec();
+        let config = Config { cache, megaflows: 1024, ports, seed: 1 };
         let tables = Tables::new(rules.clone()).expect("few rules");
         let mut datapath = Datapath::new(&config, tables).expect("sizes are right");
         let owned = frames(700);

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{Packet, packet, rule, rules};
+use common::{Packet, around, packet, rule, rules};
 use overbank::cache::LayoutKind;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::oracle::{Oracle, Verdict};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::Rule;
+use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket};
 use overbank_switch::tables::Tables;
 use proptest::prelude::*;
 
@@ -23,9 +24,19 @@ impl Sink for Collect {
     fn drop(&mut self, index: usize, reason: DropReason) {
         assert!(self.0[index].drop.replace(reason).is_none(), "dropped once");
     }
+
+    fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
+        let takes = common::takes(packet);
+        self.0[index].controller.extend(takes.then(|| packet.into()));
+        takes
+    }
+
+    fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
+        common::normal(packet)
+    }
 }
 
-fn process(datapath: &mut Datapath, frames: &[Frame<'_>], now_ms: u32) -> Vec<Verdict> {
+fn process(datapath: &mut Datapath, frames: &[Frame<'_>], now_ms: u64) -> Vec<Verdict> {
     let mut collect = Collect(vec![Verdict::default(); frames.len()]);
     datapath.process(frames, now_ms, &mut collect);
     collect.0
@@ -89,7 +100,7 @@ proptest! {
         let mut oracle = Oracle::new(start.clone());
         let mut datapath = datapath(design, megaflows, start);
         for (now, step) in steps.into_iter().enumerate() {
-            let now_ms = now as u32 * 1000;
+            let now_ms = now as u64 * 1000;
             match step {
                 Step::Burst(packets) => {
                     // Most packets from a small pool, so that flows come again and tiers 1 and 2
@@ -108,7 +119,7 @@ proptest! {
                     let got = process(&mut datapath, &frames, now_ms);
                     for (i, got) in got.iter().enumerate() {
                         let frame = frames[i];
-                        let expected = oracle.process(frame.bytes, frame.in_port, &common::PORTS);
+                        let expected = oracle.process_in(frame.bytes, frame.in_port, &around()).0;
                         prop_assert_eq!(got, &expected, "{} packet {}", design, i);
                     }
                 }
@@ -318,7 +329,7 @@ fn broken_frames_are_dropped_with_a_reason_and_disturb_nobody() {
 fn impossible_sizes_are_refused_in_one_line() {
     let make = |megaflows, entries| {
         let cache = CacheConfig { design: "set-4".parse().expect("known"), entries, isa: None };
-        let config = Config { cache: Some(cache), megaflows, ports: vec![1], seed: 1 };
+        let config = Config { cache: Some(cache), megaflows, ports: vec![1.into()], seed: 1 };
         let tables = Tables::new(Vec::new()).expect("no rules");
         Datapath::new(&config, tables).map(|_| ()).expect_err("impossible").to_string()
     };

@@ -109,7 +109,7 @@ const MATCHES: &[(&str, &str)] = &[
 
 /// Actions of a rule, and the actions that this crate writes for them.
 const ACTIONS: &[(&str, &str, &str)] = &[
-    ("", "output:2,3,in_port,flood,ALL,LOCAL", "output:2,output:3,in_port,flood,flood,local"),
+    ("", "output:2,3,in_port,flood,ALL,LOCAL", "output:2,output:3,in_port,flood,all,local"),
     ("", "output:in_port,output:flood,output(4)", "in_port,flood,output:4"),
     ("", "mod_dl_src:00:11:22:33:44:55", "mod_dl_src:00:11:22:33:44:55"),
     ("", "mod_dl_dst=0:1:2:3:4:5", "mod_dl_dst:00:01:02:03:04:05"),
@@ -232,7 +232,7 @@ fn steps_of_the_actions() {
         ("1", Action::Output(1)),
         ("LOCAL", Action::Output(PORT_LOCAL)),
         ("IN_PORT", Action::InPort),
-        ("all", Action::Flood),
+        ("all", Action::All),
         ("mod_nw_tos:8", set(Field::NwTos, 8, 0xfc)),
         ("mod_tp_src:8", set(Field::TpSrc, 8, 0xffff)),
         ("mod_dl_dst:1:2:3:4:5:6", set(Field::DlDst, 0x0102_0304_0506, 0xffff_ffff_ffff)),

@@ -179,7 +179,14 @@ fn any_rule() -> impl Strategy<Value = Rule> {
             actions.splice(..0, fitting(&matching, pick, value, mask));
             let goto = goto.filter(|&to| to > table && to < 255);
             actions.extend(goto.map(Action::GotoTable));
-            Rule { table, priority, cookie: cookie >> (cookie % 64), matching, actions }
+            Rule {
+                table,
+                priority,
+                cookie: cookie >> (cookie % 64),
+                matching,
+                actions,
+                ..Rule::default()
+            }
         },
     )
 }

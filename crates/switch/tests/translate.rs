@@ -4,12 +4,13 @@ mod common;
 
 use std::collections::HashSet;
 
-use common::{PORTS, Packet, packet, rule, rules};
+use common::{Packet, around, packet, ports, rule, rules};
 use overbank_switch::classifier::Classifier;
 use overbank_switch::drop::DropReason;
-use overbank_switch::exec;
+use overbank_switch::exec::{self, Subject};
 use overbank_switch::oracle::{Oracle, Verdict};
 use overbank_switch::rule::{Action, Match, Rule};
+use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket, Sink};
 use overbank_switch::tables::{RULES_MAX, RuleError};
 use overbank_switch::translate::{
     DEPTH_MAX, LOOKUPS_MAX, Op, STEPS_MAX, Tables, Translation, translate,
@@ -25,19 +26,38 @@ fn run(translation: &Translation, packet: &Packet) -> Verdict {
 fn run_frame(translation: &Translation, frame: &[u8], in_port: u32) -> Verdict {
     let mut key = FlowKey::default();
     let offsets = extract(frame, in_port, &mut key).unwrap();
-    let mut outputs = Vec::new();
-    let drop = exec::run(
-        &translation.program,
-        translation.drop,
-        frame,
-        offsets,
-        &mut FrameBuf::new(),
-        &mut |port, bytes, edited| {
-            assert!(edited || bytes == frame);
-            outputs.push((port, bytes.to_vec()));
-        },
-    );
-    Verdict { outputs, drop }
+    let mut collect = Collect { frame, verdict: Verdict::default() };
+    let ports = ports();
+    let subject = Subject { index: 0, frame, offsets, in_port, ports: &ports };
+    let (program, drop) = (&translation.program, translation.drop);
+    let outcome = exec::run(program, drop, &subject, &mut FrameBuf::new(), &mut collect);
+    Verdict { drop: outcome.drop, ..collect.verdict }
+}
+
+struct Collect<'a> {
+    frame: &'a [u8],
+    verdict: Verdict,
+}
+
+impl Sink for Collect<'_> {
+    fn output(&mut self, _index: usize, port: u32, bytes: &[u8], edited: bool) {
+        assert!(edited || bytes == self.frame);
+        self.verdict.outputs.push((port, bytes.to_vec()));
+    }
+
+    fn drop(&mut self, _index: usize, _reason: DropReason) {
+        unreachable!("the caller drops");
+    }
+
+    fn controller(&mut self, _index: usize, packet: &ControllerPacket<'_>) -> bool {
+        let takes = common::takes(packet);
+        self.verdict.controller.extend(takes.then(|| packet.into()));
+        takes
+    }
+
+    fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
+        common::normal(packet)
+    }
 }
 
 /// `key` with the bits of `noise` where `mask` does not count.
@@ -121,9 +141,9 @@ proptest! {
         let oracle = Oracle::new(rules);
         for (i, p) in packets.iter().enumerate() {
             let key = p.key();
-            let translation = translate(&tables, &key, &PORTS);
-            prop_assert_eq!(translation.drop.is_some(), !has_output(&translation.program));
-            let wanted = oracle.process(&p.frame(), p.in_port(), &PORTS);
+            let translation = translate(&tables, &key, &ports());
+            prop_assert!(translation.drop.is_some() || has_output(&translation.program));
+            let wanted = oracle.process_in(&p.frame(), p.in_port(), &around()).0;
             prop_assert_eq!(run(&translation, p), wanted);
             let other = &packets[(i + 1) % packets.len()];
             // Each single choice of the other packet, and a few together.
@@ -131,14 +151,14 @@ proptest! {
             for which in single.chain(mixes.iter().map(|(a, b)| a & b)) {
                 let q = p.mixed(other, which);
                 if q.key().matches(&key, &translation.mask) {
-                    let wanted = oracle.process(&q.frame(), q.in_port(), &PORTS);
+                    let wanted = oracle.process_in(&q.frame(), q.in_port(), &around()).0;
                     prop_assert_eq!(run(&translation, &q), wanted, "{:?} like {:?}", q, p);
                 }
             }
             // The translation of any such key is as good, although its mask may differ, and its
             // program where the TTL is known.
             let blurred = blur(&key, &translation.mask, &noise);
-            let again = translate(&tables, &blurred, &PORTS);
+            let again = translate(&tables, &blurred, &ports());
             prop_assert_eq!(run(&again, p), run(&translation, p));
             if translation.mask.nw_ttl == 0 {
                 prop_assert_eq!(&again.program, &translation.program);
@@ -163,11 +183,11 @@ proptest! {
             frame[14 + 8] = ttl;
             extract(&frame, 1, &mut key).unwrap();
             assert_eq!(key.nw_ttl, ttl);
-            let wanted = oracle.process(&frame, 1, &PORTS);
+            let wanted = oracle.process_in(&frame, 1, &around()).0;
             (frame, key, wanted)
         });
         for (_, key, _) in &packets {
-            let translation = translate(&tables, key, &PORTS);
+            let translation = translate(&tables, key, &ports());
             for (frame, other, wanted) in &packets {
                 if other.matches(key, &translation.mask) {
                     prop_assert_eq!(&run_frame(&translation, frame, 1), wanted);
@@ -191,7 +211,7 @@ fn udp() -> Match {
 }
 
 fn rule_of(table: u8, priority: u16, matching: Match, actions: &[Action]) -> Rule {
-    Rule { table, priority, matching, actions: actions.to_vec(), cookie: 0 }
+    Rule { table, priority, matching, actions: actions.to_vec(), ..Rule::default() }
 }
 
 /// The rules that Open vSwitch is measured with: class c is an address of c ones and a zero.
@@ -211,7 +231,7 @@ fn twenty_classes_make_twenty_masks() {
         // Few leading ones are as likely as many.
         let class = (random >> 58) as u32 % 20;
         let nw_dst = (random >> 16) as u32 >> (class + 1) | !(u32::MAX >> class);
-        let translation = translate(&tables, &udp_to(nw_dst), &PORTS);
+        let translation = translate(&tables, &udp_to(nw_dst), &ports());
         assert_eq!(*translation.program, [Op::Output(2)]);
         assert_eq!(translation.mask.nw_dst, u32::MAX << (31 - class), "class {class}");
         masks.insert(translation.mask);
@@ -228,7 +248,7 @@ fn a_near_miss_looks_at_few_bits() {
         rule_of(0, 1, Match::default(), &[Action::Output(3)]),
     ])
     .unwrap();
-    let mask = |key: &FlowKey| translate(&tables, key, &PORTS).mask;
+    let mask = |key: &FlowKey| translate(&tables, key, &ports()).mask;
     assert_eq!(mask(&udp_to(0x8000_0000)).nw_dst, 0x8000_0000);
     assert_eq!(mask(&udp_to(0x0a01_0202)).nw_dst, 0xffff_ffff);
     assert_eq!(mask(&udp_to(0x0a81_0203)).nw_dst, 0xff80_0000);
@@ -254,9 +274,9 @@ fn removed_rules_are_not_looked_at() {
     let mut tables = Tables::new(rules.into_iter().map(of).collect()).unwrap();
     tables.remove(0, 9, &host(0x8000_0001)).unwrap();
     tables.remove(0, 9, &port(132)).unwrap();
-    assert_eq!(translate(&tables, &udp_to(0x8000_0002), &PORTS).mask.nw_dst, 0x8000_0000);
+    assert_eq!(translate(&tables, &udp_to(0x8000_0002), &ports()).mask.nw_dst, 0x8000_0000);
     let sctp = FlowKey { nw_proto: 132, tp_dst: 53, ..udp_to(1) };
-    assert_eq!(translate(&tables, &sctp, &PORTS).mask.tp_dst, 0);
+    assert_eq!(translate(&tables, &sctp, &ports()).mask.tp_dst, 0);
 }
 
 #[test]
@@ -265,7 +285,7 @@ fn equal_priorities_go_to_the_first_and_a_replacement_keeps_the_place() {
     let narrow = udp().with(Field::NwDst, 0x0a00_0000, 0xff00_0000);
     tables.insert(rule_of(0, 5, udp(), &[Action::Output(2)])).unwrap();
     tables.insert(rule_of(0, 5, narrow, &[Action::Output(3)])).unwrap();
-    let program = |tables: &Tables| translate(tables, &udp_to(0x0a00_0001), &PORTS).program;
+    let program = |tables: &Tables| translate(tables, &udp_to(0x0a00_0001), &ports()).program;
     assert_eq!(*program(&tables), [Op::Output(2)]);
     let old = tables.insert(rule_of(0, 5, udp(), &[Action::Output(5)])).unwrap();
     assert_eq!(old.unwrap().actions, [Action::Output(2)]);
@@ -278,23 +298,23 @@ fn equal_priorities_go_to_the_first_and_a_replacement_keeps_the_place() {
 fn a_ttl_is_looked_at_only_when_a_rule_asks() {
     let actions = [Action::DecTtl, Action::Output(2), Action::GotoTable(1)];
     let mut tables = Tables::new(vec![rule_of(0, 1, Match::default(), &actions)]).unwrap();
-    let translation = translate(&tables, &udp_to(1), &PORTS);
+    let translation = translate(&tables, &udp_to(1), &ports());
     assert_eq!((translation.mask.nw_ttl, translation.drop), (0, None));
     assert_eq!(*translation.program, [Op::DecTtl, Op::Output(2)]);
     // One bit of the TTL after the decrement depends on the whole TTL before.
     let high = Match::default().with(Field::NwTtl, 0x80, 0x80);
     tables.insert(rule_of(1, 1, high, &[Action::Output(3)])).unwrap();
-    assert_eq!(translate(&tables, &udp_to(1), &PORTS).mask.nw_ttl, 0xff);
+    assert_eq!(translate(&tables, &udp_to(1), &ports()).mask.nw_ttl, 0xff);
     // Part of it written: the decrement may borrow from what was written.
     let part = Action::SetField { field: Field::NwTtl, value: 0x80, mask: 0xf0 };
     let actions = [part, Action::DecTtl, Action::GotoTable(1)];
     tables.insert(rule_of(0, 1, Match::default(), &actions)).unwrap();
-    assert_eq!(translate(&tables, &udp_to(1), &PORTS).mask.nw_ttl, 0xff);
+    assert_eq!(translate(&tables, &udp_to(1), &ports()).mask.nw_ttl, 0xff);
     // What a rule wrote is known.
     let set = Action::SetField { field: Field::NwTtl, value: 1, mask: 0xff };
     let actions = [Action::Output(2), set, Action::DecTtl, Action::Output(3)];
     tables.insert(rule_of(0, 1, Match::default(), &actions)).unwrap();
-    let translation = translate(&tables, &udp_to(1), &PORTS);
+    let translation = translate(&tables, &udp_to(1), &ports());
     assert_eq!((translation.mask.nw_ttl, &*translation.program), (0, &[Op::Output(2)][..]));
 }
 
@@ -305,7 +325,7 @@ fn an_expired_packet_cannot_do_too_much() {
     let actions = [Action::Output(2), Action::DecTtl, again];
     let tables = Tables::new(vec![rule_of(0, 1, Match::default(), &actions)]).unwrap();
     let with_ttl = |nw_ttl| FlowKey { nw_ttl, ..udp_to(1) };
-    let of = |nw_ttl| translate(&tables, &with_ttl(nw_ttl), &PORTS);
+    let of = |nw_ttl| translate(&tables, &with_ttl(nw_ttl), &ports());
     assert_eq!((of(1).mask.nw_ttl, of(1).drop), (0xff, None));
     assert_eq!(of(1).program.len(), 1);
     // With 64 it goes round until the TTL is used up; with 255 it goes too deep.
@@ -323,8 +343,8 @@ fn outcome(tables: &[&[Action]]) -> Option<DropReason> {
         .collect();
     let packet = Packet([0; common::CHOICES]);
     let tables = Tables::new(rules.clone()).unwrap();
-    let verdict = run(&translate(&tables, &packet.key(), &PORTS), &packet);
-    let wanted = Oracle::new(rules).process(&packet.frame(), packet.in_port(), &PORTS);
+    let verdict = run(&translate(&tables, &packet.key(), &ports()), &packet);
+    let wanted = Oracle::new(rules).process_in(&packet.frame(), packet.in_port(), &around()).0;
     assert_eq!(verdict, wanted);
     verdict.drop
 }
@@ -364,7 +384,7 @@ fn lookups_are_bounded() {
 fn steps_are_bounded() {
     assert_eq!(STEPS_MAX, 65_536);
     // 64 resubmits, 63 of them to 1023 steps and one to 1023 of floods and a rest.
-    let mut flood = vec![Action::Flood; 204];
+    let mut flood = vec![Action::All; 204];
     flood.extend([Action::PopVlan; 3]);
     let first = [[resubmit(1); 63].as_slice(), &[resubmit(2)]].concat();
     assert_eq!(outcome(&[&first, &[Action::PopVlan; 1023], &flood]), None);
@@ -386,7 +406,7 @@ fn what_resubmit_looks_up() {
         rule_of(1, 2, from(7), &[Action::Output(2), Action::InPort, Action::Output(1)]),
     ];
     let program = |rules: &[Rule]| {
-        translate(&Tables::new(rules.to_vec()).unwrap(), &udp_to(1), &PORTS).program
+        translate(&Tables::new(rules.to_vec()).unwrap(), &udp_to(1), &ports()).program
     };
     let plain = [Op::Output(2), Op::Output(1), Op::Output(3)];
     assert_eq!(*program(&rules), plain);
@@ -408,10 +428,10 @@ fn a_broken_header_has_the_ttl_of_its_key() {
         (vec![set, Action::DecTtl, Action::DecTtl, Action::DecTtl], Some(DropReason::TtlExpired)),
     ] {
         let rules = vec![rule_of(0, 1, Match::default(), &actions)];
-        let translation = translate(&Tables::new(rules.clone()).unwrap(), &broken.key(), &PORTS);
+        let translation = translate(&Tables::new(rules.clone()).unwrap(), &broken.key(), &ports());
         let verdict = run(&translation, &broken);
         assert_eq!(verdict.drop, wanted);
-        assert_eq!(verdict, Oracle::new(rules).process(&broken.frame(), 1, &PORTS));
+        assert_eq!(verdict, Oracle::new(rules).process_in(&broken.frame(), 1, &around()).0);
     }
 }
 
@@ -419,11 +439,11 @@ fn a_broken_header_has_the_ttl_of_its_key() {
 fn what_is_in_every_mask() {
     let tables = Tables::new(vec![]).unwrap();
     let always = FlowKey { in_port: u32::MAX, dl_type: u16::MAX, ..FlowKey::default() };
-    let translation = translate(&tables, &udp_to(1), &PORTS);
+    let translation = translate(&tables, &udp_to(1), &ports());
     assert_eq!(translation.mask, FlowKey { nw_frag: u8::MAX, ..always });
     assert_eq!((translation.program.len(), translation.drop), (0, Some(DropReason::NoRule)));
     let lldp = FlowKey { dl_type: 0x88cc, ..FlowKey::default() };
-    assert_eq!(translate(&tables, &lldp, &PORTS).mask, always);
+    assert_eq!(translate(&tables, &lldp, &ports()).mask, always);
 }
 
 /// Reasons when nothing is sent, from the strongest to the weakest.

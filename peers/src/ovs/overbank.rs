@@ -136,7 +136,7 @@ impl Runner {
             Contestant::None => None,
             Contestant::Cache(design) => Some(CacheConfig { design, entries, isa: None }),
         };
-        let ports = [1].iter().chain(ids.outputs()).copied().collect();
+        let ports = [1].iter().chain(ids.outputs()).map(|&port| port.into()).collect();
         let config = Config { cache, megaflows: MEGAFLOWS, ports, seed: 1 };
         let rules = parse_rules(&ids.rules()).map_err(|e| anyhow!("rules: {e}"))?;
         Ok(Runner {
@@ -153,7 +153,7 @@ impl Runner {
     /// A turn through all buffers.
     fn turn(&mut self) {
         let (ids, traffic) = (self.ids.get(), self.ids.traffic());
-        let now_ms = self.start.elapsed().as_millis() as u32;
+        let now_ms = self.start.elapsed().as_millis() as u64;
         for buffers in self.buffers.chunks_exact_mut(BURST) {
             let start = clock::cycles();
             for buffer in buffers.iter_mut() {

@@ -200,14 +200,15 @@ impl Runner<'_> {
         // Not timed: by the traffic's clock it is due once a second, and a replay lets seconds pass
         // in microseconds.
         if chunk.now_ms.wrapping_sub(self.swept_ms) >= SWEEP_MS {
-            self.datapath.expire(chunk.now_ms, IDLE_MS);
+            self.datapath.expire(chunk.now_ms.into(), IDLE_MS);
             self.swept_ms = chunk.now_ms;
         }
+        let now_ms = u64::from(chunk.now_ms);
         let start = Instant::now();
         if per_burst {
-            time_bursts(&mut self.datapath, frames, chunk.now_ms, &mut self.log, &mut self.split);
+            time_bursts(&mut self.datapath, frames, now_ms, &mut self.log, &mut self.split);
         } else {
-            self.datapath.process(frames, chunk.now_ms, &mut self.log);
+            self.datapath.process(frames, now_ms, &mut self.log);
         }
         let took = start.elapsed();
         let (first, count) = (chunk.first, frames.len() as u64);
@@ -268,7 +269,7 @@ fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64>
 fn time_bursts(
     datapath: &mut Datapath,
     frames: &[Frame<'_>],
-    now_ms: u32,
+    now_ms: u64,
     log: &mut TxLog,
     split: &mut Split,
 ) {
@@ -470,8 +471,8 @@ fn runner<'a>(
             Some(CacheConfig { design, entries: plan.entries, isa: plan.isa })
         }
     };
-    let config =
-        Config { cache, megaflows: plan.megaflows, ports: plan.ports.clone(), seed: plan.seed };
+    let ports = plan.ports.iter().map(|&port| port.into()).collect();
+    let config = Config { cache, megaflows: plan.megaflows, ports, seed: plan.seed };
     let datapath = Datapath::new(&config, tables.clone())
         .map_err(|reason| ReplayError::Config { design: contestant.to_string(), reason })?;
     Ok(Runner {

@@ -17,22 +17,31 @@
 //! subtable is entered stage by stage (`subtable`), and a trie over the prefixes in use excludes a
 //! subtable by as many leading address bits as it takes to see that no rule can match (`trie`).
 //!
-//! Equal priorities: the rule that was inserted first wins. Cost: about three cache lines for each
+//! Equal priorities: the rule that was inserted first wins. Cost: about four cache lines for each
 //! subtable tried, plus one trie walk for each prefix field that is asked for; insertion and
 //! removal are constant but for keeping the subtables in order. Panics: none.
+//!
+//! Clones share what they have in common ([`crate::cow`]): a change after a clone copies the one
+//! subtable that it is in, as a list of shards, and a word or two for each other mask.
 
+mod select;
 mod subtable;
 mod trie;
+
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use overbank_wire::FlowKey;
 
+pub use self::select::Filter;
 use self::{
     subtable::Subtable,
     trie::{Trie, Walk},
 };
+use crate::cow::CowVec;
 use crate::rule::{Match, Rule};
+use crate::stats::RuleStats;
 
 /// How many fields have a trie.
 const PREFIX_FIELDS: usize = 6;
@@ -118,29 +127,60 @@ impl Walks<'_> {
     }
 }
 
-/// A rule as the classifier holds it.
+/// A rule as the classifier holds it. It never changes: a modified rule is a new entry.
 #[derive(Clone, Debug)]
 pub struct RuleEntry {
     /// The rule.
     pub rule: Rule,
     /// When it was inserted; of two rules with equal priority, the lower number wins.
     pub seq: u64,
-    /// The next rule with the same match and a lower priority.
+    /// What it counted.
+    pub stats: Arc<RuleStats>,
+    /// When it was made, by the switch's clock.
+    pub created_ms: u64,
+}
+
+/// Where a rule is: a link of the list of rules with the same match, highest priority first.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    entry: Option<Arc<RuleEntry>>,
+    /// The next rule of the list; of a place without a rule, the next one of those.
     next: u32,
 }
 
+/// Places that are copied together when one of them changes.
+const CHUNK: usize = 256;
+
+type Places = CowVec<Place, CHUNK>;
+
 /// The rules of one OpenFlow table; see the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Classifier {
-    rules: Vec<Option<RuleEntry>>,
-    free: Vec<u32>,
-    subtables: Vec<Option<Subtable>>,
+    rules: Places,
+    /// The first place without a rule.
+    free: u32,
+    subtables: Vec<Option<Arc<Subtable>>>,
     free_subtables: Vec<u32>,
-    by_mask: HashMap<FlowKey, u32, RandomState>,
+    by_mask: Arc<HashMap<FlowKey, u32, RandomState>>,
     /// Highest priority and index of each subtable, highest first.
     order: Vec<(u16, u32)>,
     tries: [Trie; PREFIX_FIELDS],
     len: usize,
+}
+
+impl Default for Classifier {
+    fn default() -> Classifier {
+        Classifier {
+            rules: Places::default(),
+            free: NIL,
+            subtables: Vec::new(),
+            free_subtables: Vec::new(),
+            by_mask: Arc::default(),
+            order: Vec::new(),
+            tries: Default::default(),
+            len: 0,
+        }
+    }
 }
 
 impl Classifier {
@@ -154,7 +194,7 @@ impl Classifier {
     pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Classifier {
         let mut table = Classifier::new();
         for (seq, rule) in (0..).zip(rules) {
-            table.put(rule, seq);
+            table.put(RuleEntry { rule, seq, stats: Arc::default(), created_ms: 0 });
         }
         table.restore_order();
         table
@@ -176,103 +216,105 @@ impl Classifier {
     }
 
     /// The rules, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = &RuleEntry> {
-        self.rules.iter().flatten()
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<RuleEntry>> {
+        self.rules.iter().filter_map(|place| place.entry.as_ref())
     }
 
-    /// Adds a rule; `seq` must be higher than that of every rule before it. A rule with the same
-    /// identity is replaced and returned: the new one takes its place in the order of insertion.
-    pub fn insert(&mut self, rule: Rule, seq: u64) -> Option<Rule> {
-        let mask = rule.matching.mask;
+    /// Adds a rule, whose `seq` must be higher than that of every rule before it. A rule with the
+    /// same identity is replaced: the new one takes its place in the order of insertion, so its
+    /// `seq` becomes that of the old one. Returns the entry, and the one that was replaced.
+    pub fn insert(&mut self, entry: RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
+        let mask = entry.rule.matching.mask;
         let before = self.by_mask.get(&mask).copied();
         let old_priority = before.map(|index| self.subtable(index).max_priority());
-        let replaced = self.put(rule, seq);
+        let inserted = self.put(entry);
         let index = self.by_mask[&mask];
         let priority = self.subtable(index).max_priority();
         if old_priority != Some(priority) {
             self.place(index, old_priority, Some(priority));
         }
-        replaced
+        inserted
     }
 
     /// [`Classifier::insert`] without keeping `order`: call [`Classifier::restore_order`] before
     /// the next lookup. For many rules at once.
-    pub(crate) fn put(&mut self, mut rule: Rule, seq: u64) -> Option<Rule> {
-        rule.matching.key = rule.matching.key.masked(&rule.matching.mask);
-        let Match { key, mask } = rule.matching;
+    pub(crate) fn put(&mut self, mut new: RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
+        new.rule.matching = new.rule.matching.canonical();
+        let Match { key, mask } = new.rule.matching;
+        let priority = new.rule.priority;
         let index = self.subtable_for(&mask);
         let head = self.subtable(index).head(&key, &self.rules);
         // Where in the list of rules with this match it belongs: by priority.
         let (mut above, mut at) = (None, head.unwrap_or(NIL));
-        while at != NIL {
-            let entry = self.entry(at);
-            if entry.rule.priority <= rule.priority {
-                break;
-            }
-            (above, at) = (Some(at), entry.next);
+        while at != NIL && self.entry(at).rule.priority > priority {
+            (above, at) = (Some(at), self.next(at));
         }
-        if at != NIL && self.entry(at).rule.priority == rule.priority {
-            return Some(std::mem::replace(&mut self.entry_mut(at).rule, rule));
+        if at != NIL && self.entry(at).rule.priority == priority {
+            new.seq = self.entry(at).seq;
+            let new = Arc::new(new);
+            let old = self.rules[at as usize].entry.replace(Arc::clone(&new));
+            return (new, old);
         }
-        let priority = rule.priority;
-        let new = self.alloc(RuleEntry { rule, seq, next: at });
+        let new = Arc::new(new);
+        let place = self.alloc(Place { entry: Some(Arc::clone(&new)), next: at });
         match above {
-            Some(above) => self.entry_mut(above).next = new,
-            None => Self::subtable_of(&mut self.subtables, index).set_head(&key, new, &self.rules),
+            Some(above) => self.rules[above as usize].next = place,
+            None => {
+                Self::subtable_of(&mut self.subtables, index).set_head(&key, place, &self.rules);
+            }
         }
         let subtable = Self::subtable_of(&mut self.subtables, index);
-        subtable.count(&key, priority, seq);
+        subtable.count(&key, priority, new.seq);
         for (field, len) in subtable.prefixes() {
             self.tries[field as usize].insert(field.get(&key), len);
         }
         self.len += 1;
-        None
+        (new, None)
     }
 
-    /// The rule with this priority and match.
-    pub fn get(&self, priority: u16, matching: &Match) -> Option<&Rule> {
+    /// The place of the rule with this priority and match: its subtable, the place before it in
+    /// its list, and its own.
+    fn find(&self, priority: u16, matching: &Match) -> Option<(u32, Option<u32>, u32)> {
         let index = *self.by_mask.get(&matching.mask)?;
         let key = matching.key.masked(&matching.mask);
-        let mut at = self.subtable(index).head(&key, &self.rules)?;
-        while at != NIL {
-            let entry = self.entry(at);
-            if entry.rule.priority == priority {
-                return Some(&entry.rule);
-            }
-            at = entry.next;
-        }
-        None
-    }
-
-    /// Removes the rule with this priority and match, and returns it.
-    pub fn remove(&mut self, priority: u16, matching: &Match) -> Option<Rule> {
-        let (mask, key) = (matching.mask, matching.key.masked(&matching.mask));
-        let index = *self.by_mask.get(&mask)?;
-        let old_priority = self.subtable(index).max_priority();
         let (mut above, mut at) = (None, self.subtable(index).head(&key, &self.rules)?);
         while self.entry(at).rule.priority != priority {
-            (above, at) = (Some(at), self.entry(at).next);
+            (above, at) = (Some(at), self.next(at));
             if at == NIL {
                 return None;
             }
         }
-        let next = self.entry(at).next;
+        Some((index, above, at))
+    }
+
+    /// The rule with this priority and match.
+    pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<RuleEntry>> {
+        self.find(priority, matching).map(|(.., at)| self.entry(at))
+    }
+
+    /// Removes the rule with this priority and match, and returns it.
+    pub fn remove(&mut self, priority: u16, matching: &Match) -> Option<Arc<RuleEntry>> {
+        let (index, above, at) = self.find(priority, matching)?;
+        let key = matching.key.masked(&matching.mask);
+        let old_priority = self.subtable(index).max_priority();
+        let next = self.next(at);
         let subtable = Self::subtable_of(&mut self.subtables, index);
         subtable.discount(&key, priority);
         for (field, len) in subtable.prefixes() {
             self.tries[field as usize].remove(field.get(&key), len);
         }
         match above {
-            Some(above) => self.entry_mut(above).next = next,
+            Some(above) => self.rules[above as usize].next = next,
             None if next == NIL => subtable.remove_head(&key, &self.rules),
             None => subtable.set_head(&key, next, &self.rules),
         }
         self.len -= 1;
-        self.free.push(at);
-        let removed = self.rules[at as usize].take().map(|entry| entry.rule);
+        let gone = Place { entry: None, next: self.free };
+        let removed = std::mem::replace(&mut self.rules[at as usize], gone).entry;
+        self.free = at;
         if self.subtable(index).is_empty() {
             self.place(index, Some(old_priority), None);
-            self.by_mask.remove(&mask);
+            Arc::make_mut(&mut self.by_mask).remove(&matching.mask);
             self.subtables[index as usize] = None;
             self.free_subtables.push(index);
         } else if self.subtable(index).max_priority() != old_priority {
@@ -284,9 +326,9 @@ impl Classifier {
 
     /// The best rule for `key`. `wc` grows by the bits of the key that the answer depends on: any
     /// packet that agrees with this one on them gets the same answer.
-    pub fn lookup(&self, key: &FlowKey, wc: &mut FlowKey) -> Option<&RuleEntry> {
+    pub fn lookup(&self, key: &FlowKey, wc: &mut FlowKey) -> Option<&Arc<RuleEntry>> {
         let mut walks = Walks { tries: &self.tries, done: [None; PREFIX_FIELDS] };
-        let mut best: Option<&RuleEntry> = None;
+        let mut best: Option<&Arc<RuleEntry>> = None;
         for &(priority, index) in &self.order {
             let subtable = self.subtable(index);
             if let Some(found) = best {
@@ -339,7 +381,7 @@ impl Classifier {
         if let Some(&index) = self.by_mask.get(mask) {
             return index;
         }
-        let subtable = Some(Subtable::new(mask));
+        let subtable = Some(Arc::new(Subtable::new(mask)));
         let index = match self.free_subtables.pop() {
             Some(index) => {
                 self.subtables[index as usize] = subtable;
@@ -350,16 +392,18 @@ impl Classifier {
                 u32::try_from(self.subtables.len() - 1).expect("fewer subtables than rules")
             }
         };
-        self.by_mask.insert(*mask, index);
+        Arc::make_mut(&mut self.by_mask).insert(*mask, index);
         index
     }
 
-    fn alloc(&mut self, entry: RuleEntry) -> u32 {
-        if let Some(index) = self.free.pop() {
-            self.rules[index as usize] = Some(entry);
-            return index;
+    fn alloc(&mut self, place: Place) -> u32 {
+        if self.free != NIL {
+            let at = self.free;
+            let free = std::mem::replace(&mut self.rules[at as usize], place);
+            self.free = free.next;
+            return at;
         }
-        self.rules.push(Some(entry));
+        self.rules.push(place);
         u32::try_from(self.rules.len() - 1).expect("rules are bounded far below 2^32")
     }
 
@@ -368,17 +412,20 @@ impl Classifier {
         self.subtables[index as usize].as_ref().expect("`order` and `by_mask` name live subtables")
     }
 
-    fn subtable_of(subtables: &mut [Option<Subtable>], index: u32) -> &mut Subtable {
-        subtables[index as usize].as_mut().expect("`order` and `by_mask` name live subtables")
+    fn subtable_of(subtables: &mut [Option<Arc<Subtable>>], index: u32) -> &mut Subtable {
+        let subtable = subtables[index as usize].as_mut();
+        Arc::make_mut(subtable.expect("`order` and `by_mask` name live subtables"))
     }
 
     #[inline]
-    fn entry(&self, index: u32) -> &RuleEntry {
-        self.rules[index as usize].as_ref().expect("lists and hash tables name live rules")
+    fn entry(&self, place: u32) -> &Arc<RuleEntry> {
+        let entry = self.rules[place as usize].entry.as_ref();
+        entry.expect("lists and hash tables name live rules")
     }
 
-    fn entry_mut(&mut self, index: u32) -> &mut RuleEntry {
-        self.rules[index as usize].as_mut().expect("lists and hash tables name live rules")
+    #[inline]
+    fn next(&self, place: u32) -> u32 {
+        self.rules[place as usize].next
     }
 }
 

@@ -14,13 +14,11 @@
 //! collision in a set costs a wasted stage, never a wrong answer. A lookup touches one cache line
 //! or two for each stage, no more than four stages. Panics: none.
 
-use std::collections::BTreeMap;
-
 use arrayvec::ArrayVec;
-use hashbrown::{HashMap, HashTable};
 use overbank_wire::{FlowKey, key::WORDS};
 
-use super::{PREFIX_FIELDS, PrefixField, RuleEntry, Walks};
+use super::{PREFIX_FIELDS, Place, Places, PrefixField, Walks};
+use crate::cow::{CowTable, Hashed};
 
 /// The words of the key in the order in which they are hashed, and where each stage ends.
 const ORDER: [u8; WORDS] = [0, 1, 2, 5, 3, 6, 7, 8, 9, 12, 13, 4, 10, 11];
@@ -28,24 +26,6 @@ const ORDER: [u8; WORDS] = [0, 1, 2, 5, 3, 6, 7, 8, 9, 12, 13, 4, 10, 11];
 const STAGES: usize = 4;
 /// Where in [`ORDER`] each stage ends. Word 5 holds the TPIDs and the IPv6 label: it goes with L2.
 const STAGE_ENDS: [usize; STAGES] = [1, 4, 11, 14];
-
-/// Hashes are their own hashes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Identity(u64);
-
-impl std::hash::Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&b| self.0 = mix(self.0, b.into()));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
-type Hashes = HashMap<u64, u32, std::hash::BuildHasherDefault<Identity>>;
 
 /// Folds one more word into a hash: the two halves of a 128-bit product.
 #[inline(always)]
@@ -69,6 +49,25 @@ struct Slot {
     rule: u32,
 }
 
+impl Hashed for Slot {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// A hash that rules have at the end of a stage, and how many have it.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    hash: u64,
+    rules: u32,
+}
+
+impl Hashed for Reached {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 /// The words of a stage and what narrows it.
 #[derive(Clone, Debug, Default)]
 struct Stage {
@@ -77,7 +76,7 @@ struct Stage {
     /// Prefixes to try before the stage's hash.
     prefixes: ArrayVec<Prefix, PREFIX_FIELDS>,
     /// Hashes of the rules' keys up to here, with their number; none for the last stage.
-    hashes: Option<Hashes>,
+    hashes: Option<CowTable<Reached>>,
 }
 
 /// See the module.
@@ -86,9 +85,9 @@ pub(super) struct Subtable {
     /// The words that the mask uses: index and mask.
     words: ArrayVec<(u8, u64), WORDS>,
     stages: ArrayVec<Stage, STAGES>,
-    rules: HashTable<Slot>,
-    /// How many rules of each priority.
-    priorities: BTreeMap<u16, u32>,
+    rules: CowTable<Slot>,
+    /// How many rules of each priority, ascending.
+    priorities: Vec<(u16, u32)>,
     /// No rule here was inserted before this.
     first_seq: u64,
 }
@@ -117,26 +116,36 @@ impl Subtable {
                 .filter(|prefix| prefix.len > 0)
                 .collect();
             if let Some(last) = stages.last_mut() {
-                last.hashes = Some(Hashes::default());
+                last.hashes = Some(CowTable::default());
             }
             stages.push(Stage { end: words.len(), prefixes, hashes: None });
         }
         Subtable {
             words,
             stages,
-            rules: HashTable::new(),
-            priorities: BTreeMap::new(),
+            rules: CowTable::default(),
+            priorities: Vec::new(),
             first_seq: u64::MAX,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.priorities.is_empty()
     }
 
     /// The highest priority of a rule here.
     pub(super) fn max_priority(&self) -> u16 {
-        self.priorities.last_key_value().map_or(0, |(&priority, _)| priority)
+        self.priorities.last().map_or(0, |&(priority, _)| priority)
+    }
+
+    /// Whether a rule here has this priority.
+    pub(super) fn has_priority(&self, priority: u16) -> bool {
+        self.priorities.binary_search_by_key(&priority, |p| p.0).is_ok()
+    }
+
+    /// The first rule of each list.
+    pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
+        self.rules.iter().map(|slot| slot.rule)
     }
 
     /// A lower bound on the sequence numbers of the rules here.
@@ -167,7 +176,7 @@ impl Subtable {
     }
 
     /// The head of the list of rules with the (masked) `key`, if there is one.
-    pub(super) fn head(&self, key: &FlowKey, rules: &[Option<RuleEntry>]) -> Option<u32> {
+    pub(super) fn head(&self, key: &FlowKey, rules: &Places) -> Option<u32> {
         let (_, hash) = self.hashes(key);
         self.rules
             .find(hash, |slot| is_slot(&self.words, slot, hash, key, rules))
@@ -175,56 +184,54 @@ impl Subtable {
     }
 
     /// Makes `head` the head of the list with this key, which may be new.
-    pub(super) fn set_head(&mut self, key: &FlowKey, head: u32, rules: &[Option<RuleEntry>]) {
+    pub(super) fn set_head(&mut self, key: &FlowKey, head: u32, rules: &Places) {
         let (_, hash) = self.hashes(key);
-        let slot = Slot { hash, rule: head };
-        match self.rules.find_mut(hash, |slot| is_slot(&self.words, slot, hash, key, rules)) {
-            Some(old) => *old = slot,
-            None => {
-                self.rules.insert_unique(hash, slot, |slot| slot.hash);
-            }
+        let words = &self.words;
+        let is = |slot: &Slot| is_slot(words, slot, hash, key, rules);
+        if !self.rules.update(hash, is, |slot| slot.rule = head) {
+            self.rules.insert_unique(Slot { hash, rule: head });
         }
     }
 
     /// Forgets the list of rules with this key.
-    pub(super) fn remove_head(&mut self, key: &FlowKey, rules: &[Option<RuleEntry>]) {
+    pub(super) fn remove_head(&mut self, key: &FlowKey, rules: &Places) {
         let (_, hash) = self.hashes(key);
         let words = &self.words;
-        if let Ok(entry) =
-            self.rules.find_entry(hash, |slot| is_slot(words, slot, hash, key, rules))
-        {
-            entry.remove();
-        }
+        self.rules.remove(hash, |slot| is_slot(words, slot, hash, key, rules));
     }
 
     /// Counts a rule in the priorities and the stages.
     pub(super) fn count(&mut self, key: &FlowKey, priority: u16, seq: u64) {
-        *self.priorities.entry(priority).or_default() += 1;
+        match self.priorities.binary_search_by_key(&priority, |p| p.0) {
+            Ok(at) => self.priorities[at].1 += 1,
+            Err(at) => self.priorities.insert(at, (priority, 1)),
+        }
         self.first_seq = self.first_seq.min(seq);
         let (each, _) = self.hashes(key);
         for (stage, hash) in self.stages.iter_mut().zip(each) {
-            if let Some(hashes) = &mut stage.hashes {
-                *hashes.entry(hash).or_default() += 1;
+            let Some(hashes) = &mut stage.hashes else { continue };
+            if !hashes.update(hash, |r| r.hash == hash, |r| r.rules += 1) {
+                hashes.insert_unique(Reached { hash, rules: 1 });
             }
         }
     }
 
     /// Takes back one [`Subtable::count`].
     pub(super) fn discount(&mut self, key: &FlowKey, priority: u16) {
-        if let Some(count) = self.priorities.get_mut(&priority) {
-            *count -= 1;
-            if *count == 0 {
-                self.priorities.remove(&priority);
+        if let Ok(at) = self.priorities.binary_search_by_key(&priority, |p| p.0) {
+            self.priorities[at].1 -= 1;
+            if self.priorities[at].1 == 0 {
+                self.priorities.remove(at);
             }
         }
         let (each, _) = self.hashes(key);
         for (stage, hash) in self.stages.iter_mut().zip(each) {
             let Some(hashes) = &mut stage.hashes else { continue };
-            if let Some(count) = hashes.get_mut(&hash) {
-                *count -= 1;
-                if *count == 0 {
-                    hashes.remove(&hash);
-                }
+            let is = |r: &Reached| r.hash == hash;
+            if hashes.find(hash, is).is_some_and(|r| r.rules == 1) {
+                hashes.remove(hash, is);
+            } else {
+                hashes.update(hash, is, |r| r.rules -= 1);
             }
         }
     }
@@ -241,7 +248,7 @@ impl Subtable {
     pub(super) fn lookup(
         &self,
         key: &FlowKey,
-        rules: &[Option<RuleEntry>],
+        rules: &Places,
         walks: &mut Walks<'_>,
         wc: &mut FlowKey,
     ) -> Option<u32> {
@@ -256,7 +263,10 @@ impl Subtable {
             }
             hash = self.fold(hash, key, start, stage.end);
             start = stage.end;
-            if stage.hashes.as_ref().is_some_and(|hashes| !hashes.contains_key(&hash)) {
+            let reached = |hashes: &CowTable<Reached>| {
+                hashes.find(hash, |reached| reached.hash == hash).is_some()
+            };
+            if stage.hashes.as_ref().is_some_and(|hashes| !reached(hashes)) {
                 self.unwildcard(wc, stage.end);
                 return None;
             }
@@ -270,15 +280,10 @@ impl Subtable {
 
 /// Whether `slot` is that of rules whose masked key is that of `key`.
 #[inline]
-fn is_slot(
-    words: &[(u8, u64)],
-    slot: &Slot,
-    hash: u64,
-    key: &FlowKey,
-    rules: &[Option<RuleEntry>],
-) -> bool {
+fn is_slot(words: &[(u8, u64)], slot: &Slot, hash: u64, key: &FlowKey, rules: &Places) -> bool {
+    let place: &Place = &rules[slot.rule as usize];
     slot.hash == hash
-        && rules[slot.rule as usize].as_ref().is_some_and(|entry| {
+        && place.entry.as_ref().is_some_and(|entry| {
             let (wanted, have) = (entry.rule.matching.key.words(), key.words());
             words.iter().fold(0, |diff, &(word, mask)| {
                 diff | ((wanted[usize::from(word)] ^ have[usize::from(word)]) & mask)

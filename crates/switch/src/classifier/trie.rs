@@ -12,13 +12,17 @@
 //!          [/32 •]                      agrees on 30 bits is in the same position
 //! ```
 //!
-//! A walk touches at most one 32-byte node for each branching of the rules' prefixes; two nodes a
+//! Clones share their nodes until they change ([`crate::cow`]). A walk touches at most one 32-byte node for each branching of the rules' prefixes; two nodes a
 //! rule at most. Nothing here panics for prefix lengths from 1 to 128. The idea is that of Open
 //! vSwitch's prefix tracking (Pfaff et al., The Design and Implementation of Open vSwitch, NSDI
 //! 2015, section 5.4).
 
+use crate::cow::CowVec;
+
 /// Index that stands for "no child".
 const NIL: u32 = 0;
+/// Nodes that are copied together when one of them changes.
+const CHUNK: usize = 512;
 
 /// One node: the prefix of `len` bits that leads to it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,14 +59,17 @@ impl Walk {
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
     /// Node 0 is the root.
-    nodes: Vec<Node>,
-    /// Nodes that may be used again.
-    free: Vec<u32>,
+    nodes: CowVec<Node, CHUNK>,
+    /// The first node that may be used again, or the root: there is none. The next one is its
+    /// first child.
+    free: u32,
 }
 
 impl Default for Trie {
     fn default() -> Trie {
-        Trie { nodes: vec![Node::default()], free: Vec::new() }
+        let mut nodes = CowVec::default();
+        nodes.push(Node::default());
+        Trie { nodes, free: NIL }
     }
 }
 
@@ -84,7 +91,9 @@ fn common(a: u128, b: u128, max: u8) -> u8 {
 
 impl Trie {
     fn alloc(&mut self, node: Node) -> u32 {
-        if let Some(index) = self.free.pop() {
+        if self.free != NIL {
+            let index = self.free;
+            self.free = self.nodes[index as usize].child[0];
             self.nodes[index as usize] = node;
             return index;
         }
@@ -155,8 +164,9 @@ impl Trie {
         let side = bit(node.bits, self.nodes[parent].len);
         // At most one of them is a child; NIL is 0.
         self.nodes[parent].child[side] = node.child[0] | node.child[1];
+        self.nodes[at] = Node { child: [self.free, NIL], ..Node::default() };
         // The index came from a u32.
-        self.free.push(at as u32);
+        self.free = at as u32;
     }
 
     /// The lengths of the prefixes that match `value`, and how many bits decide it.
@@ -259,7 +269,10 @@ mod tests {
                 trie.remove(p, len);
             }
             prop_assert_eq!(trie.nodes[0].child, [NIL; 2]);
-            prop_assert_eq!(trie.nodes.len(), trie.free.len() + 1);
+            let free = std::iter::successors(Some(trie.free), |&at| {
+                Some(trie.nodes[at as usize].child[0])
+            });
+            prop_assert_eq!(trie.nodes.len(), free.take_while(|&at| at != NIL).count() + 1);
         }
     }
 }

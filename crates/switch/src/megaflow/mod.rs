@@ -4,7 +4,7 @@
 //!  order:     [ subtable 7 | subtable 2 | subtable 0 | … ]     by recent hits, most first
 //!  subtable:  mask as (word index, bits) pairs · hash table: masked words → entry id
 //!  entry:     one or two cache lines
-//!     line 0  subtable u16 · live u8 · verdict u32 · last_used u32 · values[0..6]
+//!     line 0  subtable u16 · epoch u32 · last_used u32 · verdict u32 · values[0..6]
 //!     line 1  values[6..14]          (IPv6 and ARP masks only)
 //! ```
 //!
@@ -13,6 +13,10 @@
 //! the priority of the rule behind it, so the first match is as good as any other. That is also
 //! why a stale signature in tier 1 does no harm: [`MegaflowCache::verify`] accepts an entry only
 //! if the packet matches it now.
+//!
+//! When rules or ports change, a new *epoch* begins ([`MegaflowCache::next_epoch`]): megaflows of
+//! an older one are *stale* and match nothing, until they are installed again with the same mask and
+//! key, or go. So a change costs nothing here, and no packet meets a megaflow that may be wrong.
 //!
 //! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
 //! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of
@@ -28,7 +32,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use overbank_wire::FlowKey;
 use std::cmp::Reverse;
-use subtable::{Entry, Subtable, fold};
+use subtable::{DEAD, Entry, Subtable, fold};
 
 /// Largest burst that a lookup takes.
 pub const BURST: usize = 32;
@@ -46,6 +50,10 @@ pub const NO_ENTRY: u32 = u32::MAX;
 const REORDER_LOOKUPS: u32 = 4096;
 /// Entries looked at to find one to evict.
 const EVICTION_SAMPLE: usize = 16;
+/// How long a stale megaflow waits for a packet that would bring it back, before a sweep takes it.
+pub const STALE_MS: u32 = 1000;
+/// The first epoch.
+const EPOCH_FIRST: u32 = DEAD + 1;
 
 /// Why a megaflow cache cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +80,10 @@ pub struct MegaflowCounters {
     pub expirations: u64,
     /// Megaflows removed because the rules changed.
     pub revalidation_removals: u64,
+    /// Stale megaflows that a lookup would have found.
+    pub stale_refusals: u64,
+    /// Stale megaflows that were installed again.
+    pub refreshes: u64,
 }
 
 /// The megaflows of one worker. `verdict` numbers are the caller's.
@@ -85,6 +97,8 @@ pub struct MegaflowCache {
     order: Vec<u16>,
     lookups_to_reorder: u32,
     hand: usize,
+    sweep_hand: usize,
+    epoch: u32,
     secret: u64,
     counters: MegaflowCounters,
 }
@@ -104,6 +118,8 @@ impl MegaflowCache {
             order: Vec::new(),
             lookups_to_reorder: REORDER_LOOKUPS,
             hand: 0,
+            sweep_hand: 0,
+            epoch: EPOCH_FIRST,
             secret: fold(seed ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db) | 1,
             counters: MegaflowCounters::default(),
         })
@@ -158,12 +174,32 @@ impl MegaflowCache {
         }
     }
 
-    /// Whether entry `id` is a live megaflow that `key` matches.
+    /// Whether entry `id` is a megaflow of this epoch that `key` matches.
     #[inline]
     pub fn verify(&self, id: u32, key: &FlowKey) -> bool {
         let Some(entry) = self.entries.get(id as usize) else { return false };
         let Some(subtable) = self.subtables.get(usize::from(entry.subtable)) else { return false };
-        entry.live & subtable.agrees(key, &entry.values)
+        (entry.epoch == self.epoch) & subtable.agrees(key, &entry.values)
+    }
+
+    /// Whether entry `id` is a stale megaflow that `key` matches.
+    #[cold]
+    pub fn is_stale_match(&self, id: u32, key: &FlowKey) -> bool {
+        let Some(entry) = self.entries.get(id as usize) else { return false };
+        let Some(subtable) = self.subtables.get(usize::from(entry.subtable)) else { return false };
+        entry.epoch != self.epoch && entry.epoch != DEAD && subtable.agrees(key, &entry.values)
+    }
+
+    /// Makes every megaflow stale. Once in 2^32 times the epochs start again: then all megaflows
+    /// go, so that none is of an epoch that comes twice, and `removed` gets their verdict numbers.
+    pub fn next_epoch(&mut self, removed: impl FnMut(u32)) {
+        match self.epoch.checked_add(1) {
+            Some(next) => self.epoch = next,
+            None => {
+                self.revalidate(|_, _, _| false, removed);
+                self.epoch = EPOCH_FIRST;
+            }
+        }
     }
 
     /// The caller's number of entry `id`, which is marked as used at `now_ms`.
@@ -215,15 +251,16 @@ impl MegaflowCache {
         found: &mut [u32; BURST],
     ) -> u64 {
         let asked = pending.len();
-        let mut searched = 0;
+        let (mut searched, mut stale) = (0, 0);
         for &s in &self.order {
             if pending.is_empty() {
                 break;
             }
             let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
             searched += pending.len() as u64;
-            subtable.search(&self.entries, keys, pending, found, self.secret);
+            stale += subtable.search(&self.entries, self.epoch, keys, pending, found, self.secret);
         }
+        self.counters.stale_refusals += stale;
         self.counters.hits += (asked - pending.len()) as u64;
         searched
     }
@@ -238,7 +275,8 @@ impl MegaflowCache {
     }
 
     /// Installs a megaflow and returns its id and the verdict number that no longer holds: that of
-    /// the megaflow evicted to make room, or of an equal one that was there. `None`: there are
+    /// the megaflow evicted to make room, or of an equal one that was there, stale or not, which
+    /// keeps its id. `None`: there are
     /// 65,536 masks already, and this would be one more.
     pub fn install(
         &mut self,
@@ -257,6 +295,8 @@ impl MegaflowCache {
         if let Some(id) = same {
             let entry = &mut self.entries[id as usize];
             entry.last_used_ms = now_ms;
+            self.counters.refreshes += u64::from(entry.epoch != self.epoch);
+            entry.epoch = self.epoch;
             return Some((id, Some(std::mem::replace(&mut entry.verdict, verdict))));
         }
         let mut evicted = None;
@@ -269,7 +309,7 @@ impl MegaflowCache {
         }
         let id = self.free.pop()?;
         self.entries[id as usize] =
-            Entry { subtable: s, live: true, last_used_ms: now_ms, verdict, values };
+            Entry { subtable: s, epoch: self.epoch, last_used_ms: now_ms, verdict, values };
         self.subtables[usize::from(s)].insert(id, hash, &self.entries, self.secret);
         self.counters.installs += 1;
         Some((id, evicted))
@@ -295,13 +335,16 @@ impl MegaflowCache {
         Some(s)
     }
 
-    /// The longest unused of a few live entries, walking round. Called when the cache is full.
+    /// A stale one, or else the longest unused, of a few entries, walking round. Called when the
+    /// cache is full.
     fn victim(&mut self, now_ms: u32) -> u32 {
         let capacity = self.entries.len();
         let (mut best, mut best_age) = (0, None);
         for _ in 0..EVICTION_SAMPLE.min(capacity) {
             self.hand = (self.hand + 1) % capacity;
-            let age = Some(now_ms.wrapping_sub(self.entries[self.hand].last_used_ms));
+            let entry = &self.entries[self.hand];
+            let stale = entry.epoch != self.epoch;
+            let age = Some((stale, now_ms.wrapping_sub(entry.last_used_ms)));
             if age > best_age {
                 (best, best_age) = (self.hand as u32, age);
             }
@@ -333,7 +376,7 @@ impl MegaflowCache {
     }
 
     /// Asks `keep` about every megaflow (masked key, mask, verdict number) after the rules changed
-    /// and removes those that it refuses.
+    /// and removes those that it refuses. The others are of this epoch then.
     pub fn revalidate(
         &mut self,
         mut keep: impl FnMut(&FlowKey, &FlowKey, u32) -> bool,
@@ -341,6 +384,41 @@ impl MegaflowCache {
     ) -> usize {
         let gone = self.remove_if(|key, mask, entry| !keep(key, mask, entry.verdict), &mut removed);
         self.counters.revalidation_removals += gone as u64;
+        let epoch = self.epoch;
+        for entry in self.entries.iter_mut().filter(|entry| entry.epoch != DEAD) {
+            entry.epoch = epoch;
+        }
+        gone
+    }
+
+    /// Looks at the next `budget` entries, going round, and removes those that are idle as in
+    /// [`Self::expire`] and those that have been stale and unused for longer than [`STALE_MS`].
+    pub fn sweep(
+        &mut self,
+        now_ms: u32,
+        idle_ms: u32,
+        budget: usize,
+        mut removed: impl FnMut(u32),
+    ) -> usize {
+        let mut gone = 0;
+        for _ in 0..budget.min(self.entries.len()) {
+            self.sweep_hand = (self.sweep_hand + 1) % self.entries.len();
+            let entry = &self.entries[self.sweep_hand];
+            let age_ms = now_ms.wrapping_sub(entry.last_used_ms);
+            let stale = entry.epoch != self.epoch && age_ms > STALE_MS;
+            if entry.epoch == DEAD || !(stale || age_ms > idle_ms) {
+                continue;
+            }
+            if age_ms > idle_ms {
+                self.counters.expirations += 1;
+            } else {
+                self.counters.revalidation_removals += 1;
+            }
+            removed(entry.verdict);
+            // Ids are less than 2^32.
+            self.remove_entry(self.sweep_hand as u32, None);
+            gone += 1;
+        }
         gone
     }
 
@@ -365,14 +443,14 @@ impl MegaflowCache {
         gone.len()
     }
 
-    /// Whether `id` is a live entry.
+    /// Whether `id` is a megaflow, stale or not.
     pub fn is_live(&self, id: u32) -> bool {
-        self.entries.get(id as usize).is_some_and(|entry| entry.live)
+        self.entries.get(id as usize).is_some_and(|entry| entry.epoch != DEAD)
     }
 
-    /// Masked key, mask and verdict number of every megaflow.
+    /// Masked key, mask and verdict number of every megaflow that is not stale.
     pub fn iter(&self) -> impl Iterator<Item = (FlowKey, FlowKey, u32)> + '_ {
-        self.entries.iter().filter(|entry| entry.live).map(|entry| {
+        self.entries.iter().filter(|entry| entry.epoch == self.epoch).map(|entry| {
             let subtable = &self.subtables[usize::from(entry.subtable)];
             (subtable.expand(&entry.values), subtable.mask(), entry.verdict)
         })

@@ -14,7 +14,8 @@ use overbank_wire::{FlowKey, key::WORDS};
 #[repr(C, align(64))]
 pub(super) struct Entry {
     pub subtable: u16,
-    pub live: bool,
+    /// When it was last known to be right; [`DEAD`] if it is no megaflow.
+    pub epoch: u32,
     pub last_used_ms: u32,
     pub verdict: u32,
     /// Words of the masked key, compact like the mask; 0 beyond its width.
@@ -23,9 +24,12 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 128 && WORDS == 14);
 
+/// The epoch of what is no megaflow.
+pub(super) const DEAD: u32 = 0;
+
 impl Entry {
     pub const DEAD: Entry =
-        Entry { subtable: 0, live: false, last_used_ms: 0, verdict: 0, values: [0; WORDS] };
+        Entry { subtable: 0, epoch: DEAD, last_used_ms: 0, verdict: 0, values: [0; WORDS] };
 }
 
 /// A mask and the ids of its entries.
@@ -129,27 +133,30 @@ impl Subtable {
         by_width!(self.agrees_in(key, values))
     }
 
-    /// Looks up the keys whose indices are `pending`; see [`super::MegaflowCache::lookup_batch`].
+    /// Looks up the keys whose indices are `pending` among the entries of `epoch`; see
+    /// [`super::MegaflowCache::lookup_batch`]. Returns how many entries of other epochs matched.
     pub fn search(
         &mut self,
         entries: &[Entry],
+        epoch: u32,
         keys: &[FlowKey],
         pending: &mut ArrayVec<u8, BURST>,
         found: &mut [u32; BURST],
         secret: u64,
-    ) {
-        by_width!(self.search_in(entries, keys, pending, found, secret));
+    ) -> u64 {
+        by_width!(self.search_in(entries, epoch, keys, pending, found, secret))
     }
 
     fn search_in<const N: usize>(
         &mut self,
         entries: &[Entry],
+        epoch: u32,
         keys: &[FlowKey],
         pending: &mut ArrayVec<u8, BURST>,
         found: &mut [u32; BURST],
         secret: u64,
-    ) {
-        let mut left = 0;
+    ) -> u64 {
+        let (mut left, mut stale) = (0, 0);
         for at in 0..pending.len() {
             let i = pending[at];
             let Some(key) = keys.get(usize::from(i)) else { continue };
@@ -159,17 +166,19 @@ impl Subtable {
                 None => self.ids.find(self.hash_key::<N>(key, secret), agrees),
             };
             match hit {
-                Some(&id) => {
+                Some(&id) if entries[id as usize].epoch == epoch => {
                     found[usize::from(i) % BURST] = id;
                     self.recent_hits += 1;
                 }
-                None => {
+                other => {
+                    stale += u64::from(other.is_some());
                     pending[left] = i;
                     left += 1;
                 }
             }
         }
         pending.truncate(left);
+        stale
     }
 
     /// Adds an entry that is not there; `hash` is that of its values.

@@ -5,6 +5,9 @@
 //! `mod_vlan_vid`. The older `mod_…` actions have no such condition and leave packets alone that do
 //! not have the field, as in OpenFlow 1.0.
 //!
+//! After the actions come `clear_actions`, `write_actions(…)` and `goto_table`, in this order, each
+//! once at most. What is written has the conditions of what is done at once.
+//!
 //! `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
 //! plain VID too; `->dl_vlan` takes the plain VID.
 
@@ -12,24 +15,31 @@ use overbank_wire::field::{Field, Prereq};
 use overbank_wire::key::VLAN_PRESENT;
 
 use super::error::{Fault, RuleErrorKind, nearest, quote};
-use super::lex::{Join, Span, Word};
+use super::lex::{Join, Span, Word, Words};
 use super::matches::{Finished, established, has_tag, is_field_elsewhere, needs};
 use super::{ACTIONS_MAX, LineErrors, PORT_LOCAL, values};
 use crate::rule::{Action, Match};
 
 /// Every action, as an error message lists them.
-const KNOWN: &str = "output, drop, in_port, flood, all, local, set_field, mod_dl_src, mod_dl_dst, \
-                     mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, mod_nw_ttl, mod_tp_src, \
-                     mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, push_vlan, pop_vlan, strip_vlan, \
-                     dec_ttl, goto_table, resubmit";
+const KNOWN: &str = "output, drop, in_port, flood, all, local, normal, controller, set_field, \
+                     mod_dl_src, mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, \
+                     mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, push_vlan, \
+                     pop_vlan, strip_vlan, dec_ttl, clear_actions, write_actions, goto_table, \
+                     resubmit";
+/// The same for a replay.
+const KNOWN_TO_REPLAY: &str = "output, drop, in_port, flood, all, local, set_field, mod_dl_src, \
+                               mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, \
+                               mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, \
+                               push_vlan, pop_vlan, strip_vlan, dec_ttl, clear_actions, \
+                               write_actions, goto_table, resubmit";
 
-/// Actions, instructions and output ports of Open vSwitch that this switch does not have.
-const NOT_HERE: [&str; 54] = [
+/// Actions, instructions and output ports of Open vSwitch that this switch, or its replay, does not
+/// have.
+const NOT_HERE: [&str; 52] = [
     "apply_actions",
     "bundle",
     "bundle_load",
     "check_pkt_larger",
-    "clear_actions",
     "clone",
     "conjunction",
     "controller",
@@ -74,7 +84,6 @@ const NOT_HERE: [&str; 54] = [
     "stack_push",
     "table",
     "unroll_xlate",
-    "write_actions",
     "write_metadata",
     "any",
     "unset",
@@ -94,48 +103,71 @@ pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
     ("mod_tp_dst", Field::TpDst),
 ];
 
+/// The instructions of OpenFlow, in the order in which they have to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Apply,
+    Clear,
+    Write,
+    Goto,
+}
+
+/// What a rule does.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    /// As [`crate::Rule::actions`].
+    pub list: Vec<Action>,
+    /// As [`crate::Rule::clear_actions`].
+    pub clear: bool,
+    /// As [`crate::Rule::write_actions`].
+    pub set: Vec<Action>,
+}
+
 /// The actions that have been read so far, and what is known about packets that get there.
 pub(super) struct ActionsBuilder {
-    list: Vec<Action>,
+    actions: Actions,
     matching: Match,
     unsure: bool,
     /// The rule's table, if it could be read.
     table: Option<u8>,
+    /// Whether there are controllers and a table of addresses.
+    live: bool,
     /// Tags that a packet has at least.
     tags: usize,
     drop_at: Option<usize>,
     words: usize,
-    goto: bool,
+    stage: Stage,
 }
 
 impl ActionsBuilder {
-    pub fn new(finished: &Finished, table: Option<u8>) -> ActionsBuilder {
+    pub fn new(finished: &Finished, table: Option<u8>, live: bool) -> ActionsBuilder {
         ActionsBuilder {
-            list: Vec::new(),
+            actions: Actions::default(),
             matching: finished.matching,
             unsure: finished.unsure,
             table,
+            live,
             tags: usize::from(has_tag(&finished.matching)),
             drop_at: None,
             words: 0,
-            goto: false,
+            stage: Stage::Apply,
         }
     }
 
-    /// Reads one action. Says whether to go on.
+    /// Reads one action or instruction. Says whether to go on.
     pub fn word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
-        self.words += 1;
-        if self.words > ACTIONS_MAX {
-            let kind = RuleErrorKind::TooManyActions { max: ACTIONS_MAX };
-            errors.push(Fault::new(word.key.at, kind));
+        if !self.count_word(word, errors) {
             return false;
         }
-        if self.goto {
-            let kind = RuleErrorKind::AfterGoto { found: quote(word.whole.text) };
-            errors.push(Fault::new(word.key.at, kind));
+        if let Err(fault) = self.enter(word) {
+            errors.push(fault);
+        }
+        if word.key.text == "write_actions" {
+            return self.write_actions(word, errors);
         }
         match self.action(word) {
-            Ok(Some(action)) => self.list.push(action),
+            Ok(Some(action)) => self.actions.list.push(action),
+            Ok(None) if word.key.text == "clear_actions" => self.actions.clear = true,
             Ok(None) => self.drop_at = Some(word.key.at),
             Err(fault) => {
                 // What could not be read may have pushed a tag.
@@ -146,22 +178,87 @@ impl ActionsBuilder {
         true
     }
 
+    fn count_word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
+        self.words += 1;
+        if self.words > ACTIONS_MAX {
+            let kind = RuleErrorKind::TooManyActions { max: ACTIONS_MAX };
+            errors.push(Fault::new(word.key.at, kind));
+        }
+        self.words <= ACTIONS_MAX
+    }
+
+    /// Goes on to the instruction that a word is or belongs to.
+    fn enter(&mut self, word: &Word<'_>) -> Result<(), Fault> {
+        let (stage, once) = match word.key.text {
+            "clear_actions" => (Stage::Clear, true),
+            "write_actions" => (Stage::Write, true),
+            // The end of the list, once it could be read.
+            "goto_table" => (self.stage, false),
+            _ => (Stage::Apply, false),
+        };
+        let (at, found) = (word.key.at, word.whole.text);
+        match self.stage {
+            Stage::Goto => Err(Fault::new(at, RuleErrorKind::AfterGoto { found: quote(found) })),
+            now if once && stage == now => {
+                Err(Fault::expected(at, format!("`{}` once", word.key.text), found))
+            }
+            now if stage < now => {
+                let first = if now == Stage::Clear { "clear_actions" } else { "write_actions" };
+                let expected = format!("`{}` before `{first}`", word.key.text);
+                Err(Fault::expected(at, expected, "it after that"))
+            }
+            _ => {
+                self.stage = stage;
+                Ok(())
+            }
+        }
+    }
+
+    /// `write_actions(ACTION,…)`. Says whether to go on.
+    fn write_actions(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
+        if let Err(fault) = well_formed(word) {
+            errors.push(fault);
+            return true;
+        }
+        if !matches!(word.join, Join::Parens(_)) {
+            let expected = "`(` and actions after `write_actions`";
+            let found = &word.whole.text[word.key.text.len()..];
+            errors.push(Fault::expected(word.key.end(), expected, found));
+            return true;
+        }
+        for inner in Words::within(word.value) {
+            if !self.count_word(&inner, errors) {
+                return false;
+            }
+            let name = inner.key.text;
+            let refused = ["drop", "resubmit", "goto_table", "clear_actions", "write_actions"];
+            if refused.contains(&name) {
+                let expected = "an action that an action set can hold";
+                errors.push(Fault::expected(inner.key.at, expected, name));
+                continue;
+            }
+            match self.action(&inner) {
+                Ok(action) => self.actions.set.extend(action),
+                Err(fault) => {
+                    self.tags += 1;
+                    errors.push(fault);
+                }
+            }
+        }
+        true
+    }
+
     /// The whole list.
-    pub fn finish(self, errors: &mut LineErrors<'_>) -> Vec<Action> {
+    pub fn finish(self, errors: &mut LineErrors<'_>) -> Actions {
         if let Some(at) = self.drop_at.filter(|_| self.words > 1) {
             errors.push(Fault::new(at, RuleErrorKind::DropNotAlone));
         }
-        self.list
+        self.actions
     }
 
-    /// One action; `None` is `drop`.
+    /// One action; `None` is `drop` or `clear_actions`.
     fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
-        if word.join == Join::Parens(false) {
-            return Err(Fault::expected(word.whole.end(), "`)`", ""));
-        }
-        if !word.tail.text.is_empty() {
-            return Err(Fault::expected(word.tail.at, "a comma after `)`", word.tail.text));
-        }
+        well_formed(word)?;
         let name = word.key.text;
         if let Some(&(name, field)) = MOD_FIELDS.iter().find(|m| m.0 == name) {
             let value = value_of(word, name)?;
@@ -175,11 +272,12 @@ impl ActionsBuilder {
             return Ok(Some(Action::SetField { field, value, mask }));
         }
         let action = match name {
-            "drop" => {
+            "drop" | "clear_actions" => {
                 alone(word)?;
                 return Ok(None);
             }
-            "output" => output(value_of(word, name)?)?,
+            "output" => self.output(value_of(word, name)?)?,
+            _ if self.live && name.eq_ignore_ascii_case("controller") => controller(word)?,
             "set_field" => self.set_field(value_of(word, name)?)?,
             "mod_vlan_vid" => self.set_vlan(Field::VlanVid, value_of(word, name)?)?,
             "mod_vlan_pcp" => self.set_vlan(Field::VlanPcp, value_of(word, name)?)?,
@@ -208,7 +306,7 @@ impl ActionsBuilder {
             }
             "goto_table" => self.goto_table(value_of(word, name)?)?,
             "resubmit" => resubmit(word)?,
-            _ => return bare_port(word).map(Some),
+            _ => return self.bare_port(word).map(Some),
         };
         Ok(Some(action))
     }
@@ -225,8 +323,61 @@ impl ActionsBuilder {
         if let Some(from) = self.table.filter(|&from| table <= from) {
             return Err(Fault::new(value.at, RuleErrorKind::GotoBackwards { from, table }));
         }
-        self.goto = true;
+        self.stage = Stage::Goto;
         Ok(Action::GotoTable(table))
+    }
+
+    /// A reserved port that is an action of its own.
+    fn reserved(&self, name: &str) -> Option<Action> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match () {
+            () if is("in_port") => Some(Action::InPort),
+            () if is("flood") => Some(Action::Flood),
+            () if is("all") => Some(Action::All),
+            () if is("local") => Some(Action::Output(PORT_LOCAL)),
+            () if is("normal") && self.live => Some(Action::Normal),
+            () if is("controller") && self.live => Some(WHOLE_FRAME),
+            () => None,
+        }
+    }
+
+    fn output(&self, value: Span<'_>) -> Result<Action, Fault> {
+        let value = value.trim();
+        if let Some(action) = self.reserved(value.text) {
+            return Ok(action);
+        }
+        if elsewhere(value.text) {
+            let expected = match self.live {
+                true => {
+                    "a port number, `in_port`, `flood`, `all`, `local`, `normal` or `controller`"
+                }
+                false => "a port number, `in_port`, `flood`, `all` or `local`",
+            };
+            let kind = RuleErrorKind::NotHere { found: quote(value.text), expected };
+            return Err(Fault::new(value.at, kind));
+        }
+        values::port(value).map(Action::Output)
+    }
+
+    /// A word that is no action's name: a port alone, or a mistake.
+    fn bare_port(&self, word: &Word<'_>) -> Result<Action, Fault> {
+        let key = word.key;
+        if let Some(action) = self.reserved(key.text) {
+            alone(word)?;
+            return Ok(action);
+        }
+        if key.text.starts_with(|c: char| c.is_ascii_digit()) {
+            alone(word)?;
+            return values::port(key).map(Action::Output);
+        }
+        let known = if self.live { KNOWN } else { KNOWN_TO_REPLAY };
+        if elsewhere(key.text) {
+            let kind = RuleErrorKind::NotHere { found: quote(key.text), expected: known };
+            return Err(Fault::new(key.at, kind));
+        }
+        let suggestion = nearest(key.text, known.split(", "));
+        let kind = RuleErrorKind::UnknownAction { found: quote(key.text), known, suggestion };
+        Err(Fault::new(key.at, kind))
     }
 
     /// `VALUE[/MASK]->FIELD`.
@@ -303,52 +454,45 @@ fn alone(word: &Word<'_>) -> Result<(), Fault> {
     Err(Fault::expected(word.key.end(), expected, &word.whole.text[word.key.text.len()..]))
 }
 
-/// A reserved port that is an action of its own.
-fn reserved(name: &str) -> Option<Action> {
-    let is = |known: &str| name.eq_ignore_ascii_case(known);
-    match () {
-        () if is("in_port") => Some(Action::InPort),
-        () if is("flood") || is("all") => Some(Action::Flood),
-        () if is("local") => Some(Action::Output(PORT_LOCAL)),
-        () => None,
+/// Refuses a parenthesis that does not close, and what directly follows one that does.
+fn well_formed(word: &Word<'_>) -> Result<(), Fault> {
+    if word.join == Join::Parens(false) {
+        return Err(Fault::expected(word.whole.end(), "`)`", ""));
     }
+    if !word.tail.text.is_empty() {
+        return Err(Fault::expected(word.tail.at, "a comma after `)`", word.tail.text));
+    }
+    Ok(())
 }
 
 fn elsewhere(name: &str) -> bool {
     NOT_HERE.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-fn output(value: Span<'_>) -> Result<Action, Fault> {
-    let value = value.trim();
-    if let Some(action) = reserved(value.text) {
-        return Ok(action);
-    }
-    if elsewhere(value.text) {
-        let expected = "a port number, `in_port`, `flood`, `all` or `local`";
-        let kind = RuleErrorKind::NotHere { found: quote(value.text), expected };
-        return Err(Fault::new(value.at, kind));
-    }
-    values::port(value).map(Action::Output)
-}
+/// `controller` without a length.
+const WHOLE_FRAME: Action = Action::Controller { max_len: u16::MAX };
 
-/// A word that is no action's name: a port alone, or a mistake.
-fn bare_port(word: &Word<'_>) -> Result<Action, Fault> {
-    let key = word.key;
-    if let Some(action) = reserved(key.text) {
-        alone(word)?;
-        return Ok(action);
+/// `controller`, `controller:LEN`, `controller(LEN)`, `controller(max_len=LEN)`.
+fn controller(word: &Word<'_>) -> Result<Action, Fault> {
+    let value = word.value.trim();
+    if value.text.is_empty() {
+        return match word.join {
+            Join::None | Join::Parens(_) => Ok(WHOLE_FRAME),
+            Join::Assign => {
+                let expected = "a number of bytes after `:`";
+                Err(Fault::expected(value.at, expected, value.text))
+            }
+        };
     }
-    if key.text.starts_with(|c: char| c.is_ascii_digit()) {
-        alone(word)?;
-        return values::port(key).map(Action::Output);
-    }
-    if elsewhere(key.text) {
-        let kind = RuleErrorKind::NotHere { found: quote(key.text), expected: KNOWN };
-        return Err(Fault::new(key.at, kind));
-    }
-    let suggestion = nearest(key.text, KNOWN.split(", "));
-    let kind = RuleErrorKind::UnknownAction { found: quote(key.text), known: KNOWN, suggestion };
-    Err(Fault::new(key.at, kind))
+    let number = match value.split_once("=") {
+        None => value,
+        Some((name, number)) if name.text == "max_len" && word.join != Join::Assign => number,
+        Some((name, _)) => {
+            return Err(Fault::expected(name.at, "`max_len=` and a number", value.text));
+        }
+    };
+    let max_len = values::number(number, u64::from(u16::MAX))?;
+    Ok(Action::Controller { max_len: u16::try_from(max_len).unwrap_or(u16::MAX) })
 }
 
 /// `resubmit:PORT`, `resubmit(PORT)`, `resubmit([PORT],TABLE)`.

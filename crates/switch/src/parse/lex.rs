@@ -65,6 +65,8 @@ pub(super) struct Word<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Words<'a> {
     line: &'a str,
+    /// Where `line` starts in the line that offsets are of.
+    base: usize,
     at: usize,
     in_actions: bool,
 }
@@ -75,11 +77,16 @@ fn is_blank(byte: u8) -> bool {
 
 impl<'a> Words<'a> {
     pub fn new(line: &'a str) -> Words<'a> {
-        Words { line, at: 0, in_actions: false }
+        Words { line, base: 0, at: 0, in_actions: false }
+    }
+
+    /// The actions that a value holds.
+    pub fn within(value: Span<'a>) -> Words<'a> {
+        Words { line: value.text, base: value.at, at: 0, in_actions: true }
     }
 
     fn span(&self, from: usize, to: usize) -> Span<'a> {
-        Span { text: &self.line[from..to], at: from }
+        Span { text: &self.line[from..to], at: self.base + from }
     }
 
     /// The first offset from `from` on at which `stop` holds, or the line's end. All that is looked
@@ -156,8 +163,9 @@ impl<'a> Iterator for Words<'a> {
                 word.value = self.span(key_end + 1, end);
                 word.join = Join::Parens(end < self.line.len());
                 let tail = (end + 1).min(self.line.len());
-                word.tail = self.span(tail, self.offset(tail, is_blank));
-                word.tail.end()
+                let tail_end = self.offset(tail, is_blank);
+                word.tail = self.span(tail, tail_end);
+                tail_end
             }
             _ => key_end,
         };

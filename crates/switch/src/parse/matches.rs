@@ -20,7 +20,7 @@ use overbank_wire::key::{FRAG_LATER, VLAN_PRESENT};
 
 use super::error::{Fault, RuleErrorKind, nearest, quote};
 use super::lex::{Join, Span, Word};
-use super::{LineErrors, values};
+use super::{FLAG_NAMES, LIFETIMES, LineErrors, values};
 use crate::rule::Match;
 
 /// Ethernet types and IP protocols by name.
@@ -92,7 +92,9 @@ pub(super) fn is_field_elsewhere(name: &str) -> bool {
 /// Every name that a match can use.
 fn names() -> impl Iterator<Item = &'static str> {
     let fields = Field::ALL.iter().flat_map(|field| field.names().iter().copied());
-    fields.chain(PROTOCOLS.iter().map(|p| p.0)).chain(["table", "priority", "cookie", "actions"])
+    let keywords = ["table", "priority", "cookie", "actions"];
+    let of_life = LIFETIMES.into_iter().chain(FLAG_NAMES);
+    fields.chain(PROTOCOLS.iter().map(|p| p.0)).chain(keywords).chain(of_life)
 }
 
 /// One word of the match.

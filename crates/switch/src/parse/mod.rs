@@ -6,13 +6,15 @@
 //!  cookie=0x5, priority=10, dl_vlan=7 actions=pop_vlan,resubmit(,1)
 //! ```
 //!
-//! A line is: `table` (default 0), `priority` (default 32768), `cookie` and the match in any order,
-//! parted by commas or blanks; then `actions=` and the actions. See `matches.rs` and `actions.rs`
+//! A line is: `table` (default 0), `priority` (default 32768), `cookie`, `idle_timeout`,
+//! `hard_timeout`, `importance`, flags and the match in any order, parted by commas or blanks; then
+//! `actions=` and the actions. See `matches.rs` and `actions.rs`
 //! for what each word means and where this is stricter than Open vSwitch, which drops what does not
 //! fit; here that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a
-//! `set_field` to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are not. The counters
-//! that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a file of
-//! rules. Timeouts and flags are errors: rules here do not end by themselves.
+//! `set_field` to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other
+//! commands are not. The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a file of
+//! rules. A replay has no clock for rules, no controller and no table of addresses:
+//! [`parse_replay_rules`] refuses rules that need one.
 //!
 //! Ports are 0 to [`PORT_MAX`], and `LOCAL`, which is [`PORT_LOCAL`].
 //!
@@ -37,7 +39,8 @@ pub use error::{ERRORS_KEPT_MAX, RuleError, RuleErrorKind, RuleErrors};
 pub(crate) use matches::{PROTOCOLS, fixed};
 pub(crate) use values::{FRAG_NAMES, TCP_FLAG_NAMES};
 
-use crate::rule::Rule;
+pub use crate::ports::PORT_LOCAL;
+use crate::rule::{Rule, RuleFlags};
 use actions::ActionsBuilder;
 use error::{Fault, quote};
 use lex::{Join, Span, Word, Words};
@@ -51,28 +54,21 @@ pub const RULES_MAX: usize = 1_000_000;
 pub const ACTIONS_MAX: usize = 256;
 /// Highest port number; what follows is reserved in OpenFlow 1.0.
 pub const PORT_MAX: u32 = 0xfeff;
-/// The port that is called `LOCAL` (`OFPP_LOCAL`).
-pub const PORT_LOCAL: u32 = 0xffff_fffe;
 /// Priority of a rule that names none.
 pub const PRIORITY_DEFAULT: u16 = 0x8000;
 
 /// Counters of a dump, which say nothing about the rule.
 const COUNTERS: [&str; 5] = ["duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
 
+/// Timeouts and importance.
+const LIFETIMES: [&str; 3] = ["idle_timeout", "hard_timeout", "importance"];
+
+/// The flags of a rule, in the order of their bits in OpenFlow.
+pub(crate) const FLAG_NAMES: [&str; 5] =
+    ["send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"];
+
 /// Keywords of Open vSwitch that rules here do not have.
-const NOT_HERE: [&str; 11] = [
-    "idle_timeout",
-    "hard_timeout",
-    "importance",
-    "send_flow_rem",
-    "check_overlap",
-    "reset_counts",
-    "no_packet_counts",
-    "no_byte_counts",
-    "out_port",
-    "out_group",
-    "allow_hidden_fields",
-];
+const NOT_HERE: [&str; 3] = ["out_port", "out_group", "allow_hidden_fields"];
 
 /// Commands that may start a line of `ovs-ofctl add-flows`.
 const COMMANDS_NOT_HERE: [&str; 4] = ["modify", "modify_strict", "delete", "delete_strict"];
@@ -82,21 +78,30 @@ const COMMANDS_NOT_HERE: [&str; 4] = ["modify", "modify_strict", "delete", "dele
 /// # Errors
 /// Every error of the file.
 pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleErrors> {
-    parse_rules_up_to(text, RULES_MAX)
+    read_file(text, true)
 }
 
-fn parse_rules_up_to(text: &str, rules_max: usize) -> Result<Vec<Rule>, RuleErrors> {
+/// [`parse_rules`], but what needs a clock, a controller or a table of addresses is an error:
+/// timeouts and the other flags of a rule's life, `controller`, `normal`.
+///
+/// # Errors
+/// Every error of the file.
+pub fn parse_replay_rules(text: &str) -> Result<Vec<Rule>, RuleErrors> {
+    read_file(text, false)
+}
+
+fn read_file(text: &str, live: bool) -> Result<Vec<Rule>, RuleErrors> {
     let mut errors = RuleErrors::default();
     let mut rules = Vec::new();
     let mut count = 0;
     for (line, line_no) in text.split('\n').zip(1u32..) {
-        let mut line = LineErrors { errors: &mut errors, line_no, line, seen: Vec::new() };
+        let mut line = LineErrors { errors: &mut errors, line_no, line, live, seen: Vec::new() };
         if line.is_blank() {
             continue;
         }
         count += 1;
-        if count > rules_max {
-            line.push(Fault::new(0, RuleErrorKind::TooManyRules { max: rules_max }));
+        if count > RULES_MAX {
+            line.push(Fault::new(0, RuleErrorKind::TooManyRules { max: RULES_MAX }));
             break;
         }
         if let Some(rule) = read_line(&mut line) {
@@ -112,7 +117,8 @@ fn parse_rules_up_to(text: &str, rules_max: usize) -> Result<Vec<Rule>, RuleErro
 /// Every error of the line, also that it holds no rule or more than one line.
 pub fn parse_rule(text: &str) -> Result<Rule, RuleErrors> {
     let mut errors = RuleErrors::default();
-    let mut line = LineErrors { errors: &mut errors, line_no: 1, line: text, seen: Vec::new() };
+    let (line_no, seen) = (1, Vec::new());
+    let mut line = LineErrors { errors: &mut errors, line_no, line: text, live: true, seen };
     let rule = match text.find('\n') {
         Some(at) => {
             line.push(Fault::expected(at, "one rule", "a second line"));
@@ -128,6 +134,8 @@ struct LineErrors<'a> {
     errors: &'a mut RuleErrors,
     line_no: u32,
     line: &'a str,
+    /// Whether its rule may need what a replay does not have.
+    live: bool,
     seen: Vec<(&'a str, usize)>,
 }
 
@@ -164,14 +172,6 @@ fn without_comment(line: &str) -> &str {
     line.split_once('#').map_or(line, |(rule, _)| rule)
 }
 
-/// The parts of a rule beside match and actions.
-struct Head {
-    /// `None` if it could not be read.
-    table: Option<u8>,
-    priority: u16,
-    cookie: u64,
-}
-
 fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
     let (errors_before, kept_before) = (line.errors.total(), line.errors.kept().len());
     if line.line.len() > LINE_BYTES_MAX {
@@ -181,7 +181,7 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
     }
     let text = without_comment(line.line);
     let mut words = Words::new(text).enumerate();
-    let mut head = Head { table: Some(0), priority: PRIORITY_DEFAULT, cookie: 0 };
+    let mut head = Head { table: Some(0), ..Head::default() };
     let mut builder = MatchBuilder::default();
     let mut has_actions = false;
     for (i, word) in &mut words {
@@ -200,13 +200,15 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
         if is_command && key == "add" || COUNTERS.contains(&key) {
             continue;
         }
-        if NOT_HERE.contains(&key) || is_command && COMMANDS_NOT_HERE.contains(&key) {
+        let of_life = LIFETIMES.contains(&key) || FLAG_NAMES.contains(&key);
+        let missing = NOT_HERE.contains(&key) || of_life && !line.live;
+        if missing || is_command && COMMANDS_NOT_HERE.contains(&key) {
             let expected = "a rule to add that has no timeout and no flags";
             let kind = RuleErrorKind::NotHere { found: quote(key), expected };
             line.push(Fault::new(word.whole.at, kind));
             continue;
         }
-        if matches!(key, "table" | "priority" | "cookie") {
+        if of_life || matches!(key, "table" | "priority" | "cookie") {
             if line.first_time(word.key)
                 && let Err(fault) = head.word(&word)
             {
@@ -220,7 +222,7 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
         line.push(Fault::new(text.trim_end().len(), RuleErrorKind::MissingActions));
     }
     let finished = builder.finish(line);
-    let mut actions = ActionsBuilder::new(&finished, head.table);
+    let mut actions = ActionsBuilder::new(&finished, head.table, line.live);
     for (_, word) in words {
         if !actions.word(&word, line) {
             break;
@@ -231,37 +233,64 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
     let table = head.table?;
     (line.errors.total() == errors_before).then_some(Rule {
         table,
-        priority: head.priority,
         matching: finished.matching,
-        actions,
-        cookie: head.cookie,
+        actions: actions.list,
+        clear_actions: actions.clear,
+        write_actions: actions.set,
+        ..head.rule
     })
+}
+
+/// The parts of a rule beside match and actions.
+struct Head {
+    /// `None` if it could not be read.
+    table: Option<u8>,
+    /// All the others.
+    rule: Rule,
+}
+
+impl Default for Head {
+    fn default() -> Head {
+        Head { table: None, rule: Rule { priority: PRIORITY_DEFAULT, ..Rule::default() } }
+    }
 }
 
 impl Head {
     fn word(&mut self, word: &Word<'_>) -> Result<(), Fault> {
         let key = word.key.text;
+        if let Some(bit) = FLAG_NAMES.iter().position(|&name| name == key) {
+            if word.join != Join::None {
+                let expected = format!("`{key}` without a value");
+                return Err(Fault::expected(word.whole.at, expected, word.whole.text));
+            }
+            self.rule.flags = RuleFlags::from_bits(self.rule.flags.bits() | 1 << bit);
+            return Ok(());
+        }
         if word.join != Join::Assign {
             self.table = if key == "table" { None } else { self.table };
             let expected = format!("`=` and a number after `{key}`");
             return Err(Fault::expected(word.key.end(), expected, &word.whole.text[key.len()..]));
         }
+        let short = || {
+            let value = values::number(word.value, u64::from(u16::MAX))?;
+            Ok(u16::try_from(value).unwrap_or(u16::MAX))
+        };
         match key {
             "table" => {
                 let table = values::table(word.value);
                 self.table = table.as_ref().ok().copied();
                 table?;
             }
-            "priority" => {
-                let value = values::number(word.value, u64::from(u16::MAX))?;
-                self.priority = u16::try_from(value).unwrap_or(u16::MAX);
-            }
+            "priority" => self.rule.priority = short()?,
+            "idle_timeout" => self.rule.idle_timeout_s = short()?,
+            "hard_timeout" => self.rule.hard_timeout_s = short()?,
+            "importance" => self.rule.importance = short()?,
             _ => {
                 if let Some((_, mask)) = word.value.split_once("/") {
                     let expected = "a cookie without a mask";
                     return Err(Fault::expected(mask.at, expected, mask.text));
                 }
-                self.cookie = values::number(word.value, u64::MAX)?;
+                self.rule.cookie = values::number(word.value, u64::MAX)?;
             }
         }
         Ok(())

@@ -6,12 +6,44 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
+use overbank_switch::oracle::Around;
+use overbank_switch::ports::{PORT_TABLE, Ports, SwitchPort};
 use overbank_switch::rule::{Action, Match, Rule};
+use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket};
 use overbank_wire::{Field, FlowKey, extract};
 use proptest::{prelude::*, sample::select};
 
 /// The ports that exist. Packets come in on 1 to 4, rules output to 1 to 5: 4 does not exist.
-pub const PORTS: [u32; 4] = [1, 2, 3, 5];
+pub const PORTS: [SwitchPort; 4] = [
+    SwitchPort { number: 1, flood: true },
+    SwitchPort { number: 2, flood: true },
+    SwitchPort { number: 3, flood: false },
+    SwitchPort { number: 5, flood: true },
+];
+
+/// The same, as translations read them.
+pub fn ports() -> Ports {
+    Ports::new(&PORTS)
+}
+
+/// Controllers whose queue has no room for some packets, whichever they are.
+pub fn takes(packet: &ControllerPacket<'_>) -> bool {
+    packet.max_len % 3 != 0
+}
+
+/// A learning switch that knows some addresses: also one behind port 4, which does not exist.
+pub fn normal(packet: &NormalPacket) -> Normal {
+    match packet.dst[5] ^ packet.src[5] ^ packet.vlan.unwrap_or(0) as u8 {
+        0 => Normal::Flood,
+        1 => Normal::Drop,
+        n => Normal::Port(u32::from(n) % 5 + 1),
+    }
+}
+
+/// [`PORTS`] with these two.
+pub fn around() -> Around<'static> {
+    Around { ports: &PORTS, takes: &takes, normal: &normal }
+}
 
 /// Value number `choice` of a field.
 pub fn value(field: Field, choice: u8) -> u128 {
@@ -98,8 +130,8 @@ pub fn matching() -> impl Strategy<Value = Match> {
     })
 }
 
-/// An action of a rule in `table`.
-fn action(table: u8) -> impl Strategy<Value = Action> {
+/// An action that does not look up rules.
+fn plain_action() -> impl Strategy<Value = Action> {
     let set = field()
         .prop_filter("writable", |field| field.writable())
         .prop_flat_map(|field| (Just(field), any::<u8>(), field_mask(field)))
@@ -112,6 +144,9 @@ fn action(table: u8) -> impl Strategy<Value = Action> {
         6 => (1u32..=5).prop_map(Action::Output),
         1 => Just(Action::InPort),
         1 => Just(Action::Flood),
+        1 => Just(Action::All),
+        1 => Just(Action::Normal),
+        2 => (0u16..6).prop_map(|max_len| Action::Controller { max_len }),
         5 => set,
         1 => (0u8..8, any::<bool>()).prop_map(|(value, vid)| Action::SetVlan {
             field: if vid { Field::VlanVid } else { Field::VlanPcp },
@@ -120,6 +155,13 @@ fn action(table: u8) -> impl Strategy<Value = Action> {
         2 => select(vec![0x8100, 0x88a8]).prop_map(Action::PushVlan),
         2 => Just(Action::PopVlan),
         3 => Just(Action::DecTtl),
+    ]
+}
+
+/// An action of a rule in `table`.
+fn action(table: u8) -> impl Strategy<Value = Action> {
+    prop_oneof![
+        25 => plain_action(),
         2 => (table + 1..=3).prop_map(Action::GotoTable),
         2 => (prop::option::of(1u32..=5), prop::option::of(0u8..=3))
             .prop_map(|(in_port, table)| Action::Resubmit { in_port, table }),
@@ -132,15 +174,31 @@ pub fn rule() -> impl Strategy<Value = Rule> {
     (table, 0u16..6, matching(), any::<u64>())
         .prop_flat_map(|(table, priority, matching, cookie)| {
             let actions = prop::collection::vec(action(table), 0..6);
-            (Just((table, priority, matching, cookie)), actions)
+            (Just((table, priority, matching, cookie)), actions, action_set())
         })
-        .prop_map(|((table, priority, matching, cookie), actions)| Rule {
+        .prop_map(|((table, priority, matching, cookie), actions, (clear_actions, set))| Rule {
             table,
             priority,
             matching,
             actions,
+            clear_actions,
+            write_actions: set,
             cookie,
+            ..Rule::default()
         })
+}
+
+/// What a rule does to the action set; half of them nothing.
+fn action_set() -> impl Strategy<Value = (bool, Vec<Action>)> {
+    prop_oneof![
+        Just((false, vec![])),
+        (prop::bool::weighted(0.2), prop::collection::vec(plain_action(), 0..6)),
+    ]
+}
+
+/// A controller's list of actions.
+pub fn packet_out() -> impl Strategy<Value = Vec<Action>> {
+    prop::collection::vec(prop_oneof![3 => action(0), 1 => Just(Action::Output(PORT_TABLE))], 0..6)
 }
 
 /// Up to `max` rules.
@@ -174,15 +232,23 @@ pub fn ttl_rules() -> impl Strategy<Value = Vec<Rule>> {
         1 => Just(Match::default()),
         3 => ttl_bits().prop_map(|(v, mask)| Match::default().with(Field::NwTtl, v, mask)),
     ];
-    let rule = (0u8..3, 0u16..3, matching).prop_flat_map(|(table, priority, matching)| {
-        prop::collection::vec(ttl_action(table), 0..6).prop_map(move |actions| Rule {
-            table,
-            priority,
-            matching,
-            actions,
-            cookie: 0,
-        })
-    });
+    let set = prop_oneof![
+        3 => Just(vec![]),
+        1 => prop::collection::vec(ttl_action(0), 0..3),
+    ];
+    let rule =
+        (0u8..3, 0u16..3, matching, set).prop_flat_map(|(table, priority, matching, set)| {
+            let mut set = set;
+            set.retain(|a| !matches!(a, Action::GotoTable(_) | Action::Resubmit { .. }));
+            prop::collection::vec(ttl_action(table), 0..6).prop_map(move |actions| Rule {
+                table,
+                priority,
+                matching,
+                actions,
+                write_actions: set.clone(),
+                ..Rule::default()
+            })
+        });
     prop::collection::vec(rule, 1..12)
 }
 

@@ -12,55 +12,29 @@
 //! Hits and misses of a burst leave in the order in which they came, so a flow is never reordered.
 //! Nothing acts on an unverified signature. A packet of a warm flow costs no allocation.
 //!
+//! Rules and ports can change between two calls at no cost (`control`): megaflows made before match
+//! nothing from then on, and come back one by one as their packets are translated again. Packets
+//! are counted per verdict and credited to the rules behind it when [`Datapath::flush_stats`] says so.
+//!
 //! Source: Fast Software Cache Design for Network Appliances, sections 2 and 6.
 
+mod config;
+mod control;
+
+pub use self::config::{CacheConfig, Config, ConfigError, Counters, MEGAFLOWS_16_BIT};
 use crate::drop::DropReason;
-use crate::exec;
-use crate::megaflow::{BURST, MegaflowCache, MegaflowCounters, NO_ENTRY, SizeError};
-use crate::translate::{self, Tables};
-use crate::verdict::{Shortcut, Verdict, Verdicts};
+use crate::exec::{self, Subject};
+use crate::megaflow::{BURST, MegaflowCache, NO_ENTRY};
+use crate::ports::Ports;
+pub use crate::sink::Sink;
+use crate::tables::Tables;
+use crate::translate;
+use crate::verdict::{Shortcut, Verdicts};
 use arrayvec::ArrayVec;
-use overbank::cache::{self, Design, Isa, LayoutKind, Probes, SignatureCache};
+use overbank::cache::{self, LayoutKind, Probes, SignatureCache};
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::{FlowKey, FrameBuf, Offsets, extract};
-
-/// Megaflow capacity up to which 16-bit values in tier 1 are enough.
-pub const MEGAFLOWS_16_BIT: usize = 1 << 16;
-
-/// What a datapath is made of.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The signature cache; `None` sends every packet to tier 2.
-    pub cache: Option<CacheConfig>,
-    /// Most megaflows.
-    pub megaflows: usize,
-    /// OpenFlow port numbers that exist.
-    pub ports: Vec<u32>,
-    /// Varies hash functions and random evictions.
-    pub seed: u64,
-}
-
-/// What tier 1 is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct CacheConfig {
-    /// Geometry and policy.
-    pub design: Design,
-    /// Slots.
-    pub entries: usize,
-    /// Instruction set; `None` takes the best that the machine has, or what `OVERBANK_SIMD` says.
-    pub isa: Option<Isa>,
-}
-
-/// Why a datapath cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The signature cache cannot be made.
-    #[error("signature cache: {0}")]
-    Cache(cache::Error),
-    /// The megaflow cache cannot be made.
-    #[error("megaflow cache: {0}")]
-    Megaflows(SizeError),
-}
+use std::sync::Arc;
 
 /// A frame and where it came from.
 #[derive(Clone, Copy, Debug)]
@@ -69,45 +43,6 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
     /// OpenFlow port number.
     pub in_port: u32,
-}
-
-/// Where frames go. `index` counts the frames of one call of [`Datapath::process`].
-pub trait Sink {
-    /// A frame leaves by `port`; `edited` tells whether it differs from the one that came in.
-    fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool);
-    /// A frame left by no port.
-    fn drop(&mut self, index: usize, reason: DropReason);
-}
-
-/// What the datapath did so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames that came in.
-    pub packets: u64,
-    /// Packets looked up in tier 1, hits, and matches that verification refused.
-    pub microflow: cache::Counters,
-    /// Tier 2.
-    pub megaflow: MegaflowCounters,
-    /// Packets that went to the classifier.
-    pub classifier_lookups: u64,
-    /// Frames that left by no port, by [`DropReason::index`].
-    pub drops: [u64; DropReason::COUNT],
-}
-
-impl Counters {
-    /// Share of the packets looked up in tier 1 that were found there, 0 to 1.
-    pub fn hit_rate(&self) -> f64 {
-        ratio(self.microflow.hits, self.microflow.lookups)
-    }
-
-    /// Subtables searched per lookup in tier 2.
-    pub fn subtables_per_lookup(&self) -> f64 {
-        ratio(self.megaflow.subtables_searched, self.megaflow.lookups)
-    }
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Working memory of one burst, kept so that nothing is allocated or cleared per burst.
@@ -133,8 +68,8 @@ fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
 
 /// One worker's datapath.
 pub struct Datapath {
-    tables: Tables,
-    ports: Vec<u32>,
+    tables: Arc<Tables>,
+    ports: Ports,
     cache: Option<Box<dyn SignatureCache>>,
     megaflows: MegaflowCache,
     verdicts: Verdicts,
@@ -142,14 +77,18 @@ pub struct Datapath {
     released: Vec<u32>,
     scratch: FrameBuf,
     burst: Box<Burst>,
+    /// Time of the last call.
+    now_ms: u64,
     classifier_lookups: u64,
+    stale_signatures: u64,
     packets: u64,
+    packet_outs: u64,
     drops: [u64; DropReason::COUNT],
 }
 
 impl Datapath {
     /// A datapath with empty caches.
-    pub fn new(config: &Config, tables: Tables) -> Result<Datapath, ConfigError> {
+    pub fn new(config: &Config, tables: impl Into<Arc<Tables>>) -> Result<Datapath, ConfigError> {
         let megaflows =
             MegaflowCache::new(config.megaflows, config.seed).map_err(ConfigError::Megaflows)?;
         let layout = if config.megaflows <= MEGAFLOWS_16_BIT {
@@ -164,12 +103,9 @@ impl Datapath {
             }
             None => None,
         };
-        let mut ports = config.ports.clone();
-        ports.sort_unstable();
-        ports.dedup();
         Ok(Datapath {
-            tables,
-            ports,
+            tables: tables.into(),
+            ports: Ports::new(&config.ports),
             cache,
             megaflows,
             verdicts: Verdicts::new(config.seed),
@@ -185,17 +121,22 @@ impl Datapath {
                 probes: Probes::new(),
                 unreadable: ArrayVec::new(),
             }),
+            now_ms: 0,
             classifier_lookups: 0,
+            stale_signatures: 0,
             packets: 0,
+            packet_outs: 0,
             drops: [0; DropReason::COUNT],
         })
     }
 
-    /// Takes frames through the tiers, in bursts of 32. `now_ms` is any clock that goes forward;
-    /// only its differences count.
-    pub fn process<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u32, sink: &mut S) {
+    /// Takes frames through the tiers, in bursts of 32. `now_ms` is the switch's clock, which goes
+    /// forward.
+    pub fn process<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u64, sink: &mut S) {
+        self.now_ms = now_ms;
         for (nth, burst) in frames.chunks(BURST).enumerate() {
-            self.process_burst(burst, now_ms, nth * BURST, sink);
+            // Megaflows and verdicts know the low half of the clock.
+            self.process_burst(burst, now_ms as u32, nth * BURST, sink);
         }
     }
 
@@ -214,9 +155,15 @@ impl Datapath {
             self.look_up_megaflows(&mut missed, now_ms);
             self.translate_rest(&missed, now_ms);
         }
-        self.execute(frames, base, sink);
+        self.execute(frames, now_ms, base, sink);
+        self.release();
+    }
+
+    /// Gives back the verdicts that megaflows no longer have.
+    #[inline]
+    fn release(&mut self) {
         for number in self.released.drain(..) {
-            self.verdicts.release(number);
+            self.verdicts.release(number, self.now_ms);
         }
     }
 
@@ -270,6 +217,8 @@ impl Datapath {
                     break;
                 }
                 refused += 1;
+                self.stale_signatures +=
+                    u64::from(self.megaflows.is_stale_match(id, &burst.keys[i]));
                 mask &= mask - 1;
                 if mask != 0 {
                     id = cache.candidate(hash, mask.trailing_zeros() as u8);
@@ -324,10 +273,10 @@ impl Datapath {
         let key = &self.burst.keys[i];
         self.classifier_lookups += 1;
         let answer = translate::translate(&self.tables, key, &self.ports);
-        let verdict = Verdict { program: answer.program, drop: answer.drop };
-        let number = self.verdicts.acquire(verdict);
+        let mask = answer.mask;
+        let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
-        match self.megaflows.install(key, &answer.mask, number, now_ms) {
+        match self.megaflows.install(key, &mask, number, now_ms) {
             Some((id, replaced)) => {
                 // Packets of this burst may still need the verdict that was replaced.
                 self.released.extend(replaced);
@@ -345,7 +294,7 @@ impl Datapath {
 
     /// Every frame of the burst, in order.
     #[inline]
-    fn execute<S: Sink>(&mut self, frames: &[Frame<'_>], base: usize, sink: &mut S) {
+    fn execute<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u32, base: usize, sink: &mut S) {
         let burst = &*self.burst;
         let mut unreadable = burst.unreadable.iter().peekable();
         let mut key = 0;
@@ -356,7 +305,7 @@ impl Datapath {
                 continue;
             }
             let number = burst.verdicts[key];
-            let dropped = match self.verdicts.shortcut(number) {
+            let dropped = match self.verdicts.use_one(number, frame.bytes.len(), now_ms) {
                 Shortcut::Output(port) => {
                     sink.output(base + i, port, frame.bytes, false);
                     None
@@ -364,14 +313,19 @@ impl Datapath {
                 Shortcut::Drop(reason) => Some(reason),
                 Shortcut::Program => {
                     let verdict = self.verdicts.get(number);
-                    exec::run(
-                        &verdict.program,
-                        verdict.drop,
-                        frame.bytes,
-                        burst.offsets[key],
-                        &mut self.scratch,
-                        &mut |port, bytes, edited| sink.output(base + i, port, bytes, edited),
-                    )
+                    let subject = Subject {
+                        index: base + i,
+                        frame: frame.bytes,
+                        offsets: burst.offsets[key],
+                        in_port: frame.in_port,
+                        ports: &self.ports,
+                    };
+                    let (program, drop) = (&verdict.program, verdict.drop);
+                    let outcome = exec::run(program, drop, &subject, &mut self.scratch, sink);
+                    if let Some(at) = outcome.stopped_at {
+                        self.verdicts.stopped(number, at, frame.bytes.len(), self.now_ms);
+                    }
+                    outcome.drop
                 }
             };
             if let Some(reason) = dropped {
@@ -379,100 +333,6 @@ impl Datapath {
                 sink.drop(base + i, reason);
             }
             key += 1;
-        }
-    }
-
-    /// Changes the rules, then asks them about every megaflow again: those whose verdict or mask
-    /// no longer holds go. Returns what `change` returned, and how many megaflows went.
-    pub fn change_rules<T>(&mut self, change: impl FnOnce(&mut Tables) -> T) -> (T, usize) {
-        let out = change(&mut self.tables);
-        let (tables, ports, verdicts) = (&self.tables, &self.ports, &self.verdicts);
-        let mut released = Vec::new();
-        let gone = self.megaflows.revalidate(
-            |key, mask, number| {
-                let now = translate::translate(tables, key, ports);
-                let was = verdicts.get(number);
-                now.mask.and_not(mask).is_zero()
-                    && now.program[..] == was.program[..]
-                    && now.drop == was.drop
-            },
-            |number| released.push(number),
-        );
-        self.forget(released);
-        (out, gone)
-    }
-
-    /// Removes megaflows that no packet has used for longer than `idle_ms`; returns how many.
-    pub fn expire(&mut self, now_ms: u32, idle_ms: u32) -> usize {
-        let mut released = Vec::new();
-        let gone = self.megaflows.expire(now_ms, idle_ms, |number| released.push(number));
-        self.forget(released);
-        gone
-    }
-
-    /// Empties tiers 1 and 2; the next packets ask the classifier again.
-    pub fn flush(&mut self) {
-        let mut released = Vec::new();
-        self.megaflows.revalidate(|_, _, _| false, |number| released.push(number));
-        released.into_iter().for_each(|number| self.verdicts.release(number));
-        if let Some(cache) = &mut self.cache {
-            cache.clear();
-        }
-    }
-
-    /// After megaflows went: gives their verdicts back and takes their signatures out.
-    fn forget(&mut self, released: Vec<u32>) {
-        if released.is_empty() {
-            return;
-        }
-        for number in released {
-            self.verdicts.release(number);
-        }
-        let megaflows = &self.megaflows;
-        if let Some(cache) = &mut self.cache {
-            cache.retain(&mut |_, id| megaflows.is_live(id));
-        }
-    }
-
-    /// The rules.
-    pub fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    /// Tier 1, if there is one.
-    pub fn cache(&self) -> Option<&dyn SignatureCache> {
-        self.cache.as_deref()
-    }
-
-    /// Tier 2.
-    pub fn megaflows(&self) -> &MegaflowCache {
-        &self.megaflows
-    }
-
-    /// Different action programs that the megaflows have: at most one each.
-    pub fn programs(&self) -> usize {
-        self.verdicts.len()
-    }
-
-    /// What was done so far.
-    pub fn counters(&self) -> Counters {
-        Counters {
-            packets: self.packets,
-            microflow: self.cache.as_ref().map(|c| *c.counters()).unwrap_or_default(),
-            megaflow: *self.megaflows.counters(),
-            classifier_lookups: self.classifier_lookups,
-            drops: self.drops,
-        }
-    }
-
-    /// Sets all counters to zero and leaves the caches as they are.
-    pub fn reset_counters(&mut self) {
-        self.packets = 0;
-        self.classifier_lookups = 0;
-        self.drops = [0; DropReason::COUNT];
-        self.megaflows.reset_counters();
-        if let Some(cache) = &mut self.cache {
-            cache.reset_counters();
         }
     }
 }

@@ -1,0 +1,317 @@
+//! A vector and a hash table whose clones share their parts until one of them is changed.
+//!
+//! ```text
+//!  CowVec     [ Arc chunk 0 | Arc chunk 1 | … ]          N elements in a chunk
+//!  CowTable   [ 0 | 1 | 0 | 2 ]                          which shard, by bits of the hash
+//!             [ Arc shard 0 | Arc shard 1 | Arc shard 2 ] extendible hashing: one that is full is
+//!                                                         split, and the first list doubles if
+//!                                                         the shard stands in it only once
+//! ```
+//!
+//! The control plane changes its own copy of the rules and gives the workers clones. A change to a
+//! clone copies the list of parts (a pointer and a count for each) and the parts that it touches;
+//! the next changes, until the next clone, touch what is already its own. With 100,000 elements
+//! that is a list of a few hundred parts and one part of some hundred elements.
+//!
+//! Cost of a read: a load or two more than the plain structure has. A table's lists never shrink. Panics: [`CowVec`] on an index out of bounds, as a slice does. Elements with the same
+//! bits 32 to 47 of the hash stay in one shard, whatever its size.
+//!
+//! Persistent trees (the crates `im` and `rpds`) do the same at a cost of several loads a read,
+//! which a classifier lookup makes dozens of times.
+
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+/// First length of a chunk.
+const CHUNK_FIRST: usize = 8;
+/// Elements of a shard from which on it is split.
+const SHARD_MAX: usize = 512;
+/// Most bits of the hash that choose a shard.
+const DEPTH_MAX: u32 = 16;
+
+/// A vector in chunks of up to `N` elements, all but the last of them full.
+#[derive(Clone, Debug)]
+pub(crate) struct CowVec<T, const N: usize> {
+    chunks: Vec<Arc<[T]>>,
+    len: usize,
+}
+
+impl<T, const N: usize> Default for CowVec<T, N> {
+    fn default() -> Self {
+        CowVec { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T: Clone + Default, const N: usize> CowVec<T, N> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn push(&mut self, value: T) {
+        let (chunk, at) = (self.len / N, self.len % N);
+        let room = self.chunks.get(chunk).map_or(0, |chunk| chunk.len());
+        if at >= room {
+            let longer = (2 * room).clamp(CHUNK_FIRST.min(N), N);
+            let old = self.chunks.get(chunk).map_or(&[][..], |chunk| chunk);
+            let fill = std::iter::repeat_with(T::default).take(longer - old.len());
+            let new: Arc<[T]> = old.iter().cloned().chain(fill).collect();
+            match self.chunks.get_mut(chunk) {
+                Some(place) => *place = new,
+                None => self.chunks.push(new),
+            }
+        }
+        let at = self.len;
+        self.len += 1;
+        self[at] = value;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.len)
+    }
+}
+
+impl<T, const N: usize> Index<usize> for CowVec<T, N> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, at: usize) -> &T {
+        &self.chunks[at / N][at % N]
+    }
+}
+
+impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        &mut Arc::make_mut(&mut self.chunks[at / N])[at % N]
+    }
+}
+
+/// An element that knows its hash.
+pub(crate) trait Hashed: Copy {
+    fn hash(&self) -> u64;
+}
+
+#[derive(Clone, Debug)]
+struct Shard<T> {
+    /// How many bits of the hash all its elements share.
+    depth: u32,
+    table: HashTable<T>,
+}
+
+/// A hash table in shards. Callers compare the elements.
+#[derive(Clone, Debug)]
+pub(crate) struct CowTable<T> {
+    /// Shard of each value of the lowest bits of [`window`]; none, or a power of two of them.
+    directory: Vec<u32>,
+    shards: Vec<Arc<Shard<T>>>,
+}
+
+impl<T> Default for CowTable<T> {
+    fn default() -> Self {
+        CowTable { directory: Vec::new(), shards: Vec::new() }
+    }
+}
+
+/// The bits that choose a shard; hashbrown takes the lowest and the highest ones.
+#[inline]
+fn window(hash: u64) -> usize {
+    // A window of the hash.
+    (hash >> 32) as usize
+}
+
+impl<T: Hashed> CowTable<T> {
+    /// The number of the shard of a hash; none if the table is empty.
+    #[inline]
+    fn shard(&self, hash: u64) -> Option<usize> {
+        // Of an empty directory, no index is within bounds.
+        let at = window(hash) & self.directory.len().wrapping_sub(1);
+        self.directory.get(at).map(|&shard| shard as usize)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is: impl FnMut(&T) -> bool) -> Option<&T> {
+        self.shards[self.shard(hash)?].table.find(hash, is)
+    }
+
+    /// The shard of a hash, as this table's alone.
+    fn own(&mut self, hash: u64) -> Option<&mut Shard<T>> {
+        let shard = self.shard(hash)?;
+        Some(Arc::make_mut(&mut self.shards[shard]))
+    }
+
+    /// Changes an element, if it is there; its hash stays.
+    pub(crate) fn update(
+        &mut self,
+        hash: u64,
+        mut is: impl FnMut(&T) -> bool,
+        change: impl FnOnce(&mut T),
+    ) -> bool {
+        // A look first, so that nothing is copied in vain.
+        if self.find(hash, &mut is).is_none() {
+            return false;
+        }
+        if let Some(found) = self.own(hash).and_then(|shard| shard.table.find_mut(hash, is)) {
+            change(found);
+        }
+        true
+    }
+
+    /// Adds an element that is not there.
+    pub(crate) fn insert_unique(&mut self, value: T) {
+        let hash = value.hash();
+        if self.directory.is_empty() {
+            self.directory.push(0);
+            self.shards.push(Arc::new(Shard { depth: 0, table: HashTable::new() }));
+        }
+        while self.shard(hash).is_some_and(|s| self.shards[s].table.len() >= SHARD_MAX) {
+            if !self.split(hash) {
+                break;
+            }
+        }
+        if let Some(shard) = self.own(hash) {
+            shard.table.insert_unique(hash, value, Hashed::hash);
+        }
+    }
+
+    /// Takes an element out, if it is there.
+    pub(crate) fn remove(&mut self, hash: u64, mut is: impl FnMut(&T) -> bool) {
+        if self.find(hash, &mut is).is_none() {
+            return;
+        }
+        let shard = self.own(hash);
+        if let Some(Ok(found)) = shard.map(|shard| shard.table.find_entry(hash, is)) {
+            found.remove();
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.shards.iter().flat_map(|shard| shard.table.iter())
+    }
+
+    /// Splits the shard of a hash in two by its next bit; false if there is none.
+    fn split(&mut self, hash: u64) -> bool {
+        let Some(old) = self.shard(hash) else { return false };
+        let depth = self.shards[old].depth;
+        // Shards are fewer than elements, which are fewer than 2^32.
+        let Ok(new) = u32::try_from(self.shards.len()) else { return false };
+        if depth >= DEPTH_MAX {
+            return false;
+        }
+        if 1 << depth == self.directory.len() {
+            self.directory.extend_from_within(..);
+        }
+        let mut halves = [HashTable::new(), HashTable::new()];
+        for &value in &self.shards[old].table {
+            let hash = value.hash();
+            halves[window(hash) >> depth & 1].insert_unique(hash, value, Hashed::hash);
+        }
+        let [zero, one] = halves.map(|table| Arc::new(Shard { depth: depth + 1, table }));
+        self.shards[old] = zero;
+        self.shards.push(one);
+        let step = 1 << depth;
+        let places = (window(hash) & (step - 1)..self.directory.len()).step_by(step);
+        for at in places.filter(|at| at >> depth & 1 == 1) {
+            self.directory[at] = new;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Item(u64, u32);
+
+    impl Hashed for Item {
+        fn hash(&self) -> u64 {
+            self.0
+        }
+    }
+
+    fn spread(n: u64) -> u64 {
+        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn sorted(table: &CowTable<Item>) -> Vec<(u64, u32)> {
+        let mut all: Vec<(u64, u32)> = table.iter().map(|item| (item.0, item.1)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_chunk_grows_to_its_size_and_a_clone_keeps_what_it_had() {
+        let mut vec: CowVec<u32, 16> = CowVec::default();
+        (0..100).for_each(|n| vec.push(n));
+        let old = vec.clone();
+        vec[17] = 7;
+        vec.push(100);
+        assert!(old.iter().copied().eq(0..100));
+        assert_eq!((vec.len(), vec[17], vec[16], vec[100]), (101, 7, 16, 100));
+        let shared = old.chunks.iter().zip(&vec.chunks).filter(|(a, b)| Arc::ptr_eq(a, b));
+        assert_eq!(shared.count(), 5, "all but the two that were written to");
+    }
+
+    #[test]
+    fn a_change_copies_one_shard() {
+        let mut table = CowTable::default();
+        (0..100_000).for_each(|n| table.insert_unique(Item(spread(n), 0)));
+        assert!(table.shards.iter().all(|shard| shard.table.len() <= SHARD_MAX));
+        assert!(table.shards.len() < 600 && table.directory.len() <= 1024);
+        let old = table.clone();
+        assert!(table.update(spread(7), |_| true, |item| item.1 = 1));
+        let changed = old.shards.iter().zip(&table.shards).filter(|(a, b)| !Arc::ptr_eq(a, b));
+        assert_eq!(changed.count(), 1);
+        assert!(!table.update(1, |_| false, |_| ()));
+        assert_eq!(table.iter().count(), 100_000);
+    }
+
+    #[test]
+    fn equal_hashes_stay_together() {
+        let mut table = CowTable::default();
+        (0..3000).for_each(|n| table.insert_unique(Item(5 << 32, n)));
+        assert!(table.directory.len() <= 1 << DEPTH_MAX);
+        assert!((0..3000).all(|n| table.find(5 << 32, |item| item.1 == n).is_some()));
+    }
+
+    proptest! {
+        /// Elements come and go while clones are taken; each clone stays what it was.
+        #[test]
+        fn a_table_is_a_map_and_its_clones_stand_still(
+            ops in prop::collection::vec((0u64..3000, 0..20u8), 1..4000),
+        ) {
+            let (mut table, mut map) = (CowTable::default(), HashMap::new());
+            let mut clones = Vec::new();
+            for (at, (key, what)) in ops.into_iter().enumerate() {
+                let hash = spread(key);
+                match what {
+                    0..14 => match map.insert(hash, at as u32) {
+                        None => table.insert_unique(Item(hash, at as u32)),
+                        Some(_) => prop_assert!(
+                            table.update(hash, |i| i.0 == hash, |i| i.1 = at as u32)
+                        ),
+                    },
+                    14..19 => {
+                        map.remove(&hash);
+                        table.remove(hash, |item| item.0 == hash);
+                    }
+                    _ => clones.push((table.clone(), sorted(&table))),
+                }
+                let found = table.find(hash, |item| item.0 == hash).map(|item| item.1);
+                prop_assert_eq!(found, map.get(&hash).copied());
+            }
+            let mut all: Vec<(u64, u32)> = map.into_iter().collect();
+            all.sort_unstable();
+            prop_assert_eq!(sorted(&table), all);
+            for (clone, was) in clones {
+                prop_assert_eq!(sorted(&clone), was);
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What is done to a datapath between bursts: new rules and ports, counters, idle megaflows, the
+//! packets of controllers.
+//!
+//! All but [`Datapath::change_rules`], [`Datapath::expire`] and [`Datapath::flush`], which walk over
+//! everything, cost little enough to be done between two bursts of a running switch.
+
+use super::{Counters, Datapath, Frame};
+use crate::drop::DropReason;
+use crate::exec::{self, Subject};
+use crate::megaflow::MegaflowCache;
+use crate::ports::{Ports, SwitchPort};
+use crate::rule::Action;
+use crate::sink::Sink;
+use crate::tables::Tables;
+use crate::translate;
+use crate::verdict::credit;
+use overbank::cache::SignatureCache;
+use overbank_wire::edit::FRAME_MAX;
+use overbank_wire::{FlowKey, extract};
+use std::sync::Arc;
+
+impl Datapath {
+    /// From the next packet on, these rules hold. Gives the old ones back: who wants to spare this
+    /// thread the work frees them elsewhere. What was counted so far still goes to them.
+    pub fn set_tables(&mut self, tables: Arc<Tables>) -> Arc<Tables> {
+        let old = std::mem::replace(&mut self.tables, tables);
+        self.next_epoch();
+        old
+    }
+
+    /// From the next packet on, these ports exist.
+    pub fn set_ports(&mut self, ports: &[SwitchPort]) {
+        self.ports = Ports::new(ports);
+        self.next_epoch();
+    }
+
+    fn next_epoch(&mut self) {
+        let released = &mut self.released;
+        self.megaflows.next_epoch(|number| released.push(number));
+        self.release();
+    }
+
+    /// Changes the rules, then asks them about every megaflow again: those whose verdict or mask
+    /// no longer holds go. Returns what `change` returned, and how many megaflows went.
+    pub fn change_rules<T>(&mut self, change: impl FnOnce(&mut Tables) -> T) -> (T, usize) {
+        let out = change(Arc::make_mut(&mut self.tables));
+        let (tables, ports, verdicts) = (&*self.tables, &self.ports, &self.verdicts);
+        let released = &mut self.released;
+        let gone = self.megaflows.revalidate(
+            |key, mask, number| {
+                let now = translate::translate(tables, key, ports);
+                now.mask.and_not(mask).is_zero() && verdicts.get(number).is(&now, tables.stats())
+            },
+            |number| released.push(number),
+        );
+        self.forget();
+        (out, gone)
+    }
+
+    /// Removes megaflows that no packet has used for longer than `idle_ms`, all at once; returns
+    /// how many.
+    pub fn expire(&mut self, now_ms: u64, idle_ms: u32) -> usize {
+        self.now_ms = now_ms;
+        let released = &mut self.released;
+        // Megaflows know the low half of the clock.
+        let gone = self.megaflows.expire(now_ms as u32, idle_ms, |number| released.push(number));
+        self.forget();
+        gone
+    }
+
+    /// Looks at the next `budget` megaflows, going round, and removes those that no packet has used
+    /// for longer than `idle_ms`, and stale ones that have waited for [`STALE_MS`]. Returns how
+    /// many. Their signatures stay until they are overwritten; they do no harm.
+    ///
+    /// [`STALE_MS`]: crate::megaflow::STALE_MS
+    pub fn sweep(&mut self, now_ms: u64, idle_ms: u32, budget: usize) -> usize {
+        self.now_ms = now_ms;
+        let released = &mut self.released;
+        let remove = |number| released.push(number);
+        // Megaflows know the low half of the clock.
+        let gone = self.megaflows.sweep(now_ms as u32, idle_ms, budget, remove);
+        self.release();
+        gone
+    }
+
+    /// Adds what was counted since the last call to the counters of rules and tables. Costs a few
+    /// atomic additions for each verdict that packets had since then.
+    pub fn flush_stats(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.verdicts.flush(now_ms);
+    }
+
+    /// Empties tiers 1 and 2; the next packets ask the classifier again.
+    pub fn flush(&mut self) {
+        let released = &mut self.released;
+        self.megaflows.revalidate(|_, _, _| false, |number| released.push(number));
+        self.release();
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
+    }
+
+    /// After megaflows went: gives their verdicts back and takes their signatures out.
+    fn forget(&mut self) {
+        if self.released.is_empty() {
+            return;
+        }
+        self.release();
+        let megaflows = &self.megaflows;
+        if let Some(cache) = &mut self.cache {
+            cache.retain(&mut |_, id| megaflows.is_live(id));
+        }
+    }
+
+    /// Carries out a controller's list of actions on a packet of its own, which comes in on
+    /// `frame.in_port`, a port or [`PORT_CONTROLLER`]. An output to [`PORT_TABLE`] sends it through
+    /// the tables. The sink knows it as frame 0.
+    ///
+    /// [`PORT_CONTROLLER`]: crate::ports::PORT_CONTROLLER
+    /// [`PORT_TABLE`]: crate::ports::PORT_TABLE
+    pub fn packet_out<S: Sink>(
+        &mut self,
+        frame: Frame<'_>,
+        actions: &[Action],
+        now_ms: u64,
+        sink: &mut S,
+    ) {
+        self.now_ms = now_ms;
+        self.packet_outs += 1;
+        if let Err(reason) = self.run_packet_out(frame, actions, sink) {
+            sink.drop(0, reason);
+        }
+    }
+
+    fn run_packet_out<S: Sink>(
+        &mut self,
+        frame: Frame<'_>,
+        actions: &[Action],
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        if frame.bytes.len() > FRAME_MAX {
+            return Err(DropReason::FrameTooLong);
+        }
+        let mut key = FlowKey::default();
+        let offsets = extract(frame.bytes, frame.in_port, &mut key)?;
+        let answer = translate::translate_list(&self.tables, &key, &self.ports, actions);
+        let subject = Subject {
+            index: 0,
+            frame: frame.bytes,
+            offsets,
+            in_port: frame.in_port,
+            ports: &self.ports,
+        };
+        let outcome = exec::run(&answer.program, answer.drop, &subject, &mut self.scratch, sink);
+        let (stats, bytes) = (self.tables.stats(), frame.bytes.len() as u64);
+        credit(&answer.lookups, stats, outcome.stopped_at, 1, bytes, self.now_ms);
+        outcome.drop.map_or(Ok(()), Err)
+    }
+
+    /// The rules.
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
+    }
+
+    /// Tier 1, if there is one.
+    pub fn cache(&self) -> Option<&dyn SignatureCache> {
+        self.cache.as_deref()
+    }
+
+    /// Tier 2.
+    pub fn megaflows(&self) -> &MegaflowCache {
+        &self.megaflows
+    }
+
+    /// Different action programs that the megaflows have: at most one each.
+    pub fn programs(&self) -> usize {
+        self.verdicts.len()
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            packets: self.packets,
+            microflow: self.cache.as_ref().map(|c| *c.counters()).unwrap_or_default(),
+            megaflow: *self.megaflows.counters(),
+            classifier_lookups: self.classifier_lookups,
+            stale_signatures: self.stale_signatures,
+            packet_outs: self.packet_outs,
+            drops: self.drops,
+        }
+    }
+
+    /// Sets all counters to zero and leaves the caches as they are.
+    pub fn reset_counters(&mut self) {
+        self.packets = 0;
+        self.packet_outs = 0;
+        self.classifier_lookups = 0;
+        self.stale_signatures = 0;
+        self.drops = [0; DropReason::COUNT];
+        self.megaflows.reset_counters();
+        if let Some(cache) = &mut self.cache {
+            cache.reset_counters();
+        }
+    }
+}
