@@ -3,18 +3,20 @@
 //! For samples, not for speed: one system call a frame, each frame copied once. Needs the right
 //! `CAP_NET_RAW` (root has it). The interface is only listened to: nothing is sent, it is not put
 //! into promiscuous mode, and frames that this machine sends are left out (on the loopback
-//! interface they come in again). The kernel takes off the outer VLAN tag before we see a frame.
+//! interface they come in again). The outer VLAN tag, which the kernel takes off, is put back.
 //!
 //! Guarantees: a frame is cut at [`FRAME_MAX`] bytes; waiting never takes longer than the caller
 //! says; the socket is closed when dropped.
 
-#![allow(unsafe_code)] // Socket calls of libc.
+#![allow(unsafe_code)] // poll of libc.
 
-use std::ffi::CString;
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::offload::{TAG_LEN, insert_tag};
+use crate::sys::interface::index_of;
+use crate::sys::socket::PacketSocket;
 
 /// Most bytes of a frame that are kept: all headers, and more than an Ethernet MTU.
 pub const FRAME_MAX: usize = 16_384;
@@ -57,9 +59,10 @@ pub enum LiveError {
 
 /// An interface that is being listened to.
 pub struct Live {
-    socket: OwnedFd,
+    socket: PacketSocket,
     interface: String,
-    buffer: Box<[u8; FRAME_MAX]>,
+    /// Room for a tag, then the frame.
+    buffer: Box<[u8; TAG_LEN + FRAME_MAX]>,
 }
 
 /// A frame that came in.
@@ -77,62 +80,24 @@ impl Live {
         let name = || interface.to_owned();
         let system = |reason| LiveError::System { interface: name(), reason };
         let missing = || LiveError::NoInterface { interface: name() };
-        let text = CString::new(interface).map_err(|_| missing())?;
-        // SAFETY: a string that ends with a zero byte.
-        let index = unsafe { libc::if_nametoindex(text.as_ptr()) };
-        let index = libc::c_int::try_from(index).ok().filter(|&i| i > 0).ok_or_else(missing)?;
-        // Protocol 0: nothing comes in before the socket is bound to the interface.
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            let reason = io::Error::last_os_error();
-            return Err(match reason.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowed { interface: name() },
-                _ => system(reason),
-            });
-        }
-        // SAFETY: the socket that was just made, which nobody else has.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // A smaller buffer is no reason to give up: missed frames are counted.
-        for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-            if set_int(&socket, libc::SOL_SOCKET, option, KERNEL_BUFFER_BYTES).is_ok() {
-                break;
-            }
-        }
-        // SAFETY: all zeros is a valid sockaddr_ll.
-        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        address.sll_ifindex = index;
-        // SAFETY: `address` is a sockaddr_ll, and its size is what we say.
-        let bound = unsafe {
-            libc::bind(
-                fd,
-                (&raw const address).cast::<libc::sockaddr>(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            )
-        };
-        if bound != 0 {
-            return Err(system(io::Error::last_os_error()));
-        }
-        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: as above; the kernel writes no more than `length`.
-        let told = unsafe {
-            libc::getsockname(fd, (&raw mut address).cast::<libc::sockaddr>(), &raw mut length)
-        };
-        if told != 0 {
-            return Err(system(io::Error::last_os_error()));
-        }
-        let hardware = address.sll_hatype;
+        let index = index_of(interface).map_err(|_| missing())?;
+        let socket = PacketSocket::new().map_err(|reason| match reason.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowed { interface: name() },
+            _ => system(reason),
+        })?;
+        socket.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, KERNEL_BUFFER_BYTES);
+        socket.set_packet(libc::PACKET_AUXDATA, 1).map_err(system)?;
+        socket.bind(index, libc::ETH_P_ALL as u16).map_err(system)?;
+        let hardware = socket.hardware().map_err(system)?;
         if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware) {
             return Err(LiveError::NotEthernet { interface: name(), hardware });
         }
-        Ok(Live { socket, interface: name(), buffer: Box::new([0; FRAME_MAX]) })
+        Ok(Live { socket, interface: name(), buffer: Box::new([0; TAG_LEN + FRAME_MAX]) })
     }
 
     /// The next frame that comes in within `wait`.
     pub fn next_frame(&mut self, wait: Duration) -> Result<Option<LiveFrame<'_>>, LiveError> {
-        let fd = self.socket.as_raw_fd();
+        let fd = self.socket.as_fd().as_raw_fd();
         let failed = |reason: io::Error, interface: &str| match reason.kind() {
             // A signal, or somebody was faster: nothing came.
             io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(None),
@@ -146,63 +111,28 @@ impl Live {
             n if n < 0 => return failed(io::Error::last_os_error(), &self.interface),
             _ => {}
         }
-        // SAFETY: all zeros is a valid sockaddr_ll.
-        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
-        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most FRAME_MAX bytes of data and `length` bytes of address,
-        // which is the room that there is.
-        let got = unsafe {
-            libc::recvfrom(
-                fd,
-                self.buffer.as_mut_ptr().cast(),
-                FRAME_MAX,
-                libc::MSG_DONTWAIT,
-                (&raw mut from).cast::<libc::sockaddr>(),
-                &raw mut length,
-            )
+        let read = match self.socket.read(&mut self.buffer[TAG_LEN..]) {
+            Ok(read) => read,
+            Err(reason) => return failed(reason, &self.interface),
         };
-        let Ok(got) = usize::try_from(got) else {
-            return failed(io::Error::last_os_error(), &self.interface);
-        };
-        if from.sll_pkttype == libc::PACKET_OUTGOING {
+        if read.kind == libc::PACKET_OUTGOING {
             return Ok(None);
+        }
+        let mut frame = TAG_LEN..TAG_LEN + read.len;
+        if let Some(tag) = read.tag
+            && insert_tag(&mut self.buffer[..frame.end], tag)
+        {
+            frame = 0..frame.end.min(FRAME_MAX);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Some(LiveFrame { data: &self.buffer[..got.min(FRAME_MAX)], timestamp_ns }))
+        Ok(Some(LiveFrame { data: &self.buffer[frame], timestamp_ns }))
     }
 
     /// Frames that came since the last call and that the kernel had no room for.
     pub fn missed(&self) -> u64 {
-        // SAFETY: all zeros is a valid tpacket_stats.
-        let mut stats: libc::tpacket_stats = unsafe { zeroed() };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes no more than `length` bytes to `stats`.
-        let told = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut length,
-            )
-        };
-        if told == 0 { u64::from(stats.tp_drops) } else { 0 }
+        self.socket.missed()
     }
-}
-
-fn set_int(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: a pointer to an integer and its size.
-    let set = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length)
-    };
-    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -138,10 +138,10 @@ impl CaptureSet {
         }
         let len = frame.len() as u32;
         let file = &mut self.files[at];
-        let timestamp_ns = timestamp_ns.min(u64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
+        let (ts_sec, ts_frac) = split_time(timestamp_ns);
         let packet = RawPcapPacket {
-            ts_sec: (timestamp_ns / 1_000_000_000) as u32,
-            ts_frac: (timestamp_ns % 1_000_000_000) as u32,
+            ts_sec,
+            ts_frac,
             incl_len: len,
             orig_len: len,
             data: Cow::Borrowed(frame),
@@ -240,16 +240,26 @@ impl PortFile {
         builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
         let file = builder.tempfile_in(dir).map_err(without_path)?.into_temp_path();
         let appender = Appender { file, buffer: Vec::new(), buffer_max };
-        let header = PcapHeader {
-            snaplen: CAPTURED_LEN_MAX,
-            datalink: DataLink::ETHERNET,
-            ts_resolution: TsResolution::NanoSecond,
-            endianness: Endianness::Little,
-            ..PcapHeader::default()
-        };
-        let writer = PcapWriter::with_header(appender, header).map_err(into_io)?;
+        let writer = PcapWriter::with_header(appender, file_header()).map_err(into_io)?;
         Ok(PortFile { port, path, writer, frames: 0 })
     }
+}
+
+/// What our captures begin with.
+pub(super) fn file_header() -> PcapHeader {
+    PcapHeader {
+        snaplen: CAPTURED_LEN_MAX,
+        datalink: DataLink::ETHERNET,
+        ts_resolution: TsResolution::NanoSecond,
+        endianness: Endianness::Little,
+        ..PcapHeader::default()
+    }
+}
+
+/// Seconds and nanoseconds of a time; times beyond the year 2106 become its end.
+pub(super) fn split_time(timestamp_ns: u64) -> (u32, u32) {
+    let timestamp_ns = timestamp_ns.min(u64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
+    ((timestamp_ns / 1_000_000_000) as u32, (timestamp_ns % 1_000_000_000) as u32)
 }
 
 /// An error of `tempfile` without the name of the temporary file, which says nothing to a reader.
@@ -260,7 +270,7 @@ pub fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-fn into_io(error: PcapError) -> io::Error {
+pub(super) fn into_io(error: PcapError) -> io::Error {
     match error {
         PcapError::IoError(e) => e,
         other => io::Error::other(other.to_string()),

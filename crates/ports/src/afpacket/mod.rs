@@ -1,0 +1,171 @@
+//! Network interfaces through `AF_PACKET` sockets: works on every Ethernet interface of Linux.
+//!
+//! ```text
+//!              ┌ socket 0 ─ ring mapped from the kernel ─▶ queue 0 ─▶ sendmmsg ─ socket ┐
+//!  interface ──┤ fanout by flow                                                         ├── interface
+//!              └ socket 1 ─ ring ────────────────────────▶ queue 1 ─▶ sendmmsg ─ socket ┘
+//! ```
+//!
+//! Frames are handed out where the kernel put them in the ring; only segments of super-frames are
+//! copied. Checksums and VLAN tags are put right in place (`ring`, [`crate::offload`]).
+//!
+//! - Fanout: the kernel spreads frames by a hash of addresses and ports, the same for both
+//!   directions, so that a flow stays in one queue. Fragments are spread by their addresses alone.
+//!   The kernel's defragmentation is not asked for: it would hand over packets longer than the MTU.
+//!   Neither is rollover, which moves flows between queues.
+//! - Transmission is `sendmmsg` past the queueing discipline, 64 frames a call. The TX ring is not
+//!   used: its slots come back as soon as a veth pair takes the frame over, while the receiver still
+//!   reads the pages, so that data change under it.
+//! - The interface is promiscuous while the port is open. What this machine sends through the
+//!   interface by other ways is not received.
+//!
+//! Needs CAP_NET_RAW, and CAP_NET_ADMIN for large buffers; Linux 4.20 or later.
+
+mod receive;
+mod ring;
+mod slots;
+mod transmit;
+
+use std::io;
+use std::sync::Arc;
+
+use self::receive::Receiver;
+use self::ring::Ring;
+use self::transmit::Sender;
+use crate::offload::TAG_LEN;
+use crate::queue::{Port, PortError, PortInfo, Queue};
+use crate::sys::link::Link;
+use crate::sys::socket::PacketSocket;
+
+/// How the kernel lays out received frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingKind {
+    /// `TPACKET_V3`: blocks of frames, densely packed; a frame is seen when its block is full or
+    /// after a millisecond. For throughput.
+    #[default]
+    V3,
+    /// `TPACKET_V2`: a slot for each frame, seen at once. For latency.
+    V2,
+}
+
+/// Options of [`open`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfPacketOptions {
+    /// Layout of the receive ring.
+    pub ring: RingKind,
+    /// Size of each queue's ring.
+    pub ring_mib: u32,
+    /// Receive frames for other addresses than the interface's own.
+    pub promiscuous: bool,
+}
+
+impl AfPacketOptions {
+    /// Largest ring.
+    pub const RING_MIB_MAX: u32 = 1024;
+}
+
+impl Default for AfPacketOptions {
+    fn default() -> Self {
+        AfPacketOptions { ring: RingKind::default(), ring_mib: 8, promiscuous: true }
+    }
+}
+
+/// An interface that is open.
+pub struct AfPacketPort {
+    link: Arc<Link>,
+    queues: Vec<Queue>,
+    detail: String,
+}
+
+/// Opens an interface with as many queues as asked for.
+///
+/// # Errors
+/// The interface is missing or no Ethernet interface, or the system refuses something.
+pub fn open(
+    interface: &str,
+    options: &AfPacketOptions,
+    queues: usize,
+) -> Result<AfPacketPort, PortError> {
+    let name = format!("afpacket:{interface}");
+    let link = Arc::new(Link::open(&name, interface)?);
+    let system = |call| move |source| PortError::System { port: name.clone(), call, source };
+    let mut group = 0;
+    let mut receivers = Vec::with_capacity(queues);
+    for queue in 0..queues {
+        let socket = PacketSocket::new().map_err(system.clone()("socket"))?;
+        // Before all sockets are in the group each of them would get every frame.
+        socket.shut().map_err(system.clone()("SO_ATTACH_FILTER"))?;
+        let ring = set_up(&socket, &link, options).map_err(system.clone()("PACKET_RX_RING"))?;
+        socket.bind(link.index(), libc::ETH_P_ALL as u16).map_err(system.clone()("bind"))?;
+        // A bound socket hears that the interface is down; that is not this socket's trouble.
+        socket.take_error();
+        if queues > 1 {
+            let joined = join(&socket, group, queue == 0);
+            group = joined.map_err(system.clone()("PACKET_FANOUT"))?;
+        }
+        receivers.push(Receiver::new(socket, ring, Arc::clone(&link)));
+    }
+    let mut both = Vec::with_capacity(queues);
+    for receiver in receivers {
+        let socket = sending(&link).map_err(system.clone()("socket for sending"))?;
+        let transmit = Box::new(Sender::new(socket, Arc::clone(&link)));
+        receiver.socket().unshut().map_err(system.clone()("SO_DETACH_FILTER"))?;
+        both.push(Queue { receive: Box::new(receiver), transmit });
+    }
+    let ring = match options.ring {
+        RingKind::V3 => "tpacket v3",
+        RingKind::V2 => "tpacket v2",
+    };
+    let detail = format!("{ring}, {} MiB a queue, sendmmsg, {queues} queues", options.ring_mib);
+    Ok(AfPacketPort { link, queues: both, detail })
+}
+
+fn set_up(socket: &PacketSocket, link: &Link, options: &AfPacketOptions) -> io::Result<Ring> {
+    socket.set_packet(libc::PACKET_VNET_HDR, 1)?;
+    // Room in front of each frame for the tag that the kernel took off.
+    socket.set_packet(libc::PACKET_RESERVE, 4 * TAG_LEN as i32)?;
+    socket.set_packet(libc::PACKET_IGNORE_OUTGOING, 1)?;
+    // For frames that are longer than a slot.
+    socket.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 16 << 20);
+    if options.promiscuous {
+        let request = libc::packet_mreq {
+            mr_ifindex: i32::try_from(link.index()).unwrap_or(0),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        socket.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)?;
+    }
+    let bytes = (options.ring_mib.clamp(1, AfPacketOptions::RING_MIB_MAX) as usize) << 20;
+    Ring::new(socket, options.ring, bytes, link.mtu())
+}
+
+/// Joins the fanout group, or founds it; returns its number.
+fn join(socket: &PacketSocket, group: u16, found: bool) -> io::Result<u16> {
+    let mut flags = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    if found {
+        // The kernel finds a number that nobody else has.
+        flags |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+    }
+    socket.set_packet(libc::PACKET_FANOUT, (flags << 16 | u32::from(group)) as i32)?;
+    let answer: i32 = socket.get(libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+    Ok(answer as u16)
+}
+
+fn sending(link: &Link) -> io::Result<PacketSocket> {
+    let socket = PacketSocket::new()?;
+    socket.set_packet(libc::PACKET_QDISC_BYPASS, 1)?;
+    socket.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, 8 << 20);
+    socket.bind(link.index(), 0)?;
+    Ok(socket)
+}
+
+impl Port for AfPacketPort {
+    fn take_queues(&mut self) -> Vec<Queue> {
+        std::mem::take(&mut self.queues)
+    }
+
+    fn info(&mut self) -> PortInfo {
+        self.link.info(self.detail.clone())
+    }
+}

@@ -1,0 +1,124 @@
+//! The transmitting half: frames collected and sent with one system call.
+
+#![allow(unsafe_code)] // sendmmsg.
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use crate::offload::payload_len;
+use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
+use crate::sys::link::Link;
+use crate::sys::socket::PacketSocket;
+
+/// Frames of one call.
+const BATCH: usize = 64;
+/// Bytes of one call; a longer frame than the rest leaves room for makes a call of its own.
+const BATCH_BYTES: usize = BATCH * 2048;
+
+/// Sends through one socket.
+pub(super) struct Sender {
+    socket: PacketSocket,
+    link: Arc<Link>,
+    bytes: Vec<u8>,
+    /// Where each frame of `bytes` ends.
+    ends: Vec<usize>,
+    counters: TransmitCounters,
+}
+
+impl Sender {
+    pub fn new(socket: PacketSocket, link: Arc<Link>) -> Sender {
+        let (bytes, ends) = (Vec::with_capacity(BATCH_BYTES), Vec::with_capacity(BATCH));
+        Sender { socket, link, bytes, ends, counters: TransmitCounters::default() }
+    }
+
+    /// Sends what was collected; what is refused is lost.
+    fn push(&mut self) {
+        let mut from = 0;
+        while from < self.ends.len() {
+            match send(&self.socket, &self.bytes, &self.ends, from) {
+                Ok(0) => break,
+                Ok(sent) => {
+                    let start = if from == 0 { 0 } else { self.ends[from - 1] };
+                    from += sent;
+                    self.counters.sent += sent as u64;
+                    self.counters.sent_bytes += (self.ends[from - 1] - start) as u64;
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // No room for this one, or it is refused for what it is: the next may pass.
+                    Some(libc::ENOBUFS | libc::EMSGSIZE | libc::EINVAL) => {
+                        from += 1;
+                        self.counters.lost += 1;
+                    }
+                    Some(libc::EAGAIN) => break,
+                    _ => {
+                        self.link.ask();
+                        self.socket.take_error();
+                        break;
+                    }
+                },
+            }
+        }
+        self.counters.lost += (self.ends.len() - from) as u64;
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+impl Transmit for Sender {
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        if !self.link.is_up() {
+            return Err(SendError::Down);
+        }
+        if payload_len(frame) > self.link.mtu() {
+            return Err(SendError::TooLong);
+        }
+        if self.ends.len() == BATCH || self.bytes.len() + frame.len() > self.bytes.capacity() {
+            self.push();
+        }
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        if !self.ends.is_empty() {
+            self.push();
+        }
+        self.link.check()
+    }
+
+    fn counters(&mut self) -> TransmitCounters {
+        self.counters
+    }
+}
+
+/// Sends the frames from number `from` on; how many were taken.
+fn send(socket: &PacketSocket, bytes: &[u8], ends: &[usize], from: usize) -> io::Result<usize> {
+    // SAFETY: all zeros is a valid iovec.
+    let mut parts: [libc::iovec; BATCH] = unsafe { zeroed() };
+    // SAFETY: all zeros is a valid mmsghdr: no address, no control data.
+    let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
+    let mut start = if from == 0 { 0 } else { ends[from - 1] };
+    let count = (ends.len() - from).min(BATCH);
+    for (i, &end) in ends[from..from + count].iter().enumerate() {
+        let frame = &bytes[start..end];
+        // The kernel only reads.
+        parts[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+        messages[i].msg_hdr.msg_iov = &raw mut parts[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+        start = end;
+    }
+    // SAFETY: `count` messages of one part each, all of which live until the call returns.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_fd().as_raw_fd(),
+            messages.as_mut_ptr(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,93 @@
+//! A tap on any port: every frame that it hands over or takes is written to a capture.
+//!
+//! Frames of both directions go to one nanosecond pcap, with the time at which they passed. A
+//! capture that cannot be written any more (a full disk) does not stop the port.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use crate::capture::{CaptureStream, StreamWriter, WriteError};
+use crate::queue::{
+    Port, PortError, PortInfo, Queue, Receive, ReceiveCounters, Received, SendError, Transmit,
+    TransmitCounters,
+};
+
+/// A port with a tap.
+pub struct DumpPort {
+    inner: Box<dyn Port>,
+    stream: CaptureStream,
+}
+
+impl DumpPort {
+    /// Puts the tap on a port whose queues were not taken yet.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(inner: Box<dyn Port>, path: impl AsRef<Path>) -> Result<DumpPort, WriteError> {
+        Ok(DumpPort { inner, stream: CaptureStream::create(path)? })
+    }
+}
+
+impl Port for DumpPort {
+    fn take_queues(&mut self) -> Vec<Queue> {
+        let wrap = |Queue { receive, transmit }| Queue {
+            receive: Box::new(DumpReceive { inner: receive, out: self.stream.writer() }),
+            transmit: Box::new(DumpTransmit { inner: transmit, out: self.stream.writer() }),
+        };
+        self.inner.take_queues().into_iter().map(wrap).collect()
+    }
+
+    fn info(&mut self) -> PortInfo {
+        self.inner.info()
+    }
+}
+
+struct DumpReceive {
+    inner: Box<dyn Receive>,
+    out: StreamWriter,
+}
+
+impl Receive for DumpReceive {
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        let frames = self.inner.receive()?;
+        for frame in &frames {
+            let _ = self.out.push(frame);
+        }
+        let _ = self.out.flush();
+        Ok(frames)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.wait_fd()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        self.inner.counters()
+    }
+}
+
+struct DumpTransmit {
+    inner: Box<dyn Transmit>,
+    out: StreamWriter,
+}
+
+impl Transmit for DumpTransmit {
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        self.inner.send(frame)?;
+        let _ = self.out.push(frame);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        let _ = self.out.flush();
+        self.inner.flush()
+    }
+
+    fn counters(&mut self) -> TransmitCounters {
+        self.inner.counters()
+    }
+}

@@ -1,0 +1,336 @@
+//! Faults on purpose, around any port: loss, corruption, duplication, reordering.
+//!
+//! ```text
+//! frame n ─▶ lost? ─▶ corrupted? ─▶ duplicated? ─▶ held back? ─▶ out
+//!                                                     └── behind one to eight later frames
+//! ```
+//!
+//! Four random numbers are drawn for each frame, whatever happens to it, so that the fate of frame
+//! `n` of a queue depends on the seed, the queue, the direction and `n` alone: the same frames meet
+//! the same faults in each run. When no more frames come, those held back are let go. Every frame is
+//! copied: this is for tests, not for speed. Frames that the injector loses count in
+//! [`FaultCounters`], not among those of the port.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::queue::{
+    BURST, Port, PortError, PortInfo, Queue, Receive, ReceiveCounters, Received, SendError,
+    Transmit, TransmitCounters,
+};
+
+/// Most frames that may overtake one.
+const OVERTAKEN_MAX: u64 = 8;
+
+/// Which frames of a port meet faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultOn {
+    /// Those that it receives.
+    #[default]
+    In,
+    /// Those that it transmits.
+    Out,
+    /// All.
+    Both,
+}
+
+/// How often what happens; probabilities are from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultOptions {
+    /// The frame vanishes.
+    pub loss: f64,
+    /// One bit, anywhere in the frame, is turned over.
+    pub corrupt: f64,
+    /// One to eight later frames overtake it.
+    pub reorder: f64,
+    /// It comes twice.
+    pub duplicate: f64,
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// Direction.
+    pub on: FaultOn,
+}
+
+impl Default for FaultOptions {
+    fn default() -> Self {
+        FaultOptions {
+            loss: 0.0,
+            corrupt: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            seed: 1,
+            on: FaultOn::In,
+        }
+    }
+}
+
+/// What happened so far, in all queues and directions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounters {
+    /// Frames that came to the injector.
+    pub frames: u64,
+    /// Vanished.
+    pub lost: u64,
+    /// With a bit turned over.
+    pub corrupted: u64,
+    /// Held back.
+    pub reordered: u64,
+    /// Given twice.
+    pub duplicated: u64,
+}
+
+/// The counters while they are counted; each is independent of the others.
+#[derive(Default)]
+struct Counts {
+    frames: AtomicU64,
+    lost: AtomicU64,
+    corrupted: AtomicU64,
+    reordered: AtomicU64,
+    duplicated: AtomicU64,
+}
+
+impl Counts {
+    fn get(&self) -> FaultCounters {
+        FaultCounters {
+            frames: self.frames.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+            corrupted: self.corrupted.load(Relaxed),
+            reordered: self.reordered.load(Relaxed),
+            duplicated: self.duplicated.load(Relaxed),
+        }
+    }
+}
+
+/// A line that frames go through, faults and all.
+struct Line {
+    options: FaultOptions,
+    random: Pcg64,
+    counts: Arc<Counts>,
+    /// Frames ready to go on.
+    ready: VecDeque<Vec<u8>>,
+    /// Frames held back, each with the number of frames that still overtake it.
+    held: Vec<(u64, Vec<u8>)>,
+    /// Buffers to use again.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Line {
+    fn new(options: &FaultOptions, queue: usize, out: bool, counts: &Arc<Counts>) -> Line {
+        // Each queue and direction has numbers of its own.
+        let stream = (queue as u64) << 1 | u64::from(out);
+        let seed = options.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Line {
+            options: *options,
+            random: Pcg64::seed_from_u64(seed),
+            counts: Arc::clone(counts),
+            ready: VecDeque::new(),
+            held: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        copy
+    }
+
+    fn recycle(&mut self, frame: Vec<u8>) {
+        if self.spare.len() < 4 * BURST {
+            self.spare.push(frame);
+        }
+    }
+
+    fn put(&mut self, frame: &[u8]) {
+        let count = |counter: &AtomicU64| counter.fetch_add(1, Relaxed);
+        let [loss, corrupt, reorder, duplicate]: [f64; 4] = self.random.random();
+        let detail: u64 = self.random.random();
+        count(&self.counts.frames);
+        if loss < self.options.loss {
+            count(&self.counts.lost);
+            return;
+        }
+        let mut first = self.copy(frame);
+        if corrupt < self.options.corrupt && !first.is_empty() {
+            count(&self.counts.corrupted);
+            let bit = (detail >> 8) as usize % (first.len() * 8);
+            first[bit / 8] ^= 1 << (bit % 8);
+        }
+        let second = (duplicate < self.options.duplicate).then(|| {
+            count(&self.counts.duplicated);
+            self.copy(&first)
+        });
+        if reorder < self.options.reorder {
+            count(&self.counts.reordered);
+            self.held.push((1 + detail % OVERTAKEN_MAX, first));
+        } else {
+            self.ready.push_back(first);
+            self.overtake();
+        }
+        // The second one goes at once, also where the first is held back.
+        if let Some(second) = second {
+            self.ready.push_back(second);
+            self.overtake();
+        }
+    }
+
+    /// One more frame has passed those held back.
+    fn overtake(&mut self) {
+        let ready = &mut self.ready;
+        self.held.retain_mut(|(more, frame)| {
+            *more -= 1;
+            if *more == 0 {
+                ready.push_back(std::mem::take(frame));
+            }
+            *more > 0
+        });
+    }
+
+    /// Nothing more comes for now.
+    fn let_go(&mut self) {
+        self.ready.extend(self.held.drain(..).map(|(_, frame)| frame));
+    }
+}
+
+/// A port with faults.
+pub struct FaultPort {
+    inner: Box<dyn Port>,
+    options: FaultOptions,
+    counts: Arc<Counts>,
+}
+
+impl FaultPort {
+    /// Puts the injector around a port whose queues were not taken yet.
+    pub fn new(inner: Box<dyn Port>, options: &FaultOptions) -> FaultPort {
+        FaultPort { inner, options: *options, counts: Arc::default() }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> FaultCounters {
+        self.counts.get()
+    }
+}
+
+impl Port for FaultPort {
+    fn take_queues(&mut self) -> Vec<Queue> {
+        let (into, out) = match self.options.on {
+            FaultOn::In => (true, false),
+            FaultOn::Out => (false, true),
+            FaultOn::Both => (true, true),
+        };
+        let wrap = |(number, queue): (usize, Queue)| {
+            let Queue { mut receive, mut transmit } = queue;
+            if into {
+                let line = Line::new(&self.options, number, false, &self.counts);
+                receive = Box::new(FaultReceive { inner: receive, line, given: Vec::new() });
+            }
+            if out {
+                let line = Line::new(&self.options, number, true, &self.counts);
+                transmit = Box::new(FaultTransmit { inner: transmit, line, fresh: false });
+            }
+            Queue { receive, transmit }
+        };
+        self.inner.take_queues().into_iter().enumerate().map(wrap).collect()
+    }
+
+    fn info(&mut self) -> PortInfo {
+        let mut info = self.inner.info();
+        let FaultCounters { frames, lost, corrupted, reordered, duplicated } = self.counters();
+        info.detail = format!(
+            "{}; faults in {frames} frames: {lost} lost, {corrupted} corrupted, {reordered} \
+             reordered, {duplicated} duplicated",
+            info.detail
+        );
+        info
+    }
+}
+
+struct FaultReceive {
+    inner: Box<dyn Receive>,
+    line: Line,
+    /// Frames on loan.
+    given: Vec<Vec<u8>>,
+}
+
+impl Receive for FaultReceive {
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        for frame in self.given.drain(..) {
+            self.line.recycle(frame);
+        }
+        if self.line.ready.len() < BURST {
+            match self.inner.receive() {
+                Ok(frames) if frames.is_empty() => self.line.let_go(),
+                Ok(frames) => frames.iter().for_each(|frame| self.line.put(frame)),
+                Err(error) => {
+                    self.line.let_go();
+                    if self.line.ready.is_empty() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let count = self.line.ready.len().min(BURST);
+        self.given.extend(self.line.ready.drain(..count));
+        Ok(self.given.iter().map(Vec::as_slice).collect())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.wait_fd()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished() && self.line.ready.is_empty() && self.line.held.is_empty()
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        self.inner.counters()
+    }
+}
+
+struct FaultTransmit {
+    inner: Box<dyn Transmit>,
+    line: Line,
+    /// Whether frames were sent since the last flush.
+    fresh: bool,
+}
+
+impl FaultTransmit {
+    fn pass(&mut self) -> Result<(), SendError> {
+        let mut result = Ok(());
+        while let Some(frame) = self.line.ready.pop_front() {
+            result = result.and(self.inner.send(&frame));
+            self.line.recycle(frame);
+        }
+        result
+    }
+}
+
+impl Transmit for FaultTransmit {
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        self.fresh = true;
+        self.line.put(frame);
+        self.pass()
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        if !std::mem::take(&mut self.fresh) {
+            self.line.let_go();
+            // Refused ones are not there to be counted by the caller, as lost frames are not.
+            let _ = self.pass();
+        }
+        self.inner.flush()
+    }
+
+    fn counters(&mut self) -> TransmitCounters {
+        self.inner.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests;
