@@ -10,7 +10,7 @@
 //!  reg_load (7):        offset 10 bits and (width - 1) 6 bits, field 4, value 8
 //!  dec_ttl (18):        zeros 6
 //!  controller (20):     max_len 2, controller 2, reason 1, zero 1
-//!  reg_load2 (33):      zeros 6, one OXM field, zeros up to a multiple of 8
+//!  reg_load2 (33):      one OXM field, zeros up to a multiple of 8
 //! ```
 //! Ports have 16 bits there: 0xff00 and above stand for the reserved ports of the same last byte.
 //! All other subtypes stay [`Action::Experimenter`].
@@ -65,7 +65,6 @@ pub(super) fn decode(body: &mut Reader<'_>) -> Result<Action, DecodeError> {
             Action::NxController { max_len, controller_id, reason }
         }
         REG_LOAD2 => {
-            body.skip(6)?;
             let field = body.clone();
             let oxm = Oxm::decode(body, Place::SetField)?;
             settable(&oxm, &field)?;
@@ -113,7 +112,6 @@ pub(super) fn set_bits(oxm: &Oxm, version: Version, out: &mut Vec<u8>) -> Result
     put(out, EXPERIMENTER, |out| {
         out.put_u32(NICIRA);
         out.put_u16(REG_LOAD2);
-        out.zeros(6);
         oxm.encode(version, out);
     })
 }
