@@ -47,6 +47,8 @@ pub struct Outcome {
 
 /// Runs `program` on a frame. `drop` is the reason of a program that sends nothing. A frame beyond
 /// [`FRAME_MAX`] is refused as a whole.
+// Not inlined: the shortcuts beside it keep their registers.
+#[inline(never)]
 pub fn run<S: Sink>(
     program: &[Op],
     drop: Option<DropReason>,

@@ -296,12 +296,16 @@ impl Datapath {
     #[inline]
     fn execute<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u32, base: usize, sink: &mut S) {
         let burst = &*self.burst;
-        let mut unreadable = burst.unreadable.iter().peekable();
+        let mut unreadable = burst.unreadable.iter();
+        let mut next_unreadable = unreadable.next();
         let mut key = 0;
         for (i, frame) in frames.iter().enumerate() {
-            if let Some((_, reason)) = unreadable.next_if(|(at, _)| usize::from(*at) == i) {
+            if let Some(&(at, reason)) = next_unreadable
+                && usize::from(at) == i
+            {
+                next_unreadable = unreadable.next();
                 self.drops[reason.index()] += 1;
-                sink.drop(base + i, *reason);
+                sink.drop(base + i, reason);
                 continue;
             }
             let number = burst.verdicts[key];
