@@ -28,6 +28,19 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
+    /// How many structures follow that begin with a type and a length of at least 8, so that room
+    /// for them can be made at once.
+    pub fn count(&self) -> usize {
+        let (mut bytes, mut count) = (self.bytes, 0);
+        while let Some(&[_, _, l0, l1]) = bytes.first_chunk() {
+            let len = usize::from(u16::from_be_bytes([l0, l1]));
+            let Some(rest) = bytes.get(len..).filter(|_| len >= 8) else { break };
+            bytes = rest;
+            count += 1;
+        }
+        count
+    }
+
     /// An error at the next byte.
     pub fn fail(&self, why: &'static str, code: ErrorCode) -> DecodeError {
         DecodeError { what: self.what, why, offset: self.offset, code }

@@ -83,7 +83,7 @@ impl Instruction {
         r: &mut Reader<'_>,
         version: Version,
     ) -> Result<Vec<Instruction>, DecodeError> {
-        let mut list: Vec<Instruction> = Vec::new();
+        let mut list: Vec<Instruction> = Vec::with_capacity(r.count());
         let mut seen = 0u8;
         while r.left() > 0 {
             let start = r.clone();

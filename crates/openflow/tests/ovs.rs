@@ -33,11 +33,14 @@ fn open_vswitch_reads_every_message() {
     let mut faults = String::new();
     for version in Version::ALL {
         for sample in samples(version) {
+            if sample.prints.is_empty() {
+                continue;
+            }
             let bytes = encode(&sample.message, version);
             let said = print(&bytes).expect("it was there a moment ago");
             let missing = sample.prints.iter().find(|&&text| !said.contains(text));
             let refused = ["***", "decode error", "WARN"].iter().any(|word| said.contains(word));
-            if missing.is_some() || (refused && !sample.prints.is_empty()) {
+            if missing.is_some() || refused {
                 faults += &format!(
                     "{version} {}: {}\nmissing {missing:?} in\n{said}\n",
                     sample.message.name(),

@@ -115,7 +115,7 @@ impl Action {
         r: &mut Reader<'_>,
         version: Version,
     ) -> Result<Vec<Action>, DecodeError> {
-        let mut actions = Vec::new();
+        let mut actions = Vec::with_capacity(r.count());
         while r.left() > 0 {
             actions.push(Action::decode(r, version)?);
         }

@@ -1,0 +1,130 @@
+//! What decoding allocates: bounded by the length of the message, for the messages that are made
+//! of as many small parts as fit.
+#![allow(unsafe_code)] // A global allocator that counts; it hands every call to the system's.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::decode;
+use overbank_openflow::{HEADER_LEN, Header, Version};
+
+/// Most bytes of memory that one byte of a message may cost.
+const FACTOR_MAX: usize = 16;
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: both calls go to the system's allocator unchanged; the counters do not touch memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(now, Relaxed);
+        // SAFETY: the caller's promises are those of `System::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A message of `kind`: `head`, then `part` as often as it fits, with the lengths at these places
+/// of `head` set to what follows them there (`place`, `from`).
+fn filled(
+    version: Version,
+    kind: u8,
+    head: &[u8],
+    lengths: &[(usize, usize)],
+    part: &[u8],
+) -> Vec<u8> {
+    let mut body = head.to_vec();
+    while HEADER_LEN + body.len() + part.len() <= 0xfff8 {
+        body.extend_from_slice(part);
+    }
+    for &(place, from) in lengths {
+        let length = (body.len() - from) as u16;
+        body[place..place + 2].copy_from_slice(&length.to_be_bytes());
+    }
+    let length = (HEADER_LEN + body.len()) as u16;
+    let header = Header { version: version.wire(), kind, length, xid: 1 };
+    [&header.to_bytes()[..], &body].concat()
+}
+
+#[test]
+fn memory_is_a_small_multiple_of_the_message() {
+    const EMPTY_MATCH: [u8; 8] = [0, 1, 0, 4, 0, 0, 0, 0];
+    let flow_mod = [&[0; 40][..], &EMPTY_MATCH].concat();
+    let apply = [&flow_mod[..], &[0, 4, 0, 0, 0, 0, 0, 0]].concat();
+    let flow_13 = [&[0, 56, 0, 0][..], &[0; 44], &EMPTY_MATCH].concat();
+    let flow_15 = [&[0, 40, 0, 0][..], &[0; 20], &EMPTY_MATCH, &[0, 0, 0, 4, 0, 0, 0, 0]].concat();
+    let short = [&[0, 24, 0, 0, 0, 0, 0, 0][..], &EMPTY_MATCH, &[0, 0, 0, 4, 0, 0, 0, 0]].concat();
+    let table = [&[0, 64][..], &[0; 62]].concat();
+    let monitor = [&[0; 16][..], &EMPTY_MATCH].concat();
+    let multipart = |kind: u8| [0, kind, 0, 0, 0, 0, 0, 0];
+    let features = [&multipart(12)[..], &table].concat();
+    let (v13, v14, v15) = (Version::V13, Version::V14, Version::V15);
+    let worst: Vec<(&str, Version, Vec<u8>)> = vec![
+        ("actions", v13, filled(v13, 14, &apply, &[(50, 48)], &[0, 24, 0, 8, 0, 0, 0, 0])),
+        ("other actions", v13, filled(v13, 14, &apply, &[(50, 48)], &[0, 11, 0, 8, 0, 0, 0, 0])),
+        (
+            "experimenter actions",
+            v13,
+            filled(
+                v13,
+                14,
+                &apply,
+                &[(50, 48)],
+                &[255, 255, 0, 16, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8],
+            ),
+        ),
+        (
+            "experimenter instructions",
+            v13,
+            filled(v13, 14, &flow_mod, &[], &[255, 255, 0, 8, 0, 0, 0, 9]),
+        ),
+        (
+            "packet-out",
+            v13,
+            filled(
+                v13,
+                13,
+                &[255, 255, 255, 255, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+                &[(8, 16)],
+                &[0, 18, 0, 8, 0, 0, 0, 0],
+            ),
+        ),
+        ("flows of 1.3", v13, filled(v13, 19, &multipart(1), &[], &flow_13)),
+        ("flows of 1.5", v15, filled(v15, 19, &multipart(1), &[], &flow_15)),
+        ("counters of flows", v15, filled(v15, 19, &multipart(17), &[], &short)),
+        ("tables", v13, filled(v13, 18, &multipart(12), &[], &table)),
+        ("properties", v13, filled(v13, 18, &features, &[(8, 8)], &[0, 0, 0, 4, 0, 0, 0, 0])),
+        (
+            "other properties",
+            v13,
+            filled(v13, 18, &features, &[(8, 8)], &[0, 77, 0, 5, 1, 0, 0, 0]),
+        ),
+        ("monitors", v14, filled(v14, 18, &multipart(16), &[], &monitor)),
+        ("table counters", v13, filled(v13, 19, &multipart(3), &[], &[0; 24])),
+        ("echo", v13, filled(v13, 2, &[], &[], &[7; 8])),
+    ];
+    for (what, version, bytes) in worst {
+        assert!(bytes.len() > 65_000, "{what}");
+        let before = NOW.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        let message = decode(version, &bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let peak = PEAK.load(Relaxed) - before;
+        drop(message);
+        println!("{what}: {peak} bytes for {}", bytes.len());
+        assert!(peak <= FACTOR_MAX * bytes.len(), "{what}: {peak} bytes for {}", bytes.len());
+        assert_eq!(NOW.load(Relaxed), before, "{what}: memory was lost");
+    }
+}
