@@ -1,0 +1,96 @@
+//! What waits to be sent to a controller: encoded messages, in order, with their number of bytes
+//! counted.
+//!
+//! Memory: what waits, at most twice over while a part of it has been sent. Panics: none.
+
+use std::sync::Arc;
+
+use overbank_openflow::{EncodeError, Message, Version};
+
+use super::counters::{ControlCounters, count, uncount};
+
+/// Sent bytes stay in front until they are so many, or all.
+const SENT_KEPT: usize = 64 * 1024;
+
+/// The bytes.
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+    counters: Arc<ControlCounters>,
+}
+
+impl Outbox {
+    pub fn new(counters: Arc<ControlCounters>) -> Outbox {
+        Outbox { bytes: Vec::new(), sent: 0, counters }
+    }
+
+    /// Adds a message.
+    pub fn push(
+        &mut self,
+        message: &Message,
+        version: Version,
+        xid: u32,
+    ) -> Result<(), EncodeError> {
+        let before = self.bytes.len();
+        message.encode(version, xid, &mut self.bytes)?;
+        count(&self.counters.bytes_queued, (self.bytes.len() - before) as u64);
+        count(&self.counters.messages_out, 1);
+        Ok(())
+    }
+
+    /// What is to be sent.
+    pub fn pending(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// How many bytes are to be sent.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Notes that the first `bytes` of them were sent.
+    pub fn advance(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.len());
+        self.sent += bytes;
+        uncount(&self.counters.bytes_queued, bytes as u64);
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(SENT_KEPT);
+            self.sent = 0;
+        } else if self.sent > SENT_KEPT && self.sent > self.bytes.len() / 2 {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        uncount(&self.counters.bytes_queued, self.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_comes_out_in_order_whatever_the_pieces() {
+        let counters = Arc::new(ControlCounters::default());
+        let mut outbox = Outbox::new(counters.clone());
+        let (mut all, mut got) = (Vec::new(), Vec::new());
+        for i in 0..2000u32 {
+            let message = Message::EchoRequest(vec![i as u8; (i % 300) as usize]);
+            message.encode(Version::V13, i, &mut all).expect("it fits");
+            outbox.push(&message, Version::V13, i).expect("it fits");
+            let take = (i as usize * 37 % 400).min(outbox.len());
+            got.extend_from_slice(&outbox.pending()[..take]);
+            outbox.advance(take);
+            assert_eq!(counters.snapshot().bytes_queued, outbox.len() as u64);
+        }
+        got.extend_from_slice(outbox.pending());
+        assert!(got == all && outbox.len() > 0);
+        drop(outbox);
+        assert_eq!(counters.snapshot().bytes_queued, 0);
+    }
+}
