@@ -211,6 +211,7 @@ impl Rule {
     pub fn needs_a_live_switch(&self) -> bool {
         self.idle_timeout_s != 0
             || self.hard_timeout_s != 0
+            || self.flags != RuleFlags::default()
             || self.out_ports().any(|port| matches!(port, PORT_CONTROLLER | PORT_NORMAL))
     }
 }

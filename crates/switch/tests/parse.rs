@@ -5,8 +5,8 @@
 //! own: a plain VID in `set_field`, `set_field` to `dl_vlan`, blanks within `resubmit( )`.
 
 use overbank_switch::parse::{
-    ACTIONS_MAX, ERRORS_KEPT_MAX, LINE_BYTES_MAX, PORT_LOCAL, RuleErrorKind, parse_rule,
-    parse_rules,
+    ACTIONS_MAX, ERRORS_KEPT_MAX, LINE_BYTES_MAX, PORT_LOCAL, RuleErrorKind, parse_replay_rules,
+    parse_rule, parse_rules,
 };
 use overbank_switch::{Action, Match};
 use overbank_wire::Field;
@@ -32,6 +32,11 @@ const READ: &[(&str, &str)] = &[
         "table=3,priority=9,udp,actions=output:1",
     ),
     ("actions = 1", "table=0,priority=32768,actions=output:1"),
+    (
+        "hard_timeout=60 idle_timeout=0x5,no_byte_counts reset_counts,send_flow_rem,priority=1,importance=7 check_overlap no_packet_counts,actions=1",
+        "table=0,idle_timeout=5,hard_timeout=60,importance=7,send_flow_rem,check_overlap,reset_counts,no_packet_counts,no_byte_counts,priority=1,actions=output:1",
+    ),
+    ("idle_timeout=0,actions=1", "table=0,priority=32768,actions=output:1"),
     ("tp_dst=53,udp,action=1", "table=0,priority=32768,udp,tp_dst=53,actions=output:1"),
 ];
 
@@ -111,6 +116,24 @@ const MATCHES: &[(&str, &str)] = &[
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("", "output:2,3,in_port,flood,ALL,LOCAL", "output:2,output:3,in_port,flood,all,local"),
     ("", "output:in_port,output:flood,output(4)", "in_port,flood,output:4"),
+    ("", "normal,NORMAL,output:normal,all,output:all", "normal,normal,normal,all,all"),
+    (
+        "",
+        "controller,CONTROLLER:128,output:controller,controller(max_len=0),controller(9),controller()",
+        "controller:65535,controller:128,controller:65535,controller:0,controller:9,controller:65535",
+    ),
+    ("", "clear_actions", "clear_actions"),
+    ("", "write_actions()", "drop"),
+    (
+        "",
+        "1,clear_actions,write_actions(dec_ttl,controller(max_len=3), mod_vlan_vid:7),goto_table:3",
+        "output:1,clear_actions,write_actions(dec_ttl,controller:3,mod_vlan_vid:7),goto_table:3",
+    ),
+    (
+        "tcp",
+        "write_actions(set_field:80->tcp_dst,normal)",
+        "write_actions(set_field:80->tcp_dst,normal)",
+    ),
     ("", "mod_dl_src:00:11:22:33:44:55", "mod_dl_src:00:11:22:33:44:55"),
     ("", "mod_dl_dst=0:1:2:3:4:5", "mod_dl_dst:00:01:02:03:04:05"),
     ("", "mod_nw_src:1.2.3.4,mod_nw_dst:4.3.2.1", "mod_nw_src:1.2.3.4,mod_nw_dst:4.3.2.1"),
@@ -272,15 +295,15 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
         ],
     ),
     (
-        "idle_timeout=5,send_flow_rem actions=1",
+        "idle_timeout=65536,send_flow_rem=1,importance,actions=1",
         &[
-            (
-                1,
-                "`idle_timeout` is part of Open vSwitch but not of this switch: expected a rule to add that has no timeout",
-            ),
-            (16, "`send_flow_rem`"),
+            (14, "expected a number from 0 to 65535, found `65536`"),
+            (20, "expected `send_flow_rem` without a value"),
+            (46, "expected `=` and a number after `importance`"),
         ],
     ),
+    ("check_overlap,check_overlap,actions=1", &[(15, "expected `check_overlap` once")]),
+    ("idle_timeuot=1,actions=1", &[(1, "(did you mean `idle_timeout`?)")]),
     ("delete table=1,actions=1", &[(1, "`delete` is part of Open vSwitch")]),
     // Keywords.
     (
@@ -387,14 +410,43 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     // Actions.
     ("actions=1,drop", &[(11, "expected `drop` alone")]),
     ("actions=drop,goto_table:3", &[(9, "expected `drop` alone")]),
+    ("actions=normal:1", &[(15, "expected `normal` without a value")]),
     (
-        "actions=normal,output:controller",
+        "actions=controller:65536,controller:,controller(reason=action)",
         &[
-            (9, "`normal` is part of Open vSwitch but not of this switch: expected output, drop"),
-            (
-                23,
-                "`controller` is part of Open vSwitch but not of this switch: expected a port number",
-            ),
+            (20, "expected a number from 0 to 65535, found `65536`"),
+            (37, "expected a number of bytes after `:`"),
+            (49, "expected `max_len=` and a number, found `reason=action`"),
+        ],
+    ),
+    ("actions=output:table", &[(16, "`table` is part of Open vSwitch but not of this switch")]),
+    // Instructions.
+    (
+        "actions=write_actions(1),2,clear_actions,write_actions(3)",
+        &[
+            (26, "expected `2` before `write_actions`"),
+            (28, "expected `clear_actions` before `write_actions`"),
+            (42, "expected `write_actions` once"),
+        ],
+    ),
+    ("actions=clear_actions,1", &[(23, "expected `1` before `clear_actions`")]),
+    ("actions=clear_actions:1", &[(22, "expected `clear_actions` without a value")]),
+    ("actions=drop,clear_actions", &[(9, "expected `drop` alone")]),
+    (
+        "actions=goto_table:1,clear_actions",
+        &[(22, "expected the end of the rule after `goto_table`, found `clear_actions`")],
+    ),
+    ("actions=write_actions", &[(22, "expected `(` and actions after `write_actions`")]),
+    ("actions=write_actions:1", &[(22, "expected `(` and actions after `write_actions`")]),
+    ("actions=write_actions(1", &[(24, "expected `)`")]),
+    (
+        "actions=write_actions(outptu:1,goto_table:2,resubmit(,1),drop,set_field:1->tcp_dst)",
+        &[
+            (23, "expected one of output"),
+            (32, "expected an action that an action set can hold, found `goto_table`"),
+            (45, "found `resubmit`"),
+            (58, "found `drop`"),
+            (76, "`tcp_dst` needs `tcp`"),
         ],
     ),
     ("actions=note:(a,b),1", &[(9, "`note` is part of Open vSwitch")]),
@@ -490,6 +542,44 @@ fn mistakes_say_where_and_what() {
     }
 }
 
+/// A replay has no clock for rules, no controllers and learns no addresses.
+#[test]
+fn a_replay_refuses_what_needs_a_live_switch() {
+    let wrong = [
+        (
+            "idle_timeout=5,send_flow_rem actions=1",
+            1,
+            "`idle_timeout` is part of Open vSwitch but not of this switch: expected a rule to add \
+             that has no timeout",
+        ),
+        ("hard_timeout=5 actions=1", 1, "`hard_timeout` is part of Open vSwitch"),
+        (
+            "actions=normal",
+            9,
+            "`normal` is part of Open vSwitch but not of this switch: expected output, drop",
+        ),
+        ("actions=CONTROLLER:128", 9, "`CONTROLLER` is part of Open vSwitch"),
+        (
+            "actions=output:controller",
+            16,
+            "`controller` is part of Open vSwitch but not of this switch: expected a port number",
+        ),
+        ("actions=write_actions(normal)", 23, "`normal` is part of Open vSwitch"),
+    ];
+    for (text, column, message) in wrong {
+        let rule = parse_rule(text).expect("right for a live switch");
+        assert!(rule.needs_a_live_switch(), "{text}");
+        let errors = parse_replay_rules(text).expect_err(text);
+        let first = &errors.kept()[0];
+        let said = first.kind.to_string();
+        assert!(first.column == column && said.contains(message), "{text}: {first}");
+        assert!(!said.contains("controller,"), "{text}: {first}");
+    }
+    let text = "actions=all,clear_actions,write_actions(flood),goto_table:1";
+    assert_eq!(parse_replay_rules(text), parse_rules(text));
+    assert!(!parse_rule(text).expect("right").needs_a_live_switch());
+}
+
 #[test]
 fn a_file_gives_every_error() {
     let text = "# rules\n\npriority=1,udp,actions=1\r\nudp,tp_dst=x,actions=2\n  ipp actions=3\nactions=1\nip";
@@ -531,6 +621,8 @@ fn limits_are_errors() {
     let outputs = |n| format!("actions={}", "1,".repeat(n));
     assert_eq!(parse_rule(&outputs(ACTIONS_MAX)).expect("at the limit").actions.len(), ACTIONS_MAX);
     assert_eq!(kind(&outputs(ACTIONS_MAX + 1)), RuleErrorKind::TooManyActions { max: ACTIONS_MAX });
+    let set = format!("actions=1,write_actions({})", "1,".repeat(ACTIONS_MAX));
+    assert_eq!(kind(&set), RuleErrorKind::TooManyActions { max: ACTIONS_MAX });
     assert_eq!(kind(&outputs(30_000)), RuleErrorKind::TooManyActions { max: ACTIONS_MAX });
     assert!(parse_rule("actions=1\nactions=2").is_err());
 

@@ -1,7 +1,8 @@
 //! Rules from text, at random: printed rules read back, the order of a match does not matter, and no
 //! text whatever makes the parser panic or point outside of its line.
 
-use overbank_switch::parse::{PORT_LOCAL, PORT_MAX, parse_rule, parse_rules};
+use overbank_switch::parse::{PORT_LOCAL, PORT_MAX, parse_replay_rules, parse_rule, parse_rules};
+use overbank_switch::rule::RuleFlags;
 use overbank_switch::{Action, Match, Rule};
 use overbank_wire::Field;
 use proptest::prelude::*;
@@ -135,6 +136,9 @@ fn any_action() -> impl Strategy<Value = Action> {
         port().prop_map(Action::Output),
         Just(Action::InPort),
         Just(Action::Flood),
+        Just(Action::All),
+        Just(Action::Normal),
+        any::<u16>().prop_map(|max_len| Action::Controller { max_len }),
         whole,
         l2,
         (0..4096u16).prop_map(|value| Action::SetVlan { field: VlanVid, value }),
@@ -174,18 +178,30 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     let actions = prop::collection::vec(any_action(), 0..6);
     let set = (any::<usize>(), any::<u128>(), any::<u128>());
     let goto = prop::option::of(any::<u8>());
-    (0..=254u8, any::<u16>(), any::<u64>(), any_match(), actions, set, goto).prop_map(
-        |(table, priority, cookie, matching, mut actions, (pick, value, mask), goto)| {
+    let numbers =
+        (any::<u16>(), any::<u64>(), [any::<u16>(), any::<u16>(), any::<u16>()], 0..32u16);
+    let write = (any::<bool>(), prop::collection::vec(any_action(), 0..5));
+    (0..=254u8, numbers, any_match(), actions, set, write, goto).prop_map(
+        |(table, numbers, matching, mut actions, (pick, value, mask), write, goto)| {
+            let (priority, cookie, [idle, hard, importance], flags) = numbers;
             actions.splice(..0, fitting(&matching, pick, value, mask));
             let goto = goto.filter(|&to| to > table && to < 255);
             actions.extend(goto.map(Action::GotoTable));
+            let (clear_actions, mut write_actions) = write;
+            write_actions.retain(|action| !matches!(action, Action::Resubmit { .. }));
             Rule {
                 table,
                 priority,
-                cookie: cookie >> (cookie % 64),
                 matching,
                 actions,
-                ..Rule::default()
+                clear_actions,
+                write_actions,
+                cookie: cookie >> (cookie % 64),
+                // Often none.
+                idle_timeout_s: idle >> (idle % 17).min(15),
+                hard_timeout_s: hard >> (hard % 17).min(15),
+                importance: importance >> (importance % 17).min(15),
+                flags: RuleFlags::from_bits(flags),
             }
         },
     )
@@ -193,6 +209,9 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 
 /// Every error has its place within its line, or just after it.
 fn check_places(text: &str) {
+    if parse_rules(text).is_err() {
+        assert!(parse_replay_rules(text).is_err(), "a replay reads no more than that");
+    }
     let Err(errors) = parse_rules(text) else { return };
     assert!(errors.total() > 0);
     let lines: Vec<&str> = text.split('\n').collect();
@@ -277,6 +296,13 @@ fn any_word() -> impl Strategy<Value = String> {
         "cookie=",
         "output:",
         "resubmit(",
+        "write_actions(",
+        "clear_actions",
+        "controller",
+        "max_len=",
+        "normal",
+        "idle_timeout=",
+        "send_flow_rem",
         "set_field:",
         "->",
         ",",

@@ -5,9 +5,6 @@
 //! `mod_vlan_vid`. The older `mod_…` actions have no such condition and leave packets alone that do
 //! not have the field, as in OpenFlow 1.0.
 //!
-//! After the actions come `clear_actions`, `write_actions(…)` and `goto_table`, in this order, each
-//! once at most. What is written has the conditions of what is done at once.
-//!
 //! `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
 //! plain VID too; `->dl_vlan` takes the plain VID.
 
@@ -15,9 +12,9 @@ use overbank_wire::field::{Field, Prereq};
 use overbank_wire::key::VLAN_PRESENT;
 
 use super::error::{Fault, RuleErrorKind, nearest, quote};
-use super::lex::{Join, Span, Word, Words};
+use super::lex::{Join, Span, Word};
 use super::matches::{Finished, established, has_tag, is_field_elsewhere, needs};
-use super::{ACTIONS_MAX, LineErrors, PORT_LOCAL, values};
+use super::{PORT_LOCAL, values};
 use crate::rule::{Action, Match};
 
 /// Every action, as an error message lists them.
@@ -103,29 +100,8 @@ pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
     ("mod_tp_dst", Field::TpDst),
 ];
 
-/// The instructions of OpenFlow, in the order in which they have to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Apply,
-    Clear,
-    Write,
-    Goto,
-}
-
-/// What a rule does.
-#[derive(Debug, Default)]
-pub(super) struct Actions {
-    /// As [`crate::Rule::actions`].
-    pub list: Vec<Action>,
-    /// As [`crate::Rule::clear_actions`].
-    pub clear: bool,
-    /// As [`crate::Rule::write_actions`].
-    pub set: Vec<Action>,
-}
-
-/// The actions that have been read so far, and what is known about packets that get there.
-pub(super) struct ActionsBuilder {
-    actions: Actions,
+/// Reads actions one by one, and knows what is known about packets that get there.
+pub(super) struct ActionReader {
     matching: Match,
     unsure: bool,
     /// The rule's table, if it could be read.
@@ -134,130 +110,26 @@ pub(super) struct ActionsBuilder {
     live: bool,
     /// Tags that a packet has at least.
     tags: usize,
-    drop_at: Option<usize>,
-    words: usize,
-    stage: Stage,
 }
 
-impl ActionsBuilder {
-    pub fn new(finished: &Finished, table: Option<u8>, live: bool) -> ActionsBuilder {
-        ActionsBuilder {
-            actions: Actions::default(),
+impl ActionReader {
+    pub fn new(finished: &Finished, table: Option<u8>, live: bool) -> ActionReader {
+        ActionReader {
             matching: finished.matching,
             unsure: finished.unsure,
             table,
             live,
             tags: usize::from(has_tag(&finished.matching)),
-            drop_at: None,
-            words: 0,
-            stage: Stage::Apply,
         }
     }
 
-    /// Reads one action or instruction. Says whether to go on.
-    pub fn word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
-        if !self.count_word(word, errors) {
-            return false;
-        }
-        if let Err(fault) = self.enter(word) {
-            errors.push(fault);
-        }
-        if word.key.text == "write_actions" {
-            return self.write_actions(word, errors);
-        }
-        match self.action(word) {
-            Ok(Some(action)) => self.actions.list.push(action),
-            Ok(None) if word.key.text == "clear_actions" => self.actions.clear = true,
-            Ok(None) => self.drop_at = Some(word.key.at),
-            Err(fault) => {
-                // What could not be read may have pushed a tag.
-                self.tags += 1;
-                errors.push(fault);
-            }
-        }
-        true
-    }
-
-    fn count_word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
-        self.words += 1;
-        if self.words > ACTIONS_MAX {
-            let kind = RuleErrorKind::TooManyActions { max: ACTIONS_MAX };
-            errors.push(Fault::new(word.key.at, kind));
-        }
-        self.words <= ACTIONS_MAX
-    }
-
-    /// Goes on to the instruction that a word is or belongs to.
-    fn enter(&mut self, word: &Word<'_>) -> Result<(), Fault> {
-        let (stage, once) = match word.key.text {
-            "clear_actions" => (Stage::Clear, true),
-            "write_actions" => (Stage::Write, true),
-            // The end of the list, once it could be read.
-            "goto_table" => (self.stage, false),
-            _ => (Stage::Apply, false),
-        };
-        let (at, found) = (word.key.at, word.whole.text);
-        match self.stage {
-            Stage::Goto => Err(Fault::new(at, RuleErrorKind::AfterGoto { found: quote(found) })),
-            now if once && stage == now => {
-                Err(Fault::expected(at, format!("`{}` once", word.key.text), found))
-            }
-            now if stage < now => {
-                let first = if now == Stage::Clear { "clear_actions" } else { "write_actions" };
-                let expected = format!("`{}` before `{first}`", word.key.text);
-                Err(Fault::expected(at, expected, "it after that"))
-            }
-            _ => {
-                self.stage = stage;
-                Ok(())
-            }
-        }
-    }
-
-    /// `write_actions(ACTION,…)`. Says whether to go on.
-    fn write_actions(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
-        if let Err(fault) = well_formed(word) {
-            errors.push(fault);
-            return true;
-        }
-        if !matches!(word.join, Join::Parens(_)) {
-            let expected = "`(` and actions after `write_actions`";
-            let found = &word.whole.text[word.key.text.len()..];
-            errors.push(Fault::expected(word.key.end(), expected, found));
-            return true;
-        }
-        for inner in Words::within(word.value) {
-            if !self.count_word(&inner, errors) {
-                return false;
-            }
-            let name = inner.key.text;
-            let refused = ["drop", "resubmit", "goto_table", "clear_actions", "write_actions"];
-            if refused.contains(&name) {
-                let expected = "an action that an action set can hold";
-                errors.push(Fault::expected(inner.key.at, expected, name));
-                continue;
-            }
-            match self.action(&inner) {
-                Ok(action) => self.actions.set.extend(action),
-                Err(fault) => {
-                    self.tags += 1;
-                    errors.push(fault);
-                }
-            }
-        }
-        true
-    }
-
-    /// The whole list.
-    pub fn finish(self, errors: &mut LineErrors<'_>) -> Actions {
-        if let Some(at) = self.drop_at.filter(|_| self.words > 1) {
-            errors.push(Fault::new(at, RuleErrorKind::DropNotAlone));
-        }
-        self.actions
+    /// Takes an action into account that could not be read: it may have pushed a tag.
+    pub fn skip(&mut self) {
+        self.tags += 1;
     }
 
     /// One action; `None` is `drop` or `clear_actions`.
-    fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
+    pub fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
         well_formed(word)?;
         let name = word.key.text;
         if let Some(&(name, field)) = MOD_FIELDS.iter().find(|m| m.0 == name) {
@@ -323,7 +195,6 @@ impl ActionsBuilder {
         if let Some(from) = self.table.filter(|&from| table <= from) {
             return Err(Fault::new(value.at, RuleErrorKind::GotoBackwards { from, table }));
         }
-        self.stage = Stage::Goto;
         Ok(Action::GotoTable(table))
     }
 
@@ -455,7 +326,7 @@ fn alone(word: &Word<'_>) -> Result<(), Fault> {
 }
 
 /// Refuses a parenthesis that does not close, and what directly follows one that does.
-fn well_formed(word: &Word<'_>) -> Result<(), Fault> {
+pub(super) fn well_formed(word: &Word<'_>) -> Result<(), Fault> {
     if word.join == Join::Parens(false) {
         return Err(Fault::expected(word.whole.end(), "`)`", ""));
     }

@@ -8,12 +8,12 @@
 //!
 //! A line is: `table` (default 0), `priority` (default 32768), `cookie`, `idle_timeout`,
 //! `hard_timeout`, `importance`, flags and the match in any order, parted by commas or blanks; then
-//! `actions=` and the actions. See `matches.rs` and `actions.rs`
-//! for what each word means and where this is stricter than Open vSwitch, which drops what does not
-//! fit; here that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a
-//! `set_field` to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other
-//! commands are not. The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a file of
-//! rules. A replay has no clock for rules, no controller and no table of addresses:
+//! `actions=` and the actions. See `matches.rs`, `actions.rs` and `instructions.rs` for what each
+//! word means and where this is stricter than Open vSwitch, which drops what does not fit; here that
+//! is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a `set_field` to
+//! `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are not.
+//! The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a
+//! file of rules. A replay has no clock for rules, no controller and no table of addresses:
 //! [`parse_replay_rules`] refuses rules that need one.
 //!
 //! Ports are 0 to [`PORT_MAX`], and `LOCAL`, which is [`PORT_LOCAL`].
@@ -30,6 +30,7 @@
 
 mod actions;
 mod error;
+mod instructions;
 mod lex;
 mod matches;
 mod values;
@@ -41,8 +42,9 @@ pub(crate) use values::{FRAG_NAMES, TCP_FLAG_NAMES};
 
 pub use crate::ports::PORT_LOCAL;
 use crate::rule::{Rule, RuleFlags};
-use actions::ActionsBuilder;
+use actions::ActionReader;
 use error::{Fault, quote};
+use instructions::Builder;
 use lex::{Join, Span, Word, Words};
 use matches::MatchBuilder;
 
@@ -222,7 +224,7 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
         line.push(Fault::new(text.trim_end().len(), RuleErrorKind::MissingActions));
     }
     let finished = builder.finish(line);
-    let mut actions = ActionsBuilder::new(&finished, head.table, line.live);
+    let mut actions = Builder::new(ActionReader::new(&finished, head.table, line.live));
     for (_, word) in words {
         if !actions.word(&word, line) {
             break;
