@@ -5,6 +5,8 @@
 #[cfg(not(loom))]
 pub mod config;
 #[cfg(not(loom))]
+pub mod control;
+#[cfg(not(loom))]
 pub mod core;
 pub mod mac;
 pub mod mailbox;
