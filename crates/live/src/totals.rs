@@ -178,7 +178,7 @@ impl WorkerTotals {
         let version = self.version.min(other.version);
         let mut sum: [u64; WORKER_WORDS] = zerocopy::transmute!(*self);
         let words: [u64; WORKER_WORDS] = zerocopy::transmute!(*other);
-        sum.iter_mut().zip(words).for_each(|(sum, n)| *sum += n);
+        sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.wrapping_add(n));
         *self = zerocopy::transmute!(sum);
         self.version = version;
     }

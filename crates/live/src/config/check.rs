@@ -209,6 +209,9 @@ impl Settings {
     /// Everything that is wrong.
     pub fn check(mut self) -> Result<Config, Problems> {
         let problems = std::mem::take(&mut self.problems);
+        if self.broken {
+            return Err(Problems(problems));
+        }
         let mut check = Check { settings: self, problems };
         let c = &mut check;
         let yes_no = [("true", true), ("false", false), ("yes", true), ("no", false)];

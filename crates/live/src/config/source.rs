@@ -54,6 +54,8 @@ pub(super) struct Item {
 pub struct Settings {
     pub(super) items: BTreeMap<&'static str, Vec<Item>>,
     pub(super) problems: Vec<Problem>,
+    /// A file could not be read at all, so that nothing can be said of what is missing.
+    pub(super) broken: bool,
 }
 
 /// The name as the list of settings has it.
@@ -94,9 +96,14 @@ impl Settings {
         };
         match read().map(String::from_utf8) {
             Ok(Ok(text)) => self.text(&name, &text),
-            Ok(Err(_)) => self.problem(Place::File(name), "not UTF-8 text, TOML is needed"),
-            Err(error) => self.problem(Place::File(name), format!("cannot be read: {error}")),
+            Ok(Err(_)) => self.unreadable(name, "not UTF-8 text, TOML is needed".to_owned()),
+            Err(error) => self.unreadable(name, format!("cannot be read: {error}")),
         }
+    }
+
+    fn unreadable(&mut self, name: Arc<str>, what: String) {
+        self.problem(Place::File(name), what);
+        self.broken = true;
     }
 
     fn problem(&mut self, place: Place, what: impl Into<String>) {
@@ -108,10 +115,19 @@ impl Settings {
         let line_of =
             |at: usize| 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
         let (table, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
-            let line = error.span().map_or(1, |span| line_of(span.start));
-            let what = format!("not TOML: {}", error.message().replace('\n', ", "));
-            self.problem(Place::Line { file: name.clone(), line, name: String::new() }, what);
+        if !errors.is_empty() {
+            // What a broken file says beside its errors is guesswork; one error a line is enough.
+            let mut lines = std::collections::BTreeSet::new();
+            for error in errors {
+                let line = error.span().map_or(1, |span| line_of(span.start));
+                if lines.insert(line) {
+                    let what = format!("not TOML: {}", error.message().replace('\n', ", "));
+                    let place = Place::Line { file: name.clone(), line, name: String::new() };
+                    self.problem(place, what);
+                }
+            }
+            self.broken = true;
+            return;
         }
         for (key, value) in table.into_inner() {
             let place = Place::Line {

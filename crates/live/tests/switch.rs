@@ -1,0 +1,396 @@
+//! The switch over ports in memory: accounts that close, rules that change under traffic, packets
+//! to and from controllers, MAC learning, timeouts.
+
+use overbank_live::core::{Event, RemovedReason, SubscriptionLimits};
+use overbank_live::ports::SwitchPort;
+use overbank_live::snapshot::{PacketOut, PortConfig};
+use overbank_live::status::Status;
+use overbank_live::switch::{Setup, Switch};
+use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_switch::datapath::CacheConfig;
+use overbank_switch::parse::parse_rules;
+use overbank_switch::ports::{PORT_CONTROLLER, PORT_TABLE};
+use overbank_switch::rule::{Action, Rule};
+use overbank_switch::sink::PacketInReason;
+use overbank_switch::tables::Filter;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn rules(text: &str) -> Vec<Rule> {
+    parse_rules(text).expect("rules of the test")
+}
+
+fn setup(workers: usize, text: &str) -> Setup {
+    let design = "cuckoo-2-16+half-bubble".parse().expect("a design");
+    Setup {
+        workers,
+        rules: rules(text),
+        cache: Some(CacheConfig { design, entries: 4096, isa: None }),
+        megaflows: 1024,
+        ..Setup::default()
+    }
+}
+
+/// Ports in memory by these options, from number 1 on.
+fn ports(options: &[MemoryOptions], workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
+    let each = (1..).zip(options).map(|(number, options)| {
+        let port = MemoryPort::open(options, &format!("memory{number}"), workers).expect("memory");
+        let handle = port.handle();
+        (SwitchPort { number, spec: None, port: Some(Box::new(port)) }, handle)
+    });
+    each.unzip()
+}
+
+/// Ports to put frames in by hand.
+fn quiet(n: usize, workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
+    ports(&vec![MemoryOptions { keep: 1 << 16, ..MemoryOptions::default() }; n], workers)
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn mac(n: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, n]
+}
+
+/// UDP over IPv4 from one station to another, with a number in it.
+fn frame(src: [u8; 6], dst: [u8; 6], source_port: u16, number: u64) -> Vec<u8> {
+    let builder = etherparse::PacketBuilder::ethernet2(src, dst)
+        .ipv4([10, 0, 0, src[5]], [10, 0, 0, dst[5]], 64)
+        .udp(source_port, 7);
+    let mut bytes = Vec::new();
+    builder.write(&mut bytes, &number.to_be_bytes()).expect("into memory");
+    bytes
+}
+
+fn number_of(frame: &[u8]) -> u64 {
+    let tail: [u8; 8] = frame[frame.len() - 8..].try_into().expect("eight bytes");
+    u64::from_be_bytes(tail)
+}
+
+fn closed(status: &Status) {
+    assert!(status.closes, "{status:#?}");
+    for port in &status.ports {
+        let dropped: u64 = port.dropped.values().sum();
+        assert_eq!(port.received, port.forwarded + port.to_controller + dropped, "{port:?}");
+        let not_sent: u64 = port.not_sent.values().sum();
+        assert_eq!((port.queued, port.outputs), (0, port.sent + not_sent), "{port:?}");
+    }
+}
+
+#[test]
+fn every_frame_is_accounted_for_with_one_worker_and_with_several() {
+    for workers in [1, 2, 3] {
+        let of = |flows, size, limit| MemoryOptions {
+            flows,
+            size,
+            limit: Some(limit),
+            ..MemoryOptions::default()
+        };
+        let (ports, _) =
+            ports(&[of(500, 64, 50_000), of(700, 128, 70_000), of(1, 60, 1000)], workers);
+        let text = "priority=9,in_port=1,ip,nw_src=10.0.0.0/25,actions=output:2
+                    priority=8,in_port=1,ip,nw_src=10.0.1.0/24,actions=drop
+                    priority=7,in_port=1,actions=output:2,output:3
+                    priority=6,in_port=2,ip,nw_src=10.0.0.0/24,actions=mod_nw_tos:32,output:1,output:2
+                    priority=6,in_port=2,ip,nw_src=10.0.1.0/24,actions=controller
+                    in_port=2,ip,nw_src=10.0.2.0/24,actions=output:9";
+        let switch = Switch::start(setup(workers, text), ports).expect("started");
+        wait("the end of the frames", || switch.is_finished());
+        let status = switch.stop();
+        closed(&status);
+        let received: Vec<u64> = status.ports.iter().map(|port| port.received).collect();
+        assert_eq!(received, [50_000, 70_000, 1000, 0], "{workers} workers");
+        // One frame a flow, over and over; source addresses count up from 10.0.0.0.
+        let [one, two, three, _] = &status.ports[..] else { panic!("four ports") };
+        assert_eq!(one.received_bytes, 50_000 * 64);
+        assert_eq!(one.dropped["rule_drop"], 244 * 100, "{one:?}");
+        assert_eq!(one.forwarded, 256 * 100, "{one:?}");
+        assert_eq!(two.forwarded, 256 * 100, "{two:?}");
+        assert_eq!(two.dropped["no_controller"], 256 * 100);
+        assert_eq!(two.dropped["no_output"], 188 * 100);
+        assert_eq!(three.dropped["no_rule"], 1000);
+        assert_eq!((one.sent, two.sent), (256 * 100, 256 * 100), "output:2 is its own port");
+        assert_eq!(status.total.packets, 121_000);
+        assert_eq!(status.workers.len(), workers);
+        assert_eq!(
+            status.total.microflow_lookups,
+            status.total.microflow_hits + status.total.megaflow_lookups
+        );
+    }
+}
+
+/// Each frame carries a number, each set of rules writes its version into what it forwards. For each
+/// number it is known which version was in force for certain when it came in, and which was the
+/// newest when it was seen again: what was written lies between them.
+#[test]
+fn packets_are_treated_by_the_rules_that_stood_or_by_those_that_replaced_them() {
+    const FRAMES: u64 = 20_000;
+    let by_version = |version: u64| {
+        let text = format!(
+            "priority=10,udp,actions=mod_nw_tos:{},mod_tp_dst:{version},output:2",
+            version % 64 * 4
+        );
+        rules(&text)
+    };
+    let workers = 2;
+    let (ports, handles) = quiet(2, workers);
+    let switch = Switch::start(setup(workers, ""), ports).expect("started");
+    let handle = switch.handle().clone();
+    handle.lock().reload(by_version(1)).expect("rules");
+    assert!(handle.barrier_blocking(PATIENCE));
+    let (confirmed, asked) = (AtomicU64::new(1), AtomicU64::new(1));
+    let done = AtomicU64::new(0);
+    let mut low = Vec::new();
+    let mut changes = 0;
+    std::thread::scope(|scope| {
+        let changer = scope.spawn(|| {
+            let mut version = 1;
+            while done.load(Ordering::Relaxed) < FRAMES {
+                version += 1;
+                asked.store(version, Ordering::SeqCst);
+                handle.lock().reload(by_version(version)).expect("rules");
+                if version % 3 == 0 {
+                    assert!(handle.barrier_blocking(PATIENCE));
+                    confirmed.store(version, Ordering::SeqCst);
+                }
+            }
+            version
+        });
+        let start = Instant::now();
+        let mut last = [0u64; 64];
+        while done.load(Ordering::Relaxed) < FRAMES {
+            assert!(start.elapsed() < PATIENCE * 2, "{} frames only", done.load(Ordering::Relaxed));
+            let in_flight = low.len() as u64 - done.load(Ordering::Relaxed);
+            if in_flight < 256 && (low.len() as u64) < FRAMES {
+                let number = low.len() as u64;
+                low.push(confirmed.load(Ordering::SeqCst));
+                // 64 flows, which are divided over the workers.
+                let flow = 1000 + (number % 64) as u16;
+                assert!(handles[0].inject(&frame(mac(1), mac(2), flow, number)));
+            }
+            for sent in handles[1].take_sent() {
+                let high = asked.load(Ordering::SeqCst);
+                let number = number_of(&sent);
+                let version = u64::from(u16::from_be_bytes([sent[36], sent[37]]));
+                assert_eq!(u64::from(sent[15]), version % 64 * 4, "one version writes both fields");
+                let low = low[number as usize];
+                assert!((low..=high).contains(&version), "{number}: {low} ≤ {version} ≤ {high}");
+                let last = &mut last[(number % 64) as usize];
+                assert!(*last <= number, "flows keep their order");
+                *last = number;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        changes = changer.join().expect("no assertion failed");
+    });
+    let status = switch.stop();
+    closed(&status);
+    assert_eq!(status.ports[0].forwarded, FRAMES);
+    assert!(changes > 10 && status.total.snapshots > 10, "{changes} changes");
+}
+
+#[test]
+fn normal_learns_floods_and_follows_a_station_that_moves() {
+    let (ports, handles) = quiet(3, 2);
+    let switch = Switch::start(setup(2, "actions=normal"), ports).expect("started");
+    let seen = |n: usize| handles[n].take_sent().iter().map(|f| number_of(f)).collect::<Vec<_>>();
+    let stations = |n| wait("stations", || switch.status().control.stations == n);
+    handles[0].inject(&frame(mac(1), mac(2), 5, 1));
+    stations(1);
+    wait("both others", || switch.status().ports[0].forwarded == 1);
+    wait("flooded", || {
+        let status = switch.status();
+        (status.ports[1].sent, status.ports[2].sent) == (1, 1)
+    });
+    assert_eq!((seen(0), seen(1), seen(2)), (vec![], vec![1], vec![1]));
+    handles[1].inject(&frame(mac(2), mac(1), 5, 2));
+    stations(2);
+    wait("only to the known port", || seen(0) == [2]);
+    assert!(seen(2).is_empty());
+    // Station 1 goes to port 3; what is for it follows at once.
+    handles[2].inject(&frame(mac(1), mac(2), 5, 3));
+    wait("moved", || switch.status().control.macs.moved == 1);
+    wait("to port 2", || seen(1) == [3]);
+    handles[1].inject(&frame(mac(2), mac(1), 5, 4));
+    wait("to port 3", || seen(2) == [4]);
+    // Behind the same port: dropped. Reserved for link protocols: dropped. Broadcast: flooded.
+    handles[2].inject(&frame(mac(9), mac(1), 5, 5));
+    handles[2].inject(&frame(mac(9), [1, 0x80, 0xc2, 0, 0, 3], 5, 6));
+    handles[2].inject(&frame(mac(9), [0xff; 6], 5, 7));
+    wait("dropped", || switch.status().ports[2].dropped.get("normal_drop") == Some(&2));
+    wait("flooded", || seen(0) == [7]);
+    let status = switch.stop();
+    closed(&status);
+}
+
+#[test]
+fn controllers_get_packets_and_send_them() {
+    let (ports, handles) = quiet(3, 2);
+    let text = "priority=5,udp,tp_src=1,actions=controller:50
+                priority=5,udp,tp_src=2,actions=output:2,controller
+                priority=5,udp,tp_src=3,actions=output:3
+                priority=0,actions=controller";
+    let mut setup = setup(2, text);
+    setup.controller_queue = 4;
+    let switch = Switch::start(setup, ports).expect("started");
+    let handle = switch.handle().clone();
+    let mut subscription = handle.subscribe(SubscriptionLimits::default());
+    handles[0].inject(&frame(mac(1), mac(2), 1, 11));
+    let mut next = || {
+        let mut got = None;
+        wait("a packet", || {
+            got = subscription.packets.try_recv().ok();
+            got.is_some()
+        });
+        got.expect("waited for")
+    };
+    let packet = next();
+    assert_eq!((packet.reason, packet.max_len, packet.in_port), (PacketInReason::Action, 50, 1));
+    assert_eq!(number_of(&packet.frame), 11, "all of it");
+    handles[0].inject(&frame(mac(1), mac(2), 2, 12));
+    assert_eq!(number_of(&next().frame), 12);
+    handles[0].inject(&frame(mac(1), mac(2), 99, 13));
+    assert_eq!(next().reason, PacketInReason::NoMatch);
+    // Back: by a list of actions, and through the tables.
+    let out = |actions, number| PacketOut {
+        frame: frame(mac(3), mac(4), 3, number),
+        in_port: PORT_CONTROLLER,
+        actions,
+    };
+    handle.packet_out(out(vec![Action::Output(1), Action::Output(2)], 20)).expect("room");
+    handle.packet_out(out(vec![Action::Output(PORT_TABLE)], 21)).expect("room");
+    handle.packet_out(out(vec![], 22)).expect("room");
+    assert!(handle.barrier_blocking(PATIENCE));
+    let numbers =
+        |n: usize| handles[n].take_sent().iter().map(|f| number_of(f)).collect::<Vec<_>>();
+    assert_eq!((numbers(0), numbers(1), numbers(2)), (vec![20], vec![12, 20], vec![21]));
+    // A port whose packets controllers do not want.
+    let config = PortConfig { no_packet_in: true, ..PortConfig::default() };
+    handle.lock().set_port_config(1, config).expect("there is a port 1");
+    assert!(handle.lock().set_port_config(7, config).is_err());
+    assert!(handle.barrier_blocking(PATIENCE));
+    handles[0].inject(&frame(mac(1), mac(2), 1, 14));
+    wait("refused", || switch.status().ports[0].dropped.contains_key("port_no_packet_in"));
+    drop(subscription);
+    handles[1].inject(&frame(mac(1), mac(2), 1, 15));
+    wait("nobody there", || switch.status().ports[1].dropped.contains_key("no_controller"));
+    let status = switch.stop();
+    closed(&status);
+    let one = &status.ports[0];
+    assert_eq!(
+        (one.received, one.forwarded, one.to_controller, one.controller_copies),
+        (4, 1, 2, 1)
+    );
+    let controllers = status.ports.last().expect("the controllers");
+    assert_eq!((controllers.received, controllers.forwarded), (3, 2));
+    assert_eq!(status.total.packet_outs, 3);
+}
+
+/// Nobody takes packets out of the queue: it fills up to its bound, and forwarding goes on.
+#[test]
+fn a_controller_that_does_not_listen_costs_nothing_but_its_packets() {
+    let looping = MemoryOptions { flows: 10, limit: Some(20_000), ..MemoryOptions::default() };
+    let (ports, _) = ports(&[looping, MemoryOptions::default()], 1);
+    let text = "ip,nw_src=10.0.0.0/30,actions=controller
+                ip,actions=output:2";
+    let mut setup = setup(1, text);
+    setup.controller_queue = 3;
+    let switch = Switch::start(setup, ports).expect("started");
+    let mut subscription = switch.handle().subscribe(SubscriptionLimits { events: 1, packets: 5 });
+    wait("the end of the frames", || switch.status().ports[0].received == 20_000);
+    let status = switch.stop();
+    closed(&status);
+    let one = &status.ports[0];
+    assert_eq!(one.forwarded, 12_000);
+    let full = one.dropped.get("controller_queue_full").copied().unwrap_or(0);
+    let nobody = one.dropped.get("no_controller").copied().unwrap_or(0);
+    assert_eq!(one.to_controller + full + nobody, 8000);
+    let mut taken = 0;
+    while subscription.packets.try_recv().is_ok() {
+        taken += 1;
+    }
+    assert!(taken <= 5 && subscription.lost_packets() <= one.to_controller);
+}
+
+#[test]
+fn rules_end_by_themselves_and_say_so() {
+    let (ports, handles) = quiet(2, 1);
+    let text = "priority=1,idle_timeout=1,send_flow_rem,actions=output:2
+                priority=2,udp,tp_src=5,hard_timeout=1,send_flow_rem,cookie=5,actions=output:2
+                priority=3,udp,tp_src=6,actions=output:2,normal";
+    let text = text.replace("cookie=5,", "");
+    let switch = Switch::start(setup(1, &text), ports).expect("started");
+    let handle = switch.handle().clone();
+    let mut subscription = handle.subscribe(SubscriptionLimits::default());
+    // Traffic keeps the first one for as long as it comes, and does not keep the second one.
+    let start = Instant::now();
+    let mut sent = 0;
+    while start.elapsed() < Duration::from_millis(1600) {
+        handles[0].inject(&frame(mac(1), mac(2), 5, 0));
+        handles[0].inject(&frame(mac(1), mac(2), 7, 0));
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(handle.lock().tables().len(), 2, "the hard one is gone, the idle one is not");
+    wait("both are told", || subscription.events.len() == 2);
+    let mut removed = Vec::new();
+    while let Ok(event) = subscription.events.try_recv() {
+        match &*event {
+            Event::FlowRemoved(flow) => removed.push((flow.reason, flow.packets, flow.age_ms)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let [(hard, hard_packets, hard_ms), (idle, idle_packets, _)] = removed[..] else {
+        panic!("{removed:?}")
+    };
+    assert_eq!((hard, idle), (RemovedReason::Hard, RemovedReason::Idle));
+    assert!((1000..1500).contains(&hard_ms), "{hard_ms} ms");
+    // After the hard one went, its packets fall to the other one.
+    assert!(hard_packets > 0 && hard_packets < sent, "{hard_packets} of {sent}");
+    assert!(idle_packets > sent && idle_packets <= 2 * sent, "{idle_packets} of {sent}");
+    assert_eq!(handle.lock().delete(&Filter::default()), 1);
+    assert!(subscription.events.try_recv().is_err(), "it did not ask to tell");
+    closed(&switch.stop());
+}
+
+#[test]
+fn ports_that_shall_not_do_not() {
+    let (ports, handles) = quiet(3, 1);
+    let switch = Switch::start(setup(1, "actions=flood"), ports).expect("started");
+    let handle = switch.handle().clone();
+    let set = |number, config| {
+        handle.lock().set_port_config(number, config).expect("there is such a port");
+        assert!(handle.barrier_blocking(PATIENCE));
+    };
+    let inject = |n: usize, number| {
+        let before = switch.status().ports[n].received;
+        handles[n].inject(&frame(mac(1), mac(2), 5, number));
+        wait("received", || switch.status().ports[n].received == before + 1);
+    };
+    set(2, PortConfig { no_flood: true, ..PortConfig::default() });
+    inject(0, 1);
+    set(2, PortConfig { no_forward: true, ..PortConfig::default() });
+    inject(0, 2);
+    set(2, PortConfig::default());
+    set(3, PortConfig { no_receive: true, ..PortConfig::default() });
+    inject(2, 3);
+    set(1, PortConfig { down: true, ..PortConfig::default() });
+    inject(0, 4);
+    inject(1, 5);
+    let sent = |n: usize| handles[n].take_sent().iter().map(|f| number_of(f)).collect::<Vec<_>>();
+    let status = switch.stop();
+    closed(&status);
+    assert_eq!((sent(0), sent(1), sent(2)), (vec![], vec![], vec![1, 2, 5]));
+    assert_eq!(status.ports[1].not_sent["blocked"], 1);
+    assert_eq!(status.ports[2].dropped["port_blocked"], 1);
+    assert_eq!(status.ports[0].dropped["port_blocked"], 1);
+    assert_eq!(status.ports[0].not_sent["blocked"], 1);
+}
