@@ -1,4 +1,5 @@
-//! No packet of a warm flow allocates: counted by the allocator itself.
+//! No packet of a warm flow allocates, and a change of the rules copies little: counted by the
+//! allocator itself.
 
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
 
@@ -8,13 +9,16 @@ use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::{BURST, MegaflowCache, NO_ENTRY};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::ports::SwitchPort;
-use overbank_switch::tables::Tables;
+use overbank_switch::rule::{Action, Match, Rule};
+use overbank_switch::tables::{Filter, Tables};
 use overbank_wire::{Field, FlowKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Instant;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -23,6 +27,7 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        BYTES.with(|n| n.set(n.get() + layout.size() as u64));
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
@@ -34,6 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        BYTES.with(|n| n.set(n.get() + size as u64));
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(ptr, layout, size) }
     }
@@ -121,6 +127,97 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
         assert_eq!(allocations, 0, "{design}: {} packets", 5 * frames.len());
         let counters = datapath.counters();
         assert!(counters.megaflow.lookups > 1000, "{design}: tier 2 was at work");
+    }
+}
+
+/// Rules of one shape, the worst case: all in one subtable, with all stages and two tries, each
+/// with a priority of its own.
+fn many_rules(count: u32) -> Tables {
+    let rule = |i: u32| {
+        let address = u128::from(i.wrapping_mul(0x9e37_79b1));
+        let matching = Match::default()
+            .with(Field::DlType, 0x0800, 0xffff)
+            .with(Field::DlDst, u128::from(i), 0xffff_ffff_ffff)
+            .with(Field::NwDst, address, 0xffff_ffff)
+            .with(Field::NwProto, 17, 0xff)
+            .with(Field::TpDst, u128::from(i % 60_000), 0xffff);
+        let actions = vec![Action::Output(i % 7)];
+        Rule { priority: (i % 50_000) as u16, matching, actions, ..Rule::default() }
+    };
+    Tables::new((0..count).map(rule).collect()).expect("few rules")
+}
+
+/// Bytes that the heap gave while `work` ran.
+fn bytes_of<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = BYTES.with(Cell::get);
+    let out = work();
+    (BYTES.with(Cell::get) - before, out)
+}
+
+#[test]
+fn a_snapshot_and_a_change_after_it_copy_little_of_many_rules() {
+    const RULES: u32 = 100_000;
+    let (whole, mut tables) = bytes_of(|| many_rules(RULES));
+    assert!(whole > 50_000_000, "{whole} bytes");
+    let rules: Vec<Rule> = tables.rules().into_iter().cloned().collect();
+
+    let (clone, snapshot) = bytes_of(|| tables.clone());
+    assert!(clone < 1000, "a snapshot: {clone} bytes");
+    let new = Rule {
+        matching: rules[7].matching.with(Field::DlDst, 1 << 40, 0xffff_ffff_ffff),
+        ..rules[7].clone()
+    };
+    let (add, _) = bytes_of(|| tables.add(new.clone(), 0).expect("room"));
+    assert!(add < 1_000_000, "the first change after it: {add} bytes");
+    let (again, _) = bytes_of(|| tables.remove(0, new.priority, &new.matching).expect("there"));
+    assert!(again < 20_000, "the next one: {again} bytes");
+    // The snapshot is what it was.
+    assert_eq!(snapshot.len(), RULES as usize);
+    assert!(snapshot.get(0, new.priority, &new.matching).is_none());
+
+    let (_, snapshot) = bytes_of(|| tables.clone());
+    let filter = Filter { table: Some(0), matching: rules[9].matching, ..Filter::default() };
+    let (deleted, gone) = bytes_of(|| tables.delete(&filter));
+    assert_eq!(gone.len(), 1);
+    assert!(deleted < 1_000_000, "named by its whole match: {deleted} bytes");
+    assert_eq!((snapshot.len(), tables.len()), (RULES as usize, RULES as usize - 1));
+    let (all, gone) = bytes_of(|| tables.delete(&Filter::default()));
+    assert_eq!((gone.len(), tables.len(), snapshot.len()), (99_999, 0, 100_000));
+    assert!(all < 5_000_000, "the list of what went: {all} bytes");
+}
+
+/// Prints what changes cost: `cargo test --release -p overbank-switch --test allocations -- \
+/// --ignored --nocapture`.
+#[test]
+#[ignore = "prints times"]
+fn what_a_change_costs() {
+    for rules in [1_000, 10_000, 100_000, 1_000_000] {
+        let mut tables = many_rules(rules);
+        let names: Vec<Rule> = tables.rules().into_iter().take(200).cloned().collect();
+        let mut us = [const { Vec::new() }; 4];
+        let mut kept = Vec::new();
+        for (i, rule) in names.into_iter().enumerate() {
+            let mut time = |at: usize, work: &mut dyn FnMut()| {
+                let start = Instant::now();
+                work();
+                us[at].push(start.elapsed().as_nanos() as f64 / 1000.0);
+            };
+            time(0, &mut || kept.push(tables.clone()));
+            let matching = rule.matching.with(Field::DlDst, (i as u128 + 1) << 32, u128::MAX >> 80);
+            let new = Rule { matching, ..rule.clone() };
+            time(1, &mut || drop(tables.add(new.clone(), 0)));
+            time(2, &mut || drop(tables.remove(0, new.priority, &new.matching)));
+            time(3, &mut || kept.clear());
+        }
+        let median = us.each_mut().map(|us| {
+            us.sort_by(f64::total_cmp);
+            (us[us.len() / 2], us[us.len() - 1])
+        });
+        println!(
+            "{rules} rules, µs (median, most): snapshot {:?}, first change {:?}, next {:?}, \
+             snapshot freed {:?}",
+            median[0], median[1], median[2], median[3]
+        );
     }
 }
 
