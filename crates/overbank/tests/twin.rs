@@ -92,11 +92,13 @@ impl Twin {
         (0..all.len()).filter(|&c| self.at(all[c]).is_some_and(|entry| entry.0 == fp)).collect()
     }
 
-    /// What a probe tells: in cuckoo-lite up to four fifths full, the second bucket's only where the
+    /// What a probe tells: in cuckoo-lite with room, the second bucket's only where the
     /// first has none.
     fn probed(&self, hash: u64) -> Vec<usize> {
         let mut all = self.matches(hash);
-        let roomy = self.cuckoo && self.len() <= self.buckets * self.slots * 4 / 5;
+        let fifths =
+            [(4, 2), (8, 3), (16, 4)].iter().find(|f| f.0 == self.slots).map_or(0, |f| f.1);
+        let roomy = self.cuckoo && self.len() <= self.buckets * self.slots * fifths / 5;
         if roomy && all.first().is_some_and(|&c| c < self.slots) {
             all.retain(|&c| c < self.slots);
         }

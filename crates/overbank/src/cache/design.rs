@@ -72,6 +72,18 @@ impl GeometryKind {
         }
     }
 
+    /// Up to how many fifths full a probe looks at a key's second bucket only where the first has
+    /// no match; 0 for geometries whose buckets lie together. Insertions fill first buckets first,
+    /// and at these loads three keys of 100 are in their second one.
+    pub const fn home_first_fifths(self) -> usize {
+        match self {
+            Self::Cuckoo2x4 => 2,
+            Self::Cuckoo2x8 => 3,
+            Self::Cuckoo2x16 => 4,
+            _ => 0,
+        }
+    }
+
     /// Whether it is one of the set-associative ones.
     pub const fn is_set_associative(self) -> bool {
         matches!(self, Self::Set4 | Self::Set8 | Self::Set16)

@@ -98,11 +98,11 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         View { base: self.memory.as_ptr(), buckets: self.buckets }
     }
 
-    /// Whether a probe looks at second buckets only where the first have no match: in cuckoo-lite
-    /// up to four fifths full, because insertions fill first buckets first.
+    /// Whether a probe looks at second buckets only where the first have no match.
     #[inline(always)]
     fn roomy(&self) -> bool {
-        G::CHOICES == 2 && !G::ADJACENT && self.len * 5 <= self.capacity() * 4
+        G::KIND.home_first_fifths() > 0
+            && self.len * 5 <= self.capacity() * G::KIND.home_first_fifths()
     }
 
     #[inline(always)]
