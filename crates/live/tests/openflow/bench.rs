@@ -61,8 +61,11 @@ impl Bench {
         options: ControlOptions,
         targets: Vec<Target>,
     ) -> Bench {
-        let setup =
-            Setup { rules: parse_rules(rules).expect("rules"), megaflows: 1024, ..Setup::default() };
+        let setup = Setup {
+            rules: parse_rules(rules).expect("rules"),
+            megaflows: 1024,
+            ..Setup::default()
+        };
         Bench::of(setup, ports, options, targets)
     }
 

@@ -51,6 +51,11 @@ impl Client {
         self.xid
     }
 
+    /// The xid of the message that is sent next.
+    pub fn next_xid(&self) -> u32 {
+        self.xid + 1
+    }
+
     fn next_of_any_version(&mut self) -> (u32, Message) {
         self.try_next(PATIENCE).expect("a message")
     }
@@ -62,8 +67,8 @@ impl Client {
             if let Some(frame) = self.frames.next_frame().expect("whole messages") {
                 let header = frame.header;
                 let body = frame.body().to_vec();
-                let message =
-                    Message::decode(self.version, &header, &body).expect("a message that can be read");
+                let message = Message::decode(self.version, &header, &body)
+                    .expect("a message that can be read");
                 if let Message::EchoRequest(data) = message {
                     let mut bytes = Vec::new();
                     let reply = Message::EchoReply(data);

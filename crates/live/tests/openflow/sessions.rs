@@ -41,7 +41,13 @@ fn packet_in(client: &mut Client) -> PacketIn {
 
 fn packet_out(buffer_id: u32, in_port: u32, to: u32, data: Vec<u8>) -> Message {
     let actions = vec![output(to)];
-    Message::PacketOut(PacketOut { buffer_id, in_port, pipeline: OxmMatch::default(), actions, data })
+    Message::PacketOut(PacketOut {
+        buffer_id,
+        in_port,
+        pipeline: OxmMatch::default(),
+        actions,
+        data,
+    })
 }
 
 #[test]
@@ -84,9 +90,11 @@ fn what_is_not_there_is_refused_by_name() {
         let (buckets, properties) = (Vec::new(), Vec::new());
         Message::GroupMod(GroupMod { command, kind: 0, group: 1, bucket: 0, buckets, properties })
     };
-    let meter = |command| Message::MeterMod(MeterMod { command, flags: 0, meter: 1, bands: vec![] });
+    let meter =
+        |command| Message::MeterMod(MeterMod { command, flags: 0, meter: 1, bands: vec![] });
     let table = |config| Message::TableMod(TableMod { table: 255, config, properties: vec![] });
-    let nicira = overbank_openflow::Experimenter { experimenter: 0x2320, exp_type: 16, data: vec![] };
+    let nicira =
+        overbank_openflow::Experimenter { experimenter: 0x2320, exp_type: 16, data: vec![] };
     let wanted = TableFeatures { table: 1, ..TableFeatures::default() };
     for (message, code) in [
         (group(GroupMod::ADD), GroupModFailed::OutOfGroups.into()),
@@ -248,7 +256,7 @@ fn there_is_one_master_and_slaves_only_read() {
     assert_eq!(told, (Role::Slave, 8));
     assert_eq!(one.ask(&role(Role::NoChange, 0)), is(Role::Slave, 8));
 
-    let flow = Message::FlowMod(add(1, OxmMatch::default(), vec![output(1)]));
+    let flow = Message::FlowMod(add(0, OxmMatch::default(), vec![output(1)]));
     let bundle = overbank_openflow::BundleControl { bundle: 1, kind: 0, flags: 3 };
     let port_mod = PortMod {
         port: 1,
@@ -393,9 +401,7 @@ fn counters_of_flows_and_tables_are_those_of_the_packets() {
     }
     bench.ports[1].inject(&sent);
     bench.sent(2, 5);
-    wait("the counters", || {
-        bench.switch().status().ports[1].received == 1
-    });
+    wait("the counters", || bench.switch().status().ports[1].received == 1);
     client.done(&Message::EchoReply(vec![]));
     let flows = client.flows();
     assert_eq!(flows.iter().map(|flow| flow.table).collect::<Vec<_>>(), [0, 3]);
@@ -412,7 +418,9 @@ fn counters_of_flows_and_tables_are_those_of_the_packets() {
     assert_eq!((of(0), of(3), of(4)), ((1, 6, 5), (1, 5, 5), (0, 0, 0)));
     let mut none = everything();
     none.out_group = 1;
-    let Reply::Aggregate(sum) = reply(&mut client, Request::Aggregate(none)) else { panic!("none") };
+    let Reply::Aggregate(sum) = reply(&mut client, Request::Aggregate(none)) else {
+        panic!("none")
+    };
     assert_eq!(sum.flows, Some(0));
     let bad = OxmMatch::from(vec![Oxm::exact(OxmField::Metadata, 1)]);
     let bad = question(Request::Flow(overbank_openflow::multipart::FlowRequest {
