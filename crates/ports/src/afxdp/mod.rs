@@ -52,6 +52,7 @@ use receive::XdpReceive;
 pub use socket::MTU_MAX;
 use socket::{Binding, Opened, Socket};
 use std::fmt;
+use std::io;
 use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -141,8 +142,9 @@ pub struct AfXdpOptions {
     pub mode: CopyMode,
     /// Where the program runs.
     pub xdp: XdpMode,
-    /// Frames for each receive queue of the interface, half of them for sending: a power of two
-    /// from [`FRAMES_MIN`] to [`FRAMES_MAX`].
+    /// Frames that each receive queue of the interface can hold until a worker comes: a power of
+    /// two from [`FRAMES_MIN`] to [`FRAMES_MAX`]. On a busy machine a worker may be away for some
+    /// milliseconds. A quarter of that is added for sending, 2048 at most.
     pub frames: u32,
     /// Whether frames to other Ethernet addresses are to arrive.
     pub promiscuous: bool,
@@ -150,7 +152,7 @@ pub struct AfXdpOptions {
 
 impl Default for AfXdpOptions {
     fn default() -> AfXdpOptions {
-        AfXdpOptions { mode: CopyMode::Auto, xdp: XdpMode::Auto, frames: 4096, promiscuous: true }
+        AfXdpOptions { mode: CopyMode::Auto, xdp: XdpMode::Auto, frames: 8192, promiscuous: true }
     }
 }
 
@@ -178,7 +180,7 @@ pub fn open(
     queues: usize,
 ) -> Result<Box<dyn Port>, PortError> {
     check_rights(interface)?;
-    sys::raise_memlock();
+    raise_locked_memory();
     let interface = Arc::new(Interface::find(interface)?);
     check_options(&interface, options, queues)?;
     let (receiving, sending) = interface.channels().unwrap_or((1, 1));
@@ -213,9 +215,18 @@ pub fn open(
             .map_err(|error| interface.system("BPF_MAP_UPDATE_ELEM", error))?;
         opened.push(socket);
     }
-    port.detail = detail(&port.program, &opened, receiving, queues);
+    port.detail = detail(&port.program, &opened, options, queues);
     port.queues = share_out(&interface, opened, queues)?;
     Ok(Box::new(port))
+}
+
+/// Raises the bound on locked memory (`RLIMIT_MEMLOCK`) of the process as far as it may be raised.
+///
+/// [`open`] does this too; a process that gives rights away does it before that: frames lie in
+/// locked memory, and by the usual bound of 8 MiB a queue gets fewer of them than the options say.
+/// `CAP_IPC_LOCK` lifts the bound.
+pub fn raise_locked_memory() {
+    sys::raise_memlock();
 }
 
 /// Gives every worker its sockets: queue `q` goes to worker `q % workers`.
@@ -253,12 +264,22 @@ fn share_out(
 }
 
 /// What was granted, for people.
-fn detail(program: &Attached, sockets: &[Opened], receiving: u32, workers: usize) -> String {
+fn detail(
+    program: &Attached,
+    sockets: &[Opened],
+    options: &AfXdpOptions,
+    workers: usize,
+) -> String {
     let zero = sockets.iter().filter(|opened| opened.socket.zero_copy()).count();
     let huge = sockets.iter().all(|opened| opened.socket.huge());
     let bytes: usize = sockets.iter().map(|opened| opened.socket.umem_bytes()).sum();
+    let receiving = sockets.len();
     let mut parts = vec![
-        format!("{} XDP", if program.generic { "generic" } else { "native" }),
+        match (program.generic, &program.why_generic) {
+            (false, _) => "native XDP".to_owned(),
+            (true, None) => "generic XDP".to_owned(),
+            (true, Some(why)) => format!("generic XDP (native: {why})"),
+        },
         match zero {
             0 => "copy mode".to_owned(),
             _ if zero == sockets.len() => "zero copy".to_owned(),
@@ -268,10 +289,17 @@ fn detail(program: &Attached, sockets: &[Opened], receiving: u32, workers: usize
         format!("{receiving} receive queue{}", if receiving == 1 { "" } else { "s" }),
         format!("{} MiB of frames in {} pages", bytes >> 20, if huge { "2 MiB" } else { "4 KiB" }),
     ];
+    let fewest = sockets.iter().map(|opened| opened.socket.receiving()).min();
+    if let Some(fewest) = fewest.filter(|fewest| *fewest < options.frames) {
+        parts.push(format!("only {fewest} frames a queue because of RLIMIT_MEMLOCK"));
+    }
     if program.restores_tags {
         parts.push("VLAN tags put back".to_owned());
     }
-    let idle = workers.saturating_sub(receiving as usize);
+    if program.generic {
+        parts.push("VLAN tags seen only where they are in the frame".to_owned());
+    }
+    let idle = workers.saturating_sub(receiving);
     if idle > 0 {
         parts.push(format!("{idle} of {workers} workers send only"));
     }
@@ -337,7 +365,7 @@ fn check_options(
 }
 
 /// An error of bpf(2): what a right or an option of the kernel is missing, else as it is.
-fn refused(interface: &Interface, call: &'static str, error: std::io::Error) -> PortError {
+fn refused(interface: &Interface, call: &'static str, error: io::Error) -> PortError {
     match error.raw_os_error() {
         Some(libc::EPERM) => interface.unusable(format!(
             "{call} was refused: CAP_BPF and CAP_NET_ADMIN are needed in the first user namespace"
@@ -352,6 +380,8 @@ struct Attached {
     /// Holds it there.
     _link: bpf::Link,
     generic: bool,
+    /// If native mode was tried before.
+    why_generic: Option<String>,
     /// Whether it puts VLAN tags back.
     restores_tags: bool,
 }
@@ -375,13 +405,18 @@ fn attach(
             bpf::attach(&program, index, bpf::FLAG_NATIVE).ok()
         });
         if let Some(link) = with_tags {
-            return Ok(Attached { _link: link, generic: false, restores_tags: true });
+            return Ok(Attached {
+                _link: link,
+                generic: false,
+                why_generic: None,
+                restores_tags: true,
+            });
         }
     }
     let code = bpf::redirect_program(fd.as_fd(), None);
     let program =
         bpf::load(0, &code).map_err(|error| refused(interface, "BPF_PROG_LOAD", error))?;
-    let mut refusal = None;
+    let mut refusals: Vec<io::Error> = Vec::new();
     for (wanted, flag) in
         [(XdpMode::Native, bpf::FLAG_NATIVE), (XdpMode::Generic, bpf::FLAG_GENERIC)]
     {
@@ -390,32 +425,42 @@ fn attach(
         }
         match bpf::attach(&program, index, flag) {
             Ok(link) => {
+                let why_generic = refusals.pop().map(|error| native_refusal(&error));
                 let generic = wanted == XdpMode::Generic;
-                return Ok(Attached { _link: link, generic, restores_tags: false });
+                return Ok(Attached { _link: link, generic, why_generic, restores_tags: false });
             }
-            Err(error) => refusal = Some(error),
+            Err(error) => refusals.push(error),
         }
     }
     // Somebody may have been faster than we.
     if let Ok(Some(there)) = netlink::attached(index) {
         return Err(occupied(interface, there));
     }
-    let refusal = refusal.unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    let refusal = refusals.pop().unwrap_or_else(|| io::ErrorKind::Unsupported.into());
     Err(match (mode, refusal.raw_os_error()) {
-        (XdpMode::Native, Some(libc::EOPNOTSUPP)) => {
-            interface.unusable("the driver has no native XDP; choose generic or auto")
-        }
-        (XdpMode::Native, Some(libc::ENOSPC)) => interface.unusable(
-            "native XDP on veth needs as many receive queues as the peer has transmit queues",
-        ),
-        (XdpMode::Native, Some(libc::ERANGE)) => {
-            interface.unusable("native XDP is refused for the MTU of this interface or of its peer")
-        }
         (_, Some(libc::EINVAL)) => interface.unusable(
             "the kernel refused the XDP link as invalid; links for XDP need Linux 5.9 or newer",
         ),
-        _ => refused(interface, "BPF_LINK_CREATE", refusal),
+        (_, Some(libc::EPERM)) | (XdpMode::Auto | XdpMode::Generic, _) => {
+            refused(interface, "BPF_LINK_CREATE", refusal)
+        }
+        (XdpMode::Native, _) => interface
+            .unusable(format!("native XDP: {}; choose generic or auto", native_refusal(&refusal))),
     })
+}
+
+/// Why a driver does not run a program, in words.
+fn native_refusal(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => "the driver does not have it".to_owned(),
+        Some(libc::ENOSPC) => {
+            "fewer receive queues here than the veth peer has transmit queues, or \
+                               too few in the device"
+                .to_owned()
+        }
+        Some(libc::ERANGE) => "the MTU of the interface or of its peer is too long".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// The error for an interface that has a program already.

@@ -1,21 +1,23 @@
 //! One AF_XDP socket: its frame memory (UMEM), its four rings, its binding to one queue.
 //!
 //! ```text
-//!   UMEM   │ frame 0 │ frame 1 │ …        │ frame n/2 │ …           │ frame n-1 │
+//!   UMEM   │ frame 0 │ frame 1 │ …        │ frame r │ …             │ frame r+s-1 │
 //!          └── for receiving: rx, fill ───┴── for sending: tx, completion ──────┘
 //! ```
 //!
 //! The two halves of a queue share the mapping through an [`Arc`] and never each other's frames:
-//! the receiving half touches only frames below the middle, the sending half only those above. A
+//! the receiving half touches only the first frames, the sending half only those behind them. A
 //! frame is at any time in exactly one place: a ring, the kernel, or the hands of its half.
 //!
-//! Cost: 2 KiB a frame up to an MTU of about 1750, else 4 KiB; 4096 frames a queue unless the
-//! options say otherwise. Huge pages of 2 MiB are taken where the system has some free.
+//! Cost: 2 KiB a frame up to an MTU of about 1750, else 4 KiB; 8192 frames a queue for receiving
+//! and 2048 for sending unless the options say otherwise, so 20 MiB. Huge pages of 2 MiB are taken
+//! where the system has some free. Frames are locked in memory; where less may be locked there are
+//! fewer of them.
 
 use super::interface::Interface;
 use super::ring::{Consumer, Descriptor, Parts, Producer};
 use super::sys::{self, Mapping};
-use super::{AfXdpOptions, CopyMode};
+use super::{AfXdpOptions, CopyMode, FRAMES_MIN};
 use crate::queue::PortError;
 use std::io;
 use std::mem::size_of;
@@ -30,6 +32,9 @@ use std::time::{Duration, Instant};
 const HEADROOM: u32 = 256;
 /// Ethernet header and two VLAN tags.
 const HEADER_BYTES: u32 = 14 + 8;
+/// Bounds of the frames for sending, powers of two.
+const SENDING_MIN: u32 = 256;
+const SENDING_MAX: u32 = 2048;
 /// Huge pages of this size are asked for.
 const HUGE_PAGE: usize = 2 << 20;
 /// A queue that was just closed is free again only after the kernel's clean-up, which runs later.
@@ -39,8 +44,10 @@ const BUSY_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Socket {
     fd: OwnedFd,
     umem: Mapping,
-    /// Frames for receiving, and as many for sending.
-    half: u32,
+    /// Frames for receiving.
+    receiving: u32,
+    /// Frames for sending, behind the others.
+    sending: u32,
     frame_bytes: u32,
     huge: bool,
     zero_copy: bool,
@@ -100,31 +107,19 @@ impl Socket {
             ))
         })?;
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW).map_err(system("socket(AF_XDP)"))?;
-        let bytes = (options.frames as usize * frame_bytes as usize).next_multiple_of(HUGE_PAGE);
-        let (umem, huge) = match Mapping::huge(bytes) {
-            Ok(umem) => (umem, true),
-            Err(_) => (Mapping::normal(bytes).map_err(system("mmap of frames"))?, false),
-        };
-        register(&fd, &umem, frame_bytes).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOBUFS | libc::ENOMEM) => interface.unusable(format!(
-                "{} MiB of frames cannot be locked in memory: raise RLIMIT_MEMLOCK (LimitMEMLOCK=), \
-                 give CAP_IPC_LOCK, or ask for fewer frames",
-                bytes >> 20
-            )),
-            _ => interface.system("XDP_UMEM_REG", error),
-        })?;
+        let (memory, receiving) = memory(interface, &fd, options.frames, frame_bytes)?;
+        let Memory { umem, huge, sending } = memory;
 
         // Rings as large as there are frames, so that neither fill nor completion is ever full.
-        let half = options.frames / 2;
-        let size = |option| {
-            sys::set_option(&fd, libc::SOL_XDP, option, &half)
+        let size = |option, entries: u32| {
+            sys::set_option(&fd, libc::SOL_XDP, option, &entries)
                 .map_err(|error| interface.system("setsockopt(XDP ring size)", error))
         };
-        size(libc::XDP_UMEM_FILL_RING)?;
-        size(libc::XDP_UMEM_COMPLETION_RING)?;
-        size(libc::XDP_RX_RING)?;
+        size(libc::XDP_UMEM_FILL_RING, receiving)?;
+        size(libc::XDP_RX_RING, receiving)?;
+        size(libc::XDP_UMEM_COMPLETION_RING, sending)?;
         if binding.sends {
-            size(libc::XDP_TX_RING)?;
+            size(libc::XDP_TX_RING, sending)?;
         }
         let offsets: libc::xdp_mmap_offsets =
             sys::get_option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
@@ -133,17 +128,25 @@ impl Socket {
             return Err(interface.unusable("needs Linux 5.9 or newer"));
         }
         let mut maps = Vec::new();
-        let fill = parts::<u64>(&fd, &offsets.fr, half, libc::XDP_UMEM_PGOFF_FILL_RING, &mut maps);
-        let completion =
-            parts::<u64>(&fd, &offsets.cr, half, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &mut maps);
-        let rx = parts(&fd, &offsets.rx, half, libc::XDP_PGOFF_RX_RING as u64, &mut maps);
+        let fill =
+            parts::<u64>(&fd, &offsets.fr, receiving, libc::XDP_UMEM_PGOFF_FILL_RING, &mut maps);
+        let completion = parts::<u64>(
+            &fd,
+            &offsets.cr,
+            sending,
+            libc::XDP_UMEM_PGOFF_COMPLETION_RING,
+            &mut maps,
+        );
+        let rx = parts(&fd, &offsets.rx, receiving, libc::XDP_PGOFF_RX_RING as u64, &mut maps);
         let tx = match binding.sends {
-            true => Some(parts(&fd, &offsets.tx, half, libc::XDP_PGOFF_TX_RING as u64, &mut maps)),
+            true => {
+                Some(parts(&fd, &offsets.tx, sending, libc::XDP_PGOFF_TX_RING as u64, &mut maps))
+            }
             false => None,
         };
         let mapped = system("mmap of a ring");
         // SAFETY: the mappings go into the socket, which the halves keep alive; each ring is mapped
-        // with `half` entries, a power of two, and its side made here and nowhere else.
+        // with as many entries as it was made for, a power of two, and its side made here and nowhere else.
         let (mut receive, transmit) = unsafe {
             let receive = ReceiveRings {
                 fill: Producer::new(fill.map_err(&mapped)?),
@@ -160,20 +163,21 @@ impl Socket {
             (receive, transmit)
         };
         // Frames are there before the first packet.
-        for frame in 0..half {
+        for frame in 0..receiving {
             receive.fill.push(u64::from(frame) * u64::from(frame_bytes));
         }
         receive.fill.publish();
         if binding.sends {
             // Copy mode makes packets that count against this until they are received.
-            let bytes: libc::c_int = (half * frame_bytes * 2) as libc::c_int;
+            let bytes: libc::c_int = (sending * frame_bytes * 2) as libc::c_int;
             let _ = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
         }
         bind(interface, &fd, options.mode, binding)?;
         let options: io::Result<libc::xdp_options> =
             sys::get_option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS);
         let zero_copy = options.is_ok_and(|is| is.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
-        let socket = Socket { fd, umem, half, frame_bytes, huge, zero_copy, _rings: maps };
+        let socket =
+            Socket { fd, umem, receiving, sending, frame_bytes, huge, zero_copy, _rings: maps };
         Ok(Opened { socket: Arc::new(socket), receive, transmit })
     }
 
@@ -197,6 +201,11 @@ impl Socket {
         self.huge
     }
 
+    /// Frames for receiving.
+    pub(super) fn receiving(&self) -> u32 {
+        self.receiving
+    }
+
     /// Bytes of all frames.
     pub(super) fn umem_bytes(&self) -> usize {
         self.umem.bytes()
@@ -209,8 +218,8 @@ impl Socket {
 
     /// The addresses of the frames for sending.
     pub(super) fn transmit_frames(&self) -> impl Iterator<Item = u64> + use<> {
-        let (half, bytes) = (u64::from(self.half), u64::from(self.frame_bytes));
-        (half..2 * half).map(move |frame| frame * bytes)
+        let bytes = u64::from(self.frame_bytes);
+        (self.receiving..self.receiving + self.sending).map(move |frame| u64::from(frame) * bytes)
     }
 
     /// The start of the frame that an address lies in.
@@ -220,8 +229,9 @@ impl Socket {
 
     /// Whether an address is that of a frame for sending.
     pub(super) fn is_transmit_frame(&self, address: u64) -> bool {
-        let middle = u64::from(self.half) * u64::from(self.frame_bytes);
-        address % u64::from(self.frame_bytes) == 0 && (middle..2 * middle).contains(&address)
+        let bytes = u64::from(self.frame_bytes);
+        let (first, count) = (u64::from(self.receiving), u64::from(self.sending));
+        address.is_multiple_of(bytes) && (first..first + count).contains(&(address / bytes))
     }
 
     /// The bytes that a received descriptor tells of; `None` if they do not lie within one frame
@@ -234,10 +244,10 @@ impl Socket {
     pub(super) unsafe fn received<'a>(&self, frame: &Descriptor) -> Option<&'a mut [u8]> {
         let end = frame.address.checked_add(u64::from(frame.len))?;
         let next = self.frame_of(frame.address).checked_add(u64::from(self.frame_bytes))?;
-        if end > next || next > u64::from(self.half) * u64::from(self.frame_bytes) {
+        if end > next || next > u64::from(self.receiving) * u64::from(self.frame_bytes) {
             return None;
         }
-        // SAFETY: the bytes lie in the mapping, in the half for receiving; that nobody else uses
+        // SAFETY: the bytes lie in the mapping, among the frames for receiving; that nobody else uses
         // them is the caller's promise.
         Some(unsafe {
             let start = self.umem.start().add(frame.address as usize);
@@ -269,6 +279,50 @@ impl Socket {
     }
 }
 
+/// The frames of a socket.
+struct Memory {
+    umem: Mapping,
+    huge: bool,
+    /// Frames for sending.
+    sending: u32,
+}
+
+/// Gets memory for frames and tells the kernel of it; how many are for receiving: as many as
+/// wanted, or fewer where no more memory may be locked.
+fn memory(
+    interface: &Interface,
+    fd: &OwnedFd,
+    wanted: u32,
+    frame_bytes: u32,
+) -> Result<(Memory, u32), PortError> {
+    let mut receiving = wanted;
+    loop {
+        // What waits to be sent is on its way already; bursts come in from outside.
+        let sending = (receiving / 4).clamp(SENDING_MIN, SENDING_MAX);
+        let bytes = (receiving + sending) as usize * frame_bytes as usize;
+        let (umem, huge) = match Mapping::huge(bytes.next_multiple_of(HUGE_PAGE)) {
+            Ok(umem) => (umem, true),
+            Err(_) => {
+                let umem = Mapping::normal(bytes);
+                (umem.map_err(|error| interface.system("mmap of frames", error))?, false)
+            }
+        };
+        match register(fd, &umem, frame_bytes) {
+            Ok(()) => return Ok((Memory { umem, huge, sending }, receiving)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOBUFS) if receiving > FRAMES_MIN => receiving /= 2,
+                Some(libc::ENOBUFS) => {
+                    return Err(interface.unusable(
+                        "no more memory may be locked: raise RLIMIT_MEMLOCK (systemd: \
+                         LimitMEMLOCK=infinity) or give CAP_IPC_LOCK",
+                    ));
+                }
+                _ => return Err(interface.system("XDP_UMEM_REG", error)),
+            },
+        }
+    }
+}
+
 /// Tells the kernel of the frames.
 fn register(fd: &OwnedFd, umem: &Mapping, frame_bytes: u32) -> io::Result<()> {
     // The first form of the structure: later kernels take it as well, earlier ones refuse more.
@@ -293,7 +347,7 @@ fn parts<T>(
     let map = Mapping::ring(fd, bytes, page_offset)?;
     let at = |offset: u64, len: usize| -> io::Result<NonNull<u8>> {
         let offset = offset as usize;
-        if offset.saturating_add(len) > bytes || offset % 4 != 0 {
+        if offset.saturating_add(len) > bytes || !offset.is_multiple_of(4) {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
         // SAFETY: within the mapping, as just checked.
