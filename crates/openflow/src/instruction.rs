@@ -91,7 +91,12 @@ impl Instruction {
             // Types that can stand here are at most 7, but for experimenters.
             let bit = 1u8.checked_shl(instruction.kind().into()).unwrap_or(0);
             if seen & bit != 0 {
-                return Err(start.fail("has an instruction twice", BadInstruction::DupInst.into()));
+                // The code of its own came with 1.4.
+                let code = match version {
+                    Version::V13 => BadInstruction::UnsupInst,
+                    _ => BadInstruction::DupInst,
+                };
+                return Err(start.fail("has an instruction twice", code.into()));
             }
             seen |= bit;
             list.push(instruction);

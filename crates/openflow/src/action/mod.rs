@@ -143,7 +143,8 @@ impl Action {
                 let oxm = Oxm::decode(&mut body, Place::SetField)?;
                 settable(&oxm, &field)?;
                 if oxm.is_masked() && version < Version::V15 {
-                    return Err(field.fail("has a mask", BadAction::BadSetMask.into()));
+                    // The code of its own came with 1.5, and so did the mask.
+                    return Err(field.fail("has a mask", BadAction::BadSetArgument.into()));
                 }
                 let padding = body.left().min(7);
                 body.skip(padding)?;
