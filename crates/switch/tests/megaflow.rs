@@ -1,19 +1,29 @@
-//! The megaflow cache against a list of (masked key, mask, verdict) that is scanned.
+//! The megaflow cache against a list of megaflows that is scanned.
 
 use arrayvec::ArrayVec;
-use overbank_switch::megaflow::{BURST, MEGAFLOWS_MAX, MegaflowCache, NO_ENTRY};
+use overbank_switch::megaflow::{BURST, MEGAFLOWS_MAX, MegaflowCache, NO_ENTRY, STALE_MS};
 use overbank_wire::{Field, FlowKey};
 use proptest::prelude::*;
 
+/// A megaflow of the twin.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    key: FlowKey,
+    mask: FlowKey,
+    verdict: u32,
+    used_ms: u32,
+    stale: bool,
+}
+
 /// The naive twin. Unbounded: it is told what the cache evicted.
 #[derive(Default)]
-struct Twin(Vec<(FlowKey, FlowKey, u32, u32)>);
+struct Twin(Vec<Flow>);
 
 impl Twin {
     /// Verdicts of all megaflows that match.
     fn matching(&self, key: &FlowKey) -> Vec<u32> {
-        let matches = self.0.iter().filter(|(k, mask, ..)| key.matches(k, mask));
-        matches.map(|(_, _, verdict, _)| *verdict).collect()
+        let matches = self.0.iter().filter(|f| !f.stale && key.matches(&f.key, &f.mask));
+        matches.map(|f| f.verdict).collect()
     }
 }
 
@@ -61,6 +71,8 @@ enum Step {
     Lookup(Vec<u32>),
     Expire(u32),
     Revalidate(u32),
+    NextEpoch,
+    Sweep(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -69,6 +81,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => prop::collection::vec(0..128u32, 1..BURST).prop_map(Step::Lookup),
         1 => (0..40u32).prop_map(Step::Expire),
         1 => (1..5u32).prop_map(Step::Revalidate),
+        1 => Just(Step::NextEpoch),
+        1 => (0..4000u32).prop_map(Step::Sweep),
     ]
 }
 
@@ -81,7 +95,7 @@ proptest! {
         let mut cache = MegaflowCache::new(capacity, 7).expect("a valid size");
         let mut twin = Twin::default();
         for (now, step) in steps.into_iter().enumerate() {
-            let now_ms = now as u32;
+            let now_ms = now as u32 * 100;
             match step {
                 Step::Install(k, m) => {
                     let (key, mask, verdict) = (key(k), mask(m), now_ms);
@@ -90,20 +104,25 @@ proptest! {
                     let (id, replaced) =
                         cache.install(&key, &mask, verdict, now_ms).expect("few masks");
                     prop_assert!(cache.verify(id, &key));
-                    let same = twin.0.iter().position(|(k, m, ..)| (*k, *m) == (masked, mask));
+                    let same = twin.0.iter().position(|f| (f.key, f.mask) == (masked, mask));
                     match (same, replaced) {
                         (Some(at), Some(old)) => {
                             let was = twin.0.remove(at);
-                            prop_assert_eq!(was.2, old);
+                            prop_assert_eq!(was.verdict, old);
                         }
                         (None, Some(old)) => {
                             prop_assert!(full, "evicts only when full");
-                            twin.0.retain(|(.., verdict, _)| *verdict != old);
+                            // So few are all looked at.
+                            let gone = twin.0.iter().find(|f| f.verdict == old).expect("there");
+                            let any_stale = twin.0.iter().any(|f| f.stale);
+                            prop_assert!(capacity > 16 || gone.stale == any_stale);
+                            twin.0.retain(|f| f.verdict != old);
                         }
                         (None, None) => prop_assert!(!full),
                         (Some(_), None) => prop_assert!(false, "an equal megaflow was there"),
                     }
-                    twin.0.push((masked, mask, verdict, now_ms));
+                    let stale = false;
+                    twin.0.push(Flow { key: masked, mask, verdict, used_ms: now_ms, stale });
                 }
                 Step::Lookup(seeds) => {
                     let keys: Vec<FlowKey> = seeds.iter().map(|&s| key(s)).collect();
@@ -112,8 +131,8 @@ proptest! {
                         match got {
                             Some(verdict) => {
                                 prop_assert!(expected.contains(&verdict));
-                                let used = twin.0.iter_mut().find(|e| e.2 == verdict);
-                                used.expect("it matches").3 = now_ms;
+                                let used = twin.0.iter_mut().find(|f| f.verdict == verdict);
+                                used.expect("it matches").used_ms = now_ms;
                             }
                             None => prop_assert!(expected.is_empty()),
                         }
@@ -124,24 +143,55 @@ proptest! {
                     cache.expire(now_ms, idle_ms, |verdict| gone.push(verdict));
                     let idle = |used: u32| now_ms - used > idle_ms;
                     let mut expected: Vec<u32> =
-                        twin.0.iter().filter(|e| idle(e.3)).map(|e| e.2).collect();
+                        twin.0.iter().filter(|f| idle(f.used_ms)).map(|f| f.verdict).collect();
                     gone.sort_unstable();
                     expected.sort_unstable();
                     prop_assert_eq!(gone, expected);
-                    twin.0.retain(|e| !idle(e.3));
+                    twin.0.retain(|f| !idle(f.used_ms));
                 }
                 Step::Revalidate(modulus) => {
                     cache.revalidate(|_, _, verdict| verdict % modulus == 0, |_| ());
-                    twin.0.retain(|e| e.2 % modulus == 0);
+                    twin.0.retain(|f| f.verdict % modulus == 0);
+                    twin.0.iter_mut().for_each(|f| f.stale = false);
+                }
+                Step::NextEpoch => {
+                    cache.next_epoch(|_| unreachable!("no epoch comes twice"));
+                    twin.0.iter_mut().for_each(|f| f.stale = true);
+                }
+                Step::Sweep(idle_ms) => {
+                    // In slices; the last one goes round.
+                    let mut gone = Vec::new();
+                    for budget in [capacity / 3, capacity / 2, capacity] {
+                        let before = gone.len();
+                        let count =
+                            cache.sweep(now_ms, idle_ms, budget, |verdict| gone.push(verdict));
+                        prop_assert_eq!(count, gone.len() - before);
+                        prop_assert!(count <= budget);
+                    }
+                    let goes = |f: &Flow| {
+                        let age_ms = now_ms - f.used_ms;
+                        age_ms > idle_ms || f.stale && age_ms > STALE_MS
+                    };
+                    let mut expected: Vec<u32> =
+                        twin.0.iter().filter(|f| goes(f)).map(|f| f.verdict).collect();
+                    gone.sort_unstable();
+                    expected.sort_unstable();
+                    prop_assert_eq!(gone, expected);
+                    twin.0.retain(|f| !goes(f));
                 }
             }
             let mut list: Vec<_> = cache.iter().collect();
-            let mut expected: Vec<_> = twin.0.iter().map(|e| (e.0, e.1, e.2)).collect();
+            let mut expected: Vec<_> = twin
+                .0
+                .iter()
+                .filter(|f| !f.stale)
+                .map(|f| (f.key, f.mask, f.verdict))
+                .collect();
             list.sort_unstable_by_key(|e| e.2);
             expected.sort_unstable_by_key(|e| e.2);
             prop_assert_eq!(list, expected);
-            let masks: std::collections::HashSet<_> = twin.0.iter().map(|e| e.1).collect();
-            prop_assert_eq!(cache.masks(), masks.len());
+            let masks: std::collections::HashSet<_> = twin.0.iter().map(|f| f.mask).collect();
+            prop_assert_eq!((cache.masks(), cache.len()), (masks.len(), twin.0.len()));
         }
     }
 }
