@@ -1,7 +1,8 @@
 //! A tap on any port: every frame that it hands over or takes is written to a capture.
 //!
 //! Frames of both directions go to one nanosecond pcap, with the time at which they passed. A
-//! capture that cannot be written any more (a full disk) does not stop the port.
+//! capture that cannot be written any more (a full disk) does not stop the port; [`Port::info`] says
+//! so.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -38,7 +39,10 @@ impl Port for DumpPort {
     }
 
     fn info(&mut self) -> PortInfo {
-        self.inner.info()
+        let mut info = self.inner.info();
+        let state = if self.stream.is_broken() { "writing failed, ended" } else { "written" };
+        info.detail = format!("{}; dump {state}", info.detail);
+        info
     }
 }
 

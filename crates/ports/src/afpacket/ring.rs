@@ -191,7 +191,7 @@ impl Blocks {
 
     /// The frame whose header is `at` bytes into the current block, and the way to the next one.
     fn read(&self, at: usize) -> Option<(Raw, usize)> {
-        if at % 8 != 0 || at + size_of::<libc::tpacket3_hdr>() > BLOCK_BYTES {
+        if !at.is_multiple_of(8) || at + size_of::<libc::tpacket3_hdr>() > BLOCK_BYTES {
             return None;
         }
         let start = self.current * BLOCK_BYTES + at;

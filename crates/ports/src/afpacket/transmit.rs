@@ -7,6 +7,8 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use crate::offload::payload_len;
 use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
 use crate::sys::link::Link;
@@ -97,26 +99,30 @@ impl Transmit for Sender {
 
 /// Sends the frames from number `from` on; how many were taken.
 fn send(socket: &PacketSocket, bytes: &[u8], ends: &[usize], from: usize) -> io::Result<usize> {
-    // SAFETY: all zeros is a valid iovec.
-    let mut parts: [libc::iovec; BATCH] = unsafe { zeroed() };
-    // SAFETY: all zeros is a valid mmsghdr: no address, no control data.
-    let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
     let mut start = if from == 0 { 0 } else { ends[from - 1] };
-    let count = (ends.len() - from).min(BATCH);
-    for (i, &end) in ends[from..from + count].iter().enumerate() {
+    let mut parts = ArrayVec::<libc::iovec, BATCH>::new();
+    for &end in ends[from..].iter().take(BATCH) {
         let frame = &bytes[start..end];
         // The kernel only reads.
-        parts[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-        messages[i].msg_hdr.msg_iov = &raw mut parts[i];
-        messages[i].msg_hdr.msg_iovlen = 1;
+        let iov_base = frame.as_ptr().cast_mut().cast();
+        parts.push(libc::iovec { iov_base, iov_len: frame.len() });
         start = end;
     }
-    // SAFETY: `count` messages of one part each, all of which live until the call returns.
+    let mut messages = ArrayVec::<libc::mmsghdr, BATCH>::new();
+    for part in &mut parts {
+        // SAFETY: all zeros is a valid mmsghdr: no address, no control data.
+        let mut message: libc::mmsghdr = unsafe { zeroed() };
+        message.msg_hdr.msg_iov = std::ptr::from_mut(part);
+        message.msg_hdr.msg_iovlen = 1;
+        messages.push(message);
+    }
+    // SAFETY: as many messages as we say, of one part each, all of which live until the call
+    // returns.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_fd().as_raw_fd(),
             messages.as_mut_ptr(),
-            count as libc::c_uint,
+            messages.len() as libc::c_uint,
             libc::MSG_DONTWAIT,
         )
     };

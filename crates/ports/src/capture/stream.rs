@@ -53,6 +53,11 @@ impl CaptureStream {
         CaptureStream { path, file: Arc::new(Mutex::new(Some(file))) }
     }
 
+    /// Whether a write failed: nothing more is written.
+    pub fn is_broken(&self) -> bool {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
     /// A way in; there may be many.
     pub fn writer(&self) -> StreamWriter {
         StreamWriter { stream: self.clone(), buffer: Vec::new() }
@@ -152,7 +157,9 @@ mod tests {
         let read_only = File::open(file.path()).unwrap();
         let mut writer = CaptureStream::on(file.path().into(), read_only).writer();
         writer.push(&[0; 60]).unwrap();
+        assert!(!writer.stream.is_broken());
         assert!(writer.flush().is_err());
+        assert!(writer.stream.is_broken());
         writer.push(&[0; 60]).unwrap();
         assert!(writer.flush().unwrap_err().to_string().contains("earlier"));
         assert!(writer.push(&vec![0; CAPTURED_LEN_MAX as usize + 1]).is_err());

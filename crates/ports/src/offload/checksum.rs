@@ -2,6 +2,10 @@
 
 use super::headers::{self, Headers, SCTP, TCP, UDP};
 
+/// Where the checksum is in their headers.
+pub(super) const TCP_OFFSET: usize = 16;
+pub(super) const UDP_OFFSET: usize = 6;
+
 /// Ones' complement sum of the 16-bit words of `bytes` (a last odd byte is padded with zero), not
 /// folded, in the byte order of the machine: the sum does not depend on it until it is stored.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
@@ -22,10 +26,11 @@ pub(super) fn fold(mut sum: u64) -> [u8; 2] {
     (sum as u16).to_ne_bytes()
 }
 
-/// The complement of a folded sum, never zero: zero would mean "none" to UDP.
-pub(super) fn finish(sum: u64) -> [u8; 2] {
+/// The complement of a folded sum. For UDP never zero, which would mean "none" there; TCP has to
+/// say zero as zero, since analysers take the other form for a bug.
+pub(super) fn finish(sum: u64, udp: bool) -> [u8; 2] {
     match fold(sum).map(|byte| !byte) {
-        [0, 0] => [0xff, 0xff],
+        [0, 0] if udp => [0xff, 0xff],
         done => done,
     }
 }
@@ -53,7 +58,7 @@ pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool 
     if offset > covered.len() || covered.len() - offset < 2 {
         return false;
     }
-    let done = finish(sum(covered));
+    let done = finish(sum(covered), offset == UDP_OFFSET);
     frame[start + offset..start + offset + 2].copy_from_slice(&done);
     true
 }
@@ -71,13 +76,13 @@ pub fn complete_checksum_if_partial(frame: &mut [u8]) -> bool {
     }
     let available = h.end - h.l4;
     let (offset, len) = match h.proto {
-        TCP if available >= 20 => (16, available),
+        TCP if available >= 20 => (TCP_OFFSET, available),
         UDP if available >= 8 => {
             let len = usize::from(u16::from_be_bytes([frame[h.l4 + 4], frame[h.l4 + 5]]));
             if len < 8 || len > available {
                 return false;
             }
-            (6, len)
+            (UDP_OFFSET, len)
         }
         SCTP if available >= 12 => {
             let covered = &mut frame[h.l4..h.end];
@@ -94,7 +99,7 @@ pub fn complete_checksum_if_partial(frame: &mut [u8]) -> bool {
     if fold(pseudo + covered) == [0xff, 0xff] {
         return false;
     }
-    frame[at..at + 2].copy_from_slice(&finish(covered));
+    frame[at..at + 2].copy_from_slice(&finish(covered, h.proto == UDP));
     true
 }
 
@@ -129,6 +134,6 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
 /// Writes the checksum of an IPv4 header.
 pub(crate) fn complete_header_checksum(header: &mut [u8]) {
     header[10..12].fill(0);
-    let done = fold(sum(header)).map(|byte| !byte);
+    let done = finish(sum(header), false);
     header[10..12].copy_from_slice(&done);
 }

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::checksum::{complete_header_checksum, finish, pseudo, sum};
+use super::checksum::{TCP_OFFSET, UDP_OFFSET, complete_header_checksum, finish, pseudo, sum};
 use super::headers::{self, Headers, TCP, UDP};
 use super::{FRAME_MAX, VnetHeader};
 
@@ -124,13 +124,13 @@ impl Segmenter {
             l4[4..8].copy_from_slice(&seq.to_be_bytes());
             l4[13] &= if last { !0 } else { !FIN_PSH };
             l4[13] &= if self.index == 0 { !0 } else { !CWR };
-            16
+            TCP_OFFSET
         } else {
             l4[4..6].copy_from_slice(&(l4_len as u16).to_be_bytes());
-            6
+            UDP_OFFSET
         };
         l4[field..field + 2].fill(0);
-        let done = finish(pseudo + sum(l4));
+        let done = finish(pseudo + sum(l4), h.proto == UDP);
         l4[field..field + 2].copy_from_slice(&done);
     }
 }

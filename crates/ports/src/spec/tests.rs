@@ -143,11 +143,12 @@ prop_compose! {
                 PortKind::AfPacket { interface, options }
             }
             1 => {
-                let mut options = AfXdpOptions::default();
-                options.mode = if a { afxdp::CopyMode::ZeroCopy } else { afxdp::CopyMode::Copy };
-                options.xdp = if b { afxdp::XdpMode::Native } else { afxdp::XdpMode::Generic };
-                options.frames = (small.next_power_of_two() * 256).min(65_536);
-                options.promiscuous = c;
+                let options = AfXdpOptions {
+                    mode: if a { afxdp::CopyMode::ZeroCopy } else { afxdp::CopyMode::Copy },
+                    xdp: if b { afxdp::XdpMode::Native } else { afxdp::XdpMode::Generic },
+                    frames: (small.next_power_of_two() * 256).min(65_536),
+                    promiscuous: c,
+                };
                 PortKind::AfXdp { interface, options }
             }
             2 => PortKind::Tap { interface, options: TapOptions { offload: a, mtu } },
