@@ -8,7 +8,9 @@ mod files;
 mod lab;
 mod replay;
 mod setup;
+mod switch;
 mod text;
+mod top;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ use std::process::ExitCode;
   overbank replay                                        built-in traffic and rules, all designs
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
   overbank advise capture.pcapng                         which flow cache for this traffic
+  overbank switch --port 1=tap:tap0 --port 2=afpacket:eth1 --rules rules.txt
   overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
 struct Cli {
@@ -33,6 +36,10 @@ enum Command {
     Replay(Box<replay::Args>),
     /// Tell which flow cache to configure for your traffic, and why
     Advise(Box<advise::Args>),
+    /// Forward packets between real ports, steered by rules and OpenFlow
+    Switch(Box<switch::Args>),
+    /// Show the live rates of a running switch
+    Top(top::Args),
     /// Measure the figures, tables and claims of the papers here, and make the report
     #[command(subcommand)]
     Lab(lab::Command),
@@ -43,6 +50,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Advise(args) => advise::run(&args),
+        Command::Switch(args) => switch::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Lab(command) => lab::run(&command),
     };
     match result {

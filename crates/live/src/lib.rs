@@ -11,9 +11,15 @@ pub mod core;
 pub mod mac;
 pub mod mailbox;
 #[cfg(not(loom))]
+pub mod metrics;
+#[cfg(not(loom))]
 pub mod ports;
 #[cfg(not(loom))]
 pub mod privileges;
+#[cfg(not(loom))]
+pub mod rates;
+#[cfg(not(loom))]
+pub mod run;
 #[cfg(not(loom))]
 pub mod snapshot;
 #[cfg(not(loom))]

@@ -132,8 +132,11 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// All workers together.
     pub total: WorkerStatus,
-    /// The rest.
+    /// Rules, learnt addresses, controllers.
     pub control: ControlStatus,
+    /// What the OpenFlow sessions counted; empty without `--openflow`.
+    #[serde(default)]
+    pub openflow: BTreeMap<String, u64>,
     /// Whether all accounts of all ports close.
     pub closes: bool,
 }
@@ -213,6 +216,7 @@ impl Status {
             workers: workers.iter().map(|(worker, _)| worker.into()).collect(),
             total: (&total).into(),
             control,
+            openflow: BTreeMap::new(),
         }
     }
 }

@@ -247,6 +247,7 @@ impl Settings {
                     &[("secure", FailMode::Secure), ("standalone", FailMode::Standalone)],
                 )
                 .unwrap_or_default(),
+            metrics_named: c.settings.items.contains_key("metrics"),
             metrics: c
                 .read("metrics", |text| off_or(text, address))
                 .unwrap_or_else(|| METRICS_DEFAULT.parse().ok()),

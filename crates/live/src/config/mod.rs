@@ -11,7 +11,10 @@
 //! none, whatever the file.
 
 mod check;
+mod rules;
 mod source;
+
+pub use rules::{RULE_BYTES_MAX, prepare, read_rules};
 
 pub use source::{FILE_BYTES_MAX, Place, Settings};
 
@@ -120,6 +123,8 @@ pub struct Config {
     pub fail_mode: FailMode,
     /// Where the metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Whether that was asked for; otherwise the switch does without if the address is taken.
+    pub metrics_named: bool,
     /// Where `overbank top` asks.
     pub status_socket: Option<PathBuf>,
     /// Which logs.
@@ -147,7 +152,11 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        match &self.place {
+            // The text has its place in it.
+            Place::Rules => f.write_str(&self.what),
+            place => write!(f, "{place}: {}", self.what),
+        }
     }
 }
 

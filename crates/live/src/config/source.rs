@@ -28,6 +28,8 @@ pub enum Place {
     Flag(String),
     /// Nowhere: it is missing.
     Missing(&'static str),
+    /// In the file of rules; the text says where.
+    Rules,
 }
 
 impl fmt::Display for Place {
@@ -38,6 +40,7 @@ impl fmt::Display for Place {
             Place::File(file) => f.write_str(file),
             Place::Flag(name) => write!(f, "--{name}"),
             Place::Missing(name) => f.write_str(name),
+            Place::Rules => f.write_str("rules"),
         }
     }
 }

@@ -1,0 +1,279 @@
+//! `overbank switch`.
+
+use anyhow::{Result, anyhow};
+use clap::{Args as ClapArgs, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use overbank_live::config::{
+    CACHE_DEFAULT, Config, LogFormat, METRICS_DEFAULT, Problems, Settings, prepare,
+};
+use overbank_live::run;
+use overbank_live::status::Status;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Forward packets between real ports, steered by rules and OpenFlow.
+///
+/// Every option can also stand in a TOML file, by the same name; options given here replace those of
+/// the file. All of it is checked before anything starts. Ctrl-C or SIGTERM ends the switch and
+/// prints what was counted; SIGHUP reads the rules again, all of them or none.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  overbank switch --port 1=afpacket:veth1 --port 2=tap:tap0 --rules rules.txt
+  overbank switch --port 1=afxdp:eth1 --port 2=afxdp:eth2 --workers 2 --openflow ptcp:6653
+  overbank switch --port 1=afpacket:eth1 --port 2=afpacket:eth2 --fail-mode standalone
+  overbank switch --port 1=pcap:in=a.pcap --port 2=pcap:out=b.pcap --rules rules.txt
+  overbank switch --config switch.toml --check
+
+Kinds of ports: afpacket, afxdp and tap with the name of an interface; pcap and memory.
+With --openflow ptcp:6653, `ovs-ofctl -O OpenFlow13 add-flow tcp:127.0.0.1:6653 …` adds rules.")]
+pub struct Args {
+    /// Read settings from a TOML file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check settings and rules, and start nothing
+    #[arg(long)]
+    check: bool,
+    /// A port: its number and what it is; once for each
+    #[arg(long, value_name = "N=KIND:…")]
+    port: Vec<String>,
+    /// Rules to begin with, in the syntax of ovs-ofctl; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    rules: Option<String>,
+    /// OpenFlow: ptcp:PORT[:ADDRESS] or punix:PATH to listen, tcp:HOST[:PORT] or unix:PATH to
+    /// connect; once for each
+    #[arg(long, value_name = "TARGET")]
+    openflow: Vec<String>,
+    /// Worker threads, each with its own queues and caches [default: 1]
+    #[arg(long, value_name = "N")]
+    workers: Option<String>,
+    /// Cores of the workers, one for each [default: those that there are]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<String>,
+    #[doc = "Design of the flow cache of each worker, or none"]
+    #[arg(long, value_name = "DESIGN", help = format!(
+        "Design of the flow cache of each worker, or none [default: {CACHE_DEFAULT}]"))]
+    cache: Option<String>,
+    /// Entries of the flow cache [default: 262144]
+    #[arg(long, value_name = "N")]
+    entries: Option<String>,
+    /// Most megaflows of each worker [default: 65536]
+    #[arg(long, value_name = "N")]
+    megaflows: Option<String>,
+    /// Seconds after which an unused megaflow goes [default: 10]
+    #[arg(long, value_name = "S")]
+    megaflow_idle: Option<String>,
+    /// Most rules [default: 1000000]
+    #[arg(long, value_name = "N")]
+    max_rules: Option<String>,
+    /// Most learnt addresses [default: 8192]
+    #[arg(long, value_name = "N")]
+    mac_entries: Option<String>,
+    /// Seconds after which a silent address is forgotten [default: 300]
+    #[arg(long, value_name = "S")]
+    mac_age: Option<String>,
+    /// Most addresses that a worker reports in a second [default: 4096]
+    #[arg(long, value_name = "N")]
+    mac_rate: Option<String>,
+    /// Most packets for controllers that wait, for each worker [default: 256]
+    #[arg(long, value_name = "N")]
+    controller_queue: Option<String>,
+    /// While no controller is connected: secure (the rules stand) or standalone (a learning switch)
+    /// [default: secure]
+    #[arg(long, value_name = "MODE")]
+    fail_mode: Option<String>,
+    #[doc = "Where metrics and status are served over HTTP, or off"]
+    #[arg(long, value_name = "ADDRESS:PORT", help = format!(
+        "Where metrics and status are served over HTTP, or off [default: {METRICS_DEFAULT}]"))]
+    metrics: Option<String>,
+    /// A socket that answers each line with the status, for `overbank top`
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<String>,
+    /// What is logged: off, error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+    /// How it is logged: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Identity towards controllers, up to 16 hexadecimal digits [default: the first port's address]
+    #[arg(long, value_name = "HEX")]
+    datapath_id: Option<String>,
+    /// End after so many seconds
+    #[arg(long, value_name = "S")]
+    duration: Option<String>,
+    /// What workers do when there is nothing: wait (idle) or go on asking (busy) [default: idle]
+    #[arg(long, value_name = "HOW")]
+    poll: Option<String>,
+    /// Keep rights that are not needed any more once the ports are open
+    #[arg(long)]
+    keep_privileges: bool,
+    /// How to print the totals
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// A document for machines (schema in docs/switch-status.md)
+    Json,
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::new();
+        if let Some(path) = &self.config {
+            settings.file(path);
+        }
+        settings.flag("port", &self.port);
+        settings.flag("openflow", &self.openflow);
+        for (name, value) in [
+            ("rules", &self.rules),
+            ("workers", &self.workers),
+            ("cores", &self.cores),
+            ("cache", &self.cache),
+            ("entries", &self.entries),
+            ("megaflows", &self.megaflows),
+            ("megaflow-idle", &self.megaflow_idle),
+            ("max-rules", &self.max_rules),
+            ("mac-entries", &self.mac_entries),
+            ("mac-age", &self.mac_age),
+            ("mac-rate", &self.mac_rate),
+            ("controller-queue", &self.controller_queue),
+            ("fail-mode", &self.fail_mode),
+            ("metrics", &self.metrics),
+            ("status-socket", &self.status_socket),
+            ("log", &self.log),
+            ("log-format", &self.log_format),
+            ("datapath-id", &self.datapath_id),
+            ("duration", &self.duration),
+            ("poll", &self.poll),
+        ] {
+            settings.flag(name, value);
+        }
+        settings.flag("keep-privileges", self.keep_privileges.then_some("true"));
+        settings
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let (config, rules) = prepare(args.settings()).map_err(|problems| told(&problems))?;
+    if args.check {
+        let (ports, rules) = (config.ports.len(), rules.len());
+        writeln!(std::io::stdout(), "ports: {ports}, rules: {rules}, nothing is wrong")?;
+        return Ok(());
+    }
+    start_log(&config);
+    let status = run::run(&config, rules)?;
+    let printed = match args.format {
+        Format::Text => totals(&status),
+        Format::Json => serde_json::to_string_pretty(&status)?,
+    };
+    writeln!(std::io::stdout(), "{printed}")?;
+    Ok(())
+}
+
+/// Everything that is wrong, one line each.
+fn told(problems: &Problems) -> anyhow::Error {
+    match problems.0.len() {
+        1 => anyhow!("{problems}"),
+        n => anyhow!("{n} things are wrong\n{problems}"),
+    }
+}
+
+/// Logs go to standard error, so that standard output has the totals alone.
+fn start_log(config: &Config) {
+    let level = match config.log.as_str() {
+        "off" => LevelFilter::OFF,
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => LevelFilter::INFO,
+    };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let log = log.with_ansi(std::io::stderr().is_terminal()).with_target(false);
+    match config.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+/// An empty table with these heads; all columns but the first two are numbers.
+pub fn table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(heads);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Reasons with their numbers.
+fn reasons(of: &std::collections::BTreeMap<String, u64>) -> String {
+    of.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
+}
+
+fn totals(status: &Status) -> String {
+    let mut ports = table(&[
+        "port",
+        "name",
+        "received",
+        "forwarded",
+        "controller",
+        "dropped",
+        "missed",
+        "sent",
+        "not sent",
+    ]);
+    let mut notes = Vec::new();
+    for port in &status.ports {
+        let (dropped, not_sent): (u64, u64) =
+            (port.dropped.values().sum(), port.not_sent.values().sum());
+        if port.received == 0 && port.outputs == 0 && port.name == "controllers" {
+            continue;
+        }
+        let number = if port.name == "controllers" { "-".into() } else { port.number.to_string() };
+        ports.add_row([
+            number.clone(),
+            port.name.clone(),
+            port.received.to_string(),
+            port.forwarded.to_string(),
+            port.to_controller.to_string(),
+            dropped.to_string(),
+            (port.missed + port.errors).to_string(),
+            port.sent.to_string(),
+            not_sent.to_string(),
+        ]);
+        for (what, of) in [("dropped", &port.dropped), ("not sent", &port.not_sent)] {
+            if !of.is_empty() {
+                notes.push(format!("port {number} {what}: {}", reasons(of)));
+            }
+        }
+    }
+    let t = &status.total;
+    let mut text = format!("{ports}\n");
+    for note in notes {
+        text.push_str(&note);
+        text.push('\n');
+    }
+    text.push_str(&format!(
+        "{:.1} s, {} packets: {} in tier 1, {} in tier 2, {} in tier 3; {} rules, {} stations",
+        status.uptime_ms as f64 / 1e3,
+        t.packets,
+        t.microflow_hits,
+        t.megaflow_hits,
+        t.classifier_lookups,
+        status.control.rules,
+        status.control.stations,
+    ));
+    if let Some(share) = t.datapath_share {
+        text.push_str(&format!("\nthe datapath's own share of the time: {:.0} %", share * 100.0));
+    }
+    if !status.closes {
+        text.push_str("\nTHE ACCOUNTS DO NOT CLOSE: this is an error of the program");
+    }
+    text
+}

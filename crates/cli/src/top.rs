@@ -1,0 +1,244 @@
+//! `overbank top`: the live rates of a running switch.
+
+#[cfg(feature = "top")]
+mod screen;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+use overbank_live::rates::Rates;
+use overbank_live::status::{SCHEMA, Status};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Show the live rates of a running switch, by tier and by port.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  overbank top                                  the switch of this machine; q ends it
+  overbank top --socket /run/overbank.sock      a switch with --status-socket
+  overbank top --once --format json             one reading, for scripts
+  overbank top --format json --interval 1       one document a line, until Ctrl-C")]
+pub struct Args {
+    /// Ask at this socket instead (`overbank switch --status-socket`)
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Where the switch serves its metrics
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket",
+          default_value = overbank_live::config::METRICS_DEFAULT)]
+    address: SocketAddr,
+    /// Seconds between two readings
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_interval)]
+    interval: f64,
+    /// One reading over one interval, then end
+    #[arg(long)]
+    once: bool,
+    /// What to print; on a terminal, text is a screen that renews itself
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One JSON document a line (schema in docs/switch-status.md)
+    Json,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.05 to 3600 is needed".to_owned()),
+    }
+}
+
+/// Where the status comes from.
+enum Source {
+    Socket(Box<BufReader<UnixStream>>),
+    Http(SocketAddr),
+}
+
+impl Source {
+    fn open(args: &Args) -> Result<Source> {
+        let Some(path) = &args.socket else { return Ok(Source::Http(args.address)) };
+        let name = path.display();
+        let stream = UnixStream::connect(path)
+            .with_context(|| format!("{name}: no switch answers at this socket"))?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        Ok(Source::Socket(Box::new(BufReader::new(stream))))
+    }
+
+    fn ask(&mut self) -> Result<Status> {
+        let text = match self {
+            Source::Socket(stream) => {
+                stream.get_mut().write_all(b"status\n").context("the switch went away")?;
+                let mut line = String::new();
+                stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut line)?;
+                line
+            }
+            Source::Http(address) => get(*address)?,
+        };
+        if text.is_empty() {
+            bail!("the switch went away");
+        }
+        let status: Status = serde_json::from_str(&text).context("not the status of a switch")?;
+        if status.schema != SCHEMA {
+            bail!("the switch speaks {:?}, this program {SCHEMA:?}", status.schema);
+        }
+        Ok(status)
+    }
+}
+
+/// The status over HTTP.
+fn get(address: SocketAddr) -> Result<String> {
+    let none = || format!("{address}: no switch answers there; see --address and --socket");
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(none)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    // HTTP/1.0: the answer ends with the connection, and comes in one piece.
+    write!(stream, "GET /status HTTP/1.0\r\nHost: {address}\r\n\r\n").with_context(none)?;
+    let mut answer = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).with_context(none)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+        _ => bail!("{address}: what answers there is no switch"),
+    }
+}
+
+/// Readings, one after another.
+struct Readings {
+    source: Source,
+    last: Status,
+    interval: Duration,
+}
+
+impl Readings {
+    fn next(&mut self) -> Result<Rates> {
+        loop {
+            std::thread::sleep(self.interval);
+            let now = self.source.ask()?;
+            let rates = Rates::between(&self.last, &now);
+            self.last = now;
+            // The switch was started anew in between: one more interval.
+            if let Some(rates) = rates {
+                return Ok(rates);
+            }
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let mut source = Source::open(args)?;
+    let last = source.ask()?;
+    let interval = Duration::from_secs_f64(args.interval);
+    let mut readings = Readings { source, last, interval };
+    #[cfg(feature = "top")]
+    if args.format == Format::Text && !args.once && std::io::stdout().is_terminal() {
+        return screen::run(&mut readings);
+    }
+    let renew = args.format == Format::Text && !args.once && std::io::stdout().is_terminal();
+    loop {
+        let rates = readings.next()?;
+        let text = match args.format {
+            Format::Text => render(&rates),
+            Format::Json => serde_json::to_string(&rates)?,
+        };
+        let mut out = std::io::stdout().lock();
+        if renew {
+            write!(out, "\x1b[H\x1b[2J")?;
+        }
+        writeln!(out, "{text}")?;
+        out.flush()?;
+        if args.once {
+            return Ok(());
+        }
+    }
+}
+
+/// A number of something a second, with three digits that count.
+fn short(n: f64) -> String {
+    match n {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e3 => format!("{:.2} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// The first line: what is there.
+fn summary(rates: &Rates) -> String {
+    let t = &rates.total;
+    let share = |part: f64| if t.packets > 0.0 { part / t.packets * 100.0 } else { 0.0 };
+    let mut text = format!(
+        "{} packets/s   tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %   {:.1} a burst",
+        short(t.packets),
+        share(t.microflow),
+        share(t.megaflow),
+        share(t.classifier),
+        t.burst,
+    );
+    if let Some(own) = t.datapath_share {
+        let _ = write!(text, "   datapath {:.0} % of the time", own * 100.0);
+    }
+    let _ = write!(
+        text,
+        "\n{} rules   {} megaflows   {} stations   {} controllers   up {:.0} s{}",
+        rates.rules,
+        t.megaflows,
+        rates.stations,
+        rates.controllers,
+        rates.uptime_ms as f64 / 1e3,
+        if rates.closes { "" } else { "   ACCOUNTS DO NOT CLOSE" },
+    );
+    text
+}
+
+/// Heads of the table of ports.
+const HEADS: [&str; 9] = [
+    "port",
+    "name",
+    "received/s",
+    "bit/s",
+    "dropped/s",
+    "missed/s",
+    "sent/s",
+    "bit/s",
+    "not sent/s",
+];
+
+/// The rows of that table.
+fn rows(rates: &Rates) -> Vec<[String; 9]> {
+    let idle =
+        |p: &&overbank_live::rates::PortRates| p.name != "controllers" || p.received + p.sent > 0.0;
+    let rows = rates.ports.iter().filter(idle).map(|p| {
+        let up = if p.link_up || p.name == "controllers" { "" } else { " (down)" };
+        let number = if p.name == "controllers" { "-".to_owned() } else { p.number.to_string() };
+        [
+            number,
+            format!("{}{up}", p.name),
+            short(p.received),
+            short(p.received_bytes * 8.0),
+            short(p.dropped),
+            short(p.missed),
+            short(p.sent),
+            short(p.sent_bytes * 8.0),
+            short(p.not_sent),
+        ]
+    });
+    rows.collect()
+}
+
+fn render(rates: &Rates) -> String {
+    let mut table = crate::switch::table(&HEADS);
+    table.add_rows(rows(rates));
+    format!("{}\n\n{table}", summary(rates))
+}

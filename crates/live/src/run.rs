@@ -1,0 +1,341 @@
+//! The live switch as a service: from a checked configuration to the totals at the end.
+//!
+//! ```text
+//!   open ports ─▶ sockets ─▶ give up rights ─▶ threads of the switch ─▶ OpenFlow, metrics, status
+//!                                                     │
+//!        SIGHUP: rules read again, all or nothing ◀───┤
+//!        SIGTERM, SIGINT, --duration, end of captures ┴▶ drain, close ports, totals
+//! ```
+//!
+//! Everything that can fail for reasons of the configuration fails before the first packet.
+
+use crate::config::{Config, read_rules};
+use crate::control::{self, ControlError, ControlOptions};
+use crate::core::Handle;
+use crate::metrics;
+use crate::ports::SwitchPort;
+use crate::privileges::{self, PrivilegeError};
+use crate::status::Status;
+use crate::switch::{Setup, StartError, Switch};
+use overbank_ports::queue::PortError;
+use overbank_switch::rule::Rule;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as BlockingUnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+
+/// Connections to the status socket at one time.
+const STATUS_CONNECTIONS_MAX: usize = 16;
+/// Longest line that the status socket reads.
+const STATUS_LINE_MAX: u64 = 256;
+/// How often it is looked whether the switch is through, or broken.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long control connections may take to close.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// Why the switch does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Ports cannot be opened.
+    #[error("{0}")]
+    Ports(PortErrors),
+    /// The switch itself does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The rights cannot be given up.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+    /// An address or path to serve on cannot be had.
+    #[error("{setting} {at}: {source}")]
+    Serve {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        at: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// OpenFlow cannot be served.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The system refuses something.
+    #[error("the system refuses threads or signals: {0}")]
+    System(#[from] io::Error),
+    /// A thread ended that should not.
+    #[error("a thread of the switch broke; this is an error of the program")]
+    Broken,
+}
+
+/// All ports that cannot be opened.
+#[derive(Debug)]
+pub struct PortErrors(Vec<(u32, PortError)>);
+
+impl fmt::Display for PortErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (number, error)) in self.0.iter().enumerate() {
+            write!(f, "{}port {number}: {error}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens all ports, or tells of all that cannot be.
+fn open_ports(config: &Config) -> Result<Vec<SwitchPort>, RunError> {
+    let (mut ports, mut errors) = (Vec::new(), Vec::new());
+    for setting in &config.ports {
+        match SwitchPort::open(setting.number, setting.spec.clone(), config.workers) {
+            Ok(port) => ports.push(port),
+            Err(error) => errors.push((setting.number, error)),
+        }
+    }
+    if errors.is_empty() { Ok(ports) } else { Err(RunError::Ports(PortErrors(errors))) }
+}
+
+/// A socket for `overbank top`. One that a dead switch left behind is replaced.
+fn listen_status(path: &Path) -> Result<std::os::unix::net::UnixListener, RunError> {
+    let failed = |source| RunError::Serve {
+        setting: "status-socket",
+        at: path.display().to_string(),
+        source,
+    };
+    if let Err(error) = BlockingUnixStream::connect(path)
+        && error.kind() == io::ErrorKind::ConnectionRefused
+    {
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Removes the status socket in the end.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn listen_metrics(config: &Config) -> Result<Option<std::net::TcpListener>, RunError> {
+    let Some(address) = config.metrics else { return Ok(None) };
+    let listen = |address: SocketAddr| {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    match listen(address) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(source) if config.metrics_named => {
+            Err(RunError::Serve { setting: "metrics", at: address.to_string(), source })
+        }
+        Err(error) => {
+            tracing::warn!(%address, %error, "no metrics: name another address with --metrics");
+            Ok(None)
+        }
+    }
+}
+
+/// Tells the service manager, if there is one, how it goes (`sd_notify`).
+fn notify(state: &str) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let text = path.to_string_lossy();
+    let address = match text.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|address| {
+        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+    });
+    if let Err(error) = sent {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}
+
+/// Runs a switch until it is told to stop, and gives its totals.
+///
+/// # Errors
+/// It does not start, or it broke. Nothing is left behind in either case.
+pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
+    privileges::prepare();
+    let ports = open_ports(config)?;
+    let status_socket = config.status_socket.as_deref().map(listen_status).transpose()?;
+    let _socket_file = config.status_socket.clone().map(SocketFile);
+    let metrics = listen_metrics(config)?;
+    if config.keep_privileges {
+        tracing::info!("all rights are kept");
+    } else {
+        let kept = privileges::drop_all_but_network()?;
+        tracing::info!(kept = kept.join(" "), "rights given up");
+    }
+    let rule_count = rules.len();
+    let switch = Switch::start(Setup::new(config, rules), ports)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()?;
+    tracing::info!(
+        ports = config.ports.len(),
+        rules = rule_count,
+        workers = config.workers,
+        cores = ?switch.pinned(),
+        datapath_id = format!("{:016x}", switch.handle().lock().datapath_id()),
+        "forwarding"
+    );
+    let outcome = runtime.block_on(serve(config, &switch, status_socket, metrics));
+    runtime.shutdown_timeout(CLOSE_MAX);
+    let status = switch.stop();
+    outcome.map(|openflow| Status { openflow: openflow(), ..status })
+}
+
+type OpenFlowTotals = Box<dyn Fn() -> std::collections::BTreeMap<String, u64> + Send + Sync>;
+
+/// All that goes on beside forwarding, until it is time to stop.
+async fn serve(
+    config: &Config,
+    switch: &Switch,
+    status_socket: Option<std::os::unix::net::UnixListener>,
+    metrics: Option<std::net::TcpListener>,
+) -> Result<OpenFlowTotals, RunError> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (stop, stopped) = watch::channel(false);
+    let options = ControlOptions::default();
+    let (counters, some) = (options.counters.clone(), !config.openflow.is_empty());
+    let openflow = move || -> std::collections::BTreeMap<String, u64> {
+        let named = counters.snapshot();
+        let all = named.named().filter(|_| some);
+        all.map(|(name, n)| (name.to_owned(), n)).collect()
+    };
+    let openflow = Arc::new(openflow);
+    let (handle, of) = (switch.handle().clone(), openflow.clone());
+    let source: metrics::Source =
+        Arc::new(move || Status { openflow: of(), ..Status::new(&handle) });
+    if let Some(listener) = metrics {
+        let address = listener.local_addr()?;
+        let server =
+            metrics::serve(TcpListener::from_std(listener)?, source.clone(), stopped.clone());
+        tokio::spawn(server);
+        tracing::info!(%address, "metrics");
+    }
+    if let Some(listener) = status_socket {
+        tokio::spawn(answer_status(UnixListener::from_std(listener)?, source.clone()));
+    }
+    let mut control = tokio::spawn(control::serve(
+        config.openflow.clone(),
+        switch.handle().clone(),
+        options,
+        stopped,
+    ));
+    notify("READY=1");
+    let end = config.duration.map(|duration| Instant::now() + duration);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let reason = loop {
+        tokio::select! {
+            _ = terminate.recv() => break "SIGTERM",
+            _ = interrupt.recv() => break "SIGINT",
+            _ = hangup.recv() => reload(config.rules.as_deref(), switch.handle()).await,
+            ended = &mut control => {
+                let _ = stop.send(true);
+                return match ended {
+                    Ok(Err(error)) => Err(error.into()),
+                    Ok(Ok(())) | Err(_) => Err(RunError::Broken),
+                };
+            }
+            _ = look.tick() => {
+                if switch.is_broken() {
+                    return Err(RunError::Broken);
+                }
+                if switch.is_finished() {
+                    break "all captures are through";
+                }
+                if end.is_some_and(|end| Instant::now() >= end) {
+                    break "the duration is over";
+                }
+            }
+        }
+    };
+    tracing::info!(reason, "stopping");
+    notify("STOPPING=1");
+    let _ = stop.send(true);
+    if tokio::time::timeout(CLOSE_MAX, control).await.is_err() {
+        tracing::warn!("control connections did not close in time");
+    }
+    Ok(Box::new(move || openflow()))
+}
+
+/// Reads the rules again; a file with errors changes nothing.
+async fn reload(path: Option<&Path>, handle: &Handle) {
+    let Some(path) = path.map(Path::to_owned) else {
+        tracing::warn!("SIGHUP: there is no file of rules to read again");
+        return;
+    };
+    notify("RELOADING=1");
+    let handle = handle.clone();
+    // A large file takes a while; sessions go on meanwhile.
+    let work = move || match read_rules(&path) {
+        Err(problems) => {
+            for problem in &problems.0 {
+                tracing::error!(%problem, "rules not read again");
+            }
+            tracing::error!(errors = problems.0.len(), "the rules stay as they were");
+        }
+        Ok(rules) => match handle.lock().reload(rules) {
+            Ok(done) => tracing::info!(
+                added = done.added,
+                changed = done.changed,
+                removed = done.removed,
+                kept = done.kept,
+                "rules read again"
+            ),
+            Err(error) => tracing::error!(%error, "the rules stay as they were"),
+        },
+    };
+    let _ = tokio::task::spawn_blocking(work).await;
+    notify("READY=1");
+}
+
+/// One document for each line that comes in.
+async fn answer_status(listener: UnixListener, source: metrics::Source) {
+    let seats = Arc::new(Semaphore::new(STATUS_CONNECTIONS_MAX));
+    loop {
+        let Ok(seat) = seats.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // No descriptors left, perhaps; there may be later.
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
+        };
+        let source = source.clone();
+        tokio::spawn(async move {
+            let _ = answer_lines(stream, source).await;
+            drop(seat);
+        });
+    }
+}
+
+async fn answer_lines(stream: UnixStream, source: metrics::Source) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let n = (&mut read).take(STATUS_LINE_MAX).read_until(b'\n', &mut line).await?;
+        if n == 0 || line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+        let mut text = serde_json::to_vec(&source()).map_err(io::Error::other)?;
+        text.push(b'\n');
+        write.write_all(&text).await?;
+    }
+}
