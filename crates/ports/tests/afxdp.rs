@@ -6,7 +6,7 @@ mod netns;
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -37,13 +37,18 @@ fn transfer(net: &Net, address: &'static str, len: usize) -> bool {
     let listener = listener.join().expect("a listener");
     let server = net.inside(1, move || {
         let (mut stream, _) = listener.accept().expect("a client");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
         let mut got = vec![0; len];
         stream.read_exact(&mut got).expect("all bytes");
         stream.write_all(&got).expect("sent back");
         got
     });
     let client = net.inside(0, move || {
-        let mut stream = TcpStream::connect((address, 7700)).expect("connected");
+        let to = SocketAddr::new(address.parse().expect("an address"), 7700);
+        let limit = Duration::from_secs(20);
+        let mut stream = TcpStream::connect_timeout(&to, limit).expect("connected");
+        stream.set_read_timeout(Some(limit)).expect("a limit");
+        stream.set_write_timeout(Some(limit)).expect("a limit");
         let sent = noise(len);
         stream.write_all(&sent).expect("sent");
         let mut back = vec![0; len];
@@ -280,6 +285,32 @@ fn what_is_sent_arrives_and_the_counters_close() {
 }
 
 #[test]
+fn frames_that_the_kernel_drops_are_lost_and_not_sent() {
+    let Some(net) = Net::new(1) else { return };
+    let (_port, mut queue) = open_one(&net, 0);
+    for number in 0..7 {
+        queue.transmit.send(&frame(number, 100 + number as usize)).expect("room");
+    }
+    queue.transmit.flush().expect("works");
+    let before = TransmitCounters { sent: 7, sent_bytes: 721, lost: 0 };
+    assert_eq!(queue.transmit.counters(), before);
+    // The other end goes down, and we have not yet looked.
+    net.exec(0, "ip link set eth0 down");
+    for number in 0..40 {
+        queue.transmit.send(&frame(number, 200 + number as usize)).expect("room");
+    }
+    let _ = queue.transmit.flush();
+    let after = TransmitCounters { lost: 40, ..before };
+    assert_eq!(queue.transmit.counters(), after);
+    net.exec(0, "ip link set eth0 up");
+    until("a carrier", || queue.receive.receive().is_ok());
+    queue.transmit.send(&frame(1, 300)).expect("room");
+    queue.transmit.flush().expect("works");
+    let then = TransmitCounters { sent: 8, sent_bytes: 1021, lost: 40 };
+    assert_eq!(queue.transmit.counters(), then);
+}
+
+#[test]
 fn frames_longer_than_the_mtu_are_refused_and_tags_do_not_count() {
     let Some(net) = Net::new(1) else { return };
     let (mut port, mut queue) = open_one(&net, 0);
@@ -398,7 +429,6 @@ fn no_queue_of_the_interface_is_left_unread() {
         let mut queues = port.take_queues();
         // Flows are spread over the peer's transmit queues, and so over our receive queues.
         net.inside(0, move || {
-            use std::net::SocketAddr;
             let broadcast: SocketAddr = "10.77.0.255:9".parse().expect("an address");
             // All at once, so that no two have the same port.
             let mut sockets = Vec::new();
