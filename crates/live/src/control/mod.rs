@@ -98,7 +98,7 @@ impl Default for ControlOptions {
             events: 4096,
             bundles: 8,
             bundle_messages: 65_536,
-            description: String::new(),
+            description: "Overbank switch".to_owned(),
             counters: Arc::default(),
         }
     }

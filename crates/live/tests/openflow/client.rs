@@ -182,25 +182,6 @@ impl Client {
             }
         }
     }
-
-    /// Whether the switch has closed the connection, at once or soon.
-    pub fn is_closed(&mut self) -> bool {
-        let start = Instant::now();
-        let mut bytes = [0; 4096];
-        while start.elapsed() < PATIENCE {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) => {}
-                Err(_) => return true,
-            }
-        }
-        false
-    }
 }
 
 /// A question for all flows.

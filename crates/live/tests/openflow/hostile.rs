@@ -1,1 +1,343 @@
-//! To come.
+//! Peers that mean harm, or are broken: they lose their session, and nobody else loses anything.
+//!
+//! The switch forwards all the while, from a port that brings frames without end, which every test
+//! looks at before and after.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use overbank_live::control::ControlOptions;
+use overbank_openflow::{
+    Frames, Header, Message, OxmMatch, Version, consts::port, multipart::Request,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::bench::{Bench, busy, quiet, wait};
+use super::client::{Client, add, everything, output, question};
+
+/// A switch that forwards all the while. One at a time: it uses all of a core.
+struct Forwarding {
+    bench: Bench,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Forwarding {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A switch that forwards from port 1 to port 2.
+fn forwarding(options: ControlOptions) -> Forwarding {
+    let _turn = turn();
+    let rule = "priority=1,in_port=1,actions=output:2";
+    Forwarding { bench: Bench::with(rule, &[busy(), quiet(), quiet()], options, vec![]), _turn }
+}
+
+/// Frames go on being forwarded, and a controller that behaves is served.
+fn unharmed(bench: &Bench) {
+    let forwarded = || bench.switch().status().ports[0].forwarded;
+    let before = forwarded();
+    wait("frames are forwarded", || forwarded() > before + 1000);
+    assert!(!bench.switch().is_broken());
+    let mut client = Client::connect(bench.address, Version::V13);
+    assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+}
+
+/// Reads until the switch closes the connection or says nothing any more.
+fn listen(stream: &mut TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+    let mut all = Vec::new();
+    let mut bytes = [0; 65_536];
+    while let Ok(read) = stream.read(&mut bytes) {
+        if read == 0 {
+            break;
+        }
+        all.extend_from_slice(&bytes[..read]);
+        assert!(all.len() < 64 << 20, "it says a lot");
+    }
+    all
+}
+
+/// The last message in what the switch said.
+fn last(bytes: &[u8]) -> (Header, Vec<u8>) {
+    let mut frames = Frames::new();
+    frames.extend(bytes);
+    let mut last = None;
+    while let Ok(Some(frame)) = frames.next_frame() {
+        last = Some((frame.header, frame.body().to_vec()));
+    }
+    last.expect("it said something")
+}
+
+const HELLO: [u8; 8] = [4, 0, 0, 8, 0, 0, 0, 1];
+const ERROR: u8 = 1;
+
+#[test]
+fn who_does_not_say_hello_is_told_so_and_closed() {
+    let options =
+        ControlOptions { handshake: Duration::from_millis(300), ..ControlOptions::default() };
+    let bench = forwarding(options);
+    for (first, code) in [
+        // A request in place of a hello; OpenFlow 1.0; a length that cannot be; another protocol.
+        (&[4, 5, 0, 8, 0, 0, 0, 1][..], Some([0, 0, 0, 0])),
+        (&[1, 0, 0, 8, 0, 0, 0, 1], Some([0, 0, 0, 0])),
+        (&[4, 0, 0, 7, 0, 0, 0, 1], Some([0, 1, 0, 6])),
+        (b"GET / HTTP/1.1\r\n\r\n", None),
+        (&[4, 0], None),
+        (&[], None),
+    ] {
+        let mut stream = TcpStream::connect(bench.address).expect("it listens");
+        stream.write_all(first).expect("it reads");
+        let said = listen(&mut stream);
+        let (header, body) = last(&said);
+        match code {
+            Some(code) => {
+                assert_eq!(header.kind, ERROR, "{first:?}");
+                assert_eq!(body[..4], code, "{first:?}");
+            }
+            None => assert_eq!(header.kind, 0, "nothing but its hello: {first:?}"),
+        }
+    }
+    assert_eq!(bench.counters.snapshot().sessions_total, 0);
+    assert_eq!(bench.counters.snapshot().sessions_broken, 6);
+    unharmed(&bench);
+}
+
+#[test]
+fn a_stream_that_lost_its_frame_ends_with_an_error() {
+    let bench = forwarding(ControlOptions::default());
+    let mut stream = TcpStream::connect(bench.address).expect("it listens");
+    stream.write_all(&HELLO).expect("it reads");
+    stream.write_all(&[4, 2, 0, 3, 0, 0, 0, 9]).expect("it reads");
+    let (header, body) = last(&listen(&mut stream));
+    assert_eq!((header.kind, header.xid, &body[..4]), (ERROR, 9, &[0, 1, 0, 6][..]));
+    unharmed(&bench);
+}
+
+/// Messages of every kind, whole ones, to be changed.
+fn samples() -> Vec<Vec<u8>> {
+    let flow = add(1, OxmMatch::of_port(1), vec![output(2), output(port::CONTROLLER)]);
+    let messages = [
+        Message::EchoRequest(vec![1; 40]),
+        Message::FeaturesRequest,
+        Message::FlowMod(flow),
+        Message::BarrierRequest,
+        Message::GetAsyncRequest,
+        question(Request::Flow(everything())),
+        question(Request::Table),
+        question(Request::TableFeatures(vec![])),
+        question(Request::PortDesc { port: port::ANY }),
+    ];
+    let mut all = Vec::new();
+    for message in messages {
+        let mut bytes = Vec::new();
+        message.encode(Version::V13, 7, &mut bytes).expect("it fits");
+        all.push(bytes);
+    }
+    // The kinds that have no sample: a header and zeros.
+    for kind in 0..40 {
+        let header = Header { version: 4, kind, length: 80, xid: 1 };
+        all.push([&header.to_bytes()[..], &[0; 72]].concat());
+    }
+    all
+}
+
+#[test]
+fn random_and_mutated_bytes_harm_nobody() {
+    let bench =
+        forwarding(ControlOptions { probe: Duration::from_secs(1), ..ControlOptions::default() });
+    let mutated = (
+        prop::sample::select(samples()),
+        prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        any::<bool>(),
+    )
+        .prop_map(|(mut bytes, changes, whole)| {
+            let len = bytes.len();
+            for (at, value) in changes {
+                let at = at.index(len);
+                // Mostly lengths that are right, so that what comes after is read.
+                if !(2..4).contains(&at) || !whole {
+                    bytes[at] = value;
+                }
+            }
+            bytes
+        });
+    let random = prop::collection::vec(any::<u8>(), 0..300);
+    let stream = prop::collection::vec(prop_oneof![8 => mutated, 1 => random], 1..40);
+    let mut runner =
+        TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
+    runner
+        .run(&stream, |messages| {
+            let mut stream = TcpStream::connect(bench.address).expect("it listens");
+            stream.write_all(&HELLO).expect("it reads");
+            // It may have closed it already.
+            let _ = stream.write_all(&messages.concat());
+            let _ = stream.shutdown(Shutdown::Write);
+            let said = listen(&mut stream);
+            let mut frames = Frames::new();
+            frames.extend(&said);
+            while let Some(frame) = frames.next_frame().expect("whole messages") {
+                let read = Message::decode(Version::V13, &frame.header, frame.body());
+                prop_assert!(
+                    frame.header.version == 4 && read.is_ok() || frame.header.kind == 0,
+                    "{:?} {:?}",
+                    frame.header,
+                    read.err()
+                );
+            }
+            prop_assert_eq!(frames.buffered(), 0);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{}", error.to_string().lines().next().unwrap_or("")));
+    assert!(bench.counters.snapshot().errors_sent > 60);
+    wait("all are closed", || bench.counters.snapshot().connections == 0);
+    unharmed(&bench);
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_held_up_and_then_closed() {
+    let options = ControlOptions {
+        stall: Duration::from_secs(2),
+        probe: Duration::ZERO,
+        ..ControlOptions::default()
+    };
+    let bench = forwarding(options);
+    let mut echo = Vec::new();
+    Message::EchoRequest(vec![7; 60_000]).encode(Version::V13, 1, &mut echo).expect("it fits");
+    let mut dump = Vec::new();
+    question(Request::TableFeatures(vec![])).encode(Version::V13, 1, &mut dump).expect("it fits");
+    for request in [echo, dump] {
+        let broken = bench.counters.snapshot().sessions_broken;
+        let mut stream = TcpStream::connect(bench.address).expect("it listens");
+        stream.write_all(&HELLO).expect("it reads");
+        stream.set_write_timeout(Some(Duration::from_millis(100))).expect("a socket");
+        let mut most = 0;
+        wait("the session ends", || {
+            // As much as it takes; in the end nothing.
+            for _ in 0..100 {
+                if stream.write(&request).is_err() {
+                    break;
+                }
+            }
+            most = most.max(bench.counters.snapshot().bytes_queued);
+            bench.counters.snapshot().sessions_broken > broken
+        });
+        // The bound, and one reply more.
+        assert!(most > 100_000, "{most} bytes waited at most");
+        assert!(most < 256 * 1024 + 1024 * 1024, "{most} bytes waited at most");
+        unharmed(&bench);
+    }
+}
+
+#[test]
+fn packet_ins_that_are_not_read_are_dropped_and_counted() {
+    let options = ControlOptions { probe: Duration::ZERO, ..ControlOptions::default() };
+    let bench = forwarding(options);
+    let mut slow = Client::connect(bench.address, Version::V13);
+    let mut quick = Client::connect(bench.address, Version::V13);
+    let action = overbank_openflow::Action::Output { port: port::CONTROLLER, max_len: 0xffff };
+    let copy = add(9, OxmMatch::of_port(1), vec![output(2), action]);
+    quick.done(&Message::FlowMod(copy));
+    let counted = || bench.counters.snapshot();
+    let mut most = 0;
+    let mut read = 0u64;
+    wait("packet-ins are dropped", || {
+        most = most.max(counted().bytes_queued);
+        while quick.try_next(Duration::from_millis(1)).is_some() {
+            read += 1;
+            if read % 1000 == 0 {
+                break;
+            }
+        }
+        counted().packet_ins_dropped > 1000 && read > 5000
+    });
+    assert!(most < 2 * (256 * 1024 + 1024), "{most} bytes waited at most");
+    // The session stands; requests are answered after what was sent before.
+    let mut delete = add(0, OxmMatch::default(), vec![]);
+    (delete.command, delete.instructions) = (overbank_openflow::FlowCommand::Delete, vec![]);
+    quick.done(&Message::FlowMod(delete));
+    quick.done(&Message::FlowMod(add(1, OxmMatch::of_port(1), vec![output(2)])));
+    quick.unasked.clear();
+    slow.done(&Message::EchoReply(vec![]));
+    unharmed(&bench);
+}
+
+#[test]
+fn a_connection_whose_other_end_is_silent_is_closed() {
+    let options = ControlOptions { probe: Duration::from_millis(200), ..ControlOptions::default() };
+    let bench = forwarding(options);
+    // Who answers stays.
+    let mut alive = Client::connect(bench.address, Version::V13);
+    assert!(alive.try_next(Duration::from_secs(1)).is_none());
+    assert_eq!(alive.ask(&Message::BarrierRequest), Message::BarrierReply);
+    drop(alive);
+    assert_eq!(bench.counters.snapshot().sessions_broken, 0);
+    let mut silent = TcpStream::connect(bench.address).expect("it listens");
+    silent.write_all(&HELLO).expect("it reads");
+    // It gets a hello and an echo request, then the connection ends.
+    let said = listen(&mut silent);
+    assert_eq!(last(&said).0.kind, 2);
+    wait("it counts as broken", || bench.counters.snapshot().sessions_broken == 1);
+    unharmed(&bench);
+}
+
+#[test]
+fn connections_without_number_are_refused() {
+    let options = ControlOptions {
+        connections: 8,
+        handshake: Duration::from_millis(500),
+        ..ControlOptions::default()
+    };
+    let bench = forwarding(options);
+    let all: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(bench.address).expect("it listens")).collect();
+    let counted = || bench.counters.snapshot();
+    wait("all are accepted or refused", || {
+        assert!(counted().connections <= 8);
+        counted().connections_total + counted().connections_refused == 200
+    });
+    assert!(counted().connections_refused > 0);
+    // Those that stand do not say hello.
+    wait("the rest is closed", || bench.counters.snapshot().connections == 0);
+    drop(all);
+    unharmed(&bench);
+}
+
+#[test]
+fn a_flood_of_rules_ends_at_the_limit_while_frames_are_forwarded() {
+    let setup = overbank_live::switch::Setup::default();
+    let core = overbank_live::core::CoreConfig { rules_max: 2000, ..setup.core };
+    let setup = overbank_live::switch::Setup { core, megaflows: 1024, ..setup };
+    let _turn = turn();
+    let bench = Bench::of(setup, &[busy(), quiet()], ControlOptions::default(), vec![]);
+    let mut client = Client::connect(bench.address, Version::V13);
+    client.done(&Message::FlowMod(add(0, OxmMatch::of_port(1), vec![output(2)])));
+    let mut bytes = Vec::new();
+    for priority in 1..=6000 {
+        let flow = add(priority, OxmMatch::of_port(2), vec![output(1)]);
+        Message::FlowMod(flow).encode(Version::V13, priority.into(), &mut bytes).expect("it fits");
+    }
+    let mut writer = client.stream.try_clone().expect("a socket");
+    let thread = std::thread::spawn(move || writer.write_all(&bytes).expect("it reads"));
+    let mut refused = 0;
+    while refused < 4001 {
+        let (_, message) = client.try_next(super::bench::PATIENCE).expect("errors");
+        assert!(matches!(message, Message::Error(_)), "{message:?}");
+        refused += 1;
+    }
+    thread.join().expect("written");
+    assert_eq!(bench.handle().lock().tables().len(), 2000);
+    unharmed(&bench);
+}
