@@ -7,7 +7,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::decode;
+use common::{decode, encode, samples};
 use overbank_openflow::{HEADER_LEN, Header, Version};
 
 /// Most bytes of memory that one byte of a message may cost.
@@ -134,5 +134,28 @@ fn memory_is_a_small_multiple_of_the_message() {
         assert_eq!(NOW.get(), before, "{what}: memory was lost");
         println!("{what}: {peak} bytes for {}", bytes.len());
         assert!(peak <= FACTOR_MAX * bytes.len(), "{what}: {peak} bytes for {}", bytes.len());
+    }
+}
+
+#[test]
+fn a_short_message_costs_little_whatever_it_says() {
+    let mut corpus = Vec::new();
+    for version in Version::ALL {
+        corpus.extend(samples(version).into_iter().map(|s| (version, encode(&s.message, version))));
+    }
+    for (version, mut bytes) in corpus {
+        // Each pair of bytes in turn says that something is very long, or empty.
+        for at in HEADER_LEN..bytes.len() - 1 {
+            let kept = [bytes[at], bytes[at + 1]];
+            for lie in [[0xff, 0xf8], [0, 0], [0, 8]] {
+                bytes[at..at + 2].copy_from_slice(&lie);
+                let before = NOW.get();
+                PEAK.set(before);
+                drop(decode(version, &bytes));
+                let peak = (PEAK.get() - before) as usize;
+                assert!(peak <= FACTOR_MAX * bytes.len() + 512, "{peak} for {}", bytes.len());
+            }
+            bytes[at..at + 2].copy_from_slice(&kept);
+        }
     }
 }

@@ -22,6 +22,8 @@ fn every_fault_has_its_code() {
         (vec![0, 18, 0, 4], BadAction::BadLen),
         (vec![0, 18, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0], BadAction::BadLen),
         (vec![0, 18, 0, 16, 0, 0, 0, 0], BadAction::BadLen),
+        (vec![0, 11, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0], BadAction::BadLen),
+        (vec![0, 11, 0, 4], BadAction::BadLen),
         // pop_vlan of 16 bytes, output of 8.
         ([&[0, 18, 0, 16][..], &[0; 12]].concat(), BadAction::BadLen),
         (vec![0, 0, 0, 8, 0, 0, 0, 1], BadAction::BadLen),
