@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -50,21 +50,33 @@ impl Collector for Snapshot {
                 let labels: Vec<(&str, &str)> =
                     labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 let labels = labels.as_slice();
-                let series = metric.encode_family(&labels)?;
-                if family.gauge {
-                    ConstGauge::new(*value).encode(series)?;
-                } else {
-                    // Exact up to 2^53, which no counter of ours reaches.
-                    ConstCounter::new(*value as u64).encode(series)?;
+                if labels.is_empty() {
+                    // There is one of it.
+                    put(family.gauge, *value, metric)?;
+                    break;
                 }
+                put(family.gauge, *value, metric.encode_family(&labels)?)?;
             }
         }
         Ok(())
     }
 }
 
+fn put(gauge: bool, value: f64, encoder: MetricEncoder<'_>) -> Result<(), Error> {
+    if gauge {
+        return ConstGauge::new(value).encode(encoder);
+    }
+    // Exact up to 2^53, which no counter of ours reaches.
+    ConstCounter::new(value as u64).encode(encoder)
+}
+
+/// A value as it stands between quotes, which the encoder does not see to.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 fn port_labels(port: &PortStatus) -> Labels {
-    vec![("port", port.number.to_string()), ("name", port.name.clone())]
+    vec![("port", port.number.to_string()), ("name", escaped(&port.name))]
 }
 
 /// One number of each port.

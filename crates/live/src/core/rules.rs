@@ -206,7 +206,7 @@ impl Core {
     /// away, whatever the rules say; without any, what no rule matches.
     pub(super) fn follow_fail_mode(&mut self) {
         let wanted = self.config.fail_mode == FailMode::Standalone && self.connected == 0;
-        if wanted && self.standalone.is_none() {
+        if wanted {
             let priority = if self.config.has_controllers { u16::MAX } else { 0 };
             let rule = Rule {
                 priority,
@@ -217,10 +217,10 @@ impl Core {
             // Somebody's own rule of the same identity says what shall happen.
             let taken = self.tables.entry(0, priority, &rule.matching).is_some();
             if !taken && self.tables.add(rule.clone(), self.now_ms()).is_ok() {
-                self.standalone = Some(rule);
                 self.touch();
             }
-        } else if !wanted && let Some(rule) = self.standalone.take() {
+            self.standalone = Some(rule);
+        } else if let Some(rule) = self.standalone.take() {
             let ours = self.tables.entry(0, rule.priority, &rule.matching);
             if let Some(entry) = ours.filter(|entry| entry.rule == rule).cloned() {
                 self.tables.remove_entry(&entry);
