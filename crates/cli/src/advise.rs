@@ -1,12 +1,14 @@
 //! `overbank advise`.
 
 use crate::files::Pending;
-use crate::replay::{FLOWS_MAX, load_capture, parse_theta};
+use crate::options::{BuiltIn, Common, Format};
+use crate::replay::load_capture;
 use crate::setup::{command_line, progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::{Result, bail};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use overbank::cache::Design;
+use overbank_lab::advise::calibrate::calibrated;
 use overbank_lab::advise::{self, Costs, Input, Question, TrafficSource, page};
 use overbank_lab::workload::{FlowStream, Trace};
 use std::io::Write;
@@ -38,13 +40,15 @@ const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
   overbank advise capture.pcap --format json | jq .recommendation
 
 Costs: `overbank replay` on the machine in question gives ns/hit and ns/miss; --miss-ns is their
-difference. The defaults are those of docs/results.md.")]
+difference. The defaults are those of docs/results.md. What policies and a second cache line cost is
+measured at the start, in some tenths of a second. Ctrl-C ends it early and still gives advice on what
+was done.")]
 pub struct Args {
     /// Capture to look at: pcap or pcapng, also gzipped; without it, drawn traffic
     #[arg(conflicts_with = "interface")]
     capture: Option<PathBuf>,
     /// Listen on a network interface instead
-    #[arg(long, value_name = "IFACE")]
+    #[arg(long, value_name = "IFACE", conflicts_with_all = ["flows", "zipf"])]
     interface: Option<String>,
     /// Listen for so many seconds
     #[arg(long, value_name = "S", requires = "interface", default_value_t = 10.0,
@@ -54,15 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "interface", default_value_t = 50_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
-    /// Flows of the drawn traffic
-    #[arg(long, value_name = "N", default_value_t = 1_000_000,
-          conflicts_with_all = ["capture", "interface"],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS_MAX)))]
-    flows: u32,
-    /// Zipf skew θ of the drawn traffic; 0 is uniform
-    #[arg(long, value_name = "THETA", default_value_t = 0.0,
-          conflicts_with_all = ["capture", "interface"], value_parser = parse_theta)]
-    zipf: f64,
+    #[command(flatten)]
+    built_in: BuiltIn,
     /// Designs to choose from, GEOMETRY[+POLICY]
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DESIGNS)]
     cache: Vec<Design>,
@@ -74,29 +71,11 @@ pub struct Args {
     #[arg(long, value_name = "NS", default_value_t = Costs::default().miss_ns,
           value_parser = parse_ns)]
     miss_ns: f64,
-    /// Seed of traffic and evictions
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Most memory for the frames of a capture, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
-    memory: usize,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Write a page with tables and plots, readable offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// No progress bar
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables for people
-    Text,
-    /// A document for machines (schema in docs/advise-json.md)
-    Json,
+    /// Take what promotion and a second line cost from a table instead of measuring them first
+    #[arg(long)]
+    no_calibration: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -116,11 +95,13 @@ fn parse_ns(text: &str) -> Result<f64, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     // Claim the output before the work, so that a wrong name costs no time.
-    let report = args.report.as_deref().map(Pending::claim).transpose()?;
+    let report = args.common.report.as_deref().map(Pending::claim).transpose()?;
     let stop = stop_on_ctrl_c()?;
+    let bar = progress_bar(args.common.quiet);
     let costs = Costs { hit_ns: args.hit_ns, miss_ns: args.miss_ns, ..Costs::default() };
-    let question = Question { designs: args.cache.clone(), costs, seed: args.seed };
-    let bar = progress_bar(args.quiet);
+    let costs = if args.no_calibration { costs } else { calibrated(costs) };
+    let seed = args.common.seed;
+    let question = Question { designs: args.cache.clone(), costs, seed };
     let mut progress = |what: &str, done: f64| {
         if !bar.is_hidden() {
             bar.set_length(1000);
@@ -133,15 +114,16 @@ pub fn run(args: &Args) -> Result<()> {
             advise::run(&question, Input::Trace(&trace), traffic, &stop, &mut progress)
         }
         None => {
-            let stream = FlowStream::zipf(args.flows, args.zipf, args.seed)?;
-            let input = Input::Drawn { stream: &stream, theta: args.zipf };
-            let traffic = TrafficSource::BuiltIn { flows: args.flows, theta: args.zipf };
+            let BuiltIn { flows, zipf: theta } = args.built_in;
+            let stream = FlowStream::zipf(flows, theta, seed)?;
+            let input = Input::Drawn { stream: &stream, theta };
+            let traffic = TrafficSource::BuiltIn { flows, theta };
             advise::run(&question, input, traffic, &stop, &mut progress)
         }
     };
     bar.finish_and_clear();
     let advice = advice?;
-    let printed = match args.format {
+    let printed = match args.common.format {
         Format::Text => text::advise::render(&advice),
         Format::Json => serde_json::to_string_pretty(&advice)?,
     };
@@ -158,7 +140,7 @@ fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource
         return listen(args, interface, stop).map(Some);
     }
     let Some(path) = &args.capture else { return Ok(None) };
-    let store = load_capture(path, args.memory)?;
+    let store = load_capture(path, args.common.memory)?;
     let trace = Trace::of(&store);
     let traffic = TrafficSource::Capture {
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),

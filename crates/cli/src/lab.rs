@@ -1,10 +1,11 @@
 //! `overbank lab`: the experiments by name, their records and their report.
 
 use crate::files::Pending;
+use crate::options::Format;
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::{Context as _, Result, bail};
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
 use overbank_lab::experiment::{Context, Experiment, LabError, Size};
 use overbank_lab::experiments;
@@ -72,14 +73,6 @@ pub struct ReportArgs {
     /// Write the tables and checks as Markdown, too
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Checks and tables for people
-    Text,
-    /// The records of this run, an array
-    Json,
 }
 
 /// Runs the command.

@@ -6,6 +6,7 @@
 mod advise;
 mod files;
 mod lab;
+mod options;
 mod replay;
 mod setup;
 mod switch;

@@ -1,12 +1,14 @@
 //! `overbank replay`.
 
 use crate::files::{Pending, keep_apart};
+use crate::options::{BuiltIn, Common, Format};
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
 use overbank::cache::Isa;
+use overbank_lab::hardware::memory_available_bytes;
 use overbank_lab::replay::feed::Source;
 use overbank_lab::replay::record::TrafficRecord;
 use overbank_lab::replay::{self, Contestant, Length, Plan, Progress};
@@ -54,7 +56,7 @@ pub struct Args {
     /// rules
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Flow-cache designs, GEOMETRY[+POLICY]; `none` sends every packet to the megaflow cache
+    /// Flow-cache designs, GEOMETRY[+POLICY][@SIMD]; `none` sends every packet to the megaflow cache
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = CONTESTANTS)]
     cache: Vec<Contestant>,
     /// Entries of the flow cache
@@ -66,14 +68,8 @@ pub struct Args {
     /// Ports that exist, besides those that frames come in on and rules name
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     ports: Vec<u32>,
-    /// Flows of the built-in traffic
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "capture",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS_MAX)))]
-    flows: u32,
-    /// Zipf skew θ of the built-in traffic; 0 is uniform
-    #[arg(long, value_name = "THETA", default_value_t = 0.0, conflicts_with = "capture",
-          value_parser = parse_theta)]
-    zipf: f64,
+    #[command(flatten)]
+    built_in: BuiltIn,
     /// Loops before the measurement [default: 20 for built-in traffic, 1 for a capture]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     warmup: Option<u64>,
@@ -90,47 +86,16 @@ pub struct Args {
     /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
-    /// Seed of traffic, hash functions and evictions
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Instruction set of the flow cache [default: the best; OVERBANK_SIMD sets it too]
     #[arg(long, value_name = "NAME")]
     simd: Option<Isa>,
-    /// Most memory for the frames of a capture, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
-    memory: usize,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Write a page with tables and plots, readable offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
     /// Write the frames that the first loop sends out, one port-N.pcap per output port
     /// (of built-in traffic, the first million). Every port that exists gets its file, of which an
     /// older one is replaced; other files, also of ports that no longer exist, are left alone
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
-    /// No progress bar
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-/// Most built-in flows: their tables must fit into memory.
-pub const FLOWS_MAX: u32 = 100_000_000;
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables for people
-    Text,
-    /// A document for machines (schema in docs/replay-json.md)
-    Json,
-}
-
-pub fn parse_theta(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(theta) if (0.0..=2.0).contains(&theta) => Ok(theta),
-        _ => Err("a number from 0 (uniform) to 2 is needed".to_owned()),
-    }
+    #[command(flatten)]
+    common: Common,
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -177,11 +142,11 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("standard input is either the capture or the rules, not both");
     }
     let store = match &args.capture {
-        Some(path) => Some(load_capture(path, args.memory)?),
+        Some(path) => Some(load_capture(path, args.common.memory)?),
         None => None,
     };
     let rules = load_rules(args, store.is_some())?;
-    let stream = FlowStream::zipf(args.flows, args.zipf, args.seed)?;
+    let stream = FlowStream::zipf(args.built_in.flows, args.built_in.zipf, args.common.seed)?;
     let source = match &store {
         Some(store) => Source::Capture(store),
         None => Source::BuiltIn { stream: &stream, traffic: Traffic::default() },
@@ -196,8 +161,8 @@ pub fn run(args: &Args) -> Result<()> {
     let captures =
         args.out_dir.as_deref().map(|dir| CaptureSet::create(dir, &ports)).transpose()?;
     captures.iter().flat_map(CaptureSet::paths).try_for_each(|path| keep_apart(path, &inputs))?;
-    args.report.as_deref().map_or(Ok(()), |path| keep_apart(path, &inputs))?;
-    let report = args.report.as_deref().map(Pending::claim).transpose()?;
+    args.common.report.as_deref().map_or(Ok(()), |path| keep_apart(path, &inputs))?;
+    let report = args.common.report.as_deref().map(Pending::claim).transpose()?;
     let pinned_core = pin(args.core)?;
 
     let plan = Plan {
@@ -205,7 +170,7 @@ pub fn run(args: &Args) -> Result<()> {
         entries: args.entries,
         megaflows: args.megaflows,
         ports,
-        seed: args.seed,
+        seed: args.common.seed,
         isa: args.simd,
         warmup_loops: args.warmup.unwrap_or(if store.is_some() { 1 } else { 20 }),
         length: match (args.loops, args.seconds) {
@@ -217,7 +182,7 @@ pub fn run(args: &Args) -> Result<()> {
         pinned_core,
     };
     let stop = stop_on_ctrl_c()?;
-    let bar = progress_bar(args.quiet);
+    let bar = progress_bar(args.common.quiet);
     let mut output = captures.map(|captures| Output::new(captures, &source));
     let mut write = output.as_mut().map(|output| {
         |port: u32, time: u64, frame: &[u8]| -> Result<(), WriteError> {
@@ -236,7 +201,7 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     let record = record?;
 
-    let printed = match args.format {
+    let printed = match args.common.format {
         Format::Text => text::render(&record),
         Format::Json => serde_json::to_string_pretty(&record)?,
     };
@@ -257,7 +222,7 @@ fn check_memory(args: &Args) -> Result<()> {
     let caches = args.cache.iter().filter(|c| **c != Contestant::None).count() as u128;
     let needed = caches * args.entries as u128 * signature_bytes
         + args.cache.len() as u128 * args.megaflows as u128 * MEGAFLOW_BYTES as u128;
-    let Some(available) = memory_available() else { return Ok(()) };
+    let Some(available) = memory_available_bytes() else { return Ok(()) };
     if needed > u128::from(available) {
         bail!(
             "--entries {} and --megaflows {} of {} designs need {} MiB of memory, {} MiB are \
@@ -270,13 +235,6 @@ fn check_memory(args: &Args) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Bytes that the kernel can give without swapping; `None` where it does not say.
-fn memory_available() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 pub fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
@@ -357,10 +315,10 @@ fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficRecord {
             skipped: store.skipped(),
         },
         _ => TrafficRecord::BuiltIn {
-            flows: args.flows,
-            theta: args.zipf,
+            flows: args.built_in.flows,
+            theta: args.built_in.zipf,
             classes: Traffic::default().classes(),
-            alpha: f64::from(args.flows) / args.entries.max(1) as f64,
+            alpha: f64::from(args.built_in.flows) / args.entries.max(1) as f64,
         },
     }
 }

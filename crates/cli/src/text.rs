@@ -4,8 +4,9 @@ pub mod advise;
 pub mod lab;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
-use overbank_lab::replay::record::{DesignRecord, Replay, Totals};
-use overbank_lab::report::{count, traffic_line};
+use overbank_lab::replay::record::{Replay, Totals};
+use overbank_lab::report::tables::{self, TextTable};
+use overbank_lab::report::{ENDED_EARLY, count, traffic_line};
 use std::fmt::Write;
 
 /// Everything that a person wants to see first.
@@ -21,13 +22,14 @@ pub fn render(replay: &Replay) -> String {
         replay.machine.cpu
     );
     if replay.interrupted {
-        out.push_str("Ended early: the figures cover what was done until then.\n");
+        let _ = writeln!(out, "{ENDED_EARLY}");
     }
-    let _ = writeln!(out, "\n{}", rates(&replay.designs));
+    let _ = writeln!(out, "\n{}", draw(&tables::rates(&replay.designs)));
     let title = "Tiers, measured rounds";
-    let _ = writeln!(out, "\n{title}\n{}", tiers(&replay.designs, |d| &d.totals));
+    let _ = writeln!(out, "\n{title}\n{}", draw(&tables::tiers(&replay.designs, |d| &d.totals)));
     let title = "Tiers, first pass from cold caches on";
-    let _ = writeln!(out, "\n{title}\n{}", tiers(&replay.designs, |d| &d.first_pass));
+    let _ =
+        writeln!(out, "\n{title}\n{}", draw(&tables::tiers(&replay.designs, |d| &d.first_pass)));
     if let Some(first) = replay.designs.first() {
         let _ = writeln!(out, "\n{}", fates(&first.first_pass));
     }
@@ -53,73 +55,10 @@ fn table(headings: &[&str]) -> Table {
     table
 }
 
-fn optional(value: Option<f64>, decimals: usize) -> String {
-    value.map_or("-".to_owned(), |v| format!("{v:.decimals$}"))
-}
-
-fn rates(designs: &[DesignRecord]) -> Table {
-    let mut out = table(&[
-        "design",
-        "Mpps",
-        "min",
-        "max",
-        "ns/packet",
-        "hit rate %",
-        "ns/hit",
-        "ns/miss",
-        "MiB",
-        "huge pages",
-        "SIMD",
-    ]);
-    for d in designs {
-        out.add_row([
-            d.design.clone(),
-            optional(d.mpps, 2),
-            optional(d.mpps_min, 2),
-            optional(d.mpps_max, 2),
-            optional(d.ns_per_packet, 1),
-            if d.slots == 0 { "-".to_owned() } else { format!("{:.2}", d.hit_rate * 100.0) },
-            optional(d.ns_hit, 1),
-            optional(d.ns_miss, 1),
-            format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64),
-            d.huge_pages.clone(),
-            d.instruction_set.clone(),
-        ]);
-    }
-    out
-}
-
-fn tiers(designs: &[DesignRecord], pick: fn(&DesignRecord) -> &Totals) -> Table {
-    let mut out = table(&[
-        "design",
-        "packets",
-        "hit rate %",
-        "false pos.",
-        "evictions",
-        "megaflow lookups",
-        "hits",
-        "subtables each",
-        "masks",
-        "megaflows",
-        "classifier",
-    ]);
-    for d in designs {
-        let t = pick(d);
-        out.add_row([
-            d.design.clone(),
-            count(t.packets),
-            format!("{:.2}", t.hit_rate() * 100.0),
-            count(t.microflow.false_positives),
-            count(t.microflow.evictions),
-            count(t.megaflow.lookups),
-            count(t.megaflow.hits),
-            format!("{:.2}", t.megaflow.subtables_per_lookup),
-            count(t.megaflow.masks as u64),
-            count(t.megaflow.megaflows as u64),
-            count(t.classifier_lookups),
-        ]);
-    }
-    out
+fn draw(text: &TextTable) -> Table {
+    let mut table = table(text.headings);
+    table.add_rows(&text.rows);
+    table
 }
 
 /// Where the packets went: the same for every design.

@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 use overbank::cache::{Design, HugePages};
 use overbank_lab::experiments::grid::{
-    ALPHAS, BASELINE, MIB, PAPER, RECOMMENDED, THETAS, best_of_paper, geometric_mean, plan, ratio,
+    ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, geometric_mean, plan, ratio,
 };
 use overbank_lab::micro::{Cell, Measured, measure, tsc};
+use overbank_lab::recommended::RECOMMENDED;
 
 struct Options {
     designs: Vec<Design>,
@@ -134,7 +135,7 @@ fn run() -> Result<(), Failure> {
         for &theta in &options.thetas {
             for &alpha in &options.alphas {
                 let cell = Cell::mib(mib, alpha, theta);
-                let mut plan = plan(cell.entries);
+                let mut plan = plan(&cell);
                 if let Some(warm) = options.warm {
                     (plan.warm_per_flow, plan.warm_max) = (warm, u64::MAX);
                 }
@@ -151,7 +152,7 @@ fn run() -> Result<(), Failure> {
         let name = design.to_string();
         let to_best =
             all.iter().filter_map(|m| ratio(m, &name, &best_of_paper(m)?.design.to_string()));
-        let worst = to_best.clone().fold(f64::MAX, f64::min);
+        let worst = to_best.clone().min_by(f64::total_cmp).unwrap_or(1.0);
         let to_base = all.iter().filter_map(|m| ratio(m, &name, BASELINE));
         println!(
             "  {name:<20}{:>8.3} (worst {worst:.3}){:>8.3}",

@@ -8,15 +8,19 @@
 //! - [`results`]: their records, with machine and date, as JSON.
 //! - [`report`]: the pages that show all this.
 //! - [`micro`]: a table alone, against the clock.
+//! - [`hardware`]: caches and memory, for the choice of sizes.
 //! - [`hits`]: a table alone, and what it holds.
+//! - [`recommended`]: the design for traffic that is not known.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
 
 pub mod advise;
 pub mod experiment;
 pub mod experiments;
+pub mod hardware;
 pub mod hits;
 pub mod micro;
 pub mod models;
+pub mod recommended;
 pub mod replay;
 pub mod report;
 pub mod results;

@@ -135,6 +135,9 @@ impl Runner {
         let cache = match design.parse()? {
             Contestant::None => None,
             Contestant::Cache(design) => Some(CacheConfig { design, entries, isa: None }),
+            Contestant::CacheOn(design, isa) => {
+                Some(CacheConfig { design, entries, isa: Some(isa) })
+            }
         };
         let ports = [1].iter().chain(ids.outputs()).map(|&port| port.into()).collect();
         let config = Config { cache, megaflows: MEGAFLOWS, ports, seed: 1 };

@@ -1,10 +1,10 @@
 //! Advice for a terminal.
 
-use super::table;
+use super::{draw, table};
 use comfy_table::Table;
-use overbank_lab::advise::page::traffic_line;
+use overbank_lab::advise::page::{costs_line, traffic_line};
 use overbank_lab::advise::{Advice, Cell, size_text};
-use overbank_lab::report::count;
+use overbank_lab::report::{ENDED_EARLY, count, tables};
 use std::fmt::Write;
 
 /// Rows of the working set that are printed.
@@ -13,7 +13,11 @@ const WINDOWS: usize = 10;
 /// Everything that a person wants to see first; the recommendation comes first.
 pub fn render(advice: &Advice) -> String {
     let (r, p) = (&advice.recommendation, &advice.profile);
-    let mut out = format!("{}\n\n", traffic_line(&advice.traffic));
+    let mut out = format!("{}\n", traffic_line(&advice.traffic));
+    if advice.interrupted {
+        let _ = writeln!(out, "{ENDED_EARLY}");
+    }
+    out.push('\n');
     let _ = writeln!(
         out,
         "Recommended: {} with {} entries, {}\n{}\n",
@@ -50,6 +54,7 @@ pub fn render(advice: &Advice) -> String {
     let _ = writeln!(out, "Best design of each size\n{}\n", sizes(&advice.cells));
     let title = format!("All designs with {} entries", count(r.entries as u64));
     let _ = writeln!(out, "{title}\n{}\n", designs(&advice.cells, r.entries));
+    let _ = writeln!(out, "{}\n", costs_line(&advice.costs));
     out.push_str("The model and the tables");
     for note in &advice.model.notes {
         let _ = write!(out, "\n  {note}");
@@ -72,36 +77,17 @@ fn windows(advice: &Advice) -> Table {
     out
 }
 
-fn row(cell: &Cell) -> [String; 7] {
-    [
-        cell.design.clone(),
-        count(cell.entries as u64),
-        size_text(cell.table_bytes),
-        format!("{:.2}", cell.alpha),
-        cell.predicted.map_or("-".to_owned(), |p| format!("{:.2}", p * 100.0)),
-        format!("{:.2}", cell.measured * 100.0),
-        format!("{:.1}", cell.ns_per_packet),
-    ]
-}
-
-const HEADINGS: [&str; 7] =
-    ["design", "entries", "memory", "α", "predicted %", "measured %", "est. ns/packet"];
-
 fn sizes(cells: &[Cell]) -> Table {
     let mut sizes: Vec<usize> = cells.iter().map(|c| c.entries).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let mut out = table(&HEADINGS);
-    for entries in sizes {
+    let best = sizes.into_iter().filter_map(|entries| {
         let of_size = cells.iter().filter(|c| c.entries == entries);
-        let best = of_size.min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet));
-        out.add_rows(best.map(row));
-    }
-    out
+        of_size.min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet))
+    });
+    draw(&tables::cells(best))
 }
 
 fn designs(cells: &[Cell], entries: usize) -> Table {
-    let mut out = table(&HEADINGS);
-    out.add_rows(cells.iter().filter(|c| c.entries == entries).map(row));
-    out
+    draw(&tables::cells(cells.iter().filter(|c| c.entries == entries)))
 }

@@ -1,11 +1,10 @@
 //! The advice as one self-contained HTML page.
 
-use super::{Advice, TrafficSource, size_text};
+use super::{Advice, Costs, TrafficSource, size_text};
 use crate::experiment::{Plot, Series};
-use crate::report::{count, lines};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-
-const STYLE: &str = include_str!("../report/style.css");
+use crate::report::page::{document, ended_early, made, table};
+use crate::report::{count, lines, tables};
+use maud::{Markup, html};
 
 /// The traffic in one line.
 pub fn traffic_line(traffic: &TrafficSource) -> String {
@@ -37,52 +36,55 @@ pub fn page(advice: &Advice, command: &str) -> String {
         ("new flows a second", seconds(p.new_flows_per_second)),
         ("fitted skew θ", format!("{:.2} over {} flows", p.skew.theta, count(p.skew.flows as u64))),
     ];
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header {
-                    h1 { (r.design) ", " (count(r.entries as u64)) " entries, " (size_text(r.table_bytes)) }
-                    p { (r.reason) }
-                    p { (traffic_line(&advice.traffic)) "." }
-                }
-                section {
-                    h2 { "The traffic" }
-                    div class="scroll" { table { tbody {
-                        @for (name, value) in &facts { tr { td { (name) } td { (value) } } }
-                    } } }
-                }
-                @if p.windows.len() > 1 { figure {
-                    h2 { "Working set over time" }
-                    (lines::svg(&working_set(advice)))
-                    figcaption { "Windows of " (count(p.windows[0].packets)) " packets: the flows in each, "
-                        "and those of them that were never there before." }
-                } }
-                figure {
-                    h2 { "Hit rate by size" }
-                    (lines::svg(&hit_rates(advice)))
-                    figcaption { "Hit rate of the real tables on this sequence of flows. Dashed: the model, "
-                        "which knows how often each flow came and not in which order." }
-                }
-                section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
-                section { h2 { "Every design at every size" } (cells(advice)) }
-                footer {
-                    p { "Estimates: " (advice.costs.hit_ns) " ns a packet, " (advice.costs.miss_ns)
-                        " ns more for a miss, " (advice.costs.promote_ns) " ns more where hits promote, "
-                        (advice.costs.second_line_ns) " ns more in cuckoo-lite." }
-                    p { "Made by Overbank " (advice.version) " with " code { (command) } "." }
-                }
-            }
+    let body = html! {
+        header {
+            h1 { (r.design) ", " (count(r.entries as u64)) " entries, " (size_text(r.table_bytes)) }
+            p { (r.reason) }
+            p { (traffic_line(&advice.traffic)) "." }
+            (ended_early(advice.interrupted))
         }
-    }
-    .into_string()
+        section {
+            h2 { "The traffic" }
+            div class="scroll" { table { tbody {
+                @for (name, value) in &facts { tr { td { (name) } td { (value) } } }
+            } } }
+        }
+        @if p.windows.len() > 1 { figure {
+            h2 { "Working set over time" }
+            (lines::svg(&working_set(advice)))
+            figcaption { "Windows of " (count(p.windows[0].packets)) " packets: the flows in each, "
+                "and those of them that were never there before." }
+        } }
+        figure {
+            h2 { "Hit rate by size" }
+            (lines::svg(&hit_rates(advice)))
+            figcaption { "Hit rate of the real tables on this sequence of flows. Dashed: the model, "
+                "which knows how often each flow came and not in which order." }
+        }
+        section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
+        section { h2 { "Every design at every size" } (cells(advice)) }
+        footer {
+            p { (costs_line(&advice.costs)) }
+            (made(advice.version, command))
+        }
+    };
+    document(&title, "", &body)
+}
+
+/// What the estimates are made of, in a line.
+pub fn costs_line(costs: &Costs) -> String {
+    format!(
+        "Estimates: {:.1} ns a packet, {:.1} ns more for a miss; for a hit {:.1} ns more with PBLRU, {:.1} \
+         with bubbling on each hit, {:.1} with half-bubble in a full table with skew; {:.1} ns more in \
+         cuckoo-lite that is nearly full. Policies and second line: {}.",
+        costs.hit_ns,
+        costs.miss_ns,
+        costs.promote_ns,
+        costs.bubble_ns,
+        costs.half_bubble_ns,
+        costs.second_line_ns,
+        if costs.calibrated { "measured here, at the start" } else { "as measured in the lab" }
+    )
 }
 
 fn series(name: &str, points: Vec<(f64, f64)>, model: bool) -> Series {
@@ -142,21 +144,11 @@ fn hit_rates(advice: &Advice) -> Plot {
 
 fn cells(advice: &Advice) -> Markup {
     let r = &advice.recommendation;
-    html! { div class="scroll" { table {
-        thead { tr { @for heading in
-            ["design", "entries", "memory", "α", "predicted %", "measured %", "ns / packet"]
-            { th { (heading) } } } }
-        tbody { @for c in &advice.cells {
-            @let chosen = c.design == r.design && c.entries == r.entries;
-            tr {
-                td { @if chosen { strong { (c.design) " ←" } } @else { (c.design) } }
-                td { (count(c.entries as u64)) }
-                td { (size_text(c.table_bytes)) }
-                td { (format!("{:.2}", c.alpha)) }
-                td { (c.predicted.map_or("–".to_owned(), |p| format!("{:.2}", p * 100.0))) }
-                td { (format!("{:.2}", c.measured * 100.0)) }
-                td { (format!("{:.1}", c.ns_per_packet)) }
-            }
-        } }
-    } } }
+    let mut text = tables::cells(&advice.cells);
+    for (row, cell) in text.rows.iter_mut().zip(&advice.cells) {
+        if (&cell.design, cell.entries) == (&r.design, r.entries) {
+            row[0] += " ←";
+        }
+    }
+    table(text.headings, &text.rows)
 }

@@ -15,10 +15,11 @@
 //!
 //! - *set-m*: a bucket by itself. e_k are the elementary symmetric polynomials of the z·wᵢ of its
 //!   flows; k flows in m labelled slots count m!/(m−k)! times.
-//! - *BLP 2-m*: the state between two buckets is the number b of flows that spill over; a product of
-//!   transfer matrices of (m+1)² along the buckets, forwards and backwards, exact.
+//! - *BLP H-m*: the state before a bucket is how many flows of earlier homes lie in it and in each
+//!   of the next H−2; a product of transfer matrices along the buckets, forwards and backwards, exact.
 //! - *cuckoo-lite 2-m*: flows are the edges of a random graph of buckets, which looks like a tree
-//!   from near by; belief propagation with a new random graph each step.
+//!   from near by; belief propagation with a new random graph each step. Near α = 1 it takes a
+//!   hundred steps to settle.
 //!
 //! Each gives, for a bucket (or two), the weights Z₀ without and Z₁ with one more flow: a flow of
 //! weight w is there with probability z·w·Z₁ / (Z₀ + z·w·Z₁).
@@ -26,8 +27,7 @@
 //! *Warm-up.* A flow that has not come yet is not there: after a time t, in packets per flow, flow i
 //! is taken to be there with h·(1 − exp(−wᵢ·t/h)), h its share of the time in the end. What this does
 //! not tell is how slowly the last free slots of BLP and cuckoo-lite fill when α is near 1: after 20
-//! packets per flow real tables are up to 1.5 points short of the end, after 40 less than one.
-//! Cuckoo-lite at α from 1 to 1.1 stays two to three points short for hundreds of packets per flow.
+//! packets per flow real tables are up to 1.5 points short of the end, after 40 about one.
 //!
 //! The sums go over an instance of some thousand slots: its flows are taken evenly from the law and
 //! thrown into buckets at random, so that α and the popularities are exact and only the throw is
@@ -39,33 +39,34 @@ use overbank::cache::GeometryKind;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
-/// H and m of a geometry, and how its buckets lie.
+/// How the buckets of a key lie, and their m.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Set(usize),
-    Blp2(usize),
+    /// H and m.
+    Blp(usize, usize),
     Cuckoo2(usize),
 }
 
 impl Shape {
-    fn of(geometry: GeometryKind) -> Option<Shape> {
-        Some(match geometry {
+    fn of(geometry: GeometryKind) -> Shape {
+        match geometry {
             GeometryKind::Set4 => Shape::Set(4),
             GeometryKind::Set8 => Shape::Set(8),
             GeometryKind::Set16 => Shape::Set(16),
             GeometryKind::Cuckoo2x4 => Shape::Cuckoo2(4),
             GeometryKind::Cuckoo2x8 => Shape::Cuckoo2(8),
             GeometryKind::Cuckoo2x16 => Shape::Cuckoo2(16),
-            GeometryKind::Blp2x4 => Shape::Blp2(4),
-            GeometryKind::Blp2x8 => Shape::Blp2(8),
-            GeometryKind::Blp2x16 => Shape::Blp2(16),
-            _ => return None,
-        })
+            GeometryKind::Blp2x4 => Shape::Blp(2, 4),
+            GeometryKind::Blp2x8 => Shape::Blp(2, 8),
+            GeometryKind::Blp2x16 => Shape::Blp(2, 16),
+            GeometryKind::Blp4x4 => Shape::Blp(4, 4),
+        }
     }
 
     fn slots(self) -> usize {
         match self {
-            Shape::Set(m) | Shape::Blp2(m) | Shape::Cuckoo2(m) => m,
+            Shape::Set(m) | Shape::Blp(_, m) | Shape::Cuckoo2(m) => m,
         }
     }
 }
@@ -88,8 +89,10 @@ impl Presence {
 
 /// Ratios kept of an instance.
 const RATIOS_MAX: usize = 1024;
-/// Work that an instance may cost, in multiplications.
+/// Work that the flows of an instance may cost, in multiplications.
 const BUDGET: usize = 6_000_000;
+/// Steps that a pass along the buckets of BLP may take.
+const BUDGET_STEPS: usize = 10_000_000;
 /// The fugacity that stands for the end where slots may be left over, and where they cannot.
 const FUGACITY_END: f64 = 1e4;
 const FUGACITY_CROWDED: f64 = 10.0;
@@ -106,10 +109,10 @@ pub struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// The model of a geometry; `None` for those that it does not know (`blp-4-4`).
-    pub fn new(geometry: GeometryKind, entries: usize, law: &'a Law) -> Option<Model<'a>> {
-        let shape = Shape::of(geometry)?;
-        Some(Model { shape, law, alpha: law.flows() / entries.max(1) as f64, seed: 1 })
+    /// The model of a geometry.
+    pub fn new(geometry: GeometryKind, entries: usize, law: &'a Law) -> Model<'a> {
+        let shape = Shape::of(geometry);
+        Model { shape, law, alpha: law.flows() / entries.max(1) as f64, seed: 1 }
     }
 
     /// Where the table ends up, after any number of packets.
@@ -147,17 +150,21 @@ impl<'a> Model<'a> {
     fn at(&self, fugacity: f64) -> Presence {
         let m = self.shape.slots();
         let per_bucket = (self.alpha * m as f64).max(0.1);
-        let (degree, extra) = match self.shape {
-            Shape::Set(_) => (m, 0),
-            Shape::Blp2(_) => (2 * m, m * m * m),
-            Shape::Cuckoo2(_) => (m, 0),
+        let steps = match self.shape {
+            Shape::Blp(h, m) => steps(h, m),
+            _ => Vec::new(),
         };
-        let cost = per_bucket as usize * degree + extra + 1;
-        let buckets = (BUDGET / cost).clamp(8, 16_384 / m);
+        let degree = match self.shape {
+            Shape::Set(m) | Shape::Cuckoo2(m) => m,
+            Shape::Blp(h, m) => h * m,
+        };
+        let by_flows = BUDGET / (per_bucket as usize * degree + 1);
+        let by_steps = BUDGET_STEPS / (steps.len() + 1);
+        let buckets = by_flows.min(by_steps).clamp(8, 16_384 / m);
         let mut rng = Pcg32::new(self.seed, 0x0b4e_6ba5);
         let mut ratios: Vec<f64> = match self.shape {
             Shape::Set(_) => self.sets(buckets, fugacity, &mut rng),
-            Shape::Blp2(_) => self.chain(buckets, fugacity, &mut rng),
+            Shape::Blp(h, m) => self.chain(buckets, (h, m), &steps, fugacity, &mut rng),
             Shape::Cuckoo2(_) => self.graph(buckets, fugacity, &mut rng),
         };
         // Few numbers say the same as many: means over neighbours in the sorted list.
@@ -191,62 +198,54 @@ impl<'a> Model<'a> {
         thrown.iter().map(ratio).collect()
     }
 
-    fn chain(&self, buckets: usize, fugacity: f64, rng: &mut Pcg32) -> Vec<f64> {
-        let m = self.shape.slots();
-        let ways = arrangements(m);
-        let choose = binomials(2 * m);
-        let thrown = self.throw(buckets, 1.0, rng);
-        // Transfer weights of each bucket, without and with one more flow.
-        let side = m + 1;
-        let mut e = vec![0.0; 2 * m + 1];
-        let matrices: Vec<(Vec<f64>, Vec<f64>)> = thrown
+    fn chain(
+        &self,
+        buckets: usize,
+        (h, m): (usize, usize),
+        steps: &[Step],
+        fugacity: f64,
+        rng: &mut Pcg32,
+    ) -> Vec<f64> {
+        let states = (m + 1).pow(h as u32 - 1);
+        // Symmetric polynomials of each bucket's flows; one at the front for k = −1.
+        let polynomials: Vec<Vec<f64>> = self
+            .throw(buckets, 1.0, rng)
             .iter()
             .map(|weights| {
-                symmetric(weights.iter().map(|w| fugacity * w), &mut e);
-                let (mut without, mut with) = (vec![0.0; side * side], vec![0.0; side * side]);
-                for into in 0..=m {
-                    for out in 0..=m {
-                        let (mut a, mut b) = (0.0, 0.0);
-                        for home in 0..=m - into {
-                            let factor = choose[home + out][home] * ways[home + into];
-                            a += factor * e[home + out];
-                            if home + out > 0 {
-                                b += factor * e[home + out - 1];
-                            }
-                        }
-                        without[into * side + out] = a;
-                        with[into * side + out] = b;
-                    }
-                }
-                (without, with)
+                let mut e = vec![0.0; h * m + 2];
+                symmetric(weights.iter().map(|w| fugacity * w), &mut e[1..]);
+                e
             })
             .collect();
         let normalise = |v: &mut Vec<f64>| {
             let sum: f64 = v.iter().sum();
             v.iter_mut().for_each(|x| *x /= sum);
         };
-        // Backwards: what lies to the right of a bucket, by what spills into it. The ends of the
-        // chain are a few buckets of thousands.
-        let mut right = vec![vec![1.0; side]; buckets + 1];
-        for i in (0..buckets).rev() {
-            let matrix = &matrices[i].0;
-            let mut here: Vec<f64> =
-                matrix.chunks(side).map(|row| dot(row, &right[i + 1])).collect();
+        // Backwards: what lies to the right of a bucket, by the state before it. The ends of the
+        // chain are a few buckets of many.
+        let mut right = vec![vec![1.0; states]; buckets + 1];
+        for (i, e) in polynomials.iter().enumerate().rev() {
+            let mut here = vec![0.0; states];
+            steps.iter().for_each(|s| {
+                here[s.from] += s.factor * e[s.flows + 1] * right[i + 1][s.to];
+            });
             normalise(&mut here);
             right[i] = here;
         }
-        let mut left = vec![0.0; side];
+        let mut left = vec![0.0; states];
         left[0] = 1.0;
         let mut ratios = Vec::with_capacity(buckets);
-        for (i, (without, with)) in matrices.iter().enumerate() {
-            let weigh = |matrix: &[f64]| -> f64 {
-                matrix.chunks(side).zip(&left).map(|(row, l)| l * dot(row, &right[i + 1])).sum()
-            };
-            ratios.push(weigh(with) / weigh(without));
-            let mut next = vec![0.0; side];
-            for (row, l) in without.chunks(side).zip(&left) {
-                next.iter_mut().zip(row).for_each(|(n, x)| *n += l * x);
+        for (i, e) in polynomials.iter().enumerate() {
+            let (mut without, mut with) = (0.0, 0.0);
+            let mut next = vec![0.0; states];
+            for s in steps {
+                let before = left[s.from] * s.factor;
+                let after = right[i + 1][s.to];
+                without += before * e[s.flows + 1] * after;
+                with += before * e[s.flows] * after;
+                next[s.to] += before * e[s.flows + 1];
             }
+            ratios.push(with / without);
             normalise(&mut next);
             left = next;
         }
@@ -254,7 +253,7 @@ impl<'a> Model<'a> {
     }
 
     fn graph(&self, buckets: usize, fugacity: f64, rng: &mut Pcg32) -> Vec<f64> {
-        const STEPS: usize = 40;
+        const STEPS: usize = 160;
         let m = self.shape.slots();
         let ways = arrangements(m);
         let buckets = (buckets / 8).max(64);
@@ -308,13 +307,48 @@ fn arrangements(m: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Pascal's triangle up to row n.
-fn binomials(n: usize) -> Vec<Vec<f64>> {
-    let mut rows = vec![vec![1.0]];
-    for i in 0..n {
-        let above = &rows[i];
-        let inner = above.windows(2).map(|pair| pair[0] + pair[1]);
-        rows.push(std::iter::once(1.0).chain(inner).chain([1.0]).collect());
+/// One way in which the flows of a bucket lie: `flows` of them in all, of which the states tell
+/// where those that went before and those that spill over lie.
+struct Step {
+    from: usize,
+    to: usize,
+    flows: usize,
+    /// In how many ways, with those that were in the bucket before.
+    factor: f64,
+}
+
+/// All ways of BLP H-m. A state is how many flows lie in the next bucket, the one after it, and so on
+/// to the H−1st, as a number to the base m+1, the next bucket's digit last.
+fn steps(h: usize, m: usize) -> Vec<Step> {
+    let ways = arrangements(m);
+    let states = (m + 1).pow(h as u32 - 1);
+    let mut steps = Vec::new();
+    for from in 0..states {
+        // (choices made, their number, weight k!/∏kⱼ! so far, new state), bucket by bucket.
+        let mut partial = vec![(0, 1.0, 0)];
+        for j in 0..h {
+            let taken = if j + 1 < h { from / (m + 1).pow(j as u32) % (m + 1) } else { 0 };
+            partial = partial
+                .into_iter()
+                .flat_map(|(flows, weight, to)| {
+                    let ways = &ways;
+                    (0..=m - taken).map(move |k| {
+                        let chosen = binomial(flows + k, k) * weight;
+                        if j == 0 {
+                            return (k, chosen * ways[taken + k], 0);
+                        }
+                        (flows + k, chosen, to + (taken + k) * (m + 1).pow(j as u32 - 1))
+                    })
+                })
+                .collect();
+        }
+        let step = |(flows, factor, to)| Step { from, to, flows, factor };
+        steps.extend(partial.into_iter().map(step));
     }
-    rows
+    steps
+}
+
+/// n over k.
+fn binomial(n: usize, k: usize) -> f64 {
+    (1..=k).fold(1.0, |product, i| product * (n + 1 - i) as f64 / i as f64)
 }

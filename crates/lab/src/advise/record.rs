@@ -1,7 +1,7 @@
 //! The advice as a record: what `--format json` prints and the page is made of.
 
 use super::profile::Profile;
-use overbank::cache::{Design, PolicyKind};
+use overbank::cache::{Design, HalfBubble, PolicyKind};
 use serde::Serialize;
 
 /// Name and version of the JSON document.
@@ -14,27 +14,62 @@ pub struct Costs {
     pub hit_ns: f64,
     /// What a packet costs more that it does not know.
     pub miss_ns: f64,
-    /// What a hit costs more with any policy but random eviction.
+    /// What a hit costs more with PBLRU.
     pub promote_ns: f64,
-    /// What a lookup costs more in cuckoo-lite, whose second bucket lies elsewhere.
+    /// What a hit costs more with bubble LRU and DC-Bubble.
+    pub bubble_ns: f64,
+    /// What a hit costs more with half-bubble, where that orders: in a full table, with skew.
+    pub half_bubble_ns: f64,
+    /// What a lookup costs more in cuckoo-lite without much room, which reads a second line elsewhere.
     pub second_line_ns: f64,
+    /// Whether the costs of policies and of the second line were measured here, at the start.
+    pub calibrated: bool,
 }
 
 impl Default for Costs {
-    /// As measured by `overbank replay` (docs/results.md): 22 ns a hit and 75 ns a miss with a
-    /// million flows, 2 to 3 ns for PBLRU, 1 ns for cuckoo-lite.
+    /// As measured on 2026-11-21 on an AMD EPYC with AVX-512: a hit and a miss by `overbank replay`
+    /// with a million flows (docs/results.md), the others by the lab's grid in 4 MiB.
     fn default() -> Self {
-        Costs { hit_ns: 22.0, miss_ns: 53.0, promote_ns: 2.5, second_line_ns: 1.0 }
+        Costs {
+            hit_ns: 22.0,
+            miss_ns: 53.0,
+            promote_ns: 1.6,
+            bubble_ns: 4.0,
+            half_bubble_ns: 1.4,
+            second_line_ns: 0.6,
+            calibrated: false,
+        }
     }
+}
+
+/// How a table ended up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// Hits per lookup.
+    pub hit_rate: f64,
+    /// Entries over slots.
+    pub full: f64,
+    /// Whether all flows are about as popular.
+    pub even: bool,
 }
 
 impl Costs {
     /// Estimated time a packet.
-    pub fn estimate(&self, design: Design, hit_rate: f64) -> f64 {
-        let policy = if design.policy() == PolicyKind::Random { 0.0 } else { self.promote_ns };
-        let far = design.geometry().name().starts_with("cuckoo");
-        let far = if far { self.second_line_ns } else { 0.0 };
-        self.hit_ns + policy * hit_rate + far + (1.0 - hit_rate) * self.miss_ns
+    pub fn estimate(&self, design: Design, state: State) -> f64 {
+        let State { hit_rate, full, even } = state;
+        let room = 1.0 - 1.0 / HalfBubble::ROOM as f64;
+        let nearly_all = 1.0 - 1.0 / HalfBubble::MISSES as f64;
+        let promotion = match design.policy() {
+            PolicyKind::Random => 0.0,
+            PolicyKind::HalfBubble if full < room || even || hit_rate > nearly_all => 0.0,
+            PolicyKind::HalfBubble => self.half_bubble_ns,
+            PolicyKind::Pblru { .. } => self.promote_ns,
+            PolicyKind::Bubble | PolicyKind::DcBubble => self.bubble_ns,
+        };
+        let fifths = design.geometry().home_first_fifths();
+        let two_lines = fifths > 0 && full * 5.0 > fifths as f64;
+        let second = if two_lines { self.second_line_ns } else { 0.0 };
+        self.hit_ns + promotion * hit_rate + second + (1.0 - hit_rate) * self.miss_ns
     }
 }
 
@@ -96,6 +131,8 @@ pub struct Advice {
     pub recommendation: Recommendation,
     /// Where and why the model is off.
     pub model: ModelReview,
+    /// Ended early: designs and sizes are missing.
+    pub interrupted: bool,
 }
 
 /// A design at a size.
@@ -109,8 +146,8 @@ pub struct Cell {
     pub table_bytes: usize,
     /// Flows over slots.
     pub alpha: f64,
-    /// Hit rate by the model, 0 to 1; `null` where there is none (policies other than random
-    /// eviction, `blp-4-4`).
+    /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random eviction,
+    /// unless all flows are as popular and α is not near 1.
     pub predicted: Option<f64>,
     /// Hit rate of the real table, 0 to 1.
     pub measured: f64,

@@ -7,6 +7,7 @@
 
 use super::AdviseError;
 use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, mix};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which flow each packet belongs to, and the hash of each flow.
 #[derive(Clone, Copy)]
@@ -26,16 +27,26 @@ impl Sequence<'_> {
     }
 }
 
-/// Hit rate of `design` over `measured` packets, after `warm` from an empty table on, as far as the
-/// sequence goes.
-pub fn hit_rate(
+/// What a table did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Simulated {
+    /// Hits per packet measured.
+    pub hit_rate: f64,
+    /// Entries over slots in the end.
+    pub full: f64,
+}
+
+/// `design` over `measured` packets, after `warm` from an empty table on, as far as the sequence
+/// goes. [`AdviseError::Stopped`] if `stop` is set before the end.
+pub fn simulate(
     design: Design,
     entries: usize,
     sequence: Sequence<'_>,
     warm: usize,
     measured: usize,
     seed: u64,
-) -> Result<f64, AdviseError> {
+    stop: &AtomicBool,
+) -> Result<Simulated, AdviseError> {
     let mut cache = design
         .build(entries, LayoutKind::Fp16V32, seed, None)
         .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
@@ -43,7 +54,10 @@ pub fn hit_rate(
     let mut hashes = [0; BURST];
     let mut pass = |ids: &[u32]| {
         let mut misses = 0u64;
-        for burst in ids.chunks(BURST) {
+        for (nth, burst) in ids.chunks(BURST).enumerate() {
+            if nth % 4096 == 0 && stop.load(Ordering::Relaxed) {
+                return Err(AdviseError::Stopped);
+            }
             let hashes = &mut hashes[..burst.len()];
             hashes.iter_mut().zip(burst).for_each(|(hash, &id)| *hash = sequence.hash(id));
             cache.probe_batch(hashes, &mut probes);
@@ -61,18 +75,24 @@ pub fn hit_rate(
                 }
             }
         }
-        1.0 - misses as f64 / ids.len().max(1) as f64
+        Ok(1.0 - misses as f64 / ids.len().max(1) as f64)
     };
     let warm = warm.min(sequence.ids.len());
     let end = warm.saturating_add(measured).min(sequence.ids.len());
-    pass(&sequence.ids[..warm]);
-    Ok(pass(&sequence.ids[warm..end]))
+    pass(&sequence.ids[..warm])?;
+    let hit_rate = pass(&sequence.ids[warm..end])?;
+    Ok(Simulated { hit_rate, full: cache.len() as f64 / cache.capacity() as f64 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::workload::FlowStream;
+
+    fn hit_rate(design: Design, entries: usize, sequence: Sequence<'_>, warm: usize) -> f64 {
+        let stop = AtomicBool::new(false);
+        simulate(design, entries, sequence, warm, usize::MAX, 1, &stop).unwrap().hit_rate
+    }
 
     /// The same, one packet at a time, and with a set of flows as the table.
     #[test]
@@ -83,7 +103,7 @@ mod tests {
             let design: Design = name.parse().unwrap();
             // Where all fit, only first packets miss.
             let flows = ids.iter().collect::<std::collections::HashSet<_>>().len();
-            let rate = hit_rate(design, 1 << 18, sequence, 0, usize::MAX, 1).unwrap();
+            let rate = hit_rate(design, 1 << 18, sequence, 0);
             let expected = 1.0 - flows as f64 / ids.len() as f64;
             assert!((rate - expected).abs() < 1e-4, "{name}: {rate} {expected}");
 
@@ -96,7 +116,7 @@ mod tests {
                     cache.insert(mix(u64::from(id)), id).unwrap();
                 }
             }
-            let rate = hit_rate(design, 1 << 10, sequence, 20_000, usize::MAX, 1).unwrap();
+            let rate = hit_rate(design, 1 << 10, sequence, 20_000);
             assert!((rate - cache.counters().hit_rate()).abs() < 0.01, "{name}: {rate}");
         }
     }

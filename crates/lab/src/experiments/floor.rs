@@ -8,10 +8,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
-use crate::experiments::grid::RECOMMENDED;
 use crate::micro::gather::Gather;
 use crate::micro::keys::Keys;
 use crate::micro::{self, Cell, DESIGNS, Plan, Spread, measure_all, size_name, tsc};
+use crate::recommended::RECOMMENDED;
 use crate::workload::FlowStream;
 
 /// The floor.

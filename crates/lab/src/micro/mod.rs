@@ -30,21 +30,22 @@
 //! which moves an entry on one hit in many, further below it; a longer warm-up is a number in the
 //! plan.
 
+mod cell;
 pub mod gather;
 pub mod keys;
+mod loops;
 pub mod tsc;
 
+pub use cell::{Cell, SLOT_BYTES, size_name, static_optimum};
+
 use std::hint::black_box;
-use std::time::Instant;
 
 use crate::experiment::{Context, LabError};
 use crate::workload::FlowStream;
 use gather::Gather;
 use keys::Keys;
-use overbank::cache::{BURST, Design, HugePages, LayoutKind, MISS, Probes, SignatureCache};
-
-/// Bytes of a slot: 16-bit fingerprint, 16-bit value.
-pub const SLOT_BYTES: usize = 4;
+use loops::{Lane, lookups, ns_per_key, probes, run, warm};
+use overbank::cache::{BURST, Design, HugePages, LayoutKind};
 
 /// The paper's miss penalty.
 pub const PENALTY_CYCLES: f64 = 1000.0;
@@ -65,81 +66,6 @@ pub const DESIGNS: &[&str] = &[
     "blp-2-16",
     "blp-2-16+pblru",
 ];
-
-/// Keys between two looks at the clock.
-const STRETCH: usize = 4096;
-
-/// A point of a grid.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
-    /// Slots of the table; a design that needs a multiple of its bucket rounds up.
-    pub entries: usize,
-    /// Flows per slot.
-    pub alpha: f64,
-    /// Skew; 0 is uniform.
-    pub theta: f64,
-}
-
-impl Cell {
-    /// A table of `mib` MiB.
-    pub fn mib(mib: f64, alpha: f64, theta: f64) -> Cell {
-        Cell { entries: (mib * (1 << 20) as f64) as usize / SLOT_BYTES, alpha, theta }
-    }
-
-    /// Number of flows, at least 1.
-    pub fn flows(&self) -> u32 {
-        ((self.entries as f64 * self.alpha).round() as u32).max(1)
-    }
-
-    /// "4 MiB", "64 KiB".
-    pub fn size(&self) -> String {
-        size_name(self.entries.saturating_mul(SLOT_BYTES))
-    }
-
-    /// Flows that a warm-up shows first, by popularity.
-    fn first_sights(&self) -> u32 {
-        let slots = u32::try_from(self.entries).unwrap_or(u32::MAX);
-        if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows().min(slots) }
-    }
-
-    /// Hit rate of a table that holds exactly the most popular flows.
-    pub fn static_optimum(&self) -> f64 {
-        static_optimum(self.flows(), self.theta, self.entries)
-    }
-}
-
-/// "4 MiB", "64 KiB".
-pub fn size_name(bytes: usize) -> String {
-    if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) {
-        format!("{} MiB", bytes >> 20)
-    } else {
-        format!("{} KiB", bytes >> 10)
-    }
-}
-
-/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular.
-///
-/// [`top_share`](crate::zipf::top_share), but in constant time: a sum for the first ranks and the
-/// Euler-Maclaurin formula for the rest (its error is far below 10⁻⁹).
-pub fn static_optimum(flows: u32, theta: f64, top: usize) -> f64 {
-    const EXACT: u32 = 10_000;
-    let weight = |rank: f64| rank.powf(-theta);
-    let sum = |n: u32| -> f64 {
-        let head: f64 = (1..=n.min(EXACT)).rev().map(|i| weight(f64::from(i))).sum();
-        if n <= EXACT {
-            return head;
-        }
-        let (from, to) = (f64::from(EXACT), f64::from(n));
-        let integral = if (theta - 1.0).abs() < 1e-9 {
-            (to / from).ln()
-        } else {
-            (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta)
-        };
-        head + integral + (weight(to) - weight(from)) / 2.0
-    };
-    let top = u32::try_from(top).unwrap_or(u32::MAX).min(flows);
-    if top == flows { 1.0 } else { sum(top) / sum(flows) }
-}
 
 /// How much work a measurement is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -244,14 +170,6 @@ impl Measured {
     }
 }
 
-/// One table and what it did so far.
-struct Lane {
-    cache: Box<dyn SignatureCache>,
-    probe: Vec<f64>,
-    lookup: Vec<f64>,
-    whole: Vec<f64>,
-}
-
 /// Measures `designs` in `cell`. `step` is called now and then with the share done and may end it.
 pub fn measure(
     cell: Cell,
@@ -285,8 +203,7 @@ pub fn measure(
     let mut floor = Vec::new();
     for round in 0..plan.rounds.max(1) {
         step(0.8 + 0.2 * round as f64 / plan.rounds.max(1) as f64)?;
-        // Twice as long a lead-in: the other tables, or other programs, had the caches before.
-        let counts = [2 * count, count, count, count];
+        let counts = [lead_in_keys(cell.entries, count), count, count, count];
         parts.iter_mut().zip(counts).for_each(|(keys, count)| keys.draw(&mut stream, count));
         let [lead_in, whole, lookup, probe] = &parts;
         for lane in &mut lanes {
@@ -326,6 +243,16 @@ pub fn measure(
         floor_ns: Spread::of(floor),
         warmed: draws as f64 / f64::from(flows),
     })
+}
+
+/// Keys before the clock runs: the other tables, or other programs, had the caches before. Twice a
+/// timed part, and in tables that a last-level cache may hold so many that nearly all lines are
+/// there again (a geometry of two lines a key would otherwise bring back more of them than one of
+/// one line, and seem the faster one).
+fn lead_in_keys(entries: usize, count: usize) -> usize {
+    const LEAD_IN_MAX: usize = 1 << 21;
+    let lines = entries.saturating_mul(SLOT_BYTES) / 64;
+    lines.saturating_mul(4).min(LEAD_IN_MAX).max(2 * count).next_multiple_of(BURST)
 }
 
 /// A line for a record's settings: which tables did not lie on huge pages.
@@ -372,169 +299,10 @@ pub fn measure_all(
     Ok(all)
 }
 
-/// Shows the tables `first` flows by popularity, then `draws` keys; the tables are shared out to the
-/// cores.
-fn warm(
-    lanes: &mut [Lane],
-    stream: &mut FlowStream,
-    first: u32,
-    draws: u64,
-    step: &mut dyn FnMut(f64) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    const BLOCK: usize = 1 << 17;
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let per_thread = lanes.len().div_ceil(threads).max(1);
-    let mut first = 0..first;
-    let mut next = Keys::default();
-    next.set(first.by_ref().take(BLOCK));
-    let mut left = draws;
-    let mut done = 0u64;
-    loop {
-        if next.is_empty() {
-            let count = left.min(BLOCK as u64);
-            next.draw(stream, count as usize);
-            left -= count;
-        }
-        if next.is_empty() {
-            return Ok(());
-        }
-        let keys = std::mem::take(&mut next);
-        done += keys.len() as u64;
-        std::thread::scope(|scope| {
-            for lanes in lanes.chunks_mut(per_thread) {
-                let keys = &keys;
-                scope.spawn(move || {
-                    for lane in lanes {
-                        run(&mut *lane.cache, &keys.hashes, &keys.values);
-                    }
-                });
-            }
-            next.set(first.by_ref().take(BLOCK));
-        });
-        step(0.8 * done as f64 / (done + left + next.len() as u64) as f64)?;
-    }
-}
-
-/// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the
-/// stretches, so that what the machine did in between for others falls out.
-fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
-    let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
-    let times = stretches.map(|(hashes, values)| {
-        let start = Instant::now();
-        work(hashes, values);
-        start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
-    });
-    Spread::of(times.collect()).median
-}
-
-/// The batched probe alone; gives a number so that it must.
-#[inline(never)]
-fn probes(cache: &dyn SignatureCache, hashes: &[u64]) -> u32 {
-    let mut probes = Probes::new();
-    let mut sum = 0u32;
-    for hashes in hashes.chunks_exact(BURST) {
-        cache.probe_batch(hashes, &mut probes);
-        let found = probes.value.iter().fold(0u32, |a, &v| a.wrapping_add(v));
-        sum = sum.wrapping_add(found ^ probes.matched);
-    }
-    sum
-}
-
-/// One burst of verified lookups, reported; gives a bit for each key that missed.
-#[inline(always)]
-fn lookup_burst(
-    cache: &mut dyn SignatureCache,
-    probes: &mut Probes,
-    hashes: &[u64],
-    values: &[u16],
-) -> u32 {
-    cache.probe_batch(hashes, probes);
-    let mut slots = [MISS; BURST];
-    let mut missed = 0u32;
-    // Almost every match is the right one: no branch depends on the data here. A miss sets all bits
-    // of the slot, which is `MISS`.
-    for (i, &value) in values.iter().take(BURST).enumerate() {
-        let right = (probes.mask[i] != 0) & (probes.value[i] == u32::from(value));
-        slots[i] = probes.mask[i].trailing_zeros() as u8 | u8::from(!right).wrapping_neg();
-        missed |= u32::from(!right) << i;
-    }
-    // Wrong first matches, about one lookup in thousands.
-    let mut refused = 0;
-    let mut wrong = missed & probes.matched;
-    while wrong != 0 {
-        let i = wrong.trailing_zeros() as usize;
-        wrong &= wrong - 1;
-        for slot in probes.slots(i) {
-            if cache.candidate(hashes[i], slot) == u32::from(values[i]) {
-                slots[i] = slot;
-                missed &= !(1 << i);
-                break;
-            }
-            refused += 1;
-        }
-    }
-    cache.commit_hits(hashes, &slots[..hashes.len()], refused);
-    missed
-}
-
-#[inline(always)]
-fn insert_missed(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16], mut missed: u32) {
-    while missed != 0 {
-        let i = missed.trailing_zeros() as usize;
-        missed &= missed - 1;
-        // A 16-bit value fits every layout.
-        let _ = cache.insert(hashes[i], u32::from(values[i]));
-    }
-}
-
-/// Verified lookups of all keys, and what missed is inserted after its burst.
-#[inline(never)]
-fn run(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16]) {
-    let mut probes = Probes::new();
-    for (hashes, values) in hashes.chunks(BURST).zip(values.chunks(BURST)) {
-        let missed = lookup_burst(cache, &mut probes, hashes, values);
-        insert_missed(cache, hashes, values, missed);
-    }
-}
-
-/// As [`run`], but what missed is inserted after each [`STRETCH`], when the clock does not run.
-/// Gives nanoseconds per key.
-fn lookups(cache: &mut dyn SignatureCache, keys: &Keys) -> f64 {
-    let mut missed = [0u32; STRETCH / BURST];
-    let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
-    let times = stretches.map(|(hashes, values)| {
-        let start = Instant::now();
-        lookup_stretch(cache, hashes, values, &mut missed);
-        let ns = start.elapsed().as_secs_f64() * 1e9;
-        for ((hashes, values), &missed) in
-            hashes.chunks(BURST).zip(values.chunks(BURST)).zip(&missed)
-        {
-            insert_missed(cache, hashes, values, missed);
-        }
-        ns / hashes.len() as f64
-    });
-    Spread::of(times.collect()).median
-}
-
-/// Verified lookups of a stretch; gives the keys that missed, a word per burst.
-#[inline(never)]
-fn lookup_stretch(
-    cache: &mut dyn SignatureCache,
-    hashes: &[u64],
-    values: &[u16],
-    missed: &mut [u32],
-) {
-    let mut probes = Probes::new();
-    let bursts = hashes.chunks(BURST).zip(values.chunks(BURST));
-    for ((hashes, values), missed) in bursts.zip(missed) {
-        *missed = lookup_burst(cache, &mut probes, hashes, values);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{models, zipf};
+    use crate::models;
 
     const PLAN: Plan = Plan {
         warm_per_flow: 20.0,
@@ -573,62 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_verified_key_by_key() {
-        let mut cache = designs(&["set-4"])[0].build(64, LayoutKind::Fp16V16, 1, None).unwrap();
-        let mut keys = Keys::default();
-        keys.set(0..40);
-        keys.hashes.iter().take(20).enumerate().for_each(|(i, &hash)| {
-            // Every other value is another flow's.
-            cache.insert(hash, i as u32 + (i as u32 & 1)).unwrap();
-        });
-        let mut probes = Probes::new();
-        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..32], &keys.values[..32]);
-        for i in 0..32 {
-            assert_eq!(missed >> i & 1 == 1, i >= 20 || i & 1 == 1, "key {i}");
-        }
-        assert_eq!((cache.counters().lookups, cache.counters().hits), (32, 10));
-        assert_eq!(cache.counters().false_positives, 10);
-        // Shorter bursts, and nothing at all.
-        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..3], &keys.values[..3]);
-        assert_eq!(missed, 0b010);
-        assert_eq!(lookup_burst(&mut *cache, &mut probes, &[], &[]), 0);
-    }
-
-    #[test]
-    fn lookups_insert_what_missed_too() {
-        let mut cache = designs(&["blp-2-16"])[0].build(1 << 14, LayoutKind::Fp16V16, 1, None);
-        let cache = &mut **cache.as_mut().unwrap();
-        let mut keys = Keys::default();
-        keys.set(0..9000);
-        assert!(lookups(cache, &keys) > 0.0);
-        assert_eq!(cache.counters().hits, 0);
-        cache.reset_counters();
-        run(cache, &keys.hashes, &keys.values);
-        assert!(cache.counters().hit_rate() > 0.99);
-    }
-
-    #[test]
-    fn spreads_and_names() {
+    fn spreads() {
         assert_eq!(Spread::of(vec![]), Spread::default());
         assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
         assert_eq!(Spread::of(vec![1.0, 2.0]).median, 1.5);
         let rate = Spread { median: 10.0, low: 5.0, high: 20.0 }.inverse(5.0);
         assert_eq!(rate, Spread { median: 1000.0 / 15.0, low: 40.0, high: 100.0 });
-        assert_eq!(size_name(4 << 20), "4 MiB");
-        assert_eq!(size_name(64 << 10), "64 KiB");
-        assert_eq!(Cell::mib(4.0, 0.5, 0.0).flows(), 1 << 19);
-    }
-
-    #[test]
-    fn optimum_is_the_sum_of_probabilities() {
-        for (flows, theta, top) in
-            [(300_000, 0.99, 100_000), (50_000, 0.8, 9_000), (90_000, 1.0, 30_000), (99, 1.2, 7)]
-        {
-            let exact = zipf::top_share(flows, theta, top as u32);
-            assert!((static_optimum(flows, theta, top) - exact).abs() < 1e-9);
-        }
-        assert_eq!(static_optimum(10, 0.9, 10), 1.0);
-        assert_eq!(static_optimum(100, 0.0, 25), 0.25);
     }
 
     #[test]

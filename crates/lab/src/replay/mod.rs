@@ -17,35 +17,25 @@
 mod digests;
 pub mod feed;
 pub mod record;
+mod runner;
 pub mod split;
 #[cfg(test)]
 mod tests;
 pub mod txlog;
 
 use digests::Digests;
-use feed::{CHUNK, Feed, Source};
-use overbank::cache::{Design, HugePages, Isa, Probes, SignatureCache};
-use overbank_switch::datapath::{CacheConfig, Config, ConfigError, Datapath, Frame};
-use overbank_switch::megaflow::BURST;
+use feed::Source;
+use overbank::cache::{Design, DesignError, Isa, IsaError};
+use overbank_switch::datapath::ConfigError;
 use overbank_switch::translate::Tables;
-use overbank_wire::{FlowKey, extract};
-use record::{DesignRecord, Machine, PortTally, Replay, SCHEMA, Settings, Totals, TrafficRecord};
-use split::Split;
-use std::collections::BTreeMap;
+use record::{DesignRecord, Machine, Replay, SCHEMA, Settings, Totals, TrafficRecord};
+use runner::{Runner, describe, runner};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use txlog::TxLog;
-
-/// Chunks whose lookups are timed alone.
-const LOOKUP_CHUNKS: usize = 64;
+use std::time::Duration;
 
 /// Rules for a capture that comes without any.
 pub const CAPTURE_RULES: &str = include_str!("capture.rules");
 
-/// Megaflows unused for longer than this, by the traffic's clock, are removed.
-const IDLE_MS: u32 = 10_000;
-/// Time between two looks for idle megaflows.
-const SWEEP_MS: u32 = 1_000;
 /// Packets that a round has at least, unless the caller wants otherwise.
 const ROUND_PACKETS: u64 = if cfg!(test) { 10_000 } else { 2_000_000 };
 
@@ -56,6 +46,19 @@ pub enum Contestant {
     None,
     /// A signature cache.
     Cache(Design),
+    /// The same, on an instruction set of its own: `set-4@portable`.
+    CacheOn(Design, Isa),
+}
+
+/// Why a name is no contestant.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ContestantError {
+    /// Not a design.
+    #[error(transparent)]
+    Design(#[from] DesignError),
+    /// Not an instruction set after `@`.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
 }
 
 impl std::fmt::Display for Contestant {
@@ -63,18 +66,20 @@ impl std::fmt::Display for Contestant {
         match self {
             Contestant::None => f.pad("none"),
             Contestant::Cache(design) => f.pad(&design.to_string()),
+            Contestant::CacheOn(design, isa) => f.pad(&format!("{design}@{isa}")),
         }
     }
 }
 
 impl std::str::FromStr for Contestant {
-    type Err = overbank::cache::DesignError;
+    type Err = ContestantError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "none" => Ok(Contestant::None),
-            name => Ok(Contestant::Cache(name.parse()?)),
-        }
+        Ok(match name.split_once('@') {
+            _ if name == "none" => Contestant::None,
+            Some((design, isa)) => Contestant::CacheOn(design.parse()?, isa.parse()?),
+            None => Contestant::Cache(name.parse()?),
+        })
     }
 }
 
@@ -169,135 +174,6 @@ pub enum ReplayError {
 /// Gets the frames that the first pass sends out: port, time of arrival, bytes.
 pub type OutputFrames<'a> =
     dyn FnMut(u32, u64, &[u8]) -> Result<(), overbank_ports::capture::WriteError> + 'a;
-
-/// One contestant at work.
-struct Runner<'a> {
-    contestant: Contestant,
-    datapath: Datapath,
-    feed: Feed<'a>,
-    log: TxLog,
-    swept_ms: u32,
-    first_pass: Totals,
-    /// Of every chunk since the start.
-    digests: Digests,
-    ports: BTreeMap<u32, PortTally>,
-    rounds_ns: Vec<f64>,
-    split: Split,
-}
-
-impl Runner<'_> {
-    /// One chunk; returns its packets and how long the datapath had them.
-    fn chunk(
-        &mut self,
-        most: u64,
-        per_burst: bool,
-        mut output: Option<&mut OutputFrames<'_>>,
-    ) -> Result<(u64, Duration), ReplayError> {
-        let most = usize::try_from(most).unwrap_or(CHUNK).min(CHUNK);
-        let chunk = self.feed.chunk(most);
-        self.log.clear();
-        let frames = &chunk.frames[..];
-        // Not timed: by the traffic's clock it is due once a second, and a replay lets seconds pass
-        // in microseconds.
-        if chunk.now_ms.wrapping_sub(self.swept_ms) >= SWEEP_MS {
-            self.datapath.expire(chunk.now_ms.into(), IDLE_MS);
-            self.swept_ms = chunk.now_ms;
-        }
-        let now_ms = u64::from(chunk.now_ms);
-        let start = Instant::now();
-        if per_burst {
-            time_bursts(&mut self.datapath, frames, now_ms, &mut self.log, &mut self.split);
-        } else {
-            self.datapath.process(frames, now_ms, &mut self.log);
-        }
-        let took = start.elapsed();
-        let (first, count) = (chunk.first, frames.len() as u64);
-        self.log.tally(&mut self.ports);
-        self.digests.push(first, count, self.log.digest(frames, first));
-        if let Some(output) = &mut output {
-            for (index, port, bytes) in self.log.outputs(frames) {
-                output(port, chunk.timestamp_ns(index), bytes)?;
-            }
-        }
-        Ok((count, took))
-    }
-
-    /// Nanoseconds of a lookup in tier 1 alone, in bursts, without the check of what it found:
-    /// median over chunks of the traffic that comes next. `None` without tier 1.
-    fn time_lookups(&mut self) -> Option<f64> {
-        let cache = self.datapath.cache()?;
-        let mut times: Vec<f64> = (0..LOOKUP_CHUNKS)
-            .filter_map(|_| time_lookups(cache, &self.feed.chunk(CHUNK).frames))
-            .collect();
-        times.sort_by(f64::total_cmp);
-        median(&times)
-    }
-
-    /// What was counted since the last call.
-    fn take_totals(&mut self) -> Totals {
-        let counters = self.datapath.counters();
-        let occupied = self.datapath.cache().map_or(0, |c| c.len());
-        let megaflows = self.datapath.megaflows();
-        let totals =
-            Totals::new(&counters, occupied, megaflows.len(), megaflows.masks(), &self.ports);
-        self.datapath.reset_counters();
-        self.ports.clear();
-        totals
-    }
-}
-
-/// Nanoseconds of a lookup of one of these frames; `None` for less than a burst.
-fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64> {
-    let mut key = FlowKey::default();
-    let hash = |frame: &Frame<'_>| {
-        extract(frame.bytes, frame.in_port, &mut key).ok().map(|_| key.microflow_hash())
-    };
-    let hashes: Vec<u64> = frames.iter().filter_map(hash).collect();
-    let bursts = hashes.chunks_exact(BURST);
-    let count = bursts.len() * BURST;
-    let mut probes = Probes::new();
-    let start = Instant::now();
-    for burst in bursts {
-        cache.probe_batch(burst, &mut probes);
-        std::hint::black_box(&probes);
-    }
-    let took = start.elapsed();
-    (count > 0).then(|| took.as_nanos() as f64 / count as f64)
-}
-
-/// As `process`, with a clock around every full burst.
-fn time_bursts(
-    datapath: &mut Datapath,
-    frames: &[Frame<'_>],
-    now_ms: u64,
-    log: &mut TxLog,
-    split: &mut Split,
-) {
-    struct Shifted<'l>(&'l mut TxLog, usize);
-    impl overbank_switch::datapath::Sink for Shifted<'_> {
-        #[inline]
-        fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool) {
-            self.0.output(self.1 + index, port, frame, edited);
-        }
-        #[inline]
-        fn drop(&mut self, index: usize, reason: overbank_switch::drop::DropReason) {
-            self.0.drop(self.1 + index, reason);
-        }
-    }
-    let misses = |datapath: &Datapath| {
-        datapath.cache().map_or(0, |c| c.counters().lookups - c.counters().hits)
-    };
-    for (nth, burst) in frames.chunks(BURST).enumerate() {
-        let before = misses(datapath);
-        let start = Instant::now();
-        datapath.process(burst, now_ms, &mut Shifted(log, nth * BURST));
-        let ns = start.elapsed().as_nanos() as f64;
-        // The first burst of a chunk pays for what ran before it.
-        if burst.len() == BURST && nth > 0 {
-            split.add(misses(datapath) - before, ns);
-        }
-    }
-}
 
 /// Counts packets for the progress bar and knows when to stop.
 struct Course<'a> {
@@ -459,36 +335,6 @@ fn race<'a>(
     })
 }
 
-fn runner<'a>(
-    plan: &Plan,
-    contestant: Contestant,
-    source: &Source<'a>,
-    tables: &Tables,
-) -> Result<Runner<'a>, ReplayError> {
-    let cache = match contestant {
-        Contestant::None => None,
-        Contestant::Cache(design) => {
-            Some(CacheConfig { design, entries: plan.entries, isa: plan.isa })
-        }
-    };
-    let ports = plan.ports.iter().map(|&port| port.into()).collect();
-    let config = Config { cache, megaflows: plan.megaflows, ports, seed: plan.seed };
-    let datapath = Datapath::new(&config, tables.clone())
-        .map_err(|reason| ReplayError::Config { design: contestant.to_string(), reason })?;
-    Ok(Runner {
-        contestant,
-        datapath,
-        feed: Feed::new(source),
-        log: TxLog::default(),
-        swept_ms: 0,
-        first_pass: Totals::default(),
-        digests: Digests::default(),
-        ports: BTreeMap::new(),
-        rounds_ns: Vec::new(),
-        split: Split::default(),
-    })
-}
-
 /// Every design must have done to each chunk what the first one did.
 fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
     let Some((reference, others)) = runners.split_first() else { return Ok(()) };
@@ -509,42 +355,4 @@ fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
 fn common_digest(runners: &[Runner<'_>]) -> (u64, u64) {
     let all: Vec<&Digests> = runners.iter().map(|runner| &runner.digests).collect();
     all.first().map_or((0, 0), |first| first.digest(&all))
-}
-
-fn describe(runner: &Runner<'_>, totals: Totals, digest: &str) -> DesignRecord {
-    let mut rounds = runner.rounds_ns.clone();
-    rounds.sort_by(f64::total_cmp);
-    let (fastest, slowest) = (rounds.first().copied(), rounds.last().copied());
-    let ns_per_packet = median(&rounds);
-    let mpps = |ns: f64| 1e3 / ns;
-    let costs = match runner.contestant {
-        Contestant::None => None,
-        Contestant::Cache(_) => runner.split.costs(BURST),
-    };
-    let cache = runner.datapath.cache();
-    DesignRecord {
-        design: runner.contestant.to_string(),
-        mpps: ns_per_packet.map(mpps),
-        mpps_min: slowest.map(mpps),
-        mpps_max: fastest.map(mpps),
-        ns_per_packet,
-        ns_hit: costs.map(|c| c.hit_ns),
-        ns_miss: costs.and_then(|c| c.miss_ns),
-        ns_lookup: None,
-        hit_rate: totals.hit_rate(),
-        digest: digest.to_owned(),
-        table_bytes: cache.map_or(0, |c| c.memory_bytes()),
-        huge_pages: cache.map_or(HugePages::No, |c| c.huge_pages()).to_string(),
-        slots: cache.map_or(0, |c| c.capacity()),
-        instruction_set: cache.map_or("none".to_owned(), |c| c.isa().to_string()),
-        totals,
-        first_pass: runner.first_pass.clone(),
-    }
-}
-
-/// Median of ascending values.
-fn median(sorted: &[f64]) -> Option<f64> {
-    let n = sorted.len();
-    let upper = *sorted.get(n / 2)?;
-    Some(if n % 2 == 1 { upper } else { (sorted[n / 2 - 1] + upper) / 2.0 })
 }

@@ -7,6 +7,7 @@ use overbank_ports::memory::FrameStore;
 use overbank_switch::datapath::Counters;
 use overbank_switch::drop::DropReason;
 use overbank_switch::parse::parse_rules;
+use std::collections::BTreeMap;
 
 fn plan(length: Length) -> Plan {
     Plan {

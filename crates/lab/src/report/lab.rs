@@ -1,48 +1,37 @@
 //! One self-contained page of experiments: curves beside what the papers state, and where they
 //! differ.
 
-use super::{STYLE, lines, table};
+use super::lines;
+use super::page::{document, table};
 use crate::experiment::{Check, Plot, Record, Size};
 use crate::replay::record::Machine;
 use crate::results::Outcome;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 /// The page of these outcomes, in their order.
 pub fn page(outcomes: &[Outcome]) -> String {
     let (held, of) = outcomes.iter().map(Outcome::held).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Overbank lab: the papers' figures, measured" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body class="lab" {
-                header {
-                    h1 { "The papers’ figures, measured here" }
-                    p { (held) " of " (of) " claims and targets hold. " (circumstances(outcomes)) }
-                    @if outcomes.iter().any(|o| o.record.size == Size::Smoke) {
-                        p class="warning" {
-                            "Some experiments ran at smoke size: orderings hold, figures mean little."
-                        }
-                    }
-                }
-                (contents(outcomes))
-                @for outcome in outcomes { (section(outcome)) }
-                footer {
-                    p { "ATC 2020: Zhou, Yu, Kaminsky, Andersen, "
-                        em { "Fast Software Cache Design for Network Appliances" }
-                        ", USENIX ATC 2020. Solid lines are measured, dashed ones calculated; "
-                        "bars reach from the lowest to the highest measurement; diamonds are "
-                        "values that the papers state." }
+    let body = html! {
+        header {
+            h1 { "The papers’ figures, measured here" }
+            p { (held) " of " (of) " claims and targets hold. " (circumstances(outcomes)) }
+            @if outcomes.iter().any(|o| o.record.size == Size::Smoke) {
+                p class="warning" {
+                    "Some experiments ran at smoke size: orderings hold, figures mean little."
                 }
             }
         }
-    }
-    .into_string()
+        (contents(outcomes))
+        @for outcome in outcomes { (section(outcome)) }
+        footer {
+            p { "ATC 2020: Zhou, Yu, Kaminsky, Andersen, "
+                em { "Fast Software Cache Design for Network Appliances" }
+                ", USENIX ATC 2020. Solid lines are measured, dashed ones calculated; "
+                "bars reach from the lowest to the highest measurement; diamonds are "
+                "values that the papers state." }
+        }
+    };
+    document("Overbank lab: the papers' figures, measured", "lab", &body)
 }
 
 /// Machine and core in a line.
@@ -105,7 +94,7 @@ fn section(outcome: &Outcome) -> Markup {
             @for t in &record.tables {
                 h3 { (t.title) }
                 @let headings: Vec<&str> = t.headings.iter().map(String::as_str).collect();
-                (table(&headings, t.rows.clone()))
+                (table(&headings, &t.rows))
             }
             @if !record.notes.is_empty() {
                 h3 { "Notes" }

@@ -6,67 +6,58 @@ pub mod bars;
 pub mod lab;
 pub mod lines;
 pub mod markdown;
+pub mod page;
+pub mod tables;
 
 use crate::replay::record::{DesignRecord, Replay, TrafficRecord};
 use bars::{Bar, Chart};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
+use page::{document, ended_early, made, table};
+use tables::TextTable;
 
-const STYLE: &str = include_str!("style.css");
+/// What is said where a record was ended early.
+pub const ENDED_EARLY: &str = "Ended early: the figures cover what was done until then.";
 
 /// The page. `command` is what the reader would type to make it again.
 pub fn page(replay: &Replay, command: &str) -> String {
     let title = format!("Overbank replay: {}", traffic_line(&replay.traffic));
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header {
-                    h1 { "What each flow cache does to this traffic" }
-                    p { (traffic_line(&replay.traffic)) ", " (replay.rules) " rules, on one core of "
-                        (replay.machine.cpu) "." }
-                    @if replay.interrupted {
-                        p class="warning" { "Ended early: the figures cover what was done until then." }
-                    }
-                }
-                (summary(replay))
-                figure {
-                    h2 { "Packet rate" }
-                    (rates(replay))
-                    figcaption { "Million packets a second, median of " (replay.settings.rounds)
-                        " rounds in which all designs took turns; whiskers: slowest and fastest round." }
-                }
-                figure {
-                    h2 { "Hit rate of tier 1" }
-                    (hit_rates(replay))
-                    figcaption { "Packets that the signature cache knew, after verification, in percent." }
-                }
-                @if replay.designs.iter().any(|d| d.ns_hit.is_some()) {
-                    figure {
-                        h2 { "Cost of a hit and of a miss" }
-                        (costs(replay))
-                        figcaption { span class="key a" {} " hit  " span class="key b" {} " miss. "
-                            "Nanoseconds of a whole packet, from bursts of 32 by their number of misses. "
-                            "A dash: the traffic had no misses, or every burst had as many." }
-                    }
-                }
-                (tiers(replay))
-                (fates(replay))
-                footer {
-                    p { "All designs forwarded " (count(replay.digest_packets))
-                        " packets alike, byte for byte: digest " code { (replay.digest) } "." }
-                    p { "Made by Overbank " (replay.version) " with " code { (command) } "." }
-                }
+    let body = html! {
+        header {
+            h1 { "What each flow cache does to this traffic" }
+            p { (traffic_line(&replay.traffic)) ", " (replay.rules) " rules, on one core of "
+                (replay.machine.cpu) "." }
+            (ended_early(replay.interrupted))
+        }
+        (text_table(&tables::rates(&replay.designs)))
+        figure {
+            h2 { "Packet rate" }
+            (rates(replay))
+            figcaption { "Million packets a second, median of " (replay.settings.rounds)
+                " rounds in which all designs took turns; whiskers: slowest and fastest round." }
+        }
+        figure {
+            h2 { "Hit rate of tier 1" }
+            (hit_rates(replay))
+            figcaption { "Packets that the signature cache knew, after verification, in percent." }
+        }
+        @if replay.designs.iter().any(|d| d.ns_hit.is_some()) {
+            figure {
+                h2 { "Cost of a hit and of a miss" }
+                (costs(replay))
+                figcaption { span class="key a" {} " hit  " span class="key b" {} " miss. "
+                    "Nanoseconds of a whole packet, from bursts of 32 by their number of misses. "
+                    "A dash: the traffic had no misses, or every burst had as many." }
             }
         }
-    }
-    .into_string()
+        (tiers(replay))
+        (fates(replay))
+        footer {
+            p { "All designs forwarded " (count(replay.digest_packets))
+                " packets alike, byte for byte: digest " code { (replay.digest) } "." }
+            (made(replay.version, command))
+        }
+    };
+    document(&title, "", &body)
 }
 
 /// The traffic in one line.
@@ -97,49 +88,8 @@ pub fn count(n: u64) -> String {
     out
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.2}", share * 100.0)
-}
-
-fn optional(value: Option<f64>, decimals: usize) -> String {
-    value.map_or("–".to_owned(), |v| format!("{v:.decimals$}"))
-}
-
-fn table(headings: &[&str], rows: Vec<Vec<String>>) -> Markup {
-    html! {
-        div class="scroll" { table {
-            thead { tr { @for heading in headings { th { (heading) } } } }
-            tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
-        } }
-    }
-}
-
-fn summary(replay: &Replay) -> Markup {
-    let rows = replay.designs.iter().map(|d| {
-        vec![
-            d.design.clone(),
-            optional(d.mpps, 2),
-            optional(d.ns_per_packet, 1),
-            percent(d.hit_rate),
-            optional(d.ns_hit, 1),
-            optional(d.ns_miss, 1),
-            format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64),
-            d.huge_pages.clone(),
-            d.instruction_set.clone(),
-        ]
-    });
-    let headings = [
-        "design",
-        "Mpps",
-        "ns / packet",
-        "hit rate %",
-        "ns / hit",
-        "ns / miss",
-        "MiB",
-        "huge pages",
-        "SIMD",
-    ];
-    table(&headings, rows.collect())
+fn text_table(text: &TextTable) -> Markup {
+    table(text.headings, &text.rows)
 }
 
 fn rates(replay: &Replay) -> Markup {
@@ -177,46 +127,13 @@ fn costs(replay: &Replay) -> Markup {
 }
 
 fn tiers(replay: &Replay) -> Markup {
-    let row = |name: String, t: &crate::replay::record::Totals| {
-        vec![
-            name,
-            count(t.packets),
-            count(t.microflow.lookups),
-            count(t.microflow.hits),
-            count(t.microflow.false_positives),
-            count(t.microflow.evictions),
-            count(t.megaflow.lookups),
-            count(t.megaflow.hits),
-            format!("{:.2}", t.megaflow.subtables_per_lookup),
-            count(t.megaflow.masks as u64),
-            count(t.megaflow.megaflows as u64),
-            count(t.classifier_lookups),
-        ]
-    };
-    let headings = [
-        "design",
-        "packets",
-        "tier 1 lookups",
-        "hits",
-        "false positives",
-        "evictions",
-        "tier 2 lookups",
-        "hits",
-        "subtables each",
-        "masks",
-        "megaflows",
-        "tier 3 lookups",
-    ];
-    let of = |pick: fn(&DesignRecord) -> &crate::replay::record::Totals| {
-        replay.designs.iter().map(|d| row(d.design.clone(), pick(d))).collect::<Vec<_>>()
-    };
     html! {
         section {
             h2 { "The three tiers" }
             h3 { "Measured rounds" }
-            (table(&headings, of(|d| &d.totals)))
+            (text_table(&tables::tiers(&replay.designs, |d| &d.totals)))
             h3 { "First pass, from cold caches on" }
-            (table(&headings, of(|d| &d.first_pass)))
+            (text_table(&tables::tiers(&replay.designs, |d| &d.first_pass)))
         }
     }
 }
@@ -231,12 +148,12 @@ fn fates(replay: &Replay) -> Markup {
         section class="pair" {
             div {
                 h2 { "Where the packets of the first pass went" }
-                (table(&["port", "packets", "bytes"], ports.collect()))
+                (table(&["port", "packets", "bytes"], &ports.collect::<Vec<_>>()))
             }
             @if !first.first_pass.drops.is_empty() {
                 div {
                     h2 { "Dropped in the first pass" }
-                    (table(&["reason", "packets"], drops.collect()))
+                    (table(&["reason", "packets"], &drops.collect::<Vec<_>>()))
                 }
             }
         }

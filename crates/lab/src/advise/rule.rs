@@ -1,0 +1,62 @@
+//! Which table to recommend, and the reason in a sentence.
+
+use super::{Cell, Recommendation};
+use crate::recommended::RECOMMENDED;
+
+/// A size within this factor of the best estimate is good enough.
+const GOOD_ENOUGH: f64 = 1.02;
+
+/// The rule. There is at least one cell.
+pub(super) fn recommend(cells: &[Cell]) -> Recommendation {
+    let fastest = |cells: &mut dyn Iterator<Item = &Cell>| {
+        cells.min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet)).cloned()
+    };
+    let best = fastest(&mut cells.iter()).expect("at least one design at one size");
+    let good = |cell: &&Cell| cell.ns_per_packet <= best.ns_per_packet * GOOD_ENOUGH;
+    let entries = cells.iter().filter(good).map(|c| c.entries).min().unwrap_or(best.entries);
+    let chosen = fastest(&mut cells.iter().filter(good).filter(|c| c.entries == entries))
+        .unwrap_or(best.clone());
+    let mut reason = format!(
+        "{} with {} entries hits {:.2} % and costs an estimated {:.1} ns a packet",
+        chosen.design,
+        chosen.entries,
+        chosen.measured * 100.0,
+        chosen.ns_per_packet
+    );
+    if (&chosen.design, chosen.entries) == (&best.design, best.entries) {
+        reason += ", the best of all";
+    } else {
+        reason += &format!(
+            ", within 2 % of the best ({} with {} entries, {:.1} ns)",
+            best.design, best.entries, best.ns_per_packet
+        );
+    }
+    match fastest(&mut cells.iter().filter(|c| c.entries * 2 == entries)) {
+        Some(half) => {
+            let more = (half.ns_per_packet / best.ns_per_packet - 1.0) * 100.0;
+            let (design, rate) = (&half.design, half.measured * 100.0);
+            reason += &format!(
+                "; with half the entries, {design} would hit {rate:.2} % and be {more:.0} % slower than the best."
+            );
+        }
+        None => reason += "; no smaller size was looked at.",
+    }
+    let by_default = cells.iter().find(|c| c.entries == entries && c.design == RECOMMENDED);
+    if let Some(default) = by_default.filter(|_| chosen.design != RECOMMENDED) {
+        let more = (default.ns_per_packet / chosen.ns_per_packet - 1.0) * 100.0;
+        reason += &format!(
+            " {RECOMMENDED}, the choice for traffic that is not known, would hit {:.2} % with as many \
+             entries and cost {:.1} ns, {more:.1} % more.",
+            default.measured * 100.0,
+            default.ns_per_packet
+        );
+    }
+    Recommendation {
+        design: chosen.design,
+        entries,
+        table_bytes: chosen.table_bytes,
+        hit_rate: chosen.measured,
+        ns_per_packet: chosen.ns_per_packet,
+        reason,
+    }
+}

@@ -1,0 +1,206 @@
+//! Figures 8 and 9: lookup cost, hit rate and emulated throughput over α, small and large tables.
+//!
+//! The sizes are the paper's, 4 MiB and 64 MiB, and one far past the last-level cache: 256 MiB, or
+//! eight times that cache where it is larger. The third has three α only and little warm-up beyond
+//! one sight of each flow, so that it is done in minutes. The paper gives no numbers in its text for
+//! these figures but orderings, so those are the checks.
+
+mod claims;
+
+use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use crate::hardware::{last_level_cache_bytes, memory_available_bytes};
+use crate::micro::{
+    self, Cell, DESIGNS, Measured, PENALTY_CYCLES, Plan, Row, Spread, measure_all, size_name, tsc,
+};
+
+/// Figure 8.
+pub const FIG8: Experiment = Experiment {
+    name: "fig8",
+    title: "one table alone, uniform keys: lookup cost, hit rate, emulated throughput",
+    source: "ATC 2020, figure 8",
+    run: |context| run(context, &FIG8, 0.0),
+};
+
+/// Figure 9.
+pub const FIG9: Experiment = Experiment {
+    name: "fig9",
+    title: "one table alone, Zipf 0.99: lookup cost, hit rate, emulated throughput",
+    source: "ATC 2020, figure 9",
+    run: |context| run(context, &FIG9, 0.99),
+};
+
+const ALPHAS: [f64; 6] = [0.5, 0.75, 0.95, 1.25, 1.5, 2.0];
+const MIB: [f64; 2] = [4.0, 64.0];
+/// α of the third size. With skew, the draws for a higher one would take long.
+const ALPHAS_FAR: [f64; 3] = [0.5, 0.95, 1.5];
+/// The third size at least and at most.
+const MIB_FAR: [f64; 2] = [256.0, 1024.0];
+
+/// MiB of a table far past the last-level cache: eight times that, as a power of two. `None` without
+/// the memory for all designs at once.
+fn far() -> Option<f64> {
+    let cache = last_level_cache_bytes().unwrap_or(32 << 20) >> 20;
+    let mib = ((8 * cache).next_power_of_two() as f64).clamp(MIB_FAR[0], MIB_FAR[1]);
+    // A table per design, the gather kernel's memory, and the popularity of the flows.
+    let needed = mib * (DESIGNS.len() + 6) as f64;
+    let available = memory_available_bytes().map_or(f64::MAX, |bytes| (bytes >> 20) as f64);
+    (needed < available).then_some(mib)
+}
+
+fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result<Record, LabError> {
+    let cycles_per_ns = tsc::cycles_per_ns();
+    let smoke = context.smoke();
+    let far = far().filter(|_| !smoke);
+    let mut sizes: Vec<(f64, &[f64])> = if smoke {
+        vec![(0.125, &[0.5, 0.95, 2.0])]
+    } else {
+        MIB.iter().map(|&mib| (mib, &ALPHAS[..])).collect()
+    };
+    sizes.extend(far.map(|mib| (mib, &ALPHAS_FAR[..])));
+    let cells: Vec<Cell> = sizes
+        .into_iter()
+        .flat_map(|(mib, alphas)| alphas.iter().map(move |&alpha| Cell::mib(mib, alpha, theta)))
+        .collect();
+    let designs = micro::designs(DESIGNS)?;
+    let plan = |cell: &Cell| {
+        let large = cell.entries > 1 << 22;
+        Plan {
+            warm_per_flow: if smoke { 10.0 } else { 20.0 },
+            warm_max: if large { 48_000_000 } else { u64::MAX },
+            keys: if smoke { 1 << 13 } else { 1 << 18 },
+            rounds: if smoke { 2 } else { 5 },
+            penalty_cycles: PENALTY_CYCLES,
+        }
+    };
+    let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan, cycles_per_ns)?;
+
+    let mut record = Record::new((experiment.name, experiment.title, experiment.source), context);
+    record.settings = vec![
+        ("skew θ".into(), theta.to_string()),
+        ("miss penalty".into(), format!("{PENALTY_CYCLES} cycles of the TSC")),
+        ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
+        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("keys of a timed part, rounds".into(), {
+            let plan = plan(&cells[0]);
+            format!("{}, {}", plan.keys, plan.rounds)
+        }),
+    ];
+    if !smoke {
+        record.settings.push(micro::pages(&all));
+    }
+    let mut differ = Vec::new();
+    for size in all.chunk_by(|a, b| a.cell.entries == b.cell.entries) {
+        record.plots.extend(plots(size, cycles_per_ns));
+        record.tables.push(table(size, cycles_per_ns));
+        let large = size[0].cell.entries > 1 << 22;
+        for claim in claims::claims(theta > 0.0, large) {
+            if smoke && claim.timed {
+                continue;
+            }
+            let (holds, measured) = (claim.test)(size);
+            if !holds {
+                let (name, why) = (size[0].cell.size(), (claim.why)(size));
+                differ.push(format!("{name}: \"{}\" does not hold here. {why}", claim.text));
+            }
+            record.checks.push(Check {
+                claim: format!("{}: {}", size[0].cell.size(), claim.text),
+                stated: claim.stated.to_owned(),
+                measured,
+                holds,
+            });
+        }
+    }
+    let cache = last_level_cache_bytes().map_or("of unknown size".to_owned(), size_name);
+    record.notes = vec![
+        "The paper measured an Intel Xeon with AVX2, where each design's lookup was its own code; \
+         here every design has the same burst, with all lines asked for before the first is read and \
+         one compare for a whole bucket of any width. cuckoo-lite looks at second buckets only where \
+         the first have no match while it has room (up to two fifths full with 4 slots, four with \
+         16), which is not in the paper."
+            .into(),
+        match far {
+            Some(mib) => format!(
+                "The last-level cache here has {cache}; {mib} MiB is far past it, with three α and \
+                 little warm-up, to keep the run short."
+            ),
+            None => format!("The last-level cache here has {cache}; a third size did not fit into memory."),
+        },
+        format!(
+            "Warm-up: as many flows as there are slots, by popularity (not with skew at α ≥ 2), and \
+             up to 20 draws per flow; at least {:.1} in the large tables, where PBLRU and cuckoo are \
+             not quite at their final hit rates.",
+            all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min)
+        ),
+    ];
+    record.notes.append(&mut differ);
+    Ok(record)
+}
+
+fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
+    let name = size[0].cell.size();
+    let plot = |title: &str, y: &str, value: &dyn Fn(&Row) -> Spread, scale: f64, ranges: bool| {
+        let series = DESIGNS.iter().enumerate().map(|(i, design)| {
+            let at = |m: &Measured| (m.cell.alpha, value(&m.rows[i]));
+            let range = |m: &Measured| {
+                let (low, high) = at(m).1.range();
+                (low * scale, high * scale)
+            };
+            Series {
+                name: (*design).to_owned(),
+                points: size.iter().map(|m| (m.cell.alpha, at(m).1.median * scale)).collect(),
+                ranges: if ranges { size.iter().map(range).collect() } else { Vec::new() },
+                model: false,
+            }
+        });
+        Plot {
+            title: format!("{name}: {title}"),
+            x: "oversubscription α (flows per slot)".into(),
+            y: y.to_owned(),
+            log_x: false,
+            log_y: false,
+            series: series.collect(),
+            stated: Vec::new(),
+        }
+    };
+    let mut cost = plot("lookup cost", "cycles per key", &|row| row.lookup_ns, cycles_per_ns, true);
+    cost.series.push(Series {
+        name: "gather kernel".into(),
+        points: size.iter().map(|m| (m.cell.alpha, m.floor_ns.median * cycles_per_ns)).collect(),
+        ranges: Vec::new(),
+        model: true,
+    });
+    let hit_rate = |row: &Row| Spread { median: row.hit_rate, ..Spread::default() };
+    vec![
+        cost,
+        plot("hit rate", "hit rate, %", &hit_rate, 100.0, false),
+        plot("emulated throughput", "million keys per second", &|row| row.throughput, 1.0, true),
+    ]
+}
+
+fn table(size: &[Measured], cycles_per_ns: f64) -> Table {
+    let mut headings = vec!["design".to_owned()];
+    headings.extend(size.iter().map(|m| format!("α = {}", m.cell.alpha)));
+    let rows = DESIGNS.iter().enumerate().map(|(i, design)| {
+        let mut row = vec![(*design).to_owned()];
+        row.extend(size.iter().map(|m| {
+            let r = &m.rows[i];
+            let cost = r.lookup_ns.median;
+            format!(
+                "{:.1} %, {:.0} cycles (×{:.2}), {:.1} M/s",
+                100.0 * r.hit_rate,
+                cost * cycles_per_ns,
+                cost / m.floor_ns.median,
+                r.throughput.median
+            )
+        }));
+        row
+    });
+    Table {
+        title: format!(
+            "{}: hit rate, lookup cost (as a multiple of the gather kernel), emulated throughput",
+            size[0].cell.size()
+        ),
+        headings,
+        rows: rows.collect(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The grid as tables and plots.
+
+use super::{BASELINE, best_of_paper, in_grid, ratio};
+use crate::experiment::{Plot, Series, Table};
+use crate::micro::{Cell, Measured, Row};
+use crate::recommended::RECOMMENDED;
+
+pub(super) fn head(measured: &Measured) -> Vec<String> {
+    let cell = &measured.cell;
+    vec![cell.size(), cell.theta.to_string(), cell.alpha.to_string()]
+}
+
+pub(super) fn headings(more: &[&str]) -> Vec<String> {
+    ["size", "θ", "α"].iter().chain(more).map(|&s| s.to_owned()).collect()
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+pub(super) fn ratios(all: &[Measured]) -> Table {
+    let more =
+        ["best of the paper", "M/s", "ours M/s", "ratio", "to blp-2-4", "hits", "of optimum"];
+    let rows = all.iter().filter_map(|m| {
+        let (best, ours) = (best_of_paper(m)?, m.row(RECOMMENDED)?);
+        let mut row = head(m);
+        row.extend([
+            best.design.to_string(),
+            format!("{:.1}", best.throughput.median),
+            format!("{:.1}", ours.throughput.median),
+            format!("{:.3}", ours.throughput.median / best.throughput.median),
+            format!("{:.3}", ratio(m, RECOMMENDED, BASELINE)?),
+            percent(ours.hit_rate),
+            format!("{:.4}", ours.hit_rate / m.cell.static_optimum()),
+        ]);
+        Some(row)
+    });
+    Table {
+        title: format!("{RECOMMENDED} against the best of the paper's designs in each cell"),
+        headings: headings(&more),
+        rows: rows.collect(),
+    }
+}
+
+fn by_design(all: &[Measured], title: &str, value: impl Fn(&Measured, &Row) -> String) -> Table {
+    let names: Vec<String> =
+        all.first().map_or(&[][..], |m| &m.rows).iter().map(|r| r.design.to_string()).collect();
+    let rows = all.iter().map(|m| {
+        let mut row = head(m);
+        row.extend(m.rows.iter().map(|r| value(m, r)));
+        row
+    });
+    Table {
+        title: title.to_owned(),
+        headings: headings(&names.iter().map(|s| &**s).collect::<Vec<_>>()),
+        rows: rows.collect(),
+    }
+}
+
+pub(super) fn hits(all: &[Measured]) -> Table {
+    by_design(all, "Hit rate, % (in brackets: of the static optimum)", |m, row| {
+        let optimum = m.cell.static_optimum();
+        format!("{:.2} ({:.1})", 100.0 * row.hit_rate, 100.0 * row.hit_rate / optimum)
+    })
+}
+
+pub(super) fn throughput(all: &[Measured]) -> Table {
+    let title = "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)";
+    by_design(all, title, |m, row| {
+        let floors = row.lookup_ns.median / m.floor_ns.median;
+        format!("{:.1} ({:.1}, ×{floors:.2})", row.throughput.median, row.lookup_ns.median)
+    })
+}
+
+/// One plot per size and θ: throughput relative to the best of the paper's designs.
+pub(super) fn plots(all: &[Measured]) -> Vec<Plot> {
+    let mut groups: Vec<Vec<&Measured>> = Vec::new();
+    for m in all.iter().filter(|m| in_grid(&m.cell)) {
+        let same = |a: &Cell| a.entries == m.cell.entries && a.theta == m.cell.theta;
+        match groups.iter_mut().find(|group| same(&group[0].cell)) {
+            Some(group) => group.push(m),
+            None => groups.push(vec![m]),
+        }
+    }
+    let plot = |group: &Vec<&Measured>| {
+        let curve = |name: &str| {
+            let points = group.iter().filter_map(|m| {
+                let best = best_of_paper(m)?.throughput.median;
+                Some((m.cell.alpha, m.row(name)?.throughput.median / best))
+            });
+            Series {
+                name: name.to_owned(),
+                points: points.collect(),
+                ranges: Vec::new(),
+                model: false,
+            }
+        };
+        let cell = group[0].cell;
+        let names = ["set-8", "cuckoo-2-4", BASELINE, "blp-2-4+pblru", RECOMMENDED];
+        Plot {
+            title: format!("{}, θ = {}", cell.size(), cell.theta),
+            x: "oversubscription α (flows per slot)".into(),
+            y: "throughput to the paper's best of that cell".into(),
+            log_x: false,
+            log_y: false,
+            series: names.map(curve).to_vec(),
+            stated: Vec::new(),
+        }
+    };
+    groups.iter().map(plot).collect()
+}

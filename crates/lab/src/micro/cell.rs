@@ -1,0 +1,101 @@
+//! A point of a grid: size, load and skew.
+
+/// Bytes of a slot: 16-bit fingerprint, 16-bit value.
+pub const SLOT_BYTES: usize = 4;
+
+/// A point of a grid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Slots of the table; a design that needs a multiple of its bucket rounds up.
+    pub entries: usize,
+    /// Flows per slot.
+    pub alpha: f64,
+    /// Skew; 0 is uniform.
+    pub theta: f64,
+}
+
+impl Cell {
+    /// A table of `mib` MiB.
+    pub fn mib(mib: f64, alpha: f64, theta: f64) -> Cell {
+        Cell { entries: (mib * (1 << 20) as f64) as usize / SLOT_BYTES, alpha, theta }
+    }
+
+    /// Number of flows, at least 1.
+    pub fn flows(&self) -> u32 {
+        ((self.entries as f64 * self.alpha).round() as u32).max(1)
+    }
+
+    /// "4 MiB", "64 KiB".
+    pub fn size(&self) -> String {
+        size_name(self.entries.saturating_mul(SLOT_BYTES))
+    }
+
+    /// Flows that a warm-up shows first, by popularity.
+    pub(super) fn first_sights(&self) -> u32 {
+        let slots = u32::try_from(self.entries).unwrap_or(u32::MAX);
+        if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows().min(slots) }
+    }
+
+    /// Hit rate of a table that holds exactly the most popular flows.
+    pub fn static_optimum(&self) -> f64 {
+        static_optimum(self.flows(), self.theta, self.entries)
+    }
+}
+
+/// "4 MiB", "64 KiB".
+pub fn size_name(bytes: usize) -> String {
+    if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else {
+        format!("{} KiB", bytes >> 10)
+    }
+}
+
+/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular.
+///
+/// [`top_share`](crate::zipf::top_share), but in constant time: a sum for the first ranks and the
+/// Euler-Maclaurin formula for the rest (its error is far below 10⁻⁹).
+pub fn static_optimum(flows: u32, theta: f64, top: usize) -> f64 {
+    const EXACT: u32 = 10_000;
+    let weight = |rank: f64| rank.powf(-theta);
+    let sum = |n: u32| -> f64 {
+        let head: f64 = (1..=n.min(EXACT)).rev().map(|i| weight(f64::from(i))).sum();
+        if n <= EXACT {
+            return head;
+        }
+        let (from, to) = (f64::from(EXACT), f64::from(n));
+        let integral = if (theta - 1.0).abs() < 1e-9 {
+            (to / from).ln()
+        } else {
+            (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta)
+        };
+        head + integral + (weight(to) - weight(from)) / 2.0
+    };
+    let top = u32::try_from(top).unwrap_or(u32::MAX).min(flows);
+    if top == flows { 1.0 } else { sum(top) / sum(flows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zipf;
+
+    #[test]
+    fn optimum_is_the_sum_of_probabilities() {
+        for (flows, theta, top) in
+            [(300_000, 0.99, 100_000), (50_000, 0.8, 9_000), (90_000, 1.0, 30_000), (99, 1.2, 7)]
+        {
+            let exact = zipf::top_share(flows, theta, top as u32);
+            assert!((static_optimum(flows, theta, top) - exact).abs() < 1e-9);
+        }
+        assert_eq!(static_optimum(10, 0.9, 10), 1.0);
+        assert_eq!(static_optimum(100, 0.0, 25), 0.25);
+    }
+
+    #[test]
+    fn names_and_flows() {
+        assert_eq!(size_name(4 << 20), "4 MiB");
+        assert_eq!(size_name(64 << 10), "64 KiB");
+        assert_eq!(Cell::mib(4.0, 0.5, 0.0).flows(), 1 << 19);
+    }
+}

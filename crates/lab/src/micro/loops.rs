@@ -1,0 +1,226 @@
+//! The loops of the micro-benchmark: warm-up, and the parts of a round that are timed.
+//!
+//! A burst is probed, verified without a branch that the data decides, and reported; what missed is
+//! inserted after it, or after a stretch when the clock does not run.
+
+use std::time::Instant;
+
+use super::Spread;
+use super::keys::Keys;
+use crate::experiment::LabError;
+use crate::workload::FlowStream;
+use overbank::cache::{BURST, MISS, Probes, SignatureCache};
+
+/// Keys between two looks at the clock.
+const STRETCH: usize = 4096;
+
+/// One table and what it did so far.
+pub(super) struct Lane {
+    pub(super) cache: Box<dyn SignatureCache>,
+    pub(super) probe: Vec<f64>,
+    pub(super) lookup: Vec<f64>,
+    pub(super) whole: Vec<f64>,
+}
+
+/// Shows the tables `first` flows by popularity, then `draws` keys; the tables are shared out to the
+/// cores.
+pub(super) fn warm(
+    lanes: &mut [Lane],
+    stream: &mut FlowStream,
+    first: u32,
+    draws: u64,
+    step: &mut dyn FnMut(f64) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    const BLOCK: usize = 1 << 17;
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let per_thread = lanes.len().div_ceil(threads).max(1);
+    let mut first = 0..first;
+    let mut next = Keys::default();
+    next.set(first.by_ref().take(BLOCK));
+    let mut left = draws;
+    let mut done = 0u64;
+    loop {
+        if next.is_empty() {
+            let count = left.min(BLOCK as u64);
+            next.draw(stream, count as usize);
+            left -= count;
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        let keys = std::mem::take(&mut next);
+        done += keys.len() as u64;
+        std::thread::scope(|scope| {
+            for lanes in lanes.chunks_mut(per_thread) {
+                let keys = &keys;
+                scope.spawn(move || {
+                    for lane in lanes {
+                        run(&mut *lane.cache, &keys.hashes, &keys.values);
+                    }
+                });
+            }
+            next.set(first.by_ref().take(BLOCK));
+        });
+        step(0.8 * done as f64 / (done + left + next.len() as u64) as f64)?;
+    }
+}
+
+/// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the
+/// stretches, so that what the machine did in between for others falls out.
+pub(super) fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
+    let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
+    let times = stretches.map(|(hashes, values)| {
+        let start = Instant::now();
+        work(hashes, values);
+        start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
+    });
+    Spread::of(times.collect()).median
+}
+
+/// The batched probe alone; gives a number so that it must.
+#[inline(never)]
+pub(super) fn probes(cache: &dyn SignatureCache, hashes: &[u64]) -> u32 {
+    let mut probes = Probes::new();
+    let mut sum = 0u32;
+    for hashes in hashes.chunks_exact(BURST) {
+        cache.probe_batch(hashes, &mut probes);
+        let found = probes.value.iter().fold(0u32, |a, &v| a.wrapping_add(v));
+        sum = sum.wrapping_add(found ^ probes.matched);
+    }
+    sum
+}
+
+/// One burst of verified lookups, reported; gives a bit for each key that missed.
+#[inline(always)]
+fn lookup_burst(
+    cache: &mut dyn SignatureCache,
+    probes: &mut Probes,
+    hashes: &[u64],
+    values: &[u16],
+) -> u32 {
+    cache.probe_batch(hashes, probes);
+    let mut slots = [MISS; BURST];
+    let mut missed = 0u32;
+    // Almost every match is the right one: no branch depends on the data here. A miss sets all bits
+    // of the slot, which is `MISS`.
+    for (i, &value) in values.iter().take(BURST).enumerate() {
+        let right = (probes.mask[i] != 0) & (probes.value[i] == u32::from(value));
+        slots[i] = probes.mask[i].trailing_zeros() as u8 | u8::from(!right).wrapping_neg();
+        missed |= u32::from(!right) << i;
+    }
+    // Wrong first matches, about one lookup in thousands.
+    let mut refused = 0;
+    let mut wrong = missed & probes.matched;
+    while wrong != 0 {
+        let i = wrong.trailing_zeros() as usize;
+        wrong &= wrong - 1;
+        for slot in probes.slots(i) {
+            if cache.candidate(hashes[i], slot) == u32::from(values[i]) {
+                slots[i] = slot;
+                missed &= !(1 << i);
+                break;
+            }
+            refused += 1;
+        }
+    }
+    cache.commit_hits(hashes, &slots[..hashes.len()], refused);
+    missed
+}
+
+#[inline(always)]
+fn insert_missed(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16], mut missed: u32) {
+    while missed != 0 {
+        let i = missed.trailing_zeros() as usize;
+        missed &= missed - 1;
+        // A 16-bit value fits every layout.
+        let _ = cache.insert(hashes[i], u32::from(values[i]));
+    }
+}
+
+/// Verified lookups of all keys, and what missed is inserted after its burst.
+#[inline(never)]
+pub(super) fn run(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16]) {
+    let mut probes = Probes::new();
+    for (hashes, values) in hashes.chunks(BURST).zip(values.chunks(BURST)) {
+        let missed = lookup_burst(cache, &mut probes, hashes, values);
+        insert_missed(cache, hashes, values, missed);
+    }
+}
+
+/// As [`run`], but what missed is inserted after each [`STRETCH`], when the clock does not run.
+/// Gives nanoseconds per key.
+pub(super) fn lookups(cache: &mut dyn SignatureCache, keys: &Keys) -> f64 {
+    let mut missed = [0u32; STRETCH / BURST];
+    let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
+    let times = stretches.map(|(hashes, values)| {
+        let start = Instant::now();
+        lookup_stretch(cache, hashes, values, &mut missed);
+        let ns = start.elapsed().as_secs_f64() * 1e9;
+        for ((hashes, values), &missed) in
+            hashes.chunks(BURST).zip(values.chunks(BURST)).zip(&missed)
+        {
+            insert_missed(cache, hashes, values, missed);
+        }
+        ns / hashes.len() as f64
+    });
+    Spread::of(times.collect()).median
+}
+
+/// Verified lookups of a stretch; gives the keys that missed, a word per burst.
+#[inline(never)]
+fn lookup_stretch(
+    cache: &mut dyn SignatureCache,
+    hashes: &[u64],
+    values: &[u16],
+    missed: &mut [u32],
+) {
+    let mut probes = Probes::new();
+    let bursts = hashes.chunks(BURST).zip(values.chunks(BURST));
+    for ((hashes, values), missed) in bursts.zip(missed) {
+        *missed = lookup_burst(cache, &mut probes, hashes, values);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::micro::designs;
+    use overbank::cache::LayoutKind;
+
+    #[test]
+    fn a_burst_is_verified_key_by_key() {
+        let mut cache =
+            designs(&["set-4"]).unwrap()[0].build(64, LayoutKind::Fp16V16, 1, None).unwrap();
+        let mut keys = Keys::default();
+        keys.set(0..40);
+        keys.hashes.iter().take(20).enumerate().for_each(|(i, &hash)| {
+            // Every other value is another flow's.
+            cache.insert(hash, i as u32 + (i as u32 & 1)).unwrap();
+        });
+        let mut probes = Probes::new();
+        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..32], &keys.values[..32]);
+        for i in 0..32 {
+            assert_eq!(missed >> i & 1 == 1, i >= 20 || i & 1 == 1, "key {i}");
+        }
+        assert_eq!((cache.counters().lookups, cache.counters().hits), (32, 10));
+        assert_eq!(cache.counters().false_positives, 10);
+        // Shorter bursts, and nothing at all.
+        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..3], &keys.values[..3]);
+        assert_eq!(missed, 0b010);
+        assert_eq!(lookup_burst(&mut *cache, &mut probes, &[], &[]), 0);
+    }
+
+    #[test]
+    fn lookups_insert_what_missed_too() {
+        let mut cache =
+            designs(&["blp-2-16"]).unwrap()[0].build(1 << 14, LayoutKind::Fp16V16, 1, None);
+        let cache = &mut **cache.as_mut().unwrap();
+        let mut keys = Keys::default();
+        keys.set(0..9000);
+        assert!(lookups(cache, &keys) > 0.0);
+        assert_eq!(cache.counters().hits, 0);
+        cache.reset_counters();
+        run(cache, &keys.hashes, &keys.values);
+        assert!(cache.counters().hit_rate() > 0.99);
+    }
+}

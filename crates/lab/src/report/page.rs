@@ -1,0 +1,43 @@
+//! What every page has: the head, the style, nothing from a network.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+
+/// A whole document. `class` is that of its body.
+pub fn document(title: &str, class: &str, body: &Markup) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body class=(class) { (body) }
+        }
+    }
+    .into_string()
+}
+
+/// A table that scrolls sideways where it is too wide.
+pub fn table(headings: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div class="scroll" { table {
+            thead { tr { @for heading in headings { th { (heading) } } } }
+            tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+        } }
+    }
+}
+
+/// The warning of a record that was ended early.
+pub fn ended_early(interrupted: bool) -> Markup {
+    html! { @if interrupted { p class="warning" { (super::ENDED_EARLY) } } }
+}
+
+/// How and by whom it was made.
+pub fn made(version: &str, command: &str) -> Markup {
+    html! { p { "Made by Overbank " (version) " with " code { (command) } "." } }
+}
