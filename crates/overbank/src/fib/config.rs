@@ -73,6 +73,12 @@ impl Config {
         self
     }
 
+    /// The same, of another size.
+    #[cfg(feature = "std")]
+    pub(super) const fn resized(&self, buckets: usize) -> Self {
+        Self { size: Size::Buckets(buckets), ..*self }
+    }
+
     /// Buckets of a table of these types.
     pub(super) fn bucket_count<K: Key, V: Value>(&self) -> usize {
         match self.size {

@@ -45,7 +45,9 @@ impl Error {
 
 /// No place was found for a new key. The table is as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the table is full: {entries} entries in {slots} slots, no free one near {searched} buckets")]
+#[error(
+    "the table is full: {entries} entries in {slots} slots, no free one near {searched} buckets"
+)]
 pub struct Full {
     /// Entries of the table.
     pub entries: usize,

@@ -1,8 +1,7 @@
-//! Where a key may live: its home bucket, its second bucket, and its class.
+//! Where a key may live: its home bucket and its second bucket.
 //!
 //! ```text
 //!  hash, 64 bits   │ home: high 32 bits × buckets / 2³² │ second: low 32 bits × buckets / 2³² │
-//!                                                                            class: 3 low bits
 //! ```
 //!
 //! The hash folds two or three 128-bit products with secrets made from the table's seed. Whoever
@@ -19,7 +18,6 @@ pub(super) struct Hasher {
 pub(super) struct Place {
     pub(super) home: u32,
     pub(super) second: u32,
-    pub(super) class: u32,
 }
 
 /// Odd, and without visible pattern (digits of π).
@@ -60,29 +58,14 @@ fn scale(bits: u64, buckets: u32) -> u32 {
     ((bits & 0xffff_ffff) * u64::from(buckets) >> 32) as u32
 }
 
-/// The home bucket; less than `buckets`, which is not 0.
-#[inline(always)]
-pub(super) fn home(hash: u64, buckets: u32) -> u32 {
-    scale(hash >> 32, buckets)
-}
-
-/// The second bucket: less than `buckets`, which is 2 or more, and never the home.
-#[inline(always)]
-pub(super) fn second(hash: u64, buckets: u32) -> u32 {
-    let second = scale(hash, buckets);
-    let next = if second + 1 == buckets { 0 } else { second + 1 };
-    if second == home(hash, buckets) { next } else { second }
-}
-
-#[inline(always)]
-pub(super) fn class(hash: u64) -> u32 {
-    hash as u32 & 7
-}
-
-/// All three.
+/// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and they
+/// differ.
 #[inline(always)]
 pub(super) fn place(hash: u64, buckets: u32) -> Place {
-    Place { home: home(hash, buckets), second: second(hash, buckets), class: class(hash) }
+    let home = scale(hash >> 32, buckets);
+    let second = scale(hash, buckets);
+    let next = if second + 1 == buckets { 0 } else { second + 1 };
+    Place { home, second: if second == home { next } else { second } }
 }
 
 impl Place {
@@ -103,14 +86,13 @@ mod tests {
         for buckets in [2, 3, 5, 64, 1000, 1 << 29] {
             for key in 0..5000 {
                 let place = place(hasher.hash(1, key, 0), buckets);
-                assert!(place.home < buckets && place.second < buckets && place.class < 8);
+                assert!(place.home < buckets && place.second < buckets);
                 assert_ne!(place.home, place.second);
                 assert_eq!(place.other(place.home), place.second);
                 assert_eq!(place.other(place.second), place.home);
             }
         }
-        assert_eq!(home(u64::MAX, 7), 6);
-        assert_eq!(second(u64::MAX, 7), 0);
+        assert_eq!(place(u64::MAX, 7), Place { home: 6, second: 0 });
     }
 
     #[test]

@@ -44,11 +44,10 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values) }
     }
 
-    /// Lines that a lookup of this key reads now, for experiments: those of its home bucket, and
-    /// those of its second bucket as well if an absent key of its class would need them.
+    /// Lines that the lookup of this key would read if it were absent, for experiments.
     pub fn lines_if_absent(&self, key: K) -> usize {
         let place = self.table.place(key);
-        let marked = self.table.header(place.home).marked(place.class);
+        let marked = self.table.header(place.home).marked(place.second);
         super::shape::Shape::<K, V>::LINES * (1 + usize::from(marked))
     }
 

@@ -10,7 +10,7 @@
 //!  u128 → u64      two lines:           header │ 5 × low │ 5 × high │ 5 × value
 //!
 //!  header   63         32 31                      8 7        0
-//!          │  version    │ 8 markers of 3 bits     │ occupied │
+//!          │  version    │ 8 markers of 3 bits     │ occupied │   bit i: word i is a key's
 //! ```
 //!
 //! `Key6` with wider values lies as `u64` does. A value never straddles two words, so a value can
@@ -19,8 +19,9 @@
 //!
 //! *Version*: grows whenever something a reader relies on may change; see the module's page.
 //! *Occupied*: one bit per slot. *Markers*: small counters of the keys whose home is this bucket
-//! and who live in their second one, by three bits of their hash. One that reaches 7 stays there,
-//! as what it counted is lost; with one to two such keys a bucket this is next to impossible.
+//! and who live in their second one, by that bucket's number modulo 8. A counter that reaches 7
+//! stays there, as what it counted is lost; with one to two such keys a bucket this is next to
+//! impossible.
 
 use core::marker::PhantomData;
 
@@ -39,8 +40,8 @@ impl<K: Key, V: Value> Shape<K, V> {
     pub(super) const PACKED: bool = K::BITS + V::BITS <= 64;
     /// Cache lines of a bucket.
     pub(super) const LINES: usize = if Self::fitting(1) >= 3 { 1 } else { 2 };
-    /// Entries of a bucket. Two under the model checker, which tries every order of every access.
-    pub(super) const SLOTS: usize = if cfg!(loom) { 2 } else { Self::fitting(Self::LINES) };
+    /// Entries of a bucket. One under the model checker, which tries every order of every access.
+    pub(super) const SLOTS: usize = if cfg!(loom) { 1 } else { Self::fitting(Self::LINES) };
     /// Words from one bucket to the next.
     pub(super) const STRIDE: usize = LINE * Self::LINES;
     /// First word of the keys, or of their low words, or of packed entries.
@@ -56,8 +57,8 @@ impl<K: Key, V: Value> Shape<K, V> {
     pub(super) const KEY_MASK: u64 = u64::MAX << Self::KEY_SHIFT;
     /// The value's bits in its word, shifted to the right end.
     pub(super) const VALUE_MASK: u64 = u64::MAX >> (64 - V::BITS);
-    /// All slots occupied.
-    pub(super) const FULL: u32 = (1 << Self::SLOTS) - 1;
+    /// All slots occupied, as in [`Header::words`].
+    pub(super) const FULL: u32 = ((1 << Self::SLOTS) - 1) << Self::KEYS;
 
     const fn fitting(lines: usize) -> usize {
         let words = LINE * lines - 1;
@@ -88,33 +89,60 @@ impl<K: Key, V: Value> Shape<K, V> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header(pub(super) u64);
 
-/// Kinds of keys that the markers of a bucket tell apart.
-pub(super) const CLASSES: u32 = 8;
+/// Kinds of second buckets that the markers of a bucket tell apart.
+const CLASSES: u32 = 8;
 const MARKER_BITS: u32 = 3;
 const MARKER_MAX: u64 = (1 << MARKER_BITS) - 1;
 const MARKERS_AT: u32 = 8;
 const VERSION_AT: u32 = 32;
 
+const fn marker_at(second: u32) -> u32 {
+    MARKERS_AT + MARKER_BITS * (second % CLASSES)
+}
+
+/// All bits of each marker: a load is shorter than the shifts.
+const MARKERS: [u64; CLASSES as usize] = {
+    let mut masks = [0; CLASSES as usize];
+    let mut class = 0;
+    while class < CLASSES {
+        masks[class as usize] = MARKER_MAX << marker_at(class);
+        class += 1;
+    }
+    masks
+};
+
 impl Header {
+    /// Occupied slots, by the word of their key: slot `i` is bit `i + 1`.
     #[inline(always)]
-    pub(super) fn occupied(self) -> u32 {
-        (self.0 & 0xff) as u32
+    pub(super) fn words(self) -> u32 {
+        self.0 as u8 as u32
+    }
+
+    /// Whether the slot is occupied.
+    #[inline(always)]
+    pub(super) fn has(self, slot: usize) -> bool {
+        self.0 >> (1 + slot) & 1 == 1
+    }
+
+    /// Not zero in the high half if the versions differ.
+    #[inline(always)]
+    pub(super) fn difference(self, other: Header) -> u64 {
+        self.0 ^ other.0
     }
 
     #[inline(always)]
     pub(super) fn same_version(self, other: Header) -> bool {
-        (self.0 ^ other.0) >> VERSION_AT == 0
+        self.difference(other) >> VERSION_AT == 0
     }
 
-    /// Whether a key of this class may live in its second bucket.
+    /// Whether a key of this home may live in this second bucket.
     #[inline(always)]
-    pub(super) fn marked(self, class: u32) -> bool {
-        self.marker(class) != 0
+    pub(super) fn marked(self, second: u32) -> bool {
+        self.0 & MARKERS[(second % CLASSES) as usize] != 0
     }
 
-    #[inline(always)]
-    fn marker(self, class: u32) -> u64 {
-        self.0 >> (MARKERS_AT + MARKER_BITS * (class % CLASSES)) & MARKER_MAX
+    fn marker(self, second: u32) -> u64 {
+        self.0 >> marker_at(second) & MARKER_MAX
     }
 
     /// The next version; it wraps.
@@ -123,27 +151,23 @@ impl Header {
     }
 
     pub(super) fn with_slot(self, slot: usize) -> Header {
-        Header(self.0 | 1 << slot)
+        Header(self.0 | 2 << slot)
     }
 
     pub(super) fn without_slot(self, slot: usize) -> Header {
-        Header(self.0 & !(1 << slot))
+        Header(self.0 & !(2 << slot))
     }
 
-    /// One more key of the class lives elsewhere.
-    pub(super) fn marked_more(self, class: u32) -> Header {
-        self.marker_plus(class, self.marker(class) < MARKER_MAX, 1)
+    /// One more key lives in this second bucket.
+    pub(super) fn marked_more(self, second: u32) -> Header {
+        let more = self.marker(second) < MARKER_MAX;
+        Header(self.0 + (u64::from(more) << marker_at(second)))
     }
 
     /// One fewer; a marker at its end stays.
-    pub(super) fn marked_less(self, class: u32) -> Header {
-        let marker = self.marker(class);
-        self.marker_plus(class, (1..MARKER_MAX).contains(&marker), u64::MAX)
-    }
-
-    fn marker_plus(self, class: u32, change: bool, by: u64) -> Header {
-        let unit = 1u64 << (MARKERS_AT + MARKER_BITS * (class % CLASSES));
-        Header(if change { self.0.wrapping_add(unit.wrapping_mul(by)) } else { self.0 })
+    pub(super) fn marked_less(self, second: u32) -> Header {
+        let less = (1..MARKER_MAX).contains(&self.marker(second));
+        Header(self.0 - (u64::from(less) << marker_at(second)))
     }
 }
 
@@ -183,7 +207,8 @@ mod tests {
             }
             assert_eq!(header.marked_less(class), header, "the end is final");
             assert_eq!((0..CLASSES).filter(|&c| header.marked(c)).count(), 1);
-            assert_eq!((header.0 >> 32, header.occupied()), (0xffff_ffff, 1 << 6));
+            assert_eq!((header.0 >> 32, header.words()), (0xffff_ffff, 1 << 7));
+            assert!(header.has(6) && !header.has(5));
             assert_eq!(header.bumped().0 >> 32, 0);
             assert_eq!(header.bumped().0 as u32, header.0 as u32);
             assert!(!header.same_version(header.bumped()));
@@ -191,7 +216,7 @@ mod tests {
             assert_eq!(one, Header(0).marked_more(class));
             assert_eq!(one.marked_less(class), Header(0));
             assert_eq!(Header(0).marked_less(class), Header(0));
-            assert_eq!(header.without_slot(6).occupied(), 0);
+            assert_eq!(header.without_slot(6).words(), 0);
         }
     }
 }

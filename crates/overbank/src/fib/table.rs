@@ -10,7 +10,7 @@ use super::key::{Key, Value};
 use super::place::{self, Hasher, Place};
 use super::shape::{Header, LINE, Shape};
 use super::simd::{Kernels, View};
-use super::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use super::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
 use super::words::Words;
 use crate::cache::{HugePages, Isa};
 
@@ -40,11 +40,20 @@ impl<K: Key, V: Value> Table<K, V> {
         // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
         let words = count.saturating_mul(Shape::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);
-        let words = Words::zeroed(words, config.pages)
-            .map_err(|error| Error::of_memory(&error, bytes))?;
+        let words =
+            Words::zeroed(words, config.pages).map_err(|error| Error::of_memory(&error, bytes))?;
         let hasher = Hasher::new(config.seed);
         let len = AtomicUsize::new(0);
-        Ok(Self { words, buckets, hasher, seed: config.seed, kernels, isa, len, types: PhantomData })
+        Ok(Self {
+            words,
+            buckets,
+            hasher,
+            seed: config.seed,
+            kernels,
+            isa,
+            len,
+            types: PhantomData,
+        })
     }
 
     pub(super) fn view(&self) -> View {
@@ -93,7 +102,7 @@ impl<K: Key, V: Value> Table<K, V> {
 
     #[inline(always)]
     pub(super) fn header(&self, bucket: u32) -> Header {
-        Header(self.word(bucket, 0).load(Ordering::Relaxed))
+        Header(own(self.word(bucket, 0)))
     }
 
     /// Release: a reader that sees this header sees all that was stored before it.
@@ -104,20 +113,19 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A free slot.
     #[inline(always)]
     pub(super) fn free_slot(&self, bucket: u32) -> Option<usize> {
-        let free = !self.header(bucket).occupied() & Shape::<K, V>::FULL;
-        (free != 0).then(|| free.trailing_zeros() as usize)
+        let free = !self.header(bucket).words() & Shape::<K, V>::FULL;
+        (free != 0).then(|| free.trailing_zeros() as usize - Shape::<K, V>::KEYS)
     }
 
     fn load(&self, bucket: u32, word: usize) -> u64 {
-        self.word(bucket, word).load(Ordering::Relaxed)
+        own(self.word(bucket, word))
     }
 
     /// The key in a slot that was occupied at some time.
     #[inline(always)]
     pub(super) fn key(&self, bucket: u32, slot: usize) -> K {
         let low = self.load(bucket, Shape::<K, V>::KEYS + slot) >> Shape::<K, V>::KEY_SHIFT;
-        let high =
-            if K::WORDS == 2 { self.load(bucket, Shape::<K, V>::HIGHS + slot) } else { 0 };
+        let high = if K::WORDS == 2 { self.load(bucket, Shape::<K, V>::HIGHS + slot) } else { 0 };
         K::from_words(low, high)
     }
 
@@ -129,10 +137,8 @@ impl<K: Key, V: Value> Table<K, V> {
     /// The occupied slot with this key.
     #[inline(always)]
     pub(super) fn find(&self, bucket: u32, key: K) -> Option<usize> {
-        let occupied = self.header(bucket).occupied();
-        (0..Shape::<K, V>::SLOTS)
-            .filter(|slot| occupied >> slot & 1 == 1)
-            .find(|&slot| self.key(bucket, slot) == key)
+        let header = self.header(bucket);
+        (0..Shape::<K, V>::SLOTS).find(|&slot| header.has(slot) && self.key(bucket, slot) == key)
     }
 
     fn store_value(&self, bucket: u32, slot: usize, value: V, ordering: Ordering) {
@@ -172,12 +178,12 @@ impl<K: Key, V: Value> Table<K, V> {
 
     /// A key of this place will live in its second bucket, or is about to leave its home for it.
     pub(super) fn mark(&self, place: Place) {
-        self.set_header(place.home, self.header(place.home).bumped().marked_more(place.class));
+        self.set_header(place.home, self.header(place.home).bumped().marked_more(place.second));
     }
 
     /// A key of this place has gone from its second bucket, or is about to, being at home.
     pub(super) fn unmark(&self, place: Place) {
-        self.set_header(place.home, self.header(place.home).bumped().marked_less(place.class));
+        self.set_header(place.home, self.header(place.home).bumped().marked_less(place.second));
     }
 
     /// Moves an entry to its other bucket, where `free` is a free slot: there first, so that it is

@@ -75,7 +75,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         if let Some(slot) = self.table.find(place.home, key) {
             return Some((place.home, slot));
         }
-        if !self.table.header(place.home).marked(place.class) {
+        if !self.table.header(place.home).marked(place.second) {
             return None;
         }
         self.table.find(place.second, key).map(|slot| (place.second, slot))
@@ -174,7 +174,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         for _ in 0..moves {
             let bucket = self.pcg.below(self.table.buckets);
             let slot = self.pcg.below(Shape::<K, V>::SLOTS as u32) as usize;
-            if self.table.header(bucket).occupied() >> slot & 1 == 0 {
+            if !self.table.header(bucket).has(slot) {
                 continue;
             }
             let place = self.table.place(self.table.key(bucket, slot));
@@ -183,6 +183,16 @@ impl<K: Key, V: Value> Writer<K, V> {
                 self.stats.displaced += 1;
             }
         }
+    }
+
+    /// Moves a key to its other bucket, if it is there and that has room.
+    #[cfg(all(test, loom))]
+    pub(super) fn flip(&mut self, key: K) -> bool {
+        let place = self.table.place(key);
+        let Some((bucket, slot)) = self.find(place, key) else { return false };
+        let Some(free) = self.table.free_slot(place.other(bucket)) else { return false };
+        self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
+        true
     }
 
     /// With `--cfg overbank_small`, displacement is constant.
@@ -197,11 +207,51 @@ impl<K: Key, V: Value> Writer<K, V> {
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
         let table = &*self.table;
         (0..table.buckets).flat_map(move |bucket| {
-            let occupied = table.header(bucket).occupied();
+            let header = table.header(bucket);
             (0..Shape::<K, V>::SLOTS)
-                .filter(move |slot| occupied >> slot & 1 == 1)
+                .filter(move |&slot| header.has(slot))
                 .map(move |slot| (table.key(bucket, slot), table.value(bucket, slot)))
         })
+    }
+
+    #[cfg(feature = "std")]
+    pub(super) fn table(&self) -> &Table<K, V> {
+        &self.table
+    }
+
+    /// Puts an entry of a snapshot into its slot, which is free. `false` if the key does not belong
+    /// into this bucket, or is there already; then the table is not to be used.
+    #[cfg(feature = "std")]
+    pub(super) fn restore(&mut self, bucket: u32, slot: usize, key: K, value: V) -> bool {
+        let place = self.table.place(key);
+        let second = bucket == place.second;
+        if !(second || bucket == place.home) || self.table.find(bucket, key).is_some() {
+            return false;
+        }
+        if second {
+            self.table.mark(place);
+            self.stats.second += 1;
+        }
+        self.table.write(bucket, slot, key, value);
+        self.set_len(self.len + 1);
+        true
+    }
+
+    /// After the last `restore`: an error, the bucket, if a key is in both of its buckets.
+    #[cfg(feature = "std")]
+    pub(super) fn settle(&mut self) -> Result<(), u32> {
+        let table = &*self.table;
+        for bucket in 0..table.buckets {
+            let header = table.header(bucket);
+            for slot in (0..Shape::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
+                let key = table.key(bucket, slot);
+                let place = table.place(key);
+                if bucket == place.second && table.find(place.home, key).is_some() {
+                    return Err(bucket);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Entries.

@@ -7,7 +7,7 @@
 
 use super::Simd;
 use crate::fib::key::{Key, Value};
-use crate::fib::place::{self, Hasher};
+use crate::fib::place::{Hasher, Place, place};
 use crate::fib::shape::{Header, LINE, Shape};
 use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
@@ -36,8 +36,8 @@ impl View {
     }
 
     #[inline(always)]
-    fn hash<K: Key>(&self, key: K) -> u64 {
-        self.hasher.hash(K::WORDS, key.low(), key.high())
+    fn place<K: Key>(&self, key: K) -> Place {
+        place(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
     }
 }
 
@@ -47,10 +47,18 @@ struct Look<V> {
     header: Header,
     /// Whether a slot that it calls occupied has the key.
     found: bool,
-    /// That slot's value; any slot's if there is none.
+    /// That slot's value; zero if there is none.
     value: V,
-    /// Whether nothing that was read can belong to a later occupant of a slot.
-    stable: bool,
+    /// Not zero in the high half if the bucket's version changed meanwhile: what was read may belong
+    /// to a later occupant of a slot.
+    changed: u64,
+}
+
+impl<V> Look<V> {
+    #[inline(always)]
+    fn stable(&self) -> bool {
+        self.changed >> 32 == 0
+    }
 }
 
 #[inline(always)]
@@ -59,18 +67,20 @@ unsafe fn header(bucket: *const AtomicU64, ordering: Ordering) -> Header {
     Header(unsafe { (*bucket).load(ordering) })
 }
 
+/// First half of a look: the header, and the word of the slot that it calls occupied and that has
+/// the key, as one bit; or no bit.
+///
 /// # Safety
 /// A bucket of a table of this shape; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
+unsafe fn compare<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> (Header, u32) {
     let slots = Shape::<K, V>::SLOTS;
-    // SAFETY: all words read are the bucket's: slots < SLOTS, `equal` reads its one or two lines.
+    // SAFETY: all words read are the bucket's: `equal` reads its one or two lines.
     unsafe {
         // Acquire: all that was stored before this header was is visible below.
         let before = header(bucket, Ordering::Acquire);
         let low = key.low() << Shape::<K, V>::KEY_SHIFT;
-        let mut matching =
-            S::equal(bucket, low, Shape::<K, V>::KEY_MASK, 1 + slots) >> Shape::<K, V>::KEYS;
+        let mut words = S::equal(bucket, low, Shape::<K, V>::KEY_MASK, 1 + slots);
         if K::WORDS == 2 {
             let end = Shape::<K, V>::HIGHS + slots;
             let mut highs = S::equal(bucket, key.high(), u64::MAX, end.min(LINE));
@@ -80,54 +90,79 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
                 let rest = S::equal(bucket.add(LINE), key.high(), u64::MAX, end - LINE) & !1;
                 highs = highs & 0xff | (rest | u32::from(first)) << LINE;
             }
-            matching &= highs >> Shape::<K, V>::HIGHS;
+            words &= highs >> slots;
         }
-        matching &= before.occupied();
-        // No match: the last slot, whose value nobody will look at.
-        let slot = (matching | 1 << (slots - 1)).trailing_zeros() as usize;
-        let (word, shift) = Shape::<K, V>::value_at(slot);
-        let value = V::from_bits((*bucket.add(word)).load(Ordering::Relaxed) >> shift);
-        // Pairs with the writer's fence between the new version and the first store into a slot: if
-        // any load above saw such a store, the load below sees the version.
-        fence(Ordering::Acquire);
-        let after = header(bucket, Ordering::Relaxed);
-        Look { header: before, found: matching != 0, value, stable: before.same_version(after) }
+        (before, words & before.words())
     }
+}
+
+/// Second half: the value, and what changed since the first half.
+///
+/// # Safety
+/// As [`compare`], with what it gave for this bucket.
+#[inline(always)]
+unsafe fn take<K: Key, V: Value>(
+    bucket: *const AtomicU64,
+    (before, words): (Header, u32),
+) -> Look<V> {
+    let slots = Shape::<K, V>::SLOTS;
+    // No match: the last slot, and nothing of its value.
+    let slot = (words | 1 << slots).trailing_zeros() as usize - Shape::<K, V>::KEYS;
+    let (word, shift) = Shape::<K, V>::value_at(slot);
+    let found = words != 0;
+    // SAFETY: slot < SLOTS, so the word is the bucket's.
+    unsafe {
+        let bits = (*bucket.add(word)).load(Ordering::Relaxed) >> shift;
+        let value = V::from_bits(bits & u64::from(found).wrapping_neg());
+        // Pairs with the writer's fence between the new version and the first store into a slot: if
+        // any load since `before` saw such a store, the load below sees the version.
+        fence(Ordering::Acquire);
+        let changed = before.difference(header(bucket, Ordering::Relaxed));
+        Look { header: before, found, value, changed }
+    }
+}
+
+/// # Safety
+/// As [`compare`].
+#[inline(always)]
+unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
+    // SAFETY: the caller's promises.
+    unsafe { take::<K, V>(bucket, compare::<S, K, V>(bucket, key)) }
 }
 
 /// # Safety
 /// The view is of a table of these types; the CPU has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Option<V> {
-    let hash = view.hash(key);
+    let place = view.place(key);
     // SAFETY: home and second are less than `buckets`; the rest is the caller's promise.
     unsafe {
-        let home = view.bucket::<K, V>(place::home(hash, view.buckets));
-        let second = view.bucket::<K, V>(place::second(hash, view.buckets));
+        let home = view.bucket::<K, V>(place.home);
+        let second = view.bucket::<K, V>(place.second);
         // A round that decides nothing means that the writer stored into one of the two buckets in
         // those few nanoseconds. A writer that sleeps, wherever it was, changes no version.
         loop {
             let first = look::<S, K, V>(home, key);
             if first.found {
-                if first.stable {
+                if first.stable() {
                     return Some(first.value);
                 }
                 continue;
             }
-            if !first.header.marked(place::class(hash)) {
-                if first.stable {
+            if !first.header.marked(place.second) {
+                if first.stable() {
                     return None;
                 }
                 continue;
             }
             let other = look::<S, K, V>(second, key);
             if other.found {
-                if other.stable {
+                if other.stable() {
                     return Some(other.value);
                 }
                 continue;
             }
-            // `look` ended with a fence.
+            // `look` had a fence.
             if first.header.same_version(header(home, Ordering::Relaxed)) {
                 return None;
             }
@@ -145,61 +180,76 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
 ) -> u64 {
     let count = keys.len().min(values.len()).min(BURST_MAX);
     let (keys, values) = (&keys[..count], &mut values[..count]);
-    let mut hashes = [0u64; BURST_MAX];
-    // Keys that the first round did not settle, and the headers of their homes at that time.
+    let mut places = [Place { home: 0, second: 0 }; BURST_MAX];
+    let mut seen = [(Header(0), 0u32); BURST_MAX];
+    // Keys that may be in their second bucket.
     let mut pending = [0u8; BURST_MAX];
-    let mut headers = [Header(0); BURST_MAX];
-    let (mut open, mut hits) = (0usize, 0u64);
-    let ask = |bucket: *const AtomicU64| {
-        // SAFETY: a bucket of the table has STRIDE words.
+    let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
+    let ask = |bucket: u32| {
+        // SAFETY: less than `buckets`, and a bucket has STRIDE words.
         unsafe {
+            let bucket = view.bucket::<K, V>(bucket);
             prefetch(&*bucket);
             if Shape::<K, V>::LINES == 2 {
                 prefetch(&*bucket.add(LINE));
             }
         }
     };
-    // SAFETY: home and second are less than `buckets`; the rest is the caller's promise.
+    // SAFETY: home and second are less than `buckets`, i < count <= BURST_MAX, and open <= i. The
+    // rest is the caller's promise.
     unsafe {
-        for (hash, &key) in hashes.iter_mut().zip(keys) {
-            *hash = view.hash(key);
-            ask(view.bucket::<K, V>(place::home(*hash, view.buckets)));
+        for (place, &key) in places.iter_mut().zip(keys) {
+            *place = view.place(key);
+            ask(place.home);
+        }
+        // As little as will do to ask for the second lines, which take as long again.
+        for i in 0..count {
+            let Place { home, second } = *places.get_unchecked(i);
+            let key = *keys.get_unchecked(i);
+            let (before, words) = compare::<S, K, V>(view.bucket::<K, V>(home), key);
+            *seen.get_unchecked_mut(i) = (before, words);
+            *pending.get_unchecked_mut(open) = i as u8;
+            let go_on = before.marked(second) & (words == 0);
+            open += usize::from(go_on);
+            // The home again if all is settled: no branch, and that line is here.
+            ask(home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
         }
         for i in 0..count {
-            let hash = hashes[i % BURST_MAX];
-            let home = view.bucket::<K, V>(place::home(hash, view.buckets));
-            let first = look::<S, K, V>(home, keys[i]);
-            let hit = first.found & first.stable;
-            let absent = !first.found & first.stable & !first.header.marked(place::class(hash));
-            values[i] = V::from_bits(first.value.to_bits() & u64::from(hit).wrapping_neg());
-            hits |= u64::from(hit) << i;
-            pending[open % BURST_MAX] = i as u8;
-            headers[open % BURST_MAX] = first.header;
-            open += usize::from(!(hit | absent));
-            // The home again if all is settled: no branch, and that line is here.
-            let second = view.bucket::<K, V>(place::second(hash, view.buckets));
-            ask(if hit | absent { home } else { second });
+            let home = view.bucket::<K, V>(places.get_unchecked(i).home);
+            let first = take::<K, V>(home, *seen.get_unchecked(i));
+            *values.get_unchecked_mut(i) = first.value;
+            hits |= u64::from(first.found) << i;
+            changed |= first.changed;
         }
-        for (&i, &before) in pending.iter().zip(&headers).take(open) {
+        for &i in pending.get_unchecked(..open) {
             let i = usize::from(i);
-            let hash = hashes[i % BURST_MAX];
-            let home = view.bucket::<K, V>(place::home(hash, view.buckets));
-            let second = view.bucket::<K, V>(place::second(hash, view.buckets));
-            let other = look::<S, K, V>(second, keys[i]);
-            let value = if other.found & other.stable {
-                Some(other.value)
-            } else if !other.found && before.same_version(header(home, Ordering::Relaxed)) {
-                // If the key was found at home in the first round, that look was not stable, so the
-                // version was another one already.
-                None
-            } else {
-                one::<S, K, V>(view, keys[i])
-            };
-            if let Some(value) = value {
-                values[i] = value;
-                hits |= 1 << i;
-            }
+            let Place { home, second } = *places.get_unchecked(i);
+            let key = *keys.get_unchecked(i);
+            let other = look::<S, K, V>(view.bucket::<K, V>(second), key);
+            let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
+            *values.get_unchecked_mut(i) = other.value;
+            hits |= u64::from(other.found) << i;
+            changed |= other.changed | seen.get_unchecked(i).0.difference(home);
         }
+        if changed >> 32 != 0 {
+            return again::<S, K, V>(view, keys, values);
+        }
+    }
+    hits
+}
+
+/// The burst key by key, after the writer came into the first round.
+///
+/// # Safety
+/// As [`one`]; at most 64 keys, and as many values.
+#[cold]
+unsafe fn again<S: Simd, K: Key, V: Value>(view: &View, keys: &[K], values: &mut [V]) -> u64 {
+    let mut hits = 0;
+    for (i, (&key, place)) in keys.iter().zip(values).enumerate() {
+        // SAFETY: the caller's promises.
+        let value = unsafe { one::<S, K, V>(view, key) };
+        hits |= u64::from(value.is_some()) << i;
+        *place = value.unwrap_or_default();
     }
     hits
 }
