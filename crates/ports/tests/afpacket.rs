@@ -4,6 +4,7 @@
 mod netns;
 
 use std::collections::{HashMap, HashSet};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use netns::traffic::{judge, tcp, udp};
@@ -312,13 +313,35 @@ fn what_we_send_does_not_come_back_and_all_addresses_come() {
         send(&mut taken[0], &[frame(1, 1), frame(2, 2)]);
         let got = receive_until(&mut other, |got| ours(got).len() >= 2);
         assert_eq!(ours(&got), [frame(1, 1), frame(2, 2)], "to no address of the host");
-        for queue in &mut taken {
-            for _ in 0..5 {
-                let back: Vec<_> =
-                    queue.receive.receive().expect("up").iter().map(|f| f.to_vec()).collect();
-                assert!(ours(&back).is_empty());
-                wait(&[queue], 5);
-            }
+        nothing_of_ours(&mut taken);
+
+        // What the host's own stack sends is its own as well.
+        let inner = net.inside(0, move || open("eth0", RingKind::V2, queues));
+        let mut inner = inner.join().expect("opened").take_queues();
+        net.exec(0, "ip neighbour add 10.77.0.9 lladdr 02:00:00:00:00:09 dev eth0");
+        let sender = net.inside(0, || {
+            let socket = UdpSocket::bind("10.77.0.1:0").expect("bound");
+            socket.send_to(b"overbank", "10.77.0.9:53").expect("sent");
+        });
+        sender.join().expect("sent");
+        until(|| {
+            taken.iter_mut().any(|queue| {
+                let frames = queue.receive.receive().expect("up");
+                frames.iter().any(|f| f.windows(8).any(|w| w == b"overbank"))
+            })
+        });
+        nothing_of_ours(&mut inner);
+    }
+}
+
+/// Each queue stays without a frame of ours for a while.
+fn nothing_of_ours(queues: &mut [Queue]) {
+    for queue in queues {
+        for _ in 0..5 {
+            let frames: Vec<_> =
+                queue.receive.receive().expect("up").iter().map(|f| f.to_vec()).collect();
+            assert!(ours(&frames).is_empty());
+            wait(&[queue], 5);
         }
     }
 }

@@ -193,9 +193,15 @@ impl Wire {
     }
 
     /// Stops and gives the queues back.
-    pub fn stop(self) -> Vec<(Queue, Queue)> {
+    pub fn stop(mut self) -> Vec<(Queue, Queue)> {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().map(|t| t.join().expect("the wire ends well")).collect()
+        self.threads.drain(..).map(|t| t.join().expect("the wire ends well")).collect()
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

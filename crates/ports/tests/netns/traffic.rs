@@ -1,7 +1,7 @@
 //! What hosts send to each other, and how it is judged.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +35,9 @@ pub fn tcp(net: &Net, address: &'static str, len: usize) {
         got
     });
     let client = net.inside(0, move || {
-        let mut stream = TcpStream::connect((address, 7700)).expect("connected");
+        let to = SocketAddr::new(address.parse().expect("an address"), 7700);
+        let mut stream =
+            TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("connected");
         stream.set_read_timeout(wait).expect("a time to wait");
         let sent = noise(len);
         stream.write_all(&sent).expect("sent");
