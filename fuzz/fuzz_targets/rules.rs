@@ -2,10 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use overbank_switch::parse::{ERRORS_KEPT_MAX, RULES_MAX, parse_rule, parse_rules};
+use overbank_switch::parse::{
+    ERRORS_KEPT_MAX, RULES_MAX, parse_replay_rules, parse_rule, parse_rules,
+};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
+    if let Ok(rules) = parse_replay_rules(&text) {
+        assert!(!rules.iter().any(|rule| rule.needs_a_live_switch()));
+        assert_eq!(parse_rules(&text), Ok(rules), "a live switch reads it too");
+    }
     match parse_rules(&text) {
         Ok(rules) => {
             assert!(rules.len() <= RULES_MAX.min(text.lines().count()));

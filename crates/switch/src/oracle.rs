@@ -369,7 +369,7 @@ impl<'a> Packet<'a> {
             Action::InPort => self.send(in_port),
             Action::Flood => self.outputs(flooding(self.around.ports))?,
             Action::All => {
-                let all = self.around.ports.iter().map(|p| (*p).number.into());
+                let all = self.around.ports.iter().map(|p| p.number.into());
                 self.outputs(flooding(&all.collect::<Vec<SwitchPort>>()))?;
             }
             Action::Normal => {

@@ -2,14 +2,14 @@
 //!
 //! The control plane has a copy of its own, changes it as OpenFlow's flow-mod messages say, and
 //! gives clones to the workers. A clone costs one count for each table; the first change of a table
-//! after that copies lists of its parts and the parts that it touches ([`crate::cow`]).
+//! after that copies lists of its parts and the parts that it touches (`crate::cow`).
 //!
 //! What is bounded here bounds every packet: the number of rules, of actions in a rule, and that
 //! `goto_table` only leads to later tables. Changes count up [`Tables::version`]. Panics: none.
 
 use std::sync::Arc;
 
-pub use crate::classifier::{Filter, RuleEntry};
+pub use crate::classifier::{Added, Filter, RuleEntry};
 
 use crate::classifier::Classifier;
 use crate::rule::{Action, Match, Rule, TABLE_MAX};
@@ -77,15 +77,6 @@ impl RuleError {
     }
 }
 
-/// What [`Tables::add`] did.
-#[derive(Clone, Debug)]
-pub struct Added {
-    /// The rule as it stands now.
-    pub entry: Arc<RuleEntry>,
-    /// The rule with the same identity that it replaced.
-    pub replaced: Option<Arc<RuleEntry>>,
-}
-
 /// What [`Tables::modify`] gives to rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -147,16 +138,15 @@ impl Tables {
             }
             _ => Arc::new(RuleStats::new(now_ms)),
         };
-        let (entry, replaced) = self.put(rule, stats, now_ms, Classifier::insert);
-        Ok(Added { entry, replaced })
+        Ok(self.put(rule, stats, now_ms, Classifier::insert))
     }
 
     /// [`Tables::add`] at time 0, which returns the rule that was replaced. Flags do not count.
     pub fn insert(&mut self, rule: Rule) -> Result<Option<Rule>, RuleError> {
         RuleError::check(&rule)?;
         self.check_room(&rule)?;
-        let (_, replaced) = self.put(rule, Arc::default(), 0, Classifier::insert);
-        Ok(replaced.map(|entry| entry.rule.clone()))
+        let added = self.put(rule, Arc::default(), 0, Classifier::insert);
+        Ok(added.replaced.map(|entry| entry.rule.clone()))
     }
 
     fn check_room(&self, rule: &Rule) -> Result<(), RuleError> {
@@ -172,18 +162,18 @@ impl Tables {
         rule: Rule,
         stats: Arc<RuleStats>,
         created_ms: u64,
-        into: fn(&mut Classifier, RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>),
-    ) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
+        into: fn(&mut Classifier, RuleEntry) -> Added,
+    ) -> Added {
         let at = usize::from(rule.table);
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, Arc::default);
         }
         let entry = RuleEntry { rule, seq: self.next_seq, stats, created_ms };
-        let (entry, replaced) = into(Arc::make_mut(&mut self.tables[at]), entry);
+        let added = into(Arc::make_mut(&mut self.tables[at]), entry);
         self.next_seq += 1;
         self.version += 1;
-        self.len += usize::from(replaced.is_none());
-        (entry, replaced)
+        self.len += usize::from(added.replaced.is_none());
+        added
     }
 
     /// Gives other actions to the rules that `filter` is about, and returns them as they are now.
@@ -212,7 +202,7 @@ impl Tables {
                 true => Arc::new(RuleStats::new(old.stats.last_used_ms().min(now_ms))),
                 false => Arc::clone(&old.stats),
             };
-            self.put(with(&old.rule), stats, old.created_ms, Classifier::insert).0
+            self.put(with(&old.rule), stats, old.created_ms, Classifier::insert).entry
         });
         Ok(modified.collect())
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  hot    [ shortcut · packets · bytes · last used ]   32 bytes, what each packet touches
 //!  slots  [ references · program · lookups ]           the rest
-//!  due    numbers of those that counted since the last flush
+//!  due    numbers of those that counted since the last flush, and those of the flush at hand
 //! ```
 //!
 //! Many megaflows share a program and the rules that it is made of, so a megaflow holds a number and
@@ -93,7 +93,7 @@ struct Hot {
     last_used_ms: u32,
     packets: u64,
     bytes: u64,
-    /// Whether it is in `due`.
+    /// Whether it is in `due` or `flushing`.
     due: bool,
 }
 
@@ -112,8 +112,10 @@ pub struct Verdicts {
     free: Vec<u32>,
     by_value: HashTable<u32>,
     hasher: FixedState,
-    /// Has room for all numbers.
+    /// Has room for all numbers, as has the next.
     due: Vec<u32>,
+    /// What was due when the flush at hand began.
+    flushing: Vec<u32>,
 }
 
 impl Verdicts {
@@ -126,6 +128,7 @@ impl Verdicts {
             by_value: HashTable::new(),
             hasher: FixedState::with_seed(seed),
             due: Vec::new(),
+            flushing: Vec::new(),
         }
     }
 
@@ -156,7 +159,9 @@ impl Verdicts {
                 let hot = Hot { shortcut, last_used_ms: 0, packets: 0, bytes: 0, due: false };
                 self.hot.push(hot);
                 self.slots.push(slot);
-                self.due.reserve(self.slots.len() - self.due.len());
+                for list in [&mut self.due, &mut self.flushing] {
+                    list.reserve(self.slots.len() - list.len());
+                }
                 (self.slots.len() - 1) as u32
             }
         };
@@ -183,9 +188,15 @@ impl Verdicts {
         self.free.push(number);
     }
 
-    /// What the packet path asks for first; counts the packet.
+    /// What the packet path asks for first.
     #[inline]
-    pub fn use_one(&mut self, number: u32, bytes: usize, now_ms: u32) -> Shortcut {
+    pub fn shortcut(&self, number: u32) -> Shortcut {
+        self.hot[number as usize].shortcut
+    }
+
+    /// Counts a packet that all rules saw.
+    #[inline]
+    pub fn count(&mut self, number: u32, bytes: usize, now_ms: u32) {
         let hot = &mut self.hot[number as usize];
         hot.packets += 1;
         hot.bytes += bytes as u64;
@@ -194,29 +205,37 @@ impl Verdicts {
             hot.due = true;
             self.due.push(number);
         }
-        hot.shortcut
     }
 
-    /// Of the packet counted last for this number: its TTL expired at this step, so that not all
-    /// rules saw it.
+    /// Counts a packet whose TTL expired at this step, so that maybe not all rules saw it.
     #[cold]
-    pub fn stopped(&mut self, number: u32, stopped_at: usize, bytes: usize, now_ms: u64) {
+    pub fn count_stopped(&mut self, number: u32, stopped_at: usize, bytes: usize, now_ms: u64) {
         let verdict = &self.slots[number as usize].verdict;
         if verdict.counts_whole(stopped_at) {
-            return;
+            // The low half of the clock.
+            self.count(number, bytes, now_ms as u32);
+        } else {
+            verdict.credit(Some(stopped_at), 1, bytes as u64, now_ms);
         }
-        verdict.credit(Some(stopped_at), 1, bytes as u64, now_ms);
-        let hot = &mut self.hot[number as usize];
-        hot.packets -= 1;
-        hot.bytes -= bytes as u64;
     }
 
     /// Adds what was counted since the last time to the counters of rules and tables.
     pub fn flush(&mut self, now_ms: u64) {
-        while let Some(number) = self.due.pop() {
+        while !self.flush_some(now_ms, usize::MAX) {}
+    }
+
+    /// [`Verdicts::flush`] for at most `budget` numbers, the longest due first; true if none is
+    /// left.
+    pub fn flush_some(&mut self, now_ms: u64, budget: usize) -> bool {
+        for _ in 0..budget {
+            if self.flushing.is_empty() {
+                std::mem::swap(&mut self.due, &mut self.flushing);
+            }
+            let Some(number) = self.flushing.pop() else { return true };
             self.flush_one(number, now_ms);
             self.hot[number as usize].due = false;
         }
+        self.flushing.is_empty() && self.due.is_empty()
     }
 
     fn flush_one(&mut self, number: u32, now_ms: u64) {
@@ -270,15 +289,15 @@ mod tests {
         let (a, b) = (acquire(output(&[1])), acquire(output(&[1, 2])));
         assert_eq!(acquire(output(&[1])), a);
         assert_ne!(a, b);
-        assert_eq!(verdicts.use_one(a, 60, 0), Shortcut::Output(1));
-        assert_eq!(verdicts.use_one(b, 60, 0), Shortcut::Program);
+        assert_eq!(verdicts.shortcut(a), Shortcut::Output(1));
+        assert_eq!(verdicts.shortcut(b), Shortcut::Program);
         verdicts.release(a, 0);
         assert_eq!(verdicts.len(), 2);
         verdicts.release(a, 0);
         assert_eq!(verdicts.len(), 1);
         let dropped = Translation { drop: Some(DropReason::NoRule), ..output(&[]) };
         assert_eq!(verdicts.acquire(dropped, &stats), a, "the number is given out again");
-        assert_eq!(verdicts.use_one(a, 60, 0), Shortcut::Drop(DropReason::NoRule));
+        assert_eq!(verdicts.shortcut(a), Shortcut::Drop(DropReason::NoRule));
     }
 
     #[test]
@@ -298,24 +317,43 @@ mod tests {
         let number = verdicts.acquire(answer, &stats);
         let counts = || rules.each_ref().map(|r| (r.packets(), r.bytes(), r.last_used_ms()));
         let now_ms = (7 << 32) + 5;
-        verdicts.use_one(number, 60, now_ms as u32);
+        verdicts.count(number, 60, now_ms as u32);
         assert_eq!(counts(), [(0, 0, 0); 2]);
         verdicts.flush(now_ms + 10);
         verdicts.flush(now_ms + 20);
         assert_eq!(counts(), [(1, 60, now_ms); 2]);
         // One that stops at the first step has not come to the last rule; one at the second has.
-        verdicts.use_one(number, 70, now_ms as u32 + 30);
-        verdicts.stopped(number, 0, 70, now_ms + 30);
-        verdicts.use_one(number, 80, now_ms as u32 + 40);
-        verdicts.stopped(number, 1, 80, now_ms + 40);
+        verdicts.count_stopped(number, 1, 80, now_ms + 30);
+        verdicts.count_stopped(number, 0, 70, now_ms + 40);
         verdicts.release(number, now_ms + 50);
-        assert_eq!(counts(), [(3, 210, now_ms + 40), (2, 140, now_ms + 40)]);
+        assert_eq!(counts(), [(3, 210, now_ms + 40), (2, 140, now_ms + 30)]);
         let table = |n| stats.get(n).map(|t| (t.lookups(), t.matched()));
         assert_eq!((table(0), table(1), table(2)), (Some((3, 3)), Some((3, 0)), Some((2, 2))));
         // The number comes back clean.
         assert_eq!(verdicts.acquire(output(&[1]), &stats), number);
-        verdicts.use_one(number, 60, 0);
+        verdicts.count(number, 60, 0);
         verdicts.flush(now_ms + 60);
         assert_eq!(counts()[0].0, 3);
+    }
+
+    /// In slices, each gets its turn although the others go on counting.
+    #[test]
+    fn a_flush_in_slices_comes_to_all() {
+        let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
+        let rules: Vec<_> = (0..5).map(|_| Arc::new(RuleStats::new(0))).collect();
+        let of = |rule: &Arc<RuleStats>| Translation {
+            lookups: [Lookup { table: 0, rule: Some(Arc::clone(rule)), after: 0 }].into(),
+            ..output(&[1])
+        };
+        let numbers: Vec<u32> = rules.iter().map(|r| verdicts.acquire(of(r), &stats)).collect();
+        for round in 1..=5 {
+            numbers.iter().for_each(|&number| verdicts.count(number, 60, round));
+            assert!(!verdicts.flush_some(round.into(), 1));
+            let came = rules.iter().filter(|rule| rule.packets() > 0).count();
+            assert_eq!(came, round as usize);
+        }
+        while !verdicts.flush_some(9, 2) {}
+        assert!(rules.iter().all(|rule| rule.packets() == 5 && rule.bytes() == 300));
+        assert!(verdicts.flush_some(9, 1));
     }
 }

@@ -116,6 +116,7 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
         let before = ALLOCATIONS.with(Cell::get);
         for _ in 0..5 {
             datapath.process(&frames, 0, &mut sink);
+            datapath.flush_stats(0);
         }
         let allocations = ALLOCATIONS.with(Cell::get) - before;
         // Per seven flows: outputs 1, 1, 2, 0, 2, 2, 0 and two drops.
@@ -191,7 +192,7 @@ fn a_snapshot_and_a_change_after_it_copy_little_of_many_rules() {
 #[test]
 #[ignore = "prints times"]
 fn what_a_change_costs() {
-    for rules in [1_000, 10_000, 100_000, 1_000_000] {
+    for rules in [1_000, 10_000, 100_000, 900_000] {
         let mut tables = many_rules(rules);
         let names: Vec<Rule> = tables.rules().into_iter().take(200).cloned().collect();
         let mut us = [const { Vec::new() }; 4];

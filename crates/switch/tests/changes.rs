@@ -107,10 +107,9 @@ fn selected(filter: &Filter, rules: &[Rule]) -> Vec<Rule> {
 
 /// Whether a packet exists that two rules match, of which one would not do for both.
 fn overlap(a: &Rule, b: &Rule) -> bool {
-    let words =
-        |m: &Match| m.mask.words().iter().zip(m.key.words()).map(|(m, k)| (*m, *k)).collect();
-    let (x, y): (Vec<(u64, u64)>, Vec<(u64, u64)>) = (words(&a.matching), words(&b.matching));
-    let meet = x.iter().zip(&y).all(|((ma, ka), (mb, kb))| (ka ^ kb) & ma & mb == 0);
+    let words = |of: fn(&Rule) -> &FlowKey| [a, b].map(|rule| *of(rule).words());
+    let (keys, masks) = (words(|r| &r.matching.key), words(|r| &r.matching.mask));
+    let meet = (0..14).all(|w| (keys[0][w] ^ keys[1][w]) & masks[0][w] & masks[1][w] == 0);
     a.table == b.table
         && a.priority == b.priority
         && meet
@@ -323,7 +322,7 @@ impl Bench {
             actions: with.actions.clone(),
             clear_actions: with.clear_actions,
             write_actions: with.write_actions.clone(),
-            cookie: (with.cookie % 2 == 0).then_some(with.cookie),
+            cookie: with.cookie.is_multiple_of(2).then_some(with.cookie),
             reset_counts,
         };
         let found = selected(filter, self.oracle.rules());

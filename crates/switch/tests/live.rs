@@ -84,6 +84,15 @@ fn send_ports(datapath: &mut Datapath, frame: &[u8], now_ms: u64) -> Vec<u32> {
     send(datapath, frame, now_ms, Hear::default()).ports()
 }
 
+/// A datapath moves to its worker, and all workers read the tables.
+#[test]
+fn what_crosses_threads() {
+    fn moves<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    moves::<Datapath>();
+    shared::<Tables>();
+}
+
 #[test]
 fn a_megaflow_comes_back_in_its_place_and_its_signature_holds_again() {
     let mut tables = tables("priority=1,udp,actions=output:2");

@@ -21,7 +21,7 @@
 //! subtable tried, plus one trie walk for each prefix field that is asked for; insertion and
 //! removal are constant but for keeping the subtables in order. Panics: none.
 //!
-//! Clones share what they have in common ([`crate::cow`]): a change after a clone copies the one
+//! Clones share what they have in common (`crate::cow`): a change after a clone copies the one
 //! subtable that it is in, as a list of shards, and a word or two for each other mask.
 
 mod select;
@@ -140,6 +140,15 @@ pub struct RuleEntry {
     pub created_ms: u64,
 }
 
+/// What adding a rule did.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The rule as it stands now.
+    pub entry: Arc<RuleEntry>,
+    /// The rule with the same identity that it replaced.
+    pub replaced: Option<Arc<RuleEntry>>,
+}
+
 /// Where a rule is: a link of the list of rules with the same match, highest priority first.
 #[derive(Clone, Debug, Default)]
 struct Place {
@@ -222,8 +231,8 @@ impl Classifier {
 
     /// Adds a rule, whose `seq` must be higher than that of every rule before it. A rule with the
     /// same identity is replaced: the new one takes its place in the order of insertion, so its
-    /// `seq` becomes that of the old one. Returns the entry, and the one that was replaced.
-    pub fn insert(&mut self, entry: RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
+    /// `seq` becomes that of the old one.
+    pub fn insert(&mut self, entry: RuleEntry) -> Added {
         let mask = entry.rule.matching.mask;
         let before = self.by_mask.get(&mask).copied();
         let old_priority = before.map(|index| self.subtable(index).max_priority());
@@ -238,7 +247,7 @@ impl Classifier {
 
     /// [`Classifier::insert`] without keeping `order`: call [`Classifier::restore_order`] before
     /// the next lookup. For many rules at once.
-    pub(crate) fn put(&mut self, mut new: RuleEntry) -> (Arc<RuleEntry>, Option<Arc<RuleEntry>>) {
+    pub(crate) fn put(&mut self, mut new: RuleEntry) -> Added {
         new.rule.matching = new.rule.matching.canonical();
         let Match { key, mask } = new.rule.matching;
         let priority = new.rule.priority;
@@ -253,7 +262,7 @@ impl Classifier {
             new.seq = self.entry(at).seq;
             let new = Arc::new(new);
             let old = self.rules[at as usize].entry.replace(Arc::clone(&new));
-            return (new, old);
+            return Added { entry: new, replaced: old };
         }
         let new = Arc::new(new);
         let place = self.alloc(Place { entry: Some(Arc::clone(&new)), next: at });
@@ -269,7 +278,7 @@ impl Classifier {
             self.tries[field as usize].insert(field.get(&key), len);
         }
         self.len += 1;
-        (new, None)
+        Added { entry: new, replaced: None }
     }
 
     /// The place of the rule with this priority and match: its subtable, the place before it in

@@ -90,6 +90,13 @@ impl Datapath {
         self.verdicts.flush(now_ms);
     }
 
+    /// [`Datapath::flush_stats`] for at most `budget` verdicts, so that no burst waits long; true if
+    /// nothing is left to add.
+    pub fn flush_stats_some(&mut self, now_ms: u64, budget: usize) -> bool {
+        self.now_ms = now_ms;
+        self.verdicts.flush_some(now_ms, budget)
+    }
+
     /// Empties tiers 1 and 2; the next packets ask the classifier again.
     pub fn flush(&mut self) {
         let released = &mut self.released;

@@ -309,12 +309,17 @@ impl Datapath {
                 continue;
             }
             let number = burst.verdicts[key];
-            let dropped = match self.verdicts.use_one(number, frame.bytes.len(), now_ms) {
+            let bytes = frame.bytes.len();
+            let dropped = match self.verdicts.shortcut(number) {
                 Shortcut::Output(port) => {
+                    self.verdicts.count(number, bytes, now_ms);
                     sink.output(base + i, port, frame.bytes, false);
                     None
                 }
-                Shortcut::Drop(reason) => Some(reason),
+                Shortcut::Drop(reason) => {
+                    self.verdicts.count(number, bytes, now_ms);
+                    Some(reason)
+                }
                 Shortcut::Program => {
                     let verdict = self.verdicts.get(number);
                     let subject = Subject {
@@ -326,8 +331,9 @@ impl Datapath {
                     };
                     let (program, drop) = (&verdict.program, verdict.drop);
                     let outcome = exec::run(program, drop, &subject, &mut self.scratch, sink);
-                    if let Some(at) = outcome.stopped_at {
-                        self.verdicts.stopped(number, at, frame.bytes.len(), self.now_ms);
+                    match outcome.stopped_at {
+                        None => self.verdicts.count(number, bytes, now_ms),
+                        Some(at) => self.verdicts.count_stopped(number, at, bytes, self.now_ms),
                     }
                     outcome.drop
                 }

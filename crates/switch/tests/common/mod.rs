@@ -28,7 +28,7 @@ pub fn ports() -> Ports {
 
 /// Controllers whose queue has no room for some packets, whichever they are.
 pub fn takes(packet: &ControllerPacket<'_>) -> bool {
-    packet.max_len % 3 != 0
+    !packet.max_len.is_multiple_of(3)
 }
 
 /// A learning switch that knows some addresses: also one behind port 4, which does not exist.
