@@ -384,7 +384,7 @@ mod tests {
             r#"overbank_port_received_packets_total{port="3",name="ve\"th"} 7"#,
             r#"overbank_port_dropped_packets_total{port="3",name="ve\"th",reason="no_rule"} 2"#,
             r#"overbank_tier_hits_total{worker="0",tier="microflow"} 5"#,
-            r#"overbank_openflow{what="flow_mods"} 4"#,
+            r#"overbank_openflow{what="flow_mods"} 4.0"#,
             "# EOF",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");

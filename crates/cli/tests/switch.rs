@@ -1,0 +1,430 @@
+//! `overbank switch` and `overbank top` as a person, a script or a service manager sees them: the
+//! real binary, its signals, its files, and programs that talk through it.
+
+use overbank_ports::{Limits, read_ethernet};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn overbank() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    command.env_remove("OVERBANK_SIMD").env_remove("NOTIFY_SOCKET");
+    command
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
+}
+
+fn sh(command: &str) -> Output {
+    Command::new("sh").args(["-c", command]).output().expect("sh is there")
+}
+
+fn must(command: &str) -> String {
+    let output = sh(command);
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A running switch; killed if the test fails.
+struct Running {
+    child: Child,
+    log: mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+/// Lines as they come.
+fn lines(stderr: ChildStderr) -> mpsc::Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the switch starts");
+        let log = lines(child.stderr.take().expect("piped"));
+        let mut running = Running { child, log, seen: Vec::new() };
+        running.expect("forwarding");
+        running
+    }
+
+    /// Waits for a line of the log with this text.
+    fn expect(&mut self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.log.recv_timeout(left) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(error) => panic!("no {text:?} in the log ({error}): {:#?}", self.seen),
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        must(&format!("kill -{name} {}", self.child.id()));
+    }
+
+    /// Ends it by a signal; what it prints.
+    fn end(mut self, signal: &str) -> String {
+        self.signal(signal);
+        let mut text = String::new();
+        let mut stdout = self.child.stdout.take().expect("piped");
+        stdout.read_to_string(&mut text).expect("text");
+        let status = self.child.wait().expect("it ends");
+        let rest: Vec<String> = self.log.try_iter().collect();
+        assert!(status.success(), "{status}: {:#?} {rest:#?}", self.seen);
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn totals(text: &str) -> Value {
+    let totals: Value = serde_json::from_str(text).expect("one JSON document");
+    assert_eq!(totals["schema"], "overbank-switch/1");
+    assert_eq!(totals["closes"], true, "{totals:#}");
+    for port in totals["ports"].as_array().expect("ports") {
+        let n = |name: &str| port[name].as_u64().unwrap_or_else(|| panic!("{name}: {port}"));
+        let sum = |name: &str| {
+            let of = port[name].as_object().expect("by reason");
+            of.values().map(|n| n.as_u64().expect("a number")).sum::<u64>()
+        };
+        assert_eq!(n("received"), n("forwarded") + n("to_controller") + sum("dropped"), "{port}");
+        assert_eq!(n("outputs"), n("sent") + sum("not_sent"), "{port}");
+        assert_eq!(n("queued"), 0, "{port}");
+    }
+    totals
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_before_anything_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, rules) = (folder.path().join("switch.toml"), folder.path().join("rules.txt"));
+    fs::write(&rules, "priority=1,actions=output:2\nactions=fly\n").expect("written");
+    let text = format!("port = \"1=memory:\"\nrules = {rules:?}\nwokers = 2\nmac-age = -1\n");
+    fs::write(&config, text).expect("written");
+    let output = overbank().arg("switch").arg("--config").arg(&config).output().expect("runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("3 things are wrong"), "{errors}");
+    for wanted in
+        ["switch.toml:3: wokers: no such setting", "switch.toml:4: mac-age: \"-1\"", "rules.txt:2:"]
+    {
+        assert!(errors.contains(wanted), "{wanted}: {errors}");
+    }
+    // Flags go before the file; `--check` starts nothing.
+    fs::write(&rules, "priority=1,actions=output:2\n").expect("written");
+    fs::write(&config, format!("port = \"1=memory:\"\nrules = {rules:?}\nworkers = 0\n"))
+        .expect("written");
+    let check = |more: &[&str]| {
+        let mut command = overbank();
+        command.args(["switch", "--check", "--config"]).arg(&config).args(more);
+        command.output().expect("runs")
+    };
+    assert_eq!(check(&[]).status.code(), Some(1));
+    let output = check(&["--workers", "2", "--port", "1=memory:", "--port", "2=tap:nowhere"]);
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ports: 2, rules: 1, nothing is wrong\n");
+    // What only the system knows is told for all ports, too.
+    let output = overbank()
+        .args(["switch", "--metrics", "off", "--port", "1=afpacket:nowhere0"])
+        .args(["--port", "2=afpacket:nowhere1"])
+        .output()
+        .expect("runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("port 1: ") && errors.contains("port 2: "), "{errors}");
+}
+
+/// The same frames leave as with `overbank replay`, whose every frame is checked by the oracle.
+#[test]
+fn captures_leave_as_replay_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let (capture, rules) = (fixture("lan.pcap.gz"), fixture("lan.rules"));
+    let replay = overbank()
+        .args(["replay", "--quiet", "--rounds", "1", "--loops", "1", "--cache", "none"])
+        .args(["--ports", "1,2,3", "--rules"])
+        .arg(&rules)
+        .arg("--out-dir")
+        .arg(at("replay"))
+        .arg(&capture)
+        .output()
+        .expect("runs");
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    for workers in ["1", "2"] {
+        let out = |port: u32| at(&format!("w{workers}-{port}.pcap"));
+        let mut command = overbank();
+        command.args(["switch", "--metrics", "off", "--format", "json", "--workers", workers]);
+        command.args(["--duration", "60", "--rules"]).arg(&rules).arg("--port").arg(format!(
+            "1=pcap:in={},out={}",
+            capture.display(),
+            out(1).display()
+        ));
+        for port in [2, 3] {
+            command.arg("--port").arg(format!("{port}=pcap:out={}", out(port).display()));
+        }
+        let output = command.output().expect("runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        assert!(errors.contains("all captures are through"), "{errors}");
+        let totals = totals(&String::from_utf8_lossy(&output.stdout));
+        let frames = |path: &Path| -> Vec<Vec<u8>> {
+            let store = read_ethernet(path, &Limits::default()).expect("a capture");
+            store.iter().map(|frame| frame.data.to_vec()).collect()
+        };
+        assert_eq!(totals["ports"][0]["received"], frames(&capture).len());
+        for port in [1, 2, 3] {
+            let wanted = frames(&at("replay").join(format!("port-{port}.pcap")));
+            assert!(!wanted.is_empty());
+            assert!(frames(&out(port)) == wanted, "port {port}, {workers} workers");
+        }
+    }
+}
+
+/// Status documents of a switch that runs.
+fn top(socket: &Path) -> Value {
+    let output = overbank()
+        .args(["top", "--once", "--format", "json", "--interval", "0.2", "--socket"])
+        .arg(socket)
+        .output()
+        .expect("runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn signals_reload_the_rules_and_end_the_switch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (rules, socket) = (folder.path().join("rules.txt"), folder.path().join("socket"));
+    let notified = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&notified).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    let told = || {
+        let mut text = [0; 64];
+        let n = manager.recv(&mut text).expect("told in time");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    };
+    fs::write(&rules, "in_port=1,actions=output:2\n").expect("written");
+    let mut running = Running::start(
+        overbank()
+            .args(["switch", "--metrics", "127.0.0.1:0", "--format", "json", "--workers", "2"])
+            .args(["--port", "1=memory:flows=100", "--port", "2=memory:"])
+            .arg("--rules")
+            .arg(&rules)
+            .arg("--status-socket")
+            .arg(&socket)
+            .env("NOTIFY_SOCKET", &notified),
+    );
+    assert_eq!(told(), "READY=1");
+    let rate =
+        |port: usize, what: &str| top(&socket)["ports"][port][what].as_f64().expect("a number");
+    assert!(rate(1, "sent") > 0.0 && rate(0, "dropped") == 0.0);
+    // A file with an error changes nothing, and says so with its line.
+    fs::write(&rules, "in_port=1,actions=drop\nactions=fly\n").expect("written");
+    running.signal("HUP");
+    let line = running.expect("rules not read again");
+    assert!(line.contains("rules.txt:2:"), "{line}");
+    running.expect("the rules stay as they were");
+    assert_eq!((told(), told()), ("RELOADING=1".into(), "READY=1".into()));
+    assert!(rate(1, "sent") > 0.0 && rate(0, "dropped") == 0.0);
+    // A good one takes the place of the old one as a whole.
+    fs::write(&rules, "in_port=1,actions=drop\npriority=5,in_port=2,actions=output:1\n")
+        .expect("written");
+    running.signal("HUP");
+    let line = running.expect("rules read again");
+    assert!(line.contains("added=1") && line.contains("changed=1"), "{line}");
+    wait("dropping", || rate(1, "sent") == 0.0);
+    assert!(rate(0, "dropped") > 0.0);
+    let rates = top(&socket);
+    assert_eq!((&rates["rules"], &rates["closes"]), (&2.into(), &true.into()));
+    // As text, for people.
+    let output = overbank()
+        .args(["top", "--once", "--interval", "0.1", "--socket"])
+        .arg(&socket)
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("tier 1") && text.contains("memory:flows=100"), "{text}");
+    let totals = totals(&running.end("TERM"));
+    assert!(totals["ports"][0]["received"].as_u64() > Some(1000));
+    assert_eq!(totals["control"]["reloads"], 2, "the start and one good reload");
+    assert_eq!((told(), told()), ("RELOADING=1".into(), "READY=1".into()));
+    assert_eq!(told(), "STOPPING=1");
+    assert!(!socket.exists(), "the socket is gone with the switch");
+    let output =
+        overbank().args(["top", "--once", "--socket"]).arg(&socket).output().expect("runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("no switch answers"), "{errors}");
+}
+
+#[test]
+fn ctrl_c_prints_tables_and_metrics_are_on_loopback() {
+    let mut running = Running::start(
+        overbank()
+            .args(["switch", "--metrics", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--port", "1=memory:flows=10", "--port", "2=memory:", "--fail-mode"])
+            .arg("standalone"),
+    );
+    let line = running.expect("\"metrics\"");
+    let line: Value = serde_json::from_str(&line).expect("JSON logs");
+    let address = line["fields"]["address"].as_str().expect("an address").to_owned();
+    assert!(address.starts_with("127.0.0.1:"));
+    let output = overbank()
+        .args(["top", "--once", "--format", "json", "--interval", "0.1", "--address", &address])
+        .output()
+        .expect("runs");
+    let rates: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(rates["total"]["packets"].as_f64() > Some(0.0), "{rates}");
+    let status = fs::read_to_string(format!("/proc/{}/status", running.child.id())).expect("there");
+    let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).expect("there");
+    assert_eq!(line("NoNewPrivs:").trim(), "1");
+    // CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_BPF 39; nothing else.
+    let rights = u64::from_str_radix(line("CapPrm:").trim(), 16).expect("hexadecimal");
+    assert_eq!(rights & !(1 << 12 | 1 << 13 | 1 << 39), 0, "{rights:x}");
+    let text = running.end("INT");
+    assert!(text.contains("memory:flows=10") && text.contains("tier 1"), "{text}");
+    assert!(!text.contains("DO NOT CLOSE"), "{text}");
+}
+
+/// Two namespaces, each with its end of a veth pair; the other ends are here.
+struct Net(String);
+
+impl Net {
+    fn new(tag: &str) -> Option<Net> {
+        let net = Net(format!("obs{tag}{}", std::process::id()));
+        if !sh("ip netns list").status.success() || must("id -u").trim() != "0" {
+            println!("skipped: needs root");
+            return None;
+        }
+        for host in [1, 2] {
+            must(&format!("ip netns add {0} && ip -n {0} link set lo up", net.space(host)));
+            net.plug(host);
+        }
+        Some(net)
+    }
+
+    fn space(&self, host: u8) -> String {
+        format!("{}-{host}", self.0)
+    }
+
+    /// The interface of a host that the switch has.
+    fn near(&self, host: u8) -> String {
+        format!("{}p{host}", self.0)
+    }
+
+    fn plug(&self, host: u8) {
+        let (space, near) = (self.space(host), self.near(host));
+        must(&format!(
+            "ip link add {near} type veth peer name eth0 netns {space} && \
+             ip -n {space} address add 10.78.0.{host}/24 dev eth0 && \
+             ip -n {space} link set eth0 up && ip link set {near} up"
+        ));
+    }
+
+    fn unplug(&self, host: u8) {
+        must(&format!("ip link delete {}", self.near(host)));
+    }
+
+    fn pings(&self) -> bool {
+        let command = format!("ip netns exec {} ping -c 1 -W 1 10.78.0.2", self.space(1));
+        sh(&command).status.success()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in [1, 2] {
+            let _ = sh(&format!("ip link delete {}", self.near(host)));
+            let _ = sh(&format!("ip netns delete {}", self.space(host)));
+        }
+    }
+}
+
+/// Serves one connection with eight million bytes and ends.
+const SERVER: &str = "import hashlib,socket;s=socket.create_server(('10.78.0.2',7000));\
+    print('up',flush=True);c,_=s.accept();d=bytes(range(251))*32000;c.sendall(d);c.close();\
+    print(hashlib.sha256(d).hexdigest())";
+/// Reads it.
+const CLIENT: &str = "import hashlib,socket;c=socket.create_connection(('10.78.0.2',7000),20);\
+    h=hashlib.sha256();[h.update(b) for b in iter(lambda:c.recv(65536),b'')];print(h.hexdigest())";
+
+fn through_it(kind: &str, tag: &str) {
+    let Some(net) = Net::new(tag) else { return };
+    let mut command = overbank();
+    command.args(["switch", "--metrics", "off", "--format", "json", "--workers", "2"]);
+    command.args(["--fail-mode", "standalone"]);
+    for host in [1, 2] {
+        command.arg("--port").arg(format!("{host}={kind}:{}", net.near(host)));
+    }
+    let mut running = Running::start(&mut command);
+    wait("a ping", || net.pings());
+    let mut server = Command::new("ip")
+        .args(["netns", "exec", &net.space(2), "python3", "-c", SERVER])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut said = BufReader::new(server.stdout.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says so");
+    let got = must(&format!("ip netns exec {} python3 -c \"{CLIENT}\"", net.space(1)));
+    line.clear();
+    said.read_line(&mut line).expect("the hash");
+    server.wait().expect("it ends");
+    assert_eq!(got.trim(), line.trim(), "TCP arrived as it was sent");
+    assert_eq!(got.trim().len(), 64);
+    // A port is pulled out and plugged in again; the switch goes on.
+    net.unplug(2);
+    running.expect("the interface is gone");
+    assert!(!net.pings());
+    net.plug(2);
+    running.expect("opened again");
+    wait("a ping again", || net.pings());
+    let totals = totals(&running.end("TERM"));
+    assert!(totals["ports"][0]["sent_bytes"].as_u64() > Some(8_000_000), "{totals:#}");
+    assert!(totals["control"]["macs"]["learned"].as_u64() > Some(1));
+}
+
+#[test]
+fn hosts_talk_through_packet_sockets() {
+    through_it("afpacket", "p");
+}
+
+#[test]
+fn hosts_talk_through_af_xdp() {
+    through_it("afxdp", "x");
+}
