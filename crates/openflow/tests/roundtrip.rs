@@ -71,7 +71,10 @@ fn action(version: Version) -> BoxedStrategy<Action> {
     let base = prop_oneof![
         (any::<u32>(), any::<u16>()).prop_map(|(port, max_len)| Action::Output { port, max_len }),
         set.prop_map(|(field, value, mask)| {
-            let mask = if field.maskable() { mask } else { u128::MAX };
+            // One run of bits where there can be no mask: it is loaded.
+            let run = field.all_ones() >> (mask % u128::from(field.bits())) as u32;
+            let mask = if field.maskable() { mask } else { run };
+            let mask = if mask == 0 { u128::MAX } else { mask };
             Action::SetField(Oxm::masked(field, value, mask))
         }),
         any::<u16>().prop_map(Action::PushVlan),

@@ -13,7 +13,8 @@
 //!  experimenter:   experimenter 4, then its own
 //! ```
 //! `set_field` under a mask came with 1.5. Before that, Open vSwitch has `reg_load` and `reg_load2`
-//! for it: both are read as [`Action::SetField`], and a masked one is written as `reg_load2`.
+//! for it: both are read as [`Action::SetField`], and a masked one is written as `reg_load2`. Some
+//! bits of a field that cannot have a mask are written as `reg_load`, in every version.
 
 mod nicira;
 #[cfg(test)]
@@ -196,7 +197,9 @@ impl Action {
                 out.put_u16(max_len);
                 out.zeros(6);
             }),
-            Action::SetField(oxm) if oxm.is_masked() && version < Version::V15 => {
+            Action::SetField(oxm)
+                if oxm.is_masked() && (version < Version::V15 || !oxm.field.maskable()) =>
+            {
                 nicira::set_bits(&oxm, version, out)
             }
             Action::SetField(oxm) => put(out, SET_FIELD, |out| oxm.encode(version, out)),

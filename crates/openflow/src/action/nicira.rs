@@ -107,13 +107,37 @@ fn decode_reg_load(body: &mut Reader<'_>) -> Result<Oxm, DecodeError> {
     Ok(oxm)
 }
 
-/// Writes the bits of a masked field.
+/// Writes some bits of a field.
 pub(super) fn set_bits(oxm: &Oxm, version: Version, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    if !oxm.field.maskable() {
+        return reg_loads(oxm, out);
+    }
     put(out, EXPERIMENTER, |out| {
         out.put_u32(NICIRA);
         out.put_u16(REG_LOAD2);
         oxm.encode(version, out);
     })
+}
+
+/// A field that cannot carry a mask: a `reg_load` for each run of bits. None is wider than 32.
+fn reg_loads(oxm: &Oxm, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let (class, number) = oxm.field.nxm_place().unwrap_or(oxm.field.place());
+    let header = u32::from(class) << 16 | u32::from(number) << 9 | oxm.field.bytes() as u32;
+    let mut left = oxm.mask;
+    while left != 0 {
+        let offset = left.trailing_zeros();
+        let width = (left >> offset).trailing_ones();
+        let ones = u128::MAX >> (128 - width);
+        left &= !(ones << offset);
+        put(out, EXPERIMENTER, |out| {
+            out.put_u32(NICIRA);
+            out.put_u16(REG_LOAD);
+            out.put_u16((offset << 6 | (width - 1)) as u16);
+            out.put_u32(header);
+            out.put_u64((oxm.value >> offset & ones) as u64);
+        })?;
+    }
+    Ok(())
 }
 
 pub(super) fn resubmit(

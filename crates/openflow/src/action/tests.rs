@@ -108,3 +108,26 @@ fn other_extensions_keep_their_bytes() {
     let other = Action::Experimenter { experimenter: 5, data: vec![0, 8] };
     assert_eq!(other.nx_subtype(), None);
 }
+
+#[test]
+fn some_bits_of_a_field_without_masks_are_loaded() {
+    // Bits 3 to 14 of arp_op.
+    let load = [
+        &[0xff, 0xff, 0, 24, 0, 0, 0x23, 0x20, 0, 7, 0, 0xcb, 0, 0, 0x1e, 2][..],
+        &[0, 0, 0, 0, 0, 0, 0, 2],
+    ]
+    .concat();
+    let set = Action::SetField(Oxm::masked(OxmField::ArpOp, 16, 0x7ff8));
+    for version in Version::ALL {
+        assert_eq!(decode(version, &load), Ok(vec![set.clone()]));
+        let mut out = Vec::new();
+        set.encode(version, &mut out).unwrap();
+        assert_eq!(out, load);
+    }
+    let runs = Action::SetField(Oxm::masked(OxmField::ArpOp, 0x8001, 0xc003));
+    let mut out = Vec::new();
+    runs.encode(Version::V15, &mut out).unwrap();
+    let parts = [(1, 3), (0x8000, 0xc000)]
+        .map(|(value, mask)| Action::SetField(Oxm::masked(OxmField::ArpOp, value, mask)));
+    assert_eq!(decode(Version::V15, &out).unwrap(), parts);
+}
