@@ -75,7 +75,7 @@ fn open_one(net: &Net, i: usize) -> (Box<dyn Port>, Queue) {
     let mut port = open(net, i, &options, 1);
     let mut queue = port.take_queues().pop().expect("one queue");
     // The kernel is a moment late in telling that there is a carrier.
-    until("a carrier", || queue.receive.receive().is_ok());
+    until("a carrier", || queue.transmit.flush().is_ok());
     (port, queue)
 }
 
@@ -96,6 +96,8 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 
 /// A packet socket on the far end of pair `i`: what is written is sent as it is.
 fn raw_socket(net: &Net, i: usize) -> OwnedFd {
+    // Before that the kernel throws away what is sent.
+    until("the far end", || net.exec(i, "ip link show dev eth0").contains("state UP"));
     net.inside(i, || {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: no pointers but to an address that lives through the call; the descriptor is new.
@@ -287,7 +289,7 @@ fn what_is_sent_arrives_and_the_counters_close() {
 #[test]
 fn frames_that_the_kernel_drops_are_lost_and_not_sent() {
     let Some(net) = Net::new(1) else { return };
-    let (_port, mut queue) = open_one(&net, 0);
+    let (mut port, mut queue) = open_one(&net, 0);
     for number in 0..7 {
         queue.transmit.send(&frame(number, 100 + number as usize)).expect("room");
     }
@@ -303,11 +305,26 @@ fn frames_that_the_kernel_drops_are_lost_and_not_sent() {
     let after = TransmitCounters { lost: 40, ..before };
     assert_eq!(queue.transmit.counters(), after);
     net.exec(0, "ip link set eth0 up");
-    until("a carrier", || queue.receive.receive().is_ok());
+    until("a carrier", || queue.transmit.flush().is_ok());
     queue.transmit.send(&frame(1, 300)).expect("room");
     queue.transmit.flush().expect("works");
     let then = TransmitCounters { sent: 8, sent_bytes: 1021, lost: 40 };
     assert_eq!(queue.transmit.counters(), then);
+
+    // Behind frames that were withdrawn.
+    for number in 0..10 {
+        queue.transmit.send(&frame(number, 400)).expect("room");
+    }
+    run(&format!("ip link set {} down", net.near(0)));
+    until("down", || queue.transmit.flush().is_err());
+    run(&format!("ip link set {} up", net.near(0)));
+    until("up", || port.info().link_up);
+    net.exec(0, "ip link set eth0 down");
+    for number in 0..5 {
+        queue.transmit.send(&frame(number, 500 + number as usize)).expect("room");
+    }
+    let _ = queue.transmit.flush();
+    assert_eq!(queue.transmit.counters(), TransmitCounters { lost: 55, ..then });
 }
 
 #[test]
@@ -395,6 +412,9 @@ fn more_workers_than_queues_receive_once_and_all_send() {
         for number in 0..150 {
             queue.transmit.send(&frame(1000 + number, 300)).expect("room");
         }
+        if i > 0 {
+            assert_eq!(queue.transmit.counters().sent, 128, "what is collected is bounded");
+        }
         queue.transmit.flush().expect("works");
         let got = read_frames(&raw, 150);
         assert_eq!(got, (0..150).map(|n| frame(1000 + n, 300)).collect::<Vec<_>>(), "worker {i}");
@@ -402,6 +422,14 @@ fn more_workers_than_queues_receive_once_and_all_send() {
         assert_eq!(all, TransmitCounters { sent: 150, sent_bytes: 45_000, lost: 0 });
         assert_eq!(queue.transmit.send(&frame(1, 1515)), Err(SendError::TooLong));
     }
+    // One in the middle is refused by the kernel: the MTU is lower than we know.
+    for len in [60, 1500, 61] {
+        queues[1].transmit.send(&frame(1, len)).expect("room");
+    }
+    run(&format!("ip link set {} mtu 1000", net.near(0)));
+    queues[1].transmit.flush().expect("works");
+    let all = queues[1].transmit.counters();
+    assert_eq!(all, TransmitCounters { sent: 152, sent_bytes: 45_121, lost: 1 });
     run(&format!("ip link set {} down", net.near(0)));
     for queue in &mut queues {
         until("down", || matches!(queue.receive.receive(), Err(PortError::Down { .. })));
@@ -517,7 +545,7 @@ fn down_and_up_and_away() {
         assert_eq!((after.sent, after.lost), (before.sent, before.lost + 10));
         assert!(!port.info().link_up);
         run(&format!("ip link set {near} up"));
-        until("up", || queue.receive.receive().is_ok());
+        until("up", || queue.receive.receive().is_ok() && queue.transmit.flush().is_ok());
         assert!(port.info().link_up);
         // Far more than there are frames: none was leaked, and the first is not a stale one.
         for number in 0..3000u32 {
@@ -528,6 +556,10 @@ fn down_and_up_and_away() {
             let got = receive_until(&mut queue, |all| !ours(all).is_empty());
             assert_eq!(ours(&got), [frame(number, 60)]);
         }
+        // What was withdrawn is not counted a second time.
+        let (all, count) = (queue.transmit.counters(), 3000);
+        assert_eq!((all.sent, all.lost), (after.sent + count, after.lost));
+        assert_eq!(all.sent_bytes, after.sent_bytes + 60 * count);
     }
 
     // The other end down: no carrier.
@@ -570,7 +602,7 @@ fn an_interface_that_is_down_works_as_soon_as_it_is_up() {
     run(&format!("ip link set {near} up"));
     let mut port = opened.unwrap_or_else(|| open(&net, 0, &options(), 1));
     let mut queue = port.take_queues().pop().expect("one queue");
-    until("up", || queue.receive.receive().is_ok());
+    until("up", || queue.transmit.flush().is_ok());
     let raw = raw_socket(&net, 0);
     write_frame(&raw, &frame(1, 60));
     assert_eq!(ours(&receive_until(&mut queue, |all| !ours(all).is_empty())), [frame(1, 60)]);
@@ -687,6 +719,8 @@ fn a_foreign_program_is_left_alone() {
         }
         assert_ne!(xdp_of(&near), "", "still there");
         drop(link);
+        // Children that other tests start have the descriptor for a moment.
+        until("its end", || xdp_of(&near).is_empty());
         drop(open_one(&net, 0));
     }
 }

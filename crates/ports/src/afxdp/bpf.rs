@@ -27,6 +27,7 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_LINK_DETACH: libc::c_int = 34;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
@@ -329,8 +330,16 @@ pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
 }
 
 /// A program that is attached as long as this lives.
-pub(super) struct Link {
-    _link: OwnedFd,
+pub(super) struct Link(OwnedFd);
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closing would do, were it not for a child that was forked just now and has not yet begun
+        // its own program: it has the descriptor too.
+        let mut link = self.0.as_raw_fd() as u32;
+        // SAFETY: the structure of this command is that one number.
+        let _ = unsafe { bpf(BPF_LINK_DETACH, &mut link) };
+    }
 }
 
 /// Attaches a program to an interface.
@@ -352,7 +361,7 @@ pub(super) fn attach(program: &OwnedFd, interface: u32, flags: u32) -> io::Resul
         more: [0; 4],
     };
     // SAFETY: the structure of this command, without addresses.
-    owned(unsafe { bpf(BPF_LINK_CREATE, &mut attr) }?).map(|link| Link { _link: link })
+    owned(unsafe { bpf(BPF_LINK_CREATE, &mut attr) }?).map(Link)
 }
 
 /// The name of a loaded program, if we may know it.

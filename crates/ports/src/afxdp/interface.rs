@@ -106,17 +106,26 @@ impl Interface {
         self.ethtool(&mut EthtoolValue { command: ETHTOOL_SFLAGS, data: flags })
     }
 
-    /// Frames to other addresses arrive as well, until the port is dropped.
+    /// Frames to other addresses arrive as well, until [`Interface::end_promiscuous`] or the end of
+    /// the process.
     pub(super) fn make_promiscuous(&self) -> Result<(), PortError> {
+        self.promiscuous(libc::PACKET_ADD_MEMBERSHIP)
+            .map_err(|error| self.system("PACKET_ADD_MEMBERSHIP", error))
+    }
+
+    /// Undoes [`Interface::make_promiscuous`], also where the queues still hold the interface.
+    pub(super) fn end_promiscuous(&self) {
+        let _ = self.promiscuous(libc::PACKET_DROP_MEMBERSHIP);
+    }
+
+    fn promiscuous(&self, option: libc::c_int) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: self.index() as libc::c_int,
             mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        self.helper
-            .set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
-            .map_err(|error| self.system("PACKET_ADD_MEMBERSHIP", error))
+        self.helper.set(libc::SOL_PACKET, option, &membership)
     }
 
     /// `value` is one of the structures of ethtool, with its command in front.

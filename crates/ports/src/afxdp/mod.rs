@@ -486,6 +486,7 @@ impl Port for AfXdpPort {
 
 impl Drop for AfXdpPort {
     fn drop(&mut self) {
+        self.interface.end_promiscuous();
         if self.restore_vlan {
             self.interface.take_vlan_tags();
         }

@@ -37,8 +37,9 @@ const SENDING_MIN: u32 = 256;
 const SENDING_MAX: u32 = 2048;
 /// Huge pages of this size are asked for.
 const HUGE_PAGE: usize = 2 << 20;
-/// A queue that was just closed is free again only after the kernel's clean-up, which runs later.
-const BUSY_MAX: Duration = Duration::from_secs(1);
+/// A queue that was just closed is free again only after the kernel's clean-up, which runs later
+/// and waits for whoever changes interfaces at the time.
+const BUSY_MAX: Duration = Duration::from_secs(3);
 
 /// A bound socket and its frames.
 pub(super) struct Socket {

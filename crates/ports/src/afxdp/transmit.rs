@@ -40,7 +40,7 @@ pub(super) struct XdpTransmit {
     /// Up to where the counters have seen the ring.
     counted: u32,
     counters: TransmitCounters,
-    /// Bytes of frames that are both in `sent` and in `lost` until they are taken out of `sent`.
+    /// Frames that the kernel took and dropped, and their bytes: not yet moved from sent to lost.
     dropped: u64,
     dropped_bytes: u64,
     socket: Arc<Socket>,
@@ -53,7 +53,7 @@ pub(super) fn state(interface: &Interface) -> Result<(), PortError> {
 
 /// Whether a frame may leave through an interface; `Ok(false)`: it is none, and lost.
 pub(super) fn admit(interface: &Interface, frame: &[u8]) -> Result<bool, SendError> {
-    if !interface.is_up() {
+    if state(interface).is_err() {
         return Err(SendError::Down);
     }
     if offload::payload_len(frame) > interface.mtu() {
@@ -112,8 +112,8 @@ impl XdpTransmit {
             }
             self.counted = self.counted.wrapping_add(1);
         }
-        self.counters.sent -= self.dropped;
-        self.counters.sent_bytes -= self.dropped_bytes;
+        self.counters.sent = self.counters.sent.saturating_sub(self.dropped);
+        self.counters.sent_bytes = self.counters.sent_bytes.saturating_sub(self.dropped_bytes);
         self.counters.lost += self.dropped;
         (self.dropped, self.dropped_bytes) = (0, 0);
     }
