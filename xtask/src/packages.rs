@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::steps::run;
+
 /// A Debian package, the sign that it is there, and who needs it.
 pub struct Package {
     /// Name for apt-get.
@@ -35,6 +37,31 @@ pub const CAPTURE: &[Package] = &[
     Package { name: "wireshark-common", sign: &["mergecap"], needed_by: "capture: pcapng" },
     Package { name: "tshark", sign: &["tshark"], needed_by: "tests: checks rewritten frames" },
 ];
+
+/// What `test` needs besides, for the control plane.
+pub const CONTROL: &[Package] = &[
+    Package {
+        name: "openvswitch-common",
+        sign: &["ovs-ofctl", "--version"],
+        needed_by: "tests: a controller",
+    },
+    Package {
+        name: "python3-venv",
+        sign: &["python3", "-c", "import ensurepip, venv"],
+        needed_by: "tests: os-ken, another controller",
+    },
+];
+
+/// os-ken and what it stands on, at the versions that are known to work together. It is the last
+/// release with the stock applications in it.
+const OSKEN: [&str; 3] = ["os-ken==1.4.0", "eventlet==0.41.3", "dnspython==2.9.2"];
+
+/// Succeeds where os-ken is there with its applications.
+const OSKEN_SIGN: &str = "\
+import eventlet
+from importlib.util import find_spec
+assert find_spec('os_ken.app.simple_switch_13')
+";
 
 /// What `fuzz` needs.
 pub const FUZZ: &[Package] =
@@ -68,6 +95,40 @@ pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     let still: Vec<&Package> = missing.into_iter().filter(|p| !is_present(p)).collect();
     if !still.is_empty() {
         bail!("installed, but their programs do not run: {}", names(&still));
+    }
+    Ok(())
+}
+
+/// Sees to it that `target/osken` is a virtual environment with os-ken: makes it, if `may_install`.
+pub fn ensure_osken(may_install: bool) -> Result<()> {
+    let folder = crate::root().join("target/osken");
+    let works = || {
+        Command::new(folder.join("bin/python"))
+            .args(["-W", "ignore", "-c", OSKEN_SIGN])
+            .stdin(Stdio::null())
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    if works() {
+        println!("all there: os-ken");
+        return Ok(());
+    }
+    let pip = folder.join("bin/pip");
+    if !may_install {
+        bail!(
+            "os-ken is missing: python3 -m venv --clear {} && {} install {}",
+            folder.display(),
+            pip.display(),
+            OSKEN.join(" ")
+        );
+    }
+    let mut venv = Command::new("python3");
+    run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
+    run(Command::new(&pip)
+        .args(["install", "--quiet", "--disable-pip-version-check"])
+        .args(OSKEN))?;
+    if !works() {
+        bail!("os-ken was installed, but does not run");
     }
     Ok(())
 }

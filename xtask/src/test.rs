@@ -46,6 +46,8 @@ enum Step {
     Doc,
     /// The tests of tables and switch again, for each slower instruction set that the machine has
     Simd,
+    /// What threads share without locks, in every order of their steps (loom)
+    Models,
 }
 
 /// Runs the chosen steps, or all.
@@ -66,9 +68,18 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
     let deny = [("RUSTDOCFLAGS", "-D warnings")];
     match step {
-        Step::Packages => steps.step("packages", "Debian packages", || {
-            packages::ensure(packages::CAPTURE, !options.no_install).map(|()| Counts::default())
-        }),
+        Step::Packages => {
+            let there = steps.step("packages", "Debian packages", || {
+                packages::ensure(packages::CAPTURE, !options.no_install)?;
+                packages::ensure(packages::CONTROL, !options.no_install)?;
+                Ok(Counts::default())
+            });
+            // From another registry, which may be out of reach: its tests say that they are skipped.
+            if there && let Err(error) = packages::ensure_osken(!options.no_install) {
+                steps.not_run("os-ken", &format!("{error:#}"));
+            }
+            there
+        }
         Step::Toolchain => steps
             .step("toolchain", "rustfmt and clippy", || components().map(|()| Counts::default())),
         Step::Format => {
@@ -98,8 +109,23 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
         }
         Step::Doc => steps.command("doc", cargo("doc --workspace --no-deps --locked").envs(deny)),
         Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set)),
+        // A target folder of its own: the flag would have everything built again each time.
+        Step::Models => MODELS.iter().fold(true, |all, (name, arguments)| {
+            let mut command = cargo(arguments);
+            command.env("RUSTFLAGS", "--cfg loom");
+            all & steps.tests(name, &mut command)
+        }),
     }
 }
+
+/// The models: name of the step, and how its tests are run.
+const MODELS: &[(&str, &str)] = &[
+    (
+        "models live",
+        "test -p overbank-live --lib --release --locked --target-dir target/loom mailbox",
+    ),
+    ("models fib", "test -p overbank --lib --release --locked --target-dir target/loom fib::model"),
+];
 
 /// An instruction set that `OVERBANK_SIMD` can force, below the best one that machines may have.
 struct InstructionSet {

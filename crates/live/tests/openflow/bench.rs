@@ -83,6 +83,18 @@ impl Bench {
             (SwitchPort { number, spec: None, port: Some(Box::new(port)) }, handle)
         });
         let (opened, ports): (Vec<SwitchPort>, Vec<MemoryHandle>) = each.unzip();
+        let mut bench = Bench::over(setup, opened, options, targets);
+        bench.ports = ports;
+        bench
+    }
+
+    /// Over other ports than those in memory.
+    pub fn over(
+        setup: Setup,
+        opened: Vec<SwitchPort>,
+        options: ControlOptions,
+        targets: Vec<Target>,
+    ) -> Bench {
         let switch = Switch::start(setup, opened).expect("started");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -97,7 +109,7 @@ impl Bench {
         wait("the control plane listens", || !counters.listening().is_empty());
         let address = counters.listening()[0];
         let (switch, task) = (Some(switch), Some(task));
-        Bench { ports, counters, address, runtime, switch, stop, task }
+        Bench { ports: Vec::new(), counters, address, runtime, switch, stop, task }
     }
 
     /// The way to the core.
