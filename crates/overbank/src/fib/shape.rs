@@ -86,7 +86,7 @@ impl<K: Key, V: Value> Shape<K, V> {
 }
 
 /// The first word of a bucket.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header(pub(super) u64);
 
 /// Kinds of second buckets that the markers of a bucket tell apart.
@@ -141,7 +141,7 @@ impl Header {
         self.0 & MARKERS[(second % CLASSES) as usize] != 0
     }
 
-    fn marker(self, second: u32) -> u64 {
+    pub(super) fn marker(self, second: u32) -> u64 {
         self.0 >> marker_at(second) & MARKER_MAX
     }
 

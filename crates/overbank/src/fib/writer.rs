@@ -285,3 +285,41 @@ impl<K: Key, V: Value> core::fmt::Debug for Writer<K, V> {
         f.debug_struct("Writer").field("len", &self.len).field("slots", &self.slots()).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_count_down_to_nothing() {
+        let mut writer = Writer::<u64, u16>::new(&Config::entries(20_000)).expect("small");
+        let key = |number: u64| number << 20;
+        (0..20_000).for_each(|number| assert_eq!(writer.insert(key(number), 1), Ok(None)));
+        for number in 0..200_000 {
+            assert!(writer.remove(key(number)).is_some());
+            assert_eq!(writer.insert(key(number + 20_000), 1), Ok(None));
+            writer.shuffle(2);
+        }
+        let second = writer
+            .iter()
+            .filter(|&(key, _)| {
+                let place = writer.table.place(key);
+                writer.table.find(place.second, key).is_some()
+            })
+            .count();
+        assert_eq!(writer.stats().second, second as u64);
+        (200_000..220_000).for_each(|number| assert!(writer.remove(key(number)).is_some()));
+        let mut stuck = 0;
+        for bucket in 0..writer.table.buckets {
+            let header = writer.table.header(bucket);
+            assert_eq!(header.words(), 0);
+            for second in 0..8 {
+                let marker = header.marker(second);
+                assert!(marker == 0 || marker == 7, "{marker}");
+                stuck += u32::from(marker == 7);
+            }
+        }
+        std::println!("stuck {stuck} of {}", 8 * writer.table.buckets);
+        assert!(stuck < writer.table.buckets / 1000, "{stuck} markers are stuck");
+    }
+}
