@@ -12,9 +12,9 @@
 //!
 //! *The rule.* The estimated time a packet is hit cost, policy and second line ([`calibrate`]) + share
 //! of misses × what a miss costs more. Recommended is the smallest table within 2 % of the best
-//! estimate, by bytes; among equals the fastest. Where that is not the design that the lab recommends
-//! for any traffic ([`RECOMMENDED`](crate::recommended::RECOMMENDED)), the reason says what it would
-//! cost.
+//! estimate, by bytes; of that size the fastest, and within half a percent of it the design that the lab
+//! recommends for any traffic ([`RECOMMENDED`](crate::recommended::RECOMMENDED)). Where it is another,
+//! the reason says what that one would cost.
 //!
 //! *Measured* is the hit rate of the real tables on the same sequence: a trace once from empty
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is

@@ -5,6 +5,8 @@ use crate::recommended::RECOMMENDED;
 
 /// A size within this factor of the best estimate is good enough.
 const GOOD_ENOUGH: f64 = 1.02;
+/// Two designs of a size this near to each other are as good, and one of them the recommended one.
+const AS_GOOD: f64 = 1.005;
 
 /// The rule. There is at least one cell.
 pub(super) fn recommend(cells: &[Cell]) -> Recommendation {
@@ -16,6 +18,9 @@ pub(super) fn recommend(cells: &[Cell]) -> Recommendation {
     let entries = cells.iter().filter(good).map(|c| c.entries).min().unwrap_or(best.entries);
     let chosen = fastest(&mut cells.iter().filter(good).filter(|c| c.entries == entries))
         .unwrap_or(best.clone());
+    let by_default = cells.iter().find(|c| c.entries == entries && c.design == RECOMMENDED);
+    let as_good = by_default.filter(|c| c.ns_per_packet <= chosen.ns_per_packet * AS_GOOD).cloned();
+    let chosen = as_good.unwrap_or(chosen);
     let mut reason = format!(
         "{} with {} entries hits {:.2} % and costs an estimated {:.1} ns a packet",
         chosen.design,
@@ -41,7 +46,6 @@ pub(super) fn recommend(cells: &[Cell]) -> Recommendation {
         }
         None => reason += "; no smaller size was looked at.",
     }
-    let by_default = cells.iter().find(|c| c.entries == entries && c.design == RECOMMENDED);
     if let Some(default) = by_default.filter(|_| chosen.design != RECOMMENDED) {
         let more = (default.ns_per_packet / chosen.ns_per_packet - 1.0) * 100.0;
         reason += &format!(

@@ -133,15 +133,20 @@ fn the_costs_of_a_policy_count_where_it_works() {
 }
 
 #[test]
-fn another_choice_than_the_default_is_explained() {
-    let stream = FlowStream::zipf(10_000, 0.0, 1).unwrap();
-    let input = Input::Drawn { stream: &stream, theta: 0.0 };
-    let both = question("blp-2-16,cuckoo-2-16+half-bubble");
-    let dear = Costs { half_bubble_ns: 9.0, second_line_ns: 9.0, ..Costs::default() };
-    // Half full neither costs anything; what is chosen first is the same then.
-    let advice = advise(&Question { costs: dear, ..both }, input);
-    let r = &advice.recommendation;
-    assert_eq!(r.design == "blp-2-16", r.reason.contains("the choice for traffic that is not"));
+fn the_default_wins_among_equals_and_another_choice_is_explained() {
+    let of = |flows| {
+        let stream = FlowStream::zipf(flows, 0.0, 1).unwrap();
+        let costs = Costs { second_line_ns: 9.0, ..Costs::default() };
+        let both = question("blp-2-16,cuckoo-2-16+half-bubble");
+        let input = Input::Drawn { stream: &stream, theta: 0.0 };
+        advise(&Question { costs, ..both }, input).recommendation
+    };
+    // In 16 384 slots: with room both cost the same, nearly full one needs its second line.
+    let (room, full) = (of(9_000), of(14_000));
+    assert_eq!((&*room.design, room.entries), ("cuckoo-2-16+half-bubble", 16_384));
+    assert!(!room.reason.contains("the choice for traffic"), "{}", room.reason);
+    assert_eq!((&*full.design, full.entries), ("blp-2-16", 16_384));
+    assert!(full.reason.contains("the choice for traffic that is not known"), "{}", full.reason);
 }
 
 /// What was done when Ctrl-C came is compared and recommended.

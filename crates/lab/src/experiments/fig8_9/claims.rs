@@ -251,3 +251,37 @@ pub(super) fn claims(skewed: bool, large: bool) -> Vec<Claim> {
     ]);
     claims
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::micro::{Cell, DESIGNS, Plan, designs, measure};
+
+    /// Timed claims are not made at smoke size; here all are asked, whatever they answer.
+    #[test]
+    fn every_claim_can_be_tested_and_explained() {
+        let plan = Plan {
+            warm_per_flow: 5.0,
+            warm_max: u64::MAX,
+            keys: 1 << 10,
+            rounds: 1,
+            penalty_cycles: 1000.0,
+        };
+        let size: Vec<Measured> = [0.5, 1.5]
+            .map(|alpha| {
+                let cell = Cell { entries: 1 << 10, alpha, theta: 0.0 };
+                let designs = designs(DESIGNS).unwrap();
+                measure(cell, &designs, &plan, 2.5, 1, &mut |_| Ok(())).unwrap()
+            })
+            .into();
+        for (skewed, large) in [(false, false), (false, true), (true, false)] {
+            for claim in claims(skewed, large) {
+                let (_, measured) = (claim.test)(&size);
+                let why = (claim.why)(&size);
+                assert!(!measured.contains("NaN") && !why.contains("NaN"), "{}", claim.text);
+            }
+        }
+        let text = balance(&size, "set-8", "blp-2-4");
+        assert!(text.contains("α 0.5: ") && text.contains("; α 1.5: "), "{text}");
+    }
+}
