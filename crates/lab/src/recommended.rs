@@ -1,9 +1,10 @@
 //! The design that we recommend, in one place: the grid measures it, the floor and the questions show
 //! it, `advise` compares with it.
 //!
-//! One design serves every load α and skew θ. On the grid (4 and 64 MiB, a miss of 1000 cycles) it has
-//! 0.98 to 2.5 of the throughput of the best of the paper's designs in the same cell, and no other
-//! design of ours comes near that: `blp-2-16+half-bubble` looks up somewhat faster past four fifths
+//! One design serves every load α and skew θ. In short runs (a miss of 1000 cycles; all 18 cells of
+//! the grid at 4 MiB, and α = 0.5, 0.75 and 2 without skew at 64 MiB) it has 0.98 to 2.5 of the
+//! throughput of the best of the paper's designs in the same cell; the grid's record has all cells.
+//! `blp-2-16+half-bubble` looks up somewhat faster past four fifths
 //! full, but around α = 1 it falls behind 2-4 cuckoo-lite (0.9). Three things make one design do:
 //!
 //! - while a table has room, its probe reads one line a key, as that of a set-associative table
