@@ -247,7 +247,10 @@ fn most_misses_are_settled_by_one_line() {
     for number in 1_000_000..1_100_000 {
         writer.remove(Key6::of(number)).unwrap();
     }
-    assert_eq!((writer.stats().second, settled(&writer.reader())), (0, 100_000));
+    assert_eq!(writer.stats().second, 0);
+    let (stuck, right) = (writer.stuck_markers(), writer.recount());
+    assert!(stuck < 100 && stuck == right, "{stuck} {right}");
+    assert_eq!(settled(&writer.reader()), 100_000);
 }
 
 #[test]

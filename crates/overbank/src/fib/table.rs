@@ -181,6 +181,11 @@ impl<K: Key, V: Value> Table<K, V> {
         self.set_header(place.home, self.header(place.home).bumped().marked_more(place.second));
     }
 
+    /// Puts a marker right that has lost count of the keys that live elsewhere.
+    pub(super) fn correct(&self, bucket: u32, second: u32, count: u64) {
+        self.set_header(bucket, self.header(bucket).bumped().with_marker(second, count));
+    }
+
     /// A key of this place has gone from its second bucket, or is about to, being at home.
     pub(super) fn unmark(&self, place: Place) {
         self.set_header(place.home, self.header(place.home).bumped().marked_less(place.second));

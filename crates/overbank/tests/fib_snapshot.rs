@@ -1,0 +1,162 @@
+//! Snapshots: what goes in comes out, and a file with any byte changed, or of any other length, is
+//! refused with what and where.
+#![cfg(feature = "std")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use overbank::fib::*;
+use tempfile::TempDir;
+
+fn filled<K: Key, V: Value>(
+    buckets: usize,
+    key: impl Fn(u64) -> K,
+    value: impl Fn(u64) -> V,
+) -> Writer<K, V> {
+    let mut writer = Writer::new(&Config::buckets(buckets).seed(5)).unwrap();
+    let mut number = 0;
+    while writer.insert(key(number), value(number)).is_ok() {
+        number += 1;
+    }
+    writer
+}
+
+fn round_trip<K: Key, V: Value>(key: impl Fn(u64) -> K, value: impl Fn(u64) -> V) {
+    let folder = TempDir::new().unwrap();
+    // Blocks of 4096 buckets: less than one, exactly one, and some.
+    for buckets in [2, 4096, 9001] {
+        let writer = filled(buckets, &key, &value);
+        let path = folder.path().join("fib");
+        writer.save(&path).unwrap();
+        let other = Config::buckets(3).seed(1).isa(Some(Isa::Portable));
+        let loaded = Writer::<K, V>::load(&path, &other).unwrap();
+        assert!(loaded.iter().eq(writer.iter()), "in the same slots");
+        assert_eq!((loaded.len(), loaded.slots()), (writer.len(), writer.slots()));
+        assert_eq!(loaded.stats().second, writer.stats().second);
+        let reader = loaded.reader();
+        assert_eq!((reader.len(), reader.isa()), (writer.len(), Isa::Portable));
+        assert!(writer.iter().all(|(key, value)| reader.lookup(key) == Some(value)));
+    }
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["fib"], "nothing else is left");
+}
+
+#[test]
+fn every_kind_comes_back() {
+    round_trip(|n| Key6::new(n * 77).unwrap(), |n| n as u16);
+    round_trip(|n| Key6::new(n * 77).unwrap(), |n| n);
+    round_trip(|n| n << 40 | n, |n| n as u32);
+    round_trip(|n| MacVlan::new(Key6::new(n).unwrap().to_bytes(), n as u16), |n| n as u16);
+    round_trip(|n| u128::from(n) << 64 | 9, |n| n as u16);
+    round_trip(|n| u128::from(n) << 64 | 9, |n| !n);
+}
+
+fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
+    let path = folder.path().join("small");
+    filled(40, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, SnapshotError> {
+    Writer::load(path, &Config::buckets(2))
+}
+
+#[test]
+fn damage_at_any_byte_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let (path, bytes) = small(&folder);
+    assert!(load(&path).is_ok());
+    for at in 0..bytes.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= change;
+            fs::write(&path, &damaged).unwrap();
+            let error = load(&path).unwrap_err();
+            let SnapshotError::Damaged { what, at: place, .. } = &error else { panic!("{error}") };
+            match at {
+                0..8 => assert_eq!((*what, *place), (Damage::Magic, 0)),
+                8..64 => assert_eq!((*what, *place), (Damage::Header, 0)),
+                _ => assert_eq!((*what, *place), (Damage::Block(0), 64)),
+            }
+            assert!(error.to_string().contains("small: "), "{error}");
+        }
+    }
+}
+
+#[test]
+fn another_length_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let (path, mut bytes) = small(&folder);
+    for length in 0..bytes.len() {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let error = load(&path).unwrap_err();
+        let expected = if length < 64 { 64 } else { bytes.len() as u64 };
+        let found = length as u64;
+        assert!(
+            matches!(&error, SnapshotError::Damaged { what: Damage::Length { found: f, expected: e }, .. }
+                if (*f, *e) == (found, expected)),
+            "{error}"
+        );
+    }
+    bytes.push(0);
+    fs::write(&path, &bytes).unwrap();
+    assert!(load(&path).unwrap_err().to_string().contains("its header says"));
+}
+
+/// Rewrites the checksums, so that only what the numbers mean can be wrong.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+    let sum = xxh3_64(&bytes[..56]);
+    bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+    let block = xxh3_64_with_seed(&bytes[76..], sum);
+    bytes[68..76].copy_from_slice(&block.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_file_that_was_forged_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let (path, bytes) = small(&folder);
+    assert_eq!(sealed(bytes.clone()), bytes);
+    let refused = |at: usize, change: &[u8]| {
+        let mut forged = bytes.clone();
+        forged[at..at + change.len()].copy_from_slice(change);
+        fs::write(&path, sealed(forged)).unwrap();
+        load(&path).unwrap_err().to_string()
+    };
+    assert!(refused(8, &[2]).contains("snapshot format 2"));
+    assert!(refused(12, &[8]).contains("keys and values of 8 and 2 bytes, not 6 and 2"));
+    let numbers = "numbers do not agree";
+    for (at, change) in [(16, [0; 8]), (16, [0xff; 8]), (24, [5; 8]), (32, [0xff; 8]), (48, [1; 8])] {
+        assert!(refused(at, &change).contains(numbers), "{at}");
+    }
+    assert!(refused(40, &[9]).contains("does not belong there"), "another seed");
+    assert!(refused(76, &[0xff]).contains("does not belong there"), "an eighth slot");
+    // The first bucket is full: 7 entries of 8 bytes. The same key twice:
+    assert_eq!(bytes[76], 0x7f);
+    let first = bytes[77..83].to_vec();
+    assert!(refused(85, &first).contains("bucket 0 has an entry that does not belong there"));
+}
+
+#[test]
+fn what_the_system_refuses_is_reported() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("no").join("fib");
+    let writer = filled(2, |n| n, |n| n);
+    let error = writer.save(&missing).unwrap_err();
+    assert!(error.to_string().contains("cannot create: "), "{error}");
+    let error = Writer::<u64, u64>::load(&missing, &Config::buckets(2)).unwrap_err();
+    assert!(error.to_string().contains("fib: cannot open: "), "{error}");
+    // A folder is in the way of the last step: the old state stays, nothing is left behind.
+    let path = folder.path().join("taken");
+    fs::create_dir(&path).unwrap();
+    let error = writer.save(&path).unwrap_err();
+    assert!(error.to_string().contains("cannot rename: "), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A snapshot is replaced by the next one.
+    let path = folder.path().join("fib");
+    fs::write(&path, b"something else").unwrap();
+    writer.save(&path).unwrap();
+    assert!(Writer::<u64, u64>::load(&path, &Config::buckets(2)).is_ok());
+}
