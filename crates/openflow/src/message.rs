@@ -145,7 +145,7 @@ impl Message {
             kind::GET_CONFIG_REQUEST => Message::GetConfigRequest,
             kind::GET_CONFIG_REPLY => Message::GetConfigReply(SwitchConfig::decode(r)?),
             kind::SET_CONFIG => Message::SetConfig(SwitchConfig::decode(r)?),
-            kind::PACKET_IN => Message::PacketIn(PacketIn::decode(r)?),
+            kind::PACKET_IN => Message::PacketIn(PacketIn::decode(r, version)?),
             kind::FLOW_REMOVED => Message::FlowRemoved(FlowRemoved::decode(r, version)?),
             kind::PORT_STATUS => Message::PortStatus(PortStatus::decode(r, version)?),
             kind::PACKET_OUT => Message::PacketOut(PacketOut::decode(r, version)?),

@@ -88,7 +88,12 @@ impl FlowRemoved {
             });
         }
         let (cookie, priority) = (r.u64()?, r.u16()?);
-        let (reason, table) = (FlowRemovedReason::from_wire(r.u8()?), r.u8()?);
+        let (reason, table) = (r.u8()?, r.u8()?);
+        let reason = match reason {
+            // Numbers without a meaning before 1.4.
+            4.. if version < Version::V14 => FlowRemovedReason::Other(reason),
+            _ => FlowRemovedReason::from_wire(reason),
+        };
         let duration = Some(Elapsed::decode(r)?);
         let (idle_timeout, hard_timeout) = (r.u16()?, r.u16()?);
         let (packets, bytes) = (counter(r.u64()?), counter(r.u64()?));

@@ -55,9 +55,14 @@ pub struct PacketIn {
 }
 
 impl PacketIn {
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<PacketIn, DecodeError> {
+    pub(crate) fn decode(r: &mut Reader<'_>, version: Version) -> Result<PacketIn, DecodeError> {
         let (buffer_id, total_len) = (r.u32()?, r.u16()?);
-        let (reason, table, cookie) = (PacketInReason::from_wire(r.u8()?), r.u8()?, r.u64()?);
+        let (reason, table, cookie) = (r.u8()?, r.u8()?, r.u64()?);
+        let reason = match reason {
+            // Numbers without a meaning before 1.4.
+            3.. if version < Version::V14 => PacketInReason::Other(reason),
+            _ => PacketInReason::from_wire(reason),
+        };
         let matching = OxmMatch::decode_fields(r)?;
         r.skip(2)?;
         let data = r.rest().to_vec();
