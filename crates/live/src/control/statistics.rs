@@ -21,8 +21,8 @@ use super::convert::{self, flow};
 use super::session::{Session, TABLES};
 use super::tables;
 
-/// Flows written into a reply before the peer has to read.
-const FLOWS_AT_ONCE: usize = 256;
+/// Flows written into a reply before it is looked how much waits: some kilobytes each at most.
+const FLOWS_AT_ONCE: usize = 32;
 /// All queues.
 const QUEUE_ALL: u32 = u32::MAX;
 

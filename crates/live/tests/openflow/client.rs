@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use overbank_openflow::{
     Action, BUFFER_NONE, ErrorCode, FlowCommand, FlowFlags, FlowMod, Frames, Hello, Instruction,
-    Message, MultipartReply, MultipartRequest, OxmMatch, Version, VersionSet,
+    Message, MultipartReply, MultipartRequest, OxmMatch, PacketIn, PacketOut, Version, VersionSet,
     consts::{group, port},
     multipart::{FlowRequest, FlowStats, Reply, Request},
 };
@@ -224,4 +224,38 @@ pub fn add(priority: u16, matching: OxmMatch, actions: Vec<Action>) -> FlowMod {
 /// The action that sends out of a port.
 pub fn output(port: u32) -> Action {
     Action::Output { port, max_len: 0 }
+}
+
+/// The answer to a multipart request.
+pub fn reply(client: &mut Client, request: Request) -> Reply {
+    match client.ask(&question(request)) {
+        Message::MultipartReply(reply) => reply.body,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A rule that sends all to the controllers.
+pub fn to_controller(max_len: u16) -> Message {
+    let action = overbank_openflow::Action::Output { port: port::CONTROLLER, max_len };
+    Message::FlowMod(add(0, OxmMatch::default(), vec![action]))
+}
+
+/// The next packet-in.
+pub fn packet_in(client: &mut Client) -> PacketIn {
+    client.unasked(|message| match message {
+        Message::PacketIn(packet) => Some(packet.clone()),
+        _ => None,
+    })
+}
+
+/// A packet-out with one output.
+pub fn packet_out(buffer_id: u32, in_port: u32, to: u32, data: Vec<u8>) -> Message {
+    let actions = vec![output(to)];
+    Message::PacketOut(PacketOut {
+        buffer_id,
+        in_port,
+        pipeline: OxmMatch::default(),
+        actions,
+        data,
+    })
 }

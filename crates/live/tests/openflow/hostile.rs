@@ -257,7 +257,7 @@ fn packet_ins_that_are_not_read_are_dropped_and_counted() {
         most = most.max(counted().bytes_queued);
         while quick.try_next(Duration::from_millis(1)).is_some() {
             read += 1;
-            if read % 1000 == 0 {
+            if read.is_multiple_of(1000) {
                 break;
             }
         }

@@ -5,8 +5,11 @@
 
 mod bench;
 mod client;
+mod connections;
 mod hostile;
 mod ofctl;
 mod osken;
+mod packets;
 mod sessions;
+mod statistics;
 mod writes;

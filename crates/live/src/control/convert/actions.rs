@@ -20,8 +20,7 @@ use overbank_wire::Field;
 
 use super::fields;
 
-/// Most actions of a rule, or of a packet-out.
-pub const ACTIONS_MAX: usize = 256;
+pub use overbank_switch::parse::ACTIONS_MAX;
 
 /// Where a list of actions stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use overbank_openflow::{
-    Elapsed, ErrorCode, FlowFlags, FlowMod, FlowModFailed, FlowRemoved, FlowRemovedReason, Stats,
+    BadAction, BadInstruction, Elapsed, ErrorCode, FlowFlags, FlowMod, FlowModFailed, FlowRemoved, FlowRemovedReason, Stats,
     consts::{group, port, table},
     multipart::{FlowRequest, FlowStats},
 };
@@ -121,8 +121,14 @@ fn parts(flow: &FlowMod) -> Result<(Option<u8>, Match, actions::Deeds), ErrorCod
 pub fn refusal(refused: &RuleRefused) -> ErrorCode {
     match refused {
         RuleRefused::TableFull { .. } => FlowModFailed::TableFull.into(),
-        RuleRefused::Rule(RuleError::Overlap { .. }) => FlowModFailed::Overlap.into(),
-        _ => FlowModFailed::Unknown.into(),
+        RuleRefused::Rule(error) => match error {
+            RuleError::TooManyRules => FlowModFailed::TableFull.into(),
+            RuleError::NoSuchTable(_) => FlowModFailed::BadTableId.into(),
+            RuleError::GotoNotLater { .. } => BadInstruction::BadTableId.into(),
+            RuleError::TooManyActions(_) => BadAction::TooMany.into(),
+            RuleError::NotInActionSet => BadAction::BadType.into(),
+            RuleError::Overlap => FlowModFailed::Overlap.into(),
+        },
     }
 }
 
