@@ -412,6 +412,8 @@ fn through_it(kind: &str, tag: &str) {
     running.expect("the interface is gone");
     assert!(!net.pings());
     net.plug(2);
+    // The new interface has another address than the one that the neighbour remembers.
+    must(&format!("ip -n {} neighbour flush all", net.space(1)));
     running.expect("opened again");
     wait("a ping again", || net.pings());
     let totals = totals(&running.end("TERM"));
