@@ -530,8 +530,8 @@ fn down_and_up_and_away() {
     let raw = raw_socket(&net, 0);
     for _ in 0..3 {
         // Frames that wait in the ring when it goes down do not leave later.
-        for number in 0..10 {
-            queue.transmit.send(&frame(666 + number, 60)).expect("room");
+        for number in 0..100 {
+            queue.transmit.send(&frame(6666 + number, 60)).expect("room");
         }
         run(&format!("ip link set {near} down"));
         let before = queue.transmit.counters();
@@ -542,7 +542,7 @@ fn down_and_up_and_away() {
             assert_eq!(queue.transmit.send(&frame(1, 60)), Err(SendError::Down));
         }
         let after = queue.transmit.counters();
-        assert_eq!((after.sent, after.lost), (before.sent, before.lost + 10));
+        assert_eq!((after.sent, after.lost), (before.sent, before.lost + 100));
         assert!(!port.info().link_up);
         run(&format!("ip link set {near} up"));
         until("up", || queue.receive.receive().is_ok() && queue.transmit.flush().is_ok());
@@ -621,10 +621,11 @@ fn dropping_the_port_undoes_everything_and_it_opens_at_once_again() {
         words.nth(1).map(str::to_owned).expect("ip says")
     };
     for _ in 0..10 {
-        let opened = open_one(&net, 0);
+        let (port, _queue) = open_one(&net, 0);
         assert_ne!(xdp_of(&near), "");
         assert_eq!(promiscuity(), "1");
-        drop(opened);
+        drop(port);
+        // Even while the worker still has its queue.
         assert_eq!(xdp_of(&near), "");
         assert_eq!(promiscuity(), "0");
     }

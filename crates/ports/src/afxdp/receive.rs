@@ -106,9 +106,9 @@ impl Receive for XdpReceive {
         }
         if !burst.is_empty() {
             self.calls += 1;
-            if self.calls >= BUSY_CALLS || !self.interface.is_up() {
+            if self.calls >= BUSY_CALLS {
                 self.calls = 0;
-                // For the MTU, and that it is up again; the error is told when no frames come.
+                // For the MTU; what it says of the state is told when no frames come.
                 let _ = self.interface.check();
             }
             return Ok(burst);
