@@ -93,12 +93,22 @@ impl Check {
     fn ports(&mut self) -> Vec<PortSetting> {
         let any = self.settings.items.contains_key("port");
         let mut seen: HashMap<u32, Place> = HashMap::new();
+        let mut interfaces: HashMap<String, Place> = HashMap::new();
         let mut ports = Vec::new();
         for (port, place) in self.each("port", port) {
             if let Some(first) = seen.get(&port.number) {
                 let what = format!("port number {} is taken already, at {first}", port.number);
                 self.problem(place, what);
                 continue;
+            }
+            let interface = port.spec.interface().map(str::to_owned);
+            if let Some(interface) = interface {
+                if let Some(first) = interfaces.get(&interface) {
+                    let what = format!("interface {interface} is a port already, at {first}");
+                    self.problem(place, what);
+                    continue;
+                }
+                interfaces.insert(interface, place.clone());
             }
             seen.insert(port.number, place);
             ports.push(port);

@@ -108,6 +108,11 @@ const WRONG: &[(&str, &str, &[&str])] = &[
             "ob.toml:10: mac-age: \"old\" is not a number from 1 to",
         ],
     ),
+    (
+        "one interface for two ports",
+        "port = [\"1=tap:a\",\n\"2=afpacket:a\"]",
+        &["ob.toml:2: port: interface a is a port already, at ob.toml:1: port"],
+    ),
     ("broken TOML", "port = [\"1=memory:\"]\nworkers = = 2", &["ob.toml:2: not TOML: "]),
     (
         "a table",
