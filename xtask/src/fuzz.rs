@@ -29,6 +29,7 @@ const TARGETS: &[Target] = &[
     Target { name: "rules", len_max: 8192, seeds: Some("tests/fixtures") },
     Target { name: "capture", len_max: 1 << 18, seeds: Some("tests/fixtures") },
     Target { name: "cache_ops", len_max: 8192, seeds: None },
+    Target { name: "openflow", len_max: 8192, seeds: None },
 ];
 
 /// Arguments of `fuzz`.
@@ -37,7 +38,7 @@ pub struct Options {
     /// Time for all targets together, building aside
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, edit, rules, capture, cache_ops [default: all]
+    /// One target: extract, edit, rules, capture, cache_ops, openflow [default: all]
     target: Option<String>,
 }
 
