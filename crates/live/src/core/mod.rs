@@ -20,7 +20,7 @@ mod rules;
 mod timeouts;
 
 pub use events::{Event, FlowRemoved, PortReason, RemovedReason, Subscription, SubscriptionLimits};
-pub use handle::{Connected, Handle, PacketOutFull, WorkerEnd};
+pub use handle::{BARRIER_MAX, Connected, Handle, PacketOutFull, WorkerEnd};
 pub use rules::{Reloaded, RuleRefused};
 
 use crate::config::FailMode;
