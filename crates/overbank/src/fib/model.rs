@@ -17,10 +17,10 @@ use super::key::{Key, Value};
 use super::place::Place;
 use super::{Config, Key6, Reader, Writer};
 
-/// Runs a scene in every order.
-fn explore(scene: impl Fn() + Send + Sync + 'static) {
+/// Runs a scene in every order with at most so many preemptions (or `LOOM_MAX_PREEMPTIONS`).
+fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(model.preemption_bound.unwrap_or(2));
+    model.preemption_bound = Some(model.preemption_bound.unwrap_or(preemptions));
     model.check(scene);
 }
 
@@ -65,7 +65,7 @@ fn read_twice<K: Key, V: Value>(
 /// An entry that goes to its second bucket is never absent.
 #[test]
 fn a_displaced_entry_is_never_absent() {
-    explore(|| {
+    explore(3, || {
         let key = key6(keys(1)[0]);
         let mut writer = table::<Key6, u16>();
         writer.insert(key, 7).expect("empty");
@@ -80,7 +80,7 @@ fn a_displaced_entry_is_never_absent() {
 /// There and back again.
 #[test]
 fn an_entry_that_comes_back_is_never_absent() {
-    explore(|| {
+    explore(3, || {
         let key = key6(keys(1)[0]);
         let mut writer = table::<Key6, u16>();
         writer.insert(key, 7).expect("empty");
@@ -94,7 +94,7 @@ fn an_entry_that_comes_back_is_never_absent() {
 /// The same through the batch, which holds on to headers for longer.
 #[test]
 fn a_displaced_entry_is_never_absent_from_a_burst() {
-    explore(|| {
+    explore(3, || {
         let key = key6(keys(1)[0]);
         let mut writer = table::<Key6, u16>();
         writer.insert(key, 7).expect("empty");
@@ -111,7 +111,7 @@ fn a_displaced_entry_is_never_absent_from_a_burst() {
 /// Keys and values of several words: a slot that gets another occupant is never read as a mixture.
 #[test]
 fn a_slot_is_never_read_half() {
-    explore(|| {
+    explore(2, || {
         let [a, b, fill] = [1u128, 2, 3].map(|key| key << 64 | 5);
         let mut writer = table::<u128, u16>();
         writer.insert(fill, 1).expect("empty");
@@ -131,7 +131,7 @@ fn a_slot_is_never_read_half() {
 /// A value is the old or the new one, and never the old one after the new one.
 #[test]
 fn values_do_not_go_back() {
-    explore(|| {
+    explore(3, || {
         let key = keys(1)[0];
         let mut writer = table::<u64, u64>();
         writer.insert(key, 1).expect("empty");
@@ -150,7 +150,7 @@ fn values_do_not_go_back() {
 /// An insertion that has to displace: the old entries stay, the new one appears once and for all.
 #[test]
 fn an_insertion_moves_others_unseen() {
-    explore(|| {
+    explore(2, || {
         // Home and second of `new` are full; the entry at home can go to bucket 2.
         let place = |home, second| move |p: Place| (p.home, p.second) == (home, second);
         let a = key_where(3, 1, place(0, 2));
@@ -177,7 +177,7 @@ fn an_insertion_moves_others_unseen() {
 /// A key that goes into its second bucket, as its home is full, and leaves again.
 #[test]
 fn removed_keys_do_not_come_back() {
-    explore(|| {
+    explore(3, || {
         let [stays, gone] = [keys(2)[0], keys(2)[1]].map(key6);
         let mut writer = table::<Key6, u16>();
         writer.insert(stays, 1).expect("room");
@@ -196,7 +196,7 @@ fn removed_keys_do_not_come_back() {
 /// An inserted key does not vanish again, whatever happens to its neighbours.
 #[test]
 fn an_inserted_key_stays() {
-    explore(|| {
+    explore(3, || {
         let [old, new] = [keys(2)[0], keys(2)[1]].map(key6);
         let mut writer = table::<Key6, u16>();
         writer.insert(old, 1).expect("room");
@@ -212,7 +212,7 @@ fn an_inserted_key_stays() {
 /// A key that is removed and inserted again, elsewhere, with another value.
 #[test]
 fn a_key_may_come_back_with_another_value() {
-    explore(|| {
+    explore(2, || {
         let all = keys(2);
         let (key, other) = (all[0], all[1]);
         let mut writer = table::<u64, u16>();
