@@ -78,6 +78,8 @@ counters! {
     buffers_full,
     /// Bytes waiting to be sent to controllers now; goes up and down.
     bytes_queued,
+    /// The most bytes that ever waited.
+    bytes_queued_most,
 }
 
 impl ControlCounters {

@@ -4,6 +4,7 @@
 //! Memory: what waits, at most twice over while a part of it has been sent. Panics: none.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use overbank_openflow::{EncodeError, Message, Version};
 
@@ -33,7 +34,9 @@ impl Outbox {
     ) -> Result<(), EncodeError> {
         let before = self.bytes.len();
         message.encode(version, xid, &mut self.bytes)?;
-        count(&self.counters.bytes_queued, (self.bytes.len() - before) as u64);
+        let more = (self.bytes.len() - before) as u64;
+        let waiting = self.counters.bytes_queued.fetch_add(more, Relaxed) + more;
+        self.counters.bytes_queued_most.fetch_max(waiting, Relaxed);
         count(&self.counters.messages_out, 1);
         Ok(())
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use overbank_openflow::{
-    BadAction, BadInstruction, Elapsed, ErrorCode, FlowFlags, FlowMod, FlowModFailed, FlowRemoved, FlowRemovedReason, Stats,
+    BadAction, BadInstruction, Elapsed, ErrorCode, FlowFlags, FlowMod, FlowModFailed, FlowRemoved,
+    FlowRemovedReason, Stats,
     consts::{group, port, table},
     multipart::{FlowRequest, FlowStats},
 };
