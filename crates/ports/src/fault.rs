@@ -8,8 +8,9 @@
 //! Four random numbers are drawn for each frame, whatever happens to it, so that the fate of frame
 //! `n` of a queue depends on the seed, the queue, the direction and `n` alone: the same frames meet
 //! the same faults in each run. When no more frames come, those held back are let go. Every frame is
-//! copied: this is for tests, not for speed. Frames that the injector loses count in
-//! [`FaultCounters`], not among those of the port.
+//! copied: this is for tests, not for speed. What happened is in [`FaultCounters`]. Among the counters
+//! of the port, frames that the injector loses on their way in were never there; of those on their
+//! way out each counts once, as sent or as lost.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -111,6 +112,10 @@ struct Line {
     options: FaultOptions,
     random: Pcg64,
     counts: Arc<Counts>,
+    /// Of this line alone: vanished, and given a second time.
+    lost: u64,
+    copies: u64,
+    copied_bytes: u64,
     /// Frames ready to go on.
     ready: VecDeque<Vec<u8>>,
     /// Frames held back, each with the number of frames that still overtake it.
@@ -128,6 +133,9 @@ impl Line {
             options: *options,
             random: Pcg64::seed_from_u64(seed),
             counts: Arc::clone(counts),
+            lost: 0,
+            copies: 0,
+            copied_bytes: 0,
             ready: VecDeque::new(),
             held: Vec::new(),
             spare: Vec::new(),
@@ -147,14 +155,16 @@ impl Line {
         }
     }
 
-    fn put(&mut self, frame: &[u8]) {
+    /// Takes a frame; whether it goes on at once, ahead of all that is ready.
+    fn put(&mut self, frame: &[u8]) -> bool {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Relaxed);
         let [loss, corrupt, reorder, duplicate]: [f64; 4] = self.random.random();
         let detail: u64 = self.random.random();
         count(&self.counts.frames);
         if loss < self.options.loss {
             count(&self.counts.lost);
-            return;
+            self.lost += 1;
+            return false;
         }
         let mut first = self.copy(frame);
         if corrupt < self.options.corrupt && !first.is_empty() {
@@ -164,9 +174,12 @@ impl Line {
         }
         let second = (duplicate < self.options.duplicate).then(|| {
             count(&self.counts.duplicated);
+            (self.copies, self.copied_bytes) =
+                (self.copies + 1, self.copied_bytes + first.len() as u64);
             self.copy(&first)
         });
-        if reorder < self.options.reorder {
+        let waits = reorder < self.options.reorder;
+        if waits {
             count(&self.counts.reordered);
             self.held.push((1 + detail % OVERTAKEN_MAX, first));
         } else {
@@ -178,6 +191,7 @@ impl Line {
             self.ready.push_back(second);
             self.overtake();
         }
+        !waits
     }
 
     /// One more frame has passed those held back.
@@ -232,7 +246,13 @@ impl Port for FaultPort {
             }
             if out {
                 let line = Line::new(&self.options, number, true, &self.counts);
-                transmit = Box::new(FaultTransmit { inner: transmit, line, fresh: false });
+                transmit = Box::new(FaultTransmit {
+                    inner: transmit,
+                    line,
+                    fresh: false,
+                    refused: 0,
+                    told: TransmitCounters::default(),
+                });
             }
             Queue { receive, transmit }
         };
@@ -266,7 +286,9 @@ impl Receive for FaultReceive {
         if self.line.ready.len() < BURST {
             match self.inner.receive() {
                 Ok(frames) if frames.is_empty() => self.line.let_go(),
-                Ok(frames) => frames.iter().for_each(|frame| self.line.put(frame)),
+                Ok(frames) => frames.iter().for_each(|frame| {
+                    self.line.put(frame);
+                }),
                 Err(error) => {
                     self.line.let_go();
                     if self.line.ready.is_empty() {
@@ -293,42 +315,62 @@ impl Receive for FaultReceive {
     }
 }
 
+/// Counts each frame that it takes once, as sent or as lost, whatever becomes of it on the line: the
+/// caller's account closes.
 struct FaultTransmit {
     inner: Box<dyn Transmit>,
     line: Line,
     /// Whether frames were sent since the last flush.
     fresh: bool,
+    /// Frames of the line that the port refused when nobody could be told any more.
+    refused: u64,
+    /// What was said last; no number gets smaller.
+    told: TransmitCounters,
 }
 
 impl FaultTransmit {
+    /// Hands on what is ready; the outcome of its first frame.
     fn pass(&mut self) -> Result<(), SendError> {
-        let mut result = Ok(());
+        let mut first = None;
         while let Some(frame) = self.line.ready.pop_front() {
-            result = result.and(self.inner.send(&frame));
+            let outcome = self.inner.send(&frame);
             self.line.recycle(frame);
+            self.refused += u64::from(outcome.is_err());
+            first.get_or_insert(outcome);
         }
-        result
+        first.unwrap_or(Ok(()))
     }
 }
 
 impl Transmit for FaultTransmit {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
         self.fresh = true;
-        self.line.put(frame);
-        self.pass()
+        let at_once = self.line.put(frame);
+        let outcome = self.pass();
+        if at_once && outcome.is_err() {
+            self.refused -= 1;
+            return outcome;
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), PortError> {
         if !std::mem::take(&mut self.fresh) {
             self.line.let_go();
-            // Refused ones are not there to be counted by the caller, as lost frames are not.
             let _ = self.pass();
         }
         self.inner.flush()
     }
 
     fn counters(&mut self) -> TransmitCounters {
-        self.inner.counters()
+        let (inner, line, told) = (self.inner.counters(), &self.line, self.told);
+        // A frame that goes twice has left when both have; until then it may seem to be on its way.
+        let done = inner.sent + inner.lost + self.refused + line.lost;
+        let done = done.saturating_sub(line.copies).max(told.sent + told.lost);
+        let sent = inner.sent.saturating_sub(line.copies).clamp(told.sent, done - told.lost);
+        let bytes = inner.sent_bytes.saturating_sub(line.copied_bytes).max(told.sent_bytes);
+        self.told = TransmitCounters { sent, sent_bytes: bytes, lost: done - sent };
+        self.told
     }
 }
 

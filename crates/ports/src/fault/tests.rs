@@ -141,8 +141,90 @@ fn faults_on_the_way_out() {
     rest.sort();
     rest.dedup();
     assert_eq!(rest.len() as u64, 1000 - c.lost, "nothing stays behind");
-    assert_eq!(queue.transmit.counters().sent, out.len() as u64);
+    let told = queue.transmit.counters();
+    assert_eq!((told.sent, told.lost), (1000 - c.lost, c.lost), "each once");
     // In the other direction nothing happens.
     assert_eq!(queue.receive.receive().unwrap().len(), BURST);
     assert_eq!(port.counters().frames, 1000);
+}
+
+/// A queue that refuses some frames at once and loses some later.
+struct Picky {
+    number: u64,
+    waiting: Vec<u64>,
+    counters: TransmitCounters,
+}
+
+impl Transmit for Picky {
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        self.number += 1;
+        if self.number % 5 == 2 {
+            return Err(SendError::Full);
+        }
+        self.waiting.push(frame.len() as u64);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        // The last one always waits for the next time.
+        for len in self.waiting.drain(..self.waiting.len().saturating_sub(1)) {
+            self.number += 1;
+            if self.number % 7 == 3 {
+                self.counters.lost += 1;
+            } else {
+                self.counters.sent += 1;
+                self.counters.sent_bytes += len;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self) -> TransmitCounters {
+        self.counters
+    }
+}
+
+#[test]
+fn the_account_of_the_sender_closes_whatever_happens_on_the_way_out() {
+    let faults = FaultOptions {
+        loss: 0.1,
+        reorder: 0.2,
+        duplicate: 0.2,
+        on: FaultOn::Out,
+        ..FaultOptions::default()
+    };
+    let line = Line::new(&faults, 0, true, &Arc::default());
+    let inner = Picky { number: 0, waiting: Vec::new(), counters: TransmitCounters::default() };
+    let mut transmit = FaultTransmit {
+        inner: Box::new(inner),
+        line,
+        fresh: false,
+        refused: 0,
+        told: TransmitCounters::default(),
+    };
+    let (mut taken, mut before) = (0, TransmitCounters::default());
+    let mut look = |transmit: &mut FaultTransmit, taken: u64| {
+        let now = transmit.counters();
+        assert!(now.sent + now.lost <= taken, "{now:?} of {taken}");
+        assert!(now.sent >= before.sent && now.lost >= before.lost, "{before:?} {now:?}");
+        assert!(now.sent_bytes >= before.sent_bytes);
+        before = now;
+        now
+    };
+    for frame in plain(2000) {
+        taken += u64::from(transmit.send(&frame).is_ok());
+        look(&mut transmit, taken);
+        if taken % 9 == 0 {
+            transmit.flush().unwrap();
+            look(&mut transmit, taken);
+        }
+    }
+    assert!(taken < 2000, "some are refused");
+    for _ in 0..4 {
+        transmit.flush().unwrap();
+    }
+    let told = look(&mut transmit, taken);
+    // One waits for ever.
+    assert_eq!(told.sent + told.lost + 1, taken);
+    assert!(told.sent > told.lost && told.lost > 200, "{told:?}");
 }
