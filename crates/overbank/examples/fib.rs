@@ -57,7 +57,7 @@ fn touch(lines: &[Line], hashes: &[u64], burst: usize) -> u64 {
     let mut sum = 0u64;
     for hashes in hashes.chunks(burst) {
         for (at, &hash) in at.iter_mut().zip(hashes) {
-            *at = ((hash >> 32) * lines.len() as u64 >> 32) as usize;
+            *at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
             prefetch(&lines[*at]);
         }
         for (&at, &hash) in at.iter().zip(hashes) {
@@ -67,11 +67,15 @@ fn touch(lines: &[Line], hashes: &[u64], burst: usize) -> u64 {
     sum
 }
 
-/// Lookups of all keys; the number of hits.
-fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize) -> u32 {
+/// Lookups of all keys; the number of hits. `ahead`: each burst is asked for during the one before.
+fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, ahead: bool) -> u32 {
     let mut values = [0u16; 64];
     let (mut hits, mut sum) = (0, 0u16);
+    let mut next = keys.chunks(burst).skip(1);
     for keys in keys.chunks(burst) {
+        if ahead && let Some(next) = next.next() {
+            reader.prefetch(next);
+        }
         let found = reader.lookup_batch(keys, &mut values);
         hits += found.count_ones();
         sum = values.iter().fold(sum, |sum, &v| sum.wrapping_add(v));
@@ -148,30 +152,30 @@ impl Draws {
 fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
     let lines = lines(reader.bytes() / 64);
     let mut draws = Draws::new();
-    let mut figures: [Vec<f64>; 6] = Default::default();
+    let mut figures: [Vec<f64>; 8] = Default::default();
     for _ in 0..ROUNDS {
         draws.draw(entries);
         let floor = nanoseconds(DRAWS, || touch(&lines, &draws.hashes, burst));
         let mut found = (0, 0);
-        let hit = nanoseconds(DRAWS, || found.0 = look_up(reader, &draws.hits, burst));
-        let miss = nanoseconds(DRAWS, || found.1 = look_up(reader, &draws.misses, burst));
+        let hit = nanoseconds(DRAWS, || found.0 = look_up(reader, &draws.hits, burst, false));
+        let miss = nanoseconds(DRAWS, || found.1 = look_up(reader, &draws.misses, burst, false));
+        let ahead = nanoseconds(DRAWS, || look_up(reader, &draws.hits, burst, true));
         if found != (DRAWS as u32, 0) {
             return Err(format!("{found:?} hits, not all and none").into());
         }
         let one = nanoseconds(DRAWS / 8, || {
             draws.hits[..DRAWS / 8].iter().filter_map(|&key| reader.lookup(key)).count()
         });
-        for (all, figure) in
-            figures.iter_mut().zip([floor, hit, miss, hit / floor, miss / floor, one])
-        {
-            all.push(figure);
-        }
+        let round = [floor, hit, miss, hit / floor, miss / floor, one, ahead, ahead / floor];
+        figures.iter_mut().zip(round).for_each(|(all, figure)| all.push(figure));
     }
     let one_line = draws.misses.iter().filter(|&&key| reader.lines_if_absent(key) == 1).count();
-    let [floor, hit, miss, hit_x, miss_x, one] = figures.each_mut().map(|f| median(f));
+    let [floor, hit, miss, hit_x, miss_x, one, ahead, ahead_x] =
+        figures.each_mut().map(|f| median(f));
     println!(
         "  floor {floor:.1} ns, hit {hit:.1} ns ({hit_x:.2}×), miss {miss:.1} ns ({miss_x:.2}×), \
-         {:.1} % of misses settled by one line; single hit {one:.1} ns",
+         hit, next burst prefetched {ahead:.1} ns ({ahead_x:.2}×), one by one {one:.1} ns\n  \
+         {:.1} % of misses settled by one line",
         100.0 * one_line as f64 / DRAWS as f64
     );
     Ok(())
@@ -227,10 +231,12 @@ fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(
             for _ in 0..ROUNDS {
                 draws.draw(entries);
                 let mut found = (0, 0);
-                let before = nanoseconds(DRAWS, || found.0 = look_up(&reader, &draws.hits, burst));
+                let before =
+                    nanoseconds(DRAWS, || found.0 = look_up(&reader, &draws.hits, burst, false));
                 go.store(true, Ordering::Relaxed);
                 let start = Instant::now();
-                let during = nanoseconds(DRAWS, || found.1 = look_up(&reader, &draws.hits, burst));
+                let during =
+                    nanoseconds(DRAWS, || found.1 = look_up(&reader, &draws.hits, burst, false));
                 seconds += start.elapsed().as_secs_f64();
                 go.store(false, Ordering::Relaxed);
                 lost += 2 * DRAWS as u32 - found.0 - found.1;

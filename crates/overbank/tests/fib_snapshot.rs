@@ -37,7 +37,8 @@ fn round_trip<K: Key, V: Value>(key: impl Fn(u64) -> K, value: impl Fn(u64) -> V
         assert_eq!((reader.len(), reader.isa()), (writer.len(), Isa::Portable));
         assert!(writer.iter().all(|(key, value)| reader.lookup(key) == Some(value)));
     }
-    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["fib"], "nothing else is left");
 }
 
@@ -128,7 +129,8 @@ fn a_file_that_was_forged_is_refused() {
     assert!(refused(8, &[2]).contains("snapshot format 2"));
     assert!(refused(12, &[8]).contains("keys and values of 8 and 2 bytes, not 6 and 2"));
     let numbers = "numbers do not agree";
-    for (at, change) in [(16, [0; 8]), (16, [0xff; 8]), (24, [5; 8]), (32, [0xff; 8]), (48, [1; 8])] {
+    for (at, change) in [(16, [0; 8]), (16, [0xff; 8]), (24, [5; 8]), (32, [0xff; 8]), (48, [1; 8])]
+    {
         assert!(refused(at, &change).contains(numbers), "{at}");
     }
     assert!(refused(40, &[9]).contains("does not belong there"), "another seed");

@@ -55,7 +55,7 @@ impl Hasher {
 
 #[inline(always)]
 fn scale(bits: u64, buckets: u32) -> u32 {
-    ((bits & 0xffff_ffff) * u64::from(buckets) >> 32) as u32
+    (((bits & 0xffff_ffff) * u64::from(buckets)) >> 32) as u32
 }
 
 /// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and they

@@ -312,6 +312,11 @@ impl<K: Key, V: Value> Writer<K, V> {
         self.len as f64 / self.slots() as f64
     }
 
+    /// Seed of the hash function.
+    pub fn seed(&self) -> u64 {
+        self.table.seed
+    }
+
     /// What was done so far.
     pub fn stats(&self) -> Stats {
         self.stats
