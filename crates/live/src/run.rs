@@ -17,6 +17,7 @@ use crate::ports::SwitchPort;
 use crate::privileges::{self, PrivilegeError};
 use crate::status::Status;
 use crate::switch::{Setup, StartError, Switch};
+use crate::sys;
 use overbank_ports::queue::PortError;
 use overbank_switch::rule::Rule;
 use std::fmt;
@@ -105,10 +106,8 @@ fn listen_status(path: &Path) -> Result<std::os::unix::net::UnixListener, RunErr
         at: path.display().to_string(),
         source,
     };
-    if let Err(error) = BlockingUnixStream::connect(path)
-        && error.kind() == io::ErrorKind::ConnectionRefused
-    {
-        std::fs::remove_file(path).map_err(failed)?;
+    if let Err(error) = BlockingUnixStream::connect(path) {
+        sys::remove_stale_socket(path, &error).map_err(failed)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;

@@ -19,6 +19,7 @@ use super::connection::{self, Ended};
 use super::counters::{count, uncount};
 use super::roles::{Roles, SessionId};
 use crate::core::Handle;
+use crate::sys;
 use crate::target::Target;
 
 /// Notices that wait for a session; it takes them at once unless it is stuck.
@@ -198,9 +199,9 @@ impl Listener {
 
 /// Removes the socket of a switch that was killed: one that nobody answers on.
 async fn remove_stale(path: &Path) {
-    let refused = UnixStream::connect(path).await.err();
-    if refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        let _ = std::fs::remove_file(path);
+    if let Err(error) = UnixStream::connect(path).await {
+        // If it cannot be removed, `bind` says so.
+        let _ = sys::remove_stale_socket(path, &error);
     }
 }
 
