@@ -133,13 +133,19 @@ impl Subscribers {
         let (events, events_out) = mpsc::channel(limits.events.max(1));
         let (packets, packets_out) = mpsc::channel(limits.packets.max(1));
         let lost = Arc::new(Lost::default());
+        // Tools come and go by the thousand, and it may be long before the next event.
+        self.forget_gone();
         self.list.push(Subscriber { events, packets, lost: lost.clone() });
         common.controllers.fetch_add(1, Ordering::Relaxed);
         Subscription { events: events_out, packets: packets_out, lost, common }
     }
 
-    pub(super) fn event(&mut self, event: &Arc<Event>) {
+    fn forget_gone(&mut self) {
         self.list.retain(|subscriber| !subscriber.events.is_closed());
+    }
+
+    pub(super) fn event(&mut self, event: &Arc<Event>) {
+        self.forget_gone();
         for subscriber in &self.list {
             if subscriber.events.try_send(event.clone()).is_err() {
                 subscriber.lost.events.fetch_add(1, Ordering::Relaxed);
@@ -160,5 +166,30 @@ impl Subscribers {
             }
         }
         self.packets_lost += u64::from(!taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Clock;
+    use crate::sys::Bell;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn those_that_went_leave_nothing_behind() {
+        let common = Arc::new(Common {
+            clock: Clock::start(),
+            bell: Bell::new().expect("a descriptor"),
+            controllers: AtomicUsize::new(0),
+        });
+        let mut subscribers = Subscribers::default();
+        let stays = subscribers.add(SubscriptionLimits::default(), common.clone());
+        for _ in 0..100 {
+            drop(subscribers.add(SubscriptionLimits::default(), common.clone()));
+        }
+        assert!(subscribers.list.len() <= 2, "{}", subscribers.list.len());
+        assert_eq!(common.controllers.load(Ordering::Relaxed), 1);
+        drop(stays);
     }
 }
