@@ -125,6 +125,21 @@ impl Check {
         ports
     }
 
+    fn targets(&mut self) -> Vec<Target> {
+        let mut targets: Vec<(Target, Place)> = Vec::new();
+        let read = |text: &str| Target::from_str(text).map_err(|error| error.to_string());
+        for (target, place) in self.each("openflow", read) {
+            match targets.iter().find(|(known, _)| *known == target) {
+                Some((_, first)) => {
+                    let what = format!("{target} is there already, at {first}");
+                    self.problem(place, what);
+                }
+                None => targets.push((target, place)),
+            }
+        }
+        targets.into_iter().map(|(target, _)| target).collect()
+    }
+
     fn cores(&mut self, workers: usize) -> Vec<usize> {
         // A flag is one text with commas, a file has a list.
         let items = self.list("cores");
@@ -231,11 +246,7 @@ impl Settings {
         let config = Config {
             ports: c.ports(),
             rules: c.read("rules", path),
-            openflow: c
-                .each("openflow", |text| Target::from_str(text).map_err(|e| e.to_string()))
-                .into_iter()
-                .map(|(target, _)| target)
-                .collect(),
+            openflow: c.targets(),
             workers,
             cores: c.cores(workers),
             cache: c.read("cache", cache).unwrap_or_else(|| CACHE_DEFAULT.parse().ok()),

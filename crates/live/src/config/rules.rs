@@ -1,5 +1,6 @@
 //! The file of rules, checked together with the rest.
 
+use super::source::read_at_most;
 use super::{Config, Place, Problem, Problems, Settings};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::Rule;
@@ -16,13 +17,8 @@ pub const RULE_BYTES_MAX: u64 = 1 << 30;
 pub fn read_rules(path: &Path) -> Result<Vec<Rule>, Problems> {
     let name = path.display().to_string();
     let one = |what: String| Problems(vec![Problem { place: Place::Rules, what }]);
-    let read = || {
-        if path.metadata()?.len() > RULE_BYTES_MAX {
-            return Err(std::io::Error::other("longer than 1 GiB"));
-        }
-        std::fs::read(path)
-    };
-    let bytes = read().map_err(|e| one(format!("{name}: the rules cannot be read: {e}")))?;
+    let bytes = read_at_most(path, RULE_BYTES_MAX, "1 GiB");
+    let bytes = bytes.map_err(|e| one(format!("{name}: the rules cannot be read: {e}")))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| one(format!("{name}: not UTF-8 text, rules are needed")))?;
     let rules = parse_rules(&text).map_err(|errors| {

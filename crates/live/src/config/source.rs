@@ -3,6 +3,8 @@
 use super::{Problem, SETTINGS};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -52,6 +54,16 @@ pub(super) struct Item {
     pub(super) place: Place,
 }
 
+/// The bytes of a file. Devices and pipes say nothing of their length, so what comes is counted.
+pub(super) fn read_at_most(path: &Path, max: u64, in_words: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("longer than {in_words}")));
+    }
+    Ok(bytes)
+}
+
 /// All settings, not yet checked.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -91,13 +103,7 @@ impl Settings {
     /// Reads a file; what is wrong with it is told by [`Settings::check`].
     pub fn file(&mut self, path: &Path) {
         let name: Arc<str> = path.display().to_string().into();
-        let read = || -> std::io::Result<Vec<u8>> {
-            if path.metadata()?.len() > FILE_BYTES_MAX {
-                return Err(std::io::Error::other("longer than 1 MiB"));
-            }
-            std::fs::read(path)
-        };
-        match read().map(String::from_utf8) {
+        match read_at_most(path, FILE_BYTES_MAX, "1 MiB").map(String::from_utf8) {
             Ok(Ok(text)) => self.text(&name, &text),
             Ok(Err(_)) => self.unreadable(name, "not UTF-8 text, TOML is needed".to_owned()),
             Err(error) => self.unreadable(name, format!("cannot be read: {error}")),

@@ -138,6 +138,11 @@ const WRONG: &[(&str, &str, &[&str])] = &[
             "ob.toml:4: datapath-id: \"x\" is not a number of 1 to 16 hexadecimal digits",
         ],
     ),
+    (
+        "one place for OpenFlow twice",
+        "port = [\"1=memory:\"]\nopenflow = [\n\"ptcp:6653\",\n\"ptcp:6653:127.0.0.1\"]",
+        &["ob.toml:4: openflow: ptcp:6653:127.0.0.1 is there already, at ob.toml:3: openflow"],
+    ),
 ];
 
 #[test]
@@ -160,6 +165,14 @@ fn files_that_cannot_be_read_are_named() {
     settings.file(std::path::Path::new("/nowhere/ob.toml"));
     let problems = settings.check().expect_err("no such file").to_string();
     assert!(problems.starts_with("/nowhere/ob.toml: cannot be read: "), "{problems}");
+}
+
+#[test]
+fn files_without_end_are_not_read_to_their_end() {
+    let mut settings = Settings::new();
+    settings.file(std::path::Path::new("/dev/zero"));
+    let problems = settings.check().expect_err("too long").to_string();
+    assert_eq!(problems, "/dev/zero: cannot be read: longer than 1 MiB");
 }
 
 proptest! {
