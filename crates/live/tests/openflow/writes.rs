@@ -53,6 +53,7 @@ fn the_five_commands_change_what_they_mean() {
         flow.command = FlowCommand::ModifyStrict;
         flow.cookie = 0xff;
     }));
+    assert_eq!(bench.rules()[0], "cookie=0xa1,table=0,priority=5,in_port=1,actions=output:2");
     assert_eq!(bench.rules()[1], "cookie=0xb1,table=0,priority=6,in_port=1,actions=output:1");
     // By cookie, whatever the priority.
     client.done(&but(add(0, OxmMatch::default(), vec![output(9)]), |flow| {
