@@ -10,6 +10,7 @@ mod instructions;
 mod packages;
 mod peers;
 mod sanitize;
+mod soak;
 mod steps;
 mod test;
 
@@ -67,6 +68,17 @@ enum Task {
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it")]
     Peers(peers::Options),
+    /// The live switch under traffic, changing rules, flapping ports, dying controllers and faults
+    ///
+    /// Every kind of port in turn, in network namespaces: needs root. The short form of it is part
+    /// of the tests. Ends non-zero if a packet was treated by rules that were gone, a transfer came
+    /// with other bytes, memory grew, an account does not close, or the switch did not come back.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask soak                                   half a minute\n  \
+        cargo xtask soak --minutes 30                      ten minutes for each kind of port\n  \
+        cargo xtask soak --port-kind afxdp --seed 7        as that run was\n  \
+        cargo xtask soak --minutes 5 --format json         for machines")]
+    Soak(soak::Options),
     /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -80,6 +92,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Instructions(options) => instructions::run(&options),
         Task::Peers(options) => peers::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {

@@ -1,28 +1,31 @@
-//! The port of D goes down and comes up, is deleted and made again; the others go on meanwhile.
+//! The ports of D and F go down and come up, are deleted and made again; the others go on meanwhile.
+//! What is stamped for F is lost then; what comes all the same, or later, is still judged.
 
 use crate::bench::PATIENCE;
 use crate::context::{Soak, Threads};
 use crate::process::signal;
-use crate::scene::{A, D, address};
+use crate::scene::{A, D, ECHO, F, address};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const PORT: u16 = 7300;
 /// Datagrams that the others must get through while a port is away.
 const STEADY: u64 = 20;
 
-/// Starts D's echo, A's probes, and who pulls the wire.
+/// Starts the echoes of D and F, A's probes, and who pulls the wires.
 pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
     let done = Arc::new(AtomicBool::new(false));
-    let answered = Arc::new(AtomicU64::new(0));
-    let over = Arc::clone(&done);
-    threads.inside(soak, D, "D's echo", move |_| echo(&over));
-    let (over, heard) = (Arc::clone(&done), Arc::clone(&answered));
-    threads.inside(soak, A, "A's probes", move |_| probe(D, &over, &heard));
-    threads.here(soak, "port 4", move |soak| {
+    let answered = [D, F].map(|host| {
+        let heard = Arc::new(AtomicU64::new(0));
+        let over = Arc::clone(&done);
+        threads.inside(soak, host, "echo", move |_| echo(&over));
+        let (over, numbers) = (Arc::clone(&done), Arc::clone(&heard));
+        threads.inside(soak, A, "A's probes", move |_| probe(host, &over, &numbers));
+        (host, heard)
+    });
+    threads.here(soak, "flaps", move |soak| {
         flap(soak, &answered);
         done.store(true, Ordering::SeqCst);
     });
@@ -30,7 +33,7 @@ pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
 
 /// Sends back what comes.
 pub fn echo(done: &AtomicBool) {
-    let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("bound");
+    let socket = UdpSocket::bind(("0.0.0.0", ECHO)).expect("bound");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
     let mut bytes = [0; 64];
     while !done.load(Ordering::SeqCst) {
@@ -48,7 +51,7 @@ pub fn probe(host: usize, done: &AtomicBool, answered: &AtomicU64) {
     let mut bytes = [0; 8];
     while !done.load(Ordering::SeqCst) {
         number += 1;
-        let _ = socket.send_to(&number.to_be_bytes(), (address(host), PORT));
+        let _ = socket.send_to(&number.to_be_bytes(), (address(host), ECHO));
         std::thread::sleep(Duration::from_millis(10));
         loop {
             match socket.recv_from(&mut bytes) {
@@ -64,11 +67,11 @@ pub fn probe(host: usize, done: &AtomicBool, answered: &AtomicU64) {
     }
 }
 
-/// Waits until `number` grows by `more`; how long it took.
-fn grows(number: &AtomicU64, more: u64) -> Option<Duration> {
+/// Waits until `number` grows by `more`; how long it took. `None`: it does not, or `enough`.
+fn grows(number: &AtomicU64, more: u64, enough: impl Fn() -> bool) -> Option<Duration> {
     let (start, from) = (Instant::now(), number.load(Ordering::SeqCst));
     while number.load(Ordering::SeqCst) < from + more {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > PATIENCE || enough() {
             return None;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -76,47 +79,43 @@ fn grows(number: &AtomicU64, more: u64) -> Option<Duration> {
     Some(start.elapsed())
 }
 
-fn flap(soak: &Soak, answered: &AtomicU64) {
+fn flap(soak: &Soak, answered: &[(usize, Arc<AtomicU64>)]) {
     let mut flaps = 0;
     let mut longest = Duration::ZERO;
-    while !soak.is_stopped() || flaps < 2 {
+    while !soak.is_stopped() || flaps < 4 {
+        let (host, heard) = &answered[flaps / 2 % 2];
+        let (host, port) = (*host, *host + 1);
         let deleted = flaps % 2 == 1;
         if deleted {
-            soak.scene.pull(D);
+            soak.scene.pull(host);
         } else {
-            soak.scene.set_link(D, false);
+            soak.scene.set_link(host, false);
         }
         let how = if deleted { "deleted" } else { "down" };
-        if grows(&soak.steady, STEADY).is_none() && !soak.is_stopped() {
-            soak.fail("UDP A → B", format!("stands still while port 4 is {how}"));
+        // The traffic that is looked for ends with the soak.
+        if grows(&soak.steady, STEADY, || soak.is_stopped()).is_none() && !soak.is_stopped() {
+            soak.fail("UDP A → B", format!("stands still while port {port} is {how}"));
         }
         if deleted {
-            soak.scene.plug(D);
+            soak.scene.plug(host);
         } else {
-            soak.scene.set_link(D, true);
+            soak.scene.set_link(host, true);
         }
-        // Answers that were on their way when it went do not count.
         let start = Instant::now();
-        let back = loop {
-            let attached = soak.scene.attach(D);
-            if attached && grows(answered, 3).is_some() {
-                break true;
-            }
-            if start.elapsed() > PATIENCE {
-                break false;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        if !back {
-            soak.fail("port 4", format!("does not come back after it was {how}"));
+        while !soak.scene.attach(host) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Some answers may have been on their way when it went.
+        if grows(heard, 3, || false).is_none() {
+            soak.fail(&format!("port {port}"), format!("does not come back after it was {how}"));
             return;
         }
         longest = longest.max(start.elapsed());
         flaps += 1;
         soak.sleep(Duration::from_millis(50));
     }
-    soak.count("flaps of port 4", flaps);
-    soak.set("longest way back of port 4, ms", longest.as_millis() as u64);
+    soak.count("flaps of ports 4 and 6", flaps as u64);
+    soak.set("longest way back of a port, ms", longest.as_millis() as u64);
 }
 
 /// Has the switch read its file of rules again.

@@ -198,7 +198,7 @@ impl Controller {
         }
     }
 
-    fn into_bundle(&mut self, inner: &Message) {
+    fn bundled(&mut self, inner: &Message) {
         let (bundle, xid) = (self.bundle, self.client.next_xid());
         let mut message = Vec::new();
         inner.encode(self.client.version, xid, &mut message).expect("it fits");
@@ -216,9 +216,9 @@ impl Controller {
         let rules = if self.random.random() { [first, second] } else { [second, first] };
         for rule in rules {
             if anew {
-                self.into_bundle(&but(rule.clone(), FlowCommand::DeleteStrict));
+                self.bundled(&but(rule.clone(), FlowCommand::DeleteStrict));
             }
-            self.into_bundle(&Message::FlowMod(rule));
+            self.bundled(&Message::FlowMod(rule));
         }
         if commit {
             self.bundle(4);

@@ -5,10 +5,10 @@
 //!   A 10.77.0.1 ═══ port 1 ┐                                 ┌ stamps and takes back rules
 //!   B 10.77.0.2 ═══ port 2 │  overbank switch, two workers   ├ thousands of rules come and go
 //!   C 10.77.0.3 ═══ port 3 ├  port 3 loses, corrupts, …      ├ ovs-ofctl: files, bundles, dumps
-//!   D 10.77.0.4 ═══ port 4 │  port 4 goes down, is deleted   ├ some die in the middle of a word
+//!   D 10.77.0.4 ═══ port 4 │  ports 4 and 6 go down, and go  ├ some die in the middle of a word
 //!   E 10.77.0.5 ═══ port 5 │                                 └ one that the switch connects to
 //!   F 10.77.0.6 ═══ port 6 ┘
-//!   A ⇄ B, B ⇄ C  TCP both ways, every byte compared; numbered UDP A → B, A → C, echo A ⇄ D
+//!   A ⇄ B, B ⇄ C  TCP both ways, every byte compared; numbered UDP A → B, A → C, echo A ⇄ D, F
 //!   E → F         stamped by rules that change all the time (generations.rs)
 //! ```
 //!

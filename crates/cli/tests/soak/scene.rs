@@ -33,6 +33,8 @@ pub const TWO_STAMPS: u16 = 9002;
 pub const TO_CONTROLLERS: u16 = 9003;
 /// Rules of the churn forward or drop it; hits many of them.
 pub const CHURNED: u16 = 9005;
+/// Where hosts send back what they get.
+pub const ECHO: u16 = 7300;
 /// Never to be forwarded, though rules of lower priority do so with all of 9600 to 9727.
 pub const NEVER: u16 = 9666;
 /// Forwarded by those.
@@ -85,12 +87,6 @@ impl Scene {
                 ));
             }
         }
-        // Stamps are also written into the source address.
-        let space = scene.net.space(F);
-        run(&format!(
-            "ip netns exec {space} sysctl -qw net.ipv4.conf.all.rp_filter=0 \
-             net.ipv4.conf.eth0.rp_filter=0"
-        ));
         scene.write_rules(0);
         Some(scene)
     }
@@ -112,6 +108,13 @@ impl Scene {
         let lines = format!("link set eth0 address {mac}\n{}\n{route}\n", neighbours.join("\n"));
         fs::write(&batch, lines).expect("written");
         run(&format!("ip -n {space} -batch {}", batch.display()));
+        if host == F {
+            // Stamps are also written into the source address.
+            run(&format!(
+                "ip netns exec {space} sysctl -qw net.ipv4.conf.all.rp_filter=0 \
+                 net.ipv4.conf.eth0.rp_filter=0"
+            ));
+        }
     }
 
     /// The interface that the switch has.
@@ -207,7 +210,8 @@ impl Scene {
              priority=50001,in_port=4,actions=normal\n\
              priority=50000,arp,actions=normal\n\
              priority=50000,ip,nw_dst=10.77.0.4,actions=normal\n\
-             priority=50000,icmp,nw_dst=10.77.0.6,actions=output:6\n"
+             priority=50000,icmp,nw_dst=10.77.0.6,actions=output:6\n\
+             priority=50000,udp,nw_dst=10.77.0.6,tp_dst={ECHO},actions=output:6\n"
         );
         for host in [A, B, C, E] {
             let (address, port) = (address(host), host + 1);

@@ -1,0 +1,109 @@
+//! `cargo xtask soak`: the live switch under traffic, changing rules, flapping ports, dying
+//! controllers, faults and SIGKILL, all at once.
+//!
+//! What is done and judged is in `crates/cli/tests/soak`; its short form is part of `cargo test`.
+//! This sets the time, the kind of ports and the seed, and passes on what came of it. The switch is
+//! the one of the development profile, whose arithmetic and assertions are checked, unless
+//! `--release` says otherwise.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::packages;
+use crate::root;
+use crate::test::cargo;
+
+/// Arguments of `soak`.
+#[derive(Args)]
+pub struct Options {
+    /// Minutes in all, divided over the kinds of ports [default: half a minute]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]
+    minutes: Option<u64>,
+    /// The same in seconds
+    #[arg(long, value_name = "N", conflicts_with = "minutes",
+          value_parser = clap::value_parser!(u64).range(6..=86_400))]
+    seconds: Option<u64>,
+    /// Ports of this kind only
+    #[arg(long, value_enum, value_name = "KIND")]
+    port_kind: Option<Kind>,
+    /// Start of the random numbers [default: the time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// The optimised switch
+    #[arg(long)]
+    release: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Afpacket,
+    Afxdp,
+    Tap,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// A document for machines (`overbank-soak/1`); the rest goes to standard error
+    Json,
+}
+
+/// Runs it; fails if anything broke.
+pub fn run(options: &Options) -> Result<()> {
+    if !packages::is_root() {
+        bail!("soak must run as root: it makes network namespaces");
+    }
+    if options.format == Format::Text {
+        packages::ensure(packages::CAPTURE, true)?;
+        packages::ensure(packages::CONTROL, true)?;
+    }
+    let report = root().join("target/soak.json");
+    // None of an earlier run.
+    if report.exists() {
+        fs::remove_file(&report)?;
+    }
+    let profile = if options.release { "--release " } else { "" };
+    let mut command = cargo(&format!(
+        "test {profile}--locked -p overbank-cli --test soak nothing_breaks -- --nocapture"
+    ));
+    for name in ["SECONDS", "KIND", "SEED"] {
+        command.env_remove(format!("OVERBANK_SOAK_{name}"));
+    }
+    command.env("OVERBANK_SOAK_REPORT", &report);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = options.seed.unwrap_or(since.as_secs());
+    command.env("OVERBANK_SOAK_SEED", seed.to_string());
+    if let Some(seconds) = options.seconds.or(options.minutes.map(|minutes| 60 * minutes)) {
+        let kinds =
+            if options.port_kind.is_some() { 1 } else { Kind::value_variants().len() as u64 };
+        command.env("OVERBANK_SOAK_SECONDS", (seconds / kinds).to_string());
+    }
+    if let Some(kind) = options.port_kind.and_then(|kind| kind.to_possible_value()) {
+        command.env("OVERBANK_SOAK_KIND", kind.get_name());
+    }
+    if options.format == Format::Json {
+        command.stdout(Stdio::from(std::io::stderr()));
+    }
+    let status = command.stdin(Stdio::null()).status().context("cannot run cargo")?;
+    if options.format == Format::Json {
+        // Also of a soak that failed; without one, the error below is all there is.
+        if let Ok(text) = fs::read_to_string(&report) {
+            print!("{text}");
+        }
+    }
+    if !status.success() {
+        bail!("the soak failed (seed {seed}); what and where is said above");
+    }
+    if !report.exists() {
+        bail!("the soak was skipped, or did not come to its end");
+    }
+    Ok(())
+}
