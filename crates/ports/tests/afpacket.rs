@@ -1,5 +1,6 @@
 //! Real interfaces: veth pairs into network namespaces, through AF_PACKET.
 #![cfg(target_os = "linux")]
+#![allow(unsafe_code)] // Rights of a thread.
 
 mod netns;
 
@@ -344,4 +345,20 @@ fn nothing_of_ours(queues: &mut [Queue]) {
             wait(&[queue], 5);
         }
     }
+}
+
+#[test]
+fn a_missing_right_is_named() {
+    let Some(net) = Net::new(1) else { return };
+    let near = net.near(0);
+    // Rights belong to a thread: this one gives all of them away.
+    let refused = std::thread::spawn(move || {
+        let (header, none) = ([0x2008_0522u32, 0], [0u32; 6]);
+        // SAFETY: version 3 of this call has a header of two words and data of six.
+        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+        assert_eq!(done, 0);
+        afpacket::open(&near, &AfPacketOptions::default(), 1).map(drop).expect_err("not allowed")
+    });
+    let error = refused.join().expect("it ends well").to_string();
+    assert!(error.contains("the right CAP_NET_RAW") && !error.contains('\n'), "{error}");
 }

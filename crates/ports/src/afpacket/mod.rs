@@ -92,28 +92,31 @@ pub fn open(
 ) -> Result<AfPacketPort, PortError> {
     let name = format!("afpacket:{interface}");
     let link = Arc::new(Link::open(&name, interface)?);
-    let system = |call| move |source| PortError::System { port: name.clone(), call, source };
+    let system = |call| {
+        let port = name.clone();
+        move |source| PortError::System { port, call, source }
+    };
     let mut group = 0;
     let mut receivers = Vec::with_capacity(queues);
     for queue in 0..queues {
-        let socket = PacketSocket::new().map_err(system.clone()("socket"))?;
+        let socket = PacketSocket::new().map_err(|source| no_socket(&name, source))?;
         // Before all sockets are in the group each of them would get every frame.
-        socket.shut().map_err(system.clone()("SO_ATTACH_FILTER"))?;
-        let ring = set_up(&socket, &link, options).map_err(system.clone()("PACKET_RX_RING"))?;
-        socket.bind(link.index(), libc::ETH_P_ALL as u16).map_err(system.clone()("bind"))?;
+        socket.shut().map_err(system("SO_ATTACH_FILTER"))?;
+        let ring = set_up(&socket, &link, options).map_err(system("PACKET_RX_RING"))?;
+        socket.bind(link.index(), libc::ETH_P_ALL as u16).map_err(system("bind"))?;
         // A bound socket hears that the interface is down; that is not this socket's trouble.
         socket.take_error();
         if queues > 1 {
             let joined = join(&socket, group, queue == 0);
-            group = joined.map_err(system.clone()("PACKET_FANOUT"))?;
+            group = joined.map_err(system("PACKET_FANOUT"))?;
         }
         receivers.push(Receiver::new(socket, ring, Arc::clone(&link)));
     }
     let mut both = Vec::with_capacity(queues);
     for receiver in receivers {
-        let socket = sending(&link).map_err(system.clone()("socket for sending"))?;
+        let socket = sending(&link).map_err(system("socket for sending"))?;
         let transmit = Box::new(Sender::new(socket, Arc::clone(&link)));
-        receiver.socket().unshut().map_err(system.clone()("SO_DETACH_FILTER"))?;
+        receiver.socket().unshut().map_err(system("SO_DETACH_FILTER"))?;
         both.push(Queue { receive: Box::new(receiver), transmit });
     }
     let ring = match options.ring {
@@ -122,6 +125,15 @@ pub fn open(
     };
     let detail = format!("{ring}, {} MiB a queue, sendmmsg, {queues} queues", options.ring_mib);
     Ok(AfPacketPort { link, queues: both, detail })
+}
+
+fn no_socket(port: &str, source: io::Error) -> PortError {
+    let port = port.to_owned();
+    if source.raw_os_error() == Some(libc::EPERM) {
+        let problem = "packet sockets need the right CAP_NET_RAW: run as root".to_owned();
+        return PortError::Unusable { port, problem };
+    }
+    PortError::System { port, call: "socket", source }
 }
 
 fn set_up(socket: &PacketSocket, link: &Link, options: &AfPacketOptions) -> io::Result<Ring> {
