@@ -4,8 +4,8 @@
 use overbank_ports::{Limits, read_ethernet};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::net::UnixDatagram;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -290,6 +290,43 @@ fn signals_reload_the_rules_and_end_the_switch() {
         overbank().args(["top", "--once", "--socket"]).arg(&socket).output().expect("runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("no switch answers"), "{errors}");
+}
+
+#[test]
+fn a_controller_cannot_flood_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("of.sock");
+    let start = Instant::now();
+    let mut running = Running::start(
+        overbank()
+            .args(["switch", "--port", "1=memory:", "--metrics", "off", "--openflow"])
+            .arg(format!("punix:{}", socket.display())),
+    );
+    let mut peer = None;
+    wait("the socket", || {
+        peer = UnixStream::connect(&socket).ok();
+        peer.is_some()
+    });
+    let mut peer = peer.expect("connected");
+    // Hello, a thousand errors, and an echo request to see their end.
+    let mut bytes = vec![4, 0, 0, 8, 0, 0, 0, 1];
+    for _ in 0..1000 {
+        bytes.extend([4, 1, 0, 12, 0, 0, 0, 2, 0, 1, 0, 1]);
+    }
+    bytes.extend([4, 2, 0, 8, 0, 0, 0, 3]);
+    peer.write_all(&bytes).expect("sent");
+    let mut answers = Vec::new();
+    while !answers.ends_with(&[4, 3, 0, 8, 0, 0, 0, 3]) {
+        let mut some = [0; 256];
+        let n = peer.read(&mut some).expect("it answers");
+        assert!(n > 0, "the session ended: {answers:?}");
+        answers.extend(&some[..n]);
+    }
+    running.signal("TERM");
+    running.child.wait().expect("it ends");
+    let most = 1 + start.elapsed().as_secs();
+    let lines: Vec<String> = running.log.iter().filter(|l| l.contains("sent an error")).collect();
+    assert!((1..=most).contains(&(lines.len() as u64)), "{}: {:?}", lines.len(), lines.first());
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod flows;
 mod outbox;
 mod packets;
 mod roles;
+mod seldom;
 mod serve;
 mod session;
 mod statistics;

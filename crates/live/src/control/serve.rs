@@ -18,6 +18,7 @@ use super::ControlOptions;
 use super::connection::{self, Ended};
 use super::counters::{count, uncount};
 use super::roles::{Roles, SessionId};
+use super::seldom::Lines;
 use crate::core::Handle;
 use crate::sys;
 use crate::target::Target;
@@ -42,6 +43,7 @@ pub enum ControlError {
 pub(super) struct Control {
     pub switch: Handle,
     pub options: ControlOptions,
+    pub lines: Lines,
     book: Mutex<Book>,
     next: AtomicU64,
     /// Connections that others made.
@@ -67,6 +69,7 @@ impl Control {
         Arc::new(Control {
             switch,
             options,
+            lines: Lines::default(),
             book: Mutex::default(),
             next: AtomicU64::new(1),
             passive: AtomicUsize::new(0),
@@ -223,7 +226,9 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
             Ok(accepted) => accepted,
             Err(error) => {
                 // Mostly that there are no more file descriptors: some will come free.
-                tracing::warn!(%error, "cannot accept a controller's connection");
+                if let Some(held_back) = control.lines.refused.now(control.switch.now_ms()) {
+                    tracing::warn!(%error, held_back, "cannot accept a controller's connection");
+                }
                 time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -232,7 +237,10 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
         if taken >= control.options.connections {
             control.passive.fetch_sub(1, Relaxed);
             count(&counters.connections_refused, 1);
-            tracing::warn!(%peer, taken, "too many controller connections: this one is closed");
+            if let Some(held_back) = control.lines.refused.now(control.switch.now_ms()) {
+                let why = "too many controller connections: this one is closed";
+                tracing::warn!(%peer, taken, held_back, why);
+            }
             continue;
         }
         let (control, stop) = (Arc::clone(&control), stop.clone());
@@ -259,7 +267,9 @@ async fn run(
     match ended.broken {
         Some(why) => {
             count(&counters.sessions_broken, 1);
-            tracing::warn!(peer, why, "OpenFlow session ended");
+            if let Some(held_back) = control.lines.ended.now(control.switch.now_ms()) {
+                tracing::warn!(peer, why, held_back, "OpenFlow session ended");
+            }
         }
         None => tracing::debug!(peer, "OpenFlow session closed"),
     }

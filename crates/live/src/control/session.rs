@@ -84,7 +84,11 @@ impl Session {
             Ok(()) => {}
             Err(EncodeError::NotInVersion { .. }) => {}
             Err(error) => {
-                tracing::warn!(%error, message = message.name(), "a message cannot be written");
+                let control = self.control();
+                if let Some(held_back) = control.lines.unwritten.now(control.switch.now_ms()) {
+                    let message = message.name();
+                    tracing::warn!(%error, message, held_back, "a message cannot be written");
+                }
             }
         }
     }
@@ -126,7 +130,10 @@ impl Session {
             Message::Hello(_) | Message::EchoReply(_) => {}
             Message::Error(error) => {
                 count(&self.control().options.counters.errors_received, 1);
-                tracing::warn!(code = %error.code, "a controller sent an error");
+                let control = self.control();
+                if let Some(held_back) = control.lines.errors.now(control.switch.now_ms()) {
+                    tracing::warn!(code = %error.code, held_back, "a controller sent an error");
+                }
             }
             Message::EchoRequest(data) => self.send(&Message::EchoReply(data), xid),
             Message::Experimenter(_) => return Err(BadRequest::BadExperimenter.into()),

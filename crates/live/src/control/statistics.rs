@@ -131,7 +131,10 @@ impl Session {
                 left -= 1;
                 let alone = std::slice::from_ref(entry);
                 if !self.flows(alone, xid, short, more || left > 0, now_ms) {
-                    tracing::warn!(rule = %entry.rule, "a rule cannot be written for a controller");
+                    if let Some(held_back) = self.control().lines.unwritten.now(now_ms) {
+                        let rule = &entry.rule;
+                        tracing::warn!(%rule, held_back, "a rule cannot be written for a controller");
+                    }
                     self.flows(&[], xid, short, more || left > 0, now_ms);
                 }
             }
