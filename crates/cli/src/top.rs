@@ -174,12 +174,12 @@ fn short(n: f64) -> String {
     }
 }
 
-/// The first line: what is there.
+/// The first lines: what is there.
 fn summary(rates: &Rates) -> String {
     let t = &rates.total;
     let share = |part: f64| if t.packets > 0.0 { part / t.packets * 100.0 } else { 0.0 };
     let mut text = format!(
-        "{} packets/s   tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %   {:.1} a burst",
+        "{} packets/s   tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %\n{:.1} a burst",
         short(t.packets),
         share(t.microflow),
         share(t.megaflow),

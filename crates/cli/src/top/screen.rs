@@ -1,6 +1,6 @@
 //! The screen of `overbank top`.
 
-use super::{HEADS, Readings, rows, summary};
+use super::{Readings, rows, summary};
 use anyhow::Result;
 use overbank_live::rates::Rates;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 
 /// Readings that the curve shows, at most.
 const HISTORY: usize = 512;
+/// Heads of the table of ports, short enough for 80 columns.
+const HEADS: [&str; 9] =
+    ["port", "name", "in/s", "bit/s", "dropped/s", "missed/s", "out/s", "bit/s", "unsent/s"];
+/// Width of each column; the name gets what is left.
+const WIDTHS: [u16; 9] = [5, 0, 8, 8, 9, 8, 8, 8, 8];
+/// Widest name: 15 letters, and that it is down.
+const NAME_MAX: u16 = 22;
 /// How often keys are looked at.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
@@ -69,7 +76,7 @@ fn wants_to_end(until: Instant) -> Result<bool> {
 fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
     let rows = rows(rates);
     let [head, curve, ports, workers] = Layout::vertical([
-        Constraint::Length(3),
+        Constraint::Length(4),
         Constraint::Length(7),
         Constraint::Length(rows.len() as u16 + 3),
         Constraint::Min(0),
@@ -84,7 +91,11 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         .data(&history)
         .style(Style::new().cyan());
     frame.render_widget(curve_widget, curve);
-    let widths = [6, 18, 12, 12, 12, 12, 12, 12, 12].map(Constraint::Length);
+    // Two borders, and a space between columns.
+    let others = WIDTHS.iter().sum::<u16>() + 2 + WIDTHS.len() as u16 - 1;
+    let mut widths = WIDTHS;
+    widths[1] = frame.area().width.saturating_sub(others).clamp(4, NAME_MAX);
+    let widths = widths.map(Constraint::Length);
     let table = Table::new(rows.into_iter().map(|row| Row::new(row.to_vec())), widths)
         .header(Row::new(HEADS.to_vec()).bold())
         .block(Block::bordered().title(" ports "));
@@ -105,4 +116,80 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         })
         .collect();
     frame.render_widget(Paragraph::new(lines), workers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use overbank_live::rates::{PortRates, SCHEMA, WorkerRates};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn screen(width: u16, height: u16) -> String {
+        let port = PortRates {
+            number: 65279,
+            name: "veth0".to_owned(),
+            link_up: true,
+            received: 123_456_789.0,
+            received_bytes: 98_765_432_100.0,
+            forwarded: 0.0,
+            to_controller: 0.0,
+            dropped: 7.0,
+            missed: 8.0,
+            sent: 9.0,
+            sent_bytes: 10.0,
+            not_sent: 987_654_321.0,
+        };
+        let total = WorkerRates {
+            packets: 123_456_789.0,
+            microflow: 123_456_789.0,
+            megaflow: 0.0,
+            classifier: 0.0,
+            burst: 32.0,
+            megaflows: 65_536,
+            datapath_share: Some(1.0),
+        };
+        let rates = Rates {
+            schema: SCHEMA,
+            interval_ms: 1000,
+            uptime_ms: 86_400_000,
+            ports: vec![port],
+            workers: vec![total.clone()],
+            total,
+            rules: 1_000_000,
+            controllers: 16,
+            stations: 8192,
+            closes: true,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
+        let history = VecDeque::from([1, 2, 3]);
+        terminal.draw(|frame| draw(frame, &rates, &history)).expect("in memory");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn nothing_is_cut_off_at_80_columns() {
+        let screen = screen(80, 24);
+        for wanted in [
+            "tier 3 0.0 %",
+            "32.0 a burst",
+            "datapath 100 % of the time",
+            "16 controllers",
+            "up 86400 s",
+            "in/s     bit/s    dropped/s missed/s out/s    bit/s    unsent/s",
+            "65279 veth0",
+            "123.46 M 790.12 G 7",
+            "987.65 M",
+            "worker 0: 123.46 M packets/s",
+        ] {
+            assert!(screen.contains(wanted), "{wanted}:\n{screen}");
+        }
+    }
+
+    #[test]
+    fn no_size_panics() {
+        for (width, height) in [(1, 1), (3, 40), (200, 2), (20, 10), (300, 100)] {
+            screen(width, height);
+        }
+    }
 }
