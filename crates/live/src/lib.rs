@@ -11,6 +11,8 @@ pub mod core;
 pub mod mac;
 pub mod mailbox;
 #[cfg(not(loom))]
+mod guests;
+#[cfg(not(loom))]
 pub mod metrics;
 #[cfg(not(loom))]
 pub mod ports;

@@ -4,6 +4,7 @@
 //! [`crate::status`]. Both are made of one reading of the counters when they are asked for; between
 //! requests nothing is spent. The metrics are described in `docs/metrics.md`.
 
+use crate::guests::{CONNECTIONS_MAX, IDLE_MAX, Seated};
 use crate::status::{PortStatus, Status, WorkerStatus};
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -352,6 +353,7 @@ pub async fn serve(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
+    let listener = Seated::new(listener, CONNECTIONS_MAX, IDLE_MAX);
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
