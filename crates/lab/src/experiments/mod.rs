@@ -8,6 +8,7 @@ pub mod endtoend;
 pub mod fig8_9;
 pub mod floor;
 pub mod grid;
+pub mod live;
 pub mod questions;
 pub mod slide15;
 pub mod table1;
@@ -32,6 +33,7 @@ pub const ALL: &[Experiment] = &[
     displacement::DISPLACEMENT,
     questions::QUESTIONS,
     grid::GRID,
+    live::LIVE,
 ];
 
 /// The experiment that people call `name`.

@@ -1,0 +1,200 @@
+//! The switches that take turns on the same interfaces.
+
+use super::net::{NEAR, Net, Space};
+use super::ovs::{Ovs, PortType};
+use crate::experiment::LabError;
+use crate::recommended::recommended;
+use crate::traffic::{OUTPUT_PORTS, Traffic};
+use overbank_live::ports::SwitchPort;
+use overbank_live::status::Status;
+use overbank_live::switch::{Setup, Switch};
+use overbank_switch::datapath::CacheConfig;
+use overbank_switch::parse::parse_rules;
+
+/// A switch to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contestant {
+    /// Overbank, on ports of that kind.
+    Overbank {
+        /// As in `--port 1=KIND:…`.
+        port: &'static str,
+        /// What follows the interface's name.
+        options: &'static str,
+        /// `--poll busy`.
+        busy: bool,
+    },
+    /// Open vSwitch's userspace datapath.
+    Ovs(PortType),
+    /// The kernel's bridge.
+    Bridge,
+}
+
+/// AF_XDP as it comes.
+pub const AFXDP: Contestant = Contestant::Overbank { port: "afxdp", options: "", busy: false };
+/// AF_XDP, never asleep, as the PMD threads of Open vSwitch are.
+pub const AFXDP_BUSY: Contestant = Contestant::Overbank { port: "afxdp", options: "", busy: true };
+/// AF_PACKET as it comes.
+pub const AFPACKET: Contestant =
+    Contestant::Overbank { port: "afpacket", options: "", busy: false };
+/// AF_PACKET with the ring for throughput.
+pub const AFPACKET_V3: Contestant =
+    Contestant::Overbank { port: "afpacket", options: ",ring=v3", busy: false };
+/// Open vSwitch on AF_XDP.
+pub const OVS_AFXDP: Contestant = Contestant::Ovs(PortType::AfXdp);
+/// Open vSwitch on AF_PACKET.
+pub const OVS_SYSTEM: Contestant = Contestant::Ovs(PortType::System);
+
+/// All, in the order of the tables.
+pub const ALL: [Contestant; 7] =
+    [AFXDP, AFXDP_BUSY, OVS_AFXDP, AFPACKET, AFPACKET_V3, OVS_SYSTEM, Contestant::Bridge];
+
+impl Contestant {
+    /// What tables call it.
+    pub fn name(self) -> String {
+        match self {
+            Contestant::Overbank { port, options, busy } => {
+                let busy = if busy { ", busy" } else { "" };
+                format!("overbank {port}{}{busy}", options.replace(',', ", "))
+            }
+            Contestant::Ovs(PortType::AfXdp) => "Open vSwitch afxdp".to_owned(),
+            Contestant::Ovs(PortType::System) => "Open vSwitch AF_PACKET".to_owned(),
+            Contestant::Bridge => "Linux bridge".to_owned(),
+        }
+    }
+
+    /// Whether it is ours.
+    pub fn is_overbank(self) -> bool {
+        matches!(self, Contestant::Overbank { .. })
+    }
+}
+
+/// The rules of the built-in traffic, which all send to port 2 here.
+pub fn rules() -> String {
+    let rules = Traffic::default().rules();
+    OUTPUT_PORTS
+        .iter()
+        .fold(rules, |rules, port| rules.replace(&format!("output:{port}\n"), "output:2\n"))
+}
+
+/// Overbank as the command has it by default, on these ports and cores.
+pub fn overbank(
+    ports: Vec<SwitchPort>,
+    cores: &[usize],
+    workers: usize,
+    busy_poll: bool,
+) -> Result<Switch, LabError> {
+    let usual = Setup::default();
+    let setup = Setup {
+        workers,
+        cores: cores.to_vec(),
+        cache: Some(CacheConfig { design: recommended(), entries: 1 << 18, isa: None }),
+        rules: parse_rules(&rules()).map_err(LabError::failed)?,
+        options: overbank_live::worker::Options { busy_poll, ..usual.options },
+        ..usual
+    };
+    Switch::start(setup, ports).map_err(LabError::failed)
+}
+
+/// A switch that forwards between the interfaces. Dropped, it lets go of them.
+pub struct Running<'a> {
+    /// Ours.
+    switch: Option<Switch>,
+    _others: Others<'a>,
+}
+
+/// What is to be undone on drop.
+enum Others<'a> {
+    None,
+    /// Has the interfaces as ports.
+    Ovs(&'a Ovs),
+    /// A bridge in that namespace.
+    Bridge(&'a Net),
+}
+
+impl Drop for Others<'_> {
+    fn drop(&mut self) {
+        // What cannot be undone here goes with the namespace.
+        match self {
+            Others::None => {}
+            Others::Ovs(ovs) => drop(ovs.detach()),
+            Others::Bridge(net) => drop(net.ip(Space::Switch, "link del bridge0")),
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    /// Gives the interfaces to a switch.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn attach(
+        contestant: Contestant,
+        net: &'a Net,
+        ovs: Option<&'a Ovs>,
+        cores: &[usize],
+        workers: usize,
+    ) -> Result<Running<'a>, LabError> {
+        match contestant {
+            Contestant::Bridge => {
+                // Goes on drop also if it was made half.
+                let others = Others::Bridge(net);
+                net.ip(Space::Switch, "link add bridge0 type bridge mcast_snooping 0")?;
+                for near in NEAR {
+                    net.ip(Space::Switch, &format!("link set {near} master bridge0"))?;
+                }
+                net.ip(Space::Switch, "link set bridge0 addrgenmode none")?;
+                net.ip(Space::Switch, "link set bridge0 up")?;
+                Ok(Running { switch: None, _others: others })
+            }
+            Contestant::Ovs(kind) => {
+                let ovs = ovs.ok_or_else(|| LabError::failed("Open vSwitch does not run"))?;
+                let others = Others::Ovs(ovs);
+                ovs.attach(kind, workers)?;
+                Ok(Running { switch: None, _others: others })
+            }
+            Contestant::Overbank { port, options, busy } => {
+                // Its other threads are where its workers are.
+                let switch = net.inside(Space::Switch, cores, || {
+                    let ports = (1..).zip(NEAR).map(|(number, near)| {
+                        let spec = format!("{port}:{near}{options}");
+                        let parsed = spec.parse().map_err(LabError::failed)?;
+                        let open = SwitchPort::open(number, parsed, workers);
+                        match open.map_err(LabError::failed)? {
+                            SwitchPort { port: None, .. } => {
+                                Err(LabError::Failed(format!("{spec}: the interface is down")))
+                            }
+                            open => Ok(open),
+                        }
+                    });
+                    overbank(ports.collect::<Result<_, _>>()?, cores, workers, busy)
+                })?;
+                Ok(Running { switch: Some(switch), _others: Others::None })
+            }
+        }
+    }
+
+    /// What Overbank counted so far.
+    pub fn status(&self) -> Option<Status> {
+        self.switch.as_ref().map(Switch::status)
+    }
+
+    /// Lets go of the interfaces; what Overbank counted in all.
+    pub fn detach(self) -> Option<Status> {
+        self.switch.map(Switch::stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_rules_send_to_port_2_and_names_differ() {
+        let rules = rules();
+        assert_eq!(rules.lines().count(), 20);
+        assert!(rules.lines().all(|rule| rule.ends_with("actions=output:2")), "{rules}");
+        let names: std::collections::BTreeSet<String> = ALL.map(Contestant::name).into();
+        assert_eq!(names.len(), ALL.len());
+        assert_eq!(AFPACKET_V3.name(), "overbank afpacket, ring=v3");
+    }
+}

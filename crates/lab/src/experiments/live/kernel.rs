@@ -1,0 +1,213 @@
+//! Rounds in which all switches take turns between the same interfaces.
+
+use super::Cores;
+use super::contestants::{AFPACKET, AFXDP, AFXDP_BUSY, ALL, Contestant, OVS_AFXDP, Running, rules};
+use super::host::{Hosts, Load, Window};
+use super::net::Net;
+use super::ovs::Ovs;
+use super::sys;
+use crate::experiment::{Context, LabError};
+use overbank_live::status::Status;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Frames a second while warming up, and of the loads at smoke size.
+const GENTLE: f64 = 20_000.0;
+/// Rates that are tried, as shares of what came through flat out.
+const STEPS: [f64; 12] = [1.3, 1.2, 1.1, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2];
+
+/// What is measured.
+pub struct Plan {
+    /// Flows.
+    pub flows: u32,
+    /// Rounds in which all switches take turns.
+    pub rounds: usize,
+    /// Of each load.
+    pub window: Duration,
+    /// Before each turn.
+    pub warm_up: Duration,
+    /// How long a rate is tried for whether it comes through without loss; `None`: no rate is, as
+    /// at smoke size, and loads are gentle.
+    pub step: Option<Duration>,
+}
+
+/// One switch in one round.
+pub struct Turn {
+    /// As much as the generator can.
+    pub flat_out: Window,
+    /// Half of what the slowest switch forwards without loss.
+    pub common: Window,
+    /// Half of what this one forwards without loss.
+    pub half: Window,
+    /// Cycles a packet flat out: datapath, receiving, copying out, flushing; Overbank only.
+    pub cycles: Option<[f64; 4]>,
+}
+
+/// One switch.
+pub struct Measured {
+    /// Which one.
+    pub contestant: Contestant,
+    /// Frames a second that came through without loss.
+    pub lossless: f64,
+    /// One for each round.
+    pub turns: Vec<Turn>,
+    /// Overbank only: whether every account closed.
+    pub accounts: bool,
+}
+
+/// What was found with so many workers.
+pub struct Found {
+    /// In the order of [`ALL`]; those that are missing are not there.
+    pub measured: Vec<Measured>,
+    /// Who is missing and why.
+    pub left_out: Vec<String>,
+    /// Frames a second of the common rate.
+    pub common: f64,
+}
+
+/// What turns are made of.
+struct Bench<'a> {
+    plan: &'a Plan,
+    net: &'a Net,
+    ovs: Option<&'a Ovs>,
+    hosts: Hosts,
+    host_core: usize,
+    switch_cores: Vec<usize>,
+    workers: usize,
+}
+
+impl<'a> Bench<'a> {
+    /// Sends for a while, on the hosts' core.
+    fn window(&mut self, load: Load, time: Duration) -> Result<Window, LabError> {
+        let (hosts, core) = (&mut self.hosts, self.host_core);
+        let on_core = move || {
+            sys::pin(&[core]).map_err(LabError::failed)?;
+            Ok(hosts.run(load, time))
+        };
+        std::thread::scope(|scope| scope.spawn(on_core).join())
+            .unwrap_or_else(|_| Err(LabError::failed("the hosts' thread broke")))
+    }
+
+    /// Gives the interfaces to a switch, and sends until its caches are warm.
+    fn attach(&mut self, contestant: Contestant) -> Result<(Running<'a>, Window), LabError> {
+        let (net, ovs, workers) = (self.net, self.ovs, self.workers);
+        let running = Running::attach(contestant, net, ovs, &self.switch_cores, workers)?;
+        let warm_up = self.window(Load::Rate(GENTLE), self.plan.warm_up)?;
+        if warm_up.received == 0 {
+            return Err(LabError::Failed(format!("{}: no frame came through", contestant.name())));
+        }
+        Ok((running, warm_up))
+    }
+
+    /// The highest rate that was found at which every frame arrives.
+    fn lossless(&mut self, contestant: Contestant) -> Result<f64, LabError> {
+        let (_running, _) = self.attach(contestant)?;
+        let Some(step) = self.plan.step else { return Ok(GENTLE) };
+        let most = self.window(Load::FlatOut, step)?.rate();
+        for share in STEPS {
+            let window = self.window(Load::Rate(most * share), step)?;
+            if window.received == window.offered {
+                return Ok(window.rate());
+            }
+        }
+        Ok(most * STEPS[STEPS.len() - 1] / 2.0)
+    }
+
+    fn turn(&mut self, measured: &mut Measured, common: f64) -> Result<(), LabError> {
+        let time = self.plan.window;
+        let (running, warm_up) = self.attach(measured.contestant)?;
+        let flat_out = self.window(Load::FlatOut, time)?;
+        let cycles = running.status().and_then(|status| status.total.cycles_per_packet);
+        let common = self.window(Load::Rate(common), time)?;
+        let half = self.window(Load::Rate(measured.lossless / 2.0), time)?;
+        if let Some(status) = running.detach() {
+            measured.accounts &= closes(&status, &[&warm_up, &flat_out, &common, &half]);
+        }
+        measured.turns.push(Turn { flat_out, common, half, cycles });
+        Ok(())
+    }
+}
+
+/// Whether each frame is where the counters say: offered ≥ forwarded = to be sent ≥ sent ≥ arrived.
+fn closes(status: &Status, windows: &[&Window]) -> bool {
+    let [one, two, ..] = &status.ports[..] else { return false };
+    let offered: u64 = windows.iter().map(|w| w.offered).sum();
+    let arrived: u64 = windows.iter().map(|w| w.received).sum();
+    status.closes
+        && two.queued == 0
+        && offered >= one.forwarded
+        && one.forwarded == two.outputs
+        && two.sent >= arrived
+}
+
+/// Who takes part.
+fn contestants(plan: &Plan, workers: usize) -> Vec<Contestant> {
+    match (plan.step, workers) {
+        (Some(_), _) => ALL.to_vec(),
+        // Adding AF_XDP ports to Open vSwitch takes a second.
+        (None, 1) => ALL.into_iter().filter(|c| ![AFXDP_BUSY, OVS_AFXDP].contains(c)).collect(),
+        (None, _) => vec![AFXDP, AFPACKET],
+    }
+}
+
+/// Measures all switches with so many workers; progress goes through `share`.
+pub fn measure(
+    context: &mut Context<'_>,
+    plan: &Plan,
+    cores: &Cores,
+    workers: usize,
+    share: Range<f64>,
+) -> Result<Found, LabError> {
+    let contestants = contestants(plan, workers);
+    let steps = (contestants.len() * (plan.rounds + 1)) as f64;
+    let mut step = 0.0;
+    let mut next = |context: &mut Context<'_>, contestant: Contestant, what: &str| {
+        let done = share.start + (share.end - share.start) * step / steps;
+        step += 1.0;
+        let plural = if workers == 1 { "" } else { "s" };
+        context.step(&format!("{workers} worker{plural}, {}, {what}", contestant.name()), done)
+    };
+
+    let net = Net::new(workers)?;
+    let switch_cores = cores.switch(workers);
+    let mut left_out = Vec::new();
+    let needs_ovs = contestants.iter().any(|c| matches!(c, Contestant::Ovs(_)));
+    let ovs = needs_ovs.then(|| Ovs::start(&net, &switch_cores, &rules()));
+    let ovs = ovs.and_then(|ovs| ovs.map_err(|error| left_out.push(error.to_string())).ok());
+    let mut bench = Bench {
+        plan,
+        net: &net,
+        ovs: ovs.as_ref(),
+        hosts: Hosts::new(&net, plan.flows, context.seed)?,
+        host_core: cores.host,
+        switch_cores,
+        workers,
+    };
+
+    let mut measured = Vec::new();
+    for contestant in contestants {
+        next(context, contestant, "rate without loss")?;
+        if matches!(contestant, Contestant::Ovs(_)) && bench.ovs.is_none() {
+            continue;
+        }
+        match bench.lossless(contestant) {
+            Ok(lossless) => {
+                measured.push(Measured { contestant, lossless, turns: Vec::new(), accounts: true });
+            }
+            Err(error) if contestant.is_overbank() => return Err(error),
+            Err(error) => left_out.push(error.to_string()),
+        }
+    }
+    let slowest = measured.iter().map(|m| m.lossless).fold(f64::INFINITY, f64::min);
+    let common = slowest / 2.0;
+    for round in 1..=plan.rounds {
+        // Each round begins with another one, so that none is always first after a pause.
+        for nth in 0..measured.len() {
+            let nth = (nth + round) % measured.len();
+            let measured: &mut Measured = &mut measured[nth];
+            next(context, measured.contestant, &format!("round {round} of {}", plan.rounds))?;
+            bench.turn(measured, common)?;
+        }
+    }
+    Ok(Found { measured, left_out, common })
+}

@@ -1,0 +1,160 @@
+//! The hosts and the switch between them: three network namespaces and two veth pairs.
+//!
+//! ```text
+//!   namespace a        namespace s            namespace b
+//!   eth0 ═════veth═════ va  (switch)  vb ═════veth═════ eth0
+//! ```
+//!
+//! Names hold the process id. Interfaces have no addresses, so that nothing but our frames is on the
+//! way. All is removed on drop, also by a panic; a killed process leaves namespaces behind, which
+//! `ip netns del` removes together with their interfaces.
+
+use super::sys;
+use crate::experiment::LabError;
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The switch's interfaces, in its namespace.
+pub const NEAR: [&str; 2] = ["va", "vb"];
+/// The hosts' interface, in theirs.
+pub const FAR: &str = "eth0";
+
+/// Where something runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// The generator's host.
+    A,
+    /// The sink's host.
+    B,
+    /// Between them.
+    Switch,
+}
+
+const SPACES: [Space; 3] = [Space::A, Space::B, Space::Switch];
+
+/// The namespaces and what is in them.
+pub struct Net {
+    tag: String,
+}
+
+impl Net {
+    /// Hosts joined to the switch's namespace by interfaces of so many queues.
+    ///
+    /// # Errors
+    /// Rights, `ip` or the kernel's veth are missing.
+    pub fn new(queues: usize) -> Result<Net, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let net = Net { tag: format!("obl{}x{number}", std::process::id()) };
+        for space in SPACES {
+            ip(&format!("netns add {}", net.name(space)))?;
+        }
+        let many = format!("numtxqueues {queues} numrxqueues {queues}");
+        for (near, host) in NEAR.into_iter().zip([Space::A, Space::B]) {
+            let far = net.name(host);
+            net.ip(
+                Space::Switch,
+                &format!("link add {near} {many} type veth peer name {FAR} netns {far} {many}"),
+            )?;
+            for (space, name) in [(Space::Switch, near), (host, FAR)] {
+                // Without a link-local address the kernel has nothing to say of its own.
+                net.ip(space, &format!("link set {name} addrgenmode none"))?;
+                net.ip(space, &format!("link set {name} up"))?;
+            }
+        }
+        Ok(net)
+    }
+
+    fn name(&self, space: Space) -> String {
+        let letter = match space {
+            Space::A => 'a',
+            Space::B => 'b',
+            Space::Switch => 's',
+        };
+        format!("{}{letter}", self.tag)
+    }
+
+    /// Runs `ip` in a namespace.
+    pub fn ip(&self, space: Space, arguments: &str) -> Result<(), LabError> {
+        ip(&format!("-n {} {arguments}", self.name(space)))
+    }
+
+    /// The namespace as a file.
+    pub fn file(&self, space: Space) -> Result<File, LabError> {
+        let path = format!("/run/netns/{}", self.name(space));
+        File::open(&path).map_err(|error| LabError::Failed(format!("{path}: {error}")))
+    }
+
+    /// Does something in a namespace and on these cores; threads that it starts are there too.
+    pub fn inside<T: Send>(
+        &self,
+        space: Space,
+        cores: &[usize],
+        work: impl FnOnce() -> Result<T, LabError> + Send,
+    ) -> Result<T, LabError> {
+        let file = self.file(space)?;
+        let there = move || {
+            sys::enter(&file).map_err(LabError::failed)?;
+            sys::pin(cores).map_err(LabError::failed)?;
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(there).join())
+            .unwrap_or_else(|_| Err(LabError::failed("a thread broke")))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for space in SPACES {
+            // One that was not made cannot be removed; interfaces go with their namespace.
+            let _ = ip(&format!("netns del {}", self.name(space)));
+        }
+    }
+}
+
+fn ip(arguments: &str) -> Result<(), LabError> {
+    run(Command::new("ip").args(arguments.split_whitespace())).map(drop)
+}
+
+/// Runs a short command; its output, or what it complained about.
+pub fn run(command: &mut Command) -> Result<String, LabError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |why: &str| Err(LabError::Failed(format!("{name}: {}", why.trim())));
+    match command.stdin(Stdio::null()).output() {
+        Err(error) => failed(&error.to_string()),
+        Ok(output) if !output.status.success() => {
+            failed(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it failed"))
+        }
+        Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_go_also_when_something_breaks() {
+        if !sys::is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let net = Net::new(2).expect("root may");
+        let names = SPACES.map(|space| net.name(space));
+        let there = || names.iter().filter(|name| File::open(format!("/run/netns/{name}")).is_ok());
+        assert_eq!(there().count(), 3);
+        net.ip(Space::A, "link show eth0").expect("the hosts have interfaces");
+        assert!(net.ip(Space::A, "link show va").is_err());
+        let cores = sys::allowed_cores();
+        let broken =
+            net.inside(Space::B, &cores, || -> Result<(), LabError> { panic!("on purpose") });
+        assert!(broken.is_err());
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _net = net;
+            panic!("on purpose");
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(there().count(), 0);
+    }
+}
