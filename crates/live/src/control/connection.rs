@@ -66,8 +66,10 @@ where
     let version = match greeted {
         Ok(Some(version)) => version,
         other => {
-            link.flush().await;
-            return Ended { greeted: false, broken: other.err() };
+            let broken = other.err();
+            let pending = link.out.pending();
+            goodbye(&mut link.reader, &mut link.writer, pending, broken.is_some()).await;
+            return Ended { greeted: false, broken };
         }
     };
     count(&control.options.counters.sessions_total, 1);
@@ -81,11 +83,8 @@ where
     let broken = turns.run(&mut news, &mut stop).await.err();
     news.count_lost(&turns.session);
     turns.session.leave();
-    let _ = time::timeout(GOODBYE, async {
-        let _ = turns.writer.write_all(turns.session.out.pending()).await;
-        let _ = turns.writer.shutdown().await;
-    })
-    .await;
+    goodbye(&mut turns.reader, &mut turns.writer, turns.session.out.pending(), broken.is_some())
+        .await;
     Ended { greeted: true, broken }
 }
 
@@ -156,14 +155,24 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
         // The oldest: an error looks the same in all versions.
         let _ = self.out.push(&Message::Error(error), Version::V13, xid);
     }
+}
 
-    async fn flush(&mut self) {
-        let _ = time::timeout(GOODBYE, async {
-            let _ = self.writer.write_all(self.out.pending()).await;
-            let _ = self.writer.shutdown().await;
-        })
-        .await;
-    }
+/// Sends what waits, and ends the connection. `linger`: what the peer still sends is read first and
+/// thrown away; if it were left lying, closing would destroy the error that explains it.
+async fn goodbye<S: AsyncRead + AsyncWrite>(
+    reader: &mut ReadHalf<S>,
+    writer: &mut WriteHalf<S>,
+    pending: &[u8],
+    linger: bool,
+) {
+    let _ = time::timeout(GOODBYE, async {
+        if writer.write_all(pending).await.is_err() || writer.shutdown().await.is_err() || !linger {
+            return;
+        }
+        let mut bytes = [0; 4096];
+        while reader.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    })
+    .await;
 }
 
 /// What the switch has to say.
