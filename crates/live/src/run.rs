@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 /// Connections to the status socket at one time.
@@ -183,6 +183,11 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
         .thread_name("control")
         .enable_all()
         .build()?;
+    // Before anybody is told that it runs: a signal that nobody waits for would kill it.
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new()?
+    };
     tracing::info!(
         ports = config.ports.len(),
         rules = rule_count,
@@ -191,7 +196,7 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
         datapath_id = format!("{:016x}", switch.handle().lock().datapath_id()),
         "forwarding"
     );
-    let outcome = runtime.block_on(serve(config, &switch, status_socket, metrics));
+    let outcome = runtime.block_on(serve(config, &switch, signals, status_socket, metrics));
     runtime.shutdown_timeout(CLOSE_MAX);
     let status = switch.stop();
     outcome.map(|openflow| Status { openflow: openflow(), ..status })
@@ -199,16 +204,32 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
 
 type OpenFlowTotals = Box<dyn Fn() -> std::collections::BTreeMap<String, u64> + Send + Sync>;
 
+/// The signals that the switch heeds.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on they do not end the process. To be called within the runtime.
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
 /// All that goes on beside forwarding, until it is time to stop.
 async fn serve(
     config: &Config,
     switch: &Switch,
+    mut signals: Signals,
     status_socket: Option<std::os::unix::net::UnixListener>,
     metrics: Option<std::net::TcpListener>,
 ) -> Result<OpenFlowTotals, RunError> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let (stop, stopped) = watch::channel(false);
     let options = ControlOptions::default();
     let (counters, some) = (options.counters.clone(), !config.openflow.is_empty());
@@ -242,9 +263,9 @@ async fn serve(
     let mut look = tokio::time::interval(LOOK_EVERY);
     let reason = loop {
         tokio::select! {
-            _ = terminate.recv() => break "SIGTERM",
-            _ = interrupt.recv() => break "SIGINT",
-            _ = hangup.recv() => reload(config.rules.as_deref(), switch.handle()).await,
+            _ = signals.terminate.recv() => break "SIGTERM",
+            _ = signals.interrupt.recv() => break "SIGINT",
+            _ = signals.hangup.recv() => reload(config.rules.as_deref(), switch.handle()).await,
             ended = &mut control => {
                 let _ = stop.send(true);
                 return match ended {
