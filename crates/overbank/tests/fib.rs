@@ -226,6 +226,7 @@ fn a_burst_of_any_size_is_that_many_lookups() {
 }
 
 #[test]
+#[cfg(not(overbank_small))] // Which drives half of the entries from home.
 fn most_misses_are_settled_by_one_line() {
     let mut writer = Writer::<Key6, u16>::new(&Config::entries(100_000)).unwrap();
     (0..100_000).for_each(|number| assert!(writer.insert(Key6::of(number), 1).is_ok()));

@@ -54,7 +54,7 @@ fn every_kind_comes_back() {
 
 fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
     let path = folder.path().join("small");
-    filled(40, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    filled(6, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
     let bytes = fs::read(&path).unwrap();
     (path, bytes)
 }

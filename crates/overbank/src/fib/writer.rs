@@ -110,7 +110,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         };
         let Some(slot) = self.table.free_slot(bucket) else { return Err(self.full(0)) };
         if bucket == place.second {
-            // Before the entry is there: a reader that sees no mark looks at the home only.
+            // First, so that a present key is always marked.
             self.table.mark(place);
             self.stats.second += 1;
         }
