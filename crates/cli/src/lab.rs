@@ -9,6 +9,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
 use overbank_lab::experiment::{Context, Experiment, LabError, Size};
 use overbank_lab::experiments;
+use overbank_lab::micro::PENALTY_CYCLES;
 use overbank_lab::replay::record::Machine;
 use overbank_lab::report;
 use overbank_lab::results::{self, Outcome};
@@ -37,6 +38,7 @@ pub enum Command {
 #[command(after_help = "Examples:
   overbank lab run table1 appendix-d
   overbank lab run all --smoke
+  overbank lab run fig8 --penalty 300 --out out/lab-300
   overbank lab run fig8 --format json | jq '.[].checks'
 
 Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Exit status 1
@@ -51,6 +53,10 @@ pub struct RunArgs {
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Cycles that a miss costs where it is added, not lived through: fig8, fig9, questions, grid
+    #[arg(long, value_name = "CYCLES", default_value_t = PENALTY_CYCLES,
+          value_parser = parse_penalty)]
+    penalty: f64,
     /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
@@ -63,6 +69,13 @@ pub struct RunArgs {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
+}
+
+fn parse_penalty(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(cycles) if (0.0..=1e9).contains(&cycles) => Ok(cycles),
+        _ => Err("a number of cycles from 0 to 1e9 is needed".to_owned()),
+    }
 }
 
 /// Arguments of `lab report`.
@@ -162,6 +175,7 @@ fn one(
     experiment.measure(&mut Context {
         size: if args.smoke { Size::Smoke } else { Size::Full },
         seed: args.seed,
+        penalty_cycles: args.penalty,
         stop,
         progress: &mut progress,
     })

@@ -68,6 +68,30 @@ fn run_leaves_records_and_a_page_of_all_that_are_there() {
     assert!(markdown.contains("\n## table1: ") && markdown.contains("| blp-2-4 |"));
 }
 
+/// With a miss that costs nothing the emulated throughput is that of lookups and insertions; one of a
+/// million cycles leaves a few keys a millisecond.
+#[test]
+fn the_miss_penalty_is_the_users() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let slowest = |penalty: &str, shown: &str| -> f64 {
+        let arguments = ["run", "fig8", "--smoke", "--penalty", penalty, "--format", "json"];
+        let output = lab(&arguments, dir.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let array: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        assert!(array[0]["settings"].to_string().contains(shown), "{}", array[0]["settings"]);
+        let plots = array[0]["plots"].as_array().expect("plots");
+        let speed = plots.iter().find(|p| p["title"].to_string().contains("throughput"));
+        let curves = speed.expect("a plot")["series"].as_array().expect("curves");
+        let last = |c: &Value| c["points"].as_array().and_then(|p| p.last()?[1].as_f64());
+        curves.iter().filter_map(last).fold(f64::MAX, f64::min)
+    };
+    let dear = slowest("1000000", "1000000 cycles of the TSC (the paper: 1000)");
+    // Half of the keys miss at α = 2, at some GHz.
+    assert!(dear < 0.05, "{dear} million keys a second");
+    let free = slowest("0", "0 cycles of the TSC (the paper: 1000)");
+    assert!(free > 2.0 * dear, "{free} {dear}");
+}
+
 #[test]
 fn errors_say_what_is_wrong_before_any_work() {
     let dir = tempfile::tempdir().expect("a directory for the test");
@@ -81,6 +105,8 @@ fn errors_say_what_is_wrong_before_any_work() {
     fails(&["run", "fig99"], &["no experiment \"fig99\"", "table1", "slide15", "all"]);
     fails(&["run"], &["<NAME>"]);
     fails(&["run", "slide15", "--core", "9999"], &["--core 9999: no such core"]);
+    fails(&["run", "grid", "--penalty=-1"], &["--penalty", "cycles from 0"]);
+    fails(&["run", "grid", "--penalty", "NaN"], &["--penalty", "cycles from 0"]);
     fails(&["report", "nowhere"], &["nowhere: cannot be read"]);
     fails(&["report", "."], &[".: no record of an experiment there"]);
     fs::write(dir.path().join("file"), "").expect("written");

@@ -4,6 +4,7 @@
 //! which `overbank lab run` measures. Its [`Record`] holds what was measured beside what the paper
 //! states; the report and the JSON are made of records and of nothing else.
 
+use crate::micro::PENALTY_CYCLES;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -47,6 +48,9 @@ pub struct Context<'a> {
     pub size: Size,
     /// Seed of everything random.
     pub seed: u64,
+    /// What a miss costs where it is added and not lived through, in cycles; the paper has
+    /// [`PENALTY_CYCLES`](crate::micro::PENALTY_CYCLES).
+    pub penalty_cycles: f64,
     /// Ends it early: Ctrl-C.
     pub stop: &'a AtomicBool,
     /// Gets a line about what runs now and the share done, 0 to 1.
@@ -57,6 +61,12 @@ impl Context<'_> {
     /// Whether the smoke size is wanted.
     pub fn smoke(&self) -> bool {
         self.size == Size::Smoke
+    }
+
+    /// The miss penalty as a setting of a record.
+    pub fn penalty_setting(&self) -> (String, String) {
+        let paper = if self.penalty_cycles == PENALTY_CYCLES { "" } else { " (the paper: 1000)" };
+        ("miss penalty".into(), format!("{} cycles of the TSC{paper}", self.penalty_cycles))
     }
 
     /// Says what runs now and how much is done, 0 to 1; an error if Ctrl-C was pressed.

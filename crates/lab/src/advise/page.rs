@@ -122,14 +122,21 @@ fn hit_rates(advice: &Advice) -> Plot {
         }
     }
     // More lines than six are a thicket; the recommended design is one of them.
-    names.sort_by_key(|n| *n != advice.recommendation.design);
-    names.truncate(6);
+    let recommended = advice.recommendation.design.as_str();
     let of = |name: &str| advice.cells.iter().filter(move |c| c.design == name).collect::<Vec<_>>();
+    // The model knows random eviction: of another policy, that of the same geometry is shown.
+    let bare = recommended.split('+').next().unwrap_or(recommended);
+    let predicted = |name: &&&str| of(name).iter().any(|c| c.predicted.is_some());
+    let candidates = [recommended, bare];
+    let modelled = candidates.iter().find(predicted).or_else(|| names.iter().find(predicted));
+    let modelled = modelled.copied();
+    names.sort_by_key(|n| (*n != recommended, Some(*n) != modelled));
+    names.truncate(6);
     let mut all = Vec::new();
     for name in names {
         let points = of(name).iter().map(|c| (c.entries as f64, c.measured * 100.0)).collect();
         all.push(series(name, points, false));
-        if name == advice.recommendation.design {
+        if Some(name) == modelled {
             let points: Vec<(f64, f64)> = of(name)
                 .iter()
                 .filter_map(|c| Some((c.entries as f64, c.predicted? * 100.0)))

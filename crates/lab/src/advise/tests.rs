@@ -107,6 +107,11 @@ fn policies_are_predicted_where_they_coincide() {
     let skewed = of(0.9);
     assert!(skewed.cells.iter().all(|c| c.predicted.is_some() == (c.design == "blp-4-4")));
     assert!(skewed.model.notes[0].contains("are only simulated"), "{:?}", skewed.model.notes);
+    // The page has a model's curve all the same: that of a design which has one.
+    let mut advised = skewed;
+    advised.recommendation.design = "cuckoo-2-16+half-bubble".to_owned();
+    let page = page::page(&advised, "");
+    assert!(page.contains("class=\"model\"") && page.contains("blp-4-4, model"));
     let even = of(0.0);
     assert_eq!(even.model.within_a_point, even.model.cells, "{:?}", even.model);
     let simulated = |c: &&Cell| c.predicted.is_none();

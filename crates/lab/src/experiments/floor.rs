@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::micro::gather::Gather;
 use crate::micro::keys::Keys;
-use crate::micro::{self, Cell, DESIGNS, Plan, Spread, measure_all, size_name, tsc};
+use crate::micro::{self, Cell, DESIGNS, Measured, Plan, Spread, measure_all, size_name, tsc};
 use crate::recommended::RECOMMENDED;
 use crate::workload::FlowStream;
 
@@ -123,6 +123,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         headings,
         rows,
     });
+    let mut differ = Vec::new();
     if !smoke {
         record.checks = all
             .iter()
@@ -136,6 +137,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
                 })
             })
             .collect();
+        differ = all.iter().filter_map(why_not).collect();
     }
     record.notes = vec![
         "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over \
@@ -144,7 +146,28 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          shows once the table is past the last-level cache."
             .into(),
     ];
+    record.notes.append(&mut differ);
     Ok(record)
+}
+
+/// Why the recommended design is past the target in a cell, if it is: figures of this run.
+fn why_not(m: &Measured) -> Option<String> {
+    let (ours, floor) = (m.row(RECOMMENDED)?.probe_ns.median, m.floor_ns.median);
+    if ours / floor <= TARGET {
+        return None;
+    }
+    let best = m.rows.iter().min_by(|a, b| a.probe_ns.median.total_cmp(&b.probe_ns.median))?;
+    Some(format!(
+        "{}: past the target. The kernel takes {floor:.2} ns a key, and the probe {:.2} ns more; the \
+         cheapest probe of any design here is that of {} with {:.2} ns more (×{:.2}). Where memory is \
+         near, the kernel hardly waits, and what it costs to compare fingerprints and to choose a slot \
+         is a large multiple of little; where it is far, a second line counts.",
+        m.cell.size(),
+        ours - floor,
+        best.design,
+        best.probe_ns.median - floor,
+        best.probe_ns.median / floor,
+    ))
 }
 
 /// Nanoseconds per key of the gather kernel on `bytes` of memory, over seven rounds of new keys.
@@ -167,4 +190,37 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Spread, LabError> {
         rounds.push(Spread::of(times.collect()).median);
     }
     Ok(Spread::of(rounds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::micro::Row;
+    use overbank::cache::HugePages;
+
+    #[test]
+    fn past_the_target_it_says_why() {
+        let row = |name: &str, ns| Row {
+            design: name.parse().unwrap(),
+            hit_rate: 1.0,
+            probe_ns: Spread { median: ns, ..Spread::default() },
+            lookup_ns: Spread::default(),
+            whole_ns: Spread::default(),
+            throughput: Spread::default(),
+            huge_pages: HugePages::Yes,
+        };
+        let measured = |ours| Measured {
+            cell: Cell::mib(4.0, 0.5, 0.0),
+            rows: vec![row("set-4", 3.0), row(RECOMMENDED, ours)],
+            floor_ns: Spread { median: 2.0, ..Spread::default() },
+            warmed: 0.0,
+        };
+        assert_eq!(why_not(&measured(3.2)), None);
+        let why = why_not(&measured(4.0)).unwrap();
+        for part in
+            ["4 MiB: past", "takes 2.00 ns", "2.00 ns more", "set-4 with 1.00 ns more (×1.50)"]
+        {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
 }

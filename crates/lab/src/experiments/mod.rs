@@ -3,6 +3,7 @@
 pub mod appendix_ab;
 pub mod appendix_c;
 pub mod appendix_d;
+pub mod churn;
 pub mod displacement;
 pub mod endtoend;
 pub mod fig8_9;
@@ -31,6 +32,7 @@ pub const ALL: &[Experiment] = &[
     floor::FLOOR,
     table3::TABLE3,
     displacement::DISPLACEMENT,
+    churn::CHURN,
     questions::QUESTIONS,
     grid::GRID,
     live::LIVE,

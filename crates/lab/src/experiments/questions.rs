@@ -12,7 +12,7 @@
 use crate::experiment::{Check, Context, Experiment, LabError, Record, Table};
 use crate::experiments::displacement::{Displacing, VARIANTS, play};
 use crate::experiments::table3::approximate;
-use crate::micro::{self, Cell, Measured, PENALTY_CYCLES, Plan, Row, measure_all, tsc};
+use crate::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
 use crate::recommended::RECOMMENDED;
 use crate::replay::feed::Source;
 use crate::replay::record::TrafficRecord;
@@ -40,7 +40,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     rules(&mut record, &all, cycles_per_ns);
     record.settings = vec![
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("miss penalty".into(), format!("{PENALTY_CYCLES} cycles of the TSC")),
+        context.penalty_setting(),
         ("instruction set".into(), overbank::cache::Isa::best().to_string()),
     ];
     Ok(record)
@@ -207,12 +207,13 @@ fn policies(
     let cells: Vec<Cell> =
         points.iter().map(|&(alpha, theta)| Cell::mib(mib, alpha, theta)).collect();
     let designs = micro::designs(GEOMETRY_AND_POLICY)?;
+    let penalty_cycles = context.penalty_cycles;
     let plan = |_: &Cell| Plan {
         warm_per_flow: 20.0,
         warm_max: u64::MAX,
         keys: if smoke { 1 << 13 } else { 1 << 17 },
         rounds: if smoke { 2 } else { 5 },
-        penalty_cycles: PENALTY_CYCLES,
+        penalty_cycles,
     };
     let all = measure_all(context, (0.3, 0.8), &cells, &designs, plan, cycles_per_ns)?;
     let mut names = vec!["design".to_owned()];

@@ -134,17 +134,19 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 
     let cells = cells(context);
     let smoke = context.smoke();
+    let penalty_cycles = context.penalty_cycles;
     let plan_of = |cell: &Cell| {
-        if smoke { Plan { keys: 1 << 13, rounds: 3, ..plan(cell) } } else { plan(cell) }
+        let plan = Plan { penalty_cycles, ..plan(cell) };
+        if smoke { Plan { keys: 1 << 13, rounds: 3, ..plan } } else { plan }
     };
     let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan_of, cycles_per_ns)?;
 
     let mut record = Record::new((GRID.name, GRID.title, GRID.source), context);
-    let plan = plan(&cells[0]);
-    let penalty_ns = plan.penalty_cycles / cycles_per_ns;
+    let plan = plan_of(&cells[0]);
+    let penalty_ns = penalty_cycles / cycles_per_ns;
     record.settings = vec![
         ("recommended".into(), RECOMMENDED.into()),
-        ("miss penalty".into(), format!("{} cycles of the TSC", plan.penalty_cycles)),
+        context.penalty_setting(),
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
         ("instruction set".into(), overbank::cache::Isa::best().to_string()),
         ("rounds".into(), plan.rounds.to_string()),
