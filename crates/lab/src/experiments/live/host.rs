@@ -25,14 +25,16 @@ use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, Queue, Receive, Transmit};
 use std::time::{Duration, Instant};
 
-/// Frames handed over at once.
-pub const BURST: usize = 32;
+/// Frames handed over at once, flat out.
+const BURST: usize = 32;
+/// Frames handed over at once at a rate: the sink looks between two bursts.
+const RATE_BURST: u64 = 8;
 /// Headers, which no switch changes here.
 const HEADERS: usize = 42;
 /// Length of the sequence in which flows come, a power of two.
 const SEQUENCE: usize = 1 << 16;
 /// A window is over when nothing more has come for so long, or nothing at all for [`LATE_MAX`].
-const QUIET: Duration = Duration::from_millis(10);
+const QUIET: Duration = Duration::from_millis(30);
 const LATE_MAX: Duration = Duration::from_secs(2);
 /// Longest latency that is told from longer ones.
 const LATENCY_MAX_NS: u64 = 10_000_000_000;
@@ -185,7 +187,7 @@ impl Hosts {
                 Load::FlatOut => BURST as u64,
                 Load::Rate(rate) => {
                     let due = (elapsed.as_secs_f64() * rate) as u64 + 1;
-                    due.saturating_sub(window.offered).min(BURST as u64)
+                    due.saturating_sub(window.offered).min(RATE_BURST)
                 }
             };
             if due > 0 {

@@ -40,6 +40,13 @@ pub struct Rate {
     pub on_core: Option<f64>,
 }
 
+impl Rate {
+    /// Million packets in a second of a worker on its core.
+    pub fn while_on_core(&self) -> Option<f64> {
+        self.on_core.filter(|share| *share > 0.0).map(|share| self.mpps / share)
+    }
+}
+
 /// Of each round, the rate of one worker and of two.
 pub struct Scaling {
     /// One round each.
