@@ -40,6 +40,7 @@ use crate::cache::geometry::Geometry;
 use crate::cache::layout::Layout;
 use crate::cache::pcg::Pcg32;
 use crate::cache::policy::STREAM;
+use crate::cache::probes::MISS;
 use crate::cache::table::{Entry, Slot, Table};
 
 /// Bubbles from the lower half of a bucket, while popularity differs. See the module.
@@ -106,6 +107,27 @@ impl HalfBubble {
     }
 }
 
+/// Which of up to 32 slots are hits, numbers below the power of two `candidates`, and have `bit` set;
+/// with `bit` 0 all hits. Eight slots at a time, each a byte of a word.
+#[inline(always)]
+fn hits_with(bit: u8, slots: &[u8], candidates: usize) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // Moves bit 0 of byte i to bit 56 + i.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let of_word = |slots: [u8; 8]| {
+        let word = u64::from_le_bytes(slots);
+        let wanted = if bit == 0 { ONES } else { word >> bit.trailing_zeros() };
+        let beyond = (candidates.trailing_zeros()..8).fold(0, |any, bit| any | word >> bit);
+        let hits = wanted & !beyond & ONES;
+        (hits.wrapping_mul(GATHER) >> 56) as u32
+    };
+    let (words, rest) = slots.as_chunks::<8>();
+    let mut last = [MISS; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().copied().chain([last]).take(4);
+    words.enumerate().fold(0, |mask, (i, word)| mask | of_word(word) << (8 * i))
+}
+
 impl sealed::Sealed for HalfBubble {}
 
 impl<G: Geometry> Policy<G> for HalfBubble {
@@ -149,16 +171,9 @@ impl<G: Geometry> Policy<G> for HalfBubble {
         self.seen.hits += u64::from(hits);
         for (hashes, slots) in hashes.chunks(32).zip(slots.chunks(32)) {
             // The hits that bubble, one bit each: found for the whole burst without a branch.
-            let hit_at = |bits: u8| {
-                let hit = |slot: u8| usize::from(slot) < G::CANDIDATES && slot & bits != 0;
-                let bits = slots.iter().enumerate().map(|(i, &slot)| u32::from(hit(slot)) << i);
-                bits.fold(0u32, |mask, bit| mask | bit)
-            };
-            let mut bubbles = hit_at((G::SLOTS / 2) as u8);
-            self.seen.lower += u64::from(bubbles.count_ones());
-            if all {
-                bubbles = hit_at(u8::MAX);
-            }
+            let lower = hits_with((G::SLOTS / 2) as u8, slots, G::CANDIDATES);
+            self.seen.lower += u64::from(lower.count_ones());
+            let mut bubbles = if all { hits_with(0, slots, G::CANDIDATES) } else { lower };
             while bubbles != 0 {
                 let i = bubbles.trailing_zeros() as usize;
                 bubbles &= bubbles - 1;
@@ -175,5 +190,25 @@ impl<G: Geometry> Policy<G> for HalfBubble {
         }
         let slot = table.candidate(hash, self.pcg.below(G::CANDIDATES as u32) as usize);
         (slot, table.entry(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn hits_are_found_as_one_by_one(
+            slots in proptest::collection::vec(prop_oneof![0..64u8, any::<u8>(), Just(MISS)], 0..=32),
+            bit in prop_oneof![Just(0u8), (0..6u32).prop_map(|b| 1 << b)],
+            candidates in (2..7u32).prop_map(|b| 1usize << b),
+        ) {
+            let hit =
+                |slot: u8| usize::from(slot) < candidates && (bit == 0 || slot & bit != 0);
+            let naive = slots.iter().enumerate().map(|(i, &slot)| u32::from(hit(slot)) << i);
+            prop_assert_eq!(hits_with(bit, &slots, candidates), naive.sum::<u32>());
+        }
     }
 }
