@@ -166,9 +166,8 @@ fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), 
             return Err(format!("{found:?} hits, not all and none").into());
         }
         draws.draw(entries);
-        let one = nanoseconds(DRAWS, || {
-            draws.hits.iter().filter_map(|&key| reader.lookup(key)).count()
-        });
+        let one =
+            nanoseconds(DRAWS, || draws.hits.iter().filter_map(|&key| reader.lookup(key)).count());
         let round = [floor, hit, miss, hit / floor, miss / floor, one, ahead, ahead / floor];
         figures.iter_mut().zip(round).for_each(|(all, figure)| all.push(figure));
     }
@@ -238,11 +237,11 @@ fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(
                     nanoseconds(DRAWS, || found.0 = look_up(&reader, &draws.hits, burst, false));
                 draws.draw(entries);
                 let seen = operations.load(Ordering::Relaxed);
+                let start = Instant::now();
                 go.store(true, Ordering::Relaxed);
                 while operations.load(Ordering::Relaxed) == seen {
                     std::hint::spin_loop();
                 }
-                let start = Instant::now();
                 let during =
                     nanoseconds(DRAWS, || found.1 = look_up(&reader, &draws.hits, burst, false));
                 seconds += start.elapsed().as_secs_f64();

@@ -5,6 +5,8 @@
 //! for the second line of the few keys that need it; compare these. Neither round branches on what
 //! it finds. A key whose bucket changed under the comparison starts again, alone.
 
+use core::mem::MaybeUninit;
+
 use super::Simd;
 use crate::fib::key::{Key, Value};
 use crate::fib::place::{Hasher, Place, place};
@@ -180,10 +182,11 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
 ) -> u64 {
     let count = keys.len().min(values.len()).min(BURST_MAX);
     let (keys, values) = (&keys[..count], &mut values[..count]);
-    let mut places = [Place { home: 0, second: 0 }; BURST_MAX];
-    let mut seen = [(Header(0), 0u32); BURST_MAX];
+    // Not initialised: that would be a sixth of the instructions.
+    let mut places = [const { MaybeUninit::<Place>::uninit() }; BURST_MAX];
+    let mut seen = [const { MaybeUninit::<(Header, u32)>::uninit() }; BURST_MAX];
     // Keys that may be in their second bucket.
-    let mut pending = [0u8; BURST_MAX];
+    let mut pending = [const { MaybeUninit::<u8>::uninit() }; BURST_MAX];
     let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
     let ask = |bucket: u32| {
         // SAFETY: less than `buckets`, and a bucket has STRIDE words.
@@ -196,40 +199,40 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
         }
     };
     // SAFETY: home and second are less than `buckets`, i < count <= BURST_MAX, and open <= i. The
-    // rest is the caller's promise.
+    // first loop initialises the places of i < count, the second what was seen there, and what is
+    // pending below `open`. The rest is the caller's promise.
     unsafe {
         for (place, &key) in places.iter_mut().zip(keys) {
-            *place = view.place(key);
-            ask(place.home);
+            ask(place.write(view.place(key)).home);
         }
         // As little as will do to ask for the second lines, which take as long again.
         for i in 0..count {
-            let Place { home, second } = *places.get_unchecked(i);
+            let Place { home, second } = places.get_unchecked(i).assume_init();
             let key = *keys.get_unchecked(i);
             let (before, words) = compare::<S, K, V>(view.bucket::<K, V>(home), key);
-            *seen.get_unchecked_mut(i) = (before, words);
-            *pending.get_unchecked_mut(open) = i as u8;
+            seen.get_unchecked_mut(i).write((before, words));
+            pending.get_unchecked_mut(open).write(i as u8);
             let go_on = before.marked(second) & (words == 0);
             open += usize::from(go_on);
             // The home again if all is settled: no branch, and that line is here.
             ask(home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
         }
         for i in 0..count {
-            let home = view.bucket::<K, V>(places.get_unchecked(i).home);
-            let first = take::<K, V>(home, *seen.get_unchecked(i));
+            let home = view.bucket::<K, V>(places.get_unchecked(i).assume_init().home);
+            let first = take::<K, V>(home, seen.get_unchecked(i).assume_init());
             *values.get_unchecked_mut(i) = first.value;
             hits |= u64::from(first.found) << i;
             changed |= first.changed;
         }
-        for &i in pending.get_unchecked(..open) {
-            let i = usize::from(i);
-            let Place { home, second } = *places.get_unchecked(i);
+        for i in pending.get_unchecked(..open) {
+            let i = usize::from(i.assume_init());
+            let Place { home, second } = places.get_unchecked(i).assume_init();
             let key = *keys.get_unchecked(i);
             let other = look::<S, K, V>(view.bucket::<K, V>(second), key);
             let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
             *values.get_unchecked_mut(i) = other.value;
             hits |= u64::from(other.found) << i;
-            changed |= other.changed | seen.get_unchecked(i).0.difference(home);
+            changed |= other.changed | seen.get_unchecked(i).assume_init().0.difference(home);
         }
         if changed >> 32 != 0 {
             return again::<S, K, V>(view, keys, values);
