@@ -116,17 +116,20 @@ impl Plan {
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     context.step("starts", 0.0)?;
-    let root = sys::is_root();
-    if !root && !context.smoke() {
-        return Err(LabError::failed("network namespaces and AF_XDP need root: run it with sudo"));
+    let missing = match sys::is_root() {
+        false => Some("network namespaces and AF_XDP need root".to_owned()),
+        true => net::Net::new(1).err().map(|error| error.to_string()),
+    };
+    if let (Some(why), false) = (&missing, context.smoke()) {
+        return Err(LabError::Failed(why.clone()));
     }
     let (plan, cores) = (Plan::of(context.smoke()), Cores::share_out(context.smoke())?);
     let mut record = Record::new((LIVE.name, LIVE.title, LIVE.source), context);
     report::settings(&mut record, &plan, &cores);
     let scaling = memory::measure(context, &plan.memory, &cores, 0.1)?;
     report::memory(&mut record, &scaling, cores.workers.len() >= 2);
-    if !root {
-        record.notes.push("The part between interfaces was skipped: it needs root.".to_owned());
+    if let Some(why) = missing {
+        record.notes.push(format!("The part between interfaces was skipped: {why}."));
         return Ok(record);
     }
     for (workers, from) in [(1, 0.1), (2, 0.55)] {
