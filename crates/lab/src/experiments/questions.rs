@@ -10,7 +10,7 @@
 //! long ones.
 
 use crate::experiment::{Check, Context, Experiment, LabError, Record, Table};
-use crate::experiments::displacement::{Displacing, VARIANTS, play};
+use crate::experiments::displacement::{Displacing, Figures, VARIANTS, play};
 use crate::experiments::table3::approximate;
 use crate::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
 use crate::recommended::RECOMMENDED;
@@ -131,9 +131,10 @@ fn full_system(context: &mut Context<'_>, record: &mut Record) -> Result<(), Lab
 fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabError> {
     let entries = if context.smoke() { 1 << 11 } else { 1 << 17 };
     let mut rows = Vec::new();
-    let mut rates = Vec::new();
+    let mut all = Vec::new();
     for (name, shape, m, depth) in VARIANTS {
         let mut row = vec![name.to_owned()];
+        let mut both = Vec::new();
         for alpha in [0.95, 1.5] {
             let flows = (f64::from(entries) * alpha) as u32;
             let mut stream = FlowStream::uniform(flows, context.seed)
@@ -142,10 +143,9 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), La
             let figures = play(&mut table, &mut stream);
             row.push(percent(figures.hit_rate));
             row.push(format!("{:.1}", figures.read));
-            if alpha == 0.95 {
-                rates.push((name, figures.hit_rate));
-            }
+            both.push(figures);
         }
+        all.push((name, both));
         rows.push(row);
     }
     record.tables.push(Table {
@@ -160,7 +160,7 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), La
         ]),
         rows,
     });
-    let at = |name: &str| rates.iter().find(|r| r.0 == name).map_or(0.0, |r| r.1);
+    let at = |name: &str| figures_of(&all, name, 0).map_or(0.0, |f| f.hit_rate);
     let (wide, deep) = (at("blp-2-16, plain"), at("blp-2-4, depth 2"));
     record.checks.push(Check {
         claim: "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP"
@@ -169,15 +169,58 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), La
         measured: format!("{}, {}", percent(wide), percent(deep)),
         holds: wide > deep,
     });
-    record.notes.push(
-        "2. How should displacement and eviction be balanced? Evict. Displacement wins hits only \
-         while nearly all flows fit (α ≤ 1), and in cuckoo-lite only; past that every insertion \
-         searches in vain, reading dozens of lines. Where the last per cent at α ≤ 1 matters, one \
-         displacement in 2-4 cuckoo-lite buys most of it; a bucket as wide as a cache line buys \
-         nearly as much for nothing."
-            .into(),
-    );
+    record.notes.push(displacement_answer(&all));
     Ok(())
+}
+
+/// Of each structure the figures with nearly all flows fitting and with too many.
+type Displaced = [(&'static str, Vec<Figures>)];
+
+fn figures_of<'a>(all: &'a Displaced, name: &str, load: usize) -> Option<&'a Figures> {
+    all.iter().find(|(n, _)| *n == name)?.1.get(load)
+}
+
+/// The answer to question 2, from the figures at α = 0.95 and 1.5.
+fn displacement_answer(all: &Displaced) -> String {
+    /// Points of hit rate that are worth a word.
+    const WORTH: f64 = 0.1;
+    let gain = |from: &str, to: &str, load| {
+        let [from, to] = [from, to].map(|name| figures_of(all, name, load));
+        100.0 * (to.map_or(0.0, |f| f.hit_rate) - from.map_or(0.0, |f| f.hit_rate))
+    };
+    let read = |name: &str, load| figures_of(all, name, load).map_or(0.0, |f| f.read);
+    let shapes = [("2-4 cuckoo-lite", "cuckoo-2-4"), ("2-4 BLP", "blp-2-4")];
+    let gains = |load| {
+        shapes.map(|(title, short)| {
+            let plain = format!("{short}, plain");
+            let [one, two] = [1, 2].map(|depth| {
+                let name = format!("{short}, depth {depth}");
+                (gain(&plain, &name, load), read(&name, load))
+            });
+            let text = format!(
+                "in {title} one displacement changes the hit rate by {:+.2} points, two by {:+.2} \
+                 ({:.1} and {:.1} buckets read per insertion)",
+                one.0, two.0, one.1, two.1
+            );
+            (text, one.0.max(two.0))
+        })
+    };
+    let [fit, full] = [gains(0), gains(1)];
+    let wins = |gains: &[(String, f64); 2]| gains.iter().any(|(_, gain)| *gain > WORTH);
+    let verdict = match (wins(&fit), wins(&full)) {
+        (true, false) => "Evict where more flows come than fit; displacement wins hits only before",
+        (false, false) => "Evict; displacement wins no hits",
+        (_, true) => "Displacement wins hits even where more flows come than fit",
+    };
+    let text = |gains: [(String, f64); 2]| gains.map(|(text, _)| text).join("; ");
+    let wide = gain("blp-2-4, plain", "blp-2-16, plain", 0);
+    format!(
+        "2. How should displacement and eviction be balanced? {verdict}. At α = 0.95 {}. At α = 1.5 \
+         {}. A bucket as wide as a cache line, which moves nothing, changes the hit rate of BLP at \
+         α = 0.95 by {wide:+.2} points.",
+        text(fit),
+        text(full),
+    )
 }
 
 const GEOMETRY_AND_POLICY: &[&str] = &[
@@ -355,7 +398,49 @@ fn rules(record: &mut Record, all: &[Measured], cycles_per_ns: f64) {
          nanosecond on a lookup if (change of hit rate) × (miss penalty) is more: the table gives \
          the penalty from which each change pays, and a tier behind the cache costs hundreds to \
          thousands of cycles. (d) Evict at random until skew and oversubscription come together. \
-         (e) Do not displace."
+         (e) Widen the bucket before you displace: see 2 for what each wins."
             .into(),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_on_displacement_is_that_of_the_figures() {
+        let all = |rates: [[f64; 2]; 7]| -> Vec<(&'static str, Vec<Figures>)> {
+            let figures = |hit_rate, read| Figures {
+                fill: Vec::new(),
+                hit_rate,
+                insert_ns: 0.0,
+                read,
+                moved: 0.0,
+            };
+            let both = |rates: [f64; 2], read| rates.map(|rate| figures(rate, read)).into();
+            VARIANTS
+                .iter()
+                .zip(rates)
+                .enumerate()
+                .map(|(i, (v, r))| (v.0, both(r, i as f64)))
+                .collect()
+        };
+        // Plain, one, two in cuckoo; the same in BLP; the wide bucket.
+        let fit = [0.90, 0.95, 0.9675, 0.80, 0.83, 0.85, 0.95];
+        let answer = displacement_answer(&all(fit.map(|rate| [rate, 0.6])));
+        for part in [
+            "? Evict where more flows come than fit",
+            "At α = 0.95 in 2-4 cuckoo-lite one displacement changes the hit rate by +5.00 points, \
+             two by +6.75 (1.0 and 2.0 buckets",
+            "in 2-4 BLP one displacement changes the hit rate by +3.00 points, two by +5.00 (4.0 and \
+             5.0 buckets",
+            "At α = 1.5 in 2-4 cuckoo-lite one displacement changes the hit rate by +0.00",
+            "at α = 0.95 by +15.00 points",
+        ] {
+            assert!(answer.contains(part), "{part}: {answer}");
+        }
+        let answer = displacement_answer(&all(fit.map(|rate| [rate, rate])));
+        assert!(answer.contains("? Displacement wins hits even"), "{answer}");
+        assert!(displacement_answer(&all([[0.7; 2]; 7])).contains("? Evict; displacement wins no"));
+    }
 }
