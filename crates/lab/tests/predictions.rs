@@ -77,9 +77,13 @@ fn uniform_is_the_papers_model() {
     for alpha in [0.5, 0.95, 2.0, 8.0] {
         let flows = (1e6 * alpha) as u32;
         let law = Law::zipf(flows, 0.0);
-        for (name, h, m) in
-            [("set-4", 1, 4), ("set-16", 1, 16), ("blp-2-4", 2, 4), ("blp-2-16", 2, 16), ("blp-4-4", 4, 4)]
-        {
+        for (name, h, m) in [
+            ("set-4", 1, 4),
+            ("set-16", 1, 16),
+            ("blp-2-4", 2, 4),
+            ("blp-2-16", 2, 16),
+            ("blp-4-4", 4, 4),
+        ] {
             let design: Design = name.parse().expect("a design");
             let model = Model::new(design.geometry(), 1_000_000, &law);
             let ours = model.hit_rate(1e9, 2e9);

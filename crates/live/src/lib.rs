@@ -8,10 +8,10 @@ pub mod config;
 pub mod control;
 #[cfg(not(loom))]
 pub mod core;
-pub mod mac;
-pub mod mailbox;
 #[cfg(not(loom))]
 mod guests;
+pub mod mac;
+pub mod mailbox;
 #[cfg(not(loom))]
 pub mod metrics;
 #[cfg(not(loom))]

@@ -16,8 +16,8 @@
 
 use crate::core::{Handle, PortDesc};
 use crate::snapshot::{Command, PortConfig};
-use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
 use overbank_ports::PortSpec;
+use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
