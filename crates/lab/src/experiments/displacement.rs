@@ -179,6 +179,8 @@ pub(super) struct Figures {
     pub fill: Vec<(f64, f64)>,
     /// In the last window.
     pub hit_rate: f64,
+    /// Of the last window.
+    pub lookups: usize,
     /// Nanoseconds of an insertion in the last window.
     pub insert_ns: f64,
     /// Buckets read and entries moved per insertion there.
@@ -194,8 +196,14 @@ pub(super) fn play(table: &mut Displacing, stream: &mut FlowStream) -> Figures {
     let flows = stream.flows() as usize;
     let window = (flows / 4).clamp(1 << 10, 1 << 17);
     let mut keys = Keys::default();
-    let mut figures =
-        Figures { fill: Vec::new(), hit_rate: 0.0, insert_ns: 0.0, read: 0.0, moved: 0.0 };
+    let mut figures = Figures {
+        fill: Vec::new(),
+        hit_rate: 0.0,
+        lookups: window,
+        insert_ns: 0.0,
+        read: 0.0,
+        moved: 0.0,
+    };
     let mut done = 0;
     for mark in MARKS {
         let until = (mark * flows as f64) as usize;

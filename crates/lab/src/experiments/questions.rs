@@ -182,37 +182,43 @@ fn figures_of<'a>(all: &'a Displaced, name: &str, load: usize) -> Option<&'a Fig
 
 /// The answer to question 2, from the figures at α = 0.95 and 1.5.
 fn displacement_answer(all: &Displaced) -> String {
-    /// Points of hit rate that are worth a word.
-    const WORTH: f64 = 0.1;
     let gain = |from: &str, to: &str, load| {
         let [from, to] = [from, to].map(|name| figures_of(all, name, load));
         100.0 * (to.map_or(0.0, |f| f.hit_rate) - from.map_or(0.0, |f| f.hit_rate))
+    };
+    // Three standard errors of the difference of two such rates, in points.
+    let noise = |name: &str, load| {
+        figures_of(all, name, load).map_or(0.0, |f| {
+            let variance = f.hit_rate * (1.0 - f.hit_rate) / f.lookups.max(1) as f64;
+            300.0 * (2.0 * variance).sqrt()
+        })
     };
     let read = |name: &str, load| figures_of(all, name, load).map_or(0.0, |f| f.read);
     let shapes = [("2-4 cuckoo-lite", "cuckoo-2-4"), ("2-4 BLP", "blp-2-4")];
     let gains = |load| {
         shapes.map(|(title, short)| {
             let plain = format!("{short}, plain");
+            let noise = noise(&plain, load);
             let [one, two] = [1, 2].map(|depth| {
                 let name = format!("{short}, depth {depth}");
                 (gain(&plain, &name, load), read(&name, load))
             });
             let text = format!(
                 "in {title} one displacement changes the hit rate by {:+.2} points, two by {:+.2} \
-                 ({:.1} and {:.1} buckets read per insertion)",
+                 (noise ±{noise:.2}; {:.1} and {:.1} buckets read per insertion)",
                 one.0, two.0, one.1, two.1
             );
-            (text, one.0.max(two.0))
+            (text, one.0.max(two.0) > noise)
         })
     };
     let [fit, full] = [gains(0), gains(1)];
-    let wins = |gains: &[(String, f64); 2]| gains.iter().any(|(_, gain)| *gain > WORTH);
+    let wins = |gains: &[(String, bool); 2]| gains.iter().any(|gain| gain.1);
     let verdict = match (wins(&fit), wins(&full)) {
         (true, false) => "Evict where more flows come than fit; displacement wins hits only before",
-        (false, false) => "Evict; displacement wins no hits",
+        (false, false) => "Evict; displacement wins no more hits than the noise of this run",
         (_, true) => "Displacement wins hits even where more flows come than fit",
     };
-    let text = |gains: [(String, f64); 2]| gains.map(|(text, _)| text).join("; ");
+    let text = |gains: [(String, bool); 2]| gains.map(|(text, _)| text).join("; ");
     let wide = gain("blp-2-4, plain", "blp-2-16, plain", 0);
     format!(
         "2. How should displacement and eviction be balanced? {verdict}. At α = 0.95 {}. At α = 1.5 \
@@ -413,6 +419,7 @@ mod tests {
             let figures = |hit_rate, read| Figures {
                 fill: Vec::new(),
                 hit_rate,
+                lookups: 180_000,
                 insert_ns: 0.0,
                 read,
                 moved: 0.0,
@@ -431,8 +438,8 @@ mod tests {
         for part in [
             "? Evict where more flows come than fit",
             "At α = 0.95 in 2-4 cuckoo-lite one displacement changes the hit rate by +5.00 points, \
-             two by +6.75 (1.0 and 2.0 buckets",
-            "in 2-4 BLP one displacement changes the hit rate by +3.00 points, two by +5.00 (4.0 and \
+             two by +6.75 (noise ±0.30; 1.0 and 2.0 buckets",
+            "in 2-4 BLP one displacement changes the hit rate by +3.00 points, two by +5.00 (noise ±0.40; 4.0 and \
              5.0 buckets",
             "At α = 1.5 in 2-4 cuckoo-lite one displacement changes the hit rate by +0.00",
             "at α = 0.95 by +15.00 points",
@@ -442,5 +449,8 @@ mod tests {
         let answer = displacement_answer(&all(fit.map(|rate| [rate, rate])));
         assert!(answer.contains("? Displacement wins hits even"), "{answer}");
         assert!(displacement_answer(&all([[0.7; 2]; 7])).contains("? Evict; displacement wins no"));
+        // Less than the noise is no gain.
+        let little = [0.7, 0.703, 0.702, 0.7, 0.703, 0.702, 0.7].map(|rate| [rate; 2]);
+        assert!(displacement_answer(&all(little)).contains("? Evict; displacement wins no"));
     }
 }
