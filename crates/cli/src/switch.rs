@@ -78,6 +78,18 @@ pub struct Args {
     /// Most packets for controllers that wait, for each worker [default: 256]
     #[arg(long, value_name = "N")]
     controller_queue: Option<String>,
+    /// Most OpenFlow connections made to the switch, at one time [default: 16]
+    #[arg(long, value_name = "N")]
+    controller_connections: Option<String>,
+    /// Most frames kept for each OpenFlow session; 0: all are sent whole [default: 256]
+    #[arg(long, value_name = "N")]
+    controller_buffers: Option<String>,
+    /// Most port and rule events that wait for each OpenFlow session [default: 4096]
+    #[arg(long, value_name = "N")]
+    controller_events: Option<String>,
+    /// Most open bundles of each OpenFlow session [default: 8]
+    #[arg(long, value_name = "N")]
+    controller_bundles: Option<String>,
     /// While no controller is connected: secure (the rules stand) or standalone (a learning switch)
     /// [default: secure]
     #[arg(long, value_name = "MODE")]
@@ -86,6 +98,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", help = format!(
         "Where metrics and status are served over HTTP, or off [default: {METRICS_DEFAULT}]"))]
     metrics: Option<String>,
+    /// Most connections for metrics and status at one time; others wait [default: 64]
+    #[arg(long, value_name = "N")]
+    metrics_connections: Option<String>,
     /// A socket that answers each line with the status, for `overbank top`
     #[arg(long, value_name = "PATH")]
     status_socket: Option<String>,
@@ -141,8 +156,13 @@ impl Args {
             ("mac-age", &self.mac_age),
             ("mac-rate", &self.mac_rate),
             ("controller-queue", &self.controller_queue),
+            ("controller-connections", &self.controller_connections),
+            ("controller-buffers", &self.controller_buffers),
+            ("controller-events", &self.controller_events),
+            ("controller-bundles", &self.controller_bundles),
             ("fail-mode", &self.fail_mode),
             ("metrics", &self.metrics),
+            ("metrics-connections", &self.metrics_connections),
             ("status-socket", &self.status_socket),
             ("log", &self.log),
             ("log-format", &self.log_format),

@@ -2,7 +2,7 @@
 //!
 //! Without either bound, idle connections could take all descriptors of the process, and then no port
 //! could be opened again and no controller let in. Who comes while all seats are taken waits in the
-//! system's queue until one is free.
+//! system's queue until one is free; the first of them with a descriptor, and counted.
 //!
 //! Panics: none.
 
@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Connections at one time.
-pub const CONNECTIONS_MAX: usize = 64;
+/// Connections at one time, unless told otherwise.
+pub const CONNECTIONS: usize = 64;
 /// A connection on which nothing moves for so long is closed.
 pub const IDLE_MAX: Duration = Duration::from_secs(30);
 /// No descriptors left, perhaps; there may be after so long.
@@ -30,12 +31,28 @@ pub struct Seated {
     listener: TcpListener,
     seats: Arc<Semaphore>,
     idle: Duration,
+    waited: Arc<AtomicU64>,
 }
 
 impl Seated {
-    /// Seats in front of `listener`.
-    pub fn new(listener: TcpListener, seats: usize, idle: Duration) -> Seated {
-        Seated { listener, seats: Arc::new(Semaphore::new(seats)), idle }
+    /// Seats in front of `listener`. `waited` counts connections that found none free when their
+    /// turn came.
+    pub fn new(
+        listener: TcpListener,
+        seats: usize,
+        idle: Duration,
+        waited: Arc<AtomicU64>,
+    ) -> Seated {
+        Seated { listener, seats: Arc::new(Semaphore::new(seats)), idle, waited }
+    }
+
+    /// A seat, now or later; `None` never comes, as the seats are not taken away.
+    async fn seat(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(seat) = self.seats.clone().try_acquire_owned() {
+            return Some(seat);
+        }
+        self.waited.fetch_add(1, Relaxed);
+        self.seats.clone().acquire_owned().await.ok()
     }
 }
 
@@ -45,8 +62,9 @@ impl Listener for Seated {
 
     async fn accept(&mut self) -> (Guest, SocketAddr) {
         loop {
-            let seat = self.seats.clone().acquire_owned().await;
-            if let (Ok(seat), Ok((stream, peer))) = (seat, self.listener.accept().await) {
+            if let Ok((stream, peer)) = self.listener.accept().await
+                && let Some(seat) = self.seat().await
+            {
                 let deadline = Box::pin(sleep(self.idle));
                 return (Guest { stream, deadline, idle: self.idle, _seat: seat }, peer);
             }
@@ -120,10 +138,40 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[tokio::test]
+    async fn who_finds_no_seat_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let waited = Arc::new(AtomicU64::new(0));
+        let mut seated = Seated::new(listener, 1, PATIENCE * 60, waited.clone());
+        let _first = TcpStream::connect(address).await.expect("connected");
+        let (guest, _) = seated.accept().await;
+        assert_eq!(waited.load(Relaxed), 0);
+        let _second = TcpStream::connect(address).await.expect("connected");
+        let waiting = tokio::spawn(async move {
+            let (guest, _) = seated.accept().await;
+            (seated, guest)
+        });
+        timeout(PATIENCE, async {
+            while waited.load(Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("the second waits");
+        assert!(!waiting.is_finished());
+        drop(guest);
+        let (mut seated, guest) = timeout(PATIENCE, waiting).await.expect("in time").expect("ends");
+        drop(guest);
+        let _third = TcpStream::connect(address).await.expect("connected");
+        timeout(PATIENCE, seated.accept()).await.expect("there is a seat");
+        assert_eq!(waited.load(Relaxed), 1);
+    }
+
+    #[tokio::test]
     async fn who_only_sits_there_makes_room() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let seated = Seated::new(listener, 2, Duration::from_millis(100));
+        let seated = Seated::new(listener, 2, Duration::from_millis(100), Arc::default());
         let seats = seated.seats.clone();
         let router = Router::new().route("/", get(|| async { "here" }));
         let server = tokio::spawn(async move { axum::serve(seated, router).await });

@@ -4,7 +4,7 @@
 //! [`crate::status`]. Both are made of one reading of the counters when they are asked for; between
 //! requests nothing is spent. The metrics are described in `docs/metrics.md`.
 
-use crate::guests::{CONNECTIONS_MAX, IDLE_MAX, Seated};
+use crate::guests::{IDLE_MAX, Seated};
 use crate::status::{PortStatus, Status, WorkerStatus};
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -20,6 +20,7 @@ use prometheus_client::registry::Registry;
 use std::fmt::Error;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -314,6 +315,12 @@ fn families(status: &Status) -> Vec<Family> {
             false,
             c.macs.evicted as f64,
         ),
+        one(
+            "overbank_metrics_connections_waited",
+            "Connections for metrics that found all seats taken",
+            false,
+            s.metrics_waited as f64,
+        ),
     ]);
     if !s.openflow.is_empty() {
         let value = |(name, n): (&String, &u64)| (vec![("what", name.clone())], *n as f64);
@@ -337,12 +344,15 @@ pub fn text(status: Status) -> String {
     text
 }
 
-/// Serves both documents until `stop`.
+/// Serves both documents until `stop`, to so many `connections` at one time; `waited` counts those
+/// that had to wait.
 ///
 /// # Errors
 /// The listener fails.
 pub async fn serve(
     listener: TcpListener,
+    connections: usize,
+    waited: Arc<AtomicU64>,
     source: Source,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -353,7 +363,7 @@ pub async fn serve(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let listener = Seated::new(listener, CONNECTIONS_MAX, IDLE_MAX);
+    let listener = Seated::new(listener, connections, IDLE_MAX, waited);
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
@@ -370,7 +380,7 @@ mod tests {
 
     #[test]
     fn every_number_has_a_name_and_its_labels() {
-        let mut status = Status { uptime_ms: 1500, ..Status::default() };
+        let mut status = Status { uptime_ms: 1500, metrics_waited: 6, ..Status::default() };
         status.ports.push(PortStatus {
             number: 3,
             name: "ve\"th".to_owned(),
@@ -387,6 +397,7 @@ mod tests {
             r#"overbank_port_dropped_packets_total{port="3",name="ve\"th",reason="no_rule"} 2"#,
             r#"overbank_tier_hits_total{worker="0",tier="microflow"} 5"#,
             r#"overbank_openflow{what="flow_mods"} 4.0"#,
+            "overbank_metrics_connections_waited_total 6",
             "# EOF",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");

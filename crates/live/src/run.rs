@@ -10,7 +10,7 @@
 //! Everything that can fail for reasons of the configuration fails before the first packet.
 
 use crate::config::{Config, read_rules};
-use crate::control::{self, ControlError, ControlOptions};
+use crate::control::{self, ControlError};
 use crate::core::Handle;
 use crate::metrics;
 use crate::ports::SwitchPort;
@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -199,10 +200,11 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
     let outcome = runtime.block_on(serve(config, &switch, signals, status_socket, metrics));
     runtime.shutdown_timeout(CLOSE_MAX);
     let status = switch.stop();
-    outcome.map(|openflow| Status { openflow: openflow(), ..status })
+    outcome.map(|complete| complete(status))
 }
 
-type OpenFlowTotals = Box<dyn Fn() -> std::collections::BTreeMap<String, u64> + Send + Sync>;
+/// Adds what the sessions and the metrics counted.
+type Complete = Arc<dyn Fn(Status) -> Status + Send + Sync>;
 
 /// The signals that the switch heeds.
 struct Signals {
@@ -229,24 +231,28 @@ async fn serve(
     mut signals: Signals,
     status_socket: Option<std::os::unix::net::UnixListener>,
     metrics: Option<std::net::TcpListener>,
-) -> Result<OpenFlowTotals, RunError> {
+) -> Result<Complete, RunError> {
     let (stop, stopped) = watch::channel(false);
-    let options = ControlOptions::default();
+    let options = config.controllers.options();
     let (counters, some) = (options.counters.clone(), !config.openflow.is_empty());
-    let openflow = move || -> std::collections::BTreeMap<String, u64> {
-        let named = counters.snapshot();
-        let all = named.named().filter(|_| some);
-        all.map(|(name, n)| (name.to_owned(), n)).collect()
-    };
-    let openflow = Arc::new(openflow);
-    let (handle, of) = (switch.handle().clone(), openflow.clone());
-    let source: metrics::Source =
-        Arc::new(move || Status { openflow: of(), ..Status::new(&handle) });
+    let waited = Arc::new(AtomicU64::new(0));
+    let of_metrics = waited.clone();
+    let complete: Complete = Arc::new(move |status| {
+        let counted = counters.snapshot();
+        let all = counted.named().filter(|_| some);
+        Status {
+            openflow: all.map(|(name, n)| (name.to_owned(), n)).collect(),
+            metrics_waited: of_metrics.load(Relaxed),
+            ..status
+        }
+    });
+    let (handle, completed) = (switch.handle().clone(), complete.clone());
+    let source: metrics::Source = Arc::new(move || completed(Status::new(&handle)));
     if let Some(listener) = metrics {
         let address = listener.local_addr()?;
-        let server =
-            metrics::serve(TcpListener::from_std(listener)?, source.clone(), stopped.clone());
-        tokio::spawn(server);
+        let listener = TcpListener::from_std(listener)?;
+        let most = config.metrics_connections;
+        tokio::spawn(metrics::serve(listener, most, waited, source.clone(), stopped.clone()));
         tracing::info!(%address, "metrics");
     }
     if let Some(listener) = status_socket {
@@ -292,7 +298,7 @@ async fn serve(
     if tokio::time::timeout(CLOSE_MAX, control).await.is_err() {
         tracing::warn!("control connections did not close in time");
     }
-    Ok(Box::new(move || openflow()))
+    Ok(complete)
 }
 
 /// Reads the rules again; a file with errors changes nothing.

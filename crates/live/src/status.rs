@@ -137,6 +137,9 @@ pub struct Status {
     /// What the OpenFlow sessions counted; empty without `--openflow`.
     #[serde(default)]
     pub openflow: BTreeMap<String, u64>,
+    /// Connections for metrics that found all seats taken and waited.
+    #[serde(default)]
+    pub metrics_waited: u64,
     /// Whether all accounts of all ports close.
     pub closes: bool,
 }
@@ -217,6 +220,7 @@ impl Status {
             total: (&total).into(),
             control,
             openflow: BTreeMap::new(),
+            metrics_waited: 0,
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::source::Item;
 use super::{
-    CACHE_DEFAULT, Config, FailMode, LogFormat, METRICS_DEFAULT, PORTS_MAX, Place, PortSetting,
-    Problem, Problems, SETTINGS, Settings, WORKERS_MAX,
+    CACHE_DEFAULT, CONNECTIONS_MAX, Config, ControllerLimits, FailMode, LogFormat, METRICS_DEFAULT,
+    PORTS_MAX, Place, PortSetting, Problem, Problems, SETTINGS, Settings, WORKERS_MAX,
 };
+use crate::control::BUFFERS_MAX;
+use crate::guests;
 use crate::mac;
 use crate::target::Target;
 use overbank::cache::Design;
@@ -140,20 +142,29 @@ impl Check {
         targets.into_iter().map(|(target, _)| target).collect()
     }
 
-    fn cores(&mut self, workers: usize) -> Vec<usize> {
+    fn cores(&mut self, workers: usize, there: &[usize]) -> Vec<usize> {
         // A flag is one text with commas, a file has a list.
         let items = self.list("cores");
-        let mut cores = Vec::new();
+        let (mut cores, mut absent) = (Vec::new(), false);
         for item in &items {
             for text in item.text.split(',') {
                 match number(text.trim(), &(0..=4095)) {
-                    Ok(core) => cores.push(core),
+                    Ok(core) if there.is_empty() || there.contains(&core) => cores.push(core),
+                    Ok(core) => {
+                        absent = true;
+                        let what = format!(
+                            "core {core} is none that this process may use; there are {}",
+                            ranges(there)
+                        );
+                        self.problem(item.place.clone(), what);
+                    }
                     Err(what) => self.problem(item.place.clone(), what),
                 }
             }
         }
         if let Some(item) = items.first()
             && !cores.is_empty()
+            && !absent
             && cores.len() != workers
         {
             let what = format!("{} cores for {workers} workers; name one for each", cores.len());
@@ -161,6 +172,21 @@ impl Check {
         }
         cores
     }
+}
+
+/// Numbers as people write them, `0-3, 8`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let runs: Vec<String> = sorted
+        .chunk_by(|a, b| a + 1 == *b)
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            one => one.iter().map(usize::to_string).collect(),
+        })
+        .collect();
+    runs.join(", ")
 }
 
 fn number(text: &str, range: &RangeInclusive<usize>) -> Result<usize, String> {
@@ -232,7 +258,14 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn check(mut self) -> Result<Config, Problems> {
+    pub fn check(self) -> Result<Config, Problems> {
+        let there = core_affinity::get_core_ids().unwrap_or_default();
+        let there: Vec<usize> = there.into_iter().map(|core| core.id).collect();
+        self.check_on(&there)
+    }
+
+    /// The same, on a machine with these cores; none: the system does not tell.
+    pub(super) fn check_on(mut self, there: &[usize]) -> Result<Config, Problems> {
         let problems = std::mem::take(&mut self.problems);
         if self.broken {
             return Err(Problems(problems));
@@ -242,13 +275,14 @@ impl Settings {
         let yes_no = [("true", true), ("false", false), ("yes", true), ("no", false)];
         let levels = ["off", "error", "warn", "info", "debug", "trace"].map(|l| (l, l));
         let defaults = mac::Limits::default();
+        let sessions = ControllerLimits::default();
         let workers = c.number("workers", 1..=WORKERS_MAX).unwrap_or(1);
         let config = Config {
             ports: c.ports(),
             rules: c.read("rules", path),
             openflow: c.targets(),
             workers,
-            cores: c.cores(workers),
+            cores: c.cores(workers, there),
             cache: c.read("cache", cache).unwrap_or_else(|| CACHE_DEFAULT.parse().ok()),
             entries: c.number("entries", 64..=1 << 32).unwrap_or(1 << 18),
             megaflows: c.number("megaflows", 1..=1 << 24).unwrap_or(1 << 16),
@@ -262,6 +296,16 @@ impl Settings {
                     .map_or(defaults.learn_per_s, |n| n as u32),
             },
             controller_queue: c.number("controller-queue", 1..=1 << 16).unwrap_or(256),
+            controllers: ControllerLimits {
+                connections: c
+                    .number("controller-connections", 1..=CONNECTIONS_MAX)
+                    .unwrap_or(sessions.connections),
+                buffers: c
+                    .number("controller-buffers", 0..=BUFFERS_MAX)
+                    .unwrap_or(sessions.buffers),
+                events: c.number("controller-events", 1..=1 << 16).unwrap_or(sessions.events),
+                bundles: c.number("controller-bundles", 1..=1024).unwrap_or(sessions.bundles),
+            },
             fail_mode: c
                 .choice(
                     "fail-mode",
@@ -272,6 +316,9 @@ impl Settings {
             metrics: c
                 .read("metrics", |text| off_or(text, address))
                 .unwrap_or_else(|| METRICS_DEFAULT.parse().ok()),
+            metrics_connections: c
+                .number("metrics-connections", 1..=CONNECTIONS_MAX)
+                .unwrap_or(guests::CONNECTIONS),
             status_socket: c.read("status-socket", |text| off_or(text, path)).flatten(),
             log: c.choice("log", &levels).unwrap_or("info").to_owned(),
             log_format: c

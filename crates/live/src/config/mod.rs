@@ -7,8 +7,8 @@
 //!                          says of the same name             and what would be right
 //! ```
 //!
-//! Nothing of the system is touched but the file itself: interfaces are not opened here. Panics:
-//! none, whatever the file.
+//! Nothing of the system is touched but the file itself, and the system is asked which cores there
+//! are: interfaces are not opened here. Panics: none, whatever the file.
 
 mod check;
 mod rules;
@@ -18,6 +18,7 @@ pub use rules::{RULE_BYTES_MAX, prepare, read_rules};
 
 pub use source::{FILE_BYTES_MAX, Place, Settings};
 
+use crate::control::ControlOptions;
 use crate::mac;
 use crate::target::Target;
 use overbank::cache::Design;
@@ -28,7 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Name, value and explanation of each setting; those of flags and of the file.
-pub const SETTINGS: [(&str, &str); 23] = [
+pub const SETTINGS: [(&str, &str); 28] = [
     ("port", "a list of N=KIND:…"),
     ("rules", "a file of rules"),
     ("openflow", "a list of connection targets"),
@@ -43,8 +44,13 @@ pub const SETTINGS: [(&str, &str); 23] = [
     ("mac-age", "seconds"),
     ("mac-rate", "a number of reports"),
     ("controller-queue", "a number of packets"),
+    ("controller-connections", "a number of connections"),
+    ("controller-buffers", "a number of frames"),
+    ("controller-events", "a number of events"),
+    ("controller-bundles", "a number of bundles"),
     ("fail-mode", "secure or standalone"),
     ("metrics", "ADDRESS:PORT, or off"),
+    ("metrics-connections", "a number of connections"),
     ("status-socket", "a path, or off"),
     ("log", "a level"),
     ("log-format", "text or json"),
@@ -58,6 +64,13 @@ pub const SETTINGS: [(&str, &str); 23] = [
 pub const WORKERS_MAX: usize = 64;
 /// Most ports.
 pub const PORTS_MAX: usize = 256;
+/// Most connections that can be allowed to each kind of client: both together, they leave half of
+/// the usual 1024 descriptors of a process to ports and files.
+pub const CONNECTIONS_MAX: usize = 256;
+/// Bytes for each frame that a session may keep.
+const BUFFER_BYTES: usize = 4096;
+/// Bytes for them all at least: one frame of any length fits.
+const BUFFER_BYTES_MIN: usize = 1 << 16;
 /// Where the metrics are unless told otherwise.
 pub const METRICS_DEFAULT: &str = "127.0.0.1:9273";
 /// The cache unless told otherwise: the design that the lab recommends.
@@ -92,6 +105,37 @@ pub struct PortSetting {
     pub spec: PortSpec,
 }
 
+/// Bounds of OpenFlow connections and sessions that can be set; the others are fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerLimits {
+    /// Connections made to us, at one time.
+    pub connections: usize,
+    /// Frames kept for each session.
+    pub buffers: usize,
+    /// Port-status and flow-removed messages that wait for each session.
+    pub events: usize,
+    /// Open bundles of each session.
+    pub bundles: usize,
+}
+
+impl Default for ControllerLimits {
+    fn default() -> ControllerLimits {
+        let ControlOptions { connections, buffers, events, bundles, .. } =
+            ControlOptions::default();
+        ControllerLimits { connections, buffers, events, bundles }
+    }
+}
+
+impl ControllerLimits {
+    /// The options with these bounds. The bytes of all frames grow and shrink with their number.
+    pub fn options(self) -> ControlOptions {
+        let ControllerLimits { connections, buffers, events, bundles } = self;
+        let buffer_bytes = (buffers * BUFFER_BYTES).max(BUFFER_BYTES_MIN);
+        let rest = ControlOptions::default();
+        ControlOptions { connections, buffers, buffer_bytes, events, bundles, ..rest }
+    }
+}
+
 /// Everything, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -119,12 +163,16 @@ pub struct Config {
     pub mac: mac::Limits,
     /// Most packets for controllers that wait, for each worker.
     pub controller_queue: usize,
+    /// Bounds of OpenFlow connections and sessions.
+    pub controllers: ControllerLimits,
     /// What happens while no controller is connected.
     pub fail_mode: FailMode,
     /// Where the metrics are served.
     pub metrics: Option<SocketAddr>,
     /// Whether that was asked for; otherwise the switch does without if the address is taken.
     pub metrics_named: bool,
+    /// Most connections for metrics at one time; others wait.
+    pub metrics_connections: usize,
     /// Where `overbank top` asks.
     pub status_socket: Option<PathBuf>,
     /// Which logs.

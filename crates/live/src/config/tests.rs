@@ -5,7 +5,7 @@ use std::sync::Arc;
 fn check(text: &str) -> Result<Config, Problems> {
     let mut settings = Settings::new();
     settings.text(&Arc::from("ob.toml"), text);
-    settings.check()
+    settings.check_on(&[1, 0, 2, 8])
 }
 
 const WHOLE: &str = r#"
@@ -23,8 +23,13 @@ mac-entries = 50
 mac-age = 60
 mac-rate = 10
 controller-queue = 16
+controller-connections = 5
+controller-buffers = 1000
+controller-events = 7
+controller-bundles = 3
 fail-mode = "standalone"
 metrics = "off"
+metrics-connections = 9
 status-socket = "/run/ob.sock"
 log = "debug"
 log-format = "json"
@@ -50,6 +55,13 @@ fn every_setting_can_be_in_the_file() {
     assert_eq!(config.rules_max, 100);
     assert_eq!(config.mac, mac::Limits { entries_max: 50, age_s: 60, learn_per_s: 10 });
     assert_eq!(config.controller_queue, 16);
+    let limits = ControllerLimits { connections: 5, buffers: 1000, events: 7, bundles: 3 };
+    assert_eq!(config.controllers, limits);
+    let options = limits.options();
+    assert_eq!((options.connections, options.buffers), (5, 1000));
+    assert_eq!((options.events, options.bundles), (7, 3));
+    assert_eq!(options.buffer_bytes, 4_096_000);
+    assert_eq!(config.metrics_connections, 9);
     assert_eq!(config.fail_mode, FailMode::Standalone);
     assert_eq!(config.metrics, None);
     assert_eq!(config.status_socket.as_deref(), Some(std::path::Path::new("/run/ob.sock")));
@@ -65,6 +77,10 @@ fn only_the_ports_are_needed() {
     assert_eq!(config.workers, 1);
     assert_eq!(config.cache.expect("the default").to_string(), CACHE_DEFAULT);
     assert_eq!(config.metrics, METRICS_DEFAULT.parse().ok());
+    let limits = ControllerLimits { connections: 16, buffers: 256, events: 4096, bundles: 8 };
+    assert_eq!(config.controllers, limits);
+    assert_eq!(limits.options().buffer_bytes, ControlOptions::default().buffer_bytes);
+    assert_eq!(config.metrics_connections, 64);
     assert_eq!(config.fail_mode, FailMode::Secure);
     assert!(config.status_socket.is_none() && !config.busy_poll && !config.keep_privileges);
 }
@@ -77,7 +93,7 @@ fn flags_replace_what_the_file_says() {
     settings.flag("workers", Some(3));
     settings.flag("cores", ["0,1,0"]);
     settings.flag("rules", None::<&str>);
-    let config = settings.check().expect("right");
+    let config = settings.check_on(&[0, 1]).expect("right");
     assert_eq!(config.ports.len(), 1);
     assert_eq!((config.ports[0].number, config.workers), (7, 3));
     assert_eq!(config.cores, [0, 1, 0]);
@@ -128,6 +144,26 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "cores that do not fit the workers",
         "port = [\"1=memory:\"]\nworkers = 2\ncores = [1]",
         &["ob.toml:3: cores: 1 cores for 2 workers"],
+    ),
+    (
+        "cores that are not there",
+        "port = [\"1=memory:\"]\nworkers = 3\ncores = [0, 99,\n3]",
+        &[
+            "ob.toml:3: cores: core 99 is none that this process may use; there are 0-2, 8",
+            "ob.toml:4: cores: core 3 is none that this process may use; there are 0-2, 8",
+        ],
+    ),
+    (
+        "bounds of sessions and connections",
+        "port = [\"1=memory:\"]\ncontroller-connections = 0\ncontroller-buffers = 4097\n\
+         controller-events = 0\ncontroller-bundles = \"many\"\nmetrics-connections = 257",
+        &[
+            "ob.toml:2: controller-connections: \"0\" is not a number from 1 to 256",
+            "ob.toml:3: controller-buffers: \"4097\" is not a number from 0 to 4096",
+            "ob.toml:4: controller-events: \"0\" is not a number from 1 to 65536",
+            "ob.toml:5: controller-bundles: \"many\" is not a number from 1 to 1024",
+            "ob.toml:6: metrics-connections: \"257\" is not a number from 1 to 256",
+        ],
     ),
     (
         "addresses",
