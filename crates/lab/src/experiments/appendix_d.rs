@@ -25,6 +25,8 @@
 //! up to τ = 1000. Where keys have one bucket there are no chains, and seen(τ) is exact; where the
 //! second bucket is anywhere, chains are as short as log n, and the deficit falls exponentially.
 
+mod range;
+
 use super::table1::{model, shape};
 use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
 use crate::hits::HitBench;
@@ -218,7 +220,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     ];
     for (i, kind) in kinds.into_iter().enumerate() {
         let name = kind.name();
-        context.step(&format!("{name} at α = {ALPHA}"), 0.8 + i as f64 * 0.04)?;
+        context.step(&format!("{name} at α = {ALPHA}"), 0.8 + i as f64 * 0.02)?;
         others.push(Course::measure(kind, sizes.fit_entries, ALPHA, context.seed, sizes.until)?);
     }
     let Some((main, law)) = tests.last() else { return Ok(record) };
@@ -230,6 +232,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.tables.push(filling(main));
     record.tables.push(tested(&tests));
     record.tables.push(exponents(main, &others, &laws, sizes.fit_until));
+    let range = (sizes.fit_entries, sizes.fit_until, sizes.tolerance);
+    range::add(&mut record, context, range, 0.9)?;
     record.notes.push(
         "Why the tail is slow. The equation takes each key that is still missing for one that finds \
          an empty slot in its buckets. After a few lookups per key nearly all missing keys find \
