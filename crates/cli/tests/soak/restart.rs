@@ -12,6 +12,7 @@ use crate::scene::{A, B};
 use crate::tcp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Bytes of the transfer that lives through it.
@@ -32,8 +33,12 @@ pub fn run(soak: &Arc<Soak>) {
     threads.inside(soak, A, "A's probes", move |_| probe(B, &over, &numbers));
     let served = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&served);
-    threads.inside(soak, B, "TCP through SIGKILL", move |soak| tcp::serve(soak, 0, &over));
+    let (listening, listens) = channel();
+    threads.inside(soak, B, "TCP through SIGKILL", move |soak| {
+        tcp::serve(soak, 0, &listening, &over);
+    });
     threads.inside(soak, A, "TCP through SIGKILL", move |soak| {
+        let _ = listens.recv();
         if let Err(error) = tcp::transfer(soak, 0, u64::MAX, LEN) {
             soak.fail("TCP through SIGKILL", error.to_string());
         }

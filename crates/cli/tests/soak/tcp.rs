@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// Where hosts wait for transfers.
@@ -68,11 +69,13 @@ pub fn transfer(soak: &Soak, pair: usize, number: u64, len: usize) -> io::Result
     exchange(&stream, key(soak, pair, number, false), key(soak, pair, number, true), len)
 }
 
-/// Serves transfers until `done`.
-pub fn serve(soak: &Soak, pair: usize, done: &AtomicBool) {
+/// Serves transfers until `done`; tells `listening` when the first may come.
+pub fn serve(soak: &Soak, pair: usize, listening: &Sender<()>, done: &AtomicBool) {
     let (_, host, _, name) = PAIRS[pair];
     let listener = TcpListener::bind((address(host), PORT)).expect("bound");
     listener.set_nonblocking(true).expect("a socket");
+    // Nobody may wait for it any more.
+    let _ = listening.send(());
     loop {
         let mut stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -106,8 +109,11 @@ pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
     for (pair, &(from, to, len, name)) in PAIRS.iter().enumerate() {
         let done = Arc::new(AtomicBool::new(false));
         let served = Arc::clone(&done);
-        threads.inside(soak, to, name, move |soak| serve(soak, pair, &served));
+        let (listening, listens) = channel();
+        threads.inside(soak, to, name, move |soak| serve(soak, pair, &listening, &served));
         threads.inside(soak, from, name, move |soak| {
+            // An error means that the serving thread is gone, which the first transfer will show.
+            let _ = listens.recv();
             let mut number = 0;
             while !soak.is_stopped() || number == 0 {
                 if let Err(error) = transfer(soak, pair, number, len) {
