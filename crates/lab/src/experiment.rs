@@ -49,7 +49,7 @@ pub struct Context<'a> {
     /// Seed of everything random.
     pub seed: u64,
     /// What a miss costs where it is added and not lived through, in cycles; the paper has
-    /// [`PENALTY_CYCLES`](crate::micro::PENALTY_CYCLES).
+    /// [`PENALTY_CYCLES`].
     pub penalty_cycles: f64,
     /// Ends it early: Ctrl-C.
     pub stop: &'a AtomicBool,

@@ -1,4 +1,4 @@
-//! Self-contained HTML pages: no script, no font, nothing from a network. [`page`] is that of a
+//! Self-contained HTML pages: no script, no font, nothing from a network. [`page()`] is that of a
 //! replay, [`lab::page`] that of experiments.
 
 mod axis;
