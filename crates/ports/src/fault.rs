@@ -206,7 +206,7 @@ impl Line {
         });
     }
 
-    /// Nothing more comes for now.
+    /// Lets go what was held back: no frame came after it.
     fn let_go(&mut self) {
         self.ready.extend(self.held.drain(..).map(|(_, frame)| frame));
     }

@@ -92,15 +92,24 @@ pub fn udp(net: &Net, from: &'static str, to: &'static str) {
 }
 
 /// Tshark's opinion of a capture: every checksum is right, no frame is longer than `longest`, and
-/// there are at least `least` frames of TCP or UDP. One in 65,536 segments sums up to zero, which
-/// the kernel's own `skb_checksum_help` writes as 0xffff in TCP too: as right as zero, but tshark
-/// calls it a bug.
+/// there are at least `least` frames of TCP or UDP.
 pub fn judge(capture: &Path, longest: usize, least: usize) {
+    judge_with(capture, longest, least, "tcp.checksum.status == 0");
+}
+
+/// As [`judge`], where the sending host computed the checksums itself: one in 65,536 segments sums
+/// up to zero, and Linux writes that as 0xffff in TCP too, which tshark calls a bug. What we complete
+/// ourselves has no such excuse.
+pub fn judge_of_host(capture: &Path, longest: usize, least: usize) {
+    let bad = "(tcp.checksum.status == 0 && tcp.checksum != 0xffff)";
+    judge_with(capture, longest, least, bad);
+}
+
+fn judge_with(capture: &Path, longest: usize, least: usize, bad_tcp: &str) {
     let checks = "-o tcp.check_checksum:TRUE -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE";
     let read = format!("tshark -n -r {} {checks}", capture.display());
     let bad = run(&format!(
-        "{read} -Y 'ip.checksum.status == 0 || \
-         (tcp.checksum.status == 0 && tcp.checksum != 0xffff) || \
+        "{read} -Y 'ip.checksum.status == 0 || {bad_tcp} || \
          udp.checksum.status == 0 || icmpv6.checksum.status == 0 || frame.len > {longest}' \
          2>/dev/null | head -5"
     ));
