@@ -116,6 +116,9 @@ fn twin<K: Key + Made, V: Value + Made>(isa: Isa, seed: u64) {
         assert!(values[count..].iter().all(|&value| value == V::of(99)));
     }
     assert_eq!(sorted(writer.iter()), sorted(twin.into_iter()));
+    assert_eq!((writer.buckets(), config.bytes::<K, V>()), (buckets, reader.bytes()));
+    let slices = (0..buckets + 3).step_by(3).flat_map(|from| writer.iter_in(from..from + 3));
+    assert!(slices.eq(writer.iter()));
     let stats = writer.stats();
     assert_eq!(stats.refused, refused);
     assert_eq!(stats.inserted - stats.removed, writer.len() as u64);

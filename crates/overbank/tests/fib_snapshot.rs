@@ -141,6 +141,21 @@ fn a_file_that_was_forged_is_refused() {
     assert!(refused(85, &first).contains("bucket 0 has an entry that does not belong there"));
 }
 
+/// A key in both of its buckets, each of which it may be in.
+#[test]
+fn a_forged_file_with_a_key_twice_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("twice");
+    // Of two buckets, all keys may be in either.
+    filled(2, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    assert_eq!((bytes[76], bytes[133], bytes.len()), (0x7f, 0x7f, 64 + 12 + 2 * (1 + 7 * 8)));
+    bytes.copy_within(77..83, 134);
+    fs::write(&path, sealed(bytes)).unwrap();
+    let error = load(&path).unwrap_err().to_string();
+    assert!(error.contains("has an entry that does not belong there"), "{error}");
+}
+
 #[test]
 fn what_the_system_refuses_is_reported() {
     let folder = TempDir::new().unwrap();

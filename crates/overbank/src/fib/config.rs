@@ -79,6 +79,11 @@ impl Config {
         Self { size: Size::Buckets(buckets), ..*self }
     }
 
+    /// Bytes of a table of these types, without constructing it.
+    pub fn bytes<K: Key, V: Value>(&self) -> usize {
+        self.bucket_count::<K, V>().saturating_mul(Shape::<K, V>::STRIDE * 8)
+    }
+
     /// Buckets of a table of these types.
     pub(super) fn bucket_count<K: Key, V: Value>(&self) -> usize {
         match self.size {

@@ -1,6 +1,7 @@
 //! Changes, by the one writer.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::config::Config;
 use super::error::{Error, Full};
@@ -243,13 +244,27 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// Every entry, in the order of the buckets. Reads the whole table.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
+        self.iter_in(0..self.buckets())
+    }
+
+    /// The entries of some buckets, for who goes through the table a slice at a time. An insertion
+    /// between two slices may move an entry from a bucket that is still to come into one that was.
+    pub fn iter_in(&self, buckets: Range<usize>) -> impl Iterator<Item = (K, V)> + '_ {
         let table = &*self.table;
-        (0..table.buckets).flat_map(move |bucket| {
+        // Fits: no more than there are buckets, whose number has 32 bits.
+        let end = buckets.end.min(self.buckets()) as u32;
+        let start = buckets.start.min(self.buckets()) as u32;
+        (start..end).flat_map(move |bucket| {
             let header = table.header(bucket);
             (0..Shape::<K, V>::SLOTS)
                 .filter(move |&slot| header.has(slot))
                 .map(move |slot| (table.key(bucket, slot), table.value(bucket, slot)))
         })
+    }
+
+    /// Buckets of the table.
+    pub fn buckets(&self) -> usize {
+        self.table.buckets as usize
     }
 
     #[cfg(feature = "std")]

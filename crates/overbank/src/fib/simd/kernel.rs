@@ -1,9 +1,11 @@
 //! The lookups, written once for every instruction set and shape.
 //!
 //! What makes them right is on the page of the module `fib`. A burst goes in two rounds
-//! (Algorithm 3 of the paper): hash all keys and ask for their home lines; compare those, and ask
-//! for the second line of the few keys that need it; compare these. Neither round branches on what
-//! it finds. A key whose bucket changed under the comparison starts again, alone.
+//! (Algorithm 3 of the paper): ask for the home lines, compare them, and ask for the second line of
+//! the few keys that need it; compare these. The homes are asked for [`AHEAD`] keys before they are
+//! compared and not all at once: a core has so many lines under way and no more, and whoever asks for
+//! 64 waits for 40 before the first is compared. Neither round branches on what it finds. A burst in
+//! which a bucket changed under the comparison is looked up again key by key.
 
 use core::mem::MaybeUninit;
 
@@ -69,15 +71,15 @@ unsafe fn header(bucket: *const AtomicU64, ordering: Ordering) -> Header {
     Header(unsafe { (*bucket).load(ordering) })
 }
 
-/// First half of a look: the header, and the word of the slot that it calls occupied and that has
-/// the key, as one bit; or no bit.
+/// Looks at a bucket: the slot that the header calls occupied and that has the key, its value, and
+/// whether all that was read belongs together.
 ///
 /// # Safety
 /// A bucket of a table of this shape; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn compare<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> (Header, u32) {
+unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
     let slots = Shape::<K, V>::SLOTS;
-    // SAFETY: all words read are the bucket's: `equal` reads its one or two lines.
+    // SAFETY: all words read are the bucket's: `equal` reads its one or two lines, and slot < SLOTS.
     unsafe {
         // Acquire: all that was stored before this header was is visible below.
         let before = header(bucket, Ordering::Acquire);
@@ -94,26 +96,11 @@ unsafe fn compare<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -
             }
             words &= highs >> slots;
         }
-        (before, words & before.words())
-    }
-}
-
-/// Second half: the value, and what changed since the first half.
-///
-/// # Safety
-/// As [`compare`], with what it gave for this bucket.
-#[inline(always)]
-unsafe fn take<K: Key, V: Value>(
-    bucket: *const AtomicU64,
-    (before, words): (Header, u32),
-) -> Look<V> {
-    let slots = Shape::<K, V>::SLOTS;
-    // No match: the last slot, and nothing of its value.
-    let slot = (words | 1 << slots).trailing_zeros() as usize - Shape::<K, V>::KEYS;
-    let (word, shift) = Shape::<K, V>::value_at(slot);
-    let found = words != 0;
-    // SAFETY: slot < SLOTS, so the word is the bucket's.
-    unsafe {
+        let words = words & before.words();
+        // No match: the last slot, and nothing of its value.
+        let slot = (words | 1 << slots).trailing_zeros() as usize - Shape::<K, V>::KEYS;
+        let (word, shift) = Shape::<K, V>::value_at(slot);
+        let found = words != 0;
         let bits = (*bucket.add(word)).load(Ordering::Relaxed) >> shift;
         let value = V::from_bits(bits & u64::from(found).wrapping_neg());
         // Pairs with the writer's fence between the new version and the first store into a slot: if
@@ -122,14 +109,6 @@ unsafe fn take<K: Key, V: Value>(
         let changed = before.difference(header(bucket, Ordering::Relaxed));
         Look { header: before, found, value, changed }
     }
-}
-
-/// # Safety
-/// As [`compare`].
-#[inline(always)]
-unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
-    // SAFETY: the caller's promises.
-    unsafe { take::<K, V>(bucket, compare::<S, K, V>(bucket, key)) }
 }
 
 /// # Safety
@@ -172,6 +151,10 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
     }
 }
 
+/// Home lines under way while a key is compared: some more than a core fetches at a time (16 on
+/// Sapphire Rapids), so that none of its buffers is idle, and comparisons fill the wait for the next.
+const AHEAD: usize = 24;
+
 /// # Safety
 /// As [`one`].
 #[inline(always)]
@@ -184,7 +167,8 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
     let (keys, values) = (&keys[..count], &mut values[..count]);
     // Not initialised: that would be a sixth of the instructions.
     let mut places = [const { MaybeUninit::<Place>::uninit() }; BURST_MAX];
-    let mut seen = [const { MaybeUninit::<(Header, u32)>::uninit() }; BURST_MAX];
+    // Headers of their homes.
+    let mut seen = [const { MaybeUninit::<Header>::uninit() }; BURST_MAX];
     // Keys that may be in their second bucket.
     let mut pending = [const { MaybeUninit::<u8>::uninit() }; BURST_MAX];
     let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
@@ -198,33 +182,32 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
             }
         }
     };
+    let ahead = count.min(AHEAD);
     // SAFETY: home and second are less than `buckets`, i < count <= BURST_MAX, and open <= i. The
-    // first loop initialises the places of i < count, the second what was seen there, and what is
-    // pending below `open`. The rest is the caller's promise.
+    // place of a key is initialised `ahead` keys before it is looked up, and what is pending, and the
+    // header seen in its home, below `open`. The rest is the caller's promise.
     unsafe {
-        for (place, &key) in places.iter_mut().zip(keys) {
+        for (place, &key) in places.iter_mut().zip(&keys[..ahead]) {
             ask(place.write(view.place(key)).home);
         }
-        // As little as will do to ask for the second lines, which take as long again.
         for i in 0..count {
+            if let Some(&key) = keys.get(i + ahead) {
+                ask(places.get_unchecked_mut(i + ahead).write(view.place(key)).home);
+            }
             let Place { home, second } = places.get_unchecked(i).assume_init();
             let key = *keys.get_unchecked(i);
-            let (before, words) = compare::<S, K, V>(view.bucket::<K, V>(home), key);
-            seen.get_unchecked_mut(i).write((before, words));
+            let first = look::<S, K, V>(view.bucket::<K, V>(home), key);
             pending.get_unchecked_mut(open).write(i as u8);
-            let go_on = before.marked(second) & (words == 0);
-            open += usize::from(go_on);
+            seen.get_unchecked_mut(open).write(first.header);
+            let go_on = first.header.marked(second) & !first.found;
             // The home again if all is settled: no branch, and that line is here.
             ask(home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
-        }
-        for i in 0..count {
-            let home = view.bucket::<K, V>(places.get_unchecked(i).assume_init().home);
-            let first = take::<K, V>(home, seen.get_unchecked(i).assume_init());
+            open += usize::from(go_on);
             *values.get_unchecked_mut(i) = first.value;
             hits |= u64::from(first.found) << i;
             changed |= first.changed;
         }
-        for i in pending.get_unchecked(..open) {
+        for (i, seen) in pending.iter().zip(&seen).take(open) {
             let i = usize::from(i.assume_init());
             let Place { home, second } = places.get_unchecked(i).assume_init();
             let key = *keys.get_unchecked(i);
@@ -232,7 +215,7 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
             let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
             *values.get_unchecked_mut(i) = other.value;
             hits |= u64::from(other.found) << i;
-            changed |= other.changed | seen.get_unchecked(i).assume_init().0.difference(home);
+            changed |= other.changed | seen.assume_init().difference(home);
         }
         if changed >> 32 != 0 {
             return again::<S, K, V>(view, keys, values);
