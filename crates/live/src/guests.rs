@@ -45,15 +45,16 @@ impl Seated {
     ) -> Seated {
         Seated { listener, seats: Arc::new(Semaphore::new(seats)), idle, waited }
     }
+}
 
-    /// A seat, now or later; `None` never comes, as the seats are not taken away.
-    async fn seat(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(seat) = self.seats.clone().try_acquire_owned() {
-            return Some(seat);
-        }
-        self.waited.fetch_add(1, Relaxed);
-        self.seats.clone().acquire_owned().await.ok()
+/// A seat, now or later; `None` never comes, as the seats are not taken away. Who has to wait is
+/// counted.
+pub async fn seat(seats: &Arc<Semaphore>, waited: &AtomicU64) -> Option<OwnedSemaphorePermit> {
+    if let Ok(seat) = seats.clone().try_acquire_owned() {
+        return Some(seat);
     }
+    waited.fetch_add(1, Relaxed);
+    seats.clone().acquire_owned().await.ok()
 }
 
 impl Listener for Seated {
@@ -63,7 +64,7 @@ impl Listener for Seated {
     async fn accept(&mut self) -> (Guest, SocketAddr) {
         loop {
             if let Ok((stream, peer)) = self.listener.accept().await
-                && let Some(seat) = self.seat().await
+                && let Some(seat) = seat(&self.seats, &self.waited).await
             {
                 let deadline = Box::pin(sleep(self.idle));
                 return (Guest { stream, deadline, idle: self.idle, _seat: seat }, peer);

@@ -9,8 +9,11 @@ pub mod control;
 #[cfg(not(loom))]
 pub mod core;
 #[cfg(not(loom))]
+pub mod fdb;
+#[cfg(not(loom))]
 mod guests;
-pub mod mac;
+#[cfg(not(loom))]
+pub mod l2;
 pub mod mailbox;
 #[cfg(not(loom))]
 pub mod metrics;

@@ -4,6 +4,7 @@
 //! [`crate::status`]. Both are made of one reading of the counters when they are asked for; between
 //! requests nothing is spent. The metrics are described in `docs/metrics.md`.
 
+use crate::control::ControlSnapshot;
 use crate::guests::{IDLE_MAX, Seated};
 use crate::status::{PortStatus, Status, WorkerStatus};
 use axum::Router;
@@ -249,12 +250,22 @@ fn families(status: &Status) -> Vec<Family> {
         of_workers(s, "overbank_packet_outs", "Packets of controllers sent", false, |w| {
             w.packet_outs as f64
         }),
+        of_workers(s, "overbank_flooded_packets", "Frames sent to all ports", false, |w| {
+            w.flooded as f64
+        }),
         of_workers(
             s,
-            "overbank_learn_suppressed",
-            "Stations not reported: too many at a time",
+            "overbank_learn_limited",
+            "Stations not reported: too many at a time behind their port",
             false,
-            |w| w.learn_suppressed as f64,
+            |w| w.learn_limited as f64,
+        ),
+        of_workers(
+            s,
+            "overbank_learn_queue_full",
+            "Stations not reported: too many reports waited",
+            false,
+            |w| w.learn_queue_full as f64,
         ),
         one("overbank_rules", "Rules there are", true, c.rules as f64),
         one("overbank_rules_limit", "Most rules", true, c.rules_max as f64),
@@ -295,7 +306,10 @@ fn families(status: &Status) -> Vec<Family> {
             false,
             c.events_lost as f64,
         ),
-        one("overbank_stations", "Learnt addresses", true, c.stations as f64),
+        one("overbank_stations", "Addresses known, static ones too", true, c.stations as f64),
+        one("overbank_stations_static", "Static addresses", true, c.stations_static as f64),
+        one("overbank_stations_limit", "Most learnt addresses", true, c.stations_max as f64),
+        one("overbank_stations_bytes", "Size of their table", true, c.stations_bytes as f64),
         one("overbank_stations_learned", "Stations that were new", false, c.macs.learned as f64),
         one(
             "overbank_stations_moved",
@@ -310,10 +324,28 @@ fn families(status: &Status) -> Vec<Family> {
             c.macs.aged as f64,
         ),
         one(
+            "overbank_stations_refreshed",
+            "Stations heard of again after an eighth of the ageing time",
+            false,
+            c.macs.refreshed as f64,
+        ),
+        one(
+            "overbank_stations_flushed",
+            "Stations forgotten because their port went",
+            false,
+            c.macs.flushed as f64,
+        ),
+        one(
             "overbank_stations_evicted",
             "Stations that made room for new ones",
             false,
             c.macs.evicted as f64,
+        ),
+        one(
+            "overbank_stations_refused",
+            "New stations for which there was no room",
+            false,
+            c.macs.refused as f64,
         ),
         one(
             "overbank_metrics_connections_waited",
@@ -321,16 +353,19 @@ fn families(status: &Status) -> Vec<Family> {
             false,
             s.metrics_waited as f64,
         ),
+        one(
+            "overbank_status_connections_waited",
+            "Connections to the status socket that found all seats taken",
+            false,
+            s.status_waited as f64,
+        ),
     ]);
-    if !s.openflow.is_empty() {
-        let value = |(name, n): (&String, &u64)| (vec![("what", name.clone())], *n as f64);
-        all.push(Family {
-            name: "overbank_openflow",
-            help: "What the OpenFlow sessions counted",
-            gauge: true,
-            values: s.openflow.iter().map(value).collect(),
-        });
-    }
+    // Each a family of its own: a family is a counter or a gauge, and some go down.
+    let kinds = ControlSnapshot::FAMILIES.iter();
+    all.extend(kinds.filter_map(|kind| {
+        let number = *s.openflow.get(kind.name)?;
+        Some(one(kind.metric, kind.help.trim(), kind.gauge, number as f64))
+    }));
     all
 }
 
@@ -380,7 +415,8 @@ mod tests {
 
     #[test]
     fn every_number_has_a_name_and_its_labels() {
-        let mut status = Status { uptime_ms: 1500, metrics_waited: 6, ..Status::default() };
+        let mut status =
+            Status { uptime_ms: 1500, metrics_waited: 6, status_waited: 7, ..Status::default() };
         status.ports.push(PortStatus {
             number: 3,
             name: "ve\"th".to_owned(),
@@ -390,14 +426,19 @@ mod tests {
         });
         status.workers.push(WorkerStatus { microflow_hits: 5, ..WorkerStatus::default() });
         status.openflow.insert("flow_mods".to_owned(), 4);
+        status.openflow.insert("connections".to_owned(), 2);
         let text = text(status);
         for line in [
             "overbank_uptime_seconds 1.5",
             r#"overbank_port_received_packets_total{port="3",name="ve\"th"} 7"#,
             r#"overbank_port_dropped_packets_total{port="3",name="ve\"th",reason="no_rule"} 2"#,
             r#"overbank_tier_hits_total{worker="0",tier="microflow"} 5"#,
-            r#"overbank_openflow{what="flow_mods"} 4.0"#,
+            "# TYPE overbank_openflow_flow_mods counter",
+            "overbank_openflow_flow_mods_total 4",
+            "# TYPE overbank_openflow_connections gauge",
+            "overbank_openflow_connections 2.0",
             "overbank_metrics_connections_waited_total 6",
+            "overbank_status_connections_waited_total 7",
             "# EOF",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
@@ -409,7 +450,8 @@ mod tests {
     fn the_documentation_has_them_all() {
         let documented = include_str!("../../../docs/metrics.md");
         let mut status = Status::default();
-        status.openflow.insert("x".to_owned(), 1);
+        let counted = ControlSnapshot::default();
+        status.openflow = counted.named().map(|(name, n)| (name.to_owned(), n)).collect();
         for family in families(&status) {
             assert!(documented.contains(&format!("`{}", family.name)), "{}", family.name);
         }

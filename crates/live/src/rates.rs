@@ -35,6 +35,10 @@ pub struct WorkerRates {
     pub megaflow: f64,
     /// Of those, decided by tier 3.
     pub classifier: f64,
+    /// Of those, sent to all ports.
+    pub flooded: f64,
+    /// Reports of stations a second that were not made: too many, or the queue was full.
+    pub not_learned: f64,
     /// Packets of a burst.
     pub burst: f64,
     /// Megaflows there are.
@@ -52,6 +56,8 @@ pub struct Rates {
     pub interval_ms: u64,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
+    /// What decides where frames go: `openflow` or `l2`.
+    pub mode: String,
     /// By port.
     pub ports: Vec<PortRates>,
     /// By worker.
@@ -62,8 +68,10 @@ pub struct Rates {
     pub rules: usize,
     /// Controllers that are connected.
     pub controllers: usize,
-    /// Learnt addresses.
+    /// Addresses known.
     pub stations: usize,
+    /// Stations a second that were new.
+    pub learned: f64,
     /// Whether the accounts of all ports close.
     pub closes: bool,
 }
@@ -99,6 +107,11 @@ impl Rates {
                 microflow: per_s(old.microflow_hits, new.microflow_hits),
                 megaflow: per_s(old.megaflow_hits, new.megaflow_hits),
                 classifier: per_s(old.classifier_lookups, new.classifier_lookups),
+                flooded: per_s(old.flooded, new.flooded),
+                not_learned: per_s(
+                    old.learn_limited + old.learn_queue_full,
+                    new.learn_limited + new.learn_queue_full,
+                ),
                 burst: if bursts > 0.0 { packets / bursts } else { 0.0 },
                 megaflows: new.megaflows,
                 datapath_share: new.datapath_share,
@@ -108,12 +121,14 @@ impl Rates {
             schema: SCHEMA,
             interval_ms,
             uptime_ms: new.uptime_ms,
+            mode: new.mode.clone(),
             ports: old.ports.iter().zip(&new.ports).map(port).collect(),
             workers: old.workers.iter().zip(&new.workers).map(|(o, n)| worker(o, n)).collect(),
             total: worker(&old.total, &new.total),
             rules: new.control.rules,
             controllers: new.control.controllers,
             stations: new.control.stations,
+            learned: per_s(old.control.macs.learned, new.control.macs.learned),
             closes: new.closes,
         })
     }

@@ -12,6 +12,8 @@
 use crate::config::{Config, read_rules};
 use crate::control::{self, ControlError};
 use crate::core::Handle;
+use crate::fdb::Listing;
+use crate::guests;
 use crate::metrics;
 use crate::ports::SwitchPort;
 use crate::privileges::{self, PrivilegeError};
@@ -33,8 +35,6 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
-/// Connections to the status socket at one time.
-const STATUS_CONNECTIONS_MAX: usize = 16;
 /// Longest line that the status socket reads.
 const STATUS_LINE_MAX: u64 = 256;
 /// How often it is looked whether the switch is through, or broken.
@@ -190,6 +190,7 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Status, RunError> {
         Signals::new()?
     };
     tracing::info!(
+        mode = config.mode.name(),
         ports = config.ports.len(),
         rules = rule_count,
         workers = config.workers,
@@ -235,14 +236,15 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let options = config.controllers.options();
     let (counters, some) = (options.counters.clone(), !config.openflow.is_empty());
-    let waited = Arc::new(AtomicU64::new(0));
-    let of_metrics = waited.clone();
+    let (waited, status_waited) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (of_metrics, of_status) = (waited.clone(), status_waited.clone());
     let complete: Complete = Arc::new(move |status| {
         let counted = counters.snapshot();
         let all = counted.named().filter(|_| some);
         Status {
             openflow: all.map(|(name, n)| (name.to_owned(), n)).collect(),
             metrics_waited: of_metrics.load(Relaxed),
+            status_waited: of_status.load(Relaxed),
             ..status
         }
     });
@@ -256,7 +258,10 @@ async fn serve(
         tracing::info!(%address, "metrics");
     }
     if let Some(listener) = status_socket {
-        tokio::spawn(answer_status(UnixListener::from_std(listener)?, source.clone()));
+        let listener = UnixListener::from_std(listener)?;
+        let most = config.status_connections;
+        let answer = answer(switch.handle().clone(), source.clone());
+        tokio::spawn(answer_status(listener, most, status_waited, answer));
     }
     let mut control = tokio::spawn(control::serve(
         config.openflow.clone(),
@@ -332,25 +337,45 @@ async fn reload(path: Option<&Path>, handle: &Handle) {
     notify("READY=1");
 }
 
-/// One document for each line that comes in.
-async fn answer_status(listener: UnixListener, source: metrics::Source) {
-    let seats = Arc::new(Semaphore::new(STATUS_CONNECTIONS_MAX));
+/// The answer to a line of the status socket.
+type Answer = Arc<dyn Fn(&str) -> serde_json::Result<Vec<u8>> + Send + Sync>;
+
+/// A listing of stations for a line that begins with `fdb`, the status for any other.
+fn answer(handle: Handle, status: metrics::Source) -> Answer {
+    Arc::new(move |line| {
+        if line.starts_with("fdb") {
+            serde_json::to_vec(&Listing::answer(&handle, line.trim_end()))
+        } else {
+            serde_json::to_vec(&status())
+        }
+    })
+}
+
+/// One document for each line that comes in, to so many connections at one time; `waited` counts
+/// those that found no seat when their turn came.
+async fn answer_status(
+    listener: UnixListener,
+    connections: usize,
+    waited: Arc<AtomicU64>,
+    answer: Answer,
+) {
+    let seats = Arc::new(Semaphore::new(connections));
     loop {
-        let Ok(seat) = seats.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // No descriptors left, perhaps; there may be later.
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
         };
-        let source = source.clone();
+        let Some(seat) = guests::seat(&seats, &waited).await else { return };
+        let answer = answer.clone();
         tokio::spawn(async move {
-            let _ = answer_lines(stream, source).await;
+            let _ = answer_lines(stream, answer).await;
             drop(seat);
         });
     }
 }
 
-async fn answer_lines(stream: UnixStream, source: metrics::Source) -> io::Result<()> {
+async fn answer_lines(stream: UnixStream, answer: Answer) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     let mut line = Vec::new();
@@ -360,8 +385,44 @@ async fn answer_lines(stream: UnixStream, source: metrics::Source) -> io::Result
         if n == 0 || line.last() != Some(&b'\n') {
             return Ok(());
         }
-        let mut text = serde_json::to_vec(&source()).map_err(io::Error::other)?;
+        // A large table takes a while.
+        let (answer, line) = (answer.clone(), String::from_utf8_lossy(&line).into_owned());
+        let text = tokio::task::spawn_blocking(move || answer(&line)).await?;
+        let mut text = text.map_err(io::Error::other)?;
         text.push(b'\n');
         write.write_all(&text).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(stream: &mut UnixStream) -> String {
+        stream.write_all(b"\n").await.expect("it reads");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).await.expect("it answers");
+        line
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_seat_at_the_status_socket_waits_and_is_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("status");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let waited = Arc::new(AtomicU64::new(0));
+        let answer: Answer = Arc::new(|_| serde_json::to_vec(&Status::default()));
+        let served = tokio::spawn(answer_status(listener, 1, waited.clone(), answer));
+        let mut first = UnixStream::connect(&path).await.expect("it listens");
+        assert!(ask(&mut first).await.starts_with('{'));
+        let mut second = UnixStream::connect(&path).await.expect("it listens");
+        while waited.load(Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(ask(&mut first).await.ends_with("}\n"), "it keeps its seat");
+        drop(first);
+        assert!(ask(&mut second).await.starts_with('{'));
+        assert_eq!(waited.load(Relaxed), 1);
+        served.abort();
     }
 }

@@ -4,7 +4,7 @@
 //! [`crate::mailbox`]), as a [`Command`], or as a [`PacketOut`]; what it has to tell goes into
 //! bounded queues. All of it is in a [`Link`], one for each worker.
 
-use crate::mac::Sighting;
+use crate::l2::Reports;
 use crate::sys::Bell;
 use crate::totals::Published;
 use crossbeam_queue::ArrayQueue;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
-/// Frames of controllers that wait for a worker, at most.
-pub const PACKET_OUTS_MAX: usize = 256;
+/// Frames of controllers that wait for a worker, at most, unless told otherwise.
+pub const PACKET_OUTS: usize = 256;
 
 /// What OpenFlow's port modification can set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct PortView {
     pub number: u32,
     /// What it may do.
     pub config: PortConfig,
+    /// In the Ethernet switch it talks to ports that are not isolated, and to no other.
+    pub isolated: bool,
 }
 
 impl PortView {
@@ -136,7 +138,7 @@ pub struct Link {
     /// Frames for controllers.
     pub packet_ins: ArrayQueue<PacketIn>,
     /// Stations seen.
-    pub sightings: Arc<ArrayQueue<Sighting>>,
+    pub reports: Arc<Reports>,
     /// What it counted.
     pub published: Published,
     /// Rings when there is something for the worker.
@@ -150,22 +152,23 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link for so many ports.
+    /// A link for so many ports, and so many packets for controllers and of controllers that wait.
     ///
     /// # Errors
     /// The system has no descriptors left.
     pub fn new(
         ports: usize,
         packet_ins: usize,
-        sightings: Arc<ArrayQueue<Sighting>>,
+        packet_outs: usize,
+        reports: Arc<Reports>,
     ) -> io::Result<Link> {
         Ok(Link {
             // An attach and a detach for each port, and one more of each.
             commands: ArrayQueue::new(4 * ports.max(1)),
             detached: ArrayQueue::new(4 * ports.max(1)),
-            packet_outs: ArrayQueue::new(PACKET_OUTS_MAX),
+            packet_outs: ArrayQueue::new(packet_outs.max(1)),
             packet_ins: ArrayQueue::new(packet_ins.max(1)),
-            sightings,
+            reports,
             published: Published::new(ports + 1),
             bell: Bell::new()?,
             stop: AtomicBool::new(false),

@@ -6,7 +6,7 @@
 //! `docs/switch-status.md`.
 
 use crate::core::{Handle, PortDesc};
-use crate::mac::MacCounters;
+use crate::l2::Counters;
 use crate::totals::{NOT_SENT_NAMES, PortTotals, WorkerTotals, drop_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,7 +59,12 @@ pub struct WorkerStatus {
     pub waits: u64,
     pub packet_outs: u64,
     pub packet_ins: u64,
-    pub learn_suppressed: u64,
+    #[serde(default)]
+    pub flooded: u64,
+    #[serde(default)]
+    pub learn_limited: u64,
+    #[serde(default)]
+    pub learn_queue_full: u64,
     pub snapshots: u64,
     /// Of the measured time with packets: the datapath's own share, without receiving, copying out
     /// and system calls; absent when nothing was measured.
@@ -90,7 +95,9 @@ impl From<&WorkerTotals> for WorkerStatus {
             waits: t.waits,
             packet_outs: t.packet_outs,
             packet_ins: t.packet_ins,
-            learn_suppressed: t.learn_suppressed,
+            flooded: t.flooded,
+            learn_limited: t.learn_limited,
+            learn_queue_full: t.learn_queue_full,
             snapshots: t.snapshots,
             datapath_share: measured.then(|| t.cycles_datapath as f64 / sum as f64),
             cycles_per_packet: measured
@@ -114,7 +121,13 @@ pub struct ControlStatus {
     pub packets_lost: u64,
     pub events_lost: u64,
     pub stations: usize,
-    pub macs: MacCounters,
+    #[serde(default)]
+    pub stations_static: usize,
+    #[serde(default)]
+    pub stations_max: usize,
+    #[serde(default)]
+    pub stations_bytes: usize,
+    pub macs: Counters,
 }
 
 /// The document.
@@ -124,6 +137,9 @@ pub struct Status {
     pub schema: String,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
+    /// What decides where frames go: `openflow` or `l2`.
+    #[serde(default)]
+    pub mode: String,
     /// Identity towards controllers, 16 hexadecimal digits.
     pub datapath_id: String,
     /// The ports, and last, with number 4294967293 (`CONTROLLER`), what controllers sent.
@@ -140,6 +156,9 @@ pub struct Status {
     /// Connections for metrics that found all seats taken and waited.
     #[serde(default)]
     pub metrics_waited: u64,
+    /// Connections to the status socket that found all seats taken and waited.
+    #[serde(default)]
+    pub status_waited: u64,
     /// Whether all accounts of all ports close.
     pub closes: bool,
 }
@@ -197,10 +216,13 @@ impl Status {
             controllers: core.controllers(),
             packets_lost: totals.packets_lost,
             events_lost: totals.events_lost,
-            stations: core.macs().len(),
-            macs: core.macs().counters(),
+            stations: core.stations().len(),
+            stations_static: core.stations().fixed(),
+            stations_max: core.stations().limits().entries_max,
+            stations_bytes: core.stations().bytes(),
+            macs: core.stations().counters(),
         };
-        let (uptime_ms, id) = (core.now_ms(), core.datapath_id());
+        let (uptime_ms, id, mode) = (core.now_ms(), core.datapath_id(), core.mode());
         drop(core);
         let mut sums = vec![PortTotals::default(); descs.len()];
         let mut total = WorkerTotals { version: u64::MAX, ..WorkerTotals::default() };
@@ -213,6 +235,7 @@ impl Status {
         Status {
             schema: SCHEMA.to_owned(),
             uptime_ms,
+            mode: mode.name().to_owned(),
             datapath_id: format!("{id:016x}"),
             closes: ports.iter().all(|port| port.closes),
             ports,
@@ -221,6 +244,7 @@ impl Status {
             control,
             openflow: BTreeMap::new(),
             metrics_waited: 0,
+            status_waited: 0,
         }
     }
 }

@@ -9,21 +9,21 @@
 //! Nothing here knows of controllers, files or signals: that is [`crate::run`]. Tests and
 //! experiments start a switch over ports of their own.
 
-use crate::config::{Config, FailMode};
+use crate::config::{Config, FailMode, Mode};
 use crate::core::{Core, CoreConfig, Handle, WorkerEnd};
-use crate::mac::{self, Learner};
+use crate::l2::{self, Forwarder, Learner};
 use crate::mailbox::mailbox;
 use crate::ports::{PortKeeper, SwitchPort};
-use crate::snapshot::{Clock, Common, Link};
+use crate::snapshot::{Clock, Common, Link, PACKET_OUTS};
 use crate::status::Status;
 use crate::sys::Bell;
-use crate::worker::{Options, Worker};
+use crate::worker::{Engine, Options, Stationed, Worker, roles};
 use overbank_switch::Datapath;
 use overbank_switch::datapath::{self, CacheConfig};
 use overbank_switch::rule::Rule;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 /// What a switch is made of, besides its ports.
@@ -41,6 +41,8 @@ pub struct Setup {
     pub rules: Vec<Rule>,
     /// Packets for controllers that may wait at each worker.
     pub controller_queue: usize,
+    /// Packets of controllers that may wait to be sent.
+    pub packet_outs: usize,
     /// Bounds of the workers.
     pub options: Options,
     /// The core's.
@@ -56,10 +58,14 @@ impl Default for Setup {
             megaflows: 1 << 16,
             rules: Vec::new(),
             controller_queue: 256,
+            packet_outs: PACKET_OUTS,
             options: Options { megaflow_idle_ms: 10_000, busy_poll: false },
             core: CoreConfig {
+                mode: Mode::OpenFlow,
                 rules_max: 1_000_000,
-                mac: mac::Limits::default(),
+                mac: l2::Limits::default(),
+                statics: Vec::new(),
+                isolated: Vec::new(),
                 fail_mode: FailMode::Secure,
                 has_controllers: false,
                 datapath_id: 1,
@@ -81,14 +87,18 @@ impl Setup {
             megaflows: config.megaflows,
             rules,
             controller_queue: config.controller_queue,
+            packet_outs: config.packet_outs,
             options: Options {
                 megaflow_idle_ms: u32::try_from(config.megaflow_idle.as_millis())
                     .unwrap_or(u32::MAX),
                 busy_poll: config.busy_poll,
             },
             core: CoreConfig {
+                mode: config.mode,
                 rules_max: config.rules_max,
                 mac: config.mac,
+                statics: config.statics.clone(),
+                isolated: config.isolated.clone(),
                 fail_mode: config.fail_mode,
                 has_controllers: config.openflow.iter().any(|target| !target.is_passive()),
                 datapath_id: config.datapath_id.unwrap_or(0),
@@ -113,6 +123,9 @@ pub enum StartError {
     /// A rule is refused.
     #[error("rules: {0}")]
     Rule(#[from] crate::core::RuleRefused),
+    /// There is no table of stations.
+    #[error(transparent)]
+    Stations(#[from] crate::core::StationsError),
     /// The system has no threads or descriptors left.
     #[error("the system refuses a thread or a descriptor: {0}")]
     System(#[from] io::Error),
@@ -149,28 +162,39 @@ impl Switch {
             controllers: AtomicUsize::new(0),
         });
         let seed = setup.core.seed;
-        let mut core = Core::new(setup.core.clone(), descs, common.clone());
+        let mut core = Core::new(setup.core.clone(), descs, common.clone())?;
         core.reload(std::mem::take(&mut setup.rules))?;
         let first = core.snapshot();
-        let datapath_ports: Vec<_> = first.ports.iter().map(|port| port.switch_port()).collect();
         let mut ends = Vec::new();
         let mut workers = Vec::new();
         for index in 0..setup.workers.max(1) {
-            let config = datapath::Config {
-                cache: setup.cache,
-                megaflows: setup.megaflows,
-                ports: datapath_ports.clone(),
-                seed: seed.wrapping_add(index as u64),
+            let engine = match setup.core.mode {
+                Mode::OpenFlow => {
+                    let ports = first.ports.iter().map(|port| port.switch_port()).collect();
+                    let config = datapath::Config {
+                        cache: setup.cache,
+                        megaflows: setup.megaflows,
+                        ports,
+                        seed: seed.wrapping_add(index as u64),
+                    };
+                    Engine::Rules(Box::new(Datapath::new(&config, first.tables.clone())?))
+                }
+                Mode::L2 => {
+                    let forwarder = Forwarder::new(core.stations().reader(), &roles(&first.ports));
+                    Engine::Ethernet(forwarder.learning(core.stations().epoch()))
+                }
             };
-            let datapath = Datapath::new(&config, first.tables.clone())?;
-            let (learner, sightings) = Learner::new(core.mac_table(), setup.core.mac.learn_per_s);
-            let link = Arc::new(Link::new(first.ports.len(), setup.controller_queue, sightings)?);
+            let (learner, reports) = Learner::new(first.ports.len(), &setup.core.mac);
+            let (reader, epoch) = (core.stations().reader(), core.stations().epoch());
+            let stations = Stationed { reader, epoch, learner };
+            let (ins, outs) = (setup.controller_queue, setup.packet_outs);
+            let link = Arc::new(Link::new(first.ports.len(), ins, outs, reports)?);
             let (sender, receiver) = mailbox(0, first.clone());
             let options = setup.options;
             workers.push(Worker::new(
                 receiver,
-                datapath,
-                learner,
+                engine,
+                stations,
                 link.clone(),
                 common.clone(),
                 options,
@@ -191,18 +215,26 @@ impl Switch {
 
     fn spawn(&mut self, workers: Vec<Worker>, ports: Vec<SwitchPort>) -> io::Result<()> {
         let keeper = PortKeeper::new(ports, self.handle.clone());
+        let (pinned, told) = mpsc::channel();
         for (index, worker) in workers.into_iter().enumerate() {
             let core = self.pinned.get(index).copied().flatten();
             let thread = thread::Builder::new().name(format!("worker-{index}"));
+            let pinned = pinned.clone();
             self.workers.push(thread.spawn(move || {
-                if let Some(id) = core {
-                    let pinned = core_affinity::set_for_current(core_affinity::CoreId { id });
-                    if !pinned {
-                        tracing::warn!(worker = index, core = id, "cannot be pinned");
-                    }
+                if let Some(id) = core
+                    && !core_affinity::set_for_current(core_affinity::CoreId { id })
+                {
+                    tracing::warn!(worker = index, core = id, "cannot be pinned");
+                    let _ = pinned.send(index);
                 }
+                drop(pinned);
                 worker.run();
             })?);
+        }
+        drop(pinned);
+        // Until every worker has tried.
+        for index in told {
+            self.pinned[index] = None;
         }
         let (handle, stop) = (self.handle.clone(), self.stop.clone());
         let thread = thread::Builder::new().name("core".to_owned());
@@ -218,7 +250,7 @@ impl Switch {
         &self.handle
     }
 
-    /// The cores that the workers were pinned to.
+    /// The cores that the workers are pinned to; `None`: the system has it run where it likes.
     pub fn pinned(&self) -> &[Option<usize>] {
         &self.pinned
     }

@@ -2,15 +2,13 @@
 //! `--cfg loom`.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 /// Tells the other thread that this one waits for it.
+#[cfg(not(loom))]
 #[inline]
 pub(crate) fn pause() {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(not(loom))]
     std::hint::spin_loop();
 }

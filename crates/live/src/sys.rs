@@ -159,6 +159,14 @@ pub fn unlimited_locked_memory() -> bool {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0 }
 }
 
+/// Bytes of memory that the system can still give, if it says so.
+pub fn memory_available() -> Option<usize> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// Removes the socket that a killed process left behind, on which `refused` is what a connection met.
 /// A file that is no socket refuses connections as well, and stays.
 ///
@@ -189,6 +197,12 @@ mod tests {
         remove_stale_socket(&socket, &met(&socket)).expect("removed");
         assert!(!socket.exists());
         remove_stale_socket(&socket, &met(&socket)).expect("it is not there");
+    }
+
+    #[test]
+    fn there_is_memory() {
+        let available = memory_available().expect("Linux says so");
+        assert!((1 << 20..1 << 46).contains(&available), "{available}");
     }
 
     #[test]

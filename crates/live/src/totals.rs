@@ -16,6 +16,7 @@
 //!
 //! Panics: none.
 
+use crate::l2;
 use crate::sync::{AtomicU64, Ordering, fence, pause};
 use overbank_switch::drop::DropReason;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -28,15 +29,28 @@ pub const DROP_PORT_BLOCKED: usize = DropReason::COUNT;
 pub const DROP_NO_CONTROLLER: usize = DropReason::COUNT + 1;
 /// A frame was for the controllers, who want none of its port.
 pub const DROP_NO_PACKET_IN: usize = DropReason::COUNT + 2;
+/// Where the reasons of the Ethernet switch begin, after the one that it shares.
+const L2: usize = DropReason::COUNT + DROPS_HERE.len();
 /// How many reasons there are.
-pub const DROPS: usize = DropReason::COUNT + DROPS_HERE.len();
+pub const DROPS: usize = L2 + l2::DropReason::ALL.len() - 1;
+
+/// The counter of a reason of the Ethernet switch.
+pub const fn drop_l2(reason: l2::DropReason) -> usize {
+    match reason {
+        l2::DropReason::Truncated => DropReason::TruncatedEthernet.index(),
+        other => L2 + other as usize - 1,
+    }
+}
 
 /// The name of a reason.
 pub fn drop_name(index: usize) -> &'static str {
-    match DropReason::ALL.get(index) {
-        Some(reason) => reason.name(),
-        None => DROPS_HERE.get(index.wrapping_sub(DropReason::COUNT)).unwrap_or(&"unknown"),
+    if let Some(reason) = DropReason::ALL.get(index) {
+        return reason.name();
     }
+    if let Some(name) = DROPS_HERE.get(index - DropReason::COUNT) {
+        return name;
+    }
+    l2::DropReason::ALL.get(index - L2 + 1).map_or("unknown", |reason| reason.name())
 }
 
 /// The transmit queue was full.
@@ -151,8 +165,13 @@ pub struct WorkerTotals {
     pub packet_outs: u64,
     /// Frames queued for the controllers, copies too.
     pub packet_ins: u64,
-    /// Stations that were not reported to the core: too many at a time.
-    pub learn_suppressed: u64,
+    /// Frames sent to all ports, as their destination was a group or not known: by the Ethernet
+    /// switch and by NORMAL.
+    pub flooded: u64,
+    /// Stations that were not reported to the core: too many at a time behind their port.
+    pub learn_limited: u64,
+    /// Stations that were not reported to the core: the queue was full.
+    pub learn_queue_full: u64,
     /// Snapshots of the rules taken over.
     pub snapshots: u64,
     /// Version of the snapshot in use.
@@ -298,6 +317,9 @@ mod tests {
         assert_eq!((worker.version, worker.waits), (4, 3));
         let names: Vec<&str> = (0..DROPS).map(drop_name).collect();
         assert!(names.contains(&"rule_drop") && names.contains(&"no_controller"));
+        for reason in l2::DropReason::ALL {
+            assert_eq!(drop_name(drop_l2(reason)), reason.name());
+        }
         assert!(!names.contains(&"unknown") && drop_name(DROPS) == "unknown");
     }
 }

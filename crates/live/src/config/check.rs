@@ -3,11 +3,12 @@
 use super::source::Item;
 use super::{
     CACHE_DEFAULT, CONNECTIONS_MAX, Config, ControllerLimits, FailMode, LogFormat, METRICS_DEFAULT,
-    PORTS_MAX, Place, PortSetting, Problem, Problems, SETTINGS, Settings, WORKERS_MAX,
+    PORTS_MAX, Place, PortSetting, Problem, Problems, SETTINGS, STATUS_CONNECTIONS,
+    STATUS_CONNECTIONS_MAX, Settings, WORKERS_MAX,
 };
 use crate::control::BUFFERS_MAX;
 use crate::guests;
-use crate::mac;
+use crate::snapshot::PACKET_OUTS;
 use crate::target::Target;
 use overbank::cache::Design;
 use overbank_ports::PortSpec;
@@ -22,18 +23,18 @@ use std::time::Duration;
 /// Longest time that can be asked for.
 const SECONDS_MAX: f64 = 31_536_000.0;
 
-struct Check {
-    settings: Settings,
+pub(super) struct Check {
+    pub(super) settings: Settings,
     problems: Vec<Problem>,
 }
 
 impl Check {
-    fn problem(&mut self, place: Place, what: impl Into<String>) {
+    pub(super) fn problem(&mut self, place: Place, what: impl Into<String>) {
         self.problems.push(Problem { place, what: what.into() });
     }
 
     /// The items of a list.
-    fn list(&mut self, name: &str) -> Vec<Item> {
+    pub(super) fn list(&mut self, name: &str) -> Vec<Item> {
         self.settings.items.remove(name).unwrap_or_default()
     }
 
@@ -61,11 +62,11 @@ impl Check {
         }
     }
 
-    fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> Option<usize> {
+    pub(super) fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> Option<usize> {
         self.read(name, |text| number(text, &range))
     }
 
-    fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Option<T> {
+    pub(super) fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Option<T> {
         self.read(name, |text| {
             choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(
                 || {
@@ -77,7 +78,7 @@ impl Check {
     }
 
     /// Each item of a list, read by `read`.
-    fn each<T>(
+    pub(super) fn each<T>(
         &mut self,
         name: &str,
         mut read: impl FnMut(&str) -> Result<T, String>,
@@ -142,6 +143,27 @@ impl Check {
         targets.into_iter().map(|(target, _)| target).collect()
     }
 
+    fn controllers(&mut self) -> ControllerLimits {
+        let of = ControllerLimits::default();
+        let probe = self.read("controller-probe", |text| off_or(text, seconds));
+        ControllerLimits {
+            connections: self
+                .number("controller-connections", 1..=CONNECTIONS_MAX)
+                .unwrap_or(of.connections),
+            hello: self.read("controller-hello", seconds).unwrap_or(of.hello),
+            probe: probe.map_or(of.probe, Option::unwrap_or_default),
+            stall: self.read("controller-stall", seconds).unwrap_or(of.stall),
+            bytes: self.number("controller-bytes", 1 << 16..=1 << 26).unwrap_or(of.bytes),
+            packets: self.number("controller-packets", 1..=1 << 16).unwrap_or(of.packets),
+            buffers: self.number("controller-buffers", 0..=BUFFERS_MAX).unwrap_or(of.buffers),
+            events: self.number("controller-events", 1..=1 << 16).unwrap_or(of.events),
+            bundles: self.number("controller-bundles", 1..=1024).unwrap_or(of.bundles),
+            bundle_messages: self
+                .number("controller-bundle-messages", 1..=1_000_000)
+                .unwrap_or(of.bundle_messages),
+        }
+    }
+
     fn cores(&mut self, workers: usize, there: &[usize]) -> Vec<usize> {
         // A flag is one text with commas, a file has a list.
         let items = self.list("cores");
@@ -189,7 +211,7 @@ fn ranges(numbers: &[usize]) -> String {
     runs.join(", ")
 }
 
-fn number(text: &str, range: &RangeInclusive<usize>) -> Result<usize, String> {
+pub(super) fn number(text: &str, range: &RangeInclusive<usize>) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if range.contains(&number) => Ok(number),
         _ => Err(format!("{text:?} is not a number from {} to {}", range.start(), range.end())),
@@ -274,11 +296,14 @@ impl Settings {
         let c = &mut check;
         let yes_no = [("true", true), ("false", false), ("yes", true), ("no", false)];
         let levels = ["off", "error", "warn", "info", "debug", "trace"].map(|l| (l, l));
-        let defaults = mac::Limits::default();
-        let sessions = ControllerLimits::default();
+        let mode = c.mode();
+        let ports = c.ports();
         let workers = c.number("workers", 1..=WORKERS_MAX).unwrap_or(1);
         let config = Config {
-            ports: c.ports(),
+            mode,
+            isolated: c.isolated(&ports),
+            statics: c.statics(&ports),
+            ports,
             rules: c.read("rules", path),
             openflow: c.targets(),
             workers,
@@ -288,24 +313,10 @@ impl Settings {
             megaflows: c.number("megaflows", 1..=1 << 24).unwrap_or(1 << 16),
             megaflow_idle: c.read("megaflow-idle", seconds).unwrap_or(Duration::from_secs(10)),
             rules_max: c.number("max-rules", 1..=1_000_000).unwrap_or(1_000_000),
-            mac: mac::Limits {
-                entries_max: c.number("mac-entries", 0..=1 << 20).unwrap_or(defaults.entries_max),
-                age_s: c.number("mac-age", 1..=1_000_000).map_or(defaults.age_s, |s| s as u32),
-                learn_per_s: c
-                    .number("mac-rate", 1..=1_000_000)
-                    .map_or(defaults.learn_per_s, |n| n as u32),
-            },
+            mac: c.learning(),
             controller_queue: c.number("controller-queue", 1..=1 << 16).unwrap_or(256),
-            controllers: ControllerLimits {
-                connections: c
-                    .number("controller-connections", 1..=CONNECTIONS_MAX)
-                    .unwrap_or(sessions.connections),
-                buffers: c
-                    .number("controller-buffers", 0..=BUFFERS_MAX)
-                    .unwrap_or(sessions.buffers),
-                events: c.number("controller-events", 1..=1 << 16).unwrap_or(sessions.events),
-                bundles: c.number("controller-bundles", 1..=1024).unwrap_or(sessions.bundles),
-            },
+            packet_outs: c.number("controller-packet-outs", 1..=1 << 16).unwrap_or(PACKET_OUTS),
+            controllers: c.controllers(),
             fail_mode: c
                 .choice(
                     "fail-mode",
@@ -320,6 +331,9 @@ impl Settings {
                 .number("metrics-connections", 1..=CONNECTIONS_MAX)
                 .unwrap_or(guests::CONNECTIONS),
             status_socket: c.read("status-socket", |text| off_or(text, path)).flatten(),
+            status_connections: c
+                .number("status-connections", 1..=STATUS_CONNECTIONS_MAX)
+                .unwrap_or(STATUS_CONNECTIONS),
             log: c.choice("log", &levels).unwrap_or("info").to_owned(),
             log_format: c
                 .choice("log-format", &[("text", LogFormat::Text), ("json", LogFormat::Json)])

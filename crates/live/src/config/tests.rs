@@ -10,6 +10,7 @@ fn check(text: &str) -> Result<Config, Problems> {
 
 const WHOLE: &str = r#"
 port = ["1=memory:flows=8,size=64", "2=tap:tap7"]
+mode = "openflow"
 rules = "rules.txt"
 openflow = ["ptcp:6653", "tcp:10.0.0.1"]
 workers = 2
@@ -22,15 +23,26 @@ max-rules = 100
 mac-entries = 50
 mac-age = 60
 mac-rate = 10
+mac-queue = 9
+mac-static = ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0A=1"]
+isolated = []
 controller-queue = 16
 controller-connections = 5
+controller-hello = 2
+controller-probe = "off"
+controller-stall = 1.5
+controller-bytes = 100000
+controller-packets = 11
+controller-packet-outs = 12
 controller-buffers = 1000
 controller-events = 7
 controller-bundles = 3
+controller-bundle-messages = 13
 fail-mode = "standalone"
 metrics = "off"
 metrics-connections = 9
 status-socket = "/run/ob.sock"
+status-connections = 3
 log = "debug"
 log-format = "json"
 datapath-id = "00:00:00:00:00:00:00:2a"
@@ -53,13 +65,33 @@ fn every_setting_can_be_in_the_file() {
     assert_eq!((config.entries, config.megaflows), (4096, 1000));
     assert_eq!(config.megaflow_idle, Duration::from_millis(2500));
     assert_eq!(config.rules_max, 100);
-    assert_eq!(config.mac, mac::Limits { entries_max: 50, age_s: 60, learn_per_s: 10 });
+    let limits = l2::Limits { entries_max: 50, age_s: 60, learn_per_s: 10, queue: 9 };
+    assert_eq!((config.mac, config.mode), (limits, Mode::OpenFlow));
+    let statics: Vec<String> =
+        config.statics.iter().map(|(key, port)| format!("{key}={port}")).collect();
+    assert_eq!(statics, ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0a@0=1"]);
+    assert!(config.isolated.is_empty());
     assert_eq!(config.controller_queue, 16);
-    let limits = ControllerLimits { connections: 5, buffers: 1000, events: 7, bundles: 3 };
+    let limits = ControllerLimits {
+        connections: 5,
+        hello: Duration::from_secs(2),
+        probe: Duration::ZERO,
+        stall: Duration::from_millis(1500),
+        bytes: 100_000,
+        packets: 11,
+        buffers: 1000,
+        events: 7,
+        bundles: 3,
+        bundle_messages: 13,
+    };
     assert_eq!(config.controllers, limits);
+    assert_eq!((config.packet_outs, config.status_connections), (12, 3));
     let options = limits.options();
     assert_eq!((options.connections, options.buffers), (5, 1000));
     assert_eq!((options.events, options.bundles), (7, 3));
+    assert_eq!((options.handshake, options.stall), (limits.hello, limits.stall));
+    assert_eq!((options.probe, options.reply_bytes), (Duration::ZERO, 100_000));
+    assert_eq!((options.packet_ins, options.bundle_messages), (11, 13));
     assert_eq!(options.buffer_bytes, 4_096_000);
     assert_eq!(config.metrics_connections, 9);
     assert_eq!(config.fail_mode, FailMode::Standalone);
@@ -74,15 +106,30 @@ fn every_setting_can_be_in_the_file() {
 #[test]
 fn only_the_ports_are_needed() {
     let config = check("port = \"1=memory:\"").expect("one text is a list of one");
-    assert_eq!(config.workers, 1);
+    assert_eq!((config.workers, config.mode), (1, Mode::OpenFlow));
+    assert_eq!(config.mac, l2::Limits::default());
     assert_eq!(config.cache.expect("the default").to_string(), CACHE_DEFAULT);
     assert_eq!(config.metrics, METRICS_DEFAULT.parse().ok());
-    let limits = ControllerLimits { connections: 16, buffers: 256, events: 4096, bundles: 8 };
-    assert_eq!(config.controllers, limits);
-    assert_eq!(limits.options().buffer_bytes, ControlOptions::default().buffer_bytes);
+    let (options, default) = (config.controllers.options(), ControlOptions::default());
+    // Two ways to the same numbers; the counters are each one's own.
+    let without =
+        |of: &ControlOptions| ControlOptions { counters: Default::default(), ..of.clone() };
+    assert_eq!(format!("{:?}", without(&options)), format!("{:?}", without(&default)));
+    assert_eq!((options.connections, options.events, options.bundles), (16, 4096, 8));
+    assert_eq!((config.packet_outs, config.status_connections), (256, 16));
     assert_eq!(config.metrics_connections, 64);
     assert_eq!(config.fail_mode, FailMode::Secure);
     assert!(config.status_socket.is_none() && !config.busy_poll && !config.keep_privileges);
+}
+
+#[test]
+fn an_ethernet_switch_needs_no_more_than_its_mode() {
+    let text =
+        "port = [\"1=memory:\", \"2=memory:\", \"3=memory:\"]\nmode = \"l2\"\nisolated = \"1, 3\"
+                mac-static = \"02:00:00:00:00:01=2\"\nmac-entries = 2500000000";
+    let config = check(text).expect("right");
+    assert_eq!((config.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
+    assert_eq!((config.statics.len(), config.mac.entries_max), (1, 2_500_000_000));
 }
 
 #[test]
@@ -92,6 +139,7 @@ fn flags_replace_what_the_file_says() {
     settings.flag("port", ["7=memory:"]);
     settings.flag("workers", Some(3));
     settings.flag("cores", ["0,1,0"]);
+    settings.flag("mac-static", ["02:00:00:00:00:0b=7"]);
     settings.flag("rules", None::<&str>);
     let config = settings.check_on(&[0, 1]).expect("right");
     assert_eq!(config.ports.len(), 1);
@@ -107,7 +155,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "an unknown key",
         "port = [\"1=memory:\"]\n\nwokers = 2",
-        &["ob.toml:3: wokers: no such setting; there are port, rules"],
+        &["ob.toml:3: wokers: no such setting; there are port, mode, rules"],
     ),
     (
         "all at once, each with its line",
@@ -166,12 +214,65 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "bounds of what waits and of times",
+        "port = [\"1=memory:\"]\ncontroller-hello = \"off\"\ncontroller-probe = 0\n\
+         controller-stall = -1\ncontroller-bytes = 1024\ncontroller-packets = 0\n\
+         controller-packet-outs = 65537\ncontroller-bundle-messages = 0\nstatus-connections = 65",
+        &[
+            "ob.toml:2: controller-hello: \"off\" is not a number of seconds from 0.001",
+            "ob.toml:3: controller-probe: \"0\" is not a number of seconds from 0.001",
+            "ob.toml:4: controller-stall: \"-1\" is not a number of seconds from 0.001",
+            "ob.toml:5: controller-bytes: \"1024\" is not a number from 65536 to 67108864",
+            "ob.toml:6: controller-packets: \"0\" is not a number from 1 to 65536",
+            "ob.toml:7: controller-packet-outs: \"65537\" is not a number from 1 to 65536",
+            "ob.toml:8: controller-bundle-messages: \"0\" is not a number from 1 to 1000000",
+            "ob.toml:9: status-connections: \"65\" is not a number from 1 to 64",
+        ],
+    ),
+    (
         "addresses",
         "port = [\"1=memory:\"]\nmetrics = \"9273\"\nopenflow = \"ssl:1.2.3.4\"\ndatapath-id = \"x\"",
         &[
             "ob.toml:2: metrics: \"9273\" is not ADDRESS:PORT",
             "ob.toml:3: openflow: \"ssl:1.2.3.4\": connections with TLS",
             "ob.toml:4: datapath-id: \"x\" is not a number of 1 to 16 hexadecimal digits",
+        ],
+    ),
+    (
+        "rules and controllers in the Ethernet switch",
+        "port = [\"1=memory:\"]\nmode = \"l2\"\nfail-mode = \"standalone\"\n\
+         openflow = \"ptcp:\"\ncontroller-queue = 3\nmegaflows = 4\nmac-age = 9",
+        &[
+            "ob.toml:3: fail-mode: the Ethernet switch has no rules",
+            "ob.toml:4: openflow: the Ethernet switch has no rules",
+            "ob.toml:5: controller-queue: the Ethernet switch has no rules",
+            "ob.toml:6: megaflows: the Ethernet switch has no rules",
+        ],
+    ),
+    (
+        "isolated ports without the Ethernet switch",
+        "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
+        &[
+            "ob.toml:2: isolated: ports are isolated in the Ethernet switch only",
+            "ob.toml:3: mode: \"L2\" is not one of openflow, l2",
+        ],
+    ),
+    (
+        "stations and ports that are not there",
+        "port = [\"1=memory:\",\"3=memory:\"]\nmode = \"l2\"\nisolated = [3, 2,\n\"1,x\"]\n\
+         mac-static = [\n\"02:00:00:00:00:01@4096=1\",\n\"01:00:00:00:00:01=1\",\n\
+         \"02:00:00:00:00:01=2\",\n\"2:0:0:0:0:1=1\",\n\"02:00:00:00:00:01\",\n\
+         \"02:00:00:00:00:0a=1\",\n\"02:00:00:00:00:0A@0=3\"]\nmac-queue = 0",
+        &[
+            "ob.toml:3: isolated: there is no port 2; there are 1, 3",
+            "ob.toml:4: isolated: \"x\" is not a number from 1 to",
+            "ob.toml:6: mac-static: \"4096\" is not a number from 0 to 4095",
+            "ob.toml:7: mac-static: 01:00:00:00:00:01 is no address of a station",
+            "ob.toml:8: mac-static: there is no port 2; there are 1, 3",
+            "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
+            "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
+            "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is there already, at ob.toml:11",
+            "ob.toml:13: mac-queue: \"0\" is not a number from 1 to",
         ],
     ),
     (

@@ -1,4 +1,4 @@
-//! Frames kept for a controller that was sent only their beginning.
+//! Frames kept for a controller, whole, whether it was sent all of them or their beginning.
 //!
 //! ```text
 //!   buffer id    turn, 20 bits                            slot, 12 bits

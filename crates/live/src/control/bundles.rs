@@ -96,6 +96,7 @@ impl Session {
             return Err(BundleFailed::BundleExist.into());
         }
         if self.bundles.open.len() >= self.control().options.bundles {
+            count(&self.control().options.counters.bundles_refused, 1);
             return Err(BundleFailed::OutOfBundles.into());
         }
         let bundle = Bundle { flags, closed: false, steps: Vec::new() };
@@ -127,6 +128,7 @@ impl Session {
             return Err(BundleFailed::BundleClosed.into());
         }
         if self.bundles.messages >= messages_max {
+            count(&self.control().options.counters.bundle_messages_refused, 1);
             return Err(BundleFailed::MsgTooMany.into());
         }
         let header = Header::parse(&add.message).ok_or(BundleFailed::MsgBadLen)?;

@@ -21,6 +21,7 @@ use tokio::time::{self, Instant};
 
 use super::counters::count;
 use super::outbox::Outbox;
+use super::seats::Taker;
 use super::serve::{Control, stopped};
 use super::session::Session;
 use crate::core::{Subscription, SubscriptionLimits};
@@ -36,6 +37,9 @@ const HELLO: u8 = 0;
 /// The message type of an error.
 const ERROR: u8 = 1;
 
+/// Why a connection that kept silent is closed.
+const DISPLACED: &str = "it kept silent and gave way to a new connection";
+
 /// How a connection ended.
 pub(super) struct Ended {
     /// Whether the two sides agreed on a version.
@@ -44,13 +48,14 @@ pub(super) struct Ended {
     pub broken: Option<&'static str>,
 }
 
-/// Serves a connection until it ends. `active`: one that we made, so that its peer is a controller
-/// and no tool; while one of these stands, the switch is not on its own (fail mode).
+/// Serves a connection until it ends. `taker`: its seat, if others made it; one that we made has a
+/// controller as its peer and no tool: while one of these stands, the switch is not on its own (fail
+/// mode).
 pub(super) async fn run<S>(
     stream: S,
     control: &Arc<Control>,
     mut stop: watch::Receiver<bool>,
-    active: bool,
+    mut taker: Option<Taker>,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -58,25 +63,39 @@ where
     let (reader, writer) = tokio::io::split(stream);
     let out = Outbox::new(Arc::clone(&control.options.counters));
     let mut link = Link { reader, writer, frames: Frames::new(), out };
+    let counters = &control.options.counters;
     let handshake = time::timeout(control.options.handshake, link.greet(control));
     let greeted = tokio::select! {
         () = stopped(&mut stop) => Ok(None),
-        greeted = handshake => greeted.unwrap_or(Err("no hello in time")),
+        () = displaced(&mut taker) => return Ended { greeted: false, broken: Some(DISPLACED) },
+        greeted = handshake => greeted.unwrap_or_else(|_| {
+            count(&counters.hellos_missed, 1);
+            Err("no hello in time")
+        }),
     };
     let version = match greeted {
-        Ok(Some(version)) => version,
+        Ok(Some(version)) => {
+            if taker.as_mut().is_some_and(|taker| !taker.keep()) {
+                return Ended { greeted: false, broken: Some(DISPLACED) };
+            }
+            version
+        }
         other => {
             let broken = other.err();
             let pending = link.out.pending();
-            goodbye(&mut link.reader, &mut link.writer, pending, broken.is_some()).await;
+            // Still on its seat, and still the first to give way.
+            tokio::select! {
+                () = displaced(&mut taker) => {}
+                () = goodbye(&mut link.reader, &mut link.writer, pending, broken.is_some()) => {}
+            }
             return Ended { greeted: false, broken };
         }
     };
-    count(&control.options.counters.sessions_total, 1);
+    count(&counters.sessions_opened, 1);
     let limits =
         SubscriptionLimits { events: control.options.events, packets: control.options.packet_ins };
     let mut news = News { from: control.switch.subscribe(limits), events: 0, packets: 0 };
-    let _connected = active.then(|| control.switch.connected());
+    let _connected = taker.is_none().then(|| control.switch.connected());
     let Link { reader, writer, frames, out } = link;
     let session = Session::new(control.sit_down(), version, out);
     let mut turns = Turns { reader, writer, frames, session };
@@ -86,6 +105,14 @@ where
     goodbye(&mut turns.reader, &mut turns.writer, turns.session.out.pending(), broken.is_some())
         .await;
     Ended { greeted: true, broken }
+}
+
+/// Returns when the connection has lost its seat, if it has one to lose.
+async fn displaced(taker: &mut Option<Taker>) {
+    match taker {
+        Some(taker) => taker.lost().await,
+        None => future::pending().await,
+    }
 }
 
 /// A connection before its version is known.
@@ -216,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
         let mut ticks = time::interval(tick(options.probe, options.stall));
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let (mut heard, mut moved, mut asked) = (Instant::now(), Instant::now(), false);
-        let mut more = true;
+        let (mut more, mut held) = (true, false);
         loop {
             if more {
                 more = self.messages(options.messages_per_turn).await?;
@@ -225,9 +252,14 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
             let session = &mut self.session;
             let waiting = session.out.len();
             if waiting > 0 && moved.elapsed() > options.stall {
+                count(&options.counters.sessions_stalled, 1);
                 return Err("it does not read what is sent to it");
             }
             let (room, ready) = (waiting < options.reply_bytes, session.is_ready());
+            if !room && !held {
+                count(&options.counters.sessions_held, 1);
+            }
+            held = !room;
             tokio::select! {
                 () = stopped(stop) => return Ok(()),
                 read = self.reader.read(&mut bytes), if ready && !more => match read {
@@ -268,6 +300,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
                         (asked, heard) = (true, now);
                         session.send(&Message::EchoRequest(Vec::new()), 0);
                     } else {
+                        count(&options.counters.echoes_missed, 1);
                         return Err("it does not answer an echo request");
                     }
                 }

@@ -31,6 +31,7 @@ mod flows;
 mod outbox;
 mod packets;
 mod roles;
+mod seats;
 mod seldom;
 mod serve;
 mod session;
@@ -43,13 +44,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use buffers::{AGE_MS as BUFFER_AGE_MS, SLOTS_MAX as BUFFERS_MAX};
-pub use counters::{ControlCounters, ControlSnapshot};
+pub use counters::{ControlCounters, ControlFamily, ControlSnapshot};
 pub use serve::{ControlError, serve};
 
 /// Bounds and times of the control plane.
 #[derive(Clone, Debug)]
 pub struct ControlOptions {
-    /// Connections that others may have made to us, at one time. Further ones are closed at once.
+    /// Connections that others may have made to us, at one time. For a further one the oldest that
+    /// has not said hello gives way; if all have, it is closed at once.
     pub connections: usize,
     /// After so long without a message the peer is asked for an echo; after as long again without
     /// any the session ends. Zero: never.

@@ -120,10 +120,13 @@ impl Session {
             return;
         }
         let out = PacketOut { frame, in_port, actions };
-        for _ in 0..PACKET_OUT_TRIES {
+        for tries in 0..PACKET_OUT_TRIES {
             if control.switch.packet_out(out.clone()).is_ok() {
                 count(&counters.packet_outs, 1);
                 return;
+            }
+            if tries == 0 {
+                count(&counters.packet_outs_waited, 1);
             }
             control.switch.barrier().await;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::ControlOptions;
 use super::connection::{self, Ended};
 use super::counters::{count, uncount};
 use super::roles::{Roles, SessionId};
+use super::seats::{Room, Seats, Taker};
 use super::seldom::Lines;
 use crate::core::Handle;
 use crate::sys;
@@ -46,8 +47,8 @@ pub(super) struct Control {
     pub lines: Lines,
     book: Mutex<Book>,
     next: AtomicU64,
-    /// Connections that others made.
-    passive: AtomicUsize,
+    /// For connections that others made.
+    seats: Arc<Seats>,
 }
 
 #[derive(Default)]
@@ -67,12 +68,12 @@ pub(super) struct Seat {
 impl Control {
     pub(super) fn new(switch: Handle, options: ControlOptions) -> Arc<Control> {
         Arc::new(Control {
+            seats: Seats::new(options.connections),
             switch,
             options,
             lines: Lines::default(),
             book: Mutex::default(),
             next: AtomicU64::new(1),
-            passive: AtomicUsize::new(0),
         })
     }
 
@@ -233,20 +234,21 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
                 continue;
             }
         };
-        let taken = control.passive.fetch_add(1, Relaxed);
-        if taken >= control.options.connections {
-            control.passive.fetch_sub(1, Relaxed);
+        let Some((seat, room)) = control.seats.take() else {
             count(&counters.connections_refused, 1);
             if let Some(held_back) = control.lines.refused.now(control.switch.now_ms()) {
-                let why = "too many controller connections: this one is closed";
-                tracing::warn!(%peer, taken, held_back, why);
+                let (most, why) =
+                    (control.options.connections, "too many controllers: a connection is closed");
+                tracing::warn!(%peer, most, held_back, why);
             }
             continue;
+        };
+        if room == Room::Made {
+            count(&counters.connections_displaced, 1);
         }
         let (control, stop) = (Arc::clone(&control), stop.clone());
         sessions.spawn(async move {
-            run(stream, &peer, &control, stop, false).await;
-            control.passive.fetch_sub(1, Relaxed);
+            run(stream, &peer, &control, stop, Some(seat)).await;
         });
     }
     while sessions.join_next().await.is_some() {}
@@ -257,12 +259,12 @@ async fn run(
     peer: &str,
     control: &Arc<Control>,
     stop: watch::Receiver<bool>,
-    active: bool,
+    seat: Option<Taker>,
 ) -> Ended {
     let counters = &control.options.counters;
-    count(&counters.connections_total, 1);
+    count(&counters.connections_opened, 1);
     count(&counters.connections, 1);
-    let ended = connection::run(stream, control, stop, active).await;
+    let ended = connection::run(stream, control, stop, seat).await;
     uncount(&counters.connections, 1);
     match ended.broken {
         Some(why) => {
@@ -289,7 +291,7 @@ async fn keep_connected(target: Target, control: Arc<Control>, mut stop: watch::
         match connected {
             Ok(stream) => {
                 let peer = target.to_string();
-                if run(stream, &peer, &control, stop.clone(), true).await.greeted {
+                if run(stream, &peer, &control, stop.clone(), None).await.greeted {
                     wait = shortest;
                 }
             }

@@ -160,7 +160,7 @@ impl Session {
             Message::GroupMod(group) => group_mod(&group)?,
             Message::MeterMod(meter) => meter_mod(&meter)?,
             Message::TableMod(table) => table_mod(&table)?,
-            Message::MultipartRequest(request) => self.multipart(request, xid)?,
+            Message::MultipartRequest(request) => self.multipart(request, xid).await?,
             Message::BarrierRequest => {
                 self.barrier().await;
                 self.send(&Message::BarrierReply, xid);

@@ -23,6 +23,8 @@ use super::tables;
 
 /// Flows written into a reply before it is looked how much waits: some kilobytes each at most.
 const FLOWS_AT_ONCE: usize = 32;
+/// So many rules are looked through on the spot; for more, a thread that may take its time does it.
+const RULES_AT_ONCE: usize = 4096;
 /// All queues.
 const QUEUE_ALL: u32 = u32::MAX;
 
@@ -35,7 +37,7 @@ pub(super) struct Dump {
 }
 
 impl Session {
-    pub(super) fn multipart(
+    pub(super) async fn multipart(
         &mut self,
         request: MultipartRequest,
         xid: u32,
@@ -46,9 +48,9 @@ impl Session {
         }
         let body = match request.body {
             Request::Desc => Reply::Desc(Box::new(self.desc())),
-            Request::Flow(request) => return self.dump(&request, xid, false),
-            Request::FlowStats(request) => return self.dump(&request, xid, true),
-            Request::Aggregate(request) => Reply::Aggregate(self.aggregate(&request)?),
+            Request::Flow(request) => return self.dump(&request, xid, false).await,
+            Request::FlowStats(request) => return self.dump(&request, xid, true).await,
+            Request::Aggregate(request) => Reply::Aggregate(self.aggregate(&request).await?),
             Request::Table => Reply::Table(self.table_stats()),
             Request::Port { port } => Reply::Port(self.port_stats(port)?),
             Request::PortDesc { port } => Reply::PortDesc(self.port_descs(port)?),
@@ -96,17 +98,30 @@ impl Session {
     }
 
     /// The rules that a request asks for, by table and from the highest priority down.
-    fn selected(&self, request: &FlowRequest) -> Result<Vec<Arc<RuleEntry>>, ErrorCode> {
+    async fn selected(&self, request: &FlowRequest) -> Result<Vec<Arc<RuleEntry>>, ErrorCode> {
         let Some(filter) = flow::to_filter(request)? else { return Ok(Vec::new()) };
         // A copy of the tables costs little, and looking through it needs no lock.
         let tables = self.control().switch.lock().tables().clone();
-        let mut entries = tables.select(&filter);
-        entries.sort_by_key(|entry| (entry.rule.table, !entry.rule.priority, entry.seq));
-        Ok(entries)
+        let few = tables.len() <= RULES_AT_ONCE;
+        let look = move || {
+            let mut entries = tables.select(&filter);
+            entries.sort_by_key(|entry| (entry.rule.table, !entry.rule.priority, entry.seq));
+            entries
+        };
+        if few {
+            return Ok(look());
+        }
+        // Hundreds of milliseconds for a million rules: other sessions go on meanwhile.
+        tokio::task::spawn_blocking(look).await.map_err(|_| BadRequest::Eperm.into())
     }
 
-    fn dump(&mut self, request: &FlowRequest, xid: u32, short: bool) -> Result<(), ErrorCode> {
-        let rest = self.selected(request)?.into_iter();
+    async fn dump(
+        &mut self,
+        request: &FlowRequest,
+        xid: u32,
+        short: bool,
+    ) -> Result<(), ErrorCode> {
+        let rest = self.selected(request).await?.into_iter();
         self.dump = Some(Dump { xid, short, rest });
         Ok(())
     }
@@ -167,8 +182,8 @@ impl Session {
         self.out.push(&reply, self.version, xid).is_ok()
     }
 
-    fn aggregate(&self, request: &FlowRequest) -> Result<Stats, ErrorCode> {
-        let entries = self.selected(request)?;
+    async fn aggregate(&self, request: &FlowRequest) -> Result<Stats, ErrorCode> {
+        let entries = self.selected(request).await?;
         let sum = |of: &dyn Fn(&RuleEntry) -> u64| {
             entries.iter().fold(0u64, |sum, entry| sum.saturating_add(of(entry)))
         };

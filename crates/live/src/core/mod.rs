@@ -23,11 +23,13 @@ pub use events::{Event, FlowRemoved, PortReason, RemovedReason, Subscription, Su
 pub use handle::{BARRIER_MAX, Connected, Handle, PacketOutFull, WorkerEnd};
 pub use rules::{Reloaded, RuleRefused};
 
-use crate::config::FailMode;
-use crate::mac::{self, MacControl};
+use crate::config::{FailMode, Mode};
+use crate::l2::{self, StaticError, Stations};
 use crate::snapshot::{Common, Link, PortConfig, PortView, Snapshot};
+use crate::sys::memory_available;
 use crate::totals::{PortTotals, WorkerTotals};
 use events::Subscribers;
+use overbank::fib::{self, MacVlan};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
 use std::sync::Arc;
@@ -35,16 +37,24 @@ use timeouts::Timeouts;
 
 /// Snapshots are published at most once in so many milliseconds, barriers apart.
 pub const PUBLISH_EVERY_MS: u64 = 1;
+/// A tick comes after so long at the latest.
+const TICK_MS: u64 = 20;
 /// Most packets for controllers taken from one worker in a tick.
 const PACKETS_PER_TICK: usize = 1024;
 
 /// What the core is made of.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
+    /// What the workers go by.
+    pub mode: Mode,
     /// Most rules.
     pub rules_max: usize,
     /// Bounds of MAC learning.
-    pub mac: mac::Limits,
+    pub mac: l2::Limits,
+    /// Static addresses, and the numbers of their ports.
+    pub statics: Vec<(MacVlan, u32)>,
+    /// Numbers of the ports that are isolated, in the Ethernet switch.
+    pub isolated: Vec<u32>,
     /// What happens while no controller is connected.
     pub fail_mode: FailMode,
     /// Whether there are controllers that we connect to.
@@ -104,6 +114,30 @@ pub struct PortStats {
 #[error("there is no port {0}")]
 pub struct NoSuchPort(pub u32);
 
+/// There is no table of stations.
+#[derive(Debug, thiserror::Error)]
+pub enum StationsError {
+    /// There is no memory for it.
+    #[error("mac-entries: {0}")]
+    Table(#[from] fib::Error),
+    /// It would take memory that is not there, and the system would kill somebody to get it.
+    #[error(
+        "mac-entries: {entries} stations take {needs_mib} MiB, and {available_mib} MiB of memory \
+         are available; ask for fewer"
+    )]
+    Memory {
+        /// Stations asked for.
+        entries: usize,
+        /// Memory for them.
+        needs_mib: usize,
+        /// Memory that there is.
+        available_mib: usize,
+    },
+    /// A static entry cannot be.
+    #[error("mac-static: {0}")]
+    Static(#[from] StaticError),
+}
+
 /// What the core itself counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreTotals {
@@ -130,7 +164,7 @@ pub struct Core {
     ports: Vec<PortDesc>,
     opened_ms: Vec<u64>,
     views: Arc<[PortView]>,
-    macs: MacControl,
+    stations: Stations,
     timeouts: Timeouts,
     subscribers: Subscribers,
     /// Events not yet told.
@@ -144,7 +178,6 @@ pub struct Core {
     dirty: bool,
     version: u64,
     published_ms: u64,
-    aged_s: u64,
     totals: CoreTotals,
     /// Snapshots that nobody uses any more, to be freed without the lock.
     garbage: Vec<Snapshot>,
@@ -152,9 +185,35 @@ pub struct Core {
 
 impl Core {
     /// A core with these ports, without rules or workers.
-    pub fn new(config: CoreConfig, ports: Vec<PortDesc>, common: Arc<Common>) -> Core {
-        let views = views(&ports);
-        let macs = MacControl::new(config.mac, config.seed);
+    ///
+    /// # Errors
+    /// There is no table of stations.
+    pub fn new(
+        config: CoreConfig,
+        ports: Vec<PortDesc>,
+        common: Arc<Common>,
+    ) -> Result<Core, StationsError> {
+        let views = views(&ports, &config.isolated);
+        let fixed = config.statics.len();
+        let needs = Stations::bytes_of(config.mac, fixed);
+        if let Some(available) = memory_available()
+            && needs > available
+        {
+            return Err(StationsError::Memory {
+                entries: config.mac.entries_max,
+                needs_mib: needs >> 20,
+                available_mib: available >> 20,
+            });
+        }
+        let mut stations = Stations::new(config.mac, ports.len(), fixed, config.seed)?;
+        for &(key, number) in &config.statics {
+            let place = ports.iter().position(|port| port.number == number);
+            let place = place.and_then(|place| u16::try_from(place).ok());
+            stations.add_static(key, place.ok_or(StaticError::Port(key))?)?;
+        }
+        for (place, port) in ports.iter().enumerate() {
+            stations.set_up(place, port.link_up);
+        }
         let now_ms = common.clock.now_ms();
         let mut core = Core {
             config,
@@ -164,7 +223,7 @@ impl Core {
             opened_ms: vec![now_ms; ports.len()],
             ports,
             views,
-            macs,
+            stations,
             timeouts: Timeouts::default(),
             subscribers: Subscribers::default(),
             pending: Vec::new(),
@@ -174,12 +233,11 @@ impl Core {
             dirty: false,
             version: 0,
             published_ms: 0,
-            aged_s: 0,
             totals: CoreTotals::default(),
             garbage: Vec::new(),
         };
         core.follow_fail_mode();
-        core
+        Ok(core)
     }
 
     /// The snapshot that workers start with.
@@ -193,19 +251,19 @@ impl Core {
         self.dirty = true;
     }
 
-    /// Where learnt addresses are, for the workers.
-    pub fn mac_table(&self) -> Arc<mac::MacTable> {
-        self.macs.table()
-    }
-
-    /// Learnt addresses.
-    pub fn macs(&self) -> &MacControl {
-        &self.macs
+    /// Where stations are.
+    pub fn stations(&self) -> &Stations {
+        &self.stations
     }
 
     /// The switch's clock.
     pub fn now_ms(&self) -> u64 {
         self.common.clock.now_ms()
+    }
+
+    /// What the workers go by.
+    pub fn mode(&self) -> Mode {
+        self.config.mode
     }
 
     /// Identity towards controllers.
@@ -290,7 +348,7 @@ impl Core {
         }
         port.config = config;
         let event = Event::PortStatus { reason: PortReason::Modify, port: port.clone() };
-        self.views = views(&self.ports);
+        self.views = views(&self.ports, &self.config.isolated);
         self.tell(event);
         self.touch();
         Ok(())
@@ -307,11 +365,10 @@ impl Core {
         if *port == now {
             return;
         }
-        let went_down = port.link_up && !now.link_up;
-        *port = now.clone();
-        if went_down {
-            self.macs.flush_port(now.number);
+        if port.link_up != now.link_up {
+            self.stations.set_up(place, now.link_up);
         }
+        *port = now.clone();
         self.tell(Event::PortStatus { reason: PortReason::Modify, port: now });
         self.common.bell.ring();
     }
@@ -357,29 +414,22 @@ impl Core {
         }
         let now_ms = self.now_ms();
         self.expire(now_ms);
-        if now_ms / 1000 > self.aged_s {
-            self.aged_s = now_ms / 1000;
-            self.macs.expire(clamp(self.aged_s));
-        }
+        let next_ms = self.stations.tick(now_ms).unwrap_or(TICK_MS);
         self.tell_pending();
         if !self.dirty {
-            return 20;
+            return next_ms;
         }
         let since = now_ms.saturating_sub(self.published_ms);
         if since < PUBLISH_EVERY_MS {
             return PUBLISH_EVERY_MS - since;
         }
         self.publish();
-        20
+        next_ms
     }
 
     /// What one worker has to tell.
     fn hear(&mut self, link: &Link) {
-        let now_s = clamp(self.now_ms() / 1000);
-        for _ in 0..mac::QUEUE_MAX {
-            let Some(seen) = link.sightings.pop() else { break };
-            self.macs.learn(seen.vlan, seen.mac, seen.port, now_s);
-        }
+        self.stations.hear(&link.reports);
         for _ in 0..PACKETS_PER_TICK {
             let Some(packet) = link.packet_ins.pop() else { return };
             self.subscribers.packet(packet);
@@ -393,12 +443,13 @@ impl Core {
     }
 }
 
-fn views(ports: &[PortDesc]) -> Arc<[PortView]> {
-    ports.iter().map(|port| PortView { number: port.number, config: port.config }).collect()
-}
-
-fn clamp(seconds: u64) -> u32 {
-    u32::try_from(seconds).unwrap_or(u32::MAX)
+fn views(ports: &[PortDesc], isolated: &[u32]) -> Arc<[PortView]> {
+    let view = |port: &PortDesc| PortView {
+        number: port.number,
+        config: port.config,
+        isolated: isolated.contains(&port.number),
+    };
+    ports.iter().map(view).collect()
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ fn rules(text: &str) -> Vec<Rule> {
 
 fn core(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> Core {
     let config = CoreConfig {
+        mode: Mode::OpenFlow,
         rules_max,
-        mac: mac::Limits::default(),
+        mac: l2::Limits::default(),
+        statics: Vec::new(),
+        isolated: Vec::new(),
         fail_mode,
         has_controllers,
         datapath_id: 1,
@@ -33,7 +36,7 @@ fn core(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> Core {
         config: PortConfig::default(),
         detail: String::new(),
     };
-    Core::new(config, vec![port], common)
+    Core::new(config, vec![port], common).expect("memory")
 }
 
 fn text(core: &Core) -> Vec<String> {
@@ -139,7 +142,8 @@ fn rules_that_come_and_go_leave_no_heap_behind() {
 #[test]
 fn snapshots_are_published_once_for_many_changes() {
     let mut core = core(1000, FailMode::Secure, false);
-    let link = Link::new(1, 4, Arc::new(crossbeam_queue::ArrayQueue::new(4))).expect("a link");
+    let (_, reports) = l2::Learner::new(1, &l2::Limits::default());
+    let link = Link::new(1, 4, 4, reports).expect("a link");
     let link = Arc::new(link);
     let (sender, mut worker) = mailbox(0, core.snapshot());
     core.set_workers(Arc::new([WorkerEnd { sender, link: link.clone() }]));

@@ -1,8 +1,8 @@
-//! One worker: a thread that takes frames from its queue of each port through its own datapath.
+//! One worker: a thread that takes frames from its queue of each port through its own engine.
 //!
 //! ```text
 //!   round:  something from the control side? ─▶ snapshot, queues, frames of controllers
-//!           for each port: receive ≤ 32 ─▶ datapath ─▶ send      (outlet.rs)
+//!           for each port: receive ≤ 32 ─▶ engine ─▶ send        (engine.rs, outlet.rs)
 //!           flush the ports that were sent to
 //!           every 10 ms: counters of rules, sweep of megaflows, totals for readers
 //!           nothing for a while: wait for frames or for the control side
@@ -12,22 +12,23 @@
 //! counters. A snapshot is taken over between two bursts, so each packet is treated by one set of
 //! rules: those in force when it was received, or newer ones.
 //!
-//! **Time** is measured in every [`SAMPLE`]th round: cycles in `receive`, in the datapath itself, in
+//! **Time** is measured in every [`SAMPLE`]th round: cycles in `receive`, in the engine itself, in
 //! `send` (copies to the outside) and in `flush` (system calls). The rest of the rounds pays nothing.
 //!
 //! Panics: none of its own; a port or rule that misbehaves ends in counters.
 
+mod engine;
 mod outlet;
 
-use crate::mac::Learner;
+pub use engine::{Engine, roles};
+pub use outlet::Stationed;
+
 use crate::mailbox;
 use crate::snapshot::{Command, Common, Link, PacketOut, Snapshot};
 use crate::sys::{WaitSet, cycles};
 use crate::totals::{DROP_PORT_BLOCKED, WorkerTotals};
-use arrayvec::ArrayVec;
 use outlet::Outlet;
-use overbank_ports::queue::{BURST, PortError, Queue, Receive, ReceiveCounters};
-use overbank_switch::Datapath;
+use overbank_ports::queue::{PortError, Queue, Receive, ReceiveCounters};
 use overbank_switch::datapath::Frame;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ struct Ingress {
 /// One worker; see the module.
 pub struct Worker {
     mailbox: mailbox::Worker<Snapshot>,
-    datapath: Datapath,
+    engine: Engine,
     ingress: Vec<Option<Ingress>>,
     /// What earlier queues counted.
     ingress_before: Vec<ReceiveCounters>,
@@ -88,11 +89,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker without queues; they come as commands. `datapath` runs on the mailbox's snapshot.
+    /// A worker without queues; they come as commands. `engine` runs on the mailbox's snapshot.
     pub fn new(
         mailbox: mailbox::Worker<Snapshot>,
-        datapath: Datapath,
-        learner: Learner,
+        engine: Engine,
+        stations: Stationed,
         link: Arc<Link>,
         common: Arc<Common>,
         options: Options,
@@ -101,10 +102,10 @@ impl Worker {
         let totals = WorkerTotals { version: mailbox.version(), ..Default::default() };
         Worker {
             mailbox,
-            datapath,
+            engine,
             ingress: ports.iter().map(|_| None).collect(),
             ingress_before: vec![ReceiveCounters::default(); ports.len()],
-            outlet: Outlet::new(ports, link.clone(), common.clone(), learner),
+            outlet: Outlet::new(ports, link.clone(), common.clone(), stations),
             link,
             common,
             options,
@@ -187,20 +188,20 @@ impl Worker {
             return true;
         }
         let in_port = self.mailbox.current().ports[place].number;
-        let frames: ArrayVec<Frame<'_>, BURST> =
-            received.iter().map(|bytes| Frame { bytes, in_port }).collect();
         self.totals.bursts += 1;
+        // Rules have their own count, which has the frames of controllers as well.
+        self.totals.packets += n;
         self.outlet.begin(place, now_ms);
         if timing {
             let (middle, sent) = (cycles(), self.outlet.cycles_send);
-            self.datapath.process(&frames, now_ms, &mut self.outlet);
+            self.engine.process(&received, place, in_port, now_ms, &mut self.outlet);
             let sending = self.outlet.cycles_send - sent;
             let processing = cycles().wrapping_sub(middle);
             self.totals.cycles_receive += middle.wrapping_sub(start);
             self.totals.cycles_datapath += processing.saturating_sub(sending);
             self.totals.sampled_packets += n;
         } else {
-            self.datapath.process(&frames, now_ms, &mut self.outlet);
+            self.engine.process(&received, place, in_port, now_ms, &mut self.outlet);
         }
         self.outlet.end();
         true
@@ -236,7 +237,7 @@ impl Worker {
             // it was sent are in force.
             let Some(packet_out) = self.link.packet_outs.pop() else { return };
             let now_ms = self.common.clock.now_ms();
-            carry_out(&packet_out, &mut self.datapath, &mut self.outlet, &mut self.totals, now_ms);
+            carry_out(&packet_out, &mut self.engine, &mut self.outlet, &mut self.totals, now_ms);
         }
         // There may be more; frames that came in meanwhile have their turn first.
         self.link.bell.ring();
@@ -245,24 +246,21 @@ impl Worker {
     /// Moves on to the newest snapshot, if there is one. Frames of controllers that were sent before
     /// it are carried out before it counts as seen.
     fn take_snapshot(&mut self) -> bool {
-        let Worker { mailbox, datapath, outlet, link, common, totals, .. } = self;
+        let Worker { mailbox, engine, outlet, link, common, totals, .. } = self;
         let taken = mailbox.take(|old, new| {
             // What was counted so far belongs to the old rules.
-            datapath.flush_stats(common.clock.now_ms());
-            let given_back = datapath.set_tables(new.tables.clone());
-            debug_assert!(Arc::ptr_eq(&given_back, &old.tables), "the tables of the old snapshot");
+            engine.flush_stats(common.clock.now_ms());
+            engine.take_over(old, new);
             if !Arc::ptr_eq(&old.ports, &new.ports) {
-                let ports: Vec<_> = new.ports.iter().map(|port| port.switch_port()).collect();
-                datapath.set_ports(&ports);
                 outlet.set_ports(&new.ports);
             }
             // As many as the queue holds: more that come meanwhile are later than the snapshot.
             for _ in 0..link.packet_outs.len() {
                 let Some(packet_out) = link.packet_outs.pop() else { break };
-                carry_out(&packet_out, datapath, outlet, totals, common.clock.now_ms());
+                carry_out(&packet_out, engine, outlet, totals, common.clock.now_ms());
             }
             outlet.flush();
-            datapath.flush_stats(common.clock.now_ms());
+            engine.flush_stats(common.clock.now_ms());
             totals.snapshots += 1;
         });
         self.totals.version = self.mailbox.version();
@@ -294,9 +292,8 @@ impl Worker {
     #[cold]
     fn turn(&mut self, now_ms: u64) {
         self.next_turn_ms = now_ms + TURN_MS;
-        self.datapath.flush_stats(now_ms);
-        let budget = self.datapath.megaflows().capacity().div_ceil(SWEEP_TURNS);
-        self.datapath.sweep(now_ms, self.options.megaflow_idle_ms, budget);
+        self.engine.flush_stats(now_ms);
+        self.engine.sweep(now_ms, self.options.megaflow_idle_ms, SWEEP_TURNS);
         self.publish();
     }
 
@@ -311,20 +308,12 @@ impl Worker {
             self.outlet.totals[place].errors = before.errors + now.errors;
             finished &= ingress.as_ref().is_some_and(|i| i.receive.is_finished());
         }
-        let counters = self.datapath.counters();
         let totals = &mut self.totals;
-        totals.packets = counters.packets;
-        totals.microflow_lookups = counters.microflow.lookups;
-        totals.microflow_hits = counters.microflow.hits;
-        totals.megaflow_lookups = counters.megaflow.lookups;
-        totals.megaflow_hits = counters.megaflow.hits;
-        totals.megaflow_subtables = counters.megaflow.subtables_searched;
-        totals.megaflow_evictions = counters.megaflow.evictions;
-        totals.megaflow_expirations = counters.megaflow.expirations;
-        totals.megaflows = self.datapath.megaflows().len() as u64;
-        totals.classifier_lookups = counters.classifier_lookups;
+        self.engine.count(totals);
         totals.packet_ins = self.outlet.packet_ins;
-        totals.learn_suppressed = self.outlet.learner.suppressed();
+        totals.flooded = self.outlet.flooded;
+        totals.learn_limited = self.outlet.stations.learner.limited();
+        totals.learn_queue_full = self.outlet.stations.learner.queue_full();
         totals.cycles_send = self.outlet.cycles_send;
         self.link.published.publish(totals, &self.outlet.totals);
         if finished && self.outlet.queued() == 0 {
@@ -370,7 +359,7 @@ impl Worker {
 /// Runs the actions of a controller on its frame.
 fn carry_out(
     packet_out: &PacketOut,
-    datapath: &mut Datapath,
+    engine: &mut Engine,
     outlet: &mut Outlet,
     totals: &mut WorkerTotals,
     now_ms: u64,
@@ -381,7 +370,7 @@ fn carry_out(
     outlet.totals[controllers].received_bytes += frame.len() as u64;
     outlet.begin(controllers, now_ms);
     let frame = Frame { bytes: frame, in_port: *in_port };
-    datapath.packet_out(frame, actions, now_ms, outlet);
+    engine.packet_out(frame, actions, now_ms, outlet);
     outlet.end();
     totals.packet_outs += 1;
 }

@@ -1,23 +1,38 @@
 //! What a worker does with the frames that its datapath hands over, and how it accounts for them.
 
-use crate::mac::Learner;
+use crate::l2::{self, Epoch, Heard, Learner, Sighting, Station};
 use crate::snapshot::{Common, Link, PacketIn, PortView};
 use crate::sys::cycles;
 use crate::totals::{
     DROP_NO_CONTROLLER, DROP_NO_PACKET_IN, NOT_SENT_BLOCKED, NOT_SENT_DOWN, NOT_SENT_FULL,
-    NOT_SENT_LOST, NOT_SENT_TOO_LONG, PortTotals,
+    NOT_SENT_LOST, NOT_SENT_TOO_LONG, PortTotals, drop_l2,
 };
+use overbank::fib::{MacVlan, Reader};
 use overbank_ports::queue::{SendError, Transmit, TransmitCounters};
 use overbank_switch::drop::DropReason;
-use overbank_switch::ports::PORT_CONTROLLER;
 use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket, Sink};
+use overbank_wire::bridge::Header;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Addresses of link-layer protocols (01:80:c2:00:00:0x), which no bridge forwards.
-const RESERVED: [u8; 5] = [0x01, 0x80, 0xc2, 0, 0];
 /// No such port.
 const NONE: u16 = u16::MAX;
+
+/// A worker's view of the table of stations.
+pub struct Stationed {
+    /// The table.
+    pub reader: Reader<MacVlan, u16>,
+    /// Its time.
+    pub epoch: Epoch,
+    /// What is reported to its writer.
+    pub learner: Learner,
+}
+
+impl Stationed {
+    fn lookup(&self, mac: [u8; 6], vlan: u16) -> Option<Station> {
+        self.reader.lookup(MacVlan::new(mac, vlan)).map(Station::from_bits)
+    }
+}
 
 /// The sending side of one port.
 #[derive(Default)]
@@ -36,8 +51,10 @@ pub(super) struct Outlet {
     /// By place of the port; the last one is the controllers'.
     pub(super) totals: Vec<PortTotals>,
     pub(super) egress: Vec<Egress>,
-    pub(super) learner: Learner,
+    pub(super) stations: Stationed,
     pub(super) packet_ins: u64,
+    /// Frames that left by all ports, as nobody knew better.
+    pub(super) flooded: u64,
     /// Cycles spent in `send`, while `timing`.
     pub(super) cycles_send: u64,
     pub(super) timing: bool,
@@ -62,7 +79,7 @@ impl Outlet {
         ports: Arc<[PortView]>,
         link: Arc<Link>,
         common: Arc<Common>,
-        learner: Learner,
+        stations: Stationed,
     ) -> Outlet {
         let numbers = ports.iter().map(|port| port.number as usize + 1).max().unwrap_or(0);
         let mut places = vec![NONE; numbers];
@@ -72,8 +89,9 @@ impl Outlet {
         Outlet {
             totals: vec![PortTotals::default(); ports.len() + 1],
             egress: ports.iter().map(|_| Egress::default()).collect(),
-            learner,
+            stations,
             packet_ins: 0,
+            flooded: 0,
             cycles_send: 0,
             timing: false,
             link,
@@ -178,6 +196,31 @@ impl Outlet {
         old
     }
 
+    /// Sends, and measures it while `timing`.
+    #[inline]
+    fn timed_send(&mut self, place: usize, frame: &[u8]) {
+        if !self.timing {
+            return self.send(place, frame);
+        }
+        let start = cycles();
+        self.send(place, frame);
+        self.cycles_send += cycles().wrapping_sub(start);
+    }
+
+    /// Tells the core of a station.
+    #[cold]
+    fn report(&mut self, sighting: Sighting) {
+        if self.stations.learner.report(sighting, self.now_ms) {
+            self.common.bell.ring();
+        }
+    }
+
+    /// Place of a port by its number.
+    #[inline]
+    fn place(&self, port: u32) -> Option<u16> {
+        self.places.get(port as usize).copied().filter(|place| *place != NONE)
+    }
+
     #[inline]
     fn send(&mut self, place: usize, frame: &[u8]) {
         let totals = &mut self.totals[place];
@@ -212,18 +255,11 @@ impl Outlet {
 impl Sink for Outlet {
     #[inline]
     fn output(&mut self, index: usize, port: u32, frame: &[u8], _edited: bool) {
-        let place = self.places.get(port as usize).copied().unwrap_or(NONE);
-        debug_assert!(place != NONE, "the datapath sends to ports that exist");
+        let place = self.place(port);
+        debug_assert!(place.is_some(), "the datapath sends to ports that exist");
         self.forwarded |= 1 << index;
-        if place == NONE {
-            return;
-        }
-        if self.timing {
-            let start = cycles();
-            self.send(usize::from(place), frame);
-            self.cycles_send += cycles().wrapping_sub(start);
-        } else {
-            self.send(usize::from(place), frame);
+        if let Some(place) = place {
+            self.timed_send(usize::from(place), frame);
         }
     }
 
@@ -269,21 +305,54 @@ impl Sink for Outlet {
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
         let vlan = packet.vlan.unwrap_or(0);
-        if packet.in_port != PORT_CONTROLLER
-            && self.learner.saw(vlan, packet.src, packet.in_port, self.now_ms)
+        let header = Header { dst: packet.dst, src: packet.src, vlan };
+        let ingress = self.place(packet.in_port);
+        if let Some(port) = ingress
+            && header.from_station()
         {
-            self.common.bell.ring();
+            let now = self.stations.epoch.now();
+            match Station::heard(self.stations.lookup(packet.src, vlan), port, now) {
+                Heard::Known => {}
+                Heard::Elsewhere => return Normal::Drop,
+                Heard::News(news) => {
+                    self.report(Sighting { key: MacVlan::new(packet.src, vlan), port, news });
+                }
+            }
         }
-        if packet.dst[..5] == RESERVED && packet.dst[5] < 16 {
+        if header.to_reserved() {
             return Normal::Drop;
         }
-        if packet.dst[0] & 1 != 0 {
-            return Normal::Flood;
+        let known = match header.to_group() {
+            true => None,
+            false => self.stations.lookup(packet.dst, vlan).map(Station::port),
+        };
+        match known {
+            Some(port) if Some(port) == ingress => Normal::Drop,
+            Some(port) => Normal::Port(self.ports[usize::from(port)].number),
+            None => {
+                self.flooded += 1;
+                Normal::Flood
+            }
         }
-        match self.learner.lookup(vlan, packet.dst) {
-            Some(port) if port == packet.in_port => Normal::Drop,
-            Some(port) => Normal::Port(port),
-            None => Normal::Flood,
-        }
+    }
+}
+
+impl l2::Sink for Outlet {
+    #[inline]
+    fn output(&mut self, index: usize, port: u16, frame: &[u8]) {
+        self.forwarded |= 1 << index;
+        self.timed_send(usize::from(port), frame);
+    }
+
+    fn drop(&mut self, _index: usize, reason: l2::DropReason) {
+        self.totals[self.ingress].dropped[drop_l2(reason)] += 1;
+    }
+
+    fn saw(&mut self, sighting: Sighting) {
+        self.report(sighting);
+    }
+
+    fn flooded(&mut self, _index: usize) {
+        self.flooded += 1;
     }
 }

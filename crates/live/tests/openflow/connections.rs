@@ -76,8 +76,11 @@ fn a_target_that_cannot_be_had_is_an_error_at_the_start() {
 fn too_many_connections_are_closed_and_counted() {
     let options = ControlOptions { connections: 2, ..ControlOptions::default() };
     let bench = Bench::with("", &[quiet()], options, vec![]);
-    let one = Client::connect(bench.address, Version::V13);
+    let mut one = Client::connect(bench.address, Version::V13);
     let mut two = Client::connect(bench.address, Version::V13);
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    }
     let stream = TcpStream::connect(bench.address).expect("it listens");
     wait("the third is refused", || bench.counters.snapshot().connections_refused == 1);
     drop((stream, one));
@@ -86,4 +89,32 @@ fn too_many_connections_are_closed_and_counted() {
     for client in [&mut two, &mut three] {
         assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
     }
+}
+
+#[test]
+fn silent_connections_lock_nobody_out() {
+    let options = ControlOptions {
+        connections: 3,
+        handshake: Duration::from_secs(3600),
+        ..ControlOptions::default()
+    };
+    let bench = Bench::with("", &[quiet()], options, vec![]);
+    let counted = || bench.counters.snapshot();
+    let silent: Vec<TcpStream> =
+        (0..3).map(|_| TcpStream::connect(bench.address).expect("it listens")).collect();
+    wait("they have all seats", || counted().connections == 3);
+    let mut clients: Vec<Client> =
+        (0..3).map(|_| Client::connect(bench.address, Version::V13)).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    }
+    assert_eq!((counted().connections_displaced, counted().connections_refused), (3, 0));
+    wait("the silent ones are closed", || counted().connections == 3);
+    // Those that said hello keep their seats.
+    let late = TcpStream::connect(bench.address).expect("it listens");
+    wait("the next is refused", || counted().connections_refused == 1);
+    for client in &mut clients {
+        assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    }
+    drop((silent, late));
 }

@@ -1,11 +1,12 @@
 //! Packets to controllers and from them, and their buffers.
 
 use overbank_live::control::ControlOptions;
+use overbank_live::switch::Setup;
 use overbank_openflow::{
     BUFFER_NONE, BadRequest, Message, OxmMatch, PacketInReason, Version, consts::port,
 };
 
-use super::bench::{Bench, frame, quiet};
+use super::bench::{Bench, frame, quiet, wait};
 use super::client::{Client, add, output, packet_in, packet_out, to_controller};
 
 #[test]
@@ -75,4 +76,29 @@ fn packets_of_a_controller_leave_by_ports_and_go_through_the_tables() {
     client.done(&packet_out(BUFFER_NONE, 1, port::IN_PORT, data.clone()));
     assert_eq!(bench.sent(1, 1), [data]);
     assert_eq!(bench.counters.snapshot().packet_outs, 5);
+}
+
+#[test]
+fn packets_of_a_controller_wait_in_a_bounded_queue() {
+    let setup = Setup { packet_outs: 1, ..Setup::default() };
+    let bench = Bench::of(setup, &[quiet(), quiet()], ControlOptions::default(), vec![]);
+    let mut client = Client::connect(bench.address, Version::V13);
+    let mut sent = 0;
+    // Whether one comes before the worker has taken the last is up to the threads: until one has.
+    wait("a frame finds the queue full", || {
+        for i in 0..500 {
+            let data = frame(1, 2, &u16::to_be_bytes(i));
+            client.send(&packet_out(BUFFER_NONE, port::CONTROLLER, 2, data));
+        }
+        sent += 500;
+        client.done(&Message::EchoReply(vec![]));
+        bench.counters.snapshot().packet_outs_waited > 0
+    });
+    let counted = bench.counters.snapshot();
+    assert_eq!(counted.packet_outs + counted.packet_outs_dropped, sent);
+    // Workers tell their counts from time to time.
+    wait("every frame that was not dropped is received", || {
+        let status = bench.switch().status();
+        status.ports.last().map(|port| port.received) == Some(counted.packet_outs)
+    });
 }

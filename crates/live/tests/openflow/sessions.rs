@@ -25,7 +25,7 @@ fn the_highest_version_in_common_is_spoken() {
         assert_eq!(echo, Message::EchoReply(vec![1, 2, 3]));
         assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
     }
-    assert_eq!(bench.counters.snapshot().sessions_total, 3);
+    assert_eq!(bench.counters.snapshot().sessions_opened, 3);
 }
 
 #[test]

@@ -172,3 +172,23 @@ fn a_large_dump_comes_whole_and_in_order_while_little_waits_to_be_sent() {
     let most = bench.counters.snapshot().bytes_queued_most;
     assert!(most < 512 * 1024, "{most} bytes waited at once");
 }
+
+#[test]
+fn a_table_that_is_looked_through_elsewhere_is_whole() {
+    // More rules than a session looks through on the spot.
+    let rules: String = (1..=5000u32)
+        .map(|n| {
+            let [_, _, a, b] = n.to_be_bytes();
+            format!("priority={n},ip,nw_dst=10.0.{a}.{b},actions=output:2\n")
+        })
+        .collect();
+    let bench = Bench::with(&rules, &vec![quiet(); 2], ControlOptions::default(), vec![]);
+    let mut client = Client::connect(bench.address, Version::V13);
+    let flows = client.flows();
+    let priorities: Vec<u16> = flows.iter().map(|flow| flow.priority).collect();
+    assert_eq!(priorities, (1..=5000).rev().collect::<Vec<u16>>());
+    let Reply::Aggregate(sum) = reply(&mut client, Request::Aggregate(everything())) else {
+        panic!("no sum")
+    };
+    assert_eq!(sum.flows, Some(5000));
+}

@@ -266,4 +266,6 @@ fn bundles_are_bounded_and_checked() {
     assert_eq!(bench.rules().len(), 1);
     assert_eq!(BUFFER_NONE, u32::MAX);
     assert!(client.try_next(Duration::ZERO).is_none());
+    let counted = bench.counters.snapshot();
+    assert_eq!((counted.bundles_refused, counted.bundle_messages_refused), (1, 1));
 }

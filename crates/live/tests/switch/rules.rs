@@ -1,12 +1,11 @@
-//! The switch over ports in memory: accounts that close, rules that change under traffic, packets
-//! to and from controllers, MAC learning, timeouts.
+//! Rules: accounts that close, rules that change under traffic, packets to and from controllers, MAC
+//! learning, timeouts.
 
+use crate::common::{PATIENCE, closed, frame, mac, number_of, ports, quiet, wait};
 use overbank_live::core::{Event, RemovedReason, SubscriptionLimits};
-use overbank_live::ports::SwitchPort;
 use overbank_live::snapshot::{PacketOut, PortConfig};
-use overbank_live::status::Status;
 use overbank_live::switch::{Setup, Switch};
-use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_ports::looped::MemoryOptions;
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::ports::{PORT_CONTROLLER, PORT_TABLE};
@@ -15,8 +14,6 @@ use overbank_switch::sink::PacketInReason;
 use overbank_switch::tables::Filter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn rules(text: &str) -> Vec<Rule> {
     parse_rules(text).expect("rules of the test")
@@ -30,58 +27,6 @@ fn setup(workers: usize, text: &str) -> Setup {
         cache: Some(CacheConfig { design, entries: 4096, isa: None }),
         megaflows: 1024,
         ..Setup::default()
-    }
-}
-
-/// Ports in memory by these options, from number 1 on.
-fn ports(options: &[MemoryOptions], workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
-    let each = (1..).zip(options).map(|(number, options)| {
-        let port = MemoryPort::open(options, &format!("memory{number}"), workers).expect("memory");
-        let handle = port.handle();
-        (SwitchPort { number, spec: None, port: Some(Box::new(port)) }, handle)
-    });
-    each.unzip()
-}
-
-/// Ports to put frames in by hand.
-fn quiet(n: usize, workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
-    ports(&vec![MemoryOptions { keep: 1 << 16, ..MemoryOptions::default() }; n], workers)
-}
-
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-fn mac(n: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 0, n]
-}
-
-/// UDP over IPv4 from one station to another, with a number in it.
-fn frame(src: [u8; 6], dst: [u8; 6], source_port: u16, number: u64) -> Vec<u8> {
-    let builder = etherparse::PacketBuilder::ethernet2(src, dst)
-        .ipv4([10, 0, 0, src[5]], [10, 0, 0, dst[5]], 64)
-        .udp(source_port, 7);
-    let mut bytes = Vec::new();
-    builder.write(&mut bytes, &number.to_be_bytes()).expect("into memory");
-    bytes
-}
-
-fn number_of(frame: &[u8]) -> u64 {
-    let tail: [u8; 8] = frame[frame.len() - 8..].try_into().expect("eight bytes");
-    u64::from_be_bytes(tail)
-}
-
-fn closed(status: &Status) {
-    assert!(status.closes, "{status:#?}");
-    for port in &status.ports {
-        let dropped: u64 = port.dropped.values().sum();
-        assert_eq!(port.received, port.forwarded + port.to_controller + dropped, "{port:?}");
-        let not_sent: u64 = port.not_sent.values().sum();
-        assert_eq!((port.queued, port.outputs), (0, port.sent + not_sent), "{port:?}");
     }
 }
 

@@ -1,0 +1,191 @@
+//! The table of stations for people and scripts: a bounded listing over the status socket.
+//!
+//! A line `fdb` on the status socket, with any of `port=`, `vlan=`, `mac=` and `most=` after it, is
+//! answered with a [`Listing`] on one line. The table is read a slice at a time, and the core is free
+//! in between; so a station that moves in the table meanwhile may be listed twice, or not at all.
+//!
+//! Panics: none.
+
+use crate::core::{Handle, PortDesc};
+use crate::l2::{Entry, mac_of};
+use overbank::fib::Key6;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Name and version of the document.
+pub const SCHEMA: &str = "overbank-fdb/1";
+/// Stations in a listing, unless told otherwise.
+pub const MOST: usize = 1000;
+/// Most stations in a listing.
+pub const MOST_MAX: usize = 65_536;
+
+/// The core's lock is left alone for so long between two slices. The lock is not fair: without a pause
+/// the listing of a large table would have it again before the core's thread is awake.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// What to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Stations behind this port only.
+    pub port: Option<u32>,
+    /// Stations of this VLAN only; 0 is without a tag.
+    pub vlan: Option<u16>,
+    /// This address only.
+    pub mac: Option<[u8; 6]>,
+    /// So many at most.
+    pub most: usize,
+}
+
+impl Default for Query {
+    /// [`MOST`] stations, whichever.
+    fn default() -> Query {
+        Query { port: None, vlan: None, mac: None, most: MOST }
+    }
+}
+
+impl FromStr for Query {
+    type Err = String;
+
+    /// Reads `fdb [port=N] [vlan=N] [mac=ADDRESS] [most=N]`.
+    fn from_str(text: &str) -> Result<Query, String> {
+        let mut words = text.split_ascii_whitespace();
+        if words.next() != Some("fdb") {
+            return Err(format!("{text:?} does not begin with fdb"));
+        }
+        let mut query = Query::default();
+        for word in words {
+            let wrong = |is: &str| format!("{word:?} is not {is}");
+            match word.split_once('=') {
+                Some(("port", n)) => {
+                    query.port = Some(n.parse().map_err(|_| wrong("port=NUMBER"))?);
+                }
+                Some(("vlan", n)) => {
+                    let vlan = n.parse().ok().filter(|vlan| *vlan < 4096);
+                    query.vlan = Some(vlan.ok_or_else(|| wrong("vlan=0 to vlan=4095"))?);
+                }
+                Some(("mac", mac)) => {
+                    let mac = mac_of(mac).ok_or_else(|| wrong("mac=02:00:00:00:00:01"));
+                    query.mac = Some(mac?);
+                }
+                Some(("most", n)) => {
+                    let most = n.parse().ok().filter(|most| *most <= MOST_MAX);
+                    query.most =
+                        most.ok_or_else(|| wrong(&format!("most=0 to most={MOST_MAX}")))?;
+                }
+                _ => return Err(wrong("port=, vlan=, mac= or most=")),
+            }
+        }
+        Ok(query)
+    }
+}
+
+/// A station.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StationStatus {
+    /// Its address.
+    pub mac: String,
+    /// Its VLAN, 0 without a tag.
+    pub vlan: u16,
+    /// Number of its port.
+    pub port: u32,
+    /// Whether it was configured.
+    #[serde(rename = "static")]
+    pub is_static: bool,
+    /// Seconds since it was heard of, in whole epochs.
+    pub silent_s: u32,
+}
+
+/// The document.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Listing {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Stations that are known, whatever was asked for.
+    pub known: usize,
+    /// An eighth of the ageing time, in milliseconds: how exact `silent_s` is.
+    pub epoch_ms: u64,
+    /// Those that were asked for, in the order of the table.
+    pub stations: Vec<StationStatus>,
+    /// Whether there were more than wanted.
+    pub more: bool,
+    /// What was wrong with the question; empty if nothing was.
+    pub error: String,
+}
+
+impl Listing {
+    /// What there is now. Takes as long as the table is large: not for a thread that others wait for.
+    pub fn new(handle: &Handle, query: &Query) -> Listing {
+        let mut listing = Listing { schema: SCHEMA.to_owned(), ..Listing::default() };
+        let ports: Vec<PortDesc> = {
+            let core = handle.lock();
+            listing.known = core.stations().len();
+            listing.epoch_ms = core.stations().epoch_ms();
+            core.ports()
+        };
+        let number = |place: u16| ports.get(usize::from(place)).map_or(0, |port| port.number);
+        let wanted = |entry: &Entry| {
+            query.port.is_none_or(|port| number(entry.port) == port)
+                && query.vlan.is_none_or(|vlan| entry.key.vlan() == vlan)
+                && query.mac.is_none_or(|mac| entry.key.mac() == mac)
+        };
+        let mut from = Some(0);
+        while let Some(bucket) = from.filter(|_| !listing.more) {
+            // The lock is held for one slice.
+            from = handle.lock().stations().page(bucket, |entry| {
+                if !wanted(&entry) {
+                    return;
+                }
+                if listing.stations.len() >= query.most {
+                    listing.more = true;
+                    return;
+                }
+                listing.stations.push(StationStatus {
+                    mac: Key6::from(entry.key.mac()).to_string(),
+                    vlan: entry.key.vlan(),
+                    port: number(entry.port),
+                    is_static: entry.is_static,
+                    silent_s: entry.silent_s,
+                });
+            });
+            if from.is_some() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        listing
+    }
+
+    /// The answer to a line of the status socket.
+    pub fn answer(handle: &Handle, line: &str) -> Listing {
+        match line.parse() {
+            Ok(query) => Listing::new(handle, &query),
+            Err(error) => Listing { schema: SCHEMA.to_owned(), error, ..Listing::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_read_and_errors_say_what_would_be_right() {
+        assert_eq!("fdb".parse(), Ok(Query::default()));
+        let query: Query =
+            "fdb port=3 vlan=0\tmac=02:00:00:00:00:0A most=9\n".parse().expect("right");
+        let mac = Some([2, 0, 0, 0, 0, 10]);
+        assert_eq!(query, Query { port: Some(3), vlan: Some(0), mac, most: 9 });
+        for (text, wanted) in [
+            ("status", "does not begin with fdb"),
+            ("fdb port=x", "port=NUMBER"),
+            ("fdb vlan=4096", "vlan=4095"),
+            ("fdb mac=1:2", "mac=02:"),
+            ("fdb most=65537", "most=65536"),
+            ("fdb all", "port=, vlan=, mac= or most="),
+        ] {
+            let error = text.parse::<Query>().expect_err(text);
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

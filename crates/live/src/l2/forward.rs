@@ -1,0 +1,302 @@
+//! Bursts of frames through the forwarding table.
+//!
+//! ```text
+//!   ≤ 32 frames ─▶ addresses, VLAN ─▶ one lookup_batch: 32 destinations, 32 sources ─▶ in order of
+//!                  (wire::bridge)     (overbank::fib: two rounds of prefetch)          arrival: output,
+//!                                                                                      flood or drop
+//! ```
+//!
+//! A frame costs its own first line and the lines of two lookups, all of a burst's in flight
+//! together. No lock, no wait, no allocation. What a source tells goes to the [`Sink`]; the table is
+//! only read. Nothing that one frame of a burst tells is seen by another one of the same burst.
+//!
+//! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there are
+//! packets, no waiting for more).
+
+use super::station::{Address, Epoch, Heard, Sighting, Station};
+use arrayvec::ArrayVec;
+use overbank::fib::{BURST_MAX, MacVlan, Reader};
+use overbank_ports::queue::BURST;
+use overbank_wire::bridge::Header;
+
+const _: () = assert!(2 * BURST <= BURST_MAX, "destinations and sources are one batch");
+
+/// Why a frame leaves by no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// Fewer than the 14 bytes of an Ethernet header.
+    Truncated,
+    /// The source is a group, or zero.
+    BadSource,
+    /// The source is configured behind another port.
+    StaticElsewhere,
+    /// The destination is one of 01:80:c2:00:00:0x, which stay on their link.
+    Reserved,
+    /// The destination is behind the port that the frame came in on.
+    SamePort,
+    /// Both ports are isolated.
+    Isolated,
+    /// There is no port that the frame could leave by.
+    NoPort,
+}
+
+impl DropReason {
+    /// Every reason, in the order in which they are looked for.
+    pub const ALL: [DropReason; 7] = [
+        DropReason::Truncated,
+        DropReason::BadSource,
+        DropReason::StaticElsewhere,
+        DropReason::Reserved,
+        DropReason::SamePort,
+        DropReason::Isolated,
+        DropReason::NoPort,
+    ];
+
+    /// A short name for counters and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Truncated => "truncated_ethernet",
+            DropReason::BadSource => "bad_source",
+            DropReason::StaticElsewhere => "static_elsewhere",
+            DropReason::Reserved => "reserved_address",
+            DropReason::SamePort => "same_port",
+            DropReason::Isolated => "isolated",
+            DropReason::NoPort => "no_port",
+        }
+    }
+}
+
+/// What a port may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// It talks to ports that are not isolated, and to no other.
+    pub isolated: bool,
+    /// It gets flooded frames.
+    pub flood: bool,
+}
+
+impl Default for Role {
+    /// Not isolated, gets flooded frames.
+    fn default() -> Role {
+        Role { isolated: false, flood: true }
+    }
+}
+
+/// Where frames go. `index` counts the frames of one call of [`Forwarder::forward`]; each of them is
+/// output once at least, or dropped once.
+pub trait Sink<K = MacVlan> {
+    /// A frame leaves by a port.
+    fn output(&mut self, index: usize, port: u16, frame: &[u8]);
+
+    /// A frame leaves by no port.
+    fn drop(&mut self, index: usize, reason: DropReason);
+
+    /// A frame will leave by all ports that it may, as its destination is a group or not known.
+    fn flooded(&mut self, index: usize) {
+        let _ = index;
+    }
+
+    /// A source tells something that is not in the table yet; before its frame leaves.
+    fn saw(&mut self, sighting: Sighting<K>) {
+        let _ = sighting;
+    }
+}
+
+/// One worker's forwarding; see the module.
+///
+/// ```
+/// use overbank::fib::{Config, Key6, Writer};
+/// use overbank_live::l2::{DropReason, Forwarder, Role, Sink, Station};
+///
+/// // A table of addresses, filled beforehand.
+/// let mut fib = Writer::<Key6, u16>::new(&Config::entries(1000))?;
+/// fib.insert(Key6::from([2, 0, 0, 0, 0, 7]), Station::fixed(1).bits())?;
+///
+/// /// Counts frames by port.
+/// #[derive(Default)]
+/// struct Counts { sent: [u64; 2], dropped: u64 }
+///
+/// impl Sink<Key6> for Counts {
+///     fn output(&mut self, _index: usize, port: u16, _frame: &[u8]) {
+///         self.sent[usize::from(port)] += 1;
+///     }
+///     fn drop(&mut self, _index: usize, _reason: DropReason) {
+///         self.dropped += 1;
+///     }
+/// }
+///
+/// // Two ports, and no learning: sources are not looked up.
+/// let mut forwarder = Forwarder::new(fib.reader(), &[Role::default(); 2]);
+/// let frame: &[u8] = &[2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 1, 8, 0];
+/// let mut counts = Counts::default();
+/// forwarder.forward(0, &[frame; 32], &mut counts);
+/// assert_eq!((counts.sent, counts.dropped), ([0, 32], 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Forwarder<K = MacVlan> {
+    reader: Reader<K, u16>,
+    roles: Vec<Role>,
+    /// Where a flooded frame goes: the ports of ingress `i` are `flooded[starts[i]..starts[i + 1]]`.
+    flooded: Vec<u16>,
+    starts: Vec<usize>,
+    learning: Option<Epoch>,
+}
+
+impl<K: Address> Forwarder<K> {
+    /// Forwards between these ports by the entries of the table, and learns nothing.
+    pub fn new(reader: Reader<K, u16>, roles: &[Role]) -> Forwarder<K> {
+        let mut forwarder = Forwarder {
+            reader,
+            roles: Vec::new(),
+            flooded: Vec::new(),
+            starts: Vec::new(),
+            learning: None,
+        };
+        forwarder.set_roles(roles);
+        forwarder
+    }
+
+    /// The same, with sources looked up and reported.
+    #[must_use]
+    pub fn learning(mut self, epoch: Epoch) -> Forwarder<K> {
+        self.learning = Some(epoch);
+        self
+    }
+
+    /// Other roles, or other ports. Allocates: not for the packet path.
+    pub fn set_roles(&mut self, roles: &[Role]) {
+        self.roles = roles.to_vec();
+        self.flooded.clear();
+        self.starts.clear();
+        self.starts.push(0);
+        for (ingress, from) in roles.iter().enumerate() {
+            let gets = |(egress, to): (usize, &Role)| {
+                let allowed = to.flood && egress != ingress && !(from.isolated && to.isolated);
+                allowed.then(|| u16::try_from(egress).ok()).flatten()
+            };
+            self.flooded.extend(roles.iter().enumerate().filter_map(gets));
+            self.starts.push(self.flooded.len());
+        }
+    }
+
+    /// The table.
+    pub fn reader(&self) -> &Reader<K, u16> {
+        &self.reader
+    }
+
+    /// Asks for the lines that a burst will need which is forwarded soon: who has the next burst
+    /// before this one is forwarded hides one more wait for memory.
+    #[inline]
+    pub fn prefetch(&self, burst: &[&[u8]]) {
+        for header in burst.iter().filter_map(|frame| Header::of(frame)) {
+            self.reader.prefetch(&[K::of(header.dst, header.vlan)]);
+            if self.learning.is_some() {
+                self.reader.prefetch(&[K::of(header.src, header.vlan)]);
+            }
+        }
+    }
+
+    /// Forwards the frames that came in on port `ingress`, in their order; any number, 32 at a time.
+    #[inline]
+    pub fn forward<S: Sink<K>>(&self, ingress: u16, burst: &[&[u8]], sink: &mut S) {
+        for (i, frames) in burst.chunks(BURST).enumerate() {
+            self.chunk(ingress, i * BURST, frames, sink);
+        }
+    }
+
+    fn chunk<S: Sink<K>>(&self, ingress: u16, first: usize, frames: &[&[u8]], sink: &mut S) {
+        let mut headers: ArrayVec<Option<Header>, BURST> = ArrayVec::new();
+        let mut keys: ArrayVec<K, { 2 * BURST }> = ArrayVec::new();
+        for frame in frames {
+            let header = Header::of(frame);
+            // The lookup of a frame that has no addresses is wasted, and no other shifts its place.
+            keys.push(header.map_or(K::of([0; 6], 0), |h| K::of(h.dst, h.vlan)));
+            headers.push(header);
+        }
+        let epoch = self.learning.as_ref().map(Epoch::now);
+        if epoch.is_some() {
+            for header in &headers {
+                keys.push(header.map_or(K::of([0; 6], 0), |h| K::of(h.src, h.vlan)));
+            }
+        }
+        let mut values = [0; 2 * BURST];
+        let found = self.reader.lookup_batch(&keys, &mut values);
+        let station = |i: usize| (found >> i & 1 == 1).then_some(Station::from_bits(values[i]));
+        for (i, (frame, header)) in frames.iter().zip(&headers).enumerate() {
+            let source = frames.len() + i;
+            let heard = match (header, epoch) {
+                (None, _) => Err(DropReason::Truncated),
+                (Some(header), _) if !header.from_station() => Err(DropReason::BadSource),
+                (_, None) => Ok(()),
+                (_, Some(epoch)) => match Station::heard(station(source), ingress, epoch) {
+                    Heard::Known => Ok(()),
+                    Heard::Elsewhere => Err(DropReason::StaticElsewhere),
+                    Heard::News(news) => {
+                        sink.saw(Sighting { key: keys[source], port: ingress, news });
+                        Ok(())
+                    }
+                },
+            };
+            let done = heard.and_then(|()| {
+                let header = header.as_ref().ok_or(DropReason::Truncated)?;
+                self.send(ingress, first + i, frame, header, station(i), sink)
+            });
+            if let Err(reason) = done {
+                sink.drop(first + i, reason);
+            }
+        }
+    }
+
+    #[inline]
+    fn send<S: Sink<K>>(
+        &self,
+        ingress: u16,
+        index: usize,
+        frame: &[u8],
+        header: &Header,
+        station: Option<Station>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        match station {
+            Some(station) if !header.to_group() => {
+                let port = station.port();
+                let Some(to) = self.roles.get(usize::from(port)) else {
+                    return Err(DropReason::NoPort);
+                };
+                if port == ingress {
+                    return Err(DropReason::SamePort);
+                }
+                let isolated = self.roles.get(usize::from(ingress)).is_some_and(|r| r.isolated);
+                if to.isolated && isolated {
+                    return Err(DropReason::Isolated);
+                }
+                sink.output(index, port, frame);
+                Ok(())
+            }
+            _ if header.to_reserved() => Err(DropReason::Reserved),
+            _ => self.flood(ingress, index, frame, sink),
+        }
+    }
+
+    #[inline(never)]
+    fn flood<S: Sink<K>>(
+        &self,
+        ingress: u16,
+        index: usize,
+        frame: &[u8],
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let at = usize::from(ingress);
+        let (Some(&start), Some(&end)) = (self.starts.get(at), self.starts.get(at + 1)) else {
+            return Err(DropReason::NoPort);
+        };
+        if start == end {
+            return Err(DropReason::NoPort);
+        }
+        sink.flooded(index);
+        for &port in &self.flooded[start..end] {
+            sink.output(index, port, frame);
+        }
+        Ok(())
+    }
+}

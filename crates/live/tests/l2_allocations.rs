@@ -1,0 +1,95 @@
+//! The Ethernet switch allocates for no packet, learning included: counted by the allocator itself.
+
+#![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
+
+use overbank_live::l2::{
+    DropReason, Forwarder, Learner, Limits, Reports, Role, Sighting, Sink, Stations,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator with the arguments that came in.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct Counts {
+    learner: Learner,
+    reports: Arc<Reports>,
+    outputs: u64,
+    drops: u64,
+    now_ms: u32,
+}
+
+impl Sink for Counts {
+    fn output(&mut self, _index: usize, _port: u16, _frame: &[u8]) {
+        self.outputs += 1;
+    }
+
+    fn drop(&mut self, _index: usize, _reason: DropReason) {
+        self.drops += 1;
+    }
+
+    fn saw(&mut self, sighting: Sighting) {
+        self.learner.report(sighting, self.now_ms);
+    }
+}
+
+#[test]
+fn no_packet_allocates() {
+    let limits = Limits { queue: 64, ..Limits::default() };
+    let roles = [Role::default(); 4];
+    let mut stations = Stations::new(limits, roles.len(), 0, 1).expect("memory");
+    let forwarder = Forwarder::new(stations.reader(), &roles).learning(stations.epoch());
+    let (learner, reports) = Learner::new(roles.len(), &limits);
+    let mut counts = Counts { learner, reports, outputs: 0, drops: 0, now_ms: 0 };
+    // Known, unknown, flooded and dropped ones; sources that are new, known and silent.
+    let frames: Vec<[u8; 60]> = (0..32u8)
+        .map(|n| {
+            let mut frame = [0; 60];
+            frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, n % 7, 2, 0, 0, 0, 0, n]);
+            frame[0] |= u8::from(n % 9 == 0);
+            frame
+        })
+        .collect();
+    let burst: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+    let before = ALLOCATIONS.get();
+    for round in 0..1000u32 {
+        forwarder.forward((round % 4) as u16, &burst, &mut counts);
+        counts.now_ms += 7;
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!(counts.outputs > 32_000 && counts.drops == 0, "{} {}", counts.outputs, counts.drops);
+    assert!(counts.learner.queue_full() > 0 && counts.reports.news.is_full());
+    // Each burst comes twice by a port, so that what it is for was learnt there. The writer's side, once its slices have had their memory.
+    stations.hear(&counts.reports);
+    stations.tick(1);
+    let before = ALLOCATIONS.get();
+    for round in 0..1000u32 {
+        forwarder.forward((round / 2 % 4) as u16, &burst, &mut counts);
+        stations.hear(&counts.reports);
+        stations.tick(u64::from(round) * 40);
+        counts.now_ms += 40;
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!(counts.drops > 0 && stations.counters().moved > 0 && stations.len() == 32);
+}

@@ -1,0 +1,223 @@
+//! The Ethernet switch: whole, with threads and queues. What it decides is compared with a naive twin
+//! in `l2/tests.rs` of the crate.
+
+use crate::common::{closed, frame, mac, number_of, quiet, wait};
+use overbank::fib::MacVlan;
+use overbank_live::config::Mode;
+use overbank_live::core::PortDesc;
+use overbank_live::fdb::Listing;
+use overbank_live::l2::Limits;
+use overbank_live::ports::SwitchPort;
+use overbank_live::status::Status;
+use overbank_live::switch::{Setup, Switch};
+use overbank_ports::FrameStore;
+use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use std::sync::Arc;
+
+fn setup(workers: usize) -> Setup {
+    let mut setup = Setup { workers, ..Setup::default() };
+    setup.core.mode = Mode::L2;
+    setup
+}
+
+fn seen(handle: &MemoryHandle) -> Vec<u64> {
+    handle.take_sent().iter().map(|frame| number_of(frame)).collect()
+}
+
+/// With a VLAN tag.
+fn tagged(mut frame: Vec<u8>, vlan: u16) -> Vec<u8> {
+    let [high, low] = vlan.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+    frame
+}
+
+fn dropped(status: &Status, port: usize, reason: &str) -> u64 {
+    status.ports[port].dropped.get(reason).copied().unwrap_or(0)
+}
+
+#[test]
+fn learns_floods_moves_and_tells_vlans_apart() {
+    let (ports, handles) = quiet(3, 2);
+    let switch = Switch::start(setup(2), ports).expect("started");
+    let stations = |n| wait("stations", || switch.status().control.stations == n);
+    let flooded = |n| wait("flooded", || switch.status().total.flooded == n);
+    let sent = |n| wait("sent", || switch.status().ports.iter().map(|p| p.sent).sum::<u64>() == n);
+    handles[0].inject(&frame(mac(1), mac(2), 5, 1));
+    stations(1);
+    flooded(1);
+    sent(2);
+    assert_eq!(
+        (seen(&handles[0]), seen(&handles[1]), seen(&handles[2])),
+        (vec![], vec![1], vec![1])
+    );
+    handles[1].inject(&frame(mac(2), mac(1), 5, 2));
+    stations(2);
+    wait("only to the known port", || seen(&handles[0]) == [2]);
+    // The same addresses in a VLAN are other stations.
+    handles[2].inject(&tagged(frame(mac(1), mac(2), 5, 3), 10));
+    stations(3);
+    flooded(2);
+    wait("flooded", || seen(&handles[0]) == [3]);
+    wait("flooded", || seen(&handles[1]) == [3]);
+    handles[1].inject(&tagged(frame(mac(2), mac(1), 5, 4), 10));
+    stations(4);
+    wait("to port 3, in the VLAN", || seen(&handles[2]) == [4]);
+    // Station 1 goes to port 3; what is for it follows.
+    handles[2].inject(&frame(mac(1), mac(2), 5, 5));
+    wait("moved", || switch.status().control.macs.moved == 1);
+    wait("to port 2", || seen(&handles[1]) == [5]);
+    handles[1].inject(&frame(mac(2), mac(1), 5, 6));
+    wait("to port 3", || seen(&handles[2]) == [6]);
+    let list = |text: &str| Listing::answer(switch.handle(), text);
+    let vlan = list("fdb vlan=10 port=3");
+    let station = vlan.stations.first().expect("one of it");
+    assert_eq!((vlan.known, vlan.stations.len(), vlan.more), (4, 1, false));
+    assert_eq!((station.mac.as_str(), station.port, station.vlan), ("02:00:00:00:00:01", 3, 10));
+    let (two, none) = (list("fdb most=2"), list("fdb most=many"));
+    assert!(two.stations.len() == 2 && two.more && two.error.is_empty());
+    assert!(none.stations.is_empty() && none.error.contains("most="), "{none:?}");
+    assert_eq!(list("fdb mac=02:00:00:00:00:02").stations.len(), 2);
+    let status = switch.stop();
+    closed(&status);
+    assert_eq!((status.mode.as_str(), status.total.packets, status.total.flooded), ("l2", 6, 2));
+    assert_eq!(status.control.macs.learned, 4);
+}
+
+#[test]
+fn what_goes_nowhere_has_a_named_reason() {
+    let mut setup = setup(2);
+    setup.core.isolated = vec![1, 2];
+    setup.core.statics = vec![(MacVlan::new(mac(7), 0), 3), (MacVlan::new(mac(8), 0), 2)];
+    let (ports, handles) = quiet(3, 2);
+    let switch = Switch::start(setup, ports).expect("started");
+    let reason = |port: usize, reason: &str| {
+        wait(reason, || dropped(&switch.status(), port, reason) == 1);
+    };
+    handles[0].inject(&[2; 13]);
+    reason(0, "truncated_ethernet");
+    handles[0].inject(&frame([3, 0, 0, 0, 0, 1], mac(7), 5, 1));
+    reason(0, "bad_source");
+    // Station 7 is behind port 3, whoever says otherwise.
+    handles[0].inject(&frame(mac(7), mac(9), 5, 2));
+    reason(0, "static_elsewhere");
+    handles[0].inject(&frame(mac(1), [1, 0x80, 0xc2, 0, 0, 0], 5, 3));
+    reason(0, "reserved_address");
+    wait("learnt from it", || switch.status().control.stations == 3);
+    handles[0].inject(&frame(mac(2), mac(1), 5, 4));
+    reason(0, "same_port");
+    // Ports 1 and 2 are isolated: neither what is known nor what is flooded goes across.
+    handles[0].inject(&frame(mac(1), mac(8), 5, 5));
+    reason(0, "isolated");
+    handles[0].inject(&frame(mac(1), [0xff; 6], 5, 6));
+    wait("flooded to port 3", || seen(&handles[2]) == [6]);
+    // From and to a port that is not isolated all is well.
+    handles[0].inject(&frame(mac(1), mac(7), 5, 7));
+    wait("to port 3", || seen(&handles[2]) == [7]);
+    handles[2].inject(&frame(mac(7), [0xff; 6], 5, 8));
+    wait("to port 1", || seen(&handles[0]) == [8]);
+    wait("and to port 2", || seen(&handles[1]) == [8]);
+    let status = switch.stop();
+    closed(&status);
+    let one = &status.ports[0];
+    assert_eq!((one.received, one.forwarded, one.dropped.len()), (8, 2, 6), "{one:?}");
+    assert_eq!((status.control.stations_static, status.control.macs.moved), (2, 0));
+    // Alone there is nobody to flood to.
+    let (ports, handles) = quiet(1, 1);
+    let switch = Switch::start(self::setup(1), ports).expect("started");
+    handles[0].inject(&frame(mac(1), mac(2), 5, 1));
+    wait("no port", || dropped(&switch.status(), 0, "no_port") == 1);
+    closed(&switch.stop());
+}
+
+#[test]
+fn a_port_that_goes_down_is_flushed() {
+    let (ports, handles) = quiet(3, 1);
+    let switch = Switch::start(setup(1), ports).expect("started");
+    for n in 1..=6 {
+        handles[usize::from(n) % 3].inject(&frame(mac(n), [0xff; 6], 5, 0));
+    }
+    wait("stations", || switch.status().control.stations == 6);
+    let handle = switch.handle().clone();
+    let desc = handle.lock().ports()[1].clone();
+    handle.lock().port_changed(1, PortDesc { link_up: false, ..desc }, false);
+    let status = switch.status();
+    assert_eq!((status.control.stations, status.control.macs.flushed), (4, 2));
+    // The port is watched: it is up, and soon it is said to be.
+    wait("learnt again", || {
+        handles[1].inject(&frame(mac(1), [0xff; 6], 5, 0));
+        switch.status().control.stations == 5
+    });
+    closed(&switch.stop());
+}
+
+#[test]
+fn a_table_larger_than_the_memory_is_refused() {
+    let mut setup = setup(1);
+    // 13.5 bytes each: 30 TiB.
+    setup.core.mac = Limits { entries_max: 2_500_000_000_000, ..Limits::default() };
+    let (ports, _) = quiet(1, 1);
+    let error = Switch::start(setup, ports).err().expect("there is no such machine").to_string();
+    assert!(error.starts_with("mac-entries: 2500000000000 stations take "), "{error}");
+}
+
+#[test]
+fn a_silent_station_ages() {
+    let mut setup = setup(1);
+    setup.core.mac = Limits { age_s: 1, ..Limits::default() };
+    let (ports, handles) = quiet(2, 1);
+    let switch = Switch::start(setup, ports).expect("started");
+    handles[0].inject(&frame(mac(1), mac(3), 5, 0));
+    wait("learnt", || switch.status().control.macs.learned == 1);
+    wait("aged", || {
+        // Station 2 is heard of all the time, and stays.
+        handles[1].inject(&frame(mac(2), mac(3), 5, 0));
+        switch.status().control.macs.aged == 1
+    });
+    let status = switch.stop();
+    assert_eq!((status.control.stations, status.control.macs.learned), (1, 2));
+    assert!(status.control.macs.refreshed > 0, "{:?}", status.control);
+    closed(&status);
+}
+
+/// One port invents sources as fast as it can; what is for known stations goes where it shall, and
+/// to nobody else.
+#[test]
+fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
+    const FRAMES: u64 = 400_000;
+    let workers = 2;
+    let mut store = FrameStore::new();
+    for n in 0..50_000u32 {
+        let [a, b, c, d] = n.to_be_bytes();
+        // Flows differ, so that both workers have some.
+        let invented = frame([0x0a, 0, a, b, c, d], mac(2), n as u16 | 1, 1);
+        store.push(&invented, 0, 0).expect("room");
+    }
+    let looped = MemoryOptions { limit: Some(FRAMES), ..MemoryOptions::default() };
+    let flood = MemoryPort::from_store(Arc::new(store), &looped, "flood", workers);
+    let (mut ports, handles) = quiet(3, workers);
+    ports[0] = SwitchPort { number: 1, spec: None, port: Some(Box::new(flood)) };
+    let mut setup = setup(workers);
+    setup.core.mac = Limits { entries_max: 300, queue: 16, ..Limits::default() };
+    setup.core.statics = vec![(MacVlan::new(mac(2), 0), 2)];
+    let switch = Switch::start(setup, ports).expect("started");
+    // While it lasts, a station behind port 3 is learnt; port 3 is under its share.
+    wait("learnt", || {
+        handles[2].inject(&frame(mac(3), mac(2), 5, 77));
+        switch.handle().lock().stations().list(1, |e| e.key.mac() == mac(3)).1 == 1
+    });
+    for number in 100..200 {
+        handles[1].inject(&frame(mac(2), mac(3), 5, number));
+    }
+    wait("the end of the flood", || switch.status().ports[0].received == FRAMES);
+    wait("what was for station 3", || switch.status().ports[1].received == 100);
+    let status = switch.stop();
+    closed(&status);
+    assert_eq!(seen(&handles[2]), (100..200).collect::<Vec<u64>>(), "no frame of the flood");
+    let [flood, two, ..] = &status.ports[..] else { panic!("three ports") };
+    assert_eq!((flood.forwarded, flood.dropped.len()), (FRAMES, 0), "{flood:?}");
+    assert!(two.outputs > FRAMES, "{two:?}");
+    let (control, total) = (&status.control, &status.total);
+    assert_eq!((control.stations, control.stations_static), (301, 1), "{control:?}");
+    assert!(control.macs.refused > 0 && total.learn_limited > FRAMES / 2, "{control:?} {total:?}");
+    assert_eq!(control.macs.moved, 0);
+}
