@@ -136,6 +136,7 @@ fn run() -> Result<(), Failure> {
             for &alpha in &options.alphas {
                 let cell = Cell::mib(mib, alpha, theta);
                 let mut plan = plan(&cell);
+                plan.trial = 0;
                 if let Some(warm) = options.warm {
                     (plan.warm_per_flow, plan.warm_max) = (warm, u64::MAX);
                 }

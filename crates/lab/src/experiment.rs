@@ -51,6 +51,9 @@ pub struct Context<'a> {
     /// What a miss costs where it is added and not lived through, in cycles; the paper has
     /// [`PENALTY_CYCLES`].
     pub penalty_cycles: f64,
+    /// Entries of the forwarding tables of `fib5`, `fib6`, `fib7` and `fibwriter`; none: the
+    /// experiment's own sizes.
+    pub entries: &'a [u64],
     /// Ends it early: Ctrl-C.
     pub stop: &'a AtomicBool,
     /// Gets a line about what runs now and the share done, 0 to 1.

@@ -12,6 +12,7 @@
 //! - [`hits`]: a table alone, and what it holds.
 //! - [`recommended`]: the design for traffic that is not known.
 //! - [`models`]: hit rates by calculation, to compare measurements with.
+//! - [`shapes`]: those for a table of any number of buckets and slots, by name, and a naive one.
 
 pub mod advise;
 pub mod experiment;
@@ -24,6 +25,7 @@ pub mod recommended;
 pub mod replay;
 pub mod report;
 pub mod results;
+pub mod shapes;
 pub mod traffic;
 pub mod workload;
 pub mod zipf;

@@ -15,15 +15,52 @@
 //! and "α = 0.95". Those digits are the solution at α = 10⁶/2²⁰ = 0.95367, its end-to-end set-up (see
 //! the tests), where `E[c]` = 3.591; at 0.95 sharp p₀ is 0.3846 and `E[c]` = 3.583.
 //!
-//! For H > 2, keys that spill must be told apart by how many buckets they may still try. Serving
-//! those with the fewest left first fills the most slots (deadlines, unit jobs), and that is the
-//! final state: while the table is not at its maximum there is a chain of replacements that ends in
-//! an empty slot, and random eviction finds it in the end. So the state of the chain is
-//! (w₁ … w_{H−1}), w_j waiting keys with j buckets left, w₁ + … + w_j ≤ j·m. For H = 2 this is the
-//! paper's system; H = 1 is [`set_assoc`]. The chain is solved to 10⁻¹³ by iteration; the number of
-//! states grows as m^{H−1}, so H ≤ 4 with m ≤ 16 is a matter of a second.
+//! For H > 2 as for 2: keys that spill are served in the order of their buckets, which is the order
+//! of their deadlines too, so the most slots are filled, and that is the final state: while the table
+//! is not at its maximum there is a chain of replacements that ends in an empty slot, and random
+//! eviction finds it in the end. A key finds its place, or none, by how many keys wait before it and
+//! by nothing else; so the state of the chain is one number, the waiting keys, from 0 to (H − 1)·m:
+//! bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, (H − 1)·m). For H = 2 this is the paper's system; H = 1 is
+//! [`set_assoc`]. The chain is solved directly (Grassmann, Taksar and Heyman 1985: no subtractions, so
+//! no digits are lost), in O(H²·m³) steps: 0.1 s at most within the limits of [`check`].
 
-use std::collections::HashMap;
+/// Most slots, H·m, that a key may lie in.
+pub const REACH_MAX: u32 = 1024;
+/// Largest oversubscription factor.
+pub const ALPHA_MAX: f64 = 100.0;
+
+/// Arguments that the models are not made for.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// No bucket, no slot, or too many.
+    #[error(
+        "H = {h}, m = {m}: expected H ≥ 1 buckets of m ≥ 1 slots, at most {REACH_MAX} slots in all"
+    )]
+    Geometry {
+        /// Buckets of a key.
+        h: u32,
+        /// Slots of a bucket.
+        m: u32,
+    },
+    /// No keys, or too many.
+    #[error("α = {alpha}: expected more than 0 and at most {ALPHA_MAX}")]
+    Load {
+        /// Keys over slots.
+        alpha: f64,
+    },
+}
+
+/// Whether there is a model of H buckets of m slots a key under a load α.
+pub fn check(h: u32, m: u32, alpha: f64) -> Result<(), ModelError> {
+    if h == 0 || m == 0 || h.saturating_mul(m) > REACH_MAX {
+        return Err(ModelError::Geometry { h, m });
+    }
+    // Not a number is neither.
+    if !(alpha > 0.0 && alpha <= ALPHA_MAX) {
+        return Err(ModelError::Load { alpha });
+    }
+    Ok(())
+}
 
 /// The paper's oversubscription factor: 10⁶ flows on 2²⁰ entries.
 pub const ALPHA_PAPER: f64 = 1e6 / 1_048_576.0;
@@ -31,17 +68,17 @@ pub const ALPHA_PAPER: f64 = 1e6 / 1_048_576.0;
 /// Final hit rate of an m-way set-associative cache (appendix A).
 ///
 /// # Panics
-/// Unless m ≥ 1 and 0 < α ≤ 100.
+/// Unless [`check`]`(1, m, alpha)` is fine.
 pub fn set_assoc(m: u32, alpha: f64) -> f64 {
-    let pmf = poisson(check(1, m, alpha));
-    let empty: f64 = (0..=m).zip(&pmf).map(|(t, p)| f64::from(m - t) * p).sum();
-    (f64::from(m) - empty) / (alpha * f64::from(m))
+    let pmf = poisson(mean(1, m, alpha));
+    let occupied: f64 = (0..).zip(&pmf).map(|(t, p)| f64::from(m.min(t)) * p).sum();
+    occupied / (alpha * f64::from(m))
 }
 
 /// Final hit rate of an H-m BLP cache (appendix B; H buckets in a row for each key).
 ///
 /// # Panics
-/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+/// Unless [`check`]`(h, m, alpha)` is fine.
 pub fn blp(h: u32, m: u32, alpha: f64) -> f64 {
     blp_solution(h, m, alpha).occupied / (alpha * f64::from(m))
 }
@@ -58,48 +95,61 @@ pub struct BlpSolution {
 /// Solves the chain of spilled keys of an H-m BLP cache.
 ///
 /// # Panics
-/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+/// Unless [`check`]`(h, m, alpha)` is fine.
 pub fn blp_solution(h: u32, m: u32, alpha: f64) -> BlpSolution {
-    let pmf = poisson(check(h, m, alpha));
-    let chain = Chain::new(h, m, pmf.len() as u32);
-    // P[a ≥ k], for the arrivals beyond which nothing changes.
-    let mut at_least: Vec<f64> = pmf
-        .iter()
-        .rev()
-        .scan(0.0, |sum, p| {
-            *sum += p;
-            Some(*sum)
-        })
-        .collect();
-    at_least.reverse();
-
-    let mut p = vec![1.0 / chain.states.len() as f64; chain.states.len()];
-    // The chain forgets its start within a few hundred buckets; the bound is a formality.
-    for _ in 0..1_000_000 {
-        let mut next = vec![0.0; p.len()];
-        for (state, successors) in chain.next.iter().enumerate() {
-            let (last, rest) = successors.split_last().expect("a state has a successor");
-            for (&to, arrive) in rest.iter().zip(&pmf) {
-                next[to as usize] += p[state] * arrive;
-            }
-            next[*last as usize] += p[state] * at_least.get(rest.len()).unwrap_or(&0.0);
+    let pmf = poisson(mean(h, m, alpha));
+    let (top, m) = (((h - 1) * m) as usize, m as usize);
+    let arrive = |a: usize| pmf.get(a).copied().unwrap_or(0.0);
+    let row = |from: usize| {
+        let mut to = vec![0.0; top + 1];
+        for (a, p) in pmf.iter().enumerate() {
+            to[(from + a).saturating_sub(m).min(top)] += p;
         }
-        let change: f64 = next.iter().zip(&p).map(|(a, b)| (a - b).abs()).sum();
-        p = next;
-        if change < 1e-13 {
+        to
+    };
+    let spill = stationary((0..=top).map(row).collect(), m);
+    let occupied = spill.iter().enumerate().map(|(waiting, p)| {
+        let room = m.saturating_sub(waiting);
+        let some: f64 = (0..room).map(|a| (waiting + a) as f64 * arrive(a)).sum();
+        p * (some + m as f64 * pmf.iter().skip(room).sum::<f64>())
+    });
+    BlpSolution { occupied: occupied.sum(), spill }
+}
+
+/// The stationary distribution of a chain whose steps go down by at most `down` states.
+///
+/// States are taken out from the last on, each visit to them replaced by where they lead to; then
+/// they are put back. Rows are those of the transition matrix.
+fn stationary(mut rows: Vec<Vec<f64>>, down: usize) -> Vec<f64> {
+    /// A state that is left that rarely is not left: all below it are transient.
+    const NEVER: f64 = 1e-30;
+    let mut first = 0;
+    for n in (1..rows.len()).rev() {
+        let (above, from_n) = rows.split_at_mut(n);
+        let low = n.saturating_sub(down);
+        let leave: f64 = from_n[0][low..n].iter().sum();
+        if leave < NEVER {
+            first = n;
             break;
         }
+        for row in above {
+            let share = row[n] / leave;
+            row[n] = share;
+            row[low..n].iter_mut().zip(&from_n[0][low..n]).for_each(|(to, p)| *to += share * p);
+        }
     }
-
-    let mut spill = vec![0.0; ((h - 1) * m + 1) as usize];
-    let mut empty = 0.0;
-    for (state, p) in chain.states.iter().zip(&p) {
-        let waiting: u32 = state.iter().sum();
-        spill[waiting as usize] += p;
-        let room = m.saturating_sub(waiting);
-        empty += (0..room).zip(&pmf).map(|(a, q)| f64::from(room - a) * q * p).sum::<f64>();
+    let mut weights = vec![0.0; rows.len()];
+    weights[first] = 1.0;
+    for n in first + 1..rows.len() {
+        weights[n] = (first..n).map(|i| weights[i] * rows[i][n]).sum();
+        if weights[n] > 1e200 {
+            let scale = weights[n];
+            weights[first..=n].iter_mut().for_each(|weight| *weight /= scale);
+        }
     }
-    BlpSolution { occupied: f64::from(m) - empty, spill }
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    weights
 }
 
 /// Keys that an H-m BLP table holds in the end, if `arrivals` yields how many hash to each bucket.
@@ -108,18 +158,19 @@ pub fn blp_solution(h: u32, m: u32, alpha: f64) -> BlpSolution {
 /// wraps around; the last bucket spills into h − 1 buffer buckets.
 ///
 /// # Panics
-/// Unless 1 ≤ h ≤ 4 and 1 ≤ m ≤ 64.
+/// Unless [`check`]`(h, m, 1.0)` is fine.
 pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 {
-    check(h, m, 1.0);
-    let mut waiting = vec![0; h as usize - 1];
+    mean(h, m, 1.0);
+    let mut waiting = 0;
     let buffer = std::iter::repeat_n(0, h as usize - 1);
     arrivals
         .into_iter()
         .chain(buffer)
         .map(|a| {
-            let here = waiting.iter().sum::<u32>().saturating_add(a);
-            waiting = step(&waiting, a, m);
-            u64::from(here.min(m))
+            let wanted = a.saturating_add(waiting).min(h * m);
+            let here = wanted.min(m);
+            waiting = wanted - here;
+            u64::from(here)
         })
         .sum()
 }
@@ -130,11 +181,12 @@ pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 
 /// with mean H·α·m. Away from α = 1 it is what tables reach; around 1 it is up to half a point high.
 ///
 /// # Panics
-/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+/// Unless [`check`]`(h, m, alpha)` is fine.
 pub fn cuckoo_bound(h: u32, m: u32, alpha: f64) -> f64 {
-    check(h, m, alpha);
+    mean(h, m, alpha);
     // The occupied slots of a set-associative cache with h times the keys.
-    (f64::from(h) * set_assoc(m, (f64::from(h) * alpha).min(100.0))).min(1.0)
+    let wanted = (f64::from(h) * alpha).min(ALPHA_MAX);
+    (wanted / alpha * set_assoc(m, wanted)).min(1.0)
 }
 
 /// Hit rate of an H-m BLP cache after a number of uniform lookups per key, if it held as many of
@@ -144,7 +196,7 @@ pub fn cuckoo_bound(h: u32, m: u32, alpha: f64) -> f64 {
 /// lookups per key, and what is seen is again Poisson. For H = 1 it is no bound but exact.
 ///
 /// # Panics
-/// Unless 1 ≤ h ≤ 4, 1 ≤ m ≤ 64 and 0 < α ≤ 100.
+/// Unless [`check`]`(h, m, alpha)` is fine.
 pub fn warm_up_seen(h: u32, m: u32, alpha: f64, lookups_per_key: f64) -> f64 {
     let seen = -(-lookups_per_key).exp_m1();
     if seen < 1e-9 { 0.0 } else { seen * blp(h, m, alpha * seen) }
@@ -158,10 +210,9 @@ pub fn warm_up(r_max: f64, lookups_per_key: f64) -> f64 {
     r_max * -(-lookups_per_key).exp_m1()
 }
 
-/// The mean number of keys of a bucket, if the arguments are in range.
-fn check(h: u32, m: u32, alpha: f64) -> f64 {
-    assert!((1..=4).contains(&h) && (1..=64).contains(&m), "H {h} or m {m} out of range");
-    assert!(alpha > 0.0 && alpha <= 100.0, "alpha {alpha} out of range");
+/// The mean number of keys of a bucket.
+fn mean(h: u32, m: u32, alpha: f64) -> f64 {
+    check(h, m, alpha).unwrap_or_else(|error| panic!("{error}"));
     alpha * f64::from(m)
 }
 
@@ -178,59 +229,10 @@ fn poisson(mean: f64) -> Vec<f64> {
             break;
         }
     }
+    // Of a large mean the logarithms have lost some digits.
+    let sum: f64 = pmf.iter().sum();
+    pmf.iter_mut().for_each(|p| *p /= sum);
     pmf
-}
-
-/// States and transitions of the spilled keys.
-struct Chain {
-    /// w₁ … w_{H−1}.
-    states: Vec<Vec<u32>>,
-    /// For each state, the state after 0, 1, … arrivals; the last stands for more.
-    next: Vec<Vec<u32>>,
-}
-
-impl Chain {
-    fn new(h: u32, m: u32, arrivals: u32) -> Chain {
-        let mut states = vec![vec![0; h as usize - 1]];
-        let mut numbers = HashMap::from([(states[0].clone(), 0u32)]);
-        let mut next = Vec::new();
-        while next.len() < states.len() {
-            let from = states[next.len()].clone();
-            // With H·m arrivals the bucket and all that may spill are full.
-            let successors = (0..arrivals.min(h * m + 1)).map(|a| {
-                let to = step(&from, a, m);
-                *numbers.entry(to.clone()).or_insert_with(|| {
-                    states.push(to);
-                    states.len() as u32 - 1
-                })
-            });
-            next.push(successors.collect());
-        }
-        Chain { states, next }
-    }
-}
-
-/// What spills out of a bucket that `waiting` spilled into and `arrivals` keys hash to.
-fn step(waiting: &[u32], arrivals: u32, m: u32) -> Vec<u32> {
-    let mut free = m;
-    let mut before = 0;
-    let mut left = waiting.iter().chain([&arrivals]).map(|&keys| {
-        let served = keys.min(free);
-        free -= served;
-        keys - served
-    });
-    // Who had one bucket left has none now.
-    if !waiting.is_empty() {
-        left.next();
-    }
-    left.take(waiting.len())
-        .zip(1..)
-        .map(|(keys, j)| {
-            let kept = keys.min(j * m - before);
-            before += kept;
-            kept
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -238,6 +240,7 @@ mod tests {
     use super::*;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+    use std::collections::HashMap;
 
     fn close(a: f64, b: f64, tolerance: f64) {
         assert!((a - b).abs() < tolerance, "{a} and {b} differ by more than {tolerance}");
@@ -305,6 +308,121 @@ mod tests {
         close(cuckoo_bound(2, 8, 4.0), 0.25, 1e-6);
     }
 
+    /// The chain by iteration, from a state for each number of buckets that keys may still try: those
+    /// with the fewest left first.
+    fn by_deadlines(h: u32, m: u32, alpha: f64) -> (Vec<f64>, f64) {
+        let pmf = poisson(alpha * f64::from(m));
+        let mut p = HashMap::from([(vec![0; h as usize - 1], 1.0)]);
+        for _ in 0..400 {
+            let mut next = HashMap::new();
+            for (state, p) in &p {
+                for (a, q) in (0..).zip(&pmf) {
+                    *next.entry(step(state, a, m)).or_insert(0.0) += p * q;
+                }
+            }
+            p = next;
+        }
+        let (mut spill, mut occupied) = (vec![0.0; ((h - 1) * m + 1) as usize], 0.0);
+        for (state, p) in &p {
+            let waiting: u32 = state.iter().sum();
+            spill[waiting as usize] += p;
+            let here = (0..).zip(&pmf).map(|(a, q)| f64::from(m.min(waiting + a)) * q * p);
+            occupied += here.sum::<f64>();
+        }
+        (spill, occupied)
+    }
+
+    /// What spills out of a bucket that `waiting` spilled into (with 1, 2, … buckets left) and
+    /// `arrivals` keys hash to.
+    fn step(waiting: &[u32], arrivals: u32, m: u32) -> Vec<u32> {
+        let mut free = m;
+        let mut left: Vec<u32> = waiting
+            .iter()
+            .chain([&arrivals])
+            .map(|&keys| {
+                let served = keys.min(free);
+                free -= served;
+                keys - served
+            })
+            .collect();
+        // Who had one bucket left has none now.
+        if !waiting.is_empty() {
+            left.remove(0);
+        }
+        let mut before = 0;
+        let kept = left.iter().take(waiting.len()).zip(1..).map(|(&keys, j)| {
+            let kept = keys.min(j * m - before);
+            before += kept;
+            kept
+        });
+        kept.collect()
+    }
+
+    /// One number is enough of a state, and the direct solution is where iteration goes.
+    #[test]
+    fn one_number_says_as_much_as_deadlines() {
+        for (h, m, alpha) in
+            [(1, 4, 0.9), (2, 4, 0.95), (3, 2, 1.2), (3, 4, 0.8), (4, 2, 1.0), (5, 1, 2.0)]
+        {
+            let ours = blp_solution(h, m, alpha);
+            let (spill, occupied) = by_deadlines(h, m, alpha);
+            close(ours.occupied, occupied, 1e-9);
+            assert_eq!(ours.spill.len(), spill.len());
+            ours.spill.iter().zip(&spill).for_each(|(a, b)| close(*a, *b, 1e-9));
+        }
+    }
+
+    /// Up to the limits: rates are rates, and no less than those of less choice.
+    #[test]
+    fn any_geometry_within_the_limits() {
+        for (h, m) in [(1, 1024), (2, 512), (3, 341), (1024, 1), (32, 32), (8, 5), (2, 1), (7, 64)]
+        {
+            for alpha in [1e-9, 0.25, 0.95, 1.0, 1.001, 4.0, 100.0] {
+                assert_eq!(check(h, m, alpha), Ok(()));
+                let solution = blp_solution(h, m, alpha);
+                close(solution.spill.iter().sum(), 1.0, 1e-9);
+                let (rate, most) = (blp(h, m, alpha), (1.0 / alpha).min(1.0));
+                assert!(
+                    rate <= most + 1e-9 && rate >= set_assoc(m, alpha) - 1e-9,
+                    "{h} {m} {alpha}: {rate}"
+                );
+                let cuckoo = cuckoo_bound(h, m, alpha);
+                assert!(
+                    cuckoo <= most + 1e-9 && cuckoo >= rate - 1e-6,
+                    "{h} {m} {alpha}: {cuckoo}"
+                );
+            }
+            // So many slots to a key leave hardly any empty.
+            close(blp(h, m, 2.0), 0.5, if h * m > 100 { 1e-4 } else { 0.12 });
+        }
+        let out = |h, m, alpha| check(h, m, alpha).unwrap_err();
+        assert_eq!(out(0, 4, 1.0), ModelError::Geometry { h: 0, m: 4 });
+        assert_eq!(out(2, 0, 1.0), ModelError::Geometry { h: 2, m: 0 });
+        assert!(matches!(out(2, 513, 1.0), ModelError::Geometry { .. }));
+        assert!(matches!(out(u32::MAX, u32::MAX, 1.0), ModelError::Geometry { .. }));
+        for alpha in [0.0, -1.0, 100.1, f64::NAN, f64::INFINITY] {
+            assert!(matches!(out(2, 4, alpha), ModelError::Load { .. }), "{alpha}");
+        }
+    }
+
+    /// A chain that is known: a queue of at most n with steps up and down, and one that only rises.
+    #[test]
+    fn stationary_distributions_that_are_known() {
+        let (up, n) = (0.3, 40);
+        let row = |i: usize| {
+            let mut row = vec![0.0; n + 1];
+            row[(i + 1).min(n)] += up;
+            row[i.saturating_sub(1)] += 1.0 - up;
+            row
+        };
+        let p = stationary((0..=n).map(row).collect(), 1);
+        for pair in p.windows(2) {
+            close(pair[1] / pair[0], up / (1.0 - up), 1e-12);
+        }
+        let rising = vec![vec![0.5, 0.5, 0.0], vec![0.0, 0.5, 0.5], vec![0.0, 0.0, 1.0]];
+        assert_eq!(stationary(rising, 1), [0.0, 0.0, 1.0]);
+    }
+
     /// Largest number of keys that buckets can hold, by augmenting paths: the definition.
     fn largest_matching(keys: &[usize], buckets: usize, h: usize, m: usize) -> usize {
         fn place(
@@ -344,7 +462,7 @@ mod tests {
     #[test]
     fn agree_with_the_largest_matching() {
         let mut rng = StdRng::seed_from_u64(3);
-        for (h, m) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 4)] {
+        for (h, m) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 4), (5, 3), (9, 1), (6, 20)] {
             for alpha in [0.75, 0.95, 1.5] {
                 let buckets = 3000;
                 let count = (alpha * (buckets * m) as f64) as usize;

@@ -33,6 +33,7 @@ fn smoke(name: &str, wrong: &mut Vec<String>) -> Outcome {
         size: Size::Smoke,
         seed: 1,
         penalty_cycles: PENALTY_CYCLES,
+        entries: &[],
         stop: &stop,
         progress: &mut progress,
     };
@@ -96,6 +97,7 @@ fn ctrl_c_ends_each_of_them() {
             size: Size::Full,
             seed: 1,
             penalty_cycles: PENALTY_CYCLES,
+            entries: &[],
             stop: &stop,
             progress: &mut progress,
         };

@@ -22,6 +22,7 @@ fn measured(costs: Costs) -> Result<Costs, LabError> {
         warm_per_flow: 4.0,
         warm_max: 2_000_000,
         keys,
+        trial: 0,
         rounds: 7,
         penalty_cycles: 0.0,
     };

@@ -153,6 +153,8 @@ pub struct Cell {
     pub measured: f64,
     /// Estimated nanoseconds a packet.
     pub ns_per_packet: f64,
+    /// Nanoseconds of a lookup of the table alone, if it was tried; the estimate then rests on it.
+    pub lookup_ns: Option<f64>,
 }
 
 /// What to configure.

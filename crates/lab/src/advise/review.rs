@@ -34,7 +34,10 @@ pub(super) fn review(
     let mut departure = None;
     if predicted < cells.len() {
         notes.push(format!(
-            "{} of {} tables are only simulated: with skew the model knows random eviction alone.",
+            "{} of {} tables are only simulated. With skew the model knows random eviction alone: a policy \
+             that promotes puts a flow where its last neighbours let it, so that what is in a bucket \
+             depends on the order of the packets and not on popularity alone, and sums like the model's \
+             do not exist; and it takes long to settle, as the measured rates do.",
             cells.len() - predicted,
             cells.len()
         ));

@@ -48,6 +48,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         warm_per_flow: 0.0,
         warm_max: 0,
         keys: if smoke { 1 << 13 } else { 1 << 19 },
+        trial: 0,
         rounds: if smoke { 2 } else { 7 },
         penalty_cycles: 0.0,
     };
@@ -207,6 +208,7 @@ mod tests {
             lookup_ns: Spread::default(),
             whole_ns: Spread::default(),
             throughput: Spread::default(),
+            trial: 0.0,
             huge_pages: HugePages::Yes,
         };
         let measured = |ours| Measured {

@@ -6,6 +6,7 @@ pub mod appendix_d;
 pub mod churn;
 pub mod displacement;
 pub mod endtoend;
+pub mod fib;
 pub mod fig8_9;
 pub mod floor;
 pub mod grid;
@@ -35,6 +36,10 @@ pub const ALL: &[Experiment] = &[
     churn::CHURN,
     questions::QUESTIONS,
     grid::GRID,
+    fib::FIB5,
+    fib::FIB6,
+    fib::FIB7,
+    fib::FIBWRITER,
     live::LIVE,
 ];
 

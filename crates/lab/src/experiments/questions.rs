@@ -9,8 +9,12 @@
 //! The figures here are short runs for the answers; the experiments that the answers name have the
 //! long ones.
 
+mod answers;
+
+use answers::{Tolerated, Wider};
+
 use crate::experiment::{Check, Context, Experiment, LabError, Record, Table};
-use crate::experiments::displacement::{Displacing, Figures, VARIANTS, play};
+use crate::experiments::displacement::{Displacing, VARIANTS, play};
 use crate::experiments::table3::approximate;
 use crate::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
 use crate::recommended::RECOMMENDED;
@@ -34,10 +38,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = Record::new((QUESTIONS.name, QUESTIONS.title, QUESTIONS.source), context);
     let cycles_per_ns = tsc::cycles_per_ns();
     full_system(context, &mut record)?;
-    displacement(context, &mut record)?;
+    let wide = displacement(context, &mut record)?;
     let all = policies(context, &mut record, cycles_per_ns)?;
     tolerance(context, &mut record)?;
-    rules(&mut record, &all, cycles_per_ns);
+    rules(&mut record, &all, wide, cycles_per_ns);
     record.settings = vec![
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
         context.penalty_setting(),
@@ -128,7 +132,7 @@ fn full_system(context: &mut Context<'_>, record: &mut Record) -> Result<(), Lab
 }
 
 /// 2: hit rate against the price of an insertion.
-fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabError> {
+fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<Wider, LabError> {
     let entries = if context.smoke() { 1 << 11 } else { 1 << 17 };
     let mut rows = Vec::new();
     let mut all = Vec::new();
@@ -160,7 +164,7 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), La
         ]),
         rows,
     });
-    let at = |name: &str| figures_of(&all, name, 0).map_or(0.0, |f| f.hit_rate);
+    let at = |name: &str| answers::figures_of(&all, name, 0).map_or(0.0, |f| f.hit_rate);
     let (wide, deep) = (at("blp-2-16, plain"), at("blp-2-4, depth 2"));
     record.checks.push(Check {
         claim: "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP"
@@ -169,64 +173,8 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<(), La
         measured: format!("{}, {}", percent(wide), percent(deep)),
         holds: wide > deep,
     });
-    record.notes.push(displacement_answer(&all));
-    Ok(())
-}
-
-/// Of each structure the figures with nearly all flows fitting and with too many.
-type Displaced = [(&'static str, Vec<Figures>)];
-
-fn figures_of<'a>(all: &'a Displaced, name: &str, load: usize) -> Option<&'a Figures> {
-    all.iter().find(|(n, _)| *n == name)?.1.get(load)
-}
-
-/// The answer to question 2, from the figures at α = 0.95 and 1.5.
-fn displacement_answer(all: &Displaced) -> String {
-    let gain = |from: &str, to: &str, load| {
-        let [from, to] = [from, to].map(|name| figures_of(all, name, load));
-        100.0 * (to.map_or(0.0, |f| f.hit_rate) - from.map_or(0.0, |f| f.hit_rate))
-    };
-    // Three standard errors of the difference of two such rates, in points.
-    let noise = |name: &str, load| {
-        figures_of(all, name, load).map_or(0.0, |f| {
-            let variance = f.hit_rate * (1.0 - f.hit_rate) / f.lookups.max(1) as f64;
-            300.0 * (2.0 * variance).sqrt()
-        })
-    };
-    let read = |name: &str, load| figures_of(all, name, load).map_or(0.0, |f| f.read);
-    let shapes = [("2-4 cuckoo-lite", "cuckoo-2-4"), ("2-4 BLP", "blp-2-4")];
-    let gains = |load| {
-        shapes.map(|(title, short)| {
-            let plain = format!("{short}, plain");
-            let noise = noise(&plain, load);
-            let [one, two] = [1, 2].map(|depth| {
-                let name = format!("{short}, depth {depth}");
-                (gain(&plain, &name, load), read(&name, load))
-            });
-            let text = format!(
-                "in {title} one displacement changes the hit rate by {:+.2} points, two by {:+.2} \
-                 (noise ±{noise:.2}; {:.1} and {:.1} buckets read per insertion)",
-                one.0, two.0, one.1, two.1
-            );
-            (text, one.0.max(two.0) > noise)
-        })
-    };
-    let [fit, full] = [gains(0), gains(1)];
-    let wins = |gains: &[(String, bool); 2]| gains.iter().any(|gain| gain.1);
-    let verdict = match (wins(&fit), wins(&full)) {
-        (true, false) => "Evict where more flows come than fit; displacement wins hits only before",
-        (false, false) => "Evict; displacement wins no more hits than the noise of this run",
-        (_, true) => "Displacement wins hits even where more flows come than fit",
-    };
-    let text = |gains: [(String, bool); 2]| gains.map(|(text, _)| text).join("; ");
-    let wide = gain("blp-2-4, plain", "blp-2-16, plain", 0);
-    format!(
-        "2. How should displacement and eviction be balanced? {verdict}. At α = 0.95 {}. At α = 1.5 \
-         {}. A bucket as wide as a cache line, which moves nothing, changes the hit rate of BLP at \
-         α = 0.95 by {wide:+.2} points.",
-        text(fit),
-        text(full),
-    )
+    record.notes.push(answers::displacement(&all));
+    Ok(Wider { plain: at("blp-2-4, plain"), wide, displaced: deep })
 }
 
 const GEOMETRY_AND_POLICY: &[&str] = &[
@@ -261,6 +209,7 @@ fn policies(
         warm_per_flow: 20.0,
         warm_max: u64::MAX,
         keys: if smoke { 1 << 13 } else { 1 << 17 },
+        trial: 0,
         rounds: if smoke { 2 } else { 5 },
         penalty_cycles,
     };
@@ -307,14 +256,7 @@ fn policies(
         measured: ["blp-2-16+bubble", "blp-2-16"].map(|n| percent(hit(skewed, n))).join(", "),
         holds: hit(skewed, "blp-2-16+bubble") > hit(skewed, "blp-2-16"),
     });
-    record.notes.push(
-        "3. What kind of eviction policy? Random where popularity is even or nearly all flows fit; \
-         there every promotion is in vain. With skew and α > 1 bubbling keeps the popular flows; on \
-         each hit it costs several nanoseconds of writes, on one hit in many (PBLRU) little, but it \
-         then takes many times the working set until the order has settled. Which of these wins is \
-         decided by the miss penalty, see 5."
-            .into(),
-    );
+    record.notes.push(answers::policies(&all, context.penalty_cycles));
     Ok(all)
 }
 
@@ -324,9 +266,11 @@ fn tolerance(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabEr
     let (entries, flows, bursts) =
         if smoke { (1 << 12, 3906, 1 << 12) } else { (1 << 20, 1_000_000, 1 << 19) };
     let mut rows = Vec::new();
+    let mut answered = Vec::new();
     for (i, name) in ["set-8", "blp-2-4", "blp-2-16"].iter().enumerate() {
         context.step("question 4: approximate use", 0.8 + 0.06 * i as f64)?;
-        let a = approximate(super::grid::design(name)?, entries, flows, bursts, context.seed)?;
+        let design = super::grid::design(name)?;
+        let a = approximate(design, entries, flows, bursts, context.seed)?;
         rows.push(vec![
             (*name).to_owned(),
             percent(a.hits),
@@ -334,6 +278,13 @@ fn tolerance(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabEr
             format!("{:.5} %", 100.0 * a.foreign),
             format!("{:.1}", a.speed.median),
         ]);
+        answered.push(Tolerated {
+            name,
+            wrong: a.wrong,
+            foreign: a.foreign,
+            expected: a.q,
+            probed: a.probed,
+        });
     }
     record.tables.push(Table {
         title: format!("4. Approximate use, {flows} uniform flows on {entries} slots"),
@@ -346,20 +297,12 @@ fn tolerance(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabEr
         ]),
         rows,
     });
-    record.notes.push(
-        "4. What if wrong answers are tolerable? Then the table never fetches an entry to verify, \
-         which in a switch is the larger part of a hit, and the number of candidate slots becomes a \
-         matter of correctness: wrong answers grow in proportion to it, one lookup in 2¹⁶ per \
-         occupied slot for new flows. A key that is mistaken stays so until the other entry leaves, \
-         because it is never inserted. So approximate use wants few candidates or wider fingerprints \
-         where exact use wants many candidates."
-            .into(),
-    );
+    record.notes.push(answers::tolerance(&answered));
     Ok(())
 }
 
 /// 5: at which miss penalty does a better hit rate pay for a slower lookup?
-fn rules(record: &mut Record, all: &[Measured], cycles_per_ns: f64) {
+fn rules(record: &mut Record, all: &[Measured], wide: Wider, cycles_per_ns: f64) {
     let pairs = [
         ("set-8", "blp-2-4"),
         ("blp-2-4", "cuckoo-2-4"),
@@ -396,61 +339,5 @@ fn rules(record: &mut Record, all: &[Measured], cycles_per_ns: f64) {
             })
             .collect(),
     });
-    record.notes.push(
-        "5. Are there general rules? (a) What a lookup costs is the number of lines that it waits \
-         for, not the number of slots that it compares: make the bucket as wide as the line, one \
-         vector compares all of it. (b) Ask for all lines of a burst before reading the first; then \
-         a second line costs a fraction of a miss, and least if it lies beside the first. (c) Spend a \
-         nanosecond on a lookup if (change of hit rate) × (miss penalty) is more: the table gives \
-         the penalty from which each change pays, and a tier behind the cache costs hundreds to \
-         thousands of cycles. (d) Evict at random until skew and oversubscription come together. \
-         (e) Widen the bucket before you displace: see 2 for what each wins."
-            .into(),
-    );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_on_displacement_is_that_of_the_figures() {
-        let all = |rates: [[f64; 2]; 7]| -> Vec<(&'static str, Vec<Figures>)> {
-            let figures = |hit_rate, read| Figures {
-                fill: Vec::new(),
-                hit_rate,
-                lookups: 180_000,
-                insert_ns: 0.0,
-                read,
-                moved: 0.0,
-            };
-            let both = |rates: [f64; 2], read| rates.map(|rate| figures(rate, read)).into();
-            VARIANTS
-                .iter()
-                .zip(rates)
-                .enumerate()
-                .map(|(i, (v, r))| (v.0, both(r, i as f64)))
-                .collect()
-        };
-        // Plain, one, two in cuckoo; the same in BLP; the wide bucket.
-        let fit = [0.90, 0.95, 0.9675, 0.80, 0.83, 0.85, 0.95];
-        let answer = displacement_answer(&all(fit.map(|rate| [rate, 0.6])));
-        for part in [
-            "? Evict where more flows come than fit",
-            "At α = 0.95 in 2-4 cuckoo-lite one displacement changes the hit rate by +5.00 points, \
-             two by +6.75 (noise ±0.30; 1.0 and 2.0 buckets",
-            "in 2-4 BLP one displacement changes the hit rate by +3.00 points, two by +5.00 (noise ±0.40; 4.0 and \
-             5.0 buckets",
-            "At α = 1.5 in 2-4 cuckoo-lite one displacement changes the hit rate by +0.00",
-            "at α = 0.95 by +15.00 points",
-        ] {
-            assert!(answer.contains(part), "{part}: {answer}");
-        }
-        let answer = displacement_answer(&all(fit.map(|rate| [rate, rate])));
-        assert!(answer.contains("? Displacement wins hits even"), "{answer}");
-        assert!(displacement_answer(&all([[0.7; 2]; 7])).contains("? Evict; displacement wins no"));
-        // Less than the noise is no gain.
-        let little = [0.7, 0.703, 0.702, 0.7, 0.703, 0.702, 0.7].map(|rate| [rate; 2]);
-        assert!(displacement_answer(&all(little)).contains("? Evict; displacement wins no"));
-    }
+    record.notes.push(answers::rules(all, wide));
 }

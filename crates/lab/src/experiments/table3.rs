@@ -45,6 +45,8 @@ pub(super) struct Approximate {
     pub wrong: f64,
     /// Wrong answers per lookup of keys that are in no table.
     pub foreign: f64,
+    /// Lookups of such keys.
+    pub probed: u64,
     /// q of the module's text.
     pub q: f64,
     /// Millions of keys a second, insertions included.
@@ -142,6 +144,7 @@ pub(super) fn approximate(
         hits: of(right, looked_up),
         wrong: of(wrong, looked_up),
         foreign: of(foreign, probed),
+        probed,
         q: -(occupied * (-2f64.powi(-16)).ln_1p()).exp_m1(),
         // Without the tenth at each end: interruptions.
         speed: Spread::of(speeds[tenth..speeds.len() - tenth].to_vec()),

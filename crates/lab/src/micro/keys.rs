@@ -34,6 +34,24 @@ impl Keys {
         self.hash();
     }
 
+    /// These flows with their hashes in place of those that were here.
+    pub fn set_hashed(&mut self, flows: impl IntoIterator<Item = (u32, u64)>) {
+        (self.ids, self.hashes) = flows.into_iter().unzip();
+        self.values.clear();
+        self.values.extend(self.ids.iter().map(|&id| id as u16));
+    }
+
+    /// A part of other keys in place of those that were here.
+    pub(super) fn copy(&mut self, keys: &Keys, part: std::ops::Range<usize>) {
+        fn copy<T: Copy>(to: &mut Vec<T>, from: &[T]) {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        copy(&mut self.ids, &keys.ids[part.clone()]);
+        copy(&mut self.hashes, &keys.hashes[part.clone()]);
+        copy(&mut self.values, &keys.values[part]);
+    }
+
     fn hash(&mut self) {
         self.hashes.clear();
         self.hashes.extend(self.ids.iter().map(|&id| mix(u64::from(id))));
@@ -72,5 +90,15 @@ mod tests {
         for (i, &id) in again.iter().enumerate() {
             assert_eq!((keys.hashes[i], keys.values[i]), (mix(u64::from(id)), id as u16));
         }
+        let mut hashed = Keys::default();
+        hashed.set_hashed(again.iter().map(|&id| (id, mix(u64::from(id)))));
+        let same = |a: &Keys, b: &Keys| {
+            assert_eq!((a.ids(), &a.hashes, &a.values), (b.ids(), &b.hashes, &b.values));
+        };
+        same(&hashed, &keys);
+        let mut part = hashed.clone();
+        part.copy(&keys, 100..200);
+        keys.set(again[100..200].iter().copied());
+        same(&part, &keys);
     }
 }

@@ -20,6 +20,27 @@ pub(super) struct Lane {
     pub(super) probe: Vec<f64>,
     pub(super) lookup: Vec<f64>,
     pub(super) whole: Vec<f64>,
+    /// Throughput in the trial; zero until it ends.
+    pub(super) trial: f64,
+}
+
+impl Lane {
+    /// A table that did nothing yet.
+    pub(super) fn new(cache: Box<dyn SignatureCache>) -> Lane {
+        Lane { cache, probe: Vec::new(), lookup: Vec::new(), whole: Vec::new(), trial: 0.0 }
+    }
+
+    /// What was measured so far was the trial, if anything: keeps its throughput and forgets the rest.
+    pub(super) fn end_trial(&mut self, penalty_ns: f64) {
+        if !self.whole.is_empty() {
+            let misses = 1.0 - self.cache.counters().hit_rate();
+            let whole = Spread::of(std::mem::take(&mut self.whole));
+            self.trial = whole.inverse(misses * penalty_ns).median;
+        }
+        self.probe.clear();
+        self.lookup.clear();
+        self.cache.reset_counters();
+    }
 }
 
 /// Shows the tables `first` flows by popularity, then `draws` keys; the tables are shared out to the

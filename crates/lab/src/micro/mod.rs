@@ -17,6 +17,9 @@
 //!  throughput = 1 / (whole_ns + share of misses × penalty)
 //! ```
 //!
+//! Rounds of a *trial* may come first. They are like the others, and none of the figures is from
+//! them: whoever chooses a design by the trial is judged by the rounds after it.
+//!
 //! All designs see the same keys in the same order, in bursts of 32. Keys are drawn and never
 //! repeat as a sequence. The time of a round's part is the median over stretches of 4096 keys, so
 //! that an interruption is not taken for a cost; figures are medians of rounds in which all designs
@@ -34,6 +37,8 @@ mod cell;
 pub mod gather;
 pub mod keys;
 mod loops;
+pub mod memory;
+pub mod sequence;
 pub mod tsc;
 
 pub use cell::{Cell, SLOT_BYTES, size_name, static_optimum};
@@ -76,6 +81,8 @@ pub struct Plan {
     pub warm_max: u64,
     /// Keys of each timed part of a round (rounded up to whole bursts).
     pub keys: usize,
+    /// Rounds of the trial.
+    pub trial: usize,
     /// Rounds.
     pub rounds: usize,
     /// What a miss costs, in cycles.
@@ -146,6 +153,8 @@ pub struct Row {
     pub whole_ns: Spread,
     /// Millions of keys a second if each miss costs the penalty on top.
     pub throughput: Spread,
+    /// The same in the trial; zero without one.
+    pub trial: f64,
     /// Whether the table lay on 2 MiB pages.
     pub huge_pages: HugePages,
 }
@@ -190,7 +199,7 @@ pub fn measure(
         let cache = design
             .build(cell.entries, LayoutKind::Fp16V16, seed, None)
             .map_err(|e| failed(format!("{design}: {e}")))?;
-        lanes.push(Lane { cache, probe: Vec::new(), lookup: Vec::new(), whole: Vec::new() });
+        lanes.push(Lane::new(cache));
     }
 
     let first = cell.first_sights();
@@ -201,8 +210,14 @@ pub fn measure(
     let count = plan.keys.next_multiple_of(BURST).max(BURST);
     let mut parts = [(); 4].map(|()| Keys::default());
     let mut floor = Vec::new();
-    for round in 0..plan.rounds.max(1) {
-        step(0.8 + 0.2 * round as f64 / plan.rounds.max(1) as f64)?;
+    let penalty_ns = plan.penalty_cycles / cycles_per_ns;
+    let rounds = plan.trial + plan.rounds.max(1);
+    for round in 0..rounds {
+        step(0.8 + 0.2 * round as f64 / rounds as f64)?;
+        if round == plan.trial {
+            lanes.iter_mut().for_each(|lane| lane.end_trial(penalty_ns));
+            floor.clear();
+        }
         let counts = [lead_in_keys(cell.entries, count), count, count, count];
         parts.iter_mut().zip(counts).for_each(|(keys, count)| keys.draw(&mut stream, count));
         let [lead_in, whole, lookup, probe] = &parts;
@@ -223,7 +238,6 @@ pub fn measure(
         }));
     }
 
-    let penalty_ns = plan.penalty_cycles / cycles_per_ns;
     let rows = lanes.into_iter().zip(designs).map(|(lane, &design)| {
         let hit_rate = lane.cache.counters().hit_rate();
         let whole_ns = Spread::of(lane.whole);
@@ -235,6 +249,7 @@ pub fn measure(
             lookup_ns: Spread::of(lane.lookup),
             whole_ns,
             throughput: whole_ns.inverse((1.0 - hit_rate) * penalty_ns),
+            trial: lane.trial,
         }
     });
     Ok(Measured {
@@ -308,6 +323,7 @@ mod tests {
         warm_per_flow: 20.0,
         warm_max: u64::MAX,
         keys: 1 << 14,
+        trial: 0,
         rounds: 3,
         penalty_cycles: PENALTY_CYCLES,
     };
@@ -338,6 +354,23 @@ mod tests {
         let names = ["blp-2-16+pblru", "set-8+dc-bubble"];
         assert_eq!(rates(cell, &names, 5), rates(cell, &names, 5));
         assert_ne!(rates(cell, &names, 5), rates(cell, &names, 6));
+    }
+
+    #[test]
+    fn a_trial_is_no_part_of_the_figures() {
+        let cell = Cell { entries: 1 << 10, alpha: 1.0, theta: 0.0 };
+        let designs = designs(&["set-4", "cuckoo-2-16"]);
+        let measured = |trial| {
+            // Cold tables: the first round has more misses than those after it.
+            let plan = Plan { warm_per_flow: 0.0, keys: 256, trial, rounds: 1, ..PLAN };
+            measure(cell, &designs, &plan, 2.5, 1, &mut |_| Ok(())).unwrap().rows
+        };
+        for (alone, after) in measured(0).iter().zip(&measured(2)) {
+            assert_eq!(alone.trial, 0.0);
+            assert!(after.trial > 0.0);
+            assert!(alone.hit_rate < after.hit_rate, "{} {}", alone.hit_rate, after.hit_rate);
+            assert_eq!(after.throughput.low, after.throughput.high, "one round");
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub use fig6::FIG6;
 pub use fig7::FIG7;
 pub use fig10::FIG10;
 
-use crate::experiment::{Check, Context, LabError, Plot, Record, Series};
+use crate::experiment::{Check, Context, LabError, Mark, Plot, Record, Series};
+use crate::micro::{SLOT_BYTES, size_name};
 use crate::recommended::RECOMMENDED;
 use crate::replay::feed::Source;
 use crate::replay::record::{DesignRecord, TrafficRecord};
@@ -159,7 +160,7 @@ impl Course {
         vec![
             (
                 "entries".into(),
-                format!("{} ({} MiB)", self.entries, self.entries as f64 / 262_144.0),
+                format!("{} ({})", self.entries, size_name(self.entries * SLOT_BYTES)),
             ),
             ("megaflow masks".into(), Traffic::default().classes().to_string()),
             ("frames".into(), "60 bytes, UDP, from memory".into()),
@@ -211,6 +212,23 @@ fn plot(points: &[&Point], title: &str, y: &str, value: impl Fn(&DesignRecord) -
         series: series.collect(),
         stated: Vec::new(),
     }
+}
+
+/// Adds a value that the text states without saying where: a dashed line over the whole axis, with a
+/// mark at its end.
+fn state_anywhere(plot: &mut Plot, name: &str, y: f64) {
+    let xs = || plot.series.iter().flat_map(|s| s.points.iter().map(|p| p.0));
+    let ends = (xs().fold(f64::MAX, f64::min), xs().fold(f64::MIN, f64::max));
+    if ends.0 > ends.1 {
+        return;
+    }
+    plot.series.push(Series::model(format!("the paper: {name}"), vec![(ends.0, y), (ends.1, y)]));
+    plot.stated.push(Mark { name: name.to_owned(), x: ends.1, y });
+}
+
+/// Whether `most` is what "up to `stated`" promises: at least four fifths of it. The share is ours.
+fn reaches(most: f64, stated: f64) -> bool {
+    most >= 0.8 * stated
 }
 
 /// A claim of the paper, and what was found.
@@ -288,4 +306,42 @@ fn promotion(points: &[&Point]) -> String {
          {} more than a hit, so a point of hit rate is worth a hundredth of that.",
         misses(points, b)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_readable_sizes() {
+        let size = |smoke| Course::sized(smoke).settings()[0].1.clone();
+        assert_eq!(size(true), "2048 (8 KiB)");
+        assert_eq!(size(false), "1048576 (4 MiB)");
+    }
+
+    #[test]
+    fn what_is_stated_for_no_place_is_a_line_and_a_mark() {
+        let mut plot = Plot {
+            title: String::new(),
+            x: String::new(),
+            y: String::new(),
+            log_x: false,
+            log_y: false,
+            series: vec![Series::measured("a", vec![(0.5, 1.0), (2.0, 3.0)])],
+            stated: Vec::new(),
+        };
+        state_anywhere(&mut plot, "up to 15 %", 15.0);
+        assert_eq!(plot.series[1].points, [(0.5, 15.0), (2.0, 15.0)]);
+        assert!(plot.series[1].model && plot.series[1].name.contains("up to 15 %"));
+        assert_eq!((plot.stated[0].x, plot.stated[0].y), (2.0, 15.0));
+        (plot.series, plot.stated) = (Vec::new(), Vec::new());
+        state_anywhere(&mut plot, "up to 15 %", 15.0);
+        assert!(plot.series.is_empty() && plot.stated.is_empty());
+    }
+
+    #[test]
+    fn up_to_means_four_fifths_of_it() {
+        assert!(reaches(12.01, 15.0) && reaches(20.0, 15.0) && !reaches(11.99, 15.0));
+        assert!(!reaches(-1.0, 7.5));
+    }
 }

@@ -255,6 +255,7 @@ pub(super) fn claims(skewed: bool, large: bool) -> Vec<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::grid::made_up;
     use crate::micro::{Cell, DESIGNS, Plan, designs, measure};
 
     /// Timed claims are not made at smoke size; here all are asked, whatever they answer.
@@ -264,6 +265,7 @@ mod tests {
             warm_per_flow: 5.0,
             warm_max: u64::MAX,
             keys: 1 << 10,
+            trial: 0,
             rounds: 1,
             penalty_cycles: 1000.0,
         };
@@ -283,5 +285,154 @@ mod tests {
         }
         let text = balance(&size, "set-8", "blp-2-4");
         assert!(text.contains("α 0.5: ") && text.contains("; α 1.5: "), "{text}");
+    }
+
+    /// α of the tests below: ends and middle of every range that a claim has.
+    const ALPHAS: [f64; 5] = [0.5, 0.75, 0.95, 1.25, 1.5];
+
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Of {
+        Hits,
+        Cost,
+        Speed,
+    }
+
+    /// Hits in points, lookup in ns, million keys a second.
+    type Numbers = [f64; 3];
+
+    /// As the paper has it: every claim holds. `edit` may change that.
+    fn size(skewed: bool, large: bool, edit: impl Fn(f64, &str, &mut Numbers)) -> Vec<Measured> {
+        let measured = |alpha: f64| {
+            let speeds = match (skewed, large) {
+                (true, _) => [20.0, 30.0, 29.0, 25.0],
+                (_, true) if alpha == 0.5 => [20.0, 30.0, 29.0, 25.0],
+                (_, false) if (0.75..=1.25).contains(&alpha) => [18.0, 20.0, 29.0, 30.0],
+                _ => [18.0, 20.0, 29.0, 25.0],
+            };
+            let rows = [
+                ("set-4", [80.0, 8.0, speeds[0]]),
+                ("set-8", [86.0, 9.0, speeds[1]]),
+                ("blp-2-4", [92.0, 10.0, speeds[2]]),
+                ("cuckoo-2-4", [96.0, 14.0, speeds[3]]),
+                ("blp-2-4+pblru", [94.0, 12.0, 27.0]),
+                ("set-8+dc-bubble", [90.0, 20.0, 15.0]),
+            ];
+            let rows = rows.map(|(name, mut numbers)| {
+                edit(alpha, name, &mut numbers);
+                (name, (numbers[0] / 100.0, numbers[1], numbers[2]))
+            });
+            made_up::measured(Cell { entries: 1000, alpha, theta: 0.0 }, 1.0, &rows)
+        };
+        ALPHAS.map(measured).into()
+    }
+
+    /// A claim, the design that it says is ahead, the one that is behind, of what, and at which α.
+    type Says = (&'static str, &'static str, &'static str, Of, fn(f64) -> bool);
+
+    fn anywhere(_: f64) -> bool {
+        true
+    }
+
+    fn middle(alpha: f64) -> bool {
+        (0.75..=1.25).contains(&alpha)
+    }
+
+    fn says(skewed: bool, large: bool) -> Vec<Says> {
+        let mut all: Vec<Says> = vec![
+            ("cuckoo-lite has the highest hit rate", "cuckoo-2-4", "blp-2-4", Of::Hits, anywhere),
+            ("2-4 BLP has a higher hit rate than 8-way", "blp-2-4", "set-8", Of::Hits, anywhere),
+            ("8-way has a higher hit rate than 4-way", "set-8", "set-4", Of::Hits, anywhere),
+            (
+                "cuckoo-lite has the highest lookup cost",
+                "cuckoo-2-4",
+                "blp-2-4",
+                Of::Cost,
+                anywhere,
+            ),
+            // A cost that is lower: the one that is ahead of it in nanoseconds is 2-4 BLP.
+            ("4-way and 8-way have the lowest", "blp-2-4", "set-8", Of::Cost, anywhere),
+        ];
+        let (pblru, dc) = ("blp-2-4+pblru", "set-8+dc-bubble");
+        if skewed {
+            all.extend([
+                (
+                    "8-way achieves the highest throughput",
+                    "set-8",
+                    "blp-2-4",
+                    Of::Speed,
+                    anywhere as fn(f64) -> bool,
+                ),
+                (
+                    "2-4 BLP has a higher throughput than",
+                    "blp-2-4",
+                    "cuckoo-2-4",
+                    Of::Speed,
+                    anywhere,
+                ),
+                ("PBLRU has a higher hit rate", pblru, dc, Of::Hits, anywhere),
+                ("PBLRU has a lower lookup cost", dc, pblru, Of::Cost, anywhere),
+                ("PBLRU has a higher throughput than DC", pblru, dc, Of::Speed, anywhere),
+                ("PBLRU has a lower throughput than 2-4", "blp-2-4", pblru, Of::Speed, anywhere),
+            ]);
+            return all;
+        }
+        if large {
+            all.push((
+                "cuckoo-lite has a lower throughput",
+                "blp-2-4",
+                "cuckoo-2-4",
+                Of::Speed,
+                anywhere,
+            ));
+            all.push(("at small α 8-way", "set-8", "blp-2-4", Of::Speed, |alpha| alpha == 0.5));
+        } else {
+            all.push(("best throughput for α from", "cuckoo-2-4", "blp-2-4", Of::Speed, middle));
+            all.push(("best throughput at all other", "blp-2-4", "cuckoo-2-4", Of::Speed, |a| {
+                !middle(a)
+            }));
+        }
+        all.push(("PBLRU is slower than", "blp-2-4", pblru, Of::Speed, anywhere));
+        all.push(("PBLRU is much faster than", pblru, dc, Of::Speed, anywhere));
+        all
+    }
+
+    /// Each claim at each α: it fails once what it says is ahead is not, and not before.
+    #[test]
+    fn every_comparison_is_the_way_that_the_claim_says() {
+        for (skewed, large) in [(false, false), (false, true), (true, false)] {
+            let (claims, says) = (claims(skewed, large), says(skewed, large));
+            assert_eq!(claims.len(), says.len());
+            for (text, ahead, behind, of, at) in says {
+                let claim = claims.iter().find(|c| c.text.contains(text));
+                let claim = claim.unwrap_or_else(|| panic!("no claim has {text:?}"));
+                assert_eq!(claim.timed, of != Of::Hits, "{text}");
+                // Whether it holds with the first `lead` before the second at one α.
+                let holds = |place: f64, lead: f64| {
+                    let whole = size(skewed, large, |_, _, _| {});
+                    let there = whole.iter().find(|m| m.cell.alpha == place);
+                    let row = there.and_then(|m| m.row(behind)).expect("measured");
+                    let base = [100.0 * row.hit_rate, row.lookup_ns.median, row.throughput.median];
+                    let edit = |alpha: f64, name: &str, numbers: &mut Numbers| {
+                        if alpha == place && name == ahead {
+                            numbers[of as usize] = base[of as usize] + lead;
+                        }
+                    };
+                    (claim.test)(&size(skewed, large, edit)).0
+                };
+                assert!((claim.test)(&size(skewed, large, |_, _, _| {})).0, "{text}");
+                for alpha in ALPHAS {
+                    // Within half a point hit rates are the same.
+                    let (enough, short) =
+                        if of == Of::Hits { (-0.49, -0.51) } else { (0.01, -0.01) };
+                    assert!(holds(alpha, enough), "{text} at α = {alpha}");
+                    assert_eq!(holds(alpha, short), !at(alpha), "{text} at α = {alpha}");
+                }
+                // As fast is not faster; a tie of winners goes to one of them.
+                if of != Of::Hits && !claim.text.contains("est throughput") {
+                    let place = ALPHAS.into_iter().find(|a| at(*a)).expect("a place");
+                    assert!(!holds(place, 0.0), "{text}");
+                }
+            }
+        }
     }
 }

@@ -73,6 +73,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
             warm_per_flow: if smoke { 10.0 } else { 20.0 },
             warm_max: if large { 48_000_000 } else { u64::MAX },
             keys: if smoke { 1 << 13 } else { 1 << 18 },
+            trial: 0,
             rounds: if smoke { 2 } else { 5 },
             penalty_cycles,
         }

@@ -6,10 +6,9 @@
 //! cost of the cheapest verified lookup that was measured in the cell, with any design.
 
 use super::tables::{head, headings};
-use super::{BASELINE, geometric_mean, in_grid};
+use super::{BASELINE, chosen, geometric_mean, in_grid};
 use crate::experiment::{Check, Table};
 use crate::micro::Measured;
-use crate::recommended::RECOMMENDED;
 
 /// For the notes of the record.
 pub const NOTE: &str = "An ideal cache holds exactly the most popular flows and looks up at the cost of \
@@ -34,7 +33,7 @@ fn bound(m: &Measured, penalty_ns: f64) -> Option<Bound> {
         ideal: 1000.0 / (m.floor_ns.median + penalty),
         buildable: 1000.0 / (cheapest + penalty),
         baseline: rate(BASELINE)?,
-        ours: rate(RECOMMENDED)?,
+        ours: chosen(m)?.throughput.median,
     })
 }
 
@@ -94,27 +93,15 @@ pub fn check(all: &[Measured], penalty_ns: f64) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use super::super::made_up;
     use super::*;
-    use crate::micro::{Cell, Row, Spread};
-    use overbank::cache::HugePages;
+    use crate::micro::Cell;
+    use crate::recommended::RECOMMENDED;
 
     fn measured(floor: f64, rows: &[(&str, f64, f64)]) -> Measured {
-        let spread = |x| Spread { median: x, low: x, high: x };
-        let row = |&(name, lookup, rate): &(&str, f64, f64)| Row {
-            design: name.parse().unwrap(),
-            hit_rate: 0.5,
-            probe_ns: spread(lookup),
-            lookup_ns: spread(lookup),
-            whole_ns: spread(lookup),
-            throughput: spread(rate),
-            huge_pages: HugePages::Yes,
-        };
-        Measured {
-            cell: Cell { entries: 1000, alpha: 2.0, theta: 0.0 },
-            rows: rows.iter().map(row).collect(),
-            floor_ns: spread(floor),
-            warmed: 1.0,
-        }
+        let cell = Cell { entries: 1000, alpha: 2.0, theta: 0.0 };
+        let rows: Vec<_> = rows.iter().map(|&(name, ns, rate)| (name, (0.5, ns, rate))).collect();
+        made_up::measured(cell, floor, &rows)
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod memory;
 mod net;
 mod ovs;
 mod report;
-mod sys;
+pub(in crate::experiments) mod sys;
 
 use crate::experiment::{Context, Experiment, LabError, Record};
 use std::time::Duration;

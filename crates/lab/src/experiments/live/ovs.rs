@@ -7,6 +7,7 @@
 use super::net::{NEAR, Net, Space, run};
 use super::sys;
 use crate::experiment::LabError;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// What is started.
+const PROGRAMS: [&str; 5] =
+    ["ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl"];
 /// Longest time that one of the processes may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -36,12 +40,26 @@ pub struct Ovs {
     cores: Vec<usize>,
 }
 
+/// The first of these programs that no directory of `path` has.
+fn not_found<'a>(programs: &[&'a str], path: Option<&OsStr>) -> Option<&'a str> {
+    let found = |name: &str| {
+        path.is_some_and(|path| std::env::split_paths(path).any(|dir| dir.join(name).is_file()))
+    };
+    programs.iter().copied().find(|name| !found(name))
+}
+
 impl Ovs {
     /// Starts it in the switch's namespace and on these cores.
     ///
     /// # Errors
     /// It is not installed, or does not come up.
     pub fn start(net: &Net, cores: &[usize], rules: &str) -> Result<Ovs, LabError> {
+        if let Some(missing) = not_found(&PROGRAMS, std::env::var_os("PATH").as_deref()) {
+            return Err(LabError::Failed(format!(
+                "Open vSwitch is not installed, there is no {missing}: `apt-get install \
+                 openvswitch-switch` on Debian and Ubuntu"
+            )));
+        }
         let folder = tempfile::Builder::new().prefix("overbank-ovs").tempdir();
         let folder = folder.map_err(LabError::failed)?;
         let mut ovs = Ovs { switch: None, database: None, folder, cores: cores.to_vec() };
@@ -162,5 +180,24 @@ impl Drop for Ovs {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_installed_is_named() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = std::env::join_paths(["/nowhere".as_ref(), folder.path()]).expect("a path");
+        assert_eq!(not_found(&PROGRAMS, Some(&path)), Some("ovsdb-tool"));
+        for name in &PROGRAMS[..4] {
+            File::create(folder.path().join(name)).expect("created");
+        }
+        assert_eq!(not_found(&PROGRAMS, Some(&path)), Some("ovs-ofctl"));
+        File::create(folder.path().join("ovs-ofctl")).expect("created");
+        assert_eq!(not_found(&PROGRAMS, Some(&path)), None);
+        assert_eq!(not_found(&PROGRAMS, None), Some("ovsdb-tool"));
     }
 }

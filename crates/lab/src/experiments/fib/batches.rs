@@ -1,0 +1,368 @@
+//! Figure 6: lookup rate by batch size, and how far from the gather floor it is.
+//!
+//! Five tables, small to large; keys that are there, keys that are absent, and the gather kernel
+//! (one random line a key, from as much memory on the same kind of pages, in the same bursts) take
+//! turns in every round. Each kind draws its own keys anew.
+
+use super::measure::{Draws, Part, Plan, Which, build, gather_ns, look_up, ns_per_key};
+use super::sizes;
+use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
+use crate::micro::Spread;
+use crate::micro::gather::Gather;
+use overbank::cache::HugePages;
+
+/// Figure 6.
+pub const FIB6: Experiment = Experiment {
+    name: "fib6",
+    title: "forwarding table: lookup rate by batch size, hits and misses to the gather floor",
+    source: "dissertation, figure 6",
+    run,
+};
+
+const SMOKE: [u64; 2] = [10_000, 100_000];
+const FULL: [u64; 5] = [100_000, 1_000_000, 16_000_000, 128_000_000, 1_000_000_000];
+
+/// Batch sizes; 14 is the paper's best one.
+const BATCHES: [usize; 9] = [1, 2, 4, 8, 14, 16, 24, 32, 64];
+/// Those that the target of the floor is for: the burst of our ports, and the longest.
+const TARGET_BATCHES: [usize; 2] = [32, 64];
+/// Within so many times the gather floor.
+const TARGET: f64 = 1.7;
+/// From so many entries up.
+const TARGET_ENTRIES: u64 = 16_000_000;
+/// Threads of the paper's runs, and the million lookups a second that all of them reached.
+const PAPER: (f64, f64) = (16.0, 350.0);
+
+/// Nanoseconds a key by round, of one batch size.
+#[derive(Clone, Default)]
+struct Rounds {
+    hit: Vec<f64>,
+    miss: Vec<f64>,
+    floor: Vec<f64>,
+}
+
+impl Rounds {
+    fn hit(&self) -> Spread {
+        Spread::of(self.hit.clone())
+    }
+
+    fn miss(&self) -> Spread {
+        Spread::of(self.miss.clone())
+    }
+
+    fn floor(&self) -> Spread {
+        Spread::of(self.floor.clone())
+    }
+
+    /// Multiples of the floor of the same round.
+    fn to_floor(&self, ns: &[f64]) -> Spread {
+        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor).collect())
+    }
+}
+
+struct Measured {
+    entries: u64,
+    bytes: u64,
+    /// Pages of the table and of the gather kernel's lines.
+    pages: [HugePages; 2],
+    lines_a_hit: f64,
+    /// As [`BATCHES`].
+    batches: Vec<Rounds>,
+}
+
+impl Measured {
+    fn name(&self) -> String {
+        sizes::name(self.entries)
+    }
+
+    fn batch(&self, size: usize) -> &Rounds {
+        let at = BATCHES.iter().position(|&batch| batch == size);
+        &self.batches[at.expect("one of the list")]
+    }
+
+    /// Whether table and floor lie on huge pages alike, to a tenth. Otherwise the one is no floor of the
+    /// other: a line on a small page costs a walk of the page tables as well.
+    fn comparable(&self) -> bool {
+        let share = |pages| match pages {
+            HugePages::No => Some(0.0),
+            HugePages::Partly { bytes } => Some(bytes as f64 / self.bytes as f64),
+            HugePages::Yes => Some(1.0),
+            _ => None,
+        };
+        let [table, floor] = self.pages.map(share);
+        table.zip(floor).is_some_and(|(table, floor)| (table - floor).abs() <= 0.1)
+    }
+
+    /// How many times as fast hits of one batch size are as of another, medians.
+    fn gain(&self, size: usize, over: usize) -> f64 {
+        self.batch(over).hit().median / self.batch(size).hit().median
+    }
+}
+
+fn measure(
+    context: &mut Context<'_>,
+    plan: &Plan,
+    part: Part,
+    entries: u64,
+) -> Result<Measured, LabError> {
+    let name = sizes::name(entries);
+    let fib = build(context, &format!("{name} entries"), part.piece(0.0, 0.6), entries)?;
+    let reader = fib.reader();
+    let bytes = reader.bytes();
+    let none = || LabError::Failed("no memory for the gather kernel".to_owned());
+    let gather = Gather::new(bytes).ok_or_else(none)?;
+    let mut draws = Draws::uniform(entries, context.seed)?;
+    let mut batches = vec![Rounds::default(); BATCHES.len()];
+    for round in 0..plan.rounds {
+        let share = 0.6 + 0.4 * round as f64 / plan.rounds as f64;
+        context.step(&format!("{name} entries: lookups"), part.at(share))?;
+        for (&batch, rounds) in BATCHES.iter().zip(&mut batches) {
+            let mut work = |keys: &[_]| look_up(&reader, batch, keys);
+            let mut timed = |which| {
+                ns_per_key("overbank::fib", &mut draws, (which, plan.keys, bytes), &mut work)
+            };
+            rounds.hit.push(timed(Which::Present)?);
+            rounds.miss.push(timed(Which::Absent)?);
+            rounds.floor.push(gather_ns(&gather, &mut draws, batch, (plan.keys, bytes)));
+        }
+    }
+    Ok(Measured {
+        entries,
+        bytes: bytes as u64,
+        pages: [reader.huge_pages(), gather.huge_pages()],
+        lines_a_hit: 1.0 + fib.stats().second as f64 / entries as f64,
+        batches,
+    })
+}
+
+fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    context.step("starts", 0.0)?;
+    let wanted = sizes::wanted(context, &SMOKE, &FULL);
+    let plan = Plan::of(context.smoke());
+    let (all, missing) = sizes::each(context, &wanted, |context, part, entries| {
+        match sizes::does_not_fit(entries, 2 * sizes::fib_bytes(entries)) {
+            Some(line) => Ok(Err(line)),
+            None => measure(context, &plan, part, entries).map(Ok),
+        }
+    })?;
+    let mut record = Record::new((FIB6.name, FIB6.title, FIB6.source), context);
+    sizes::left_out(&mut record, &wanted, missing)?;
+    record.setting("lookups", format!("uniform, {}", plan.describe()));
+    record.setting("threads", "1 (the paper: 16)");
+    record.setting("instruction set", overbank::cache::Isa::best());
+    record.setting("the paper's machine", "2 × Xeon E5-2680, 2 × 20 MiB of L3 cache");
+    record.plots.extend(plots(&all));
+    record.tables.push(table("Present keys", &all, |rounds| &rounds.hit));
+    record.tables.push(table("Absent keys", &all, |rounds| &rounds.miss));
+    record.tables.push(floors(&all));
+    claims(&mut record, &all);
+    record.notes.push(
+        "The floor is one random line a key, from as many lines as the table has, on the same kind of \
+         pages, prefetched in the same bursts. A lookup also hashes the key, compares, takes the value \
+         and looks at the version again; at 95 % a fifth of the present keys needs a second line, \
+         asked for when the first has come."
+            .into(),
+    );
+    Ok(record)
+}
+
+fn plots(all: &[Measured]) -> Vec<Plot> {
+    let curve = |m: &Measured, value: &dyn Fn(&Rounds) -> Spread| {
+        let points = BATCHES.iter().zip(&m.batches);
+        Series {
+            name: format!("{} entries", m.name()),
+            points: points.clone().map(|(&b, r)| (b as f64, value(r).median)).collect(),
+            ranges: points.map(|(_, r)| value(r).range()).collect(),
+            model: false,
+        }
+    };
+    let rate = |ns: Spread| {
+        let of = |ns: f64| 1000.0 / ns;
+        Spread { median: of(ns.median), low: of(ns.high), high: of(ns.low) }
+    };
+    let plot = |title: &str, y: &str, value: &dyn Fn(&Rounds) -> Spread| Plot {
+        title: title.to_owned(),
+        x: "lookups of a batch".into(),
+        y: y.to_owned(),
+        log_x: true,
+        log_y: false,
+        series: all.iter().map(|m| curve(m, value)).collect(),
+        stated: Vec::new(),
+    };
+    let mut hits = plot("present keys, one core", "million lookups a second", &|r| rate(r.hit()));
+    hits.stated.push(Mark {
+        name: "the paper's 350 M/s, by thread".into(),
+        x: 14.0,
+        y: PAPER.1 / PAPER.0,
+    });
+    vec![
+        hits,
+        plot("absent keys, one core", "million lookups a second", &|r| rate(r.miss())),
+        plot("present keys to the gather floor", "multiple", &|r| r.to_floor(&r.hit)),
+    ]
+}
+
+fn table(title: &str, all: &[Measured], ns: fn(&Rounds) -> &Vec<f64>) -> Table {
+    let mut headings = vec!["batch".to_owned()];
+    headings.extend(all.iter().map(|m| format!("{} entries", m.name())));
+    let rows = BATCHES.iter().enumerate().map(|(i, batch)| {
+        let mut row = vec![batch.to_string()];
+        row.extend(all.iter().map(|m| {
+            let rounds = &m.batches[i];
+            let ns = ns(rounds);
+            let factor = rounds.to_floor(ns).median;
+            let Spread { median, low, high } = Spread::of(ns.clone());
+            format!("{median:.1} [{low:.1}–{high:.1}] (×{factor:.2})")
+        }));
+        row
+    });
+    Table {
+        title: format!("{title}: ns a lookup, median and range of the rounds (to the floor)"),
+        headings,
+        rows: rows.collect(),
+    }
+}
+
+fn floors(all: &[Measured]) -> Table {
+    let mut headings =
+        vec!["entries", "MiB", "bytes an entry", "lines a hit", "huge pages", "floor's"];
+    let batches = TARGET_BATCHES.map(|batch| format!("floor, bursts of {batch}: ns"));
+    headings.extend(batches.iter().map(String::as_str));
+    let rows = all.iter().map(|m| {
+        let mut row = vec![
+            m.name(),
+            format!("{:.1}", m.bytes as f64 / f64::from(1 << 20)),
+            format!("{:.2}", m.bytes as f64 / m.entries as f64),
+            format!("{:.2}", m.lines_a_hit),
+            m.pages[0].to_string(),
+            m.pages[1].to_string(),
+        ];
+        row.extend(TARGET_BATCHES.map(|batch| {
+            let Spread { median, low, high } = m.batch(batch).floor();
+            format!("{median:.1} [{low:.1}–{high:.1}]")
+        }));
+        row
+    });
+    Table {
+        title: "The tables, 95 % full, and the gather kernel".into(),
+        headings: headings.into_iter().map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn claims(record: &mut Record, all: &[Measured]) {
+    for m in all {
+        // 7 slots of 8, two spare buckets: counts, at any size.
+        let each = m.bytes as f64 / m.entries as f64;
+        record.claim(
+            format!("{} entries at 95 %: bytes an entry of 8", m.name()),
+            "below 9.66 (9 GiB for a billion)",
+            format!("{each:.2}"),
+            each < 9.66,
+        );
+        record.claim(
+            format!("{} entries at 95 %: lines a present key", m.name()),
+            "fewer than the paper's 1.5",
+            format!("{:.2}", m.lines_a_hit),
+            m.lines_a_hit < 1.5,
+        );
+    }
+    if record.size == Size::Smoke {
+        return;
+    }
+    for m in all.iter().filter(|m| m.entries >= TARGET_ENTRIES) {
+        for batch in TARGET_BATCHES {
+            let rounds = m.batch(batch);
+            for (what, ns) in [("hits", &rounds.hit), ("misses", &rounds.miss)] {
+                let Spread { median, low, high } = rounds.to_floor(ns);
+                let mut measured = format!("{median:.2} × [{low:.2}–{high:.2}]");
+                if !m.comparable() {
+                    let [table, floor] = m.pages;
+                    measured += &format!(", not comparable: huge pages {table}, floor's {floor}");
+                }
+                record.claim(
+                    format!("{} entries, bursts of {batch}: {what} to the gather floor", m.name()),
+                    format!("at most {TARGET} ×"),
+                    measured,
+                    median <= TARGET && m.comparable(),
+                );
+            }
+        }
+    }
+    let cached = all.iter().rfind(|m| sizes::past_the_caches(2 * m.bytes) == Some(false));
+    let past = all.iter().rfind(|m| sizes::past_the_caches(m.bytes) == Some(true));
+    for m in [cached, past].into_iter().flatten() {
+        let gain = m.gain(4, 1);
+        record.claim(
+            format!("{} entries: batches of 4 to no batching", m.name()),
+            "a significant improvement for both small and large tables: at least 1.2 ×",
+            format!("{gain:.2} ×"),
+            gain >= 1.2,
+        );
+    }
+    if let Some(m) = cached {
+        let gain = m.gain(14, 4);
+        record.claim(
+            format!("{} entries, in the L3 cache: batches of 14 to 4", m.name()),
+            "slightly slower: 0.8 to 1 ×",
+            format!("{gain:.2} ×"),
+            (0.8..=1.0).contains(&gain),
+        );
+    }
+    if let Some(m) = past {
+        let gain = m.gain(14, 4);
+        record.claim(
+            format!("{} entries, past the caches: batches of 14 to 4", m.name()),
+            "increases greatly: at least 1.2 ×",
+            format!("{gain:.2} ×"),
+            gain >= 1.2,
+        );
+        let gain = m.gain(16, 14);
+        record.claim(
+            format!("{} entries: batches of 16 to 14", m.name()),
+            "6 % slower",
+            format!("{:+.1} %", 100.0 * (gain - 1.0)),
+            (0.90..=0.98).contains(&gain),
+        );
+    }
+    let best = all.iter().flat_map(|m| m.batches.iter().map(|r| 1000.0 / r.hit().median));
+    let worst =
+        all.iter().map(|m| m.batches.iter().map(|r| 1000.0 / r.hit().median).fold(0.0, f64::max));
+    let (best, worst) = (best.fold(0.0, f64::max), worst.fold(f64::MAX, f64::min));
+    record.claim(
+        "million lookups a second of one core, best batch, best and worst table",
+        format!("nearly {} by {} threads: {:.1} each", PAPER.1, PAPER.0, PAPER.1 / PAPER.0),
+        format!("{best:.1}, {worst:.1}"),
+        worst >= PAPER.1 / PAPER.0,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(pages: [HugePages; 2]) -> Measured {
+        let rounds = Rounds { hit: vec![1.5; 3], miss: vec![1.4; 3], floor: vec![1.0; 3] };
+        Measured {
+            entries: TARGET_ENTRIES,
+            bytes: TARGET_ENTRIES * 9,
+            pages,
+            lines_a_hit: 1.2,
+            batches: vec![rounds; BATCHES.len()],
+        }
+    }
+
+    #[test]
+    fn a_floor_on_other_pages_is_none() {
+        let partly = |percent: u64| HugePages::Partly {
+            bytes: (TARGET_ENTRIES * 9 * percent / 100) as usize,
+        };
+        for alike in [[HugePages::Yes; 2], [partly(95), HugePages::Yes], [partly(40), partly(35)]] {
+            assert!(measured(alike).comparable(), "{alike:?}");
+        }
+        for other in [HugePages::No, partly(50), HugePages::Unknown] {
+            assert!(!measured([HugePages::Yes, other]).comparable(), "{other}");
+            assert!(!measured([other, HugePages::Yes]).comparable(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Building a table: time, rate of insertion by occupancy, and what one insertion takes at 95 %.
+
+use std::time::Instant;
+
+use super::measure::{Fib, Part, empty, fill};
+use super::{absent, address, sizes};
+use crate::experiment::{Context, LabError};
+use hdrhistogram::Histogram;
+use overbank::cache::Pcg32;
+
+/// Occupancy that a table is built to, in percent.
+const PERCENT: u64 = 95;
+/// Width of a band of occupancy, in percent.
+const BAND: u64 = 5;
+
+/// One band of occupancy.
+pub(super) struct Band {
+    /// Its end, in percent.
+    pub(super) percent: u64,
+    /// Million insertions a second.
+    pub(super) rate: f64,
+    /// Entries moved by an insertion.
+    pub(super) moves: f64,
+}
+
+/// What building a table was.
+pub(super) struct Built {
+    /// Seconds until the empty table was there, all of its memory touched.
+    pub(super) allocated_s: f64,
+    /// Seconds of insertion.
+    pub(super) filled_s: f64,
+    pub(super) bands: Vec<Band>,
+}
+
+/// Builds a table of `entries` entries, 95 % full, whose values are `value` of their number.
+/// Addresses come from a list, so to speak: the lines of each are asked for 16 insertions ahead.
+pub(super) fn build(
+    context: &mut Context<'_>,
+    part: Part,
+    entries: u64,
+    value: impl Fn(u64) -> u16,
+) -> Result<(Fib, Built), LabError> {
+    let name = sizes::name(entries);
+    context.step(&format!("{name} entries: memory"), part.from)?;
+    let start = Instant::now();
+    let mut fib = empty(entries, context.seed)?;
+    let mut built =
+        Built { allocated_s: start.elapsed().as_secs_f64(), filled_s: 0.0, bands: Vec::new() };
+    let mut from = 0;
+    for percent in (BAND..=PERCENT).step_by(BAND as usize) {
+        let until = entries * percent / PERCENT;
+        let piece = part.piece(from as f64 / entries as f64, until as f64 / entries as f64);
+        let moves = fib.stats().displaced;
+        let start = Instant::now();
+        let what = format!("{name} entries, to {percent} %");
+        fill(context, &what, piece, from..until, |number, soon| {
+            fib.prefetch(address(soon));
+            fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let count = (until - from).max(1) as f64;
+        built.filled_s += seconds;
+        let moves = (fib.stats().displaced - moves) as f64 / count;
+        built.bands.push(Band { percent, rate: count / seconds / 1e6, moves });
+        from = until;
+    }
+    Ok((fib, built))
+}
+
+/// How long one insertion takes at 95 %, in nanoseconds, the clock included.
+pub(super) struct Latency {
+    pub(super) p50: u64,
+    pub(super) p99: u64,
+    pub(super) p999: u64,
+    pub(super) max: u64,
+    pub(super) count: u64,
+    /// What the clock alone shows.
+    pub(super) clock: u64,
+}
+
+/// Times single insertions into a table that is 95 % full but for one entry, which was drawn and
+/// removed: new keys, whose lines nobody asked for. The table has the same keys afterwards.
+pub(super) fn latency(
+    fib: &mut Fib,
+    entries: u64,
+    count: u64,
+    seed: u64,
+    value: impl Fn(u64) -> u16,
+) -> Result<Latency, LabError> {
+    let mut pcg = Pcg32::new(seed, 13);
+    // Up to a minute, three digits.
+    let histogram = || Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3);
+    let mut times = histogram().map_err(LabError::failed)?;
+    let mut clock = histogram().map_err(LabError::failed)?;
+    for new in 0..count {
+        let start = Instant::now();
+        clock.saturating_record(start.elapsed().as_nanos() as u64);
+        // At most 2^32 entries: `Draws` refuses more.
+        let number = u64::from(pcg.below(entries as u32));
+        fib.remove(address(number));
+        let start = Instant::now();
+        let inserted = fib.insert(absent(new), 0);
+        times.saturating_record(start.elapsed().as_nanos() as u64);
+        inserted.map_err(LabError::failed)?;
+        fib.remove(absent(new));
+        fib.insert(address(number), value(number)).map_err(LabError::failed)?;
+    }
+    let at = |quantile| times.value_at_quantile(quantile);
+    Ok(Latency {
+        p50: at(0.5),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: times.max(),
+        count,
+        clock: clock.value_at_quantile(0.5),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::fib::measure::value;
+
+    #[test]
+    fn timing_insertions_leaves_the_table_as_it_was() {
+        let entries = 20_000;
+        let mut fib = empty(entries, 3).unwrap();
+        for number in 0..entries {
+            assert_eq!(fib.insert(address(number), value(number)), Ok(None));
+        }
+        let found = latency(&mut fib, entries, 3000, 5, value).unwrap();
+        assert!(found.p50 <= found.p99 && found.p99 <= found.p999 && found.p999 <= found.max);
+        assert_eq!((found.count, fib.len()), (3000, 20_000));
+        for number in 0..entries {
+            assert_eq!(fib.get(address(number)), Some(value(number)));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The forwarding table of CuckooSwitch measured: figures 5, 6 and 7 of the dissertation, and a writer
+//! at work beside the readers.
+//!
+//! | experiment | file | what |
+//! |---|---|---|
+//! | `fib5` | `factors.rs` | each optimisation switched on in turn, from concurrent cuckoo to `overbank::fib` |
+//! | `fib6` | `batches.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
+//! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded; building the table, insertions |
+//! | `fibwriter` | `beside.rs` | lookups while the writer is idle and while it writes at full speed |
+//!
+//! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full. Addresses
+//! are made of numbers by a bijection (`address.rs`), so that a billion of them need no memory but the
+//! table. Sizes go up to a billion entries; a size whose tables do not fit into the memory that is
+//! free is left out, and the record says so (`sizes.rs`).
+
+mod address;
+mod batches;
+mod beside;
+mod factors;
+mod forward;
+mod insertion;
+mod measure;
+mod optimistic;
+mod sizes;
+
+pub use batches::FIB6;
+pub use beside::FIBWRITER;
+pub use factors::FIB5;
+pub use forward::FIB7;
+pub use sizes::ENTRIES;
+
+use address::{absent, address};

@@ -1,0 +1,288 @@
+//! Optimistic concurrent cuckoo hashing, as CuckooSwitch found it and changed it step by step: what
+//! figure 5 begins with.
+//!
+//! ```text
+//!  words      │ slot │ slot │ slot │ slot │    a bucket: half a cache line, 4 entries of 8 bytes
+//!             key, 48 bits · value, 16 bits    an empty slot is 0, which is no address
+//!  versions   │ v │ v │ v │ … 4096            an array of their own, 16 KiB; bucket b has v[b % 4096]
+//! ```
+//!
+//! A key may be in either of two buckets, and a lookup reads both unless the first has it. The one
+//! writer makes the versions of the buckets that it changes odd, changes them, and makes them even
+//! again; a reader that saw an odd version, or another one afterwards, starts again. The lookups are
+//! in [`reads`]; the writer's part here, a search breadth first, is the same for all of them and
+//! measured by none.
+//!
+//! What differs from `overbank::fib`: there a bucket is a whole line of 7 slots with its version in
+//! it, readers never wait for a writer, markers tell which absent keys need no second line, and a
+//! bucket is compared by one vector instruction, without branches.
+
+mod reads;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::micro::memory::Memory;
+use overbank::cache::{HugePages, mix};
+use overbank::fib::Key6;
+
+/// Slots of a bucket.
+const SLOTS: usize = 4;
+/// Version counters: "a few thousand counters in total" (section 3.2).
+const VERSIONS: usize = 4096;
+/// Buckets that an insertion looks at. Fills a table past 95 %.
+const SEARCH_MAX: usize = 2048;
+/// The longest batch.
+pub(super) const BATCH_MAX: usize = 64;
+
+/// The table, as readers and the writer share it.
+pub(super) struct Optimistic {
+    words: Memory<AtomicU64>,
+    versions: Box<[AtomicU32]>,
+    buckets: u32,
+    seed: u64,
+    /// Zero, which the compiler does not know. An addition of a zero that it sees becomes a fence
+    /// and a load.
+    nothing: u32,
+}
+
+/// No place was found for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Optimistic {
+    /// An empty table that so many entries fill to 95 %. `None`: no memory, or too many.
+    pub(super) fn new(entries: usize, huge: bool, seed: u64) -> Option<Optimistic> {
+        let buckets = u32::try_from(Self::buckets(entries)).ok()?;
+        let words = Memory::new(buckets as usize * SLOTS, huge, |_| AtomicU64::new(0))?;
+        Some(Self::over(words, buckets, seed))
+    }
+
+    fn over(words: Memory<AtomicU64>, buckets: u32, seed: u64) -> Optimistic {
+        let versions = (0..VERSIONS).map(|_| AtomicU32::new(0)).collect();
+        Optimistic { words, versions, buckets, seed, nothing: std::hint::black_box(0) }
+    }
+
+    fn buckets(entries: usize) -> usize {
+        // Two more: with a handful of buckets luck decides.
+        (entries * 100).div_ceil(95 * SLOTS) + 2
+    }
+
+    /// Bytes of the slots of a table for so many entries.
+    pub(super) fn bytes_for(entries: usize) -> usize {
+        Self::buckets(entries) * SLOTS * 8
+    }
+
+    /// The same entries on other pages.
+    pub(super) fn copy(&self, huge: bool) -> Option<Optimistic> {
+        let from = self.words.as_slice();
+        let word = |i: usize| AtomicU64::new(from[i].load(Ordering::Relaxed));
+        Some(Self::over(Memory::new(from.len(), huge, word)?, self.buckets, self.seed))
+    }
+
+    /// Bytes of the slots.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.as_slice().len() * 8
+    }
+
+    /// The pages that the slots lie on.
+    pub(super) fn huge_pages(&self) -> HugePages {
+        self.words.huge_pages()
+    }
+
+    /// Both buckets of a key. They differ.
+    #[inline(always)]
+    fn places(&self, key: Key6) -> (u32, u32) {
+        let hash = mix(key.get() ^ self.seed);
+        let scale = |bits: u64| ((bits * u64::from(self.buckets)) >> 32) as u32;
+        let (first, second) = (scale(hash >> 32), scale(hash & 0xffff_ffff));
+        let next = if second + 1 == self.buckets { 0 } else { second + 1 };
+        (first, if first == second { next } else { second })
+    }
+
+    #[inline(always)]
+    fn slots(&self, bucket: u32) -> &[AtomicU64] {
+        let at = bucket as usize * SLOTS;
+        &self.words.as_slice()[at..at + SLOTS]
+    }
+
+    #[inline(always)]
+    fn version(&self, bucket: u32) -> &AtomicU32 {
+        &self.versions[bucket as usize % VERSIONS]
+    }
+
+    /// The value of a key in a bucket.
+    #[inline(always)]
+    fn find(&self, bucket: u32, key: Key6) -> Option<u16> {
+        let (mut bits, mut value) = (0u32, 0u64);
+        // All four, without a branch between them.
+        for (i, slot) in self.slots(bucket).iter().enumerate() {
+            let word = slot.load(Ordering::Relaxed);
+            let here = word >> 16 == key.get();
+            bits |= u32::from(here) << i;
+            value |= word & u64::from(here).wrapping_neg();
+        }
+        (bits != 0).then_some(value as u16)
+    }
+
+    fn free(&self, bucket: u32) -> Option<usize> {
+        self.slots(bucket).iter().position(|slot| slot.load(Ordering::Relaxed) == 0)
+    }
+
+    fn key(&self, bucket: u32, slot: usize) -> Option<Key6> {
+        Key6::new(self.slots(bucket)[slot].load(Ordering::Relaxed) >> 16)
+    }
+
+    /// Changes buckets `a` and `b` (which may be one) so that no reader believes what it saw of them
+    /// meanwhile: Algorithms 1 and 2, "displace".
+    fn change(&self, a: u32, b: u32, stores: impl FnOnce()) {
+        let (first, second) = (self.version(a), self.version(b));
+        // Two buckets may share a counter, which twice one would leave even.
+        let both = !std::ptr::eq(first, second);
+        let step = || {
+            first.fetch_add(1, Ordering::SeqCst);
+            if both {
+                second.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        step();
+        // Whoever sees a store below sees the odd versions afterwards.
+        fence(Ordering::Release);
+        stores();
+        step();
+    }
+
+    fn put(&self, bucket: u32, slot: usize, word: u64) {
+        self.slots(bucket)[slot].store(word, Ordering::Relaxed);
+    }
+}
+
+/// The one writer of a table.
+pub(super) struct Filler<'a> {
+    table: &'a Optimistic,
+    queue: Vec<Node>,
+}
+
+/// A bucket on the way to a free slot.
+#[derive(Clone, Copy)]
+struct Node {
+    bucket: u32,
+    /// The node whose entry in `slot` would move here.
+    parent: u32,
+    slot: u8,
+}
+
+impl Filler<'_> {
+    /// There must be no other one.
+    pub(super) fn of(table: &Optimistic) -> Filler<'_> {
+        Filler { table, queue: Vec::with_capacity(SEARCH_MAX) }
+    }
+
+    /// Asks for the lines of a key that will soon be inserted.
+    pub(super) fn prefetch(&self, key: Key6) {
+        let (first, second) = self.table.places(key);
+        overbank::prefetch(&self.table.slots(first)[0]);
+        overbank::prefetch(&self.table.slots(second)[0]);
+    }
+
+    /// Inserts a key that is not there yet and is not 0. An error changes nothing.
+    pub(super) fn insert(&mut self, key: Key6, value: u16) -> Result<(), Full> {
+        let table = self.table;
+        let (first, second) = table.places(key);
+        let place = [first, second].into_iter().find_map(|b| Some((b, table.free(b)?)));
+        let (bucket, slot) = match place {
+            Some(place) => place,
+            None => self.make_room(first, second).ok_or(Full)?,
+        };
+        let word = key.get() << 16 | u64::from(value);
+        table.change(bucket, bucket, || table.put(bucket, slot, word));
+        Ok(())
+    }
+
+    /// Finds the shortest way to a free slot and moves the entries on it, the last one first.
+    #[cold]
+    fn make_room(&mut self, first: u32, second: u32) -> Option<(u32, usize)> {
+        let (mut at, mut free) = self.search(first, second)?;
+        loop {
+            let Node { bucket, parent, slot } = self.queue[at];
+            if at < 2 {
+                return Some((bucket, free));
+            }
+            let (from, slot) = (self.queue[parent as usize].bucket, usize::from(slot));
+            let word = self.table.slots(from)[slot].load(Ordering::Relaxed);
+            self.table.change(from, bucket, || {
+                self.table.put(from, slot, 0);
+                self.table.put(bucket, free, word);
+            });
+            (at, free) = (parent as usize, slot);
+        }
+    }
+
+    /// Moves entries drawn at random to their other bucket, where that has room: so many attempts.
+    #[cfg(test)]
+    fn shuffle(&mut self, attempts: usize, pcg: &mut overbank::cache::Pcg32) {
+        let table = self.table;
+        for _ in 0..attempts {
+            let (from, slot) = (pcg.below(table.buckets), pcg.below(SLOTS as u32) as usize);
+            let Some(key) = table.key(from, slot).filter(|key| key.get() != 0) else { continue };
+            let (first, second) = table.places(key);
+            let to = if first == from { second } else { first };
+            let Some(free) = table.free(to) else { continue };
+            let word = table.slots(from)[slot].load(Ordering::Relaxed);
+            table.change(from, to, || {
+                table.put(from, slot, 0);
+                table.put(to, free, word);
+            });
+        }
+    }
+
+    /// The node whose bucket has a free slot, and that slot.
+    fn search(&mut self, first: u32, second: u32) -> Option<(usize, usize)> {
+        self.queue.clear();
+        self.queue.extend([first, second].map(|bucket| Node { bucket, parent: 0, slot: 0 }));
+        let mut at = 0;
+        while let Some(&Node { bucket, .. }) = self.queue.get(at) {
+            if let Some(free) = self.table.free(bucket) {
+                return Some((at, free));
+            }
+            for slot in 0..SLOTS {
+                if self.queue.len() == SEARCH_MAX {
+                    break;
+                }
+                let places = self.table.places(self.table.key(bucket, slot)?);
+                let other = if places.0 == bucket { places.1 } else { places.0 };
+                overbank::prefetch(&self.table.slots(other)[0]);
+                self.queue.push(Node { bucket: other, parent: at as u32, slot: slot as u8 });
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// Where entries are, for the record.
+pub(super) struct Census {
+    /// Entries of the table.
+    pub(super) entries: u64,
+    /// Those in their second bucket: a lookup of theirs reads two.
+    pub(super) second: u64,
+}
+
+impl Optimistic {
+    /// Counts the entries of the first buckets, up to so many.
+    pub(super) fn census(&self, buckets_max: u32) -> Census {
+        let mut census = Census { entries: 0, second: 0 };
+        for bucket in 0..self.buckets.min(buckets_max) {
+            for slot in 0..SLOTS {
+                let Some(key) = self.key(bucket, slot).filter(|key| key.get() != 0) else {
+                    continue;
+                };
+                census.entries += 1;
+                census.second += u64::from(self.places(key).0 != bucket);
+            }
+        }
+        census
+    }
+}
+
+#[cfg(test)]
+mod tests;

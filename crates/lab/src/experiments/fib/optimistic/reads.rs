@@ -1,0 +1,182 @@
+//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3.
+//!
+//! | | versions are read | batch | prefetch |
+//! |---|---|---|---|
+//! | [`Optimistic::look_up_locked`] | by an atomic addition of zero, `lock xadd` | – | – |
+//! | [`Optimistic::look_up`] | by loads, without a fence on x86-64 | – | – |
+//! | [`Optimistic::look_up_batched`] | by loads, those of a batch at once | yes | – |
+//! | [`Optimistic::look_up_prefetched`] | by loads, those of a batch at once | yes | two rounds |
+//!
+//! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch` of
+//! zero, a locked instruction that is also the full barrier. So readers store into the counters.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use super::{BATCH_MAX, Optimistic};
+use crate::experiments::fib::measure::Answers;
+use overbank::fib::Key6;
+use overbank::prefetch;
+
+/// How a reader reads a version before and after it reads the buckets.
+trait Reads {
+    fn before(table: &Optimistic, version: &AtomicU32) -> u32;
+    fn after(table: &Optimistic, version: &AtomicU32) -> u32;
+}
+
+/// By a locked addition of zero: Algorithm 1.
+struct Locked;
+
+impl Reads for Locked {
+    #[inline(always)]
+    fn before(table: &Optimistic, version: &AtomicU32) -> u32 {
+        version.fetch_add(table.nothing, Ordering::SeqCst)
+    }
+
+    #[inline(always)]
+    fn after(table: &Optimistic, version: &AtomicU32) -> u32 {
+        // The loads of the buckets are not to move below, which this addition is for.
+        version.fetch_add(table.nothing, Ordering::SeqCst)
+    }
+}
+
+/// By loads: Algorithm 2.
+struct Loads;
+
+impl Reads for Loads {
+    #[inline(always)]
+    fn before(_: &Optimistic, version: &AtomicU32) -> u32 {
+        // Nothing below moves above.
+        version.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn after(_: &Optimistic, version: &AtomicU32) -> u32 {
+        // Pairs with the writer's fence: a bucket's later word was seen, then so is its version.
+        fence(Ordering::Acquire);
+        version.load(Ordering::Relaxed)
+    }
+}
+
+fn odd(version: u32) -> bool {
+    version & 1 == 1
+}
+
+impl Optimistic {
+    /// One lookup after the other, as in the baseline.
+    #[inline(never)]
+    pub(in crate::experiments::fib) fn look_up_locked(&self, keys: &[Key6]) -> Answers {
+        self.one_by_one::<Locked>(keys)
+    }
+
+    /// One after the other, without a locked instruction.
+    #[inline(never)]
+    pub(in crate::experiments::fib) fn look_up(&self, keys: &[Key6]) -> Answers {
+        self.one_by_one::<Loads>(keys)
+    }
+
+    /// In batches, but each line is waited for when it is needed.
+    #[inline(never)]
+    pub(in crate::experiments::fib) fn look_up_batched(
+        &self,
+        batch: usize,
+        keys: &[Key6],
+    ) -> Answers {
+        self.in_batches::<false>(batch, keys)
+    }
+
+    /// In batches, with both rounds of prefetching.
+    #[inline(never)]
+    pub(in crate::experiments::fib) fn look_up_prefetched(
+        &self,
+        batch: usize,
+        keys: &[Key6],
+    ) -> Answers {
+        self.in_batches::<true>(batch, keys)
+    }
+
+    #[inline(always)]
+    fn one_by_one<R: Reads>(&self, keys: &[Key6]) -> Answers {
+        let mut answers = Answers::default();
+        keys.iter().for_each(|&key| answers.add(self.one::<R>(key)));
+        answers
+    }
+
+    #[inline(always)]
+    fn one<R: Reads>(&self, key: Key6) -> Option<u16> {
+        let (first, second) = self.places(key);
+        let versions = (self.version(first), self.version(second));
+        loop {
+            let before = (R::before(self, versions.0), R::before(self, versions.1));
+            if odd(before.0 | before.1) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let found = self.find(first, key).or_else(|| self.find(second, key));
+            if (R::after(self, versions.0), R::after(self, versions.1)) == before {
+                return found;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn in_batches<const PREFETCH: bool>(&self, batch: usize, keys: &[Key6]) -> Answers {
+        let mut answers = Answers::default();
+        let mut found = [None; BATCH_MAX];
+        for keys in keys.chunks(batch.clamp(1, BATCH_MAX)) {
+            let found = &mut found[..keys.len()];
+            self.batch::<PREFETCH>(keys, found);
+            found.iter().for_each(|&found| answers.add(found));
+        }
+        answers
+    }
+
+    /// Algorithm 3: at most [`BATCH_MAX`] keys, and a place for the answer of each.
+    #[inline(always)]
+    fn batch<const PREFETCH: bool>(&self, keys: &[Key6], found: &mut [Option<u16>]) {
+        let mut places = [(0, 0); BATCH_MAX];
+        let mut before = [(0, 0); BATCH_MAX];
+        let (places, before) = (&mut places[..keys.len()], &mut before[..keys.len()]);
+        for (places, &key) in places.iter_mut().zip(keys) {
+            *places = self.places(key);
+            if PREFETCH {
+                prefetch(&self.slots(places.0)[0]);
+            }
+        }
+        let read = |bucket| self.version(bucket).load(Ordering::Acquire);
+        let again = |bucket| self.version(bucket).load(Ordering::Relaxed);
+        loop {
+            let mut all = 0;
+            for (before, &(first, second)) in before.iter_mut().zip(&*places) {
+                *before = (read(first), read(second));
+                all |= before.0 | before.1;
+            }
+            if odd(all) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let mut open = 0u64;
+            for (i, (&key, &(first, second))) in keys.iter().zip(&*places).enumerate() {
+                found[i] = self.find(first, key);
+                if found[i].is_none() {
+                    if PREFETCH {
+                        prefetch(&self.slots(second)[0]);
+                    }
+                    open |= 1 << i;
+                }
+            }
+            while open != 0 {
+                let i = open.trailing_zeros() as usize;
+                open &= open - 1;
+                found[i] = self.find(places[i].1, keys[i]);
+            }
+            fence(Ordering::Acquire);
+            let mut differ = 0;
+            for (before, &(first, second)) in before.iter().zip(&*places) {
+                differ |= (again(first) ^ before.0) | (again(second) ^ before.1);
+            }
+            if differ == 0 {
+                return;
+            }
+        }
+    }
+}

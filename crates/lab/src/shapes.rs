@@ -1,0 +1,375 @@
+//! Tables of any number of buckets H and slots m, by name: `set-6`, `blp-3-5`, `cuckoo-2-12`.
+//!
+//! [`Shape`] asks the [`models`] and simulates. The tables of `overbank::cache` exist for
+//! the geometries that are fast; this one is naive and has any: whole keys in slots, random eviction,
+//! a lookup that looks at each slot.
+//!
+//! ```text
+//!  set-m        [ m slots ]                        one bucket a key
+//!  blp-H-m      [ ][▪][▪][▪][ ]                    H side by side; H − 1 buffer buckets at the end
+//!  cuckoo-H-m   [▪][ ][ ][▪][ ][▪]                 H anywhere, not all different
+//! ```
+//!
+//! Cost of a simulation: a bucket read is a cache miss in large tables, so some 100 ns a lookup.
+
+use crate::models::{self, ModelError};
+use crate::workload::FlowStream;
+use overbank::cache::{Pcg32, mix};
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name and version of the JSON document.
+pub const SCHEMA: &str = "overbank-model/1";
+/// Most slots of a simulated table.
+pub const ENTRIES_MAX: usize = 1 << 26;
+
+/// How the buckets of a key lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// There is one.
+    Set,
+    /// Side by side.
+    Blp,
+    /// Anywhere.
+    Cuckoo,
+}
+
+/// A geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    family: Family,
+    h: u32,
+    m: u32,
+}
+
+/// Why a text names no shape.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ShapeError {
+    /// Not of this form.
+    #[error("{0:?}: expected set-M, blp-H-M or cuckoo-H-M, with H buckets of M slots")]
+    Name(String),
+    /// There is no model of it.
+    #[error("{0}: {1}")]
+    Model(String, ModelError),
+}
+
+impl std::str::FromStr for Shape {
+    type Err = ShapeError;
+
+    fn from_str(text: &str) -> Result<Shape, ShapeError> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let number = |text: &str| {
+            // "+5" is a number to the standard library.
+            text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let shape = match parts[..] {
+            ["set", m] => number(m).map(|m| Shape { family: Family::Set, h: 1, m }),
+            ["blp", h, m] => {
+                number(h).zip(number(m)).map(|(h, m)| Shape { family: Family::Blp, h, m })
+            }
+            ["cuckoo", h, m] => {
+                number(h).zip(number(m)).map(|(h, m)| Shape { family: Family::Cuckoo, h, m })
+            }
+            _ => None,
+        };
+        let shape = shape.ok_or_else(|| ShapeError::Name(text.to_owned()))?;
+        let checked = models::check(shape.h, shape.m, 1.0);
+        checked.map_err(|error| ShapeError::Model(text.to_owned(), error))?;
+        Ok(shape)
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shape { family, h, m } = self;
+        match family {
+            Family::Set => write!(f, "set-{m}"),
+            Family::Blp => write!(f, "blp-{h}-{m}"),
+            Family::Cuckoo => write!(f, "cuckoo-{h}-{m}"),
+        }
+    }
+}
+
+impl Shape {
+    /// Final hit rate with uniform keys by model, 0 to 1; of cuckoo-lite an upper bound.
+    pub fn hit_rate(self, alpha: f64) -> Result<f64, ModelError> {
+        let Shape { family, h, m } = self;
+        models::check(h, m, alpha)?;
+        Ok(match family {
+            Family::Set => models::set_assoc(m, alpha),
+            Family::Blp => models::blp(h, m, alpha),
+            Family::Cuckoo => models::cuckoo_bound(h, m, alpha),
+        })
+    }
+
+    /// Share of the keys that a table of at least `entries` slots holds after so many uniform lookups
+    /// per key: the hit rate of the next. `None` if `stop` was set before the end.
+    ///
+    /// # Panics
+    /// Unless the model's limits hold and `entries` is from 1 to [`ENTRIES_MAX`].
+    pub fn simulate(self, load: Load, seed: u64, stop: &AtomicBool) -> Option<f64> {
+        let Load { alpha, entries, lookups_per_key } = load;
+        assert!(
+            models::check(self.h, self.m, alpha).is_ok() && (1..=ENTRIES_MAX).contains(&entries)
+        );
+        let mut table = Table::new(self, entries, seed);
+        let entries = table.buckets as f64 * f64::from(self.m);
+        let keys = ((entries * alpha).round() as u32).max(1);
+        let mut stream = FlowStream::uniform(keys, seed).expect("at least one key");
+        for lookup in 0..u64::from(keys) * u64::from(lookups_per_key) {
+            if lookup % (1 << 16) == 0 && stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            table.look_up(stream.next_flow());
+        }
+        Some(table.held as f64 / f64::from(keys))
+    }
+}
+
+/// How large and how full a simulated table is, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Keys over slots.
+    pub alpha: f64,
+    /// Slots; rounded up to whole buckets.
+    pub entries: usize,
+    /// Lookups per key.
+    pub lookups_per_key: u32,
+}
+
+/// The naive table.
+struct Table {
+    shape: Shape,
+    buckets: usize,
+    /// Key plus one; 0 is empty.
+    slots: Vec<u32>,
+    held: usize,
+    seed: u64,
+    pcg: Pcg32,
+}
+
+impl Table {
+    fn new(shape: Shape, entries: usize, seed: u64) -> Table {
+        let m = shape.m as usize;
+        let buckets = entries.div_ceil(m);
+        let buffer = if shape.family == Family::Blp { shape.h as usize - 1 } else { 0 };
+        let slots = vec![0; (buckets + buffer) * m];
+        Table { shape, buckets, slots, held: 0, seed, pcg: Pcg32::new(seed, 11) }
+    }
+
+    /// The first slot of a key's nth bucket.
+    fn bucket(&self, key: u32, nth: u32) -> usize {
+        let apart = if self.shape.family == Family::Cuckoo { nth } else { 0 };
+        let hash = mix(mix(self.seed ^ u64::from(apart) << 32) ^ u64::from(key));
+        let bucket = ((u128::from(hash) * self.buckets as u128) >> 64) as usize;
+        (bucket + (nth - apart) as usize) * self.shape.m as usize
+    }
+
+    /// Puts the key in if it is not there: into the first empty slot, else into any.
+    fn look_up(&mut self, key: u32) {
+        let m = self.shape.m as usize;
+        let mut empty = None;
+        for nth in 0..self.shape.h {
+            let start = self.bucket(key, nth);
+            let slots = &self.slots[start..start + m];
+            if slots.contains(&(key + 1)) {
+                return;
+            }
+            empty = empty.or_else(|| slots.iter().position(|&slot| slot == 0).map(|at| start + at));
+        }
+        let at = empty.unwrap_or_else(|| {
+            let victim = self.pcg.below(self.shape.h * self.shape.m);
+            self.bucket(key, victim / self.shape.m) + (victim % self.shape.m) as usize
+        });
+        self.held += usize::from(empty.is_some());
+        self.slots[at] = key + 1;
+    }
+}
+
+/// What is calculated, and simulated if that was asked for: the JSON of `overbank lab model`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calculation {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of Overbank.
+    pub version: &'static str,
+    /// Of the simulation; `null` without one.
+    pub simulation: Option<Simulation>,
+    /// A row for each shape and α.
+    pub rows: Vec<Row>,
+    /// Ended early: rows or simulations are missing.
+    pub interrupted: bool,
+}
+
+/// Settings of the simulations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Simulation {
+    /// Slots, before they are rounded up to whole buckets.
+    pub entries: usize,
+    /// Lookups per key.
+    pub lookups_per_key: u32,
+    /// Of keys, hashes and evictions.
+    pub seed: u64,
+}
+
+/// A shape under a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub geometry: String,
+    /// Buckets of a key, H.
+    pub buckets: u32,
+    /// Slots of a bucket, m.
+    pub slots: u32,
+    /// Keys over slots.
+    pub alpha: f64,
+    /// Final hit rate by model, 0 to 1.
+    pub hit_rate: f64,
+    /// Whether that is an upper bound (cuckoo-lite) and not what is reached.
+    pub bound: bool,
+    /// Share of the slots that are occupied in the end, by model.
+    pub occupied: f64,
+    /// Hit rate of a simulated table, or `null`.
+    pub simulated: Option<f64>,
+}
+
+/// Every shape under every load. What is done when `stop` is set is kept.
+pub fn calculate(
+    shapes: &[Shape],
+    alphas: &[f64],
+    simulation: Option<Simulation>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str, f64),
+) -> Result<Calculation, ModelError> {
+    let mut rows = Vec::new();
+    let mut interrupted = false;
+    let all = shapes.len() * alphas.len();
+    let cells = shapes.iter().flat_map(|&shape| alphas.iter().map(move |&alpha| (shape, alpha)));
+    for (done, (shape, alpha)) in cells.enumerate() {
+        progress(&format!("{shape} at α = {alpha}"), done as f64 / all as f64);
+        let hit_rate = shape.hit_rate(alpha)?;
+        let simulated = simulation.and_then(|s| {
+            let load = Load { alpha, entries: s.entries, lookups_per_key: s.lookups_per_key };
+            shape.simulate(load, s.seed, stop)
+        });
+        rows.push(Row {
+            geometry: shape.to_string(),
+            buckets: shape.h,
+            slots: shape.m,
+            alpha,
+            hit_rate,
+            bound: shape.family == Family::Cuckoo,
+            occupied: hit_rate * alpha,
+            simulated,
+        });
+        if stop.load(Ordering::Relaxed) {
+            interrupted = rows.len() < all || simulation.is_some() && simulated.is_none();
+            break;
+        }
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Calculation { schema: SCHEMA, version, simulation, rows, interrupted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hits::HitBench;
+    use overbank::cache::GeometryKind;
+
+    fn shape(name: &str) -> Shape {
+        name.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn simulate(name: &str, alpha: f64, entries: usize) -> f64 {
+        let load = Load { alpha, entries, lookups_per_key: 100 };
+        shape(name).simulate(load, 5, &AtomicBool::new(false)).expect("not stopped")
+    }
+
+    #[test]
+    fn names() {
+        for name in ["set-1", "set-1024", "blp-3-5", "cuckoo-8-128", "blp-1024-1"] {
+            assert_eq!(shape(name).to_string(), name);
+        }
+        // What there are kernels for has the same name.
+        for kind in GeometryKind::ALL {
+            assert_eq!(shape(kind.name()).to_string(), kind.name());
+        }
+        for name in ["", "set", "set-", "set-x", "set-+4", "blp-4", "set-2-4", "lru-4", "blp-2-4-8"]
+        {
+            assert_eq!(name.parse::<Shape>(), Err(ShapeError::Name(name.to_owned())), "{name}");
+        }
+        for name in ["set-0", "blp-0-4", "set-1025", "cuckoo-4294967295-4294967295"] {
+            let error = name.parse::<Shape>().unwrap_err();
+            assert!(matches!(error, ShapeError::Model(..)) && error.to_string().contains("1024"));
+        }
+    }
+
+    /// The model of shapes that no kernel exists for against the naive table.
+    #[test]
+    fn models_hold_for_any_shape() {
+        for (name, tolerance) in [
+            ("set-6", 1.0),
+            ("set-100", 1.0),
+            ("blp-1-5", 1.0),
+            ("blp-3-5", 1.0),
+            ("blp-5-1", 1.0),
+            ("blp-2-12", 1.0),
+            ("blp-6-6", 1.0),
+            // An upper bound: nowhere far above what is reached but around α = 1.
+            ("cuckoo-3-2", 2.0),
+            ("cuckoo-2-12", 1.0),
+        ] {
+            for alpha in [0.25, 0.7, 1.5, 4.0] {
+                let model = 100.0 * shape(name).hit_rate(alpha).unwrap();
+                let measured = 100.0 * simulate(name, alpha, 1 << 13);
+                let off = measured - model;
+                assert!(off.abs() < tolerance, "{name} α {alpha}: {measured:.2}, model {model:.2}");
+            }
+        }
+    }
+
+    /// The naive table against the fast ones.
+    #[test]
+    fn agrees_with_the_kernels() {
+        for kind in [GeometryKind::Set8, GeometryKind::Blp2x4, GeometryKind::Cuckoo2x4] {
+            for alpha in [0.5, 0.95, 2.0] {
+                let (entries, keys) = (1 << 13, ((1 << 13) as f64 * alpha) as u32);
+                let mut bench = HitBench::new(kind, entries, 1).unwrap();
+                let mut stream = FlowStream::uniform(keys, 1).unwrap();
+                bench.warm(&mut stream, 100 * u64::from(keys));
+                let fast = bench.held() as f64 / f64::from(keys);
+                let naive = simulate(kind.name(), alpha, entries);
+                assert!((fast - naive).abs() < 0.01, "{} α {alpha}: {fast} {naive}", kind.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_calculation_has_a_row_for_each() {
+        let go = AtomicBool::new(false);
+        let simulation = Simulation { entries: 1000, lookups_per_key: 20, seed: 1 };
+        let shapes = [shape("blp-3-5"), shape("cuckoo-2-7")];
+        let mut steps = 0;
+        let mut count = |_: &str, _: f64| steps += 1;
+        let all = calculate(&shapes, &[0.5, 1.5], Some(simulation), &go, &mut count).unwrap();
+        assert_eq!((all.rows.len(), steps, all.interrupted), (4, 4, false));
+        let [a, b, c, _] = &all.rows[..] else { panic!("{all:?}") };
+        assert_eq!(
+            (&*a.geometry, a.buckets, a.slots, a.alpha, a.bound),
+            ("blp-3-5", 3, 5, 0.5, false)
+        );
+        assert_eq!((b.alpha, &*c.geometry, c.bound), (1.5, "cuckoo-2-7", true));
+        assert!(b.hit_rate < a.hit_rate && b.occupied > a.occupied);
+        assert!(all.rows.iter().all(|r| (r.simulated.unwrap() - r.hit_rate).abs() < 0.05));
+
+        let rows =
+            |s| calculate(&shapes, &[0.5], s, &AtomicBool::new(true), &mut |_, _| {}).unwrap();
+        let stopped = rows(Some(simulation));
+        assert!(
+            stopped.interrupted && stopped.rows.len() == 1 && stopped.rows[0].simulated.is_none()
+        );
+        let over = calculate(&shapes, &[0.5, 101.0], None, &go, &mut |_, _| {});
+        assert_eq!(over.unwrap_err(), ModelError::Load { alpha: 101.0 });
+    }
+}
