@@ -23,14 +23,14 @@ use std::{
 /// The designs to choose from unless `--cache` says otherwise.
 const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
                        cuckoo-2-16+half-bubble,blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,\
-                       blp-2-16+pblru";
+                       blp-2-16+pblru,blp-2-16+half-bubble,set-16+pblru";
 
 /// Tell which flow cache to configure for your traffic, and why.
 ///
 /// Looks at the flows of a capture, of a live sample or of drawn traffic: how many, how skewed, how
 /// fast they come and go. Predicts the hit rate of each design and size by a model, measures it with
-/// the real tables on the same sequence, and recommends the smallest table within 2 % of the best
-/// estimated time a packet.
+/// the real tables on the same sequence, takes the smallest size within 2 % of the best estimated
+/// time a packet, and tries the best designs of that size here, with this traffic.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -41,7 +41,8 @@ const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
 
 Costs: `overbank replay` on the machine in question gives ns/hit and ns/miss; --miss-ns is their
 difference. The defaults are those of docs/results.md. What policies and a second cache line cost is
-measured at the start, in some tenths of a second. Ctrl-C ends it early and still gives advice on what
+measured at the start, in some tenths of a second, and the best designs are tried at the end, in some
+seconds (with half a million packets or more). Ctrl-C ends it early and still gives advice on what
 was done.")]
 pub struct Args {
     /// Capture to look at: pcap or pcapng, also gzipped; without it, drawn traffic
@@ -71,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "NS", default_value_t = Costs::default().miss_ns,
           value_parser = parse_ns)]
     miss_ns: f64,
-    /// Take what promotion and a second line cost from a table instead of measuring them first
+    /// Take what promotion and a second line cost from a table: time nothing, try nothing
     #[arg(long)]
     no_calibration: bool,
     #[command(flatten)]

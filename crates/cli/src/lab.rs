@@ -1,6 +1,7 @@
 //! `overbank lab`: the experiments by name, their records and their report.
 
 use crate::files::Pending;
+use crate::model;
 use crate::options::Format;
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
@@ -9,6 +10,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
 use overbank_lab::experiment::{Context, Experiment, LabError, Size};
 use overbank_lab::experiments;
+use overbank_lab::experiments::fib::ENTRIES;
 use overbank_lab::micro::PENALTY_CYCLES;
 use overbank_lab::replay::record::Machine;
 use overbank_lab::report;
@@ -31,6 +33,8 @@ pub enum Command {
     Run(RunArgs),
     /// Make report.html anew from the records in a directory
     Report(ReportArgs),
+    /// Calculate the hit rate of any geometry, and simulate it
+    Model(model::Args),
 }
 
 /// Arguments of `lab run`.
@@ -39,6 +43,7 @@ pub enum Command {
   overbank lab run table1 appendix-d
   overbank lab run all --smoke
   overbank lab run fig8 --penalty 300 --out out/lab-300
+  overbank lab run fib5 fib6 fib7 --entries 1M,16M,100M
   overbank lab run fig8 --format json | jq '.[].checks'
 
 Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Exit status 1
@@ -57,6 +62,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "CYCLES", default_value_t = PENALTY_CYCLES,
           value_parser = parse_penalty)]
     penalty: f64,
+    /// Entries of the forwarding tables of fib5, fib6, fib7, fibwriter, such as 10k,16M,1G
+    /// [default: each experiment's own sizes]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_entries)]
+    entries: Vec<u64>,
     /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
@@ -78,6 +87,21 @@ fn parse_penalty(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number of entries, with k, M or G for a thousand, a million and a billion.
+fn parse_entries(text: &str) -> Result<u64, String> {
+    let units = [('k', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)];
+    let with = |(letter, unit)| Some((text.strip_suffix::<char>(letter)?, unit));
+    let (digits, unit) = units.into_iter().find_map(with).unwrap_or((text, 1));
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(entries) if ENTRIES.contains(&entries) => Ok(entries),
+        _ => Err(format!(
+            "a number of entries from {} to {} is needed, such as 16000000 or 16M",
+            ENTRIES.start(),
+            ENTRIES.end()
+        )),
+    }
+}
+
 /// Arguments of `lab report`.
 #[derive(ClapArgs)]
 pub struct ReportArgs {
@@ -94,6 +118,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::List => list(),
         Command::Run(args) => measure(args),
         Command::Report(args) => report(args),
+        Command::Model(args) => model::run(args),
     }
 }
 
@@ -176,6 +201,7 @@ fn one(
         size: if args.smoke { Size::Smoke } else { Size::Full },
         seed: args.seed,
         penalty_cycles: args.penalty,
+        entries: &args.entries,
         stop,
         progress: &mut progress,
     })

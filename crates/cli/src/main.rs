@@ -4,8 +4,10 @@
 //! 1 something failed (one line on standard error says what), 2 unusable arguments.
 
 mod advise;
+mod fdb;
 mod files;
 mod lab;
+mod model;
 mod options;
 mod replay;
 mod setup;
@@ -41,6 +43,8 @@ enum Command {
     Switch(Box<switch::Args>),
     /// Show the live rates of a running switch
     Top(top::Args),
+    /// List the addresses that a running switch knows
+    Fdb(fdb::Args),
     /// Measure the figures, tables and claims of the papers here, and make the report
     #[command(subcommand)]
     Lab(lab::Command),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => advise::run(&args),
         Command::Switch(args) => switch::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Fdb(args) => fdb::run(&args),
         Command::Lab(command) => lab::run(&command),
     };
     match result {

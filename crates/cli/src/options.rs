@@ -44,7 +44,7 @@ pub struct Common {
 pub enum Format {
     /// Tables for people
     Text,
-    /// A document for machines (schemas in docs/*-json.md)
+    /// A document for machines (schemas in docs/)
     Json,
 }
 

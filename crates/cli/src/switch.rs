@@ -1,7 +1,8 @@
 //! `overbank switch`.
 
+use crate::options::Format;
 use anyhow::{Result, anyhow};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use comfy_table::{CellAlignment, Table, presets};
 use overbank_live::config::{
     CACHE_DEFAULT, Config, LogFormat, METRICS_DEFAULT, Problems, Settings, prepare,
@@ -23,6 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
   overbank switch --port 1=afxdp:eth1 --port 2=afxdp:eth2 --workers 2 --openflow ptcp:6653
   overbank switch --port 1=afpacket:eth1 --port 2=afpacket:eth2 --fail-mode standalone
   overbank switch --port 1=pcap:in=a.pcap --port 2=pcap:out=b.pcap --rules rules.txt
+  overbank switch --mode l2 --port 1=afpacket:eth1 --port 2=afpacket:eth2 --isolated 2
   overbank switch --config switch.toml --check
 
 Kinds of ports: afpacket, afxdp and tap with the name of an interface; pcap and memory.
@@ -37,6 +39,10 @@ pub struct Args {
     /// A port: its number and what it is; once for each
     #[arg(long, value_name = "N=KIND:…")]
     port: Vec<String>,
+    /// What decides where frames go: openflow (rules and controllers) or l2 (an Ethernet switch that
+    /// learns addresses) [default: openflow]
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
     /// Rules to begin with, in the syntax of ovs-ofctl; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     rules: Option<String>,
@@ -72,15 +78,44 @@ pub struct Args {
     /// Seconds after which a silent address is forgotten [default: 300]
     #[arg(long, value_name = "S")]
     mac_age: Option<String>,
-    /// Most addresses that a worker reports in a second [default: 4096]
+    /// Most addresses that a worker learns in a second behind each port [default: 4096]
     #[arg(long, value_name = "N")]
     mac_rate: Option<String>,
+    /// Most reports of addresses that wait, for each worker [default: 1024]
+    #[arg(long, value_name = "N")]
+    mac_queue: Option<String>,
+    /// An address that is behind a port for good; once for each
+    #[arg(long, value_name = "MAC[@VLAN]=PORT")]
+    mac_static: Vec<String>,
+    /// Ports that do not talk to each other, only to the rest (mode l2)
+    #[arg(long, value_name = "LIST")]
+    isolated: Option<String>,
     /// Most packets for controllers that wait, for each worker [default: 256]
     #[arg(long, value_name = "N")]
     controller_queue: Option<String>,
     /// Most OpenFlow connections made to the switch, at one time [default: 16]
     #[arg(long, value_name = "N")]
     controller_connections: Option<String>,
+    /// Seconds in which an OpenFlow connection has to say hello [default: 10]
+    #[arg(long, value_name = "S")]
+    controller_hello: Option<String>,
+    /// Seconds of silence after which a controller is asked for an echo, and as many to answer; or
+    /// off [default: 5]
+    #[arg(long, value_name = "S")]
+    controller_probe: Option<String>,
+    /// Seconds after which a controller that reads nothing of what waits for it loses its session
+    /// [default: 30]
+    #[arg(long, value_name = "S")]
+    controller_stall: Option<String>,
+    /// Bytes waiting for a controller with which its session takes no more requests [default: 262144]
+    #[arg(long, value_name = "N")]
+    controller_bytes: Option<String>,
+    /// Most packets that wait for each OpenFlow session [default: 256]
+    #[arg(long, value_name = "N")]
+    controller_packets: Option<String>,
+    /// Most packets of controllers that wait to be sent [default: 256]
+    #[arg(long, value_name = "N")]
+    controller_packet_outs: Option<String>,
     /// Most frames kept for each OpenFlow session; 0: all are sent whole [default: 256]
     #[arg(long, value_name = "N")]
     controller_buffers: Option<String>,
@@ -90,6 +125,9 @@ pub struct Args {
     /// Most open bundles of each OpenFlow session [default: 8]
     #[arg(long, value_name = "N")]
     controller_bundles: Option<String>,
+    /// Most messages in all bundles of each OpenFlow session [default: 65536]
+    #[arg(long, value_name = "N")]
+    controller_bundle_messages: Option<String>,
     /// While no controller is connected: secure (the rules stand) or standalone (a learning switch)
     /// [default: secure]
     #[arg(long, value_name = "MODE")]
@@ -104,6 +142,9 @@ pub struct Args {
     /// A socket that answers each line with the status, for `overbank top`
     #[arg(long, value_name = "PATH")]
     status_socket: Option<String>,
+    /// Most connections to that socket at one time; others wait [default: 16]
+    #[arg(long, value_name = "N")]
+    status_connections: Option<String>,
     /// What is logged: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
@@ -127,14 +168,6 @@ pub struct Args {
     format: Format,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables for people
-    Text,
-    /// A document for machines (schema in docs/switch-status.md)
-    Json,
-}
-
 impl Args {
     fn settings(&self) -> Settings {
         let mut settings = Settings::new();
@@ -143,7 +176,9 @@ impl Args {
         }
         settings.flag("port", &self.port);
         settings.flag("openflow", &self.openflow);
+        settings.flag("mac-static", &self.mac_static);
         for (name, value) in [
+            ("mode", &self.mode),
             ("rules", &self.rules),
             ("workers", &self.workers),
             ("cores", &self.cores),
@@ -155,15 +190,25 @@ impl Args {
             ("mac-entries", &self.mac_entries),
             ("mac-age", &self.mac_age),
             ("mac-rate", &self.mac_rate),
+            ("mac-queue", &self.mac_queue),
+            ("isolated", &self.isolated),
             ("controller-queue", &self.controller_queue),
             ("controller-connections", &self.controller_connections),
+            ("controller-hello", &self.controller_hello),
+            ("controller-probe", &self.controller_probe),
+            ("controller-stall", &self.controller_stall),
+            ("controller-bytes", &self.controller_bytes),
+            ("controller-packets", &self.controller_packets),
+            ("controller-packet-outs", &self.controller_packet_outs),
             ("controller-buffers", &self.controller_buffers),
             ("controller-events", &self.controller_events),
             ("controller-bundles", &self.controller_bundles),
+            ("controller-bundle-messages", &self.controller_bundle_messages),
             ("fail-mode", &self.fail_mode),
             ("metrics", &self.metrics),
             ("metrics-connections", &self.metrics_connections),
             ("status-socket", &self.status_socket),
+            ("status-connections", &self.status_connections),
             ("log", &self.log),
             ("log-format", &self.log_format),
             ("datapath-id", &self.datapath_id),
@@ -236,6 +281,33 @@ fn reasons(of: &std::collections::BTreeMap<String, u64>) -> String {
     of.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
 }
 
+/// What the packets met, in a line.
+fn summary(status: &Status) -> String {
+    let (t, c) = (&status.total, &status.control);
+    let head = format!("{:.1} s, {} packets", status.uptime_ms as f64 / 1e3, t.packets);
+    if status.mode == "l2" {
+        let macs = &c.macs;
+        return format!(
+            "{head}, {} flooded; {} stations: {} learned, {} moved, {} aged, {} flushed, {} evicted, \
+             {} refused; not reported: {} too many, {} queue full",
+            t.flooded,
+            c.stations,
+            macs.learned,
+            macs.moved,
+            macs.aged,
+            macs.flushed,
+            macs.evicted,
+            macs.refused,
+            t.learn_limited,
+            t.learn_queue_full,
+        );
+    }
+    format!(
+        "{head}: {} in tier 1, {} in tier 2, {} in tier 3; {} rules, {} stations",
+        t.microflow_hits, t.megaflow_hits, t.classifier_lookups, c.rules, c.stations,
+    )
+}
+
 fn totals(status: &Status) -> String {
     let mut ports = table(&[
         "port",
@@ -279,16 +351,7 @@ fn totals(status: &Status) -> String {
         text.push_str(&note);
         text.push('\n');
     }
-    text.push_str(&format!(
-        "{:.1} s, {} packets: {} in tier 1, {} in tier 2, {} in tier 3; {} rules, {} stations",
-        status.uptime_ms as f64 / 1e3,
-        t.packets,
-        t.microflow_hits,
-        t.megaflow_hits,
-        t.classifier_lookups,
-        status.control.rules,
-        status.control.stations,
-    ));
+    text.push_str(&summary(status));
     if let Some(share) = t.datapath_share {
         text.push_str(&format!("\nthe datapath's own share of the time: {:.0} %", share * 100.0));
     }

@@ -11,13 +11,13 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Longest wait for an answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Show the live rates of a running switch, by tier and by port.
 #[derive(ClapArgs)]
@@ -60,6 +60,27 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Connects to the status socket of a switch.
+pub fn connect(path: &Path) -> Result<UnixStream> {
+    let name = path.display();
+    let stream = UnixStream::connect(path)
+        .with_context(|| format!("{name}: no switch answers at this socket"))?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.set_write_timeout(Some(ANSWER_MAX))?;
+    Ok(stream)
+}
+
+/// The answer to one line.
+pub fn ask_line(stream: &mut BufReader<UnixStream>, line: &str) -> Result<String> {
+    stream.get_mut().write_all(line.as_bytes()).context("the switch went away")?;
+    let mut answer = String::new();
+    stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer)?;
+    if answer.is_empty() {
+        bail!("the switch went away");
+    }
+    Ok(answer)
+}
+
 /// Where the status comes from.
 enum Source {
     Socket(Box<BufReader<UnixStream>>),
@@ -69,27 +90,14 @@ enum Source {
 impl Source {
     fn open(args: &Args) -> Result<Source> {
         let Some(path) = &args.socket else { return Ok(Source::Http(args.address)) };
-        let name = path.display();
-        let stream = UnixStream::connect(path)
-            .with_context(|| format!("{name}: no switch answers at this socket"))?;
-        stream.set_read_timeout(Some(ANSWER_MAX))?;
-        stream.set_write_timeout(Some(ANSWER_MAX))?;
-        Ok(Source::Socket(Box::new(BufReader::new(stream))))
+        Ok(Source::Socket(Box::new(BufReader::new(connect(path)?))))
     }
 
     fn ask(&mut self) -> Result<Status> {
         let text = match self {
-            Source::Socket(stream) => {
-                stream.get_mut().write_all(b"status\n").context("the switch went away")?;
-                let mut line = String::new();
-                stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut line)?;
-                line
-            }
+            Source::Socket(stream) => ask_line(stream, "status\n")?,
             Source::Http(address) => get(*address)?,
         };
-        if text.is_empty() {
-            bail!("the switch went away");
-        }
         let status: Status = serde_json::from_str(&text).context("not the status of a switch")?;
         if status.schema != SCHEMA {
             bail!("the switch speaks {:?}, this program {SCHEMA:?}", status.schema);
@@ -174,28 +182,53 @@ fn short(n: f64) -> String {
     }
 }
 
+/// A number of things that there are: all of it while that is short.
+fn count(n: usize) -> String {
+    if n < 10_000_000 { n.to_string() } else { short(n as f64) }
+}
+
 /// The first lines: what is there.
 fn summary(rates: &Rates) -> String {
     let t = &rates.total;
     let share = |part: f64| if t.packets > 0.0 { part / t.packets * 100.0 } else { 0.0 };
-    let mut text = format!(
-        "{} packets/s   tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %\n{:.1} a burst",
-        short(t.packets),
-        share(t.microflow),
-        share(t.megaflow),
-        share(t.classifier),
-        t.burst,
-    );
+    let ethernet = rates.mode == "l2";
+    let mut text = format!("{} packets/s   ", short(t.packets));
+    if ethernet {
+        let _ = write!(text, "Ethernet   flooded {:.1} %", share(t.flooded));
+    } else {
+        let _ = write!(
+            text,
+            "tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %",
+            share(t.microflow),
+            share(t.megaflow),
+            share(t.classifier),
+        );
+    }
+    let _ = write!(text, "\n{:.1} a burst", t.burst);
     if let Some(own) = t.datapath_share {
         let _ = write!(text, "   datapath {:.0} % of the time", own * 100.0);
     }
+    if ethernet {
+        let _ = write!(
+            text,
+            "\n{} stations   {} learned/s   {} not learned/s",
+            count(rates.stations),
+            short(rates.learned),
+            short(t.not_learned),
+        );
+    } else {
+        let _ = write!(
+            text,
+            "\n{} rules   {} megaflows   {} stations   {} controllers",
+            rates.rules,
+            t.megaflows,
+            count(rates.stations),
+            rates.controllers,
+        );
+    }
     let _ = write!(
         text,
-        "\n{} rules   {} megaflows   {} stations   {} controllers   up {:.0} s{}",
-        rates.rules,
-        t.megaflows,
-        rates.stations,
-        rates.controllers,
+        "   up {:.0} s{}",
         rates.uptime_ms as f64 / 1e3,
         if rates.closes { "" } else { "   ACCOUNTS DO NOT CLOSE" },
     );

@@ -138,6 +138,7 @@ fn a_live_sample_sees_what_comes_in() {
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         assert!(errors.contains("CAP_NET_RAW"), "{errors}");
+        println!("skipped: needs CAP_NET_RAW");
         return;
     }
     let advice: Value = serde_json::from_slice(&output.stdout).expect("a document");

@@ -68,6 +68,26 @@ fn run_leaves_records_and_a_page_of_all_that_are_there() {
     assert!(markdown.contains("\n## table1: ") && markdown.contains("| blp-2-4 |"));
 }
 
+/// The sizes of forwarding tables are the user's, in any notation and order.
+#[test]
+fn the_sizes_of_forwarding_tables_are_the_users() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let arguments =
+        ["run", "fib6", "--smoke", "--entries", "20k,3000,20000", "--format", "json", "--quiet"];
+    let output = lab(&arguments, dir.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let array: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    let headings = array[0]["tables"][0]["headings"].to_string();
+    assert_eq!(headings, r#"["batch","3 k entries","20 k entries"]"#);
+    for wrong in ["0", "999", "4G", "1T", "k", "1.5M", "-1", "99999999999999999999G"] {
+        let output = lab(&["run", "fib6", "--entries", wrong], dir.path());
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        let error = text(&output.stderr);
+        let needed = "a number of entries from 1000 to 3000000000 is needed";
+        assert!(error.contains(needed) || wrong == "-1", "{error}");
+    }
+}
+
 /// With a miss that costs nothing the emulated throughput is that of lookups and insertions; one of a
 /// million cycles leaves a few keys a millisecond.
 #[test]
@@ -92,6 +112,34 @@ fn the_miss_penalty_is_the_users() {
     assert!(free > 2.0 * dear, "{free} {dear}");
 }
 
+/// Geometries that no experiment has, for people and for machines.
+#[test]
+fn any_geometry_has_a_model() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let arguments = ["model", "blp-3-5", "set-7", "--alpha", "0.5,2", "--simulate", "9000"];
+    let output = lab(&arguments, dir.path());
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(out.contains("simulated: 9000 slots, 100 lookups per key"), "{out}");
+    assert_eq!(out.lines().filter(|l| l.trim_start().starts_with("blp-3-5")).count(), 2, "{out}");
+
+    let output = lab(&[&arguments[..], &["--format", "json"]].concat(), dir.path());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(json["schema"], "overbank-model/1");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let of = |name: &str| row[name].as_f64().expect("a number");
+        assert!((of("hit_rate") - of("simulated")).abs() < 0.01, "{row}");
+    }
+    // What the paper prints for 2-4 BLP: E[c] = 3.59 of 4 slots.
+    let output = lab(&["model", "blp-2-4", "--alpha", "0.953674", "--format", "json"], dir.path());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    let occupied = json["rows"][0]["occupied"].as_f64().expect("a number");
+    assert!((4.0 * occupied - 3.59).abs() < 0.005, "{occupied}");
+    assert_eq!((&json["simulation"], &json["rows"][0]["simulated"]), (&Value::Null, &Value::Null));
+}
+
 #[test]
 fn errors_say_what_is_wrong_before_any_work() {
     let dir = tempfile::tempdir().expect("a directory for the test");
@@ -107,6 +155,12 @@ fn errors_say_what_is_wrong_before_any_work() {
     fails(&["run", "slide15", "--core", "9999"], &["--core 9999: no such core"]);
     fails(&["run", "grid", "--penalty=-1"], &["--penalty", "cycles from 0"]);
     fails(&["run", "grid", "--penalty", "NaN"], &["--penalty", "cycles from 0"]);
+    fails(&["model"], &["<GEOMETRY>"]);
+    fails(&["model", "blp-4"], &["blp-4", "blp-H-M"]);
+    fails(&["model", "blp-0-4"], &["H = 0", "at most 1024 slots"]);
+    fails(&["model", "set-9", "--alpha", "0.5,0"], &["--alpha", "from 0.000001 to 100"]);
+    fails(&["model", "set-9", "--simulate", "0"], &["--simulate"]);
+    fails(&["model", "set-9", "--lookups", "5"], &["--simulate"]);
     fails(&["report", "nowhere"], &["nowhere: cannot be read"]);
     fails(&["report", "."], &[".: no record of an experiment there"]);
     fs::write(dir.path().join("file"), "").expect("written");

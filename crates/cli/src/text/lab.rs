@@ -1,8 +1,10 @@
-//! The outcome of an experiment for a terminal: its checks, then its tables.
+//! The outcome of an experiment for a terminal: its checks, then its tables; and what models say.
 
 use super::table;
 use comfy_table::{CellAlignment, Table};
+use overbank_lab::report::ENDED_EARLY;
 use overbank_lab::results::Outcome;
+use overbank_lab::shapes::Calculation;
 use std::fmt::Write;
 
 /// Rows under headings, all to the left.
@@ -41,5 +43,44 @@ pub fn outcome(outcome: &Outcome) -> String {
         let _ = writeln!(out, "\n{note}");
     }
     let _ = writeln!(out, "\n{:.1} s", record.seconds);
+    out
+}
+
+/// What models say of geometries, and what a simulation did.
+pub fn calculation(found: &Calculation) -> String {
+    let mut out = String::new();
+    let simulated = match &found.simulation {
+        Some(s) => {
+            let _ = writeln!(
+                out,
+                "simulated: {} slots, {} lookups per key, seed {}",
+                s.entries, s.lookups_per_key, s.seed
+            );
+            vec!["simulated %"]
+        }
+        None => Vec::new(),
+    };
+    if found.interrupted {
+        let _ = writeln!(out, "{ENDED_EARLY}");
+    }
+    let headings = ["geometry", "H", "m", "α", "hit rate %", "slots occupied %"];
+    let mut drawn = table(&[&headings[..], &simulated].concat());
+    let percent = |rate: f64| format!("{:.2}", 100.0 * rate);
+    for row in &found.rows {
+        let most = if row.bound { "≤ " } else { "" };
+        let mut cells = vec![
+            row.geometry.clone(),
+            row.buckets.to_string(),
+            row.slots.to_string(),
+            row.alpha.to_string(),
+            format!("{most}{}", percent(row.hit_rate)),
+            format!("{most}{}", percent(row.occupied)),
+        ];
+        if found.simulation.is_some() {
+            cells.push(row.simulated.map_or("–".to_owned(), percent));
+        }
+        drawn.add_row(cells);
+    }
+    let _ = write!(out, "{drawn}");
     out
 }

@@ -105,14 +105,17 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         .iter()
         .enumerate()
         .map(|(i, w)| {
-            Line::from(format!(
-                "worker {i}: {} packets/s, {} in tier 1, {} in tier 2, {} in tier 3, {:.1} a burst",
-                super::short(w.packets),
-                super::short(w.microflow),
-                super::short(w.megaflow),
-                super::short(w.classifier),
-                w.burst,
-            ))
+            let how = match rates.mode.as_str() {
+                "l2" => format!("{} flooded", super::short(w.flooded)),
+                _ => format!(
+                    "{} in tier 1, {} in tier 2, {} in tier 3",
+                    super::short(w.microflow),
+                    super::short(w.megaflow),
+                    super::short(w.classifier),
+                ),
+            };
+            let packets = super::short(w.packets);
+            Line::from(format!("worker {i}: {packets} packets/s, {how}, {:.1} a burst", w.burst))
         })
         .collect();
     frame.render_widget(Paragraph::new(lines), workers);
@@ -125,7 +128,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    fn screen(width: u16, height: u16) -> String {
+    fn screen(mode: &str, width: u16, height: u16) -> String {
         let port = PortRates {
             number: 65279,
             name: "veth0".to_owned(),
@@ -145,6 +148,8 @@ mod tests {
             microflow: 123_456_789.0,
             megaflow: 0.0,
             classifier: 0.0,
+            flooded: 12_345.0,
+            not_learned: 1e6,
             burst: 32.0,
             megaflows: 65_536,
             datapath_share: Some(1.0),
@@ -153,12 +158,14 @@ mod tests {
             schema: SCHEMA,
             interval_ms: 1000,
             uptime_ms: 86_400_000,
+            mode: mode.to_owned(),
             ports: vec![port],
             workers: vec![total.clone()],
             total,
             rules: 1_000_000,
             controllers: 16,
-            stations: 8192,
+            stations: 2_500_000_000,
+            learned: 123_456.0,
             closes: true,
         };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn nothing_is_cut_off_at_80_columns() {
-        let screen = screen(80, 24);
+        let rules = screen("openflow", 80, 24);
         for wanted in [
             "tier 3 0.0 %",
             "32.0 a burst",
@@ -182,14 +189,23 @@ mod tests {
             "987.65 M",
             "worker 0: 123.46 M packets/s",
         ] {
-            assert!(screen.contains(wanted), "{wanted}:\n{screen}");
+            assert!(rules.contains(wanted), "{wanted}:\n{rules}");
+        }
+        let ethernet = screen("l2", 80, 24);
+        for wanted in [
+            "Ethernet   flooded 0.0 %",
+            "2.50 G stations   123.46 k learned/s   1.00 M not learned/s   up 86400 s",
+            "worker 0: 123.46 M packets/s, 12.35 k flooded, 32.0 a burst",
+        ] {
+            assert!(ethernet.contains(wanted), "{wanted}:\n{ethernet}");
         }
     }
 
     #[test]
     fn no_size_panics() {
         for (width, height) in [(1, 1), (3, 40), (200, 2), (20, 10), (300, 100)] {
-            screen(width, height);
+            screen("openflow", width, height);
+            screen("l2", width, height);
         }
     }
 }

@@ -7,6 +7,7 @@
 use crate::client::{Client, add, output};
 use crate::context::{Soak, Threads};
 use crate::scene::{CHURNED, E, F, NEVER};
+use crate::timed;
 use overbank_openflow::{
     FlowCommand, FlowFlags, FlowMod, Message, Oxm, OxmField, OxmMatch, Version,
 };
@@ -82,7 +83,7 @@ fn churn(soak: &Soak) {
     let mut client = Client::connect(soak.scene.openflow, Version::V13);
     let mut random = soak.random("churn");
     let mut there: Vec<(FlowMod, bool)> = Vec::new();
-    let (mut flow_mods, mut most) = (0, 0);
+    let (mut flow_mods, mut most, mut ended) = (0, 0, 0);
     while !soak.is_stopped() {
         for _ in 0..BATCH {
             let turn = random.random_range(0..10);
@@ -119,8 +120,11 @@ fn churn(soak: &Soak) {
             client.send(&Message::FlowMod(message));
             flow_mods += 1;
         }
-        client.done(&Message::EchoReply(Vec::new()));
-        client.unasked.clear();
+        for message in client.drain() {
+            if let Message::FlowRemoved(gone) = message {
+                ended += u64::from(timed::judge(soak, &gone).is_some());
+            }
+        }
         most = most.max(there.len());
         // All of them at once, now and then.
         if random.random_ratio(1, 60) {
@@ -142,6 +146,7 @@ fn churn(soak: &Soak) {
         soak.sleep(Duration::from_millis(2));
     }
     soak.count("flow-mods of the churn", flow_mods);
+    soak.count("rules that ended by themselves, told to the churn", ended);
     soak.set("most rules of the churn", most as u64);
     soak.check(flow_mods >= 1000, "churn", || format!("only {flow_mods} flow-mods in all"));
 }

@@ -12,14 +12,17 @@
 //! seen again; what was not yet begun cannot be seen at all. Both stamps of a bundle are the same in
 //! each datagram: rules that change together change for all packets between two of them. Besides:
 //! - a stamp of a bundle that was never committed is never seen, nor one of a slave (`peers.rs`);
+//! - a rule that ended by itself treats nothing that is sent later (`timed.rs`);
 //! - once all generations were deleted and that was confirmed, nothing arrives;
 //! - what the drop rule of [`NEVER`] covers never arrives, however the churn forwards around it.
 
+use crate::bench::PATIENCE;
 use crate::client::{Client, add, output};
 use crate::context::{Soak, Threads, differs, fill};
 use crate::scene::{
-    CHURNED, E, F, NEVER, ONE_STAMP, SOMETIMES, TO_CONTROLLERS, TWO_STAMPS, address,
+    CHURNED, E, F, NEVER, ONE_STAMP, SOMETIMES, TIMED, TO_CONTROLLERS, TWO_STAMPS, address,
 };
+use crate::timed;
 use overbank_openflow::{
     Action, BundleAdd, BundleControl, FlowCommand, FlowMod, Instruction, Message, Oxm, OxmField,
     OxmMatch, Version,
@@ -43,7 +46,8 @@ const NONE: u64 = u64::MAX;
 /// Bytes in front of a datagram's filling.
 const HEAD: usize = 16;
 
-fn stamp(generation: u64) -> u16 {
+/// The stamp of a generation.
+pub fn stamp(generation: u64) -> u16 {
     u16::try_from(FIRST + generation % STAMPS).expect("it fits")
 }
 
@@ -59,9 +63,9 @@ fn allowed(stamp: u16, confirmed: u64, started: u64) -> bool {
 
 /// One flow that is stamped.
 #[derive(Default)]
-struct Stamped {
-    started: AtomicU64,
-    confirmed: AtomicU64,
+pub struct Stamped {
+    pub started: AtomicU64,
+    pub confirmed: AtomicU64,
 }
 
 /// Shared by controller, sender and receivers.
@@ -69,6 +73,9 @@ struct Stamped {
 struct Shared {
     one: Stamped,
     two: Stamped,
+    timed: Stamped,
+    /// No rule of `timed` is there, and none will be.
+    timed_over: AtomicBool,
     /// The first generation of both stands.
     ready: AtomicBool,
     /// All generations are gone.
@@ -89,9 +96,14 @@ pub fn start(soak: &Arc<Soak>, threads: &mut Threads) -> Arc<Ending> {
     let (shared, ending) = (Arc::new(Shared::default()), Arc::new(Ending::default()));
     let for_controller = Arc::clone(&shared);
     threads.here(soak, "generations", move |soak| control(soak, &for_controller));
+    let for_timed = Arc::clone(&shared);
+    threads.here(soak, "rules with an end", move |soak| {
+        timed::control(soak, &for_timed.timed);
+        for_timed.timed_over.store(true, SeqCst);
+    });
     let (for_sender, count) = (Arc::clone(&shared), Arc::clone(&ending));
     threads.inside(soak, E, "E's sender", move |soak| send(soak, &for_sender, &count));
-    for port in [ONE_STAMP, TWO_STAMPS, NEVER, SOMETIMES] {
+    for port in [ONE_STAMP, TWO_STAMPS, TIMED, NEVER, SOMETIMES] {
         let shared = Arc::clone(&shared);
         threads.inside(soak, F, &format!("F's receiver {port}"), move |soak| {
             receive(soak, &shared, port);
@@ -113,8 +125,13 @@ pub fn udp_to(port: u16) -> OxmMatch {
 
 /// Stamps the source port and sends to F.
 pub fn one_stamp(priority: u16, stamp: u16) -> FlowMod {
+    stamped(ONE_STAMP, priority, stamp)
+}
+
+/// The same for what goes to another port.
+pub fn stamped(port: u16, priority: u16, stamp: u16) -> FlowMod {
     let set = Action::SetField(Oxm::exact(OxmField::UdpSrc, stamp.into()));
-    add(priority, udp_to(ONE_STAMP), vec![set, output(F as u32 + 1)])
+    add(priority, udp_to(port), vec![set, output(F as u32 + 1)])
 }
 
 /// Stamps the source port in table 0 and the source address in table 1.
@@ -267,6 +284,10 @@ fn control(soak: &Soak, shared: &Shared) {
         controller.client.send(&but(all, FlowCommand::Delete));
     }
     controller.barrier();
+    let start = Instant::now();
+    while !shared.timed_over.load(SeqCst) && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     shared.gone.store(true, SeqCst);
 }
 
@@ -297,7 +318,9 @@ fn send(soak: &Soak, shared: &Shared, ending: &Ending) {
         let gone = shared.gone.load(SeqCst);
         finals += u32::from(gone);
         for _ in 0..2 {
-            for (port, of) in [(ONE_STAMP, &shared.one), (TWO_STAMPS, &shared.two)] {
+            for (port, of) in
+                [(ONE_STAMP, &shared.one), (TWO_STAMPS, &shared.two), (TIMED, &shared.timed)]
+            {
                 let confirmed = if gone { NONE } else { of.confirmed.load(SeqCst) };
                 send(&mut random, f(port), confirmed);
             }
@@ -346,6 +369,7 @@ fn receive(soak: &Soak, shared: &Shared, port: u16) {
         let of = match port {
             ONE_STAMP => &shared.one,
             TWO_STAMPS => &shared.two,
+            TIMED => &shared.timed,
             SOMETIMES => continue,
             _ => {
                 soak.fail(&whom, format!("datagram {number} came, though a rule drops it"));
@@ -379,6 +403,7 @@ fn receive(soak: &Soak, shared: &Shared, port: u16) {
     let (name, least) = match port {
         ONE_STAMP => ("stamps seen, one rule", 5),
         TWO_STAMPS => ("stamps seen, bundles", 5),
+        TIMED => ("stamps seen, rules with an end", 1),
         SOMETIMES => ("datagrams past the drop rule", 0),
         _ => return,
     };

@@ -14,6 +14,7 @@
 //!
 //! What must hold, and where it is judged:
 //! - no packet is treated by rules that were gone when it was sent: `generations.rs`;
+//! - rules that end by themselves do so in their time and are gone then: `timed.rs`;
 //! - what arrives is what was sent, TCP also through faults: `tcp.rs`, `numbered.rs`;
 //! - a port that goes away comes back, the others go on meanwhile: `flaps.rs`;
 //! - controllers that die or mean harm change nothing: `peers.rs`;
@@ -39,6 +40,7 @@ mod report;
 mod restart;
 mod scene;
 mod tcp;
+mod timed;
 
 /// A controller that does what it is told; shared with the tests of the control plane.
 #[path = "../../../live/tests/openflow/client.rs"]

@@ -31,6 +31,8 @@ pub const ONE_STAMP: u16 = 9001;
 pub const TWO_STAMPS: u16 = 9002;
 /// Goes to the controllers.
 pub const TO_CONTROLLERS: u16 = 9003;
+/// Stamped by rules that end by themselves.
+pub const TIMED: u16 = 9004;
 /// Rules of the churn forward or drop it; hits many of them.
 pub const CHURNED: u16 = 9005;
 /// Where hosts send back what they get.
@@ -231,8 +233,15 @@ impl Scene {
         let from = self.net.space(A);
         for to in [B, C, D] {
             let to = address(to);
-            while !try_run(&format!("ip netns exec {from} ping -c 1 -W 1 {to}")).0 {
-                assert!(start.elapsed() < PATIENCE, "{to} does not answer");
+            let ping = format!("ip netns exec {from} ping -c 1 -W 1 {to}");
+            loop {
+                let (answered, _, error) = try_run(&ping);
+                if answered {
+                    break;
+                }
+                // What ping itself has to say, were it only that it is not there.
+                let error = error.trim();
+                assert!(start.elapsed() < PATIENCE, "{to} does not answer; {ping}: {error}");
             }
         }
     }

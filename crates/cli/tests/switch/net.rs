@@ -1,0 +1,90 @@
+//! Hosts in network namespaces.
+
+use crate::process::{must, sh};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+/// Serves one connection with eight million bytes and ends.
+const SERVER: &str = "import hashlib,socket;s=socket.create_server(('10.78.0.2',7000));\
+    print('up',flush=True);c,_=s.accept();d=bytes(range(251))*32000;c.sendall(d);c.close();\
+    print(hashlib.sha256(d).hexdigest())";
+/// Reads it.
+const CLIENT: &str = "import hashlib,socket;c=socket.create_connection(('10.78.0.2',7000),20);\
+    h=hashlib.sha256();[h.update(b) for b in iter(lambda:c.recv(65536),b'')];print(h.hexdigest())";
+
+/// Namespaces, each with its end of a veth pair; the other ends are here.
+pub struct Net {
+    name: String,
+    hosts: u8,
+}
+
+impl Net {
+    /// So many hosts, from 1 on; `None` without the rights for it.
+    pub fn new(tag: &str, hosts: u8) -> Option<Net> {
+        let net = Net { name: format!("obs{tag}{}", std::process::id()), hosts };
+        if !sh("ip netns list").status.success() || must("id -u").trim() != "0" {
+            println!("skipped: needs root");
+            return None;
+        }
+        for host in 1..=hosts {
+            must(&format!("ip netns add {0} && ip -n {0} link set lo up", net.space(host)));
+            net.plug(host);
+        }
+        Some(net)
+    }
+
+    pub fn space(&self, host: u8) -> String {
+        format!("{}-{host}", self.name)
+    }
+
+    /// The interface of a host that the switch has.
+    pub fn near(&self, host: u8) -> String {
+        format!("{}p{host}", self.name)
+    }
+
+    pub fn plug(&self, host: u8) {
+        let (space, near) = (self.space(host), self.near(host));
+        must(&format!(
+            "ip link add {near} type veth peer name eth0 netns {space} && \
+             ip -n {space} address add 10.78.0.{host}/24 dev eth0 && \
+             ip -n {space} link set eth0 up && ip link set {near} up"
+        ));
+    }
+
+    pub fn unplug(&self, host: u8) {
+        must(&format!("ip link delete {}", self.near(host)));
+    }
+
+    /// Whether one host answers another.
+    pub fn pings(&self, from: u8, to: u8) -> bool {
+        let space = self.space(from);
+        sh(&format!("ip netns exec {space} ping -c 1 -W 1 10.78.0.{to}")).status.success()
+    }
+
+    /// Eight million bytes by TCP from host 2 to host 1, compared by their hash.
+    pub fn transfers(&self) {
+        let mut server = Command::new("ip")
+            .args(["netns", "exec", &self.space(2), "python3", "-c", SERVER])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut said = BufReader::new(server.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it says so");
+        let got = must(&format!("ip netns exec {} python3 -c \"{CLIENT}\"", self.space(1)));
+        line.clear();
+        said.read_line(&mut line).expect("the hash");
+        server.wait().expect("it ends");
+        assert_eq!(got.trim(), line.trim(), "TCP arrived as it was sent");
+        assert_eq!(got.trim().len(), 64);
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for host in 1..=self.hosts {
+            let _ = sh(&format!("ip link delete {}", self.near(host)));
+            let _ = sh(&format!("ip netns delete {}", self.space(host)));
+        }
+    }
+}
