@@ -5,16 +5,16 @@
 //! of things) alternate with stretches of lookups alone; both go on in the same sequence of flows. The
 //! clock is the thread's own: it stands still while another program has the core.
 
-use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use overbank_lab::workload::FlowStream;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{key_of, value_of};
 use crate::machine;
+use crate::process;
 use crate::table::{BURST, Key, Table, find};
 
 /// Keys between two looks at the clock: 256 KiB of them.
@@ -126,10 +126,7 @@ pub fn run(options: &Options) -> Result<()> {
         values: vec![0; STRETCH],
     };
     let own = (STRETCH * (4 + 16 + 2)) as u64;
-    for line in std::io::stdin().lock().lines() {
-        let line = line?;
-        let (order, count) = line.split_once(' ').context("an order and a number")?;
-        let keys: u64 = count.parse()?;
+    process::serve(|order, keys| {
         let mut answer = match order {
             "warm" => {
                 for _ in 0..keys.div_ceil(STRETCH as u64) {
@@ -145,10 +142,6 @@ pub fn run(options: &Options) -> Result<()> {
             .memory_bytes()
             .unwrap_or_else(|| machine::heap_bytes().saturating_sub(before + own));
         answer.note = contestant.table.note();
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer(&mut out, &answer)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
-    }
-    Ok(())
+        Ok(answer)
+    })
 }

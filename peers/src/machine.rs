@@ -60,6 +60,50 @@ pub fn heap_bytes() -> u64 {
     (info.uordblks + info.hblkhd) as u64
 }
 
+/// Memory that a process occupies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Bytes, reserved huge pages included.
+    pub bytes: u64,
+    /// Bytes of them that lie on huge pages, transparent or reserved.
+    pub huge: u64,
+}
+
+/// What this process occupies, by the kernel's account.
+pub fn resident() -> Result<Resident> {
+    const FILE: &str = "/proc/self/smaps_rollup";
+    let text = fs::read_to_string(FILE).with_context(|| format!("cannot read {FILE}"))?;
+    Ok(resident_of(&text))
+}
+
+fn resident_of(text: &str) -> Resident {
+    let mut resident = Resident::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(kib)) = (words.next(), words.next()) else { continue };
+        let bytes = kib.parse::<u64>().map_or(0, |kib| kib << 10);
+        match name {
+            "Rss:" => resident.bytes += bytes,
+            "AnonHugePages:" | "ShmemPmdMapped:" => resident.huge += bytes,
+            "Private_Hugetlb:" | "Shared_Hugetlb:" => {
+                resident.bytes += bytes;
+                resident.huge += bytes;
+            }
+            _ => {}
+        }
+    }
+    resident
+}
+
+/// Bytes that programs can still have without swapping, by the kernel's estimate.
+pub fn available_bytes() -> Result<u64> {
+    const FILE: &str = "/proc/meminfo";
+    let text = fs::read_to_string(FILE).with_context(|| format!("cannot read {FILE}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("{FILE} has no MemAvailable"))? << 10)
+}
+
 /// Time that the calling thread has been on a core.
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -102,5 +146,20 @@ impl Drop for HugePages {
         if let Err(error) = fs::write(HUGE_PAGES, self.before.to_string()) {
             eprintln!("cannot give huge pages back: echo {} > {HUGE_PAGES}: {error}", self.before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_count_in_both() {
+        let text = "7f00-7f01 ---p 0 00:00 0 [rollup]\nRss:    100 kB\nAnonHugePages:  64 kB\n\
+                    ShmemPmdMapped: 0 kB\nShared_Hugetlb: 8 kB\nPrivate_Hugetlb: 2048 kB\n";
+        assert_eq!(resident_of(text), Resident { bytes: 2156 << 10, huge: 2120 << 10 });
+        let own = resident().unwrap();
+        assert!(own.bytes > 1 << 16 && own.huge <= own.bytes, "{own:?}");
+        assert!(available_bytes().unwrap() > 1 << 20);
     }
 }

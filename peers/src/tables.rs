@@ -7,17 +7,16 @@
 //! A peer that is not at work sleeps on its input. The orders and answers are lines; the clock is in
 //! the process that works.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::contestant::Answer;
 use crate::output::{self, Block};
+use crate::process::Process;
 use crate::stats::Spread;
 use crate::table::dpdk::MEMORY_MIB;
 use crate::table::{PEERS, Peer, find};
@@ -85,53 +84,18 @@ struct Row {
     note: String,
 }
 
-struct Process {
-    peer: &'static Peer,
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(peer: &'static Peer, options: &Options, flows: u32, zipf: f64) -> Result<Process> {
-        let core = options.core.unwrap_or(machine::cpus() - 1);
-        let arguments = [
-            ("--flows", flows.to_string()),
-            ("--zipf", zipf.to_string()),
-            ("--entries", options.entries.to_string()),
-            ("--seed", options.seed.to_string()),
-            ("--core", core.to_string()),
-        ];
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["contestant", peer.name]);
-        for (name, value) in arguments {
-            command.args([name, &value]);
-        }
-        // Overbank's and DPDK's tables lie on huge pages: what malloc gives may, too.
-        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let orders = child.stdin.take().context("a pipe")?;
-        let answers = BufReader::new(child.stdout.take().context("a pipe")?);
-        Ok(Process { peer, child, orders, answers })
-    }
-
-    fn order(&mut self, order: &str, keys: u64) -> Result<Answer> {
-        let name = self.peer.name;
-        let sent = writeln!(self.orders, "{order} {keys}").and_then(|()| self.orders.flush());
-        let mut line = String::new();
-        if sent.is_err() || self.answers.read_line(&mut line)? == 0 {
-            bail!("{name} ended: {}", self.child.wait()?);
-        }
-        serde_json::from_str(&line).with_context(|| format!("{name} said: {line}"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be at work still, when another one failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(peer: &'static Peer, options: &Options, flows: u32, zipf: f64) -> Result<Process> {
+    let core = options.core.unwrap_or(machine::cpus() - 1);
+    let arguments = [
+        ("--flows", flows.to_string()),
+        ("--zipf", zipf.to_string()),
+        ("--entries", options.entries.to_string()),
+        ("--seed", options.seed.to_string()),
+        ("--core", core.to_string()),
+    ];
+    let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
+    let who = ["contestant", peer.name].map(String::from);
+    Process::start(peer.name, who.into_iter().chain(arguments))
 }
 
 /// Measures all cells and writes the results.
@@ -195,8 +159,9 @@ fn cell(
     eprintln!("α = {alpha}, θ = {zipf}: {flows} flows");
     let mut processes = Vec::new();
     for peer in peers {
-        let mut process = Process::start(peer, options, flows, zipf)?;
-        process.order("warm", options.warmup * u64::from(flows.max(options.entries)))?;
+        let mut process = start(peer, options, flows, zipf)?;
+        let _: Answer =
+            process.order("warm", options.warmup * u64::from(flows.max(options.entries)))?;
         processes.push((process, Vec::new()));
     }
     for _ in 0..options.rounds {
@@ -210,7 +175,7 @@ fn cell(
         let penalty_ns = f64::from(options.penalty) / hertz * 1e9;
         let last = answers.last();
         Row {
-            peer: process.peer.name,
+            peer: process.name(),
             lookup_ns: Spread::of(answers.iter().map(|a| a.lookup_ns)),
             update_ns,
             hit_rate,

@@ -38,19 +38,25 @@ unsafe extern "C" {
     fn peers_hash_add(table: *mut Opaque, key: *const Key, value: u16) -> c_int;
 }
 
-/// Starts DPDK; once a process. Returns whether huge pages are in use.
-fn start() -> Result<bool> {
+/// Starts DPDK with so much memory; once a process. Returns whether huge pages are in use.
+pub fn start(mib: u32) -> Result<bool> {
     // The library cannot be asked: started without the pages that it wants, it cannot start again.
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let free: u32 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    let huge = free * 2 >= MEMORY_MIB;
+    let huge = u64::from(free) * 2 >= u64::from(mib);
     // SAFETY: called once, from the only thread, before anything else of the library.
-    let error = unsafe { peers_eal_init(c_int::from(huge), MEMORY_MIB) };
+    let error = unsafe { peers_eal_init(c_int::from(huge), mib) };
     if error != 0 {
         let error = std::io::Error::from_raw_os_error(-error);
         return Err(error).context("DPDK did not start");
     }
     Ok(huge)
+}
+
+/// Bytes that DPDK's heap has handed out; the library has started.
+pub fn heap_bytes() -> u64 {
+    // SAFETY: takes nothing, returns a number; before the start, nothing is handed out.
+    unsafe { peers_heap_bytes() }
 }
 
 struct Dpdk {
@@ -86,11 +92,12 @@ fn make(
     insert: unsafe fn(*mut Opaque, *const Key, u16) -> c_int,
     entries: u32,
 ) -> Result<Box<dyn Table>> {
-    let huge = start()?;
-    // SAFETY: the library has started; these take any number.
-    let (before, table, after) = unsafe { (peers_heap_bytes(), new(entries), peers_heap_bytes()) };
+    let huge = start(MEMORY_MIB)?;
+    let before = heap_bytes();
+    // SAFETY: the library has started; it takes any number.
+    let table = unsafe { new(entries) };
     let Some(table) = NonNull::new(table) else { bail!("DPDK made no table of {entries} entries") };
-    let bytes = after - before;
+    let bytes = heap_bytes() - before;
     Ok(Box::new(Dpdk { table, lookup, insert, bytes, refused: 0, huge }))
 }
 

@@ -1,0 +1,82 @@
+//! `overbank::fib` itself, at 95 % of its slots.
+
+use anyhow::{Context, Result};
+use overbank::fib::{Config, Key6, Reader, Writer};
+
+use super::peer::{Lookup, Table, Tally};
+
+/// Keys by which a writer that has a list asks ahead.
+const AHEAD: usize = 16;
+
+struct Fib(Writer<Key6, u16>);
+
+struct FibReader {
+    reader: Reader<Key6, u16>,
+    keys: Vec<Key6>,
+}
+
+/// A table that so many entries fill to 95 %.
+pub fn make(entries: usize) -> Result<Box<dyn Table>> {
+    let writer = Writer::new(&Config::entries(entries).seed(7)).context("overbank::fib")?;
+    Ok(Box::new(Fib(writer)))
+}
+
+fn key(number: u64) -> Key6 {
+    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+    Key6::from_bytes([a, b, c, d, e, f])
+}
+
+impl Table for Fib {
+    fn insert(&mut self, keys: &[u64], values: &[u16]) -> Result<()> {
+        for (i, (&number, &value)) in keys.iter().zip(values).enumerate() {
+            if let Some(&next) = keys.get(i + AHEAD) {
+                self.0.prefetch(key(next));
+            }
+            self.0.insert(key(number), value)?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, keys: &[u64], values: &[u16]) {
+        for (i, (&number, &value)) in keys.iter().zip(values).enumerate() {
+            if let Some(&next) = keys.get(i + AHEAD) {
+                self.0.prefetch(key(next));
+            }
+            self.0.update(key(number), value);
+        }
+    }
+
+    fn reader(&self) -> Box<dyn Lookup> {
+        Box::new(FibReader { reader: self.0.reader(), keys: Vec::new() })
+    }
+
+    fn note(&self) -> String {
+        let isa = self.0.reader().isa();
+        format!("{:.1} % of slots, {isa}", 100.0 * self.0.occupancy())
+    }
+}
+
+impl Lookup for FibReader {
+    fn prepare(&mut self, keys: &[u64]) {
+        self.keys.clear();
+        self.keys.extend(keys.iter().map(|&number| key(number)));
+    }
+
+    fn look_up(&mut self, way: usize, burst: usize) -> Tally {
+        let mut values = [0u16; 64];
+        let mut tally = Tally::default();
+        let mut next = self.keys.chunks(burst).skip(1);
+        for keys in self.keys.chunks(burst) {
+            if way == 1
+                && let Some(next) = next.next()
+            {
+                self.reader.prefetch(next);
+            }
+            let found = self.reader.lookup_batch(keys, &mut values);
+            tally.hits += u64::from(found.count_ones());
+            let sum: u32 = values[..keys.len()].iter().map(|&value| u32::from(value)).sum();
+            tally.sum += u64::from(sum);
+        }
+        tally
+    }
+}
