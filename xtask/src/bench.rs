@@ -44,12 +44,18 @@ const PROGRAMS: &[Program] = &[
         arguments: "run --release --locked -p overbank-cli -- replay tests/fixtures/lan.pcapng \
                     --rules tests/fixtures/lan.rules --seconds 2 --format json",
     },
+    // A tenth of the billion entries that `lab run` goes up to.
+    Program {
+        name: "fib-1e8",
+        arguments: "run --release --locked -p overbank-cli -- lab run fib5 fib6 fib7 fibwriter \
+                    --entries 100M --out target/bench/fib-1e8 --format json --quiet",
+    },
 ];
 
 /// Arguments of `bench`.
 #[derive(Args)]
 pub struct Options {
-    /// The programs: probe, uniform-1e5, uniform-1e6, zipf-1e6, capture [default: all]
+    /// The programs: probe, uniform-1e5, uniform-1e6, zipf-1e6, capture, fib-1e8 [default: all]
     programs: Vec<String>,
 }
 
@@ -90,11 +96,10 @@ pub fn run(options: &Options) -> Result<()> {
         }
         println!("--- {}: {}, {seconds:.1} s", program.name, output.status);
         let text = String::from_utf8_lossy(&output.stdout);
-        let result = serde_json::from_str::<Value>(&text)
-            .unwrap_or_else(|_| text.lines().map(Value::from).collect());
-        if !matches!(result, Value::Object(_)) {
+        let result = serde_json::from_str::<Value>(&text).unwrap_or_else(|_| {
             println!("{text}");
-        }
+            text.lines().map(Value::from).collect()
+        });
         runs.push(json!({
             "name": program.name,
             "command": format!("cargo {}", program.arguments),

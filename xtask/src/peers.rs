@@ -1,12 +1,12 @@
 //! `cargo xtask peers`: what others have built, measured beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | ovs
+//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | ovs
 //!                                                          (peers/README.md)
 //! ```
 //!
-//! The crate `peers` lies outside the workspace: it links DPDK and runs Open vSwitch, and nothing
-//! that people build by default should need either. Everything is made and written below
+//! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
+//! vSwitch, and nothing that people build by default should need any of them. Everything is made and written below
 //! `target/peers`. Needs root to install packages, to reserve huge pages and to run Open vSwitch.
 
 use std::fs;
@@ -21,8 +21,14 @@ use crate::root;
 use crate::steps::{self, shown};
 use crate::test::cargo;
 
-const DPDK: &[Package] = &[
-    Package { name: "gcc", sign: &["gcc"], needed_by: "peers: the C shim" },
+const BUILD: &[Package] = &[
+    Package { name: "gcc", sign: &["gcc"], needed_by: "peers: the C shims" },
+    Package { name: "g++", sign: &["g++"], needed_by: "peers: the C++ shim" },
+    Package {
+        name: "libcuckoo-dev",
+        sign: &["test", "-f", "/usr/include/libcuckoo/cuckoohash_map.hh"],
+        needed_by: "peers: libcuckoo",
+    },
     Package { name: "pkg-config", sign: &["pkg-config"], needed_by: "peers: finds DPDK" },
     Package {
         name: "libdpdk-dev",
@@ -71,7 +77,7 @@ pub struct Options {
     /// Say who is compared, and measure nothing
     #[arg(long)]
     list: bool,
-    /// What to measure [default: tables, then ovs --native]
+    /// What to measure [default: tables, fib, then ovs --native]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -81,6 +87,12 @@ enum What {
     /// Caches: DPDK's rte_member and rte_hash, hashbrown, quick_cache, moka, Overbank
     Tables {
         /// Arguments of `overbank-peers tables`; `-- --help` names them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Forwarding tables: DPDK's rte_hash, libcuckoo, hashbrown, papaya, scc, Overbank
+    Fib {
+        /// Arguments of `overbank-peers fib`; `-- --help` names them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -97,16 +109,18 @@ enum What {
 
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
+    let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
     let (tables, ovs) = match &options.what {
-        _ if options.list => (None, None),
-        None => (Some(Vec::new()), Some((true, Vec::new()))),
-        Some(What::Tables { arguments }) => (Some(arguments.clone()), None),
-        Some(What::Ovs { native, arguments }) => (None, Some((*native, arguments.clone()))),
+        _ if options.list => (Vec::new(), None),
+        None => (vec![("tables", Vec::new()), ("fib", Vec::new())], Some((true, Vec::new()))),
+        Some(What::Tables { arguments }) => (alone("tables", arguments), None),
+        Some(What::Fib { arguments }) => (alone("fib", arguments), None),
+        Some(What::Ovs { native, arguments }) => (Vec::new(), Some((*native, arguments.clone()))),
     };
     if ovs.is_some() && !packages::is_root() {
         bail!("Open vSwitch with DPDK needs root: huge pages, network namespaces");
     }
-    packages::ensure(DPDK, true)?;
+    packages::ensure(BUILD, true)?;
     if let Some((native, _)) = &ovs {
         packages::ensure(OVS, true)?;
         if *native {
@@ -117,8 +131,8 @@ pub fn run(options: &Options) -> Result<()> {
     if options.list {
         return steps::run(Command::new(&program).arg("list"));
     }
-    if let Some(arguments) = tables {
-        measure(Command::new(&program).arg("tables").args(arguments))?;
+    for (command, arguments) in tables {
+        measure(Command::new(&program).arg(command).args(arguments))?;
     }
     if let Some((native, arguments)) = ovs {
         let mut command = Command::new(&program);
@@ -236,6 +250,9 @@ mod tests {
         let Some(What::Ovs { native, arguments }) = line.options.what else { panic!("ovs") };
         assert!(native);
         assert_eq!(arguments, ["--rounds", "3"]);
+        let line = Line::parse_from(["x", "fib", "--", "--sizes", "1"]);
+        let Some(What::Fib { arguments }) = line.options.what else { panic!("fib") };
+        assert_eq!(arguments, ["--sizes", "1"]);
         assert!(Line::parse_from(["x", "--list"]).options.list);
         assert!(Line::parse_from(["x"]).options.what.is_none());
     }

@@ -4,7 +4,7 @@
 //! What is done and judged is in `crates/cli/tests/soak`; its short form is part of `cargo test`.
 //! This sets the time, the kind of ports and the seed, and passes on what came of it. The switch is
 //! the one of the development profile, whose arithmetic and assertions are checked, unless
-//! `--release` says otherwise.
+//! `--release` says otherwise; that one must also forward within a second of a start after SIGKILL.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,10 +12,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use crate::packages;
 use crate::root;
 use crate::test::cargo;
+
+/// From the start of a switch that was killed until it forwards again, in milliseconds.
+const START_MS_MAX: u64 = 1000;
 
 /// Arguments of `soak`.
 #[derive(Args)]
@@ -105,5 +109,38 @@ pub fn run(options: &Options) -> Result<()> {
     if !report.exists() {
         bail!("the soak was skipped, or did not come to its end");
     }
+    let late = late(&serde_json::from_str(&fs::read_to_string(&report)?)?);
+    if !late.is_empty() && options.release {
+        bail!("{}", late.join("\n"));
+    }
+    late.iter().for_each(|line| eprintln!("{line}; only --release is held to it"));
     Ok(())
+}
+
+/// Where it took longer than it may from a start after SIGKILL until packets are forwarded.
+fn late(report: &Value) -> Vec<String> {
+    let soaks = report["soaks"].as_array().map_or(&[][..], Vec::as_slice);
+    let took = |soak: &Value| soak["counts"]["from start to forwarding, ms"].as_u64();
+    let late = soaks.iter().filter_map(|soak| Some((soak, took(soak)?)));
+    late.filter(|(_, ms)| *ms > START_MS_MAX)
+        .map(|(soak, ms)| {
+            let kind = soak["kind"].as_str().unwrap_or("?");
+            format!("{kind}: {ms} ms from start to forwarding, at most {START_MS_MAX} are aimed at")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_start_that_takes_more_than_a_second_is_late() {
+        let soak = |kind: &str, ms: u64| json!({ "kind": kind, "counts": { "from start to forwarding, ms": ms } });
+        let report = json!({ "soaks": [soak("tap", 1000), soak("afxdp", 1001)] });
+        let wanted = ["afxdp: 1001 ms from start to forwarding, at most 1000 are aimed at"];
+        assert_eq!(late(&report), wanted);
+        assert!(late(&json!({})).is_empty());
+    }
 }

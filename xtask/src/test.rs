@@ -46,7 +46,8 @@ enum Step {
     Doc,
     /// The tests of tables and switch again, for each slower instruction set that the machine has
     Simd,
-    /// What threads share without locks, in every order of their steps (loom)
+    /// What threads share without locks, in every order of their steps (loom); the forwarding table
+    /// with entries that move all the time
     Models,
 }
 
@@ -110,21 +111,33 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
         Step::Doc => steps.command("doc", cargo("doc --workspace --no-deps --locked").envs(deny)),
         Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set)),
         // A target folder of its own: the flag would have everything built again each time.
-        Step::Models => MODELS.iter().fold(true, |all, (name, arguments)| {
+        Step::Models => MODELS.iter().fold(true, |all, (name, flags, arguments)| {
             let mut command = cargo(arguments);
-            command.env("RUSTFLAGS", "--cfg loom");
+            command.env("RUSTFLAGS", flags);
             all & steps.tests(name, &mut command)
         }),
     }
 }
 
-/// The models: name of the step, and how its tests are run.
-const MODELS: &[(&str, &str)] = &[
+/// The models: name of the step, the compiler's flags, and how its tests are run. The last one is no
+/// model: each operation of the forwarding table's writer also moves entries, under its own tests.
+const MODELS: &[(&str, &str, &str)] = &[
     (
         "models live",
+        "--cfg loom",
         "test -p overbank-live --lib --release --locked --target-dir target/loom mailbox",
     ),
-    ("models fib", "test -p overbank --lib --release --locked --target-dir target/loom fib::model"),
+    (
+        "models fib",
+        "--cfg loom",
+        "test -p overbank --lib --release --locked --target-dir target/loom fib::model",
+    ),
+    (
+        "moving fib",
+        "--cfg overbank_small",
+        "test -p overbank --locked --target-dir target/moving --test fib --test fib_readers \
+         --test fib_snapshot",
+    ),
 ];
 
 /// An instruction set that `OVERBANK_SIMD` can force, below the best one that machines may have.
