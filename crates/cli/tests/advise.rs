@@ -43,9 +43,18 @@ fn drawn_traffic_gets_predictions_that_hold() {
     let theta = advice["profile"]["skew"]["theta"].as_f64().expect("a number");
     assert!((theta - 0.8).abs() < 0.05, "{theta}");
     let r = &advice["recommendation"];
-    let best = cells.iter().map(|c| c["ns_per_packet"].as_f64().expect("a number"));
-    let best = best.fold(f64::MAX, f64::min);
-    assert!(r["ns_per_packet"].as_f64().expect("a number") <= 1.02 * best);
+    // Of those that were tried, at the size that was chosen; what a trial finds is up to the machine.
+    let tried = cells.iter().filter(|c| !c["lookup_ns"].is_null());
+    let (mut best, mut chosen) = (f64::MAX, f64::MAX);
+    for cell in tried {
+        assert_eq!(cell["entries"], r["entries"]);
+        let ns = cell["ns_per_packet"].as_f64().expect("a number");
+        best = best.min(ns);
+        if cell["design"] == r["design"] {
+            chosen = ns;
+        }
+    }
+    assert!(chosen <= 1.005 * best, "{chosen} ns, and {best} ns can be had: {r}");
     assert!(r["reason"].as_str().expect("text").contains("half the entries"));
     // The costs decide: where misses cost nothing, the smallest table will do.
     let free = json(&["--flows", "7783", "--miss-ns", "0", "--cache", "set-8"]);

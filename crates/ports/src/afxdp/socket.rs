@@ -39,7 +39,7 @@ const SENDING_MAX: u32 = 2048;
 const HUGE_PAGE: usize = 2 << 20;
 /// A queue that was just closed is free again only after the kernel's clean-up, which runs later
 /// and waits for whoever changes interfaces at the time.
-const BUSY_MAX: Duration = Duration::from_secs(3);
+const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// A bound socket and its frames.
 pub(super) struct Socket {
