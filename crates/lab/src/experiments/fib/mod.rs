@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `fib5` | `factors.rs` | each optimisation switched on in turn, from concurrent cuckoo to `overbank::fib` |
 //! | `fib6` | `batches.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
-//! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded; building the table, insertions |
+//! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded, with learning and without; building the table, insertions |
 //! | `fibwriter` | `beside.rs` | lookups while the writer is idle and while it writes at full speed |
 //!
 //! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full. Addresses

@@ -1,5 +1,6 @@
 //! The record of figure 7.
 
+use super::learning::Learning;
 use super::{FRAME, Measured, PORTS, RING, THETA};
 use crate::experiment::{Mark, Plot, Record, Series, Size, Table};
 use crate::experiments::fib::measure::Plan;
@@ -39,13 +40,17 @@ fn text(spread: Spread) -> String {
 pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
     record.setting("frames", format!("{FRAME} bytes and the check sequence, a ring of {RING}"));
     record.setting("ports", format!("1 in, {PORTS} out, in memory; bursts of 32"));
+    record
+        .setting("with learning", "as --mode l2: 32 destinations and 32 sources a burst, untagged");
     record.setting("frames of a round", plan.keys);
     record.setting("rounds", plan.rounds);
     record.setting("skew", format!("Zipf {THETA} by the formula of Gray et al."));
     record.setting("threads", "1 (the paper: 16)");
     record.setting("the paper's machine", "2 × Xeon E5-2680, 8 ports of 10 GbE, about 92 Mpps");
     record.plots.extend([packets(all), insertions(all)]);
-    record.tables.extend([forwarding(all), tables(all), latencies(all), bands(all)]);
+    record.tables.push(forwarding(all));
+    record.tables.extend(with_learning(all));
+    record.tables.extend([tables(all), latencies(all), bands(all)]);
     claims(record, all);
     record.notes.push(
         "The loop alone is the same loop without the forwarder: a new destination is written into each \
@@ -54,6 +59,16 @@ pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
          helps. Every frame is counted at the port that it left by."
             .into(),
     );
+    record.notes.push(
+        "With learning is what the live switch's --mode l2 does: each address in a VLAN of its own table \
+         of stations, which has learnt them all, and for each frame a lookup of the destination and one \
+         of the source, 64 keys a burst. Half of the stations are behind the port that frames come in \
+         on and send, half behind the others and receive; every source is known, so nothing is reported. \
+         Without learning a burst is 32 keys of 48 bits, as in the paper."
+            .into(),
+    );
+    let left_out = all.iter().filter_map(|m| m.learning.as_ref().err());
+    record.notes.extend(left_out.map(|line| format!("{line}.")));
     record.notes.push(
         "Insertions: the table is filled from a list of addresses, the lines of each asked for 16 \
          insertions ahead. Single insertions are timed one by one, of new addresses whose lines nobody \
@@ -70,17 +85,30 @@ fn packets(all: &[Measured]) -> Plot {
         ranges: all.iter().map(|m| of(m).range()).collect(),
         model,
     };
+    let learnt = |name: &str, of: fn(&Learning) -> &Vec<f64>| {
+        let sizes =
+            || all.iter().filter_map(|m| Some((m.entries as f64, m.learning.as_ref().ok()?)));
+        Series {
+            name: name.to_owned(),
+            points: sizes().map(|(x, l)| (x, rates(of(l)).median)).collect(),
+            ranges: sizes().map(|(_, l)| rates(of(l)).range()).collect(),
+            model: false,
+        }
+    };
+    let series = [
+        curve("uniform", &|m| rates(&m.times.uniform), false),
+        curve("Zipf 0.99", &|m| rates(&m.times.zipf), false),
+        curve("the loop alone", &|m| rates(&m.times.pass), true),
+        learnt("uniform, with learning", |l| &l.uniform),
+        learnt("Zipf 0.99, with learning", |l| &l.zipf),
+    ];
     Plot {
         title: "frames forwarded by one core".into(),
         x: "entries of the table".into(),
         y: "million packets a second".into(),
         log_x: true,
         log_y: false,
-        series: vec![
-            curve("uniform", &|m| rates(&m.times.uniform), false),
-            curve("Zipf 0.99", &|m| rates(&m.times.zipf), false),
-            curve("the loop alone", &|m| rates(&m.times.pass), true),
-        ],
+        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
         // Where that size was measured; elsewhere the mark would stretch the axis.
         stated: all.iter().filter(|m| m.entries == 1_000_000_000).map(paper).collect(),
     }
@@ -142,6 +170,55 @@ fn forwarding(all: &[Measured]) -> Table {
         ],
         rows.collect(),
     )
+}
+
+/// How many times as long a frame takes, by round.
+fn slower(with: &[f64], without: &[f64]) -> Spread {
+    Spread::of(with.iter().zip(without).map(|(with, without)| with / without).collect())
+}
+
+/// The live switch; `None` if no size was measured with learning.
+fn with_learning(all: &[Measured]) -> Option<Table> {
+    let row = |m: &Measured| {
+        let (l, times) = (m.learning.as_ref().ok()?, &m.times);
+        let factor = |with, without| format!("{:.2}", slower(with, without).median);
+        Some(vec![
+            m.name(),
+            text(rates(&l.uniform)),
+            text(rates(&l.zipf)),
+            text(Spread::of(l.uniform.clone())),
+            text(Spread::of(l.zipf.clone())),
+            text(added(&l.uniform, &times.pass)),
+            text(added(&l.zipf, &times.pass)),
+            factor(&l.uniform, &times.uniform),
+            factor(&l.zipf, &times.zipf),
+            format!("{:.3}", l.bytes as f64 / f64::from(1 << 30)),
+            format!("{:.2}", l.bytes as f64 / m.entries as f64),
+            format!("{:.2} %", 100.0 * l.occupancy),
+            l.pages.clone(),
+            format!("{:.2}", l.seconds),
+        ])
+    };
+    let rows: Vec<_> = all.iter().filter_map(row).collect();
+    let headings = [
+        "entries",
+        "uniform: Mpps",
+        "Zipf 0.99: Mpps",
+        "uniform: ns a frame",
+        "Zipf 0.99: ns",
+        "added, uniform: ns",
+        "added, Zipf 0.99: ns",
+        "× without learning, uniform",
+        "× without learning, Zipf 0.99",
+        "GiB",
+        "bytes an entry",
+        "occupancy",
+        "huge pages",
+        "learnt in: s",
+    ];
+    let title = "Forwarding with learning, as --mode l2: address and VLAN, destination and source \
+                 looked up, all sources known";
+    (!rows.is_empty()).then(|| table(title, &headings, rows))
 }
 
 fn tables(all: &[Measured]) -> Table {
@@ -214,9 +291,22 @@ fn claims(record: &mut Record, all: &[Measured]) {
         record.claim(
             format!("{} entries: every frame leaves by the port of its address", m.name()),
             "all",
-            format!("{} of {}", m.right, m.frames),
-            m.right == m.frames,
+            format!("{} of {}", m.counts.right, m.counts.frames),
+            m.counts.right == m.counts.frames,
         );
+        if let Ok(learning) = &m.learning {
+            let counts = learning.counts;
+            record.claim(
+                format!(
+                    "{} entries, with learning: every frame leaves by the port of its address, and \
+                     every source is known",
+                    m.name()
+                ),
+                "all, none to report",
+                format!("{} of {}, {} to report", counts.right, counts.frames, counts.news),
+                counts.right == counts.frames && counts.news == 0,
+            );
+        }
         record.claim(
             format!("{} entries: occupancy without a refused insertion", m.name()),
             "about 95 % at least",
