@@ -6,7 +6,7 @@
 //! Without designs the recommended one; `--paper` adds all designs of the paper. The whole grid is
 //! the default for what is not given. Columns: hit rate, share of the static optimum, nanoseconds of
 //! the probe alone, of a verified lookup, and of a key with its insertion, the lookup as a multiple
-//! of the gather kernel, emulated throughput with its range, its ratio to the best of the paper's
+//! of the gather kernel (- where that lay on other pages), emulated throughput with its range, its ratio to the best of the paper's
 //! designs in this cell (if there are any) and to blp-2-4. At the end the geometric means over the
 //! cells.
 
@@ -106,15 +106,17 @@ fn print(m: &Measured) {
     let show = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |r| format!("{r:.3}"));
     for row in &m.rows {
         let name = row.design.to_string();
+        let floors = m.to_floor(row, row.lookup_ns.median);
+        let floors = floors.map_or("-".to_owned(), |floors| format!("{floors:.2}"));
         let best = best_of_paper(m).map(|best| row.throughput.median / best.throughput.median);
         println!(
-            "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{:>7.2}{:>8.1}  {:<17}{:>6}{:>9}",
+            "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{:>7}{:>8.1}  {:<17}{:>6}{:>9}",
             100.0 * row.hit_rate,
             row.hit_rate / m.cell.static_optimum(),
             row.probe_ns.median,
             row.lookup_ns.median,
             row.whole_ns.median,
-            row.lookup_ns.median / m.floor_ns.median,
+            floors,
             row.throughput.median,
             format!("({:.1} to {:.1})", row.throughput.low, row.throughput.high),
             show(best),

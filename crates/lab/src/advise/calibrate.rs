@@ -56,6 +56,6 @@ mod tests {
         let costs = calibrated(before);
         assert!(costs.calibrated && (costs.hit_ns, costs.miss_ns) == (3.0, 70.0));
         let all = [costs.promote_ns, costs.bubble_ns, costs.half_bubble_ns, costs.second_line_ns];
-        assert!(all.iter().all(|ns| (0.0..10_000.0).contains(ns)), "{costs:?}");
+        assert!(all.iter().all(|ns| *ns >= 0.0 && ns.is_finite()), "{costs:?}");
     }
 }

@@ -3,6 +3,11 @@
 //! Same bursts as a cache's probe, same prefetches, same kind of pages ([`super::memory`]), and the
 //! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
 //! for less than this, so every lookup cost is also given as a multiple of it.
+//!
+//! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
+//! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
+//! than the table's is none. [`Footing`] says whether it is one; where it is not there is no multiple,
+//! no claim is judged, and the record has the line that [`refusal`] gives.
 
 use overbank::cache::{BURST, HugePages};
 use overbank::prefetch;
@@ -59,10 +64,100 @@ impl Gather {
     }
 }
 
+/// Shares of a memory on huge pages that differ by no more than this are alike.
+const ALIKE: f64 = 0.1;
+
+/// The pages of a table and of the kernel's memory beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footing {
+    /// Pages of the table.
+    pub table: HugePages,
+    /// Pages of the kernel's memory.
+    pub floor: HugePages,
+    /// Bytes of either.
+    pub bytes: usize,
+}
+
+impl Footing {
+    /// Whether both lie on huge pages alike, to a tenth. Not where it is not known.
+    pub fn is_alike(&self) -> bool {
+        let share = |pages| match pages {
+            HugePages::No => Some(0.0),
+            HugePages::Partly { bytes } => Some(bytes as f64 / self.bytes.max(1) as f64),
+            HugePages::Yes => Some(1.0),
+            // The kernel's memory is never on pages of 1 GiB.
+            _ => None,
+        };
+        let both = share(self.table).zip(share(self.floor));
+        both.is_some_and(|(table, floor)| (table - floor).abs() <= ALIKE)
+    }
+
+    /// Nanoseconds as a multiple of the floor's; `None` where it is no floor.
+    pub fn multiple(&self, ns: f64, floor_ns: f64) -> Option<f64> {
+        self.is_alike().then_some(ns / floor_ns)
+    }
+}
+
+impl std::fmt::Display for Footing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "huge pages: {}, the kernel's: {}", self.table, self.floor)
+    }
+}
+
+/// What a table says in place of a multiple where there is none.
+pub const OTHER_PAGES: &str = "other pages";
+
+/// A multiple in a table: "×1.62", or [`OTHER_PAGES`].
+pub fn times(multiple: Option<f64>) -> String {
+    multiple.map_or_else(|| OTHER_PAGES.to_owned(), |multiple| format!("×{multiple:.2}"))
+}
+
+/// The line of a record whose kernel lay on other pages than these tables; `None` if there are none.
+pub fn refusal(tables: &[String]) -> Option<String> {
+    (!tables.is_empty()).then(|| {
+        format!(
+            "No multiple of the gather kernel is given, and no claim about one judged, where its memory \
+             lay on other pages than the table: {}.",
+            tables.join("; ")
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use overbank::cache::mix;
+
+    #[test]
+    fn a_floor_on_other_pages_is_none() {
+        const BYTES: usize = 1 << 30;
+        let partly = |percent| HugePages::Partly { bytes: BYTES / 100 * percent };
+        let multiple = |table, floor| Footing { table, floor, bytes: BYTES }.multiple(3.0, 2.0);
+        let (yes, no, unknown) = (HugePages::Yes, HugePages::No, HugePages::Unknown);
+        for (a, b) in
+            [(yes, yes), (no, no), (partly(95), yes), (partly(40), partly(35)), (partly(9), no)]
+        {
+            assert_eq!(multiple(a, b), Some(1.5), "{a}, {b}");
+            assert_eq!(multiple(b, a), Some(1.5), "{b}, {a}");
+        }
+        let gigabyte = HugePages::Gigabyte;
+        for (a, b) in
+            [(yes, no), (yes, partly(89)), (no, partly(11)), (unknown, unknown), (yes, gigabyte)]
+        {
+            assert_eq!(multiple(a, b), None, "{a}, {b}");
+            assert_eq!(multiple(b, a), None, "{b}, {a}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line() {
+        assert_eq!(refusal(&[]), None);
+        let footing = Footing { table: HugePages::Yes, floor: HugePages::No, bytes: 1 };
+        let line = refusal(&[format!("16 M entries ({footing})"), "all of 4 MiB".into()]).unwrap();
+        let end = "16 M entries (huge pages: yes, the kernel's: no); all of 4 MiB.";
+        assert!(line.ends_with(end) && !line.contains('\n'), "{line}");
+        assert_eq!([times(Some(1.5)), times(None)], ["×1.50", "other pages"]);
+    }
 
     #[test]
     fn touches_the_lines_of_the_hashes() {

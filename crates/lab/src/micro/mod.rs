@@ -47,7 +47,7 @@ use std::hint::black_box;
 
 use crate::experiment::{Context, LabError};
 use crate::workload::FlowStream;
-use gather::Gather;
+use gather::{Footing, Gather, refusal};
 use keys::Keys;
 use loops::{Lane, lookups, ns_per_key, probes, run, warm};
 use overbank::cache::{BURST, Design, HugePages, LayoutKind};
@@ -168,6 +168,8 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Nanoseconds per key of the gather kernel, on the same keys and as much memory.
     pub floor_ns: Spread,
+    /// The pages of that memory.
+    pub floor_pages: HugePages,
     /// Draws per flow before the measurement.
     pub warmed: f64,
 }
@@ -176,6 +178,22 @@ impl Measured {
     /// The row of a design.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.design.to_string() == name)
+    }
+
+    /// The pages of a row's table and of the gather kernel's memory.
+    fn footing(&self, row: &Row) -> Footing {
+        let bytes = self.cell.entries.saturating_mul(SLOT_BYTES);
+        Footing { table: row.huge_pages, floor: self.floor_pages, bytes }
+    }
+
+    /// Whether the gather kernel is a floor of a row's table: see [`Footing`].
+    pub fn has_floor(&self, row: &Row) -> bool {
+        self.footing(row).is_alike()
+    }
+
+    /// Nanoseconds of a row as a multiple of the gather kernel's; `None` where that is no floor.
+    pub fn to_floor(&self, row: &Row, ns: f64) -> Option<f64> {
+        self.footing(row).multiple(ns, self.floor_ns.median)
     }
 }
 
@@ -256,6 +274,7 @@ pub fn measure(
         cell,
         rows: rows.collect(),
         floor_ns: Spread::of(floor),
+        floor_pages: gather.huge_pages(),
         warmed: draws as f64 / f64::from(flows),
     })
 }
@@ -281,6 +300,23 @@ pub fn pages(all: &[Measured]) -> (String, String) {
     let value =
         if names.is_empty() { "all".to_owned() } else { format!("all but {}", names.join(", ")) };
     ("tables on 2 MiB pages".to_owned(), value)
+}
+
+/// A line for a record's notes: of which tables the gather kernel is no floor; `None` if it is one of
+/// all.
+pub fn without_floor(all: &[Measured]) -> Option<String> {
+    let unlike = all.iter().filter_map(|m| {
+        let rows: Vec<_> = m.rows.iter().filter(|row| !m.has_floor(row)).collect();
+        let names = match rows.len() {
+            0 => return None,
+            count if count == m.rows.len() => "every table".to_owned(),
+            _ => rows.iter().map(|row| row.design.to_string()).collect::<Vec<_>>().join(", "),
+        };
+        let Cell { alpha, theta, .. } = m.cell;
+        let footing = m.footing(rows[0]);
+        Some(format!("{names} of {}, α {alpha}, θ {theta} ({footing})", m.cell.size()))
+    });
+    refusal(&unlike.collect::<Vec<_>>())
 }
 
 /// Names as designs.
@@ -317,6 +353,7 @@ pub fn measure_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::grid::made_up;
     use crate::models;
 
     const PLAN: Plan = Plan {
@@ -371,6 +408,37 @@ mod tests {
             assert!(alone.hit_rate < after.hit_rate, "{} {}", alone.hit_rate, after.hit_rate);
             assert_eq!(after.throughput.low, after.throughput.high, "one round");
         }
+    }
+
+    #[test]
+    fn a_floor_is_one_of_tables_on_the_same_pages() {
+        let cell = Cell { entries: 1 << 20, alpha: 0.5, theta: 0.0 };
+        let rows = [("set-4", (0.9, 6.0, 1.0)), ("set-8", (0.9, 8.0, 1.0))];
+        let mut m = made_up::measured(cell, 4.0, &rows);
+        assert_eq!(m.to_floor(&m.rows[1], 8.0), Some(2.0));
+        assert_eq!(without_floor(&[m.clone()]), None);
+        m.rows[1].huge_pages = HugePages::No;
+        assert_eq!(
+            m.rows.iter().map(|row| m.to_floor(row, 8.0)).collect::<Vec<_>>(),
+            [Some(2.0), None]
+        );
+        let line = without_floor(&[m.clone()]).unwrap();
+        let end = ": set-8 of 4 MiB, α 0.5, θ 0 (huge pages: no, the kernel's: yes).";
+        assert!(line.ends_with(end), "{line}");
+        m.rows[1].huge_pages = HugePages::Yes;
+        m.floor_pages = HugePages::Partly { bytes: 2 << 20 };
+        let line = without_floor(&[m]).unwrap();
+        assert!(line.contains(": every table of 4 MiB"), "{line}");
+    }
+
+    /// What is measured says what its memory lies on: both are too small for huge pages here.
+    #[test]
+    fn small_tables_and_their_floor_are_alike() {
+        let cell = Cell { entries: 1 << 10, alpha: 0.5, theta: 0.0 };
+        let designs = designs(&["set-4"]);
+        let m = measure(cell, &designs, &PLAN, 2.5, 1, &mut |_| Ok(())).unwrap();
+        assert_eq!((m.rows[0].huge_pages, m.floor_pages), (HugePages::No, HugePages::No));
+        assert!(m.to_floor(&m.rows[0], 1.0).is_some());
     }
 
     #[test]

@@ -71,7 +71,7 @@ mod tests {
         let mut keys = Keys::default();
         keys.draw(&mut stream, KEYS_MIN);
         let ns = lookup_ns(&designs, 1 << 10, &keys, 1, &mut || Ok(())).unwrap().unwrap();
-        assert!(ns.len() == 2 && ns.iter().all(|ns| (0.1..1e6).contains(ns)), "{ns:?}");
+        assert!(ns.len() == 2 && ns.iter().all(|ns| *ns > 0.0 && ns.is_finite()), "{ns:?}");
 
         let mut stop = || Err(LabError::Stopped);
         assert!(matches!(

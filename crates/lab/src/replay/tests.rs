@@ -49,9 +49,17 @@ fn replay(length: Length) -> Replay {
 /// more than a round of a replay by loops would have: their chunks must line up all the same.
 #[test]
 fn designs_that_were_given_the_same_time_are_comparable() {
-    let replay = replay(Length::Seconds(0.5));
-    assert!(replay.digest_packets > 3 * ROUND_PACKETS, "{}", replay.digest_packets);
-    assert!(replay.designs.iter().all(|d| d.totals.packets > ROUND_PACKETS));
+    let mut seconds = 0.5;
+    loop {
+        let replay = replay(Length::Seconds(seconds));
+        let far = replay.designs.iter().all(|d| d.totals.packets > ROUND_PACKETS);
+        if far && replay.digest_packets > 3 * ROUND_PACKETS {
+            return;
+        }
+        // As long as the machine needs for so many.
+        seconds *= 4.0;
+        assert!(seconds < 100.0, "{} packets", replay.digest_packets);
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::optimistic::{Census, Filler, Optimistic};
 use super::{absent, address, sizes};
 use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::micro::Spread;
-use crate::micro::gather::Gather;
+use crate::micro::gather::{self, Footing, Gather, refusal};
 
 mod claims;
 
@@ -76,6 +76,8 @@ struct Facts {
     lines_a_hit: [f64; 2],
     /// Lines that the lookup of an absent key reads, ours; the paper's reads two.
     lines_a_miss: f64,
+    /// Pages of our table and of the gather kernel's lines.
+    footing: Footing,
     /// Whether all took turns.
     together: bool,
 }
@@ -201,12 +203,14 @@ fn measure(
     let cuckoo = Cuckoo::build(context, part.piece(0.0, 0.4), entries)?;
     let lines_a_hit = cuckoo.lines_a_hit();
     let pages = [cuckoo.small.huge_pages(), cuckoo.huge.huge_pages()].map(|p| p.to_string());
-    let (mut ns, fib) = if together {
+    let (mut ns, fib, floor_pages) = if together {
         let fib = build(context, &what, part.piece(0.4, 0.8), entries)?;
         let gather = gather_for(&fib)?;
         let mut lanes = cuckoo.lanes();
         lanes.extend(our_lanes(&fib, &gather));
-        (rounds(context, plan, part.piece(0.8, 1.0), entries, &mut lanes)?, fib)
+        let ns = rounds(context, plan, part.piece(0.8, 1.0), entries, &mut lanes)?;
+        drop(lanes);
+        (ns, fib, gather.huge_pages())
     } else {
         let mut ns = rounds(context, plan, part.piece(0.4, 0.5), entries, &mut cuckoo.lanes())?;
         drop(cuckoo);
@@ -214,7 +218,8 @@ fn measure(
         let gather = gather_for(&fib)?;
         let mut lanes = our_lanes(&fib, &gather);
         ns.extend(rounds(context, plan, part.piece(0.9, 1.0), entries, &mut lanes)?);
-        (ns, fib)
+        drop(lanes);
+        (ns, fib, gather.huge_pages())
     };
     let floor = ns.pop().unwrap_or_default();
     let reader = fib.reader();
@@ -226,6 +231,7 @@ fn measure(
         ours_bytes: reader.bytes() as u64,
         lines_a_hit: [lines_a_hit, 1.0 + fib.stats().second as f64 / entries as f64],
         lines_a_miss: lines as f64 / asked as f64,
+        footing: Footing { table: reader.huge_pages(), floor: floor_pages, bytes: reader.bytes() },
         together,
     };
     Ok(Ok(Measured { entries, bytes: theirs, ns, floor, facts }))
@@ -257,15 +263,20 @@ fn settings(record: &mut Record, plan: &Plan) {
 
 fn plot(all: &[Measured]) -> Plot {
     let rate = |ns: f64| 1000.0 / ns;
-    let curve = |name: &str, spread: &dyn Fn(&Measured) -> Spread, model| Series {
-        name: name.to_owned(),
-        points: all.iter().map(|m| (m.entries as f64, rate(spread(m).median))).collect(),
-        ranges: all.iter().map(|m| (rate(spread(m).high), rate(spread(m).low))).collect(),
-        model,
-    };
-    let steps = STEPS.iter().enumerate().map(|(i, name)| curve(name, &|m| m.spread(i), false));
-    let mut series: Vec<Series> = steps.collect();
-    series.push(curve("gather kernel", &|m| Spread::of(m.floor.clone()), true));
+    let curve =
+        |all: &[&Measured], name: &str, spread: &dyn Fn(&Measured) -> Spread, model| Series {
+            name: name.to_owned(),
+            points: all.iter().map(|m| (m.entries as f64, rate(spread(m).median))).collect(),
+            ranges: all.iter().map(|m| (rate(spread(m).high), rate(spread(m).low))).collect(),
+            model,
+        };
+    let every: Vec<&Measured> = all.iter().collect();
+    let steps = STEPS.iter().enumerate();
+    let mut series: Vec<Series> =
+        steps.map(|(i, name)| curve(&every, name, &|m| m.spread(i), false)).collect();
+    // Where it is no floor, its curve would look like one.
+    let floored: Vec<&Measured> = all.iter().filter(|m| m.facts.footing.is_alike()).collect();
+    series.push(curve(&floored, "gather kernel", &|m| Spread::of(m.floor.clone()), true));
     Plot {
         title: "lookups of one core, optimisations cumulative".into(),
         x: "entries of the table".into(),
@@ -299,7 +310,8 @@ fn times(all: &[Measured]) -> Table {
         .collect();
     rows.push(row("gather kernel", &|m| {
         let Spread { median, low, high } = Spread::of(m.floor.clone());
-        format!("{median:.1} [{low:.1}–{high:.1}]")
+        let multiple = m.facts.footing.multiple(m.spread(OURS).median, median);
+        format!("{median:.1} [{low:.1}–{high:.1}] (overbank::fib: {})", gather::times(multiple))
     }));
     Table {
         title: "Lookups by number of entries: median and range of the rounds".into(),
@@ -365,6 +377,9 @@ fn notes(record: &mut Record, all: &[Measured]) {
             .into(),
     );
     let apart: Vec<String> = all.iter().filter(|m| !m.facts.together).map(Measured::name).collect();
+    let other = all.iter().filter(|m| !m.facts.footing.is_alike());
+    let other = other.map(|m| format!("{} entries ({})", m.name(), m.facts.footing));
+    record.notes.extend(refusal(&other.collect::<Vec<_>>()));
     if !apart.is_empty() {
         record.notes.push(format!(
             "{} entries: not all tables fit into memory at once; the paper's five steps took turns, \

@@ -10,6 +10,7 @@ mod claims;
 use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::experiments::grid::PAPER;
 use crate::hardware::{last_level_cache_bytes, memory_available_bytes};
+use crate::micro::gather::times;
 use crate::micro::{self, Cell, DESIGNS, Measured, Plan, Row, Spread, measure_all, size_name, tsc};
 use crate::recommended::RECOMMENDED;
 
@@ -139,6 +140,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
             all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min)
         ),
     ];
+    record.notes.extend(micro::without_floor(&all));
     record.notes.append(&mut differ);
     Ok(record)
 }
@@ -174,7 +176,12 @@ fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
     let mut cost = plot("lookup cost", "cycles per key", &|row| row.lookup_ns, cycles_per_ns, true);
     cost.series.push(Series {
         name: "gather kernel".into(),
-        points: size.iter().map(|m| (m.cell.alpha, m.floor_ns.median * cycles_per_ns)).collect(),
+        // Where it is a floor of nothing, its curve would look like one.
+        points: size
+            .iter()
+            .filter(|m| m.rows.iter().any(|row| m.has_floor(row)))
+            .map(|m| (m.cell.alpha, m.floor_ns.median * cycles_per_ns))
+            .collect(),
         ranges: Vec::new(),
         model: true,
     });
@@ -195,10 +202,10 @@ fn table(size: &[Measured], cycles_per_ns: f64) -> Table {
             let r = &m.rows[i];
             let cost = r.lookup_ns.median;
             format!(
-                "{:.1} %, {:.0} cycles (×{:.2}), {:.1} M/s",
+                "{:.1} %, {:.0} cycles ({}), {:.1} M/s",
                 100.0 * r.hit_rate,
                 cost * cycles_per_ns,
-                cost / m.floor_ns.median,
+                times(m.to_floor(r, cost)),
                 r.throughput.median
             )
         }));

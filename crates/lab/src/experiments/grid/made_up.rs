@@ -19,5 +19,11 @@ pub(crate) fn measured(cell: Cell, floor_ns: f64, rows: &[(&str, Figures)]) -> M
         trial: rate,
         huge_pages: HugePages::Yes,
     };
-    Measured { cell, rows: rows.iter().map(row).collect(), floor_ns: spread(floor_ns), warmed: 1.0 }
+    Measured {
+        cell,
+        rows: rows.iter().map(row).collect(),
+        floor_ns: spread(floor_ns),
+        floor_pages: HugePages::Yes,
+        warmed: 1.0,
+    }
 }

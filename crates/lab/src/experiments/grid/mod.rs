@@ -191,7 +191,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.plots = tables::plots(&all);
     record.checks = checks::checks(&all, ours, bare, smoke);
     if !smoke {
-        record.checks.push(bound::check(&all, penalty_ns));
+        record.checks.extend(bound::check(&all, penalty_ns));
     }
     let warmed = all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min);
     record.notes = vec![
@@ -213,6 +213,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          key pays for one more memory access, the same for all designs."
             .into(),
     ];
+    record.notes.extend(micro::without_floor(&all));
     Ok(record)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{BASELINE, best_of_paper, chosen, in_grid, to_baseline};
 use crate::experiment::{Plot, Series, Table};
+use crate::micro::gather::times;
 use crate::micro::{Cell, Measured, Row};
 use crate::recommended::RECOMMENDED;
 
@@ -69,8 +70,8 @@ pub(super) fn hits(all: &[Measured]) -> Table {
 pub(super) fn throughput(all: &[Measured]) -> Table {
     let title = "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)";
     by_design(all, title, |m, row| {
-        let floors = row.lookup_ns.median / m.floor_ns.median;
-        format!("{:.1} ({:.1}, ×{floors:.2})", row.throughput.median, row.lookup_ns.median)
+        let ns = row.lookup_ns.median;
+        format!("{:.1} ({ns:.1}, {})", row.throughput.median, times(m.to_floor(row, ns)))
     })
 }
 

@@ -151,6 +151,8 @@ mod tests {
     use super::*;
     use crate::experiment::{Context, Size};
     use crate::experiments::fib::factors::{FIB5, Facts, STEPS};
+    use crate::micro::gather::Footing;
+    use overbank::cache::HugePages;
     use std::sync::atomic::AtomicBool;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
@@ -159,6 +161,7 @@ mod tests {
             ours_bytes: sizes::fib_bytes(entries),
             lines_a_hit: [1.3, 1.2],
             lines_a_miss: 1.1,
+            footing: Footing { table: HugePages::Yes, floor: HugePages::Yes, bytes: 1 << 30 },
             together: true,
         };
         let ns = ns.map(|ns| vec![ns; 3]).to_vec();
