@@ -1,7 +1,8 @@
 //! A switch over ports in memory, with its control plane.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use overbank_live::control::{self, ControlCounters, ControlError, ControlOptions};
@@ -51,7 +52,7 @@ pub struct Bench {
 impl Bench {
     /// A switch without rules.
     pub fn new(ports: usize) -> Bench {
-        Bench::with("", &vec![quiet(); ports], ControlOptions::default(), Vec::new())
+        Bench::with("", &vec![quiet(); ports], patient(), Vec::new())
     }
 
     /// With rules, these ports, options, and targets besides the one that it listens on.
@@ -156,6 +157,24 @@ impl Drop for Bench {
         }
         drop(self.switch.take());
     }
+}
+
+/// Options under which no session ends because a test, or the machine, takes its time.
+pub fn patient() -> ControlOptions {
+    ControlOptions {
+        probe: Duration::ZERO,
+        stall: Duration::from_secs(3600),
+        handshake: Duration::from_secs(3600),
+        ..ControlOptions::default()
+    }
+}
+
+/// An address of the loopback interface that nobody else uses, where a port that was let go stays
+/// free: other tests, and whoever connects to anything, have 127.0.0.1.
+pub fn own_address() -> Ipv4Addr {
+    static NUMBER: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | high >> 1, low, NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A port to put frames in by hand.

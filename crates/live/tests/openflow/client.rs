@@ -39,6 +39,9 @@ impl Client {
         client.send(&Message::Hello(Hello { versions: VersionSet::of(&[version]) }));
         let hello = client.next_of_any_version();
         assert!(matches!(hello, (_, Message::Hello(_))), "{hello:?}");
+        // Its hello does not say that it has read ours; from the answer on we hear of what happens.
+        let echo = client.ask(&Message::EchoRequest(vec![1]));
+        assert_eq!(echo, Message::EchoReply(vec![1]));
         client
     }
 

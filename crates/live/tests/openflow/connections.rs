@@ -7,18 +7,18 @@ use overbank_live::control::ControlOptions;
 use overbank_live::target::Target;
 use overbank_openflow::{Message, Version};
 
-use super::bench::{Bench, quiet, wait};
+use super::bench::{Bench, own_address, patient, quiet, wait};
 use super::client::Client;
 
 #[test]
 fn the_switch_connects_to_a_controller_and_again_when_it_returns() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind((own_address(), 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
     let options = ControlOptions {
         backoff: (Duration::from_millis(10), Duration::from_millis(40)),
-        ..ControlOptions::default()
+        ..patient()
     };
-    let target = Target::Connect { host: "127.0.0.1".to_owned(), port: address.port() };
+    let target = Target::Connect { host: address.ip().to_string(), port: address.port() };
     let bench = Bench::with("", &[quiet()], options, vec![target]);
     for _ in 0..2 {
         let (stream, _) = listener.accept().expect("it comes");
@@ -44,7 +44,7 @@ fn unix_sockets_serve_both_ways_and_leave_no_file() {
     drop(UnixListener::bind(&ours).expect("a socket"));
     let listener = UnixListener::bind(&theirs).expect("a socket");
     let targets = vec![Target::UnixListen(ours.clone()), Target::UnixConnect(theirs)];
-    let bench = Bench::with("", &[quiet()], ControlOptions::default(), targets);
+    let bench = Bench::with("", &[quiet()], patient(), targets);
     let mut accepted = listener.accept().expect("it comes").0;
     let mut connected = UnixStream::connect(&ours).expect("it listens");
     for stream in [&mut accepted, &mut connected] {
@@ -74,7 +74,7 @@ fn a_target_that_cannot_be_had_is_an_error_at_the_start() {
 
 #[test]
 fn too_many_connections_are_closed_and_counted() {
-    let options = ControlOptions { connections: 2, ..ControlOptions::default() };
+    let options = ControlOptions { connections: 2, ..patient() };
     let bench = Bench::with("", &[quiet()], options, vec![]);
     let mut one = Client::connect(bench.address, Version::V13);
     let mut two = Client::connect(bench.address, Version::V13);
@@ -93,11 +93,7 @@ fn too_many_connections_are_closed_and_counted() {
 
 #[test]
 fn silent_connections_lock_nobody_out() {
-    let options = ControlOptions {
-        connections: 3,
-        handshake: Duration::from_secs(3600),
-        ..ControlOptions::default()
-    };
+    let options = ControlOptions { connections: 3, ..patient() };
     let bench = Bench::with("", &[quiet()], options, vec![]);
     let counted = || bench.counters.snapshot();
     let silent: Vec<TcpStream> =

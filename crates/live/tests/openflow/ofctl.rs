@@ -4,10 +4,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use overbank_live::control::ControlOptions;
 use tempfile::TempDir;
 
-use super::bench::{Bench, frame, quiet, wait};
+use super::bench::{Bench, PATIENCE, frame, patient, quiet, wait};
 
 const VERSIONS: [&str; 3] = ["OpenFlow13", "OpenFlow14", "OpenFlow15"];
 
@@ -26,14 +25,14 @@ impl Ofctl {
             println!("skipped: needs ovs-ofctl");
             return None;
         }
-        let bench = Bench::with(rules, &vec![quiet(); 3], ControlOptions::default(), vec![]);
+        let bench = Bench::with(rules, &vec![quiet(); 3], patient(), vec![]);
         let target = format!("tcp:127.0.0.1:{}", bench.address.port());
         Some(Ofctl { bench, target, folder: tempfile::tempdir().expect("a folder") })
     }
 
     fn command(&self, version: &str, words: &[&str]) -> Command {
         let mut command = Command::new("ovs-ofctl");
-        command.args(["-O", version, "--timeout=20"]);
+        command.args(["-O", version, "--timeout=60"]);
         command.env("OVS_RUNDIR", self.folder.path()).stdin(Stdio::null());
         // The first word that is no option is the command; the switch comes after it.
         let at = words.iter().position(|word| !word.starts_with('-')).expect("a command");
@@ -273,7 +272,7 @@ fn packets_are_sent_and_counted() {
         ofctl.bench.ports[0].inject(&bytes);
         assert_eq!(ofctl.bench.sent(3, 1), std::slice::from_ref(&bytes));
         passed += 2;
-        assert!(ofctl.bench.runtime.block_on(ofctl.bench.handle().barrier()));
+        assert!(ofctl.bench.handle().barrier_blocking(PATIENCE));
         let flows = ofctl.run(version, &["dump-flows", "in_port=1"]);
         let wanted = format!("n_packets={passed}, n_bytes={}, ", passed * bytes.len());
         assert!(flows.contains(&wanted), "{wanted}: {flows}");

@@ -1,12 +1,11 @@
 //! Packets to controllers and from them, and their buffers.
 
-use overbank_live::control::ControlOptions;
 use overbank_live::switch::Setup;
 use overbank_openflow::{
     BUFFER_NONE, BadRequest, Message, OxmMatch, PacketInReason, Version, consts::port,
 };
 
-use super::bench::{Bench, frame, quiet, wait};
+use super::bench::{Bench, frame, patient, quiet, wait};
 use super::client::{Client, add, output, packet_in, packet_out, to_controller};
 
 #[test]
@@ -59,7 +58,7 @@ fn packets_of_a_controller_leave_by_ports_and_go_through_the_tables() {
     let bench = Bench::with(
         "priority=5,in_port=2,actions=output:3\npriority=4,actions=output:1",
         &vec![quiet(); 3],
-        ControlOptions::default(),
+        patient(),
         vec![],
     );
     let mut client = Client::connect(bench.address, Version::V15);
@@ -81,7 +80,7 @@ fn packets_of_a_controller_leave_by_ports_and_go_through_the_tables() {
 #[test]
 fn packets_of_a_controller_wait_in_a_bounded_queue() {
     let setup = Setup { packet_outs: 1, ..Setup::default() };
-    let bench = Bench::of(setup, &[quiet(), quiet()], ControlOptions::default(), vec![]);
+    let bench = Bench::of(setup, &[quiet(), quiet()], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V13);
     let mut sent = 0;
     // Whether one comes before the worker has taken the last is up to the threads: until one has.

@@ -1,6 +1,5 @@
 //! What the switch says of its flows, tables and ports.
 
-use overbank_live::control::ControlOptions;
 use overbank_openflow::{
     BadMatch, ErrorCode, Message, Oxm, OxmField, OxmMatch, PortConfig, PortMod, PortModFailed,
     PortReason, QueueOpFailed, Version,
@@ -8,7 +7,7 @@ use overbank_openflow::{
     multipart::{Reply, Request},
 };
 
-use super::bench::{Bench, PATIENCE, frame, quiet, wait};
+use super::bench::{Bench, PATIENCE, frame, patient, quiet, wait};
 use super::client::{Client, add, everything, output, question, reply};
 
 #[test]
@@ -75,6 +74,11 @@ fn ports_are_described_set_and_reported() {
     assert_eq!(bench.sent(3, 1), std::slice::from_ref(&sent));
     assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
     assert_eq!(bench.ports[1].take_sent().len(), 0);
+    // Workers tell their counts from time to time.
+    wait("the counters", || {
+        let ports = bench.switch().status().ports;
+        (ports[0].received, ports[2].sent) == (1, 1)
+    });
     let Reply::Port(stats) = reply(&mut client, Request::Port { port: port::ANY }) else {
         panic!("no counters")
     };
@@ -94,7 +98,7 @@ fn counters_of_flows_and_tables_are_those_of_the_packets() {
     let bench = Bench::with(
         "priority=5,in_port=1,actions=goto_table:3\ntable=3,priority=1,actions=output:2",
         &vec![quiet(); 2],
-        ControlOptions::default(),
+        patient(),
         vec![],
     );
     let mut client = Client::connect(bench.address, Version::V13);
@@ -182,7 +186,7 @@ fn a_table_that_is_looked_through_elsewhere_is_whole() {
             format!("priority={n},ip,nw_dst=10.0.{a}.{b},actions=output:2\n")
         })
         .collect();
-    let bench = Bench::with(&rules, &vec![quiet(); 2], ControlOptions::default(), vec![]);
+    let bench = Bench::with(&rules, &vec![quiet(); 2], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V13);
     let flows = client.flows();
     let priorities: Vec<u16> = flows.iter().map(|flow| flow.priority).collect();

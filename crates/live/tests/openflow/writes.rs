@@ -10,7 +10,7 @@ use overbank_openflow::{
     PortConfig, PortMod, Version,
 };
 
-use super::bench::{Bench, frame, quiet};
+use super::bench::{Bench, frame, patient, quiet};
 use super::client::{Client, add, output};
 
 fn port(number: u32) -> OxmMatch {
@@ -83,7 +83,7 @@ fn flow_mods_are_refused_with_the_code_of_their_fault() {
     let setup = Setup::default();
     let core = overbank_live::core::CoreConfig { rules_max: 3, ..setup.core };
     let setup = Setup { core, ..setup };
-    let bench = Bench::of(setup, &[quiet(), quiet()], ControlOptions::default(), vec![]);
+    let bench = Bench::of(setup, &[quiet(), quiet()], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V14);
     let base = || add(5, port(1), vec![output(2)]);
     let with =
@@ -224,7 +224,7 @@ fn a_bundle_that_fails_changes_nothing_and_tells_nothing() {
 
 #[test]
 fn bundles_are_bounded_and_checked() {
-    let options = ControlOptions { bundles: 2, bundle_messages: 3, ..ControlOptions::default() };
+    let options = ControlOptions { bundles: 2, bundle_messages: 3, ..patient() };
     let bench = Bench::with("", &[quiet()], options, vec![]);
     let mut client = Client::connect(bench.address, Version::V14);
     controlled(&mut client, 1, OPEN);

@@ -2,7 +2,7 @@
 //! in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
-use overbank::fib::MacVlan;
+use overbank::fib::{Key6, MacVlan};
 use overbank_live::config::Mode;
 use overbank_live::core::PortDesc;
 use overbank_live::fdb::Listing;
@@ -168,14 +168,17 @@ fn a_silent_station_ages() {
     let switch = Switch::start(setup, ports).expect("started");
     handles[0].inject(&frame(mac(1), mac(3), 5, 0));
     wait("learnt", || switch.status().control.macs.learned == 1);
+    let known = |n| Listing::answer(switch.handle(), &format!("fdb mac={}", Key6::from(mac(n))));
     wait("aged", || {
-        // Station 2 is heard of all the time, and stays.
+        // Station 2 is heard of all the time, and stays; on a machine that forgets us for a second,
+        // it is learnt again. That it stays is shown without a clock, in `l2/stations/tests.rs`.
         handles[1].inject(&frame(mac(2), mac(3), 5, 0));
-        switch.status().control.macs.aged == 1
+        known(1).stations.is_empty() && known(2).stations.len() == 1
     });
     let status = switch.stop();
-    assert_eq!((status.control.stations, status.control.macs.learned), (1, 2));
-    assert!(status.control.macs.refreshed > 0, "{:?}", status.control);
+    let macs = &status.control.macs;
+    assert_eq!(macs.learned, macs.aged + status.control.stations as u64, "{macs:?}");
+    assert!(macs.aged > 0 && macs.refreshed > 0, "{macs:?}");
     closed(&status);
 }
 
@@ -192,12 +195,12 @@ fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
         let invented = frame([0x0a, 0, a, b, c, d], mac(2), n as u16 | 1, 1);
         store.push(&invented, 0, 0).expect("room");
     }
-    let looped = MemoryOptions { limit: Some(FRAMES), ..MemoryOptions::default() };
-    let flood = MemoryPort::from_store(Arc::new(store), &looped, "flood", workers);
+    let flood =
+        MemoryPort::from_store(Arc::new(store), &MemoryOptions::default(), "flood", workers);
     let (mut ports, handles) = quiet(3, workers);
     ports[0] = SwitchPort { number: 1, spec: None, port: Some(Box::new(flood)) };
     let mut setup = setup(workers);
-    setup.core.mac = Limits { entries_max: 300, queue: 16, ..Limits::default() };
+    setup.core.mac = Limits { entries_max: 300, queue: 16, learn_per_s: 1000, ..Limits::default() };
     setup.core.statics = vec![(MacVlan::new(mac(2), 0), 2)];
     let switch = Switch::start(setup, ports).expect("started");
     // While it lasts, a station behind port 3 is learnt; port 3 is under its share.
@@ -208,16 +211,22 @@ fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
     for number in 100..200 {
         handles[1].inject(&frame(mac(2), mac(3), 5, number));
     }
-    wait("the end of the flood", || switch.status().ports[0].received == FRAMES);
+    // The flood lasts for as long as it takes.
+    wait("a full table, and no more to be told of", || {
+        let Status { ports, control, total, .. } = switch.status();
+        ports[0].received > FRAMES
+            && control.stations == 301
+            && control.macs.refused > 0
+            && total.learn_limited > FRAMES / 2
+    });
     wait("what was for station 3", || switch.status().ports[1].received == 100);
     let status = switch.stop();
     closed(&status);
     assert_eq!(seen(&handles[2]), (100..200).collect::<Vec<u64>>(), "no frame of the flood");
     let [flood, two, ..] = &status.ports[..] else { panic!("three ports") };
-    assert_eq!((flood.forwarded, flood.dropped.len()), (FRAMES, 0), "{flood:?}");
+    assert_eq!((flood.forwarded, flood.dropped.len()), (flood.received, 0), "{flood:?}");
     assert!(two.outputs > FRAMES, "{two:?}");
-    let (control, total) = (&status.control, &status.total);
+    let control = &status.control;
     assert_eq!((control.stations, control.stations_static), (301, 1), "{control:?}");
-    assert!(control.macs.refused > 0 && total.learn_limited > FRAMES / 2, "{control:?} {total:?}");
     assert_eq!(control.macs.moved, 0);
 }
