@@ -168,7 +168,7 @@ mod tests {
         }
         let start = Instant::now();
         let mut seen = Vec::new();
-        while start.elapsed() < Duration::from_millis(500) && seen.len() < 20 {
+        while start.elapsed() < Duration::from_secs(30) && seen.len() < 20 {
             if let Some(frame) = live.next_frame(Duration::from_millis(20)).expect("listening") {
                 let at = frame.data.windows(16).position(|w| w == mark);
                 seen.extend(at.and_then(|at| frame.data.get(at + 16).copied()));
@@ -179,7 +179,7 @@ mod tests {
         let start = Instant::now();
         while live.next_frame(Duration::ZERO).expect("listening").is_some() {}
         let _ = live.next_frame(Duration::from_millis(30)).expect("listening");
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(30));
         assert_eq!(live.missed(), 0);
     }
 }

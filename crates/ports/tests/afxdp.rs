@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns::{Net, Wire, receive_until, run, wait};
+use netns::{Net, PATIENCE, Wire, receive_until, run, wait};
 use overbank_ports::afxdp::{self, AfXdpOptions, CopyMode, FRAMES_MIN, MTU_MAX, XdpMode};
 use overbank_ports::queue::{BURST, Port, PortError, Queue, SendError, TransmitCounters};
 
@@ -37,7 +37,7 @@ fn transfer(net: &Net, address: &'static str, len: usize) -> bool {
     let listener = listener.join().expect("a listener");
     let server = net.inside(1, move || {
         let (mut stream, _) = listener.accept().expect("a client");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         let mut got = vec![0; len];
         stream.read_exact(&mut got).expect("all bytes");
         stream.write_all(&got).expect("sent back");
@@ -45,7 +45,7 @@ fn transfer(net: &Net, address: &'static str, len: usize) -> bool {
     });
     let client = net.inside(0, move || {
         let to = SocketAddr::new(address.parse().expect("an address"), 7700);
-        let limit = Duration::from_secs(20);
+        let limit = PATIENCE;
         let mut stream = TcpStream::connect_timeout(&to, limit).expect("connected");
         stream.set_read_timeout(Some(limit)).expect("a limit");
         stream.set_write_timeout(Some(limit)).expect("a limit");
@@ -96,8 +96,7 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 
 /// A packet socket on the far end of pair `i`: what is written is sent as it is.
 fn raw_socket(net: &Net, i: usize) -> OwnedFd {
-    // Before that the kernel throws away what is sent.
-    until("the far end", || net.exec(i, "ip link show dev eth0").contains("state UP"));
+    far_is_up(net, i);
     net.inside(i, || {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: no pointers but to an address that lives through the call; the descriptor is new.
@@ -123,11 +122,11 @@ fn write_frame(socket: &OwnedFd, frame: &[u8]) {
     assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
 }
 
-/// Frames of the experimental type that arrive at a packet socket until `count` are there, for at
-/// most five seconds.
+/// Frames of the experimental type that arrive at a packet socket until `count` are there, or
+/// [`PATIENCE`] is over.
 fn read_frames(socket: &OwnedFd, count: usize) -> Vec<Vec<u8>> {
     let (start, mut frames) = (Instant::now(), Vec::new());
-    while frames.len() < count && start.elapsed() < Duration::from_secs(5) {
+    while frames.len() < count && start.elapsed() < PATIENCE {
         let mut bytes = vec![0; 10_000];
         // SAFETY: the kernel writes no more than the length of `bytes`.
         let got = unsafe {
@@ -146,12 +145,27 @@ fn read_frames(socket: &OwnedFd, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Waits for something, at most two seconds.
+/// Throws away what has arrived at a packet socket.
+fn forget_frames(socket: &OwnedFd) {
+    let mut byte = 0u8;
+    // SAFETY: the kernel writes one byte at most.
+    while unsafe {
+        libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) >= 0
+    } {}
+}
+
+/// Waits for something, for [`PATIENCE`] at most.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(2), "{what} was not seen");
+        assert!(start.elapsed() < PATIENCE, "{what} was not seen");
+        thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// Waits until what the far end of pair `i` sends arrives: before, the kernel throws it away.
+fn far_is_up(net: &Net, i: usize) {
+    until("the far end", || net.exec(i, "ip link show dev eth0").contains("state UP"));
 }
 
 /// Frames of the experimental type.
@@ -173,14 +187,11 @@ fn tcp_arrives_intact_and_every_checksum_is_right() {
         let (mut a, mut b) = (open(&net, 0, &options, 1), open(&net, 1, &options, 1));
         let detail = a.info().detail;
         assert!(detail.starts_with(&format!("{xdp} XDP, copy mode")), "{detail}");
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let path = file.path().display().to_string();
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("1.pcap");
         // What arrives at host 1; what it sends itself has no checksums yet.
-        let dump = net.start(
-            1,
-            &format!("tcpdump -Z root --immediate-mode -i eth0 -Q in -s 200 -U -w {path}"),
-        );
-        thread::sleep(Duration::from_millis(500));
+        let dump = net.capture(1, "eth0", &path, 200);
+        let path = path.display();
         let wire = Wire::between(&mut *a, &mut *b);
         assert!(transfer(&net, "10.77.0.2", 8 << 20), "{xdp}");
         assert!(transfer(&net, "fd77::2", 4 << 20), "{xdp}");
@@ -189,7 +200,8 @@ fn tcp_arrives_intact_and_every_checksum_is_right() {
             assert_eq!((a.receive.counters().errors, b.receive.counters().errors), (0, 0));
             assert!(a.transmit.counters().sent > 1000 && b.transmit.counters().sent > 1000);
         }
-        dump.stop();
+        // 12 MiB in frames of 1448 bytes and less, and some of what acknowledges 12 MiB.
+        dump.stop_at(1_900_000);
         // Frames are cut in the capture, so the short ones are judged: acknowledgements, ping.
         let count = |filter: &str| {
             let checks = "-o tcp.check_checksum:TRUE -o ip.check_checksum:TRUE";
@@ -220,7 +232,7 @@ fn bursts_are_whole_in_order_and_undisturbed_while_on_loan() {
         }
         let (start, mut got) = (Instant::now(), 0);
         while got < sent.len() {
-            assert!(start.elapsed() < Duration::from_secs(5), "round {round}: {got} frames");
+            assert!(start.elapsed() < PATIENCE, "round {round}: {got} frames");
             let burst = queue.receive.receive().expect("works");
             assert!(burst.len() <= BURST);
             // What is sent meanwhile does not touch what is on loan.
@@ -282,7 +294,7 @@ fn what_is_sent_arrives_and_the_counters_close() {
         if all.sent + all.lost == taken {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{all:?}, {taken} taken");
+        assert!(start.elapsed() < PATIENCE, "{all:?}, {taken} taken");
     }
 }
 
@@ -408,7 +420,7 @@ fn more_workers_than_queues_receive_once_and_all_send() {
             assert_eq!(queue.receive.receive().expect("works").len(), 0);
             assert!(queue.receive.wait_fd().is_none());
         }
-        let _ = read_frames(&raw, 50);
+        forget_frames(&raw);
         for number in 0..150 {
             queue.transmit.send(&frame(1000 + number, 300)).expect("room");
         }
@@ -453,6 +465,7 @@ fn no_queue_of_the_interface_is_left_unread() {
     ));
     for workers in [1, 2, 3, 4, 6] {
         let mut port = open(&net, 0, &options(), workers);
+        far_is_up(&net, 0);
         assert!(port.info().detail.contains("4 receive queues"), "{}", port.info().detail);
         let mut queues = port.take_queues();
         // Flows are spread over the peer's transmit queues, and so over our receive queues.
@@ -473,7 +486,7 @@ fn no_queue_of_the_interface_is_left_unread() {
         .expect("sent");
         let (mut count, mut flows, mut workers_hit) = (0, HashSet::new(), HashSet::new());
         let start = Instant::now();
-        while count < 64 * 8 && start.elapsed() < Duration::from_secs(5) {
+        while count < 64 * 8 && start.elapsed() < PATIENCE {
             let before = count;
             for (worker, queue) in queues.iter_mut().enumerate() {
                 let frames = queue.receive.receive().expect("works");
@@ -511,14 +524,12 @@ fn waiting_ends_when_a_frame_comes() {
         write_frame(&raw, &frame(1, 60));
     });
     let start = Instant::now();
-    let got = loop {
-        wait(&[&queue], 20_000);
-        let got = queue.receive.receive().expect("works").len();
-        if got > 0 || start.elapsed() > Duration::from_secs(15) {
-            break got;
-        }
-    };
-    assert!(got > 0);
+    let mut got = 0;
+    while got == 0 && start.elapsed() < PATIENCE {
+        wait(&[&queue], 2 * PATIENCE.as_millis() as i32);
+        got = queue.receive.receive().expect("works").len();
+    }
+    assert!(got > 0 && start.elapsed() < PATIENCE, "the frame ends the wait, and not its limit");
     sender.join().expect("sent");
 }
 
@@ -547,6 +558,7 @@ fn down_and_up_and_away() {
         run(&format!("ip link set {near} up"));
         until("up", || queue.receive.receive().is_ok() && queue.transmit.flush().is_ok());
         assert!(port.info().link_up);
+        far_is_up(&net, 0);
         // Far more than there are frames: none was leaked, and the first is not a stale one.
         for number in 0..3000u32 {
             queue.transmit.send(&frame(number, 60)).expect("room");
@@ -743,15 +755,14 @@ fn vlan_tags_stay_where_they_are_or_are_put_back() {
     write_frame(&raw, &tagged(1));
     let got = receive_until(&mut queue, |all| !is_tagged(all).is_empty());
     assert_eq!(is_tagged(&got), [tagged(1)]);
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    let path = file.path().display().to_string();
-    let dump =
-        net.start(0, &format!("tcpdump -Z root --immediate-mode -i eth0 -Q in -U -w {path}"));
-    thread::sleep(Duration::from_millis(500));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("0.pcap");
+    let dump = net.capture(0, "eth0", &path, 0);
     queue.transmit.send(&tagged(2)).expect("room");
     queue.transmit.flush().expect("works");
-    thread::sleep(Duration::from_millis(200));
-    dump.stop();
+    // The heads of the file and of the frame, and the frame.
+    dump.stop_at(24 + 16 + tagged(2).len() as u64);
+    let path = path.display();
     let seen =
         run(&format!("tshark -r {path} -Y 'vlan.id == 42 && vlan.priority == 3' 2>/dev/null"));
     assert_eq!(seen.lines().count(), 1);

@@ -5,10 +5,10 @@ mod netns;
 
 use std::collections::{HashMap, HashSet};
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use netns::traffic::{judge, judge_of_host, tcp, udp};
-use netns::{Net, Wire, try_run, until, wait};
+use netns::{Net, PATIENCE, Wire, try_run, until, wait};
 use overbank_ports::flow::flow_hash;
 use overbank_ports::queue::{Port, PortError, SendError};
 use overbank_ports::tap::{self, TapOptions, TapPort};
@@ -34,10 +34,10 @@ fn hosts_ping_and_transfers_arrive_intact() {
         assert!(queues == 1 || a.info().detail.contains("steered by flow"), "{:?}", a.info());
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("tap.pcap");
-        let capture = net.capture(1, "tap0", &path);
+        let capture = net.capture(1, "tap0", &path, 0);
         let wire = Wire::between(&mut a, &mut b);
-        net.exec(0, "ping -q -c 3 -i 0.01 -W 5 10.78.0.2");
-        net.exec(1, "ping -q -c 3 -i 0.01 -W 5 fd78::1");
+        net.exec(0, "ping -q -c 3 -i 0.01 -W 20 10.78.0.2");
+        net.exec(1, "ping -q -c 3 -i 0.01 -W 20 fd78::1");
         tcp(&net, "10.78.0.2", 4 << 20);
         tcp(&net, "fd78::2", 1 << 20);
         udp(&net, "10.78.0.1", "10.78.0.2");
@@ -47,7 +47,8 @@ fn hosts_ping_and_transfers_arrive_intact() {
             assert_eq!(c.errors + d.errors, 0, "{c:?} {d:?}");
             assert_eq!(a.transmit.counters().lost + b.transmit.counters().lost, 0);
         }
-        capture.stop();
+        // All of the two transfers to this host.
+        capture.stop_at(5 << 20);
         // Without offloads the hosts' kernels compute what we only pass on.
         let judge = if offload { judge } else { judge_of_host };
         judge(&path, 1414, 3000);
@@ -74,7 +75,7 @@ fn a_flow_stays_in_one_queue_whatever_is_answered() {
             sender.send_to(b"overbank", "10.78.0.9:53").expect("sent");
         }
         let start = Instant::now();
-        while count < (round + 1) * senders.len() && start.elapsed() < Duration::from_secs(5) {
+        while count < (round + 1) * senders.len() && start.elapsed() < PATIENCE {
             let mut answers = Vec::new();
             for (q, queue) in queues.iter_mut().enumerate() {
                 for frame in &queue.receive.receive().expect("up") {

@@ -13,7 +13,7 @@ pub mod traffic;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,6 +21,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use overbank_ports::queue::{Port, Queue, SendError};
+
+/// Nothing here takes as long, however busy the machine is; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a command; its standard output. Panics with its standard error if it fails.
 pub fn run(command: &str) -> String {
@@ -112,15 +115,19 @@ impl Net {
         Running(child.expect("ip is there"))
     }
 
-    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped.
-    pub fn capture(&self, i: usize, interface: &str, path: &Path) -> Running {
+    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped; `cut`: so many
+    /// bytes of each frame.
+    pub fn capture(&self, i: usize, interface: &str, path: &Path, cut: usize) -> Capturing {
         let _ = std::fs::remove_file(path);
         let shown = path.display();
-        let running =
-            self.start(i, &format!("tcpdump -U -Z root -B 16384 -Q in -i {interface} -w {shown}"));
+        let running = self.start(
+            i,
+            &format!("tcpdump -U -Z root -B 16384 -Q in -s {cut} -i {interface} -w {shown}"),
+        );
+        let capturing = Capturing { running, path: path.to_owned() };
         // Its header is written once it listens.
-        until(|| std::fs::metadata(path).is_ok_and(|meta| meta.len() >= 24));
-        running
+        until(|| capturing.bytes() >= 24);
+        capturing
     }
 
     /// Runs a command in namespace `i` to its end.
@@ -144,6 +151,24 @@ pub fn enter(path: &str) {
     // SAFETY: a descriptor and a number; the thread alone changes its namespace.
     let done = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
     assert_eq!(done, 0, "setns");
+}
+
+/// A capture that is being written.
+pub struct Capturing {
+    running: Running,
+    path: PathBuf,
+}
+
+impl Capturing {
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |meta| meta.len())
+    }
+
+    /// Ends it once the file has so many bytes: what the kernel holds for it then is lost.
+    pub fn stop_at(self, bytes: u64) {
+        until(|| self.bytes() >= bytes);
+        self.running.stop();
+    }
 }
 
 /// A process that ends with us.
@@ -229,14 +254,14 @@ pub fn wait(queues: &[&Queue], limit_ms: i32) {
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, limit_ms) };
 }
 
-/// Receives until `enough` says so or five seconds have passed; the frames, in order.
+/// Receives until `enough` says so or [`PATIENCE`] is over; the frames, in order.
 pub fn receive_until(
     queue: &mut Queue,
     mut enough: impl FnMut(&[Vec<u8>]) -> bool,
 ) -> Vec<Vec<u8>> {
     let start = Instant::now();
     let mut all = Vec::new();
-    while !enough(&all) && start.elapsed() < Duration::from_secs(5) {
+    while !enough(&all) && start.elapsed() < PATIENCE {
         let got = queue.receive.receive().map(|f| f.iter().map(|f| f.to_vec()).collect::<Vec<_>>());
         match got {
             Ok(frames) if !frames.is_empty() => all.extend(frames),
@@ -246,11 +271,11 @@ pub fn receive_until(
     all
 }
 
-/// Waits until something holds, ten seconds at most.
+/// Waits until something holds, for [`PATIENCE`] at most.
 pub fn until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it does not come to hold");
+        assert!(start.elapsed() < PATIENCE, "it does not come to hold");
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -4,9 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::time::Duration;
 
-use super::{Net, run};
+use super::{Net, PATIENCE, run};
 
 /// Bytes that look the same nowhere.
 pub fn noise(len: usize) -> Vec<u8> {
@@ -22,7 +21,7 @@ pub fn noise(len: usize) -> Vec<u8> {
 
 /// Sends `len` bytes by TCP from host 0 to host 1 and back. Panics if they do not arrive as sent.
 pub fn tcp(net: &Net, address: &'static str, len: usize) {
-    let wait = Some(Duration::from_secs(20));
+    let wait = Some(PATIENCE);
     let listener = net.inside(1, move || TcpListener::bind((address, 7700)).expect("bound"));
     let listener = listener.join().expect("a listener");
     let server = net.inside(1, move || {
@@ -36,8 +35,7 @@ pub fn tcp(net: &Net, address: &'static str, len: usize) {
     });
     let client = net.inside(0, move || {
         let to = SocketAddr::new(address.parse().expect("an address"), 7700);
-        let mut stream =
-            TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("connected");
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE).expect("connected");
         stream.set_read_timeout(wait).expect("a time to wait");
         let sent = noise(len);
         stream.write_all(&sent).expect("sent");
@@ -56,7 +54,7 @@ pub fn tcp(net: &Net, address: &'static str, len: usize) {
 pub fn udp(net: &Net, from: &'static str, to: &'static str) {
     let receiver = net.inside(1, move || {
         let socket = UdpSocket::bind((to, 7701)).expect("bound");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a time to wait");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time to wait");
         socket
     });
     let receiver = receiver.join().expect("a receiver");
