@@ -224,13 +224,14 @@ impl<K: Key, V: Value> Writer<K, V> {
         }
     }
 
-    /// Moves a key to its other bucket, if it is there and that has room.
-    #[cfg(all(test, loom))]
-    pub(super) fn flip(&mut self, key: K) -> bool {
+    /// Moves a key to its other bucket, if it is there and that has room. Changes nothing that a
+    /// reader may see, as [`Writer::shuffle`].
+    pub fn flip(&mut self, key: K) -> bool {
         let place = self.table.place(key);
         let Some((bucket, slot)) = self.find(place, key) else { return false };
         let Some(free) = self.table.free_slot(place.other(bucket)) else { return false };
         self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
+        self.stats.displaced += 1;
         true
     }
 
