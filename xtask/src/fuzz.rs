@@ -25,10 +25,12 @@ struct Target {
 
 const TARGETS: &[Target] = &[
     Target { name: "extract", len_max: 2048, seeds: None },
+    Target { name: "bridge", len_max: 64, seeds: None },
     Target { name: "edit", len_max: 2048, seeds: None },
     Target { name: "rules", len_max: 8192, seeds: Some("tests/fixtures") },
     Target { name: "capture", len_max: 1 << 18, seeds: Some("tests/fixtures") },
     Target { name: "cache_ops", len_max: 8192, seeds: None },
+    Target { name: "fib_snapshot", len_max: 16_384, seeds: None },
     Target { name: "openflow", len_max: 8192, seeds: None },
 ];
 
@@ -38,7 +40,8 @@ pub struct Options {
     /// Time for all targets together, building aside
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, edit, rules, capture, cache_ops, openflow [default: all]
+    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_snapshot, openflow
+    /// [default: all]
     target: Option<String>,
 }
 

@@ -1,0 +1,140 @@
+//! Any bytes as the snapshot of a forwarding table: an error of one line, or a table that holds what
+//! the file says and nothing else.
+//!
+//! Bytes at random fail at a checksum, so half of the inputs become a file that is right in all but
+//! its contents: header, lengths and checksums are made here.
+//!
+//! Input: what it is (1 byte: types, instruction set, whether a file is to be made of the rest).
+//! A file as it is, or
+//! buckets (2 bytes), seed (1), number of changes (1), changes (3 bytes each: where, what), contents.
+#![no_main]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use libfuzzer_sys::fuzz_target;
+use overbank::fib::{Config, Isa, Key, Key6, MacVlan, SnapshotError, Value, Writer};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+const HEADER: usize = 64;
+const BLOCK_BUCKETS: usize = 4096;
+const BLOCK_HEADER: usize = 12;
+const CHANGES_MAX: u8 = 4;
+
+fuzz_target!(|data: &[u8]| {
+    let [what, rest @ ..] = data else { return };
+    match what % 8 {
+        0 | 1 => check::<Key6, u16>(*what, rest, 6),
+        2 => check::<MacVlan, u16>(*what, rest, 8),
+        3 => check::<u64, u32>(*what, rest, 8),
+        4 => check::<u64, u64>(*what, rest, 8),
+        5 => check::<u128, u16>(*what, rest, 16),
+        _ => check::<u128, u64>(*what, rest, 16),
+    }
+});
+
+fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
+    let file = if what & 0x80 == 0 { rest.to_vec() } else { made::<K, V>(rest, key_len) };
+    let path = path();
+    fs::write(&path, &file).expect("there is room for a small file");
+    let sets: Vec<Isa> = Isa::available().collect();
+    let isa = sets[usize::from(what >> 3 & 7) % sets.len()];
+    match Writer::<K, V>::load(&path, &Config::buckets(2).isa(Some(isa))) {
+        Ok(writer) => {
+            writer.save(&path).expect("there is room for a small file");
+            assert!(fs::read(&path).expect("just written") == file, "it saves another file");
+            check_table(writer);
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.is_empty() && message.lines().count() == 1, "{message:?}");
+            if let SnapshotError::Damaged { at, .. } = error {
+                assert!(at <= file.len() as u64, "{message}");
+            }
+        }
+    }
+    fs::remove_file(&path).expect("just written");
+}
+
+/// Keys are there once, readers find them, and they can be removed.
+fn check_table<K: Key, V: Value>(mut writer: Writer<K, V>) {
+    let reader = writer.reader();
+    let entries: HashMap<K, V> = writer.iter().collect();
+    assert_eq!((writer.iter().count(), entries.len()), (writer.len(), writer.len()));
+    assert_eq!(reader.len(), entries.len());
+    for (&key, &value) in &entries {
+        let mut values = [V::default()];
+        assert_eq!((writer.get(key), reader.lookup(key)), (Some(value), Some(value)));
+        assert_eq!((reader.lookup_batch(&[key], &mut values), values), (1, [value]));
+    }
+    for (&key, &value) in &entries {
+        assert_eq!((writer.remove(key), reader.lookup(key)), (Some(value), None));
+    }
+    assert_eq!((writer.len(), writer.stats().second), (0, 0));
+}
+
+/// A file with these contents, changed here and there before the checksums are made.
+fn made<K: Key, V: Value>(rest: &[u8], key_len: usize) -> Vec<u8> {
+    let mut input = rest.iter().copied();
+    let mut next = || input.next().unwrap_or(0);
+    let buckets = 2 + usize::from(u16::from_le_bytes([next(), next()])) % (2 * BLOCK_BUCKETS);
+    let seed = u64::from(next());
+    let changes: Vec<[u8; 3]> =
+        (0..next() % (CHANGES_MAX + 1)).map(|_| [next(), next(), next()]).collect();
+    let slots = Writer::<K, V>::new(&Config::buckets(2)).expect("small").slots() / 2;
+    let entry_len = key_len + size_of::<V>();
+
+    let mut file = vec![0; HEADER];
+    let mut entries = 0u64;
+    for first in (0..buckets).step_by(BLOCK_BUCKETS) {
+        let mut block = vec![0; BLOCK_HEADER];
+        for _ in first..buckets.min(first + BLOCK_BUCKETS) {
+            let occupied = next() & ((1 << slots) - 1) as u8;
+            block.push(occupied);
+            let count = occupied.count_ones() as usize;
+            block.extend((0..count * entry_len).map(|_| next()));
+            entries += count as u64;
+        }
+        let len = (block.len() - BLOCK_HEADER) as u32;
+        block[..4].copy_from_slice(&len.to_le_bytes());
+        file.extend(block);
+    }
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"OVBKFIB\n");
+    put(8, &1u32.to_le_bytes());
+    put(12, &(key_len as u16).to_le_bytes());
+    put(14, &(size_of::<V>() as u16).to_le_bytes());
+    put(16, &(buckets as u64).to_le_bytes());
+    put(24, &(slots as u64).to_le_bytes());
+    put(32, &entries.to_le_bytes());
+    put(40, &seed.to_le_bytes());
+    for [low, high, byte] in changes {
+        let at = usize::from(u16::from_le_bytes([low, high])) % file.len();
+        file[at] ^= byte;
+    }
+    seal(&mut file);
+    file
+}
+
+/// Makes the checksums, as far as the lengths of the blocks lead.
+fn seal(file: &mut [u8]) {
+    let (header, mut blocks) = file.split_at_mut(HEADER);
+    let sum = xxh3_64(&header[..56]);
+    header[56..].copy_from_slice(&sum.to_le_bytes());
+    for block in 0u64.. {
+        let Some((head, rest)) = blocks.split_at_mut_checked(BLOCK_HEADER) else { return };
+        let (len, place) = head.split_at_mut(4);
+        let len = u32::from_le_bytes((&*len).try_into().expect("4 bytes"));
+        let Some((content, rest)) = rest.split_at_mut_checked(len as usize) else { return };
+        place.copy_from_slice(&xxh3_64_with_seed(content, sum ^ block).to_le_bytes());
+        blocks = rest;
+    }
+}
+
+/// A file of this process, in memory where that is possible: saving waits until all is on disk.
+fn path() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    folder.join(format!("overbank-fuzz-{}", std::process::id()))
+}
