@@ -1,5 +1,5 @@
 //! The protocol of [`table`](super::table) and [`simd`](super::simd) under loom: small tables, one
-//! writer, two readers, and every order in which their accesses may happen or be seen, up to a
+//! writer, one or two readers, and every order in which their accesses may happen or be seen, up to a
 //! bound of preemptions.
 //!
 //!     RUSTFLAGS="--cfg loom" cargo test -p overbank --lib fib::model --release --target-dir target/loom
@@ -11,6 +11,8 @@
 
 use std::vec::Vec;
 
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::key::{Key, Value};
@@ -51,15 +53,56 @@ fn table<K: Key, V: Value>() -> Writer<K, V> {
     Writer::new(&Config::buckets(2)).expect("a small table")
 }
 
-fn read_twice<K: Key, V: Value>(
-    reader: Reader<K, V>,
-    key: K,
-    check: impl Fn(Option<V>, Option<V>) + Send + 'static,
-) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
-        let first = reader.lookup(key);
-        check(first, reader.lookup(key));
-    })
+/// Threads of readers: one that calls `look` with 0 and then with 1, or two with one call each.
+fn readers<K: Key, V: Value>(
+    count: usize,
+    writer: &Writer<K, V>,
+    look: impl Fn(usize, &Reader<K, V>) + Clone + Send + 'static,
+) -> Vec<thread::JoinHandle<()>> {
+    (0..count)
+        .map(|number| {
+            let (reader, look) = (writer.reader(), look.clone());
+            thread::spawn(move || match count {
+                1 => (0..2).for_each(|number| look(number, &reader)),
+                _ => look(number, &reader),
+            })
+        })
+        .collect()
+}
+
+fn two_readers<K: Key, V: Value>(
+    writer: &Writer<K, V>,
+    look: impl Fn(usize, &Reader<K, V>) + Clone + Send + 'static,
+) -> Vec<thread::JoinHandle<()>> {
+    readers(2, writer, look)
+}
+
+/// Explores a scene beside one reader, deeply, and beside two with one preemption: the choices of
+/// two multiply.
+fn explore_both(scene: fn(readers: usize)) {
+    explore(3, move || scene(1));
+    explore(1, move || scene(2));
+}
+
+/// How far the writer had come by what the first look saw, told to the second one. If that is in
+/// another thread and heard of the first, it comes after it just as in the same thread.
+#[derive(Clone, Default)]
+struct Told(Arc<AtomicUsize>);
+
+impl Told {
+    /// The second look sees no older table than the first one that it heard of.
+    fn look(&self, number: usize, age: impl Fn() -> usize) {
+        if number == 0 {
+            return self.0.store(age(), Ordering::Release);
+        }
+        let told = self.0.load(Ordering::Acquire);
+        let seen = age();
+        assert!(told <= seen, "{seen} after {told}");
+    }
+}
+
+fn join(readers: Vec<thread::JoinHandle<()>>) {
+    readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
 }
 
 /// An entry that goes to its second bucket is never absent.
@@ -69,11 +112,9 @@ fn a_displaced_entry_is_never_absent() {
         let key = key6(keys(1)[0]);
         let mut writer = table::<Key6, u16>();
         writer.insert(key, 7).expect("empty");
-        let readers = [writer.reader(), writer.reader()];
-        let readers =
-            readers.map(|reader| thread::spawn(move || assert_eq!(reader.lookup(key), Some(7))));
+        let readers = two_readers(&writer, move |_, table| assert_eq!(table.lookup(key), Some(7)));
         assert!(writer.flip(key));
-        readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+        join(readers);
     });
 }
 
@@ -108,24 +149,35 @@ fn a_displaced_entry_is_never_absent_from_a_burst() {
     });
 }
 
-/// Keys and values of several words: a slot that gets another occupant is never read as a mixture.
+/// Keys and values of several words, in a slot that gets another occupant. With two readers, one for
+/// each of its keys, the slot is free when they begin; else the old occupant is still there.
+fn another_occupant(looks: &'static [usize]) {
+    let [a, b, fill] = [1u128, 2, 3].map(|key| key << 64 | 5);
+    let mut writer = table::<u128, u16>();
+    writer.insert(fill, 1).expect("empty");
+    writer.insert(a, 100).expect("room");
+    if looks.len() == 2 {
+        writer.remove(a);
+    }
+    let spawn = |&look: &usize| {
+        let reader = writer.reader();
+        thread::spawn(move || {
+            let (key, value) = [(a, 100), (b, 200)][look];
+            let found = reader.lookup(key);
+            assert!(found.is_none() || found == Some(value), "{found:?}");
+        })
+    };
+    let readers = looks.iter().map(spawn).collect();
+    writer.remove(a);
+    writer.insert(b, 200).expect("room");
+    join(readers);
+}
+
 #[test]
 fn a_slot_is_never_read_half() {
-    explore(2, || {
-        let [a, b, fill] = [1u128, 2, 3].map(|key| key << 64 | 5);
-        let mut writer = table::<u128, u16>();
-        writer.insert(fill, 1).expect("empty");
-        writer.insert(a, 100).expect("room");
-        let reader = writer.reader();
-        let reader = thread::spawn(move || {
-            let found = (reader.lookup(a), reader.lookup(b));
-            let allowed = [(Some(100), None), (None, None), (None, Some(200))];
-            assert!(allowed.contains(&found) || found == (Some(100), Some(200)), "{found:?}");
-        });
-        writer.remove(a);
-        writer.insert(b, 200).expect("room");
-        reader.join().expect("no panic");
-    });
+    explore(2, || another_occupant(&[0]));
+    explore(2, || another_occupant(&[1]));
+    explore(1, || another_occupant(&[0, 1]));
 }
 
 /// A value is the old or the new one, and never the old one after the new one.
@@ -135,20 +187,23 @@ fn values_do_not_go_back() {
         let key = keys(1)[0];
         let mut writer = table::<u64, u64>();
         writer.insert(key, 1).expect("empty");
-        let readers = [writer.reader(), writer.reader()].map(|reader| {
-            read_twice(reader, key, |first, second| {
-                let allowed = [(1, 1), (1, 2), (2, 2)].map(|(a, b)| (Some(a), Some(b)));
-                assert!(allowed.contains(&(first, second)), "{first:?} {second:?}");
-            })
+        let readers = two_readers(&writer, move |_, table| {
+            let found = (table.lookup(key), table.lookup(key));
+            let allowed = [(1, 1), (1, 2), (2, 2)].map(|(a, b)| (Some(a), Some(b)));
+            assert!(allowed.contains(&found), "{found:?}");
         });
         assert!(writer.flip(key));
         writer.update(key, 2);
-        readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+        join(readers);
     });
 }
 
-/// An insertion that has to displace, beside a reader.
-fn insert_by_displacement(reader: impl FnOnce(Reader<Key6, u16>, Key6, Key6) + Send + 'static) {
+/// An insertion that has to displace, beside readers that get the table, the key that moves and
+/// the new one.
+fn insert_by_displacement(
+    count: usize,
+    look: impl Fn(usize, &Reader<Key6, u16>, Key6, Key6) + Clone + Send + 'static,
+) {
     // Home and second of `new` are full; the entry at home can go to bucket 2.
     let place = |home, second| move |p: Place| (p.home, p.second) == (home, second);
     let [old, other, new] =
@@ -157,27 +212,31 @@ fn insert_by_displacement(reader: impl FnOnce(Reader<Key6, u16>, Key6, Key6) + S
     for key in [old, other] {
         writer.insert(key, 1).expect("room at home");
     }
-    let table = writer.reader();
-    let reader = thread::spawn(move || reader(table, old, new));
+    let readers = readers(count, &writer, move |number, table| look(number, table, old, new));
     writer.insert(new, 9).expect("by way of bucket 2");
     assert_eq!(writer.stats().displaced, 1);
-    reader.join().expect("no panic");
+    join(readers);
 }
 
 #[test]
 fn an_insertion_moves_others_unseen() {
-    explore(3, || {
-        insert_by_displacement(|table, old, _| assert_eq!(table.lookup(old), Some(1)));
+    explore_both(|count| {
+        insert_by_displacement(count, |_, table, old, _| {
+            assert_eq!(table.lookup(old), Some(1));
+        });
     });
 }
 
 #[test]
 fn an_insertion_that_moves_others_appears_once_and_for_all() {
-    explore(2, || {
-        insert_by_displacement(|table, _, new| {
-            let found = (table.lookup(new), table.lookup(new));
-            let allowed = [(None, None), (None, Some(9)), (Some(9), Some(9))];
-            assert!(allowed.contains(&found), "{found:?}");
+    explore_both(|count| {
+        let told = Told::default();
+        insert_by_displacement(count, move |number, table, _, new| {
+            told.look(number, || match table.lookup(new) {
+                None => 0,
+                Some(9) => 1,
+                other => unreachable!("{other:?}"),
+            });
         });
     });
 }
@@ -190,30 +249,36 @@ fn removed_keys_do_not_come_back() {
         let mut writer = table::<Key6, u16>();
         writer.insert(stays, 1).expect("room");
         writer.insert(gone, 1).expect("room in the second bucket");
-        let reader = read_twice(writer.reader(), gone, |first, second| {
+        let readers = two_readers(&writer, move |number, table| {
+            if number == 0 {
+                return assert_eq!(table.lookup(stays), Some(1));
+            }
+            let (first, second) = (table.lookup(gone), table.lookup(gone));
             assert!(first == Some(1) || first.is_none() && second.is_none());
         });
-        let other = writer.reader();
-        let other = thread::spawn(move || assert_eq!(other.lookup(stays), Some(1)));
         writer.remove(gone);
-        reader.join().expect("no panic");
-        other.join().expect("no panic");
+        join(readers);
     });
 }
 
 /// An inserted key does not vanish again, whatever happens to its neighbours.
 #[test]
 fn an_inserted_key_stays() {
-    explore(3, || {
+    explore_both(|count| {
         let [old, new] = [keys(2)[0], keys(2)[1]].map(key6);
         let mut writer = table::<Key6, u16>();
         writer.insert(old, 1).expect("room");
-        let reader = read_twice(writer.reader(), new, |first, second| {
-            assert!(first.is_none() || (first == Some(2) && second == first));
+        let told = Told::default();
+        let readers = readers(count, &writer, move |number, table| {
+            told.look(number, || match table.lookup(new) {
+                None => 0,
+                Some(2) => 1,
+                other => unreachable!("{other:?}"),
+            });
         });
         writer.insert(new, 2).expect("room in the second bucket");
         writer.remove(old);
-        reader.join().expect("no panic");
+        join(readers);
     });
 }
 
@@ -225,14 +290,16 @@ fn a_key_may_come_back_with_another_value() {
         let (key, other) = (all[0], all[1]);
         let mut writer = table::<u64, u16>();
         writer.insert(key, 1).expect("room");
-        let reader = read_twice(writer.reader(), key, |first, second| {
-            let age = |value| match value {
+        let reader = writer.reader();
+        let reader = thread::spawn(move || {
+            let age = || match reader.lookup(key) {
                 Some(1) => 0,
                 None => 1,
                 Some(2) => 2,
                 other => unreachable!("{other:?}"),
             };
-            assert!(age(first) <= age(second), "{first:?} then {second:?}");
+            let (first, second) = (age(), age());
+            assert!(first <= second, "{first} then {second}");
         });
         writer.remove(key);
         writer.insert(other, 3).expect("room");
