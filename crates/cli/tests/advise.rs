@@ -137,10 +137,10 @@ fn a_live_sample_sees_what_comes_in() {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 socket.send_to(b"hello", to).expect("sent");
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });
-        let output = advise(&["--interface", "lo", "--seconds", "1", "--format", "json"]);
+        let output = advise(&["--interface", "lo", "--seconds", "3", "--format", "json"]);
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         output
     });

@@ -93,7 +93,7 @@ fn the_sizes_of_forwarding_tables_are_the_users() {
 #[test]
 fn the_miss_penalty_is_the_users() {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let slowest = |penalty: &str, shown: &str| -> f64 {
+    let speeds = |penalty: &str, shown: &str| -> Vec<f64> {
         let arguments = ["run", "fig8", "--smoke", "--penalty", penalty, "--format", "json"];
         let output = lab(&arguments, dir.path());
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -103,13 +103,15 @@ fn the_miss_penalty_is_the_users() {
         let speed = plots.iter().find(|p| p["title"].to_string().contains("throughput"));
         let curves = speed.expect("a plot")["series"].as_array().expect("curves");
         let last = |c: &Value| c["points"].as_array().and_then(|p| p.last()?[1].as_f64());
-        curves.iter().filter_map(last).fold(f64::MAX, f64::min)
+        curves.iter().filter_map(last).collect()
     };
-    let dear = slowest("1000000", "1000000 cycles of the TSC (the paper: 1000)");
-    // Half of the keys miss at α = 2, at some GHz.
-    assert!(dear < 0.05, "{dear} million keys a second");
-    let free = slowest("0", "0 cycles of the TSC (the paper: 1000)");
-    assert!(free > 2.0 * dear, "{free} {dear}");
+    let dear = speeds("1000000", "1000000 cycles of the TSC (the paper: 1000)");
+    // Half of the keys miss at α = 2, at some GHz: no machine is faster than its counter.
+    assert!(dear.iter().any(|speed| *speed < 0.05), "{dear:?} million keys a second");
+    // A hundred times as fast, so that a busy machine is still faster with one of them.
+    let free = speeds("0", "0 cycles of the TSC (the paper: 1000)");
+    let best = free.iter().copied().fold(0.0, f64::max);
+    assert!(dear.iter().any(|speed| best > 2.0 * speed), "{free:?} {dear:?}");
 }
 
 /// Geometries that no experiment has, for people and for machines.

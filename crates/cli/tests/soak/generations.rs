@@ -43,6 +43,10 @@ const FIRST: u64 = 1024;
 pub const POISON: u16 = 60_000;
 /// Said of packets that are sent after all generations are gone.
 const NONE: u64 = u64::MAX;
+/// Stamps that have to be seen of rules that change, and of rules that end: a check that saw nothing
+/// has checked nothing. The soak lasts until then.
+const CHANGING_MIN: u64 = 5;
+const ENDING_MIN: u64 = 1;
 /// Bytes in front of a datagram's filling.
 const HEAD: usize = 16;
 
@@ -66,6 +70,8 @@ fn allowed(stamp: u16, confirmed: u64, started: u64) -> bool {
 pub struct Stamped {
     pub started: AtomicU64,
     pub confirmed: AtomicU64,
+    /// Stamps that were seen.
+    pub seen: AtomicU64,
 }
 
 /// Shared by controller, sender and receivers.
@@ -98,7 +104,7 @@ pub fn start(soak: &Arc<Soak>, threads: &mut Threads) -> Arc<Ending> {
     threads.here(soak, "generations", move |soak| control(soak, &for_controller));
     let for_timed = Arc::clone(&shared);
     threads.here(soak, "rules with an end", move |soak| {
-        timed::control(soak, &for_timed.timed);
+        timed::control(soak, &for_timed.timed, ENDING_MIN);
         for_timed.timed_over.store(true, SeqCst);
     });
     let (for_sender, count) = (Arc::clone(&shared), Arc::clone(&ending));
@@ -249,7 +255,9 @@ fn control(soak: &Soak, shared: &Shared) {
     let mut controller = Controller { client: connect(), random, priority: 40_000, bundle: 0 };
     let mut generation = 0;
     let mut uncommitted = 0;
-    while !soak.is_stopped() || generation == 0 {
+    let end = Instant::now() + Duration::from_secs(soak.plan.seconds) + PATIENCE;
+    let seen = || shared.one.seen.load(SeqCst).min(shared.two.seen.load(SeqCst));
+    while !soak.is_stopped() || seen() < CHANGING_MIN && Instant::now() < end {
         generation += 1;
         for stamped in [&shared.one, &shared.two] {
             stamped.started.store(generation, SeqCst);
@@ -399,17 +407,17 @@ fn receive(soak: &Soak, shared: &Shared, port: u16) {
             });
         }
         stamps.insert(stamp);
+        of.seen.store(stamps.len() as u64, SeqCst);
     }
     let (name, least) = match port {
-        ONE_STAMP => ("stamps seen, one rule", 5),
-        TWO_STAMPS => ("stamps seen, bundles", 5),
-        TIMED => ("stamps seen, rules with an end", 1),
+        ONE_STAMP => ("stamps seen, one rule", CHANGING_MIN),
+        TWO_STAMPS => ("stamps seen, bundles", CHANGING_MIN),
+        TIMED => ("stamps seen, rules with an end", ENDING_MIN),
         SOMETIMES => ("datagrams past the drop rule", 0),
         _ => return,
     };
-    // A check that saw nothing has checked nothing.
     soak.check(seen > 0, &whom, || "nothing came at all".to_owned());
-    soak.check(stamps.len() >= least, &whom, || format!("only {} stamps", stamps.len()));
+    soak.check(stamps.len() as u64 >= least, &whom, || format!("only {} stamps", stamps.len()));
     soak.count("datagrams F checked", seen);
     soak.count(name, if port == SOMETIMES { seen } else { stamps.len() as u64 });
 }

@@ -1,6 +1,7 @@
 //! Controllers that die and return, and peers that mean harm. None of them changes a rule, and
 //! forwarding does not notice.
 
+use crate::bench::PATIENCE;
 use crate::client::Client;
 use crate::context::{Soak, Threads};
 use crate::generations::{POISON, one_stamp};
@@ -11,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Starts them.
 pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
@@ -94,11 +95,14 @@ fn monitor(soak: &Soak) {
 fn called(soak: &Soak) {
     let mut random = soak.random("called");
     let (mut calls, mut packets) = (0, 0);
-    while !soak.is_stopped() {
+    // It waits a second before it calls again, then longer.
+    let least = if soak.plan.seconds >= 5 { 2 } else { 1 };
+    let end = Instant::now() + Duration::from_secs(soak.plan.seconds) + PATIENCE;
+    while !soak.is_stopped() || calls < least && Instant::now() < end {
         let stream = match soak.scene.controller.accept() {
             Ok((stream, _)) => stream,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                soak.sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
                 continue;
             }
             Err(error) => panic!("{error}"),
@@ -120,8 +124,6 @@ fn called(soak: &Soak) {
     }
     soak.count("calls of the switch", calls);
     soak.count("packets for the controller called", packets);
-    // It waits a second before it calls again, then longer.
-    let least = if soak.plan.seconds >= 5 { 2 } else { 1 };
     soak.check(calls >= least, "the controller that the switch looks for", || {
         format!("was called {calls} times")
     });

@@ -46,6 +46,8 @@ impl Process {
         command.args(["--megaflows", "4096", "--megaflow-idle", "2", "--entries", "16384"]);
         command.args(["--max-rules", "20000"]);
         command.args(["--mac-entries", "256"]);
+        // Controllers that the machine keeps waiting are not gone.
+        command.args(["--controller-probe", "30"]);
         command.arg("--rules").arg(scene.rules());
         command.arg("--status-socket").arg(status_socket(folder));
         for port in scene.ports() {
@@ -53,7 +55,7 @@ impl Process {
         }
         let controller = scene.controller.local_addr().expect("bound");
         for target in [
-            format!("ptcp:{}", scene.openflow.port()),
+            format!("ptcp:{}:{}", scene.openflow.port(), scene.openflow.ip()),
             format!("punix:{}", openflow_socket(folder).display()),
             format!("tcp:127.0.0.1:{}", controller.port()),
         ] {

@@ -12,7 +12,7 @@ use crate::bench::PATIENCE;
 use crate::context::{Kind, Plan};
 use crate::netns::{Net, run, try_run};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,8 +72,11 @@ impl Scene {
     /// Builds it; `None` (and a line) where the rights are missing.
     pub fn new(plan: Plan) -> Option<Scene> {
         let net = Net::new(HOSTS)?;
-        // A port that is free now; the switch fails loudly if somebody takes it meanwhile.
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+        // A port that is free and stays so, also while the switch is away: nobody else has this
+        // address of the loopback interface.
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let own = Ipv4Addr::new(127, 128 | high >> 1, low, 253);
+        let free = TcpListener::bind((own, 0)).and_then(|l| l.local_addr()).expect("a port");
         let controller = TcpListener::bind("127.0.0.1:0").expect("a port");
         controller.set_nonblocking(true).expect("a socket");
         let folder = tempfile::tempdir().expect("a folder");

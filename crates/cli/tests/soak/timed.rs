@@ -8,24 +8,26 @@
 //! The datagrams of E to [`TIMED`] are judged like the others of `generations.rs`: one with the stamp
 //! of n that was sent when n + 1 was confirmed was treated by a rule that had ended.
 
+use crate::bench::PATIENCE;
 use crate::client::Client;
 use crate::context::Soak;
 use crate::generations::{Stamped, stamp, stamped};
 use crate::scene::TIMED;
 use overbank_openflow::{FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, Message, Version};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The timeout in seconds.
 const TIMEOUT: u16 = 1;
 /// Cookies of these rules, and the generation.
 const COOKIE: u64 = 0x71_0000_0000;
 
-/// Adds a rule whenever the last one has ended, until the soak does.
-pub fn control(soak: &Soak, generations: &Stamped) {
+/// Adds a rule whenever the last one has ended, until the soak does and `least` stamps were seen.
+pub fn control(soak: &Soak, generations: &Stamped, least: u64) {
     let mut client = Client::connect(soak.scene.openflow, Version::V13);
     let (mut generation, mut longest) = (0, Duration::ZERO);
-    while !soak.is_stopped() || generation == 0 {
+    let end = Instant::now() + Duration::from_secs(soak.plan.seconds) + PATIENCE;
+    while !soak.is_stopped() || generations.seen.load(SeqCst) < least && Instant::now() < end {
         generation += 1;
         generations.started.store(generation, SeqCst);
         let rule = FlowMod {

@@ -90,9 +90,12 @@ fn through_it(kind: &str, tag: &str) {
     net.transfers();
     // Everybody is where they are, in each VLAN.
     for (host, vlan) in [(1, 0), (2, 0), (3, 0), (1, 10), (3, 10)] {
-        let listing = fdb(&socket, &["--mac", &address(&net, host), "--vlan", &vlan.to_string()]);
-        let stations = listing["stations"].as_array().expect("a list");
-        assert_eq!(stations.len(), 1, "host {host}, VLAN {vlan}: {listing:#}");
+        let (mac, vlan) = (address(&net, host), vlan.to_string());
+        let mut stations = Value::Null;
+        wait(&format!("host {host}, VLAN {vlan}"), || {
+            stations = fdb(&socket, &["--mac", &mac, "--vlan", &vlan])["stations"].take();
+            stations.as_array().expect("a list").len() == 1
+        });
         assert_eq!(stations[0]["port"], host);
     }
     let output = overbank().args(["fdb", "--port", "2", "--socket"]).arg(&socket).output();

@@ -9,7 +9,7 @@ const SERVER: &str = "import hashlib,socket;s=socket.create_server(('10.78.0.2',
     print('up',flush=True);c,_=s.accept();d=bytes(range(251))*32000;c.sendall(d);c.close();\
     print(hashlib.sha256(d).hexdigest())";
 /// Reads it.
-const CLIENT: &str = "import hashlib,socket;c=socket.create_connection(('10.78.0.2',7000),20);\
+const CLIENT: &str = "import hashlib,socket;c=socket.create_connection(('10.78.0.2',7000),60);\
     h=hashlib.sha256();[h.update(b) for b in iter(lambda:c.recv(65536),b'')];print(h.hexdigest())";
 
 /// Namespaces, each with its end of a veth pair; the other ends are here.
