@@ -177,3 +177,22 @@ fn what_the_system_refuses_is_reported() {
     writer.save(&path).unwrap();
     assert!(Writer::<u64, u64>::load(&path, &Config::buckets(2)).is_ok());
 }
+
+/// A MAC and VLAN take 60 bits of 64: the file of a table of numbers is not read as one of addresses
+/// that it does not have.
+#[test]
+fn keys_of_another_kind_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("numbers");
+    for (top, fits) in [(0, true), (1 << 60, false), (1 << 63, false)] {
+        let mut writer = Writer::<u64, u16>::new(&Config::buckets(2)).unwrap();
+        writer.insert(top | 5, 7).unwrap();
+        writer.save(&path).unwrap();
+        let loaded = Writer::<MacVlan, u16>::load(&path, &Config::buckets(2));
+        match loaded {
+            Ok(_) => assert!(fits, "{top:x}"),
+            Err(SnapshotError::Damaged { what: Damage::Misplaced(_), .. }) => assert!(!fits),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

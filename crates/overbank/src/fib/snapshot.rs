@@ -119,7 +119,7 @@ pub enum Damage {
     /// A block's length or checksum does not agree.
     #[error("block {0} is damaged")]
     Block(u64),
-    /// An entry where its key cannot be, or a second one of its key.
+    /// An entry where its key cannot be, a second one of its key, or one whose key is none of its kind.
     #[error("bucket {0} has an entry that does not belong there")]
     Misplaced(u64),
 }
@@ -387,7 +387,12 @@ fn place_bucket<'a, K: Key, V: Value>(
         rest = after;
         let (key, value) = entry.split_at(Kind::<K, V>::KEY);
         let (low, high) = key.split_at(key.len().min(8));
-        let key = K::from_words(number(low), number(high));
+        let words = (number(low), number(high));
+        let key = K::from_words(words.0, words.1);
+        // Bits that a key of this kind does not have.
+        if (key.low(), key.high()) != words {
+            return Err(misplaced);
+        }
         if !writer.restore(bucket, slot, key, V::from_bits(number(value))) {
             return Err(misplaced);
         }
