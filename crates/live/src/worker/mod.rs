@@ -53,6 +53,8 @@ const RETRY_MS: u64 = 5;
 const SWEEP_TURNS: usize = 100;
 /// How long a worker that was told to end goes on with what has arrived.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// Longest time for what a port has taken to leave it.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Frames of controllers carried out in a round.
 const PACKET_OUTS_PER_ROUND: usize = 32;
 
@@ -348,6 +350,7 @@ impl Worker {
         let end = Instant::now() + DRAIN_MAX;
         while self.round() && Instant::now() < end {}
         self.outlet.settle();
+        let end = Instant::now() + SETTLE_MAX;
         while self.outlet.queued() > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
             self.outlet.settle();

@@ -35,7 +35,7 @@ const HEADERS: usize = 42;
 const SEQUENCE: usize = 1 << 16;
 /// A window is over when nothing more has come for so long, or nothing at all for [`LATE_MAX`].
 const QUIET: Duration = Duration::from_millis(30);
-const LATE_MAX: Duration = Duration::from_secs(2);
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// Longest latency that is told from longer ones.
 const LATENCY_MAX_NS: u64 = 10_000_000_000;
 
