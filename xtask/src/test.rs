@@ -125,12 +125,12 @@ const MODELS: &[(&str, &str, &str)] = &[
     (
         "models live",
         "--cfg loom",
-        "test -p overbank-live --lib --release --locked --target-dir target/loom mailbox",
+        "test -p overbank-live --lib --profile models --locked --target-dir target/loom mailbox",
     ),
     (
         "models fib",
         "--cfg loom",
-        "test -p overbank --lib --release --locked --target-dir target/loom fib::model",
+        "test -p overbank --lib --profile models --locked --target-dir target/loom fib::model",
     ),
     (
         "moving fib",
