@@ -178,10 +178,9 @@ fn what_the_system_refuses_is_reported() {
     assert!(Writer::<u64, u64>::load(&path, &Config::buckets(2)).is_ok());
 }
 
-/// A MAC and VLAN take 60 bits of 64: the file of a table of numbers is not read as one of addresses
-/// that it does not have.
+/// A MAC and VLAN take 60 bits of 64: numbers that cannot be such are not read as some.
 #[test]
-fn keys_of_another_kind_are_refused() {
+fn keys_that_a_kind_does_not_have_are_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("numbers");
     for (top, fits) in [(0, true), (1 << 60, false), (1 << 63, false)] {

@@ -97,7 +97,7 @@ pub(crate) struct Memory {
 
 // SAFETY: `Memory` owns its bytes alone, as a `Box<[u8]>` does; shared access only reads.
 unsafe impl Send for Memory {}
-// SAFETY: as above; every write goes through `&mut self`.
+// SAFETY: as above; every write goes through `&mut self`, or is that of an atomic (`fib::words`).
 unsafe impl Sync for Memory {}
 
 impl Memory {

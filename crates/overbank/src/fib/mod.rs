@@ -109,7 +109,7 @@
 //!
 //! # Limits
 //!
-//! No panic on any argument. Nothing allocates after construction. A search for a free slot looks at
+//! No panic on any argument. No lookup and no change of an entry allocates. A search for a free slot looks at
 //! [`Config::search_max`] buckets at most. 2 to [`BUCKETS_MAX`] buckets.
 
 mod config;

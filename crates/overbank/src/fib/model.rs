@@ -2,7 +2,7 @@
 //! writer, one or two readers, and every order in which their accesses may happen or be seen, up to a
 //! bound of preemptions.
 //!
-//!     RUSTFLAGS="--cfg loom" cargo test -p overbank --lib fib::model --release --target-dir target/loom
+//!     RUSTFLAGS="--cfg loom" cargo test -p overbank --lib --profile models --target-dir target/loom fib::model
 //!
 //! Buckets have one slot here, and the portable comparison reads word by word. Each scene says what
 //! its readers may see and nothing else: an entry that stays is never absent, a value is one
@@ -238,6 +238,28 @@ fn an_insertion_that_moves_others_appears_once_and_for_all() {
                 other => unreachable!("{other:?}"),
             });
         });
+    });
+}
+
+/// A burst beside a removal, and an insertion into the same slot: what stays is found, and no key has
+/// the value of another.
+#[test]
+fn a_burst_beside_changes_finds_what_stays() {
+    explore(2, || {
+        let [stays, gone, new] = <[u64; 3]>::try_from(keys(3)).expect("three").map(key6);
+        let mut writer = table::<Key6, u16>();
+        writer.insert(stays, 1).expect("room");
+        writer.insert(gone, 2).expect("room in the second bucket");
+        let reader = writer.reader();
+        let reader = thread::spawn(move || {
+            let mut values = [0; 2];
+            let hits = reader.lookup_batch(&[gone, stays], &mut values);
+            assert!(hits & 2 == 2 && values[1] == 1, "{hits:b} {values:?}");
+            assert!(hits & 1 == 0 || values[0] == 2, "{hits:b} {values:?}");
+        });
+        writer.remove(gone);
+        writer.insert(new, 3).expect("room in the second bucket");
+        reader.join().expect("no panic");
     });
 }
 

@@ -59,7 +59,7 @@ impl<K: Key, V: Value> Reader<K, V> {
     /// Lines that the lookup of this key would read if it were absent, for experiments.
     pub fn lines_if_absent(&self, key: K) -> usize {
         let place = self.table.place(key);
-        let marked = self.table.header(place.home).marked(place.second);
+        let marked = self.table.seen_header(place.home).marked(place.second);
         super::shape::Shape::<K, V>::LINES * (1 + usize::from(marked))
     }
 

@@ -14,7 +14,8 @@
 //!      one byte for each bucket, bit i: slot i is occupied; after it those entries, key then value
 //! ```
 //!
-//! All numbers are little endian. An entry comes back to the slot where it was, so a file that could
+//! All numbers are little endian. Kinds are told apart by their sizes only: a table of 8-byte numbers
+//! is read as one of addresses in VLANs if each of its keys could be one. An entry comes back to the slot where it was, so a file that could
 //! be written can be loaded, however full the table. A file takes a byte for each bucket and the
 //! bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
 //!

@@ -85,6 +85,11 @@ impl<K: Key, V: Value> Table<K, V> {
         &self.words.get()[bucket as usize * Shape::<K, V>::STRIDE + word]
     }
 
+    /// A bucket's header as a reader sees it, of some instant.
+    pub(super) fn seen_header(&self, bucket: u32) -> Header {
+        Header(self.word(bucket, 0).load(Ordering::Relaxed))
+    }
+
     /// Asks for a bucket's lines.
     pub(super) fn prefetch(&self, bucket: u32) {
         crate::prefetch(self.word(bucket, 0));

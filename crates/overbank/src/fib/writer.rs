@@ -37,7 +37,7 @@ pub struct Stats {
 /// Writes a table. There is one for each table; it may move between threads.
 ///
 /// An operation reads and writes the key's two buckets, and an insertion into a crowded place
-/// searches a bounded number of others. Nothing allocates.
+/// searches a bounded number of others. No change of an entry allocates.
 pub struct Writer<K, V> {
     table: Arc<Table<K, V>>,
     search: Search,
