@@ -2,13 +2,14 @@
 //!
 //! A line `fdb` on the status socket, with any of `port=`, `vlan=`, `mac=` and `most=` after it, is
 //! answered with a [`Listing`] on one line. The table is read a slice at a time, and the core is free
-//! in between; so a station that moves in the table meanwhile may be listed twice, or not at all.
+//! in between; so a station that moves in the table meanwhile may be listed twice, or not at all. An
+//! address that is asked for by name is looked up instead, in every VLAN.
 //!
 //! Panics: none.
 
 use crate::core::{Handle, PortDesc};
 use crate::l2::{Entry, mac_of};
-use overbank::fib::Key6;
+use overbank::fib::{Key6, MacVlan};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use std::time::Duration;
@@ -130,25 +131,38 @@ impl Listing {
                 && query.vlan.is_none_or(|vlan| entry.key.vlan() == vlan)
                 && query.mac.is_none_or(|mac| entry.key.mac() == mac)
         };
+        let take = |listing: &mut Listing, entry: Entry| {
+            if !wanted(&entry) {
+                return;
+            }
+            if listing.stations.len() >= query.most {
+                listing.more = true;
+                return;
+            }
+            listing.stations.push(StationStatus {
+                mac: Key6::from(entry.key.mac()).to_string(),
+                vlan: entry.key.vlan(),
+                port: number(entry.port),
+                is_static: entry.is_static,
+                silent_s: entry.silent_s,
+            });
+        };
+        if let Some(mac) = query.mac {
+            // Its keys, one for each VLAN, are asked for: no table is too large for that.
+            let vlans = query.vlan.map_or(0..=4095, |vlan| vlan..=vlan);
+            let core = handle.lock();
+            let keys = vlans.map(|vlan| MacVlan::new(mac, vlan));
+            let found = keys.filter_map(|key| core.stations().find(key));
+            found.for_each(|entry| take(&mut listing, entry));
+            drop(core);
+            return listing;
+        }
         let mut from = Some(0);
         while let Some(bucket) = from.filter(|_| !listing.more) {
             // The lock is held for one slice.
-            from = handle.lock().stations().page(bucket, |entry| {
-                if !wanted(&entry) {
-                    return;
-                }
-                if listing.stations.len() >= query.most {
-                    listing.more = true;
-                    return;
-                }
-                listing.stations.push(StationStatus {
-                    mac: Key6::from(entry.key.mac()).to_string(),
-                    vlan: entry.key.vlan(),
-                    port: number(entry.port),
-                    is_static: entry.is_static,
-                    silent_s: entry.silent_s,
-                });
-            });
+            let core = handle.lock();
+            from = core.stations().page(bucket, |entry| take(&mut listing, entry));
+            drop(core);
             if from.is_some() {
                 std::thread::sleep(PAUSE);
             }

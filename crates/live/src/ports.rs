@@ -10,7 +10,8 @@
 //! A thread of its own does this, so that what takes long (loading an XDP program, say) delays no
 //! packet and no controller. A port that is down stays open; it works again by itself. Nothing that
 //! happens to one port touches another. Changes of link, address and MTU are told to the core, and
-//! by it to the controllers, within [`WATCH_EVERY`].
+//! by it to the controllers, within [`WATCH_EVERY`]; a link that was down for less is known by the
+//! kernel's count of losses.
 //!
 //! Panics: none.
 
@@ -18,6 +19,7 @@ use crate::core::{Handle, PortDesc};
 use crate::snapshot::{Command, PortConfig};
 use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -96,6 +98,14 @@ struct Kept {
     spec: Option<PortSpec>,
     state: State,
     last_error: String,
+    /// How often its interface had lost the link when it was last looked at.
+    downs: Option<u64>,
+}
+
+/// How often an interface of this network namespace has lost its link, if the kernel counts it.
+fn downs(name: &str) -> Option<u64> {
+    let path = Path::new("/sys/class/net").join(name).join("carrier_down_count");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The ports of a running switch; see the module.
@@ -113,7 +123,7 @@ impl PortKeeper {
                 Some(port) => State::Open(port),
                 None => State::Away { retry: now },
             };
-            Kept { number, spec, state, last_error: String::new() }
+            Kept { number, spec, state, last_error: String::new(), downs: None }
         });
         let mut keeper = PortKeeper { ports: ports.collect(), handle };
         for place in 0..keeper.ports.len() {
@@ -185,7 +195,16 @@ impl PortKeeper {
                     self.handle.lock().port_changed(place, desc, false);
                 } else {
                     kept.state = State::Open(port);
-                    self.handle.lock().port_changed(place, desc, false);
+                    let downs = kept.spec.as_ref().and_then(PortSpec::interface).and_then(downs);
+                    let before = std::mem::replace(&mut kept.downs, downs);
+                    // Down and up again between two looks: whoever was there may be elsewhere.
+                    let flapped = desc.link_up && before.is_some() && downs > before;
+                    let mut core = self.handle.lock();
+                    if flapped {
+                        let down = PortDesc { link_up: false, ..desc.clone() };
+                        core.port_changed(place, down, false);
+                    }
+                    core.port_changed(place, desc, false);
                 }
             }
             State::Leaving { port, queues } if queues.len() < workers.len() => {
@@ -214,6 +233,7 @@ impl PortKeeper {
                 let desc = describe(kept.number, Some(spec), Some(&port.info()));
                 tracing::info!(port = kept.number, name = %desc.name, "opened again");
                 kept.state = State::Open(port);
+                kept.downs = None;
                 kept.last_error.clear();
                 self.handle.lock().port_changed(place, desc, true);
                 self.attach(place);

@@ -158,6 +158,32 @@ fn isolated_hosts_talk_to_the_rest_and_static_ones_stay() {
     assert_eq!(totals["control"]["macs"]["moved"], 0);
 }
 
+/// Sooner over than the switch looks: whoever was behind the port may be elsewhere.
+#[test]
+fn a_link_that_is_down_for_an_instant_is_flushed() {
+    let Some(net) = Net::new("k", 2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let at = socket.display().to_string();
+    let running = Running::start(&mut switch(&net, "afpacket", 2, &["--status-socket", &at]));
+    let flushed = || status(&socket)["control"]["macs"]["flushed"].as_u64().expect("a number");
+    wait("a ping", || net.pings(1, 2));
+    let near = net.near(1);
+    wait("both are known", || {
+        let known =
+            |host| fdb(&socket, &["--mac", &address(&net, host)])["stations"][0]["port"] == host;
+        known(1) && known(2) && flushed() == 0
+    });
+    // Its first looks may have been before the last host came up.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let before = flushed();
+    must(&format!("ip link set {near} down; ip link set {near} up"));
+    wait("its station is gone", || flushed() > before);
+    wait("a ping", || net.pings(1, 2));
+    let totals = totals(&running.end("TERM"));
+    assert_eq!(totals["control"]["macs"]["moved"], 0);
+}
+
 /// Sends frames from sources that do not exist, as fast as it can, until it is killed.
 const FLOOD: &str = "import os,socket;s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW)
 s.bind(('eth0',0));d=bytes.fromhex('020000000909')

@@ -440,19 +440,27 @@ impl Stations {
     /// The stations of a bounded number of buckets, from bucket `from` on; gives where the next ones
     /// begin, or `None` at the end of the table.
     pub fn page(&self, from: usize, mut each: impl FnMut(Entry)) -> Option<usize> {
-        let (now, end) = (self.epoch.now(), from.saturating_add(self.slice_max / 8));
+        let end = from.saturating_add(self.slice_max / 8);
         for (key, bits) in self.writer.iter_in(from..end) {
-            let station = Station::from_bits(bits);
-            let silent = if station.is_static() { 0 } else { station.epochs_silent(now) };
-            let silent_s = u64::from(silent) * self.epoch_ms / 1000;
-            each(Entry {
-                key,
-                port: station.port(),
-                is_static: station.is_static(),
-                silent_s: u32::try_from(silent_s).unwrap_or(u32::MAX),
-            });
+            each(self.entry(key, Station::from_bits(bits)));
         }
         (end < self.writer.buckets()).then_some(end)
+    }
+
+    /// The station of this key.
+    pub fn find(&self, key: MacVlan) -> Option<Entry> {
+        self.get(key).map(|station| self.entry(key, station))
+    }
+
+    fn entry(&self, key: MacVlan, station: Station) -> Entry {
+        let silent = if station.is_static() { 0 } else { station.epochs_silent(self.epoch.now()) };
+        let silent_s = u64::from(silent) * self.epoch_ms / 1000;
+        Entry {
+            key,
+            port: station.port(),
+            is_static: station.is_static(),
+            silent_s: u32::try_from(silent_s).unwrap_or(u32::MAX),
+        }
     }
 
     /// Up to `most` stations that `wanted` takes, and how many it takes altogether, in the order of
