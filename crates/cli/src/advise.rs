@@ -1,6 +1,6 @@
 //! `overbank advise`.
 
-use crate::files::Pending;
+use crate::files::{Pending, keep_apart};
 use crate::options::{BuiltIn, Common, Format};
 use crate::replay::load_capture;
 use crate::setup::{command_line, progress_bar, stop_on_ctrl_c};
@@ -12,7 +12,7 @@ use overbank_lab::advise::calibrate::calibrated;
 use overbank_lab::advise::{self, Costs, Input, Question, TrafficSource, page};
 use overbank_lab::workload::{FlowStream, Trace};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 #[cfg(target_os = "linux")]
 use std::{
@@ -96,6 +96,7 @@ fn parse_ns(text: &str) -> Result<f64, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     // Claim the output before the work, so that a wrong name costs no time.
+    keep_report_apart(args)?;
     let report = args.common.report.as_deref().map(Pending::claim).transpose()?;
     let stop = stop_on_ctrl_c()?;
     let bar = progress_bar(args.common.quiet);
@@ -135,6 +136,15 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a report that would take the place of the capture, which may be standard input.
+fn keep_report_apart(args: &Args) -> Result<()> {
+    let on_disk = |path| if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+    match (&args.common.report, &args.capture) {
+        (Some(report), Some(capture)) => keep_apart(report, &[on_disk(capture)]),
+        _ => Ok(()),
+    }
+}
+
 /// The flows of a capture or of an interface; `None` for drawn traffic.
 fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource)>> {
     if let Some(interface) = &args.interface {
@@ -152,20 +162,38 @@ fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource
     Ok(Some((trace, traffic)))
 }
 
-/// Takes frames until the time is over, there are enough of them, or Ctrl-C.
+/// Bytes that a sample of so many packets and flows may take at the most: 12 a packet in lists, and 8
+/// a flow in one, each up to three times that while it grows; and a hash table of 17 bytes a bucket
+/// that is at least 7/16 full, half as much again while it grows.
+#[cfg(any(target_os = "linux", test))]
+fn sample_bytes(packets: usize, flows: usize) -> u64 {
+    packets as u64 * 36 + flows as u64 * (24 + 59)
+}
+
+/// Takes frames until the time is over, there are enough of them, there is no memory for more, or
+/// Ctrl-C.
 #[cfg(target_os = "linux")]
 fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, TrafficSource)> {
     let mut live = overbank_ports::live::Live::open(interface)?;
     let mut trace = Trace::default();
     let (start, time) = (Instant::now(), Duration::from_secs_f64(args.seconds));
-    let mut frames = 0;
+    let memory = args.common.memory;
+    let bytes_max = (memory as u64).saturating_mul(1 << 20);
+    let (mut frames, mut memory_full) = (0, false);
     while frames < args.packets && !stop.swap(false, Ordering::Relaxed) {
         let Some(left) = time.checked_sub(start.elapsed()) else { break };
+        memory_full = sample_bytes(trace.ids().len() + 1, trace.hashes().len() + 1) > bytes_max;
+        if memory_full {
+            break;
+        }
         let wait = left.min(Duration::from_millis(100));
         if let Some(frame) = live.next_frame(wait)? {
             trace.push(frame.data, 1, frame.timestamp_ns);
             frames += 1;
         }
+    }
+    if memory_full && trace.ids().is_empty() {
+        bail!("--memory {memory}: too little for a sample, at least 1 MiB is needed");
     }
     if trace.ids().is_empty() {
         bail!("{interface}: no frame came in within {:.1} s", start.elapsed().as_secs_f64());
@@ -176,6 +204,7 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
         frames,
         missed: live.missed(),
         broken: trace.broken(),
+        memory_full,
     };
     Ok((trace, traffic))
 }
@@ -183,4 +212,27 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
 #[cfg(not(target_os = "linux"))]
 fn listen(_: &Args, interface: &str, _: &AtomicBool) -> Result<(Trace, TrafficSource)> {
     bail!("{interface}: live samples need Linux")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against what the lists and the table are known to take: the largest that they are on the way.
+    #[test]
+    fn a_sample_takes_no_more_than_is_counted() {
+        for packets in [1usize, 5, 1000, 1025, (1 << 20) + 1, 1 << 26] {
+            // A list doubles, and the old one is there until the new one is filled.
+            let list = |bytes: u64| match packets.next_power_of_two() as u64 {
+                grown if grown as usize == packets => grown * bytes,
+                grown => (grown + grown / 2) * bytes,
+            };
+            // A hash table has a power of two of buckets, filled to 7/8.
+            let buckets = (packets as u64 * 8).div_ceil(7).next_power_of_two();
+            let table = (buckets + buckets / 2) * 17;
+            let most = list(4).max(4) + list(8) + list(8) + table;
+            assert!(sample_bytes(packets, packets) + 1024 >= most, "{packets} packets");
+        }
+        assert!(sample_bytes(1_000_000, 1000) < 64 << 20);
+    }
 }

@@ -126,6 +126,27 @@ fn bad_input_is_refused_in_one_line() {
     refused(2, &["--miss-ns", "-1"], &[]);
 }
 
+/// The capture stays what it was, whatever the report is called.
+#[test]
+fn a_report_does_not_take_the_place_of_the_capture() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let victim = dir.path().join("victim.pcap");
+    let frames = fs::read(fixture("lan.pcapng")).expect("the fixture");
+    fs::write(&victim, &frames).expect("written");
+    let name = victim.to_str().expect("UTF-8");
+    let other = format!("{}/./victim.pcap", dir.path().display());
+    for report in [name, other.as_str()] {
+        refused(1, &[name, "--report", report], &["victim.pcap", "it is an input"]);
+        assert!(fs::read(&victim).expect("there") == frames);
+    }
+    // The same from standard input.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    command.args(["advise", "-", "--report", name]);
+    let output = command.stdin(fs::File::open(&victim).expect("opens")).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(fs::read(&victim).expect("there") == frames);
+}
+
 /// Loopback traffic of our own; without the right to listen, the line that says so.
 #[test]
 #[cfg(target_os = "linux")]
@@ -154,4 +175,6 @@ fn a_live_sample_sees_what_comes_in() {
     assert_eq!(advice["traffic"]["kind"], "live");
     assert!(advice["profile"]["packets"].as_u64() > Some(20), "{}", advice["profile"]);
     assert!(advice["recommendation"]["hit_rate"].as_f64() > Some(0.3));
+    assert_eq!(advice["traffic"]["memory_full"], false);
+    refused(1, &["--interface", "lo", "--memory", "0"], &["--memory 0", "too little"]);
 }

@@ -71,6 +71,31 @@ fn blp() {
     agrees(&["blp-2-4", "blp-2-8", "blp-2-16", "blp-4-4"], &ALPHAS);
 }
 
+/// In small tables the buffer buckets are worth something: the mean over sets of keys tells.
+#[test]
+fn buffer_buckets_count() {
+    const SMALL: usize = 1 << 10;
+    let flows = 2 * SMALL as u32;
+    let law = Law::zipf(flows, 0.0);
+    for name in ["blp-2-16", "blp-4-4"] {
+        let design: Design = name.parse().expect("a design");
+        let mut found = 0.0;
+        for seed in 0..16 {
+            let mut cache = design.build(SMALL, LayoutKind::Fp16V32, 1, None).expect("a fair size");
+            let hash = |id: u32| mix(mix(seed) ^ u64::from(id));
+            for id in FlowStream::uniform(flows, seed).expect("flows").take(50 * flows as usize) {
+                if cache.lookup(hash(id), &mut |value| value == id).is_none() {
+                    cache.insert(hash(id), id).expect("ids fit");
+                }
+            }
+            found += cache.len() as f64 / f64::from(flows) / 16.0;
+        }
+        let predicted = Model::new(design.geometry(), SMALL, &law).hit_rate(1e9, 2e9);
+        let off = 100.0 * (predicted - found);
+        assert!(off.abs() < 0.25, "{name}: off by {off:+.2} points");
+    }
+}
+
 /// Without skew the model is that of the paper's appendices A and B, computed another way.
 #[test]
 fn uniform_is_the_papers_model() {

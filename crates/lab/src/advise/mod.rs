@@ -21,11 +21,13 @@
 //! *Measured* is the hit rate of the real tables on the same sequence: a trace once from empty
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is
 //! [`predict`]'s, from how often each flow came and from nothing else: it does not know in which
-//! order. Where the two differ, the packets of the trace in random order tell whether it is the
-//! order that matters.
+//! order. They may differ by a point, and in small tables by as much as the luck of one set of keys
+//! has it (`noise.rs`). Where they differ by more, the packets of the trace in random order tell
+//! whether it is the order that matters.
 
 pub mod calibrate;
 pub mod law;
+mod noise;
 pub mod page;
 pub mod predict;
 pub mod profile;
@@ -57,6 +59,8 @@ const WARM: usize = 40;
 const MEASURED: usize = 1_000_000;
 /// Flows per slot where the last free slots are found slowly.
 const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.25;
+/// Model and table agree when they are no farther apart, or no farther than luck has them.
+const A_POINT: f64 = 0.01;
 /// Most packets drawn.
 const DRAWN_MAX: usize = 1 << 26;
 
@@ -67,7 +71,7 @@ pub struct Question {
     pub designs: Vec<Design>,
     /// What packets cost.
     pub costs: Costs,
-    /// Seed of evictions.
+    /// Seed of evictions, and of the hashes of drawn flows.
     pub seed: u64,
 }
 
@@ -201,12 +205,16 @@ impl<'a> Work<'a> {
             .build(entries, LayoutKind::Fp16V16, question.seed, None)
             .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
         let state = State { hit_rate, full, even: self.even };
+        let packets = self.sequence().ids.len().saturating_sub(span.0).min(span.1);
+        let noise =
+            noise::hit_rate(design.geometry(), entries, self.law.flows(), hit_rate, packets);
         Ok(Cell {
             design: design.to_string(),
             entries,
             table_bytes: table.memory_bytes(),
             alpha: self.law.flows() / entries as f64,
             predicted: self.predicted(design, entries, span),
+            tolerance: noise.max(A_POINT),
             measured: hit_rate,
             ns_per_packet: question.costs.estimate(design, state),
             lookup_ns: None,

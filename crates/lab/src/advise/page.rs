@@ -10,8 +10,10 @@ use maud::{Markup, html};
 pub fn traffic_line(traffic: &TrafficSource) -> String {
     match traffic {
         TrafficSource::Capture { file, frames, .. } => format!("{file}, {} frames", count(*frames)),
-        TrafficSource::Live { interface, seconds, frames, .. } => {
-            format!("{interface}, {seconds} s live, {} frames", count(*frames))
+        TrafficSource::Live { interface, seconds, frames, memory_full, .. } => {
+            let early =
+                if *memory_full { ", ended early: no memory for more (--memory)" } else { "" };
+            format!("{interface}, {seconds} s live, {} frames{early}", count(*frames))
         }
         TrafficSource::BuiltIn { flows, theta, .. } => {
             let law =

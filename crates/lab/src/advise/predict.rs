@@ -31,7 +31,7 @@
 //!
 //! The sums go over an instance of some thousand slots: its flows are taken evenly from the law and
 //! thrown into buckets at random, so that α and the popularities are exact and only the throw is
-//! random. Cost: milliseconds to a tenth of a second. Accuracy: within a point of the
+//! random. For BLP it is no longer than the table, whose buffer buckets count in small ones. Cost: milliseconds to a tenth of a second. Accuracy: within a point of the
 //! real tables (see the tests).
 
 use super::law::Law;
@@ -103,8 +103,10 @@ const CROWDED: f64 = 4.0;
 pub struct Model<'a> {
     shape: Shape,
     law: &'a Law,
-    /// Flows over slots.
+    /// Flows over slots, buffer buckets not counted.
     alpha: f64,
+    /// Buckets of the table, buffer buckets not counted.
+    buckets: usize,
     seed: u64,
 }
 
@@ -112,7 +114,8 @@ impl<'a> Model<'a> {
     /// The model of a geometry.
     pub fn new(geometry: GeometryKind, entries: usize, law: &'a Law) -> Model<'a> {
         let shape = Shape::of(geometry);
-        Model { shape, law, alpha: law.flows() / entries.max(1) as f64, seed: 1 }
+        let alpha = law.flows() / entries.max(1) as f64;
+        Model { shape, law, alpha, buckets: (entries / shape.slots()).max(1), seed: 1 }
     }
 
     /// Where the table ends up, after any number of packets.
@@ -162,9 +165,13 @@ impl<'a> Model<'a> {
         let by_steps = BUDGET_STEPS / (steps.len() + 1);
         let buckets = by_flows.min(by_steps).clamp(8, 16_384 / m);
         let mut rng = Pcg32::new(self.seed, 0x0b4e_6ba5);
+        // A chain no longer than the table's own, so that its ends weigh as much; then several.
+        let own = buckets.min(self.buckets);
         let mut ratios: Vec<f64> = match self.shape {
             Shape::Set(_) => self.sets(buckets, fugacity, &mut rng),
-            Shape::Blp(h, m) => self.chain(buckets, (h, m), &steps, fugacity, &mut rng),
+            Shape::Blp(h, m) => (0..(buckets / own).max(1))
+                .flat_map(|_| self.chain(own, (h, m), &steps, fugacity, &mut rng))
+                .collect(),
             Shape::Cuckoo2(_) => self.graph(buckets, fugacity, &mut rng),
         };
         // Few numbers say the same as many: means over neighbours in the sorted list.
@@ -221,8 +228,8 @@ impl<'a> Model<'a> {
             let sum: f64 = v.iter().sum();
             v.iter_mut().for_each(|x| *x /= sum);
         };
-        // Backwards: what lies to the right of a bucket, by the state before it. The ends of the
-        // chain are a few buckets of many.
+        // Backwards: what lies to the right of a bucket, by the state before it. Behind the last one
+        // there is room for all that spill over: the buffer buckets.
         let mut right = vec![vec![1.0; states]; buckets + 1];
         for (i, e) in polynomials.iter().enumerate().rev() {
             let mut here = vec![0.0; states];

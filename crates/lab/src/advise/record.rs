@@ -100,6 +100,8 @@ pub enum TrafficSource {
         missed: u64,
         /// Frames too short to have a flow.
         broken: u64,
+        /// Ended early, because there was no memory left for more.
+        memory_full: bool,
     },
     /// Drawn from a law.
     BuiltIn {
@@ -123,7 +125,7 @@ pub struct Advice {
     pub profile: Profile,
     /// What a packet is taken to cost.
     pub costs: Costs,
-    /// Seed of evictions.
+    /// Seed of drawn flows, of their hashes and of evictions.
     pub seed: u64,
     /// Every design at every size.
     pub cells: Vec<Cell>,
@@ -147,8 +149,12 @@ pub struct Cell {
     /// Flows over slots.
     pub alpha: f64,
     /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random eviction,
-    /// unless all flows are as popular and α is not near 1.
+    /// unless all flows are as popular. Even then none for those that promote on each hit in tables
+    /// with several buckets a key, where α is near 1.
     pub predicted: Option<f64>,
+    /// How far `measured` may be from `predicted` by luck: three standard
+    /// deviations of the luck that one set of keys has in a table of this size, at least 0.01.
+    pub tolerance: f64,
     /// Hit rate of the real table, 0 to 1.
     pub measured: f64,
     /// Estimated nanoseconds a packet.
@@ -179,7 +185,7 @@ pub struct Recommendation {
 pub struct ModelReview {
     /// Cells with a prediction.
     pub cells: usize,
-    /// Those of them within one point.
+    /// Those of them within one point; in small tables, within [`Cell::tolerance`].
     pub within_a_point: usize,
     /// The cell that is farthest off.
     pub worst: Option<Departure>,

@@ -45,16 +45,13 @@ pub(super) fn recommend(cells: &[Cell], size: &Size) -> Recommendation {
         chosen.measured * 100.0,
         chosen.ns_per_packet
     );
-    if (&chosen.design, chosen.entries) == (&best.design, best.entries) {
-        reason += ", the best of all";
-    } else if chosen.entries == best.entries {
-        reason +=
-            ", the best size by estimate and the fastest of the designs that were tried there";
-    } else {
-        reason += &format!(
-            ", by estimate within 2 % of the best ({} with {} entries, {:.1} ns)",
-            best.design, best.entries, best.ns_per_packet
-        );
+    reason += &why_this_size(&chosen, best);
+    if chosen.lookup_ns.is_some() {
+        let least = fastest(tried()).map_or(0.0, |c| c.ns_per_packet);
+        reason += match chosen.ns_per_packet <= least {
+            true => "; it is the fastest of the designs that were tried there",
+            false => "; it is within half a percent of the fastest design that was tried there",
+        };
     }
     match fastest(cells.iter().filter(|c| c.entries * 2 == entries)) {
         Some(half) => {
@@ -92,5 +89,96 @@ pub(super) fn recommend(cells: &[Cell], size: &Size) -> Recommendation {
         hit_rate: chosen.measured,
         ns_per_packet: chosen.ns_per_packet,
         reason,
+    }
+}
+
+/// What is said of a choice by the estimates; `best` is the best of them.
+fn why_this_size(chosen: &Cell, best: &Cell) -> String {
+    if (&chosen.design, chosen.entries) == (&best.design, best.entries) {
+        return ", by estimate the best of all".to_owned();
+    }
+    let best_is =
+        format!("{} with {} entries, {:.1} ns", best.design, best.entries, best.ns_per_packet);
+    if chosen.entries < best.entries {
+        return format!(
+            ", in the smallest size that has a design within 2 % of the best by estimate ({best_is})"
+        );
+    }
+    // Of the best size.
+    match chosen.lookup_ns {
+        Some(_) => format!(", in the best size by estimate ({best_is})"),
+        None => format!(", by estimate within half a percent of the best ({best_is})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(design: &str, entries: usize, ns_per_packet: f64, lookup_ns: Option<f64>) -> Cell {
+        Cell {
+            design: design.to_owned(),
+            entries,
+            table_bytes: 4 * entries,
+            alpha: 1.0,
+            predicted: None,
+            tolerance: 0.01,
+            measured: 0.9,
+            ns_per_packet,
+            lookup_ns,
+        }
+    }
+
+    /// The reason, and the design; trials change what a packet takes.
+    fn reason(estimated: &[Cell], trials: &[(&str, f64)]) -> (String, String) {
+        let mut cells = estimated.to_vec();
+        let size = size(&cells);
+        for (design, ns) in trials {
+            let of_size = |c: &&mut Cell| (c.entries, c.design.as_str()) == (size.entries, *design);
+            let cell = cells.iter_mut().find(of_size).unwrap();
+            (cell.ns_per_packet, cell.lookup_ns) = (*ns, Some(1.0));
+        }
+        let recommendation = recommend(&cells, &size);
+        (recommendation.reason, recommendation.design)
+    }
+
+    #[test]
+    fn the_reason_says_what_was_tried_and_what_was_estimated() {
+        let (small, large) = (1024, 2048);
+        let few = [
+            cell("set-4", small, 30.0, None),
+            cell("set-4", large, 20.0, None),
+            cell(RECOMMENDED, large, 20.09, None),
+        ];
+        // Nothing was tried: as good by estimate.
+        let (text, design) = reason(&few, &[]);
+        assert_eq!(design, RECOMMENDED);
+        assert!(
+            !text.contains("tried") && text.contains("within half a percent of the best"),
+            "{text}"
+        );
+        let (text, _) = reason(&few[..2], &[]);
+        assert!(!text.contains("tried") && text.contains("by estimate the best of all"), "{text}");
+        // Tried: the fastest, or nearly.
+        let (text, design) = reason(&few, &[("set-4", 20.0), (RECOMMENDED, 22.0)]);
+        assert!(design == "set-4" && text.contains("the fastest of the designs that were tried"));
+        let (text, design) = reason(&few, &[("set-4", 20.0), (RECOMMENDED, 20.05)]);
+        assert_eq!(design, RECOMMENDED);
+        assert!(
+            text.contains("within half a percent of the fastest design that was tried"),
+            "{text}"
+        );
+
+        // A smaller size, whose tried design is not the one that is within 2 %.
+        let more = [
+            cell("set-4", small, 20.3, None),
+            cell("set-8", small, 24.0, None),
+            cell("set-8", large, 20.0, None),
+        ];
+        let (text, design) = reason(&more, &[("set-4", 25.0), ("set-8", 22.0)]);
+        assert!(design == "set-8" && text.contains("has a design within 2 %"), "{text}");
+        assert!(text.contains("fastest of the designs that were tried"), "{text}");
+        let (text, _) = reason(&more, &[]);
+        assert!(!text.contains("tried") && text.contains("has a design within 2 %"), "{text}");
     }
 }

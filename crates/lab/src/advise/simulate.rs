@@ -14,17 +14,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Sequence<'a> {
     /// Flow ids in order.
     pub ids: &'a [u32],
-    /// Their hashes by id; without, the hash of id i is that of the number i.
+    /// Their hashes by id; without, the seed chooses a hash function of ids.
     pub hashes: Option<&'a [u64]>,
 }
 
 impl Sequence<'_> {
-    fn hash(&self, id: u32) -> u64 {
+    /// The hash of a flow.
+    pub(super) fn hash(&self, id: u32, seed: u64) -> u64 {
         match self.hashes {
             Some(hashes) => hashes[id as usize],
-            None => mix(u64::from(id)),
+            None => seeded(id, seed),
         }
     }
+}
+
+/// The hash of a number: another function for each seed.
+fn seeded(id: u32, seed: u64) -> u64 {
+    mix(mix(seed) ^ u64::from(id))
 }
 
 /// What a table did.
@@ -59,7 +65,7 @@ pub fn simulate(
                 return Err(AdviseError::Stopped);
             }
             let hashes = &mut hashes[..burst.len()];
-            hashes.iter_mut().zip(burst).for_each(|(hash, &id)| *hash = sequence.hash(id));
+            hashes.iter_mut().zip(burst).for_each(|(hash, &id)| *hash = sequence.hash(id, seed));
             cache.probe_batch(hashes, &mut probes);
             let mut slots = [MISS; BURST];
             for (i, &id) in burst.iter().enumerate() {
@@ -112,12 +118,27 @@ mod tests {
                 if at == 20_000 {
                     cache.reset_counters();
                 }
-                if cache.lookup(mix(u64::from(id)), &mut |v| v == id).is_none() {
-                    cache.insert(mix(u64::from(id)), id).unwrap();
+                if cache.lookup(seeded(id, 1), &mut |v| v == id).is_none() {
+                    cache.insert(seeded(id, 1), id).unwrap();
                 }
             }
             let rate = hit_rate(design, 1 << 10, sequence, 20_000);
             assert!((rate - cache.counters().hit_rate()).abs() < 0.01, "{name}: {rate}");
         }
+    }
+    /// Other seeds have other keys collide; hashes that are given stay as they are.
+    #[test]
+    fn the_seed_chooses_the_hash_function() {
+        let ids: Vec<u32> = (0..2000).cycle().take(20_000).collect();
+        let full = |seed, hashes: Option<&[u64]>| {
+            let sequence = Sequence { ids: &ids, hashes };
+            let stop = AtomicBool::new(false);
+            let design = "set-4".parse().unwrap();
+            simulate(design, 1 << 12, sequence, 0, usize::MAX, seed, &stop).unwrap().full
+        };
+        assert_eq!(full(1, None), full(1, None));
+        assert!((2..6).any(|seed| full(seed, None) != full(1, None)));
+        let given: Vec<u64> = (0..2000).map(|id| mix(id)).collect();
+        assert!((2..6).all(|seed| full(seed, Some(&given)) == full(1, Some(&given))));
     }
 }

@@ -36,6 +36,54 @@ fn the_model_holds_on_stationary_traffic() {
     }
 }
 
+/// The designs that `overbank advise` has to choose from.
+const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,cuckoo-2-16+half-bubble,\
+                       blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,blp-2-16+pblru,blp-2-16+half-bubble,\
+                       set-16+pblru";
+
+/// Also in the smallest tables, where buffer buckets and the luck of one set of keys count.
+#[test]
+fn the_model_holds_in_small_tables() {
+    for flows in [1200, 2000] {
+        for seed in [1, 2] {
+            let stream = FlowStream::zipf(flows, 0.0, seed).unwrap();
+            let question = Question { seed, ..question(DESIGNS) };
+            let advice = advise(&question, Input::Drawn { stream: &stream, theta: 0.0 });
+            let off = |c: &Cell| c.predicted.map(|p| (c.measured - p, c.tolerance));
+            for cell in &advice.cells {
+                if let Some((off, tolerance)) = off(cell) {
+                    println!(
+                        "{flows} {seed} {} {} {off:+.4} {tolerance:.4}",
+                        cell.design, cell.entries
+                    );
+                    assert!((0.01..0.025).contains(&tolerance), "{cell:?}");
+                }
+            }
+            assert_eq!(advice.model.within_a_point, advice.model.cells, "{:?}", advice.model);
+            assert!(advice.model.cells > 40);
+        }
+    }
+}
+
+/// Draws are no order, however little of them a window shows.
+#[test]
+fn independent_draws_neither_drift_nor_cluster() {
+    let stream = FlowStream::uniform(20_000, 1).unwrap();
+    let ids: Vec<u32> = stream.take(200_000).collect();
+    let of = |ids: &[u32]| profile(ids, 20_000, &[]);
+    let (drawn, random) = (of(&ids), of(&shuffled(&ids, 2)));
+    assert!(drawn.overlap < Some(0.5), "{:?}", drawn.overlap);
+    assert_eq!(super::review::drift(&drawn, &random), None);
+    // The same flows, of which each window has others.
+    let moving: Vec<u32> = (0..200_000).map(|i| i / 4000 * 400 + i % 400).collect();
+    let random = of(&shuffled(&moving, 2));
+    assert!(super::review::drift(&of(&moving), &random).is_some_and(|n| n.contains("drifts")));
+
+    let advice = advise(&question("set-4,blp-2-16"), Input::Trace(&trace(ids.into_iter())));
+    let notes = advice.model.notes.join(" ");
+    assert!(!notes.contains("drift") && !notes.contains("locality"), "{notes}");
+}
+
 #[test]
 fn the_rule_takes_the_smallest_that_is_good_enough() {
     let advice = drawn(10_000, 0.0);

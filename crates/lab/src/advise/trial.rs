@@ -47,10 +47,7 @@ pub(super) fn tried(
     let designs: Vec<Design> = near.iter().filter_map(design).copied().collect();
     let last = &sequence.ids[sequence.ids.len().saturating_sub(PACKETS_MAX)..];
     let mut keys = Keys::default();
-    match sequence.hashes {
-        Some(hashes) => keys.set_hashed(last.iter().map(|&id| (id, hashes[id as usize]))),
-        None => keys.set(last.iter().copied()),
-    }
+    keys.set_hashed(last.iter().map(|&id| (id, sequence.hash(id, question.seed))));
     let mut step = || match stop.load(Ordering::Relaxed) {
         true => Err(LabError::Stopped),
         false => Ok(()),
