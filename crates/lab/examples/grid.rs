@@ -6,9 +6,9 @@
 //! Without designs the recommended one; `--paper` adds all designs of the paper. The whole grid is
 //! the default for what is not given. Columns: hit rate, share of the static optimum, nanoseconds of
 //! the probe alone, of a verified lookup, and of a key with its insertion, the lookup as a multiple
-//! of the gather kernel (- where that lay on other pages), emulated throughput with its range, its ratio to the best of the paper's
-//! designs in this cell (if there are any) and to blp-2-4. At the end the geometric means over the
-//! cells.
+//! of the gather kernel (- where that lay on other pages), emulated throughput with its range, its
+//! ratio to the best of the paper's designs in this cell (if there are any) and to blp-2-4: medians of
+//! those of the same round. At the end the geometric means over the cells.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ use overbank::cache::{Design, HugePages};
 use overbank_lab::experiments::grid::{
     ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, geometric_mean, plan, ratio,
 };
-use overbank_lab::micro::{Cell, Measured, measure, tsc};
+use overbank_lab::micro::{Cell, Measured, Spread, measure, tsc};
 use overbank_lab::recommended::RECOMMENDED;
 
 struct Options {
@@ -103,12 +103,12 @@ fn print(m: &Measured) {
         "best",
         "blp-2-4"
     );
-    let show = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |r| format!("{r:.3}"));
+    let show = |ratio: Option<Spread>| ratio.map_or("-".to_owned(), |r| format!("{:.3}", r.median));
     for row in &m.rows {
         let name = row.design.to_string();
-        let floors = m.to_floor(row, row.lookup_ns.median);
-        let floors = floors.map_or("-".to_owned(), |floors| format!("{floors:.2}"));
-        let best = best_of_paper(m).map(|best| row.throughput.median / best.throughput.median);
+        let floors = m.to_floor(row, |round| round.lookup_ns);
+        let floors = floors.map_or("-".to_owned(), |floors| format!("{:.2}", floors.median));
+        let best = best_of_paper(m).map(|best| row.to(best, |round| round.throughput));
         println!(
             "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{:>7}{:>8.1}  {:<17}{:>6}{:>9}",
             100.0 * row.hit_rate,
@@ -153,10 +153,11 @@ fn run() -> Result<(), Failure> {
     println!("geometric means over {} cells: to the paper's best of each, to blp-2-4", all.len());
     for design in &options.designs {
         let name = design.to_string();
-        let to_best =
-            all.iter().filter_map(|m| ratio(m, &name, &best_of_paper(m)?.design.to_string()));
+        let to_best = all
+            .iter()
+            .filter_map(|m| Some(ratio(m, &name, &best_of_paper(m)?.design.to_string())?.median));
         let worst = to_best.clone().min_by(f64::total_cmp).unwrap_or(1.0);
-        let to_base = all.iter().filter_map(|m| ratio(m, &name, BASELINE));
+        let to_base = all.iter().filter_map(|m| Some(ratio(m, &name, BASELINE)?.median));
         println!(
             "  {name:<20}{:>8.3} (worst {worst:.3}){:>8.3}",
             geometric_mean(to_best),

@@ -1,7 +1,7 @@
 //! The keys of a measurement: pre-generated, chunk by chunk, outside the clock.
 //!
-//! A key is a flow's id; what a table gets is `mix(id)` and, as the value to insert, the id's low 16
-//! bits. A lookup is *verified* by comparing the value found with those bits: the cheapest check
+//! A key is a flow's id; what a table gets is a hash of it that depends on the seed, and, as the value
+//! to insert, the id's low 16 bits. A lookup is *verified* by comparing the value found with those bits: the cheapest check
 //! that still tells one flow from another (a wrong flow passes it once in 2¹⁶ fingerprint matches,
 //! so once in about 2³² / candidates lookups). Fetching an entry and comparing its key costs more
 //! in a switch; `replay` measures that.
@@ -9,17 +9,30 @@
 use crate::workload::FlowStream;
 use overbank::cache::mix;
 
-/// Hashes of keys, and for each the value that belongs to it.
+/// Hashes of keys, and for each the value that belongs to it. The default has one fixed hash function,
+/// [`Keys::seeded`] one of many.
 #[derive(Clone, Default)]
 pub struct Keys {
-    /// `mix(id)`.
+    /// `mix(salt ^ id)`.
     pub hashes: Vec<u64>,
     /// Low 16 bits of the id.
     pub values: Vec<u16>,
     ids: Vec<u32>,
+    /// `mix(seed)`; 0 by default.
+    salt: u64,
 }
 
 impl Keys {
+    /// None yet; they will be hashed as `seed` says.
+    pub fn seeded(seed: u64) -> Keys {
+        Keys { salt: mix(seed), ..Keys::default() }
+    }
+
+    /// None, hashed as these.
+    pub(super) fn empty(&self) -> Keys {
+        Keys { salt: self.salt, ..Keys::default() }
+    }
+
     /// The next `count` keys of `stream` in place of those that were here.
     pub fn draw(&mut self, stream: &mut FlowStream, count: usize) {
         self.ids.resize(count, 0);
@@ -54,7 +67,7 @@ impl Keys {
 
     fn hash(&mut self) {
         self.hashes.clear();
-        self.hashes.extend(self.ids.iter().map(|&id| mix(u64::from(id))));
+        self.hashes.extend(self.ids.iter().map(|&id| mix(self.salt ^ u64::from(id))));
         self.values.clear();
         self.values.extend(self.ids.iter().map(|&id| id as u16));
     }
@@ -100,5 +113,20 @@ mod tests {
         part.copy(&keys, 100..200);
         keys.set(again[100..200].iter().copied());
         same(&part, &keys);
+    }
+
+    /// Other seeds collide elsewhere; the flows and their values stay.
+    #[test]
+    fn the_seed_chooses_the_hash_function() {
+        let of = |mut keys: Keys| {
+            keys.set(0..100);
+            keys
+        };
+        let (one, again, two) = (of(Keys::seeded(1)), of(Keys::seeded(1)), of(Keys::seeded(2)));
+        assert_eq!(one.hashes, again.hashes);
+        assert_eq!(one.hashes, of(one.empty()).hashes);
+        assert!(one.hashes.iter().all(|hash| !two.hashes.contains(hash)));
+        assert_eq!((one.ids(), &one.values), (two.ids(), &two.values));
+        assert_eq!(one.hashes[7], mix(mix(1) ^ 7));
     }
 }

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use super::Spread;
 use super::keys::Keys;
+use super::{Spread, rate};
 use crate::experiment::LabError;
 use crate::workload::FlowStream;
 use overbank::cache::{BURST, MISS, Probes, SignatureCache};
@@ -34,8 +34,8 @@ impl Lane {
     pub(super) fn end_trial(&mut self, penalty_ns: f64) {
         if !self.whole.is_empty() {
             let misses = 1.0 - self.cache.counters().hit_rate();
-            let whole = Spread::of(std::mem::take(&mut self.whole));
-            self.trial = whole.inverse(misses * penalty_ns).median;
+            let rates = self.whole.drain(..).map(|ns| rate(ns + misses * penalty_ns));
+            self.trial = Spread::of(rates.collect()).median;
         }
         self.probe.clear();
         self.lookup.clear();
@@ -43,11 +43,12 @@ impl Lane {
     }
 }
 
-/// Shows the tables `first` flows by popularity, then `draws` keys; the tables are shared out to the
-/// cores.
+/// Shows the tables `first` flows by popularity, then `draws` keys, hashed as `next` does; the tables
+/// are shared out to the cores.
 pub(super) fn warm(
     lanes: &mut [Lane],
     stream: &mut FlowStream,
+    mut next: Keys,
     first: u32,
     draws: u64,
     step: &mut dyn FnMut(f64) -> Result<(), LabError>,
@@ -56,7 +57,6 @@ pub(super) fn warm(
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let per_thread = lanes.len().div_ceil(threads).max(1);
     let mut first = 0..first;
-    let mut next = Keys::default();
     next.set(first.by_ref().take(BLOCK));
     let mut left = draws;
     let mut done = 0u64;
@@ -69,7 +69,8 @@ pub(super) fn warm(
         if next.is_empty() {
             return Ok(());
         }
-        let keys = std::mem::take(&mut next);
+        let empty = next.empty();
+        let keys = std::mem::replace(&mut next, empty);
         done += keys.len() as u64;
         std::thread::scope(|scope| {
             for lanes in lanes.chunks_mut(per_thread) {

@@ -7,7 +7,7 @@
 //! ```text
 //!  warm-up                                        not measured
 //!  ┌ round ───────────────────────────────────────────────────────────────────┐
-//!  │ new keys, pre-generated; then for each design in turn:                   │
+//!  │ new keys, pre-generated; then for each design in turn (see below):       │
 //!  │   lead-in      brings the table back into the caches; not timed          │
 //!  │   whole        probe, verify, commit, insert what missed      → whole_ns │
 //!  │   lookup       probe, verify, commit; inserts untimed         → lookup_ns│
@@ -23,7 +23,9 @@
 //! All designs see the same keys in the same order, in bursts of 32. Keys are drawn and never
 //! repeat as a sequence. The time of a round's part is the median over stretches of 4096 keys, so
 //! that an interruption is not taken for a cost; figures are medians of rounds in which all designs
-//! take turns, with their range. Compare those of one run with each other.
+//! take turns, with their range. Each round begins with the design after the one that began the
+//! round before, so that none always follows the same one. A machine may be slower in one round than
+//! in the next: two designs are compared round by round ([`Row::to`]), never median with median.
 //!
 //! *Warm-up.* First as many flows as there are slots, by popularity (which is roughly the order in
 //! which flows are first seen), so that no table waits for flows that never came; then so many draws
@@ -131,11 +133,33 @@ impl Spread {
         (self.low, self.high)
     }
 
-    /// 1000 / x: nanoseconds a key to millions of keys a second, and back.
-    fn inverse(&self, plus_ns: f64) -> Spread {
-        let rate = |ns: f64| 1000.0 / (ns + plus_ns);
-        Spread { median: rate(self.median), low: rate(self.high), high: rate(self.low) }
+    /// The ratios of `a` to `b`, both of the same rounds.
+    pub fn of_ratios(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> Spread {
+        Spread::of(a.into_iter().zip(b).map(|(a, b)| a / b).collect())
     }
+
+    /// "1.034 (1.010 to 1.052)".
+    pub fn text(&self) -> String {
+        format!("{:.3} ({:.3} to {:.3})", self.median, self.low, self.high)
+    }
+}
+
+/// Nanoseconds a key to millions of keys a second.
+fn rate(ns: f64) -> f64 {
+    1000.0 / ns
+}
+
+/// What a design did in a round; the units are those of [`Row`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Round {
+    /// The batched probe alone.
+    pub probe_ns: f64,
+    /// Probe, verification and commit.
+    pub lookup_ns: f64,
+    /// All that and the insertion of what missed.
+    pub whole_ns: f64,
+    /// With the penalty of the misses.
+    pub throughput: f64,
 }
 
 /// What a design did in a cell.
@@ -157,6 +181,31 @@ pub struct Row {
     pub trial: f64,
     /// Whether the table lay on 2 MiB pages.
     pub huge_pages: HugePages,
+    /// The same figures round by round, to compare with others of the same rounds.
+    pub rounds: Vec<Round>,
+}
+
+impl Row {
+    /// Of what was measured in `rounds`.
+    pub(crate) fn new(design: Design, hit_rate: f64, rounds: Vec<Round>) -> Row {
+        let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure).collect());
+        Row {
+            design,
+            hit_rate,
+            probe_ns: spread(|round| round.probe_ns),
+            lookup_ns: spread(|round| round.lookup_ns),
+            whole_ns: spread(|round| round.whole_ns),
+            throughput: spread(|round| round.throughput),
+            trial: 0.0,
+            huge_pages: HugePages::Unknown,
+            rounds,
+        }
+    }
+
+    /// A figure as a multiple of another row's in the same round, over the rounds.
+    pub fn to(&self, other: &Row, figure: fn(&Round) -> f64) -> Spread {
+        Spread::of_ratios(self.rounds.iter().map(figure), other.rounds.iter().map(figure))
+    }
 }
 
 /// What was measured in a cell.
@@ -168,6 +217,8 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Nanoseconds per key of the gather kernel, on the same keys and as much memory.
     pub floor_ns: Spread,
+    /// The same round by round.
+    pub floor_rounds: Vec<f64>,
     /// The pages of that memory.
     pub floor_pages: HugePages,
     /// Draws per flow before the measurement.
@@ -191,9 +242,11 @@ impl Measured {
         self.footing(row).is_alike()
     }
 
-    /// Nanoseconds of a row as a multiple of the gather kernel's; `None` where that is no floor.
-    pub fn to_floor(&self, row: &Row, ns: f64) -> Option<f64> {
-        self.footing(row).multiple(ns, self.floor_ns.median)
+    /// Nanoseconds of a row as a multiple of the gather kernel's in the same round, over the rounds;
+    /// `None` where that is no floor.
+    pub fn to_floor(&self, row: &Row, ns: fn(&Round) -> f64) -> Option<Spread> {
+        let floor = self.floor_rounds.iter().copied();
+        self.has_floor(row).then(|| Spread::of_ratios(row.rounds.iter().map(ns), floor))
     }
 }
 
@@ -222,11 +275,11 @@ pub fn measure(
 
     let first = cell.first_sights();
     let draws = plan.warm_draws(flows, first);
-    warm(&mut lanes, &mut stream, first, draws, step)?;
+    warm(&mut lanes, &mut stream, Keys::seeded(seed), first, draws, step)?;
     lanes.iter_mut().for_each(|lane| lane.cache.reset_counters());
 
     let count = plan.keys.next_multiple_of(BURST).max(BURST);
-    let mut parts = [(); 4].map(|()| Keys::default());
+    let mut parts = [(); 4].map(|()| Keys::seeded(seed));
     let mut floor = Vec::new();
     let penalty_ns = plan.penalty_cycles / cycles_per_ns;
     let rounds = plan.trial + plan.rounds.max(1);
@@ -239,7 +292,8 @@ pub fn measure(
         let counts = [lead_in_keys(cell.entries, count), count, count, count];
         parts.iter_mut().zip(counts).for_each(|(keys, count)| keys.draw(&mut stream, count));
         let [lead_in, whole, lookup, probe] = &parts;
-        for lane in &mut lanes {
+        for turn in turns(round, lanes.len()) {
+            let lane = &mut lanes[turn];
             let cache = &mut *lane.cache;
             run(cache, &lead_in.hashes, &lead_in.values);
             lane.whole.push(ns_per_key(whole, |hashes, values| run(cache, hashes, values)));
@@ -258,25 +312,28 @@ pub fn measure(
 
     let rows = lanes.into_iter().zip(designs).map(|(lane, &design)| {
         let hit_rate = lane.cache.counters().hit_rate();
-        let whole_ns = Spread::of(lane.whole);
-        Row {
-            design,
-            hit_rate,
-            huge_pages: lane.cache.huge_pages(),
-            probe_ns: Spread::of(lane.probe),
-            lookup_ns: Spread::of(lane.lookup),
-            whole_ns,
-            throughput: whole_ns.inverse((1.0 - hit_rate) * penalty_ns),
-            trial: lane.trial,
-        }
+        let misses_ns = (1.0 - hit_rate) * penalty_ns;
+        let rounds = lane.probe.iter().zip(&lane.lookup).zip(&lane.whole);
+        let rounds = rounds.map(|((&probe_ns, &lookup_ns), &whole_ns)| {
+            let throughput = rate(whole_ns + misses_ns);
+            Round { probe_ns, lookup_ns, whole_ns, throughput }
+        });
+        let row = Row::new(design, hit_rate, rounds.collect());
+        Row { trial: lane.trial, huge_pages: lane.cache.huge_pages(), ..row }
     });
     Ok(Measured {
         cell,
         rows: rows.collect(),
-        floor_ns: Spread::of(floor),
+        floor_ns: Spread::of(floor.clone()),
+        floor_rounds: floor,
         floor_pages: gather.huge_pages(),
         warmed: draws as f64 / f64::from(flows),
     })
+}
+
+/// The order of `count` designs in a round.
+fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |place| (round + place) % count)
 }
 
 /// Keys before the clock runs: the other tables, or other programs, had the caches before. Twice a
@@ -395,7 +452,8 @@ mod tests {
 
     #[test]
     fn a_trial_is_no_part_of_the_figures() {
-        let cell = Cell { entries: 1 << 10, alpha: 1.0, theta: 0.0 };
+        // With skew and α ≥ 2 no flow is shown first.
+        let cell = Cell { entries: 1 << 10, alpha: 2.0, theta: 0.8 };
         let designs = designs(&["set-4", "cuckoo-2-16"]);
         let measured = |trial| {
             // Cold tables: the first round has more misses than those after it.
@@ -415,13 +473,11 @@ mod tests {
         let cell = Cell { entries: 1 << 20, alpha: 0.5, theta: 0.0 };
         let rows = [("set-4", (0.9, 6.0, 1.0)), ("set-8", (0.9, 8.0, 1.0))];
         let mut m = made_up::measured(cell, 4.0, &rows);
-        assert_eq!(m.to_floor(&m.rows[1], 8.0), Some(2.0));
+        let probe = |m: &Measured, row: &Row| m.to_floor(row, |r| r.probe_ns).map(|x| x.median);
+        assert_eq!(probe(&m, &m.rows[1]), Some(2.0));
         assert_eq!(without_floor(&[m.clone()]), None);
         m.rows[1].huge_pages = HugePages::No;
-        assert_eq!(
-            m.rows.iter().map(|row| m.to_floor(row, 8.0)).collect::<Vec<_>>(),
-            [Some(2.0), None]
-        );
+        assert_eq!(m.rows.iter().map(|row| probe(&m, row)).collect::<Vec<_>>(), [Some(1.5), None]);
         let line = without_floor(&[m.clone()]).unwrap();
         let end = ": set-8 of 4 MiB, α 0.5, θ 0 (huge pages: no, the kernel's: yes).";
         assert!(line.ends_with(end), "{line}");
@@ -438,7 +494,7 @@ mod tests {
         let designs = designs(&["set-4"]);
         let m = measure(cell, &designs, &PLAN, 2.5, 1, &mut |_| Ok(())).unwrap();
         assert_eq!((m.rows[0].huge_pages, m.floor_pages), (HugePages::No, HugePages::No));
-        assert!(m.to_floor(&m.rows[0], 1.0).is_some());
+        assert!(m.to_floor(&m.rows[0], |round| round.probe_ns).is_some());
     }
 
     #[test]
@@ -446,8 +502,65 @@ mod tests {
         assert_eq!(Spread::of(vec![]), Spread::default());
         assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
         assert_eq!(Spread::of(vec![1.0, 2.0]).median, 1.5);
-        let rate = Spread { median: 10.0, low: 5.0, high: 20.0 }.inverse(5.0);
-        assert_eq!(rate, Spread { median: 1000.0 / 15.0, low: 40.0, high: 100.0 });
+        let spread = Spread { median: 1.0, low: 0.9876, high: 2.5 };
+        assert_eq!(spread.text(), "1.000 (0.988 to 2.500)");
+    }
+
+    /// A machine that is now fast and now slow: a is twice as fast as b in two rounds of three, though
+    /// its median is b's.
+    #[test]
+    fn a_ratio_is_one_of_the_same_round() {
+        let rounds = |figures: [f64; 3]| -> Vec<Round> {
+            figures
+                .map(|x| Round {
+                    probe_ns: 3.0 * x,
+                    lookup_ns: 1.0 / x,
+                    throughput: x,
+                    whole_ns: 1.0,
+                })
+                .into()
+        };
+        let row = |figures| Row::new(designs(&["set-4"])[0], 1.0, rounds(figures));
+        let (a, b) = (row([4.0, 2.0, 1.0]), row([2.0, 1.0, 3.0]));
+        assert_eq!((a.throughput.median, b.throughput.median), (2.0, 2.0));
+        let third = 1.0 / 3.0;
+        assert_eq!(a.to(&b, |r| r.throughput), Spread { median: 2.0, low: third, high: 2.0 });
+        assert_eq!(a.to(&b, |r| r.lookup_ns).median, 0.5);
+        // And of the gather kernel's.
+        let mut m = made_up::measured(Cell { entries: 9, alpha: 1.0, theta: 0.0 }, 1.0, &[]);
+        m.floor_rounds = vec![6.0, 3.0, 1.0];
+        m.floor_ns = Spread::of(m.floor_rounds.clone());
+        m.rows = vec![Row { huge_pages: HugePages::Yes, ..a }];
+        let multiple = m.to_floor(&m.rows[0], |r| r.probe_ns).unwrap();
+        assert_eq!(multiple, Spread { median: 2.0, low: 2.0, high: 3.0 });
+    }
+
+    /// Each round begins one further on, and nobody is left out.
+    #[test]
+    fn designs_take_turns() {
+        let order = |round| turns(round, 3).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1), order(2)], [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+        assert_eq!(order(3), order(0));
+        assert_eq!(turns(5, 0).count(), 0);
+    }
+
+    /// What is measured has the rounds, and its figures are theirs.
+    #[test]
+    fn rows_keep_their_rounds() {
+        let cell = Cell { entries: 1 << 10, alpha: 2.0, theta: 0.0 };
+        let plan = Plan { trial: 1, rounds: 3, keys: 256, ..PLAN };
+        let designs = designs(&["set-4", "set-8"]);
+        let m = measure(cell, &designs, &plan, 2.5, 1, &mut |_| Ok(())).unwrap();
+        assert_eq!(m.floor_rounds.len(), 3);
+        for row in &m.rows {
+            assert_eq!(row.rounds.len(), 3);
+            let misses_ns = (1.0 - row.hit_rate) * PENALTY_CYCLES / 2.5;
+            for round in &row.rounds {
+                let ns = 1000.0 / round.throughput;
+                assert!((ns - round.whole_ns - misses_ns).abs() < 1e-6 * ns, "{round:?}");
+            }
+            assert!(row.rounds.iter().any(|round| round.throughput == row.throughput.median));
+        }
     }
 
     #[test]

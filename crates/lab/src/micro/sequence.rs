@@ -3,7 +3,7 @@
 
 use super::keys::Keys;
 use super::loops::{Lane, lookups, run};
-use super::{Spread, lead_in_keys};
+use super::{Spread, lead_in_keys, turns};
 use crate::experiment::LabError;
 use overbank::cache::{BURST, Design, LayoutKind};
 
@@ -44,12 +44,13 @@ pub fn lookup_ns(
         }
     }
     let mut timed = Keys::default();
-    for at in (first..keys.len()).step_by(TIMED) {
+    for (round, at) in (first..keys.len()).step_by(TIMED).enumerate() {
         step()?;
         timed.copy(keys, at..(at + TIMED).min(keys.len()));
         // The other tables had the caches before: the keys up to here once more bring this one back.
         let lead_in = at.saturating_sub(lead_in_keys(entries, TIMED)).next_multiple_of(BURST)..at;
-        for lane in &mut lanes {
+        for turn in turns(round, lanes.len()) {
+            let lane = &mut lanes[turn];
             let cache = &mut *lane.cache;
             run(cache, &keys.hashes[lead_in.clone()], &keys.values[lead_in.clone()]);
             lane.lookup.push(lookups(cache, &timed));

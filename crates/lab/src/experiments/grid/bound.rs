@@ -7,36 +7,53 @@
 //! known only where the kernel's memory lay on the same pages as the tables that it is held against.
 
 use super::tables::{head, headings};
-use super::{BASELINE, chosen, geometric_mean, in_grid};
+use super::{BASELINE, chosen, geometric_mean, in_grid, to_baseline};
 use crate::experiment::{Check, Table};
-use crate::micro::Measured;
 use crate::micro::gather::OTHER_PAGES;
+use crate::micro::{Measured, Row, Spread};
 
 /// For the notes of the record.
 pub const NOTE: &str = "An ideal cache holds exactly the most popular flows and looks up at the cost of \
      the gather kernel; where flows are many times the slots its misses cost as much as everybody's, \
      so no cache can be much faster than 2-4 BLP there.";
 
-/// Bounds of a cell in million keys a second, and what was measured.
+/// Ratios of throughputs in a cell: medians of those of the same round.
 struct Bound {
-    /// At the cost of the gather kernel; `None` where that is no floor of the two tables below.
-    ideal: Option<f64>,
+    /// With lookups at the cost of the gather kernel; `None` where that is no floor of the two tables.
+    ideal: Option<Ratios>,
     /// At that of the cheapest verified lookup.
-    buildable: f64,
-    baseline: f64,
+    buildable: Ratios,
+    /// Ours to 2-4 BLP.
     ours: f64,
+}
+
+/// A bound against what was measured.
+#[derive(Clone, Copy)]
+struct Ratios {
+    /// The bound to 2-4 BLP.
+    to_baseline: f64,
+    /// Ours to the bound.
+    reached: f64,
 }
 
 fn bound(m: &Measured, penalty_ns: f64) -> Option<Bound> {
     let penalty = (1.0 - m.cell.static_optimum()) * penalty_ns;
-    let cheapest = m.rows.iter().map(|row| row.lookup_ns.median).min_by(f64::total_cmp)?;
+    let cheapest =
+        m.rows.iter().min_by(|a, b| a.lookup_ns.median.total_cmp(&b.lookup_ns.median))?;
     let (baseline, ours) = (m.row(BASELINE)?, chosen(m)?);
+    let rates = |row: &Row| row.rounds.iter().map(|r| r.throughput).collect::<Vec<_>>();
+    let ratios = |lookups: Vec<f64>| {
+        let bounds = || lookups.iter().map(|ns| 1000.0 / (ns + penalty));
+        Ratios {
+            to_baseline: Spread::of_ratios(bounds(), rates(baseline)).median,
+            reached: Spread::of_ratios(rates(ours), bounds()).median,
+        }
+    };
     let has_floor = m.has_floor(baseline) && m.has_floor(ours);
     Some(Bound {
-        ideal: has_floor.then(|| 1000.0 / (m.floor_ns.median + penalty)),
-        buildable: 1000.0 / (cheapest + penalty),
-        baseline: baseline.throughput.median,
-        ours: ours.throughput.median,
+        ideal: has_floor.then(|| ratios(m.floor_rounds.clone())),
+        buildable: ratios(cheapest.rounds.iter().map(|r| r.lookup_ns).collect()),
+        ours: to_baseline(m, ours)?.median,
     })
 }
 
@@ -53,11 +70,11 @@ pub fn table(all: &[Measured], penalty_ns: f64) -> Table {
         let b = bound(m, penalty_ns)?;
         let mut row = head(m);
         let figures = [
-            b.ideal.map(|ideal| ideal / b.baseline),
-            Some(b.buildable / b.baseline),
-            Some(b.ours / b.baseline),
-            b.ideal.map(|ideal| b.ours / ideal),
-            Some(b.ours / b.buildable),
+            b.ideal.map(|ideal| ideal.to_baseline),
+            Some(b.buildable.to_baseline),
+            Some(b.ours),
+            b.ideal.map(|ideal| ideal.reached),
+            Some(b.buildable.reached),
         ];
         let text = |x: Option<f64>| x.map_or(OTHER_PAGES.to_owned(), |x| format!("{x:.3}"));
         row.extend(figures.map(text));
@@ -78,11 +95,10 @@ pub fn table(all: &[Measured], penalty_ns: f64) -> Table {
 pub fn check(all: &[Measured], penalty_ns: f64) -> Option<Check> {
     let bounds: Vec<Bound> =
         all.iter().filter(|m| in_grid(&m.cell)).filter_map(|m| bound(m, penalty_ns)).collect();
-    let ideals: Vec<f64> = bounds.iter().map(|b| b.ideal).collect::<Option<_>>()?;
-    let pairs = || bounds.iter().zip(&ideals);
+    let ideals: Vec<Ratios> = bounds.iter().map(|b| b.ideal).collect::<Option<_>>()?;
     let mean = |of: fn(&Bound) -> f64| geometric_mean(bounds.iter().map(of));
-    let ideal = geometric_mean(pairs().map(|(b, ideal)| ideal / b.baseline));
-    let buildable = mean(|b| b.buildable / b.baseline);
+    let ideal = geometric_mean(ideals.iter().map(|ideal| ideal.to_baseline));
+    let buildable = mean(|b| b.buildable.to_baseline);
     Some(Check {
         claim:
             "Of what an ideal cache could give: its throughput to 2-4 BLP, geometric mean over the \
@@ -92,8 +108,8 @@ pub fn check(all: &[Measured], penalty_ns: f64) -> Option<Check> {
         measured: format!(
             "{ideal:.3}, of which {:.3} are reached; {buildable:.3} at the cheapest lookup measured, of \
              which {:.3}",
-            geometric_mean(pairs().map(|(b, ideal)| b.ours / ideal)),
-            mean(|b| b.ours / b.buildable)
+            geometric_mean(ideals.iter().map(|ideal| ideal.reached)),
+            mean(|b| b.buildable.reached)
         ),
         holds: ideal >= 1.5,
     })
@@ -118,9 +134,13 @@ mod tests {
         // Half of the keys miss: 100 ns of 200.
         let m = measured(4.0, &[("blp-2-4", 10.0, 5.0), (RECOMMENDED, 6.0, 8.0)]);
         let b = bound(&m, 200.0).unwrap();
-        assert!((b.ideal.unwrap() - 1000.0 / 104.0).abs() < 1e-9);
-        assert!((b.buildable - 1000.0 / 106.0).abs() < 1e-9);
-        assert_eq!((b.baseline, b.ours), (5.0, 8.0));
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} for {b}");
+        let ideal = b.ideal.unwrap();
+        near(ideal.to_baseline, 1000.0 / 104.0 / 5.0);
+        near(ideal.reached, 8.0 / (1000.0 / 104.0));
+        near(b.buildable.to_baseline, 1000.0 / 106.0 / 5.0);
+        near(b.buildable.reached, 8.0 / (1000.0 / 106.0));
+        near(b.ours, 1.6);
         let check = check(std::slice::from_ref(&m), 200.0).unwrap();
         assert!(check.holds && check.measured.starts_with("1.923"), "{check:?}");
         assert_eq!(table(&[m], 200.0).rows[0][3..], ["1.923", "1.887", "1.600", "0.832", "0.848"]);

@@ -1,7 +1,9 @@
 //! The targets of the grid.
 
 use super::tables::percent;
-use super::{BASELINE, best_of_paper, chosen, geometric_mean, in_grid, is_target, to_baseline};
+use super::{
+    BASELINE, best_of_paper, chosen, faster, geometric_mean, in_grid, is_target, to_baseline,
+};
 use crate::experiment::Check;
 use crate::micro::{Cell, Measured};
 use overbank::cache::Design;
@@ -24,8 +26,8 @@ pub(super) fn checks(all: &[Measured], ours: Design, bare: Design, smoke: bool) 
             checks.push(Check {
                 claim: format!("{}, uniform, α = 0.95: throughput to 2-4 BLP", m.cell.size()),
                 stated: "at least 2".into(),
-                measured: format!("{ratio:.3}"),
-                holds: ratio >= 2.0,
+                measured: ratio.text(),
+                holds: ratio.median >= 2.0,
             });
         }
     }
@@ -62,23 +64,24 @@ pub(super) fn checks(all: &[Measured], ours: Design, bare: Design, smoke: bool) 
     let worst = grid()
         .filter_map(|m| {
             let (ours, best) = (chosen(m)?, best_of_paper(m)?);
-            Some((ours.throughput.median / best.throughput.median, m))
+            Some((faster(ours, best), m))
         })
-        .min_by(|a, b| a.0.total_cmp(&b.0));
+        .min_by(|a, b| a.0.median.total_cmp(&b.0.median));
     if let Some((ratio, m)) = worst {
         checks.push(Check {
             claim: "Never behind: throughput to the best of the paper's designs, worst cell".into(),
             stated: "at least 0.97".into(),
             measured: format!(
-                "{ratio:.3} ({}, α = {}, θ = {})",
+                "{} in {}, α = {}, θ = {}",
+                ratio.text(),
                 m.cell.size(),
                 m.cell.alpha,
                 m.cell.theta
             ),
-            holds: ratio >= 0.97,
+            holds: ratio.median >= 0.97,
         });
     }
-    let mean = geometric_mean(grid().filter_map(|m| to_baseline(m, chosen(m)?)));
+    let mean = geometric_mean(grid().filter_map(|m| Some(to_baseline(m, chosen(m)?)?.median)));
     checks.push(Check {
         claim: "Throughput to 2-4 BLP with random eviction, geometric mean over the grid".into(),
         stated: "at least 1.5".into(),
@@ -89,7 +92,7 @@ pub(super) fn checks(all: &[Measured], ours: Design, bare: Design, smoke: bool) 
         let bare = bare.to_string();
         let extra = |m: &&Measured| {
             let (a, b) = (m.row(&name)?, m.row(&bare)?);
-            Some(a.lookup_ns.median / b.lookup_ns.median)
+            Some(a.to(b, |round| round.lookup_ns).median)
         };
         let cost = geometric_mean(all.iter().filter(is_target).filter_map(|m| extra(&m))) - 1.0;
         checks.push(Check {
@@ -250,7 +253,7 @@ mod tests {
         let slower = |_: &Cell, d: &mut Did| d.paper.2 = 310.0;
         only(&failing(false, slower), "Never behind");
         let worst = all(false, at(2.0, 150.0)).into_iter().find(|c| c.claim.contains("Never"));
-        assert!(worst.unwrap().measured.starts_with("0.750 (1 MiB, α = 2, θ = 0.8)"));
+        assert!(worst.unwrap().measured.ends_with("0.750) in 1 MiB, α = 2, θ = 0.8"));
     }
 
     #[test]
@@ -283,6 +286,24 @@ mod tests {
         };
         assert!(failing(false, at(11.99)).is_empty());
         only(&failing(false, at(12.01)), "promotion under skew");
+        // Figures of the same round: the first is slow for both.
+        let mut all = cells(|_, _| {});
+        for m in all.iter_mut().filter(|m| is_target(&m.cell)) {
+            let (ours, bare) = (recommended(), plain(recommended()).unwrap());
+            for row in &mut m.rows {
+                let name = row.design.to_string();
+                let rounds =
+                    |ns: [f64; 3]| made_up::row(&name, &ns.map(|ns| (row.hit_rate, ns, 1.0)));
+                if row.design == ours {
+                    *row = rounds([33.0, 11.0, 11.0]);
+                } else if row.design == bare {
+                    *row = rounds([30.0, 10.0, 20.0]);
+                }
+            }
+        }
+        let checks_of_rounds = checks(&all, recommended(), plain(recommended()).unwrap(), false);
+        let price = checks_of_rounds.iter().find(|c| c.claim.contains("promotion")).unwrap();
+        assert_eq!(price.measured, "10.0 %", "the medians are 11 and 20");
         // Without promotion there is nothing to pay.
         let bare = plain(recommended()).unwrap();
         let none = checks(&cells(at(12.01)), bare, bare, false);

@@ -1,29 +1,33 @@
 //! Measurements that were not made: for tests of what is said about measurements.
 
-use crate::micro::{Cell, Measured, Row, Spread};
+use crate::micro::{Cell, Measured, Round, Row, Spread};
 use overbank::cache::HugePages;
 
 /// Hit rate (0 to 1), nanoseconds of a lookup, and million keys a second of a design.
 pub(crate) type Figures = (f64, f64, f64);
 
-/// A cell with these designs; the gather kernel takes `floor_ns`.
+/// A cell with these designs, in one round; the gather kernel takes `floor_ns`.
 pub(crate) fn measured(cell: Cell, floor_ns: f64, rows: &[(&str, Figures)]) -> Measured {
-    let spread = |x| Spread { median: x, low: x, high: x };
-    let row = |&(name, (hit_rate, lookup, rate)): &(&str, Figures)| Row {
-        design: name.parse().expect("a design"),
-        hit_rate,
-        probe_ns: spread(lookup),
-        lookup_ns: spread(lookup),
-        whole_ns: spread(lookup),
-        throughput: spread(rate),
-        trial: rate,
-        huge_pages: HugePages::Yes,
-    };
+    let row = |&(name, figures): &(&str, Figures)| row(name, &[figures]);
     Measured {
         cell,
         rows: rows.iter().map(row).collect(),
-        floor_ns: spread(floor_ns),
+        floor_ns: Spread { median: floor_ns, low: floor_ns, high: floor_ns },
+        floor_rounds: vec![floor_ns],
         floor_pages: HugePages::Yes,
         warmed: 1.0,
     }
+}
+
+/// A design with its figures in each round; the hit rate is that of the first.
+pub(crate) fn row(name: &str, rounds: &[Figures]) -> Row {
+    let round = |&(_, ns, throughput): &Figures| Round {
+        probe_ns: ns,
+        lookup_ns: ns,
+        whole_ns: ns,
+        throughput,
+    };
+    let design = name.parse().expect("a design");
+    let row = Row::new(design, rounds[0].0, rounds.iter().map(round).collect());
+    Row { trial: row.throughput.median, huge_pages: HugePages::Yes, ..row }
 }

@@ -1,6 +1,6 @@
 //! The grid as tables and plots.
 
-use super::{BASELINE, best_of_paper, chosen, in_grid, to_baseline};
+use super::{BASELINE, best_of_paper, chosen, faster, in_grid, to_baseline};
 use crate::experiment::{Plot, Series, Table};
 use crate::micro::gather::times;
 use crate::micro::{Cell, Measured, Row};
@@ -30,15 +30,16 @@ pub(super) fn ratios(all: &[Measured]) -> Table {
             format!("{:.1}", best.throughput.median),
             ours.design.to_string(),
             format!("{:.1}", ours.throughput.median),
-            format!("{:.3}", ours.throughput.median / best.throughput.median),
-            format!("{:.3}", to_baseline(m, ours)?),
+            faster(ours, best).text(),
+            to_baseline(m, ours)?.text(),
             percent(ours.hit_rate),
             format!("{:.4}", ours.hit_rate / m.cell.static_optimum()),
         ]);
         Some(row)
     });
     Table {
-        title: "Ours, chosen by the trial, against the best of the paper's designs in each cell"
+        title: "Ours, chosen by the trial, against the best of the paper's designs in each cell \
+                (ratios: of the same round, median and range)"
             .into(),
         headings: headings(&more),
         rows: rows.collect(),
@@ -71,7 +72,11 @@ pub(super) fn throughput(all: &[Measured]) -> Table {
     let title = "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)";
     by_design(all, title, |m, row| {
         let ns = row.lookup_ns.median;
-        format!("{:.1} ({ns:.1}, {})", row.throughput.median, times(m.to_floor(row, ns)))
+        format!(
+            "{:.1} ({ns:.1}, {})",
+            row.throughput.median,
+            times(m.to_floor(row, |round| round.lookup_ns).map(|multiple| multiple.median))
+        )
     })
 }
 
@@ -87,10 +92,9 @@ pub(super) fn plots(all: &[Measured]) -> Vec<Plot> {
     }
     let plot = |group: &Vec<&Measured>| {
         let curve = |name: &str, row: &dyn for<'a> Fn(&'a Measured) -> Option<&'a Row>| {
-            let points = group.iter().filter_map(|m| {
-                let best = best_of_paper(m)?.throughput.median;
-                Some((m.cell.alpha, row(m)?.throughput.median / best))
-            });
+            let points = group
+                .iter()
+                .filter_map(|m| Some((m.cell.alpha, faster(row(m)?, best_of_paper(m)?).median)));
             Series {
                 name: name.to_owned(),
                 points: points.collect(),
