@@ -1,6 +1,6 @@
 //! `overbank lab`: the experiments by name, their records and their report.
 
-use crate::files::Pending;
+use crate::files::{Pending, keep_apart};
 use crate::model;
 use crate::options::Format;
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
@@ -233,7 +233,19 @@ fn report(args: &ReportArgs) -> Result<()> {
     if outcomes.is_empty() {
         bail!("{}: no record of an experiment there", args.dir.display());
     }
-    let page = Pending::claim(&args.dir.join(PAGE))?;
+    let page = args.dir.join(PAGE);
+    if let Some(markdown) = &args.markdown {
+        let inputs = records(&args.dir)?;
+        let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+        keep_apart(markdown, &inputs)?;
+        // The page need not be there yet.
+        let folder = markdown.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok();
+        if markdown.file_name() == page.file_name() && folder == args.dir.canonicalize().ok() {
+            bail!("{}: that is where the page goes; give another name", markdown.display());
+        }
+    }
+    let page = Pending::claim(&page)?;
     let markdown = args.markdown.as_deref().map(Pending::claim).transpose()?;
     page.finish(&report::lab::page(&outcomes))?;
     if let Some(markdown) = markdown {
@@ -242,18 +254,32 @@ fn report(args: &ReportArgs) -> Result<()> {
     Ok(())
 }
 
-/// The records of a directory, in the order of the list.
-fn read(dir: &Path) -> Result<Vec<Outcome>> {
+/// The files of a directory that are named like records.
+fn records(dir: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("{}: cannot be read", dir.display());
-    let mut outcomes = Vec::new();
+    let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(unreadable)? {
         let path = entry.with_context(unreadable)?.path();
-        if path.extension().is_none_or(|e| e != "json") {
-            continue;
+        // A pipe of that name would be waited for.
+        if path.extension().is_some_and(|e| e == "json") && path.is_file() {
+            paths.push(path);
         }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The records of a directory, in the order of the list.
+fn read(dir: &Path) -> Result<Vec<Outcome>> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for path in records(dir)? {
         let name = path.display().to_string();
         let json = std::fs::read_to_string(&path).with_context(|| name.clone())?;
-        outcomes.push(Outcome::parse(&json).context(name)?);
+        let outcome = Outcome::parse(&json).context(name.clone())?;
+        if outcomes.iter().any(|other| other.record.name == outcome.record.name) {
+            bail!("{name}: a second record of {}; move one of them away", outcome.record.name);
+        }
+        outcomes.push(outcome);
     }
     results::sort(&mut outcomes);
     Ok(outcomes)

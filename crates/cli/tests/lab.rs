@@ -163,6 +163,8 @@ fn errors_say_what_is_wrong_before_any_work() {
     fails(&["model", "set-9", "--alpha", "0.5,0"], &["--alpha", "from 0.000001 to 100"]);
     fails(&["model", "set-9", "--simulate", "0"], &["--simulate"]);
     fails(&["model", "set-9", "--lookups", "5"], &["--simulate"]);
+    let many = ["model", "set-9", "--simulate", "67108864", "--alpha", "0.5,100"];
+    fails(&many, &["α = 100", "4294967295 keys"]);
     fails(&["report", "nowhere"], &["nowhere: cannot be read"]);
     fails(&["report", "."], &[".: no record of an experiment there"]);
     fs::write(dir.path().join("file"), "").expect("written");
@@ -170,6 +172,30 @@ fn errors_say_what_is_wrong_before_any_work() {
     fs::write(dir.path().join("other.json"), "{\"schema\": \"x/1\"}").expect("written");
     fails(&["run", "slide15", "--out", "."], &["other.json", "schema \"x/1\""]);
     assert!(!dir.path().join("slide15.json").exists(), "before any work");
+}
+
+/// Neither a record nor the page is lost to another output, and records are told apart.
+#[test]
+fn a_report_takes_the_place_of_nothing_else() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    assert!(lab(&["run", "slide15", "--smoke", "--out", "o"], dir.path()).status.success());
+    let record = dir.path().join("o/slide15.json");
+    let before = fs::read(&record).expect("a record");
+    let refused = |arguments: &[&str], with: &str| {
+        let output = lab(arguments, dir.path());
+        let errors = text(&output.stderr);
+        assert!(!output.status.success() && errors.contains(with), "{arguments:?}: {errors}");
+        assert_eq!(errors.trim_end().lines().count(), 1, "{errors}");
+        assert_eq!(fs::read(&record).expect("still there"), before);
+    };
+    refused(&["report", "o", "--markdown", "o/slide15.json"], "would be overwritten");
+    refused(&["report", "o", "--markdown", "o/../o/report.html"], "where the page goes");
+    assert!(lab(&["report", "o", "--markdown", "o/report.md"], dir.path()).status.success());
+    fs::copy(&record, dir.path().join("o/twice.json")).expect("copied");
+    refused(&["report", "o"], "twice.json: a second record of slide15");
+    let odd = text(&before).replacen("\"rows\": [", "\"rows\": [[\"one cell\"],", 1);
+    fs::write(dir.path().join("o/twice.json"), odd).expect("written");
+    refused(&["report", "o"], "twice.json: no record of an experiment: ");
 }
 
 #[test]

@@ -228,7 +228,7 @@ impl Record {
     }
 
     /// Points finite, as many ranges as points (or none), as many cells as headings.
-    fn sound(&self) -> Result<(), LabError> {
+    pub(crate) fn sound(&self) -> Result<(), LabError> {
         let failed = |what: String| Err(LabError::Failed(format!("{}: {what}", self.name)));
         for plot in &self.plots {
             for series in &plot.series {

@@ -48,6 +48,14 @@ pub enum ModelError {
         /// Keys over slots.
         alpha: f64,
     },
+    /// More keys than a simulation numbers.
+    #[error("α = {alpha} of {entries} entries: a simulation has at most {} keys", u32::MAX)]
+    Keys {
+        /// Keys over slots.
+        alpha: f64,
+        /// Slots.
+        entries: usize,
+    },
 }
 
 /// Whether there is a model of H buckets of m slots a key under a load α.

@@ -3,9 +3,10 @@
 //!
 //! # Where nothing is known
 //!
-//! One design serves every load α and skew θ. On a Zen 5 with 32 MiB of last-level cache, in short runs (a miss of 1000 cycles; all 18 cells of
-//! the grid at 4 MiB, and α = 0.5, 0.75 and 2 without skew at 64 MiB) it has 0.98 to 2.5 of the
-//! throughput of the best of the paper's designs in the same cell; the grid's record has all cells.
+//! One design serves every load α and skew θ. On a Zen 5 with 32 MiB of last-level cache, in short
+//! runs (a miss of 1000 cycles; all 18 cells of the grid at 4 MiB, and α = 0.5, 0.75 and 2 without
+//! skew at 64 MiB) it has 0.98 to 2.5 of the throughput of the best of the paper's designs in the
+//! same cell; the grid's record has all cells.
 //! `blp-2-16+half-bubble` looks up somewhat faster past four fifths
 //! full, but around α = 1 it falls behind 2-4 cuckoo-lite (0.9). Three things make one design do:
 //!
@@ -15,11 +16,10 @@
 //! - past that, promotion pays with skew, and half-bubble rests without.
 //!
 //! That is for traffic that stays as it is. Under a hot set that moves quickly it hits less often
-//! than 2-4 BLP: 3.5 points less at α = 3, θ = 0.99, where the ranks move on by 10 % of the flows
-//! every α·slots packets, and 2.5 points less where they move on by 1 %; at 0.1 % it still hits
-//! more often (experiment `churn` at smoke size). Probably promotion keeps flows that were hot
-//! before. `overbank advise` measures on the sequence itself.
-
+//! than 2-4 BLP: 3.2 points less at α = 3, θ = 0.99, where the ranks move on by 1 % of the flows
+//! every α·slots packets, and 1.1 points less where they move on by 10 %; at 0.1 % it still hits
+//! more often (experiment `churn`, docs/results-lab.md). Probably promotion keeps flows that were
+//! hot before. `overbank advise` measures on the sequence itself.
 //!
 //! # Where one can try
 //!

@@ -31,8 +31,11 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// Not JSON, or not the fields of an outcome.
-    #[error("no record of an experiment: {0}")]
+    #[error("no record of an experiment")]
     Json(#[from] serde_json::Error),
+    /// Values that no experiment leaves.
+    #[error("no record of an experiment: {0}")]
+    Unsound(String),
     /// Of another program or version.
     #[error("schema {found:?}, expected {SCHEMA:?}")]
     Schema {
@@ -64,7 +67,9 @@ impl Outcome {
         if schema != SCHEMA {
             return Err(ParseError::Schema { found: schema });
         }
-        Ok(serde_json::from_str(json)?)
+        let outcome: Outcome = serde_json::from_str(json)?;
+        outcome.record.sound().map_err(|error| ParseError::Unsound(error.to_string()))?;
+        Ok(outcome)
     }
 
     /// The document, indented.

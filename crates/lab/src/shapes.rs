@@ -244,6 +244,14 @@ pub fn calculate(
     let mut rows = Vec::new();
     let mut interrupted = false;
     let all = shapes.len() * alphas.len();
+    if let Some(simulation) = simulation {
+        // A simulated table has the next whole number of buckets.
+        let most =
+            f64::from(u32::MAX) / (simulation.entries + 2 * models::REACH_MAX as usize) as f64;
+        if let Some(&alpha) = alphas.iter().find(|&&alpha| alpha > most) {
+            return Err(ModelError::Keys { alpha, entries: simulation.entries });
+        }
+    }
     let cells = shapes.iter().flat_map(|&shape| alphas.iter().map(move |&alpha| (shape, alpha)));
     for (done, (shape, alpha)) in cells.enumerate() {
         progress(&format!("{shape} at α = {alpha}"), done as f64 / all as f64);

@@ -233,7 +233,7 @@ fn claims(
     );
     for (kind, run, shares) in mixed {
         let (percent, last) = shares[shares.len() - 1];
-        // The first packet of each new flow misses; half a point of luck in the share.
+        // The first packet of each new flow misses; two points of luck in the share at the small size.
         let most = 1.0 - percent / 100.0 / f64::from(run.packets) + 0.02;
         let best = NAMES.iter().map(|name| bench.hit(last, name)).fold(0.0, f64::max);
         record.claim(

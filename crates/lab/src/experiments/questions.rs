@@ -301,6 +301,19 @@ fn tolerance(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabEr
     Ok(())
 }
 
+/// From, or up to, which penalty of a miss a change pays that costs so many cycles a lookup more (or
+/// less) and hits so much more often (or less).
+fn pays(cycles: f64, hits: f64) -> String {
+    // Less than a twentieth of a point is no change of the hit rate.
+    let hits = if hits.abs() <= 0.0005 { 0.0 } else { hits };
+    match (cycles <= 0.0, hits) {
+        (true, hits) if hits >= 0.0 => "always".to_owned(),
+        (true, hits) => format!("up to {:.0}", cycles / hits),
+        (false, hits) if hits <= 0.0 => "never".to_owned(),
+        (false, hits) => format!("{:.0}", cycles / hits),
+    }
+}
+
 /// 5: at which miss penalty does a better hit rate pay for a slower lookup?
 fn rules(record: &mut Record, all: &[Measured], wide: Wider, cycles_per_ns: f64) {
     let pairs = [
@@ -313,14 +326,7 @@ fn rules(record: &mut Record, all: &[Measured], wide: Wider, cycles_per_ns: f64)
     ];
     let break_even = |a: &Row, b: &Row| {
         let ns = b.lookup_ns.median - a.lookup_ns.median;
-        let hits = b.hit_rate - a.hit_rate;
-        if ns <= 0.0 && hits >= 0.0 {
-            "always".to_owned()
-        } else if hits <= 0.0005 {
-            "never".to_owned()
-        } else {
-            format!("{:.0}", (ns / hits * cycles_per_ns).max(0.0))
-        }
+        pays(ns * cycles_per_ns, b.hit_rate - a.hit_rate)
     };
     let mut names = vec!["from".to_owned(), "to".to_owned()];
     names.extend(all.iter().map(|m| format!("α = {}, θ = {}", m.cell.alpha, m.cell.theta)));
@@ -340,4 +346,19 @@ fn rules(record: &mut Record, all: &[Measured], wide: Wider, cycles_per_ns: f64)
             .collect(),
     });
     record.notes.push(answers::rules(all, wide));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_pays_from_or_up_to_a_penalty() {
+        assert_eq!(pays(-1.0, 0.01), "always");
+        assert_eq!(pays(-1.0, 0.0004), "always");
+        assert_eq!(pays(-2.6, -0.01), "up to 260");
+        assert_eq!(pays(2.6, 0.01), "260");
+        assert_eq!(pays(2.6, -0.01), "never");
+        assert_eq!(pays(2.6, 0.0005), "never");
+    }
 }

@@ -99,7 +99,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     for (name, stated, most, settle) in designs {
         // The same end by every path.
         let runs: Vec<Settled> =
-            (0..100).map(|i| settle(context.seed + i)).collect::<Result<_, _>>()?;
+            (0..100).map(|i| settle(context.seed.wrapping_add(i))).collect::<Result<_, _>>()?;
         let occupancy = |held: u64| held as f64 / f64::from(SLOTS);
         let all = runs.iter().all(|r| r.held as u64 == most);
         let mut lookups: Vec<u64> = runs.iter().map(|r| r.lookups).collect();

@@ -29,7 +29,8 @@ impl Axis {
     }
 
     fn linear(mut low: f64, mut high: f64, about: usize, snug: bool) -> Axis {
-        if high - low <= 1e-12 * high.abs().max(low.abs()) {
+        // Too near for steps, or so near zero that there are none.
+        if high - low <= (1e-12 * high.abs().max(low.abs())).max(1e-290) {
             // One value: an axis around it.
             let around = if high == 0.0 { 1.0 } else { high.abs() * 0.1 };
             (low, high) = (low - around, high + around);
