@@ -27,5 +27,5 @@ fuzz_target!(|frame: &[u8]| {
     assert_eq!(header.to_reserved(), reserved);
     assert!(header.to_group() || !reserved);
     let zero = frame[6..12].iter().all(|&byte| byte == 0);
-    assert_eq!(header.from_station(), frame[6] % 2 == 0 && !zero);
+    assert_eq!(header.from_station(), frame[6] & 1 == 0 && !zero);
 });

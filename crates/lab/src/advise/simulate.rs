@@ -138,7 +138,7 @@ mod tests {
         };
         assert_eq!(full(1, None), full(1, None));
         assert!((2..6).any(|seed| full(seed, None) != full(1, None)));
-        let given: Vec<u64> = (0..2000).map(|id| mix(id)).collect();
+        let given: Vec<u64> = (0..2000).map(mix).collect();
         assert!((2..6).all(|seed| full(seed, Some(&given)) == full(1, Some(&given))));
     }
 }
