@@ -174,7 +174,7 @@ fn write<K: Key + Made, V: Stamp>(
         let stamp = |number| V::stamp(number, (age % u64::from(V::AGES)) as u32);
         shared.begun.store(age, Ordering::Release);
         for number in size.stay..stay {
-            if number as usize % NAMED == 0 {
+            if (number as usize).is_multiple_of(NAMED) {
                 shared.name(number..stay);
             }
             let key = K::of(number);
