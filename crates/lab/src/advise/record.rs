@@ -185,8 +185,10 @@ pub struct Recommendation {
 pub struct ModelReview {
     /// Cells with a prediction.
     pub cells: usize,
-    /// Those of them within one point; in small tables, within [`Cell::tolerance`].
+    /// Those of them within one point.
     pub within_a_point: usize,
+    /// Those within [`Cell::tolerance`]: a point, or in small tables what luck may do.
+    pub within_tolerance: usize,
     /// The cell that is farthest off.
     pub worst: Option<Departure>,
     /// What is the matter, in sentences.

@@ -32,6 +32,8 @@ pub(super) fn review(
     let predicted = cells.iter().filter(|c| c.predicted.is_some()).count();
     let agrees = |c: &Cell| off(c).is_some_and(|o| o.abs() < 100.0 * c.tolerance);
     let within = cells.iter().filter(|c| agrees(c)).count();
+    let exact = |c: &&Cell| off(c).is_some_and(|o| o.abs() < 100.0 * A_POINT);
+    let within_a_point = cells.iter().filter(exact).count();
     // What luck explains is the worst only where there is nothing else.
     let distance = |c: &Cell| off(c).map_or(-1.0, f64::abs) + if agrees(c) { 0.0 } else { 100.0 };
     let modelled = cells.iter().filter(|c| c.predicted.is_some());
@@ -67,8 +69,8 @@ pub(super) fn review(
         };
         if within == predicted {
             notes.push(format!(
-                "The model holds: all {predicted} predictions are as near to the tables as promised: within \
-                 {point}."
+                "The model holds: {within_a_point} of {predicted} predictions are within a point of the \
+                 tables, and all within {point}."
             ));
         } else {
             notes.push(format!(
@@ -108,7 +110,13 @@ pub(super) fn review(
         }
         departure = Some(found);
     }
-    Ok(ModelReview { cells: predicted, within_a_point: within, worst: departure, notes })
+    Ok(ModelReview {
+        cells: predicted,
+        within_a_point,
+        within_tolerance: within,
+        worst: departure,
+        notes,
+    })
 }
 
 /// What is left over: the reasons.

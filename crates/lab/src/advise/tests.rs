@@ -59,7 +59,7 @@ fn the_model_holds_in_small_tables() {
                     assert!((0.01..0.025).contains(&tolerance), "{cell:?}");
                 }
             }
-            assert_eq!(advice.model.within_a_point, advice.model.cells, "{:?}", advice.model);
+            assert_eq!(advice.model.within_tolerance, advice.model.cells, "{:?}", advice.model);
             assert!(advice.model.cells > 40);
         }
     }
