@@ -122,7 +122,11 @@ fn burst(cache: &mut dyn SignatureCache, model: &Model, first: u8) -> Vec<u64> {
     let len = usize::from(first) % (BURST + 1);
     let hashes: Vec<u64> = (0..len).map(|i| hash_of(first.wrapping_add(i as u8))).collect();
     let mut probes = Probes::new();
+    cache.probe_batch_ahead(&hashes, &[u64::from(first); 3], &mut probes);
+    let ahead = probes.clone();
     cache.probe_batch(&hashes, &mut probes);
+    assert_eq!((ahead.matched, &ahead.mask[..len]), (probes.matched, &probes.mask[..len]));
+    assert_eq!(ahead.value[..len], probes.value[..len]);
     assert_eq!(probes.len, len);
     let (mut slots, mut refused) = ([MISS; BURST], 0);
     let mut said = Vec::new();

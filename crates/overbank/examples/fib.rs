@@ -68,16 +68,33 @@ fn touch(lines: &[Line], hashes: &[u64], burst: usize) -> u64 {
     sum
 }
 
-/// Lookups of all keys; the number of hits. `ahead`: each burst is asked for during the one before.
-fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, ahead: bool) -> u32 {
+/// How a burst is looked up.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// By itself.
+    Alone,
+    /// After [`Reader::prefetch`] of the next one.
+    Prefetched,
+    /// Naming the next one.
+    Ahead,
+}
+
+/// Lookups of all keys; the number of hits.
+fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, way: Way) -> u32 {
     let mut values = [0u16; 64];
     let (mut hits, mut sum) = (0, 0u16);
     let mut next = keys.chunks(burst).skip(1);
+    reader.prefetch(keys.chunks(burst).next().filter(|_| matches!(way, Way::Ahead)).unwrap_or(&[]));
     for keys in keys.chunks(burst) {
-        if ahead && let Some(next) = next.next() {
-            reader.prefetch(next);
-        }
-        let found = reader.lookup_batch(keys, &mut values);
+        let next = next.next().unwrap_or(&[]);
+        let found = match way {
+            Way::Alone => reader.lookup_batch(keys, &mut values),
+            Way::Prefetched => {
+                reader.prefetch(next);
+                reader.lookup_batch(keys, &mut values)
+            }
+            Way::Ahead => reader.lookup_batch_ahead(keys, &mut values, next),
+        };
         hits += found.count_ones();
         sum = values.iter().fold(sum, |sum, &v| sum.wrapping_add(v));
     }
@@ -153,33 +170,42 @@ impl Draws {
 fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
     let lines = lines(reader.bytes() / 64);
     let mut draws = Draws::new();
-    let mut figures: [Vec<f64>; 8] = Default::default();
+    const WAYS: [Way; 3] = [Way::Alone, Way::Prefetched, Way::Ahead];
+    // Floor, one by one; hits and misses of each way, in nanoseconds and in floors.
+    let mut base: [Vec<f64>; 2] = Default::default();
+    let mut ways: [[[Vec<f64>; 2]; 2]; 3] = Default::default();
     for _ in 0..ROUNDS {
         draws.draw(entries);
         let floor = nanoseconds(DRAWS, || touch(&lines, &draws.hashes, burst));
-        let mut found = (0, 0);
-        let hit = nanoseconds(DRAWS, || found.0 = look_up(reader, &draws.hits, burst, false));
-        let miss = nanoseconds(DRAWS, || found.1 = look_up(reader, &draws.misses, burst, false));
-        draws.draw(entries);
-        let ahead = nanoseconds(DRAWS, || look_up(reader, &draws.hits, burst, true));
-        if found != (DRAWS as u32, 0) {
-            return Err(format!("{found:?} hits, not all and none").into());
-        }
-        draws.draw(entries);
         let one =
             nanoseconds(DRAWS, || draws.hits.iter().filter_map(|&key| reader.lookup(key)).count());
-        let round = [floor, hit, miss, hit / floor, miss / floor, one, ahead, ahead / floor];
-        figures.iter_mut().zip(round).for_each(|(all, figure)| all.push(figure));
+        base[0].push(floor);
+        base[1].push(one);
+        for (way, figures) in WAYS.into_iter().zip(&mut ways) {
+            draws.draw(entries);
+            for (kind, figures) in figures.iter_mut().enumerate() {
+                let keys = [&draws.hits, &draws.misses][kind];
+                let mut found = 0;
+                let ns = nanoseconds(DRAWS, || found = look_up(reader, keys, burst, way));
+                let due = [DRAWS as u32, 0][kind];
+                if found != due {
+                    return Err(format!("{found} hits, not {due}").into());
+                }
+                figures[0].push(ns);
+                figures[1].push(ns / floor);
+            }
+        }
     }
     let one_line = draws.misses.iter().filter(|&&key| reader.lines_if_absent(key) == 1).count();
-    let [floor, hit, miss, hit_x, miss_x, one, ahead, ahead_x] =
-        figures.each_mut().map(|f| median(f));
-    println!(
-        "  floor {floor:.1} ns, hit {hit:.1} ns ({hit_x:.2}×), miss {miss:.1} ns ({miss_x:.2}×), \
-         hit, next burst prefetched {ahead:.1} ns ({ahead_x:.2}×), one by one {one:.1} ns\n  \
-         {:.1} % of misses settled by one line",
-        100.0 * one_line as f64 / DRAWS as f64
-    );
+    let [floor, one] = base.each_mut().map(|f| median(f));
+    println!("  floor {floor:.1} ns, one by one {one:.1} ns");
+    for (way, figures) in WAYS.into_iter().zip(&mut ways) {
+        let [[hit, hit_x], [miss, miss_x]] =
+            figures.each_mut().map(|kind| kind.each_mut().map(|f| median(f)));
+        println!("  {way:?}: hit {hit:.1} ns ({hit_x:.2}×), miss {miss:.1} ns ({miss_x:.2}×)");
+    }
+    let one_line = 100.0 * one_line as f64 / DRAWS as f64;
+    println!("  {one_line:.1} % of misses settled by one line");
     Ok(())
 }
 
@@ -233,8 +259,9 @@ fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(
             for _ in 0..ROUNDS {
                 draws.draw(entries);
                 let mut found = (0, 0);
-                let before =
-                    nanoseconds(DRAWS, || found.0 = look_up(&reader, &draws.hits, burst, false));
+                let before = nanoseconds(DRAWS, || {
+                    found.0 = look_up(&reader, &draws.hits, burst, Way::Alone)
+                });
                 draws.draw(entries);
                 let seen = operations.load(Ordering::Relaxed);
                 let start = Instant::now();
@@ -242,8 +269,9 @@ fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(
                 while operations.load(Ordering::Relaxed) == seen {
                     std::hint::spin_loop();
                 }
-                let during =
-                    nanoseconds(DRAWS, || found.1 = look_up(&reader, &draws.hits, burst, false));
+                let during = nanoseconds(DRAWS, || {
+                    found.1 = look_up(&reader, &draws.hits, burst, Way::Alone)
+                });
                 seconds += start.elapsed().as_secs_f64();
                 go.store(false, Ordering::Relaxed);
                 lost += 2 * DRAWS as u32 - found.0 - found.1;

@@ -179,6 +179,8 @@ fn bursts_of_any_length_are_safe() {
             for n in 0..=hashes.len() {
                 cache.probe_batch(&hashes[..n], &mut probes);
                 assert_eq!(probes.len, n.min(BURST), "{design} {isa}");
+                cache.probe_batch_ahead(&hashes[n..], &hashes[..n], &mut probes);
+                assert_eq!(probes.len, (hashes.len() - n).min(BURST), "{design} {isa}");
             }
             assert_eq!(probes.slots(BURST).next(), None);
             cache.commit_hits(&hashes, &[0; 7], 0);

@@ -114,6 +114,11 @@ fn twin<K: Key + Made, V: Value + Made>(isa: Isa, seed: u64) {
         }
         assert!(count == 64 || hits >> count == 0);
         assert!(values[count..].iter().all(|&value| value == V::of(99)));
+        // Naming a next burst, whichever, changes nothing.
+        let mut ahead = [V::of(99); 64];
+        let next = &keys[..pcg.below(65) as usize];
+        assert_eq!(reader.lookup_batch_ahead(&keys[..count], &mut ahead, next), hits);
+        assert_eq!(ahead, values);
     }
     assert_eq!(sorted(writer.iter()), sorted(twin.into_iter()));
     assert_eq!((writer.buckets(), config.bytes::<K, V>()), (buckets, reader.bytes()));
@@ -217,6 +222,11 @@ fn bursts<K: Key + Made, V: Value + Made>(isa: Isa) {
             }
             assert!(values[looked_at..].iter().all(|&value| value == V::of(7)));
             assert!(looked_at == 64 || hits >> looked_at == 0);
+            for next in [&keys[..], &keys[looked_at..], &keys[..size.min(3)], &[]] {
+                let mut ahead = vec![V::of(7); room];
+                assert_eq!(reader.lookup_batch_ahead(&keys, &mut ahead, next), hits);
+                assert_eq!(ahead, values);
+            }
         }
     }
 }

@@ -15,6 +15,15 @@ fn looks_up_a_burst(reader: &Reader<Key6, u16>, keys: &[Key6], values: &mut [u16
 }
 
 #[inline(never)]
+fn looks_up_one_burst_after_the_other(
+    reader: &Reader<Key6, u16>,
+    keys: &[Key6],
+    values: &mut [u16],
+) -> u64 {
+    reader.lookup_batch_ahead(&keys[..1], values, &keys[1..])
+}
+
+#[inline(never)]
 fn looks_up_one(reader: &Reader<u128, u64>, key: u128) -> Option<u64> {
     reader.lookup(key)
 }
@@ -110,6 +119,8 @@ fn lookups_order_no_memory() {
     let wide = Writer::<u128, u64>::new(&Config::buckets(2)).unwrap();
     let mut values = [0];
     assert_eq!(looks_up_a_burst(&writer.reader(), &[Key6::from([1; 6])], &mut values), 1);
+    let two = [Key6::from([1; 6]); 2];
+    assert_eq!(looks_up_one_burst_after_the_other(&writer.reader(), &two, &mut values), 1);
     assert_eq!(looks_up_one(&wide.reader(), 1), None);
     let word = AtomicU64::new(0);
     black_box(has_a_fence(&word) + has_a_locked_instruction(&word) + has_an_exchange(&word));

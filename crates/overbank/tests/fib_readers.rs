@@ -124,16 +124,16 @@ fn read<K: Key + Made, V: Stamp>(
         let keys: Vec<K> = picked.iter().map(|&number| K::of(number)).collect();
         let mut values = [V::default(); 64];
         let least = shared.done.load(Ordering::Acquire);
-        let hits = if looked % 2 == 0 {
-            reader.lookup_batch(&keys, &mut values)
-        } else {
-            keys.iter().enumerate().fold(0, |hits, (i, &key)| match reader.lookup(key) {
+        let hits = match looked % 4 {
+            0 => reader.lookup_batch(&keys, &mut values),
+            2 => reader.lookup_batch_ahead(&keys, &mut values, &keys[count / 2..]),
+            _ => keys.iter().enumerate().fold(0, |hits, (i, &key)| match reader.lookup(key) {
                 Some(value) => {
                     values[i] = value;
                     hits | 1 << i
                 }
                 None => hits,
-            })
+            }),
         };
         let most = shared.begun.load(Ordering::Acquire);
         for (i, &number) in picked.iter().enumerate() {

@@ -452,7 +452,19 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
 fn burst(cache: &mut dyn SignatureCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     let hashes: Vec<u64> = keys.iter().map(|&(hash, _)| hash).collect();
     let mut probes = Probes::new();
+    // As the next burst of none, with another next one, and alone: the answer is the same.
+    let next: Vec<u64> = hashes.iter().rev().map(|hash| !hash).cycle().take(40).collect();
+    cache.probe_batch_ahead(&[], &hashes, &mut probes);
+    assert_eq!((probes.len, probes.matched), (0, 0));
+    cache.probe_batch_ahead(&hashes, &next, &mut probes);
+    let ahead = probes.clone();
     cache.probe_batch(&hashes, &mut probes);
+    let n = keys.len();
+    assert_eq!(
+        (ahead.len, ahead.matched, &ahead.mask[..n]),
+        (n, probes.matched, &probes.mask[..n])
+    );
+    assert_eq!(ahead.value[..n], probes.value[..n]);
     assert_eq!(probes.len, keys.len());
     let (mut slots, mut refused) = (Vec::new(), 0);
     for (i, &(hash, key)) in keys.iter().enumerate() {

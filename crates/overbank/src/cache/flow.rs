@@ -92,7 +92,19 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// ones of [`Probes::slots`]) and reports with [`Self::commit_hits`].
     #[inline]
     pub fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
-        self.table.probe(hashes, out);
+        self.table.probe(hashes, None, out);
+    }
+
+    /// [`Self::probe_batch`] for one burst after the other: meanwhile asks for the lines of the hashes
+    /// that are probed `next`, [`BURST`] of them at most. A burst alone waits for its first lines; this
+    /// fills the wait.
+    ///
+    /// Expects that `hashes` were `next` in the call before (for the first burst, in a call without
+    /// hashes): it does not ask for their lines again. Where they were not, the answer is the same and
+    /// comes late.
+    #[inline]
+    pub fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
+        self.table.probe(hashes, Some(next), out);
     }
 
     /// The value that lies in a candidate slot of `hash` now. Slots count modulo
@@ -155,12 +167,14 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         out: &mut [Option<u32>],
     ) {
         let mut probes = Probes::new();
+        let count = hashes.len().min(out.len());
+        let (hashes, out) = (&hashes[..count], &mut out[..count]);
+        let mut next = hashes.chunks(BURST);
+        self.probe_batch_ahead(&[], next.next().unwrap_or_default(), &mut probes);
         for (b, (hashes, out)) in hashes.chunks(BURST).zip(out.chunks_mut(BURST)).enumerate() {
-            let count = hashes.len().min(out.len());
-            let hashes = &hashes[..count];
             let mut slots = [MISS; BURST];
             let mut refused = 0;
-            self.probe_batch(hashes, &mut probes);
+            self.probe_batch_ahead(hashes, next.next().unwrap_or_default(), &mut probes);
             for (i, &hash) in hashes.iter().enumerate() {
                 out[i] = None;
                 let mut left = probes.mask[i];
@@ -177,7 +191,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
                     left = self.table.scan(hash).matching & (u32::MAX - 1) << slot;
                 }
             }
-            self.commit_hits(hashes, &slots[..count], refused);
+            self.commit_hits(hashes, &slots[..hashes.len()], refused);
         }
     }
 

@@ -25,6 +25,8 @@ pub trait SignatureCache: Send + Sync {
     fn isa(&self) -> Isa;
     /// See [`FlowCache::probe_batch`].
     fn probe_batch(&self, hashes: &[u64], out: &mut Probes);
+    /// See [`FlowCache::probe_batch_ahead`].
+    fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes);
     /// See [`FlowCache::candidate`].
     fn candidate(&self, hash: u64, slot: u8) -> u32;
     /// See [`FlowCache::commit_hits`].
@@ -85,6 +87,10 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
 
     fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
         self.probe_batch(hashes, out);
+    }
+
+    fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
+        self.probe_batch_ahead(hashes, next, out);
     }
 
     fn candidate(&self, hash: u64, slot: u8) -> u32 {

@@ -106,12 +106,12 @@ impl<G: Geometry, L: Layout> Table<G, L> {
     }
 
     #[inline(always)]
-    pub(crate) fn probe(&self, hashes: &[u64], out: &mut Probes) {
+    pub(crate) fn probe(&self, hashes: &[u64], next: Option<&[u64]>, out: &mut Probes) {
         let probe = if self.roomy() { self.kernels.probe_home_first } else { self.kernels.probe };
         // SAFETY: `new` allocated (buckets + BUFFER_BUCKETS) × STRIDE bytes for this G and L, with
         // at least BUCKETS_MIN buckets, and `Kernels::of` gave kernels for this G and L only
         // because the CPU has the instruction set.
-        unsafe { probe(self.view(), hashes, out) }
+        unsafe { probe(self.view(), hashes, next, out) }
     }
 
     #[inline(always)]

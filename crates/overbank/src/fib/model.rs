@@ -253,7 +253,7 @@ fn a_burst_beside_changes_finds_what_stays() {
         let reader = writer.reader();
         let reader = thread::spawn(move || {
             let mut values = [0; 2];
-            let hits = reader.lookup_batch(&[gone, stays], &mut values);
+            let hits = reader.lookup_batch_ahead(&[gone, stays], &mut values, &[stays]);
             assert!(hits & 2 == 2 && values[1] == 1, "{hits:b} {values:?}");
             assert!(hits & 1 == 0 || values[0] == 2, "{hits:b} {values:?}");
         });

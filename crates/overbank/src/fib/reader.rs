@@ -41,14 +41,43 @@ impl<K: Key, V: Value> Reader<K, V> {
     #[inline]
     pub fn lookup_batch(&self, keys: &[K], values: &mut [V]) -> u64 {
         // SAFETY: the view is of this table, and the kernels were made for its types.
-        unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values) }
+        unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, None) }
     }
 
-    /// Asks for the home lines of keys that will be looked up soon, by [`Reader::lookup`] for example.
+    /// [`Reader::lookup_batch`] for one burst after the other: meanwhile asks for the home lines of the
+    /// `next` burst, of which no more than [`BURST_MAX`] keys count. A burst alone waits for memory at its
+    /// begin and at its end; this fills both waits.
     ///
-    /// Whether it pays to ask for the next burst before [`Reader::lookup_batch`] of this one depends on
-    /// how many lines a core fetches at a time: it cut a fifth off bursts of 32 on a Zen 5, and added
-    /// to them on a Sapphire Rapids core (example `fib` measures it).
+    /// Expects that `keys` were `next` in the call before, or were given to [`Reader::prefetch`]: it
+    /// does not ask for their home lines again. Where they were not, the answer is the same and comes
+    /// late.
+    ///
+    /// ```
+    /// use overbank::fib::{Config, Writer};
+    ///
+    /// let mut writer = Writer::<u64, u32>::new(&Config::entries(1000))?;
+    /// writer.insert(70, 7)?;
+    /// let reader = writer.reader();
+    ///
+    /// let keys: Vec<u64> = (0..100).collect();
+    /// let mut upcoming = keys.chunks(32);
+    /// reader.prefetch(upcoming.next().unwrap_or_default());
+    /// let (mut values, mut hits) = ([0; 32], 0);
+    /// for burst in keys.chunks(32) {
+    ///     let next = upcoming.next().unwrap_or_default();
+    ///     hits += reader.lookup_batch_ahead(burst, &mut values, next).count_ones();
+    /// }
+    /// assert_eq!(hits, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn lookup_batch_ahead(&self, keys: &[K], values: &mut [V], next: &[K]) -> u64 {
+        // SAFETY: the view is of this table, and the kernels were made for its types.
+        unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, Some(next)) }
+    }
+
+    /// Asks for the home lines of keys that will be looked up soon: by [`Reader::lookup`], or as the
+    /// first burst of [`Reader::lookup_batch_ahead`].
     #[inline]
     pub fn prefetch(&self, keys: &[K]) {
         for &key in keys {

@@ -2,7 +2,8 @@
 //!
 //! A probe of a burst makes two passes. The first computes each key's bucket address and asks for
 //! all its cache lines; the second compares. By then most lines are there or on their way, all
-//! waits overlap, and neither pass branches on what it finds.
+//! waits overlap, and neither pass branches on what it finds. Who names the *next* burst has its lines
+//! asked for between the comparisons of this one, and the wait for the first of them filled.
 //!
 //! [`probe_home_first`] is for cuckoo-lite while there is room, when nearly every key lies in its
 //! first bucket: it asks for the first lines only, and in two more passes, over the keys that were
@@ -24,6 +25,22 @@ use crate::cache::probes::{BURST, Probes, Slots};
 pub(crate) struct View {
     pub(crate) base: *const u8,
     pub(crate) buckets: usize,
+}
+
+impl View {
+    /// A bucket of a hash. Below `buckets + BUFFER_BUCKETS` for every hash, so the address is in the
+    /// table.
+    #[inline(always)]
+    fn bucket<G: Geometry, L: Layout>(&self, hash: u64, choice: usize) -> *const u8 {
+        self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Shape::<G, L>::STRIDE)
+    }
+}
+
+/// The hashes to ask for: a burst at most.
+#[inline(always)]
+fn upcoming(next: Option<&[u64]>) -> &[u64] {
+    let next = next.unwrap_or_default();
+    &next[..next.len().min(BURST)]
 }
 
 const LINE: usize = 64;
@@ -150,7 +167,8 @@ unsafe fn value_at<G: Geometry, L: Layout>(
     }
 }
 
-/// Probes the first [`BURST`] of `hashes`.
+/// Probes the first [`BURST`] of `hashes`. With the `next` burst: asks for its lines, and not for those
+/// of this one, which was next before.
 ///
 /// # Safety
 /// `view` keeps its invariant for `G` and `L`, and the CPU has `S`.
@@ -158,26 +176,38 @@ unsafe fn value_at<G: Geometry, L: Layout>(
 pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
     view: View,
     hashes: &[u64],
+    next: Option<&[u64]>,
     out: &mut Probes,
 ) {
     let count = hashes.len().min(BURST);
     let hashes = &hashes[..count];
+    let (asked, next) = (next.is_some(), upcoming(next));
     let mut first = [core::ptr::null::<u8>(); BURST];
     let mut second = [core::ptr::null::<u8>(); BURST];
-    for (i, &hash) in hashes.iter().enumerate() {
-        // `bucket` is below buckets + BUFFER_BUCKETS for every hash, so the address is in the table.
-        first[i] = view.base.wrapping_add(G::bucket(hash, view.buckets, 0) * Shape::<G, L>::STRIDE);
+    let buckets = |hash: u64| {
+        let first = view.bucket::<G, L>(hash, 0);
+        (first, if G::ADJACENT { first } else { view.bucket::<G, L>(hash, 1) })
+    };
+    let ask = |(first, second): (*const u8, *const u8)| {
         // SAFETY: the CPU has S; a prefetch needs nothing else.
-        unsafe { prefetch_span::<S, G, L>(first[i]) };
-        if !G::ADJACENT {
-            let bucket = G::bucket(hash, view.buckets, 1);
-            second[i] = view.base.wrapping_add(bucket * Shape::<G, L>::STRIDE);
-            // SAFETY: as above.
-            unsafe { prefetch_span::<S, G, L>(second[i]) };
+        unsafe {
+            prefetch_span::<S, G, L>(first);
+            if !G::ADJACENT {
+                prefetch_span::<S, G, L>(second);
+            }
+        }
+    };
+    for (i, &hash) in hashes.iter().enumerate() {
+        (first[i], second[i]) = buckets(hash);
+        if !asked {
+            ask((first[i], second[i]));
         }
     }
     let mut matched = 0;
     for (i, &hash) in hashes.iter().enumerate() {
+        if let Some(&hash) = next.get(i) {
+            ask(buckets(hash));
+        }
         // SAFETY: both point at buckets of the view.
         let mask = unsafe { compare::<S, G, L>(first[i], second[i], fingerprint(hash)) };
         // No match gives 32, which the mask turns into slot 0: some value, without a branch.
@@ -186,6 +216,9 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
         // SAFETY: as above, and the slot is masked into range.
         out.value[i] = unsafe { value_at::<G, L>(first[i], second[i], slot) };
         matched |= u32::from(mask != 0) << i;
+    }
+    for &hash in next.iter().skip(count) {
+        ask(buckets(hash));
     }
     out.matched = matched;
     out.len = count;
@@ -200,19 +233,20 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
 pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
     view: View,
     hashes: &[u64],
+    next: Option<&[u64]>,
     out: &mut Probes,
 ) {
     let count = hashes.len().min(BURST);
     let hashes = &hashes[..count];
+    let (asked, next) = (next.is_some(), upcoming(next));
     let mut bucket = [core::ptr::null::<u8>(); BURST];
-    let at = |hash: u64, choice: usize| {
-        // As in `probe`, the address is in the table for every hash.
-        view.base.wrapping_add(G::bucket(hash, view.buckets, choice) * Shape::<G, L>::STRIDE)
-    };
+    // SAFETY: the CPU has S; a prefetch needs nothing else.
+    let ask = |bucket: *const u8| unsafe { prefetch_span::<S, G, L>(bucket) };
     for (i, &hash) in hashes.iter().enumerate() {
-        bucket[i] = at(hash, 0);
-        // SAFETY: the CPU has S; a prefetch needs nothing else.
-        unsafe { prefetch_span::<S, G, L>(bucket[i]) };
+        bucket[i] = view.bucket::<G, L>(hash, 0);
+        if !asked {
+            ask(bucket[i]);
+        }
     }
     let mut matched = 0;
     let mut look = |i: usize, bucket: *const u8, choice: usize| {
@@ -225,13 +259,18 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
         u32::from(mask != 0) << i
     };
     for (i, &bucket) in bucket[..count].iter().enumerate() {
+        if let Some(&hash) = next.get(i) {
+            ask(view.bucket::<G, L>(hash, 0));
+        }
         matched |= look(i, bucket, 0);
+    }
+    for &hash in next.iter().skip(count) {
+        ask(view.bucket::<G, L>(hash, 0));
     }
     let absent = !matched & ((1u64 << count) - 1) as u32;
     for i in Slots::of(absent).map(usize::from) {
-        bucket[i] = at(hashes[i], 1);
-        // SAFETY: as above.
-        unsafe { prefetch_span::<S, G, L>(bucket[i]) };
+        bucket[i] = view.bucket::<G, L>(hashes[i], 1);
+        ask(bucket[i]);
     }
     for i in Slots::of(absent).map(usize::from) {
         matched |= look(i, bucket[i], 1);
@@ -246,12 +285,8 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
 /// As for [`probe`].
 #[inline(always)]
 pub(super) unsafe fn scan<S: Simd, G: Geometry, L: Layout>(view: View, hash: u64) -> Scan {
-    let first = view.base.wrapping_add(G::bucket(hash, view.buckets, 0) * Shape::<G, L>::STRIDE);
-    let second = if G::ADJACENT {
-        first
-    } else {
-        view.base.wrapping_add(G::bucket(hash, view.buckets, 1) * Shape::<G, L>::STRIDE)
-    };
+    let first = view.bucket::<G, L>(hash, 0);
+    let second = if G::ADJACENT { first } else { view.bucket::<G, L>(hash, 1) };
     // SAFETY: both point at buckets of the view.
     unsafe {
         Scan {

@@ -228,10 +228,10 @@ pub(crate) struct Scan {
 /// for.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels {
-    /// Probes up to a burst of hashes.
-    pub(crate) probe: unsafe fn(View, &[u64], &mut Probes),
+    /// Probes up to a burst of hashes; with the next burst, asks for its lines in place of this one's.
+    pub(crate) probe: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
     /// The same, second buckets only where the first have no match.
-    pub(crate) probe_home_first: unsafe fn(View, &[u64], &mut Probes),
+    pub(crate) probe_home_first: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
     /// Looks at all candidate slots of one hash.
     pub(crate) scan: unsafe fn(View, u64) -> Scan,
 }
@@ -269,10 +269,11 @@ macro_rules! entry_points {
         pub(super) unsafe fn probe<G: Geometry, L: Layout>(
             view: View,
             hashes: &[u64],
+            next: Option<&[u64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::probe::<$simd, G, L>(view, hashes, out) }
+            unsafe { kernel::probe::<$simd, G, L>(view, hashes, next, out) }
         }
 
         /// # Safety
@@ -281,10 +282,11 @@ macro_rules! entry_points {
         pub(super) unsafe fn probe_home_first<G: Geometry, L: Layout>(
             view: View,
             hashes: &[u64],
+            next: Option<&[u64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::probe_home_first::<$simd, G, L>(view, hashes, out) }
+            unsafe { kernel::probe_home_first::<$simd, G, L>(view, hashes, next, out) }
         }
 
         /// # Safety

@@ -6,6 +6,9 @@
 //! compared and not all at once: a core has so many lines under way and no more, and whoever asks for
 //! 64 waits for 40 before the first is compared. Neither round branches on what it finds. A burst in
 //! which a bucket changed under the comparison is looked up again key by key.
+//!
+//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
+//! homes asked for between the comparisons of this one, and both waits are filled with the other's.
 
 use core::mem::MaybeUninit;
 
@@ -162,6 +165,7 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
     view: &View,
     keys: &[K],
     values: &mut [V],
+    next: Option<&[K]>,
 ) -> u64 {
     let count = keys.len().min(values.len()).min(BURST_MAX);
     let (keys, values) = (&keys[..count], &mut values[..count]);
@@ -182,17 +186,29 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
             }
         }
     };
+    let ask_home = |key: K| {
+        let place = view.place(key);
+        ask(place.home);
+        place
+    };
+    // Who names the next burst named this one before.
+    let asked = next.is_some();
+    let next = next.unwrap_or_default();
     let ahead = count.min(AHEAD);
     // SAFETY: home and second are less than `buckets`, i < count <= BURST_MAX, and open <= i. The
     // place of a key is initialised `ahead` keys before it is looked up, and what is pending, and the
     // header seen in its home, below `open`. The rest is the caller's promise.
     unsafe {
+        let place_of = |key: K| if asked { view.place(key) } else { ask_home(key) };
         for (place, &key) in places.iter_mut().zip(&keys[..ahead]) {
-            ask(place.write(view.place(key)).home);
+            place.write(place_of(key));
         }
         for i in 0..count {
             if let Some(&key) = keys.get(i + ahead) {
-                ask(places.get_unchecked_mut(i + ahead).write(view.place(key)).home);
+                places.get_unchecked_mut(i + ahead).write(place_of(key));
+            }
+            if let Some(&key) = next.get(i) {
+                ask_home(key);
             }
             let Place { home, second } = places.get_unchecked(i).assume_init();
             let key = *keys.get_unchecked(i);
@@ -206,6 +222,9 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
             *values.get_unchecked_mut(i) = first.value;
             hits |= u64::from(first.found) << i;
             changed |= first.changed;
+        }
+        for &key in next.iter().take(BURST_MAX).skip(count) {
+            ask_home(key);
         }
         for (i, seen) in pending.iter().zip(&seen).take(open) {
             let i = usize::from(i.assume_init());

@@ -45,8 +45,9 @@ pub(super) struct Kernels<K, V> {
     /// One key.
     pub(super) one: unsafe fn(&View, K) -> Option<V>,
     /// The first 64 keys at most, and as many as there are values. Bit `i` of the answer: key `i`
-    /// has an entry; its value is in place `i`.
-    pub(super) batch: unsafe fn(&View, &[K], &mut [V]) -> u64,
+    /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and not
+    /// for those of this one.
+    pub(super) batch: unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64,
 }
 
 impl<K: Key, V: Value> Kernels<K, V> {
@@ -83,9 +84,10 @@ macro_rules! entry_points {
             view: &View,
             keys: &[K],
             values: &mut [V],
+            next: Option<&[K]>,
         ) -> u64 {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::batch::<$simd, K, V>(view, keys, values) }
+            unsafe { kernel::batch::<$simd, K, V>(view, keys, values, next) }
         }
     };
 }
