@@ -25,6 +25,7 @@ fn measured(costs: Costs) -> Result<Costs, LabError> {
         trial: 0,
         rounds: 7,
         penalty_cycles: 0.0,
+        ahead: false,
     };
     let lookup = |m: &Measured, name: &str| m.row(name).map_or(0.0, |row| row.lookup_ns.median);
     let run = |cell, names: &[&str], keys| {

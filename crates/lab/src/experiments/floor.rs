@@ -5,7 +5,8 @@
 //! and a probe is one pass over the burst that fetches, compares and reads a value; the gather kernel
 //! is one pass that only fetches. At α = 0.95 a table is nearly full: a geometry of two buckets must
 //! read the second line of many keys, and one or more in a hundred keys miss. The verified lookup is
-//! the probe, the comparison of the value found, and the report to the policy. Keys, bursts, memory and
+//! the probe, the comparison of the value found, and the report to the policy. Both come in two ways:
+//! bursts alone, and each burst asking for the lines of the next one meanwhile. Keys, bursts, memory and
 //! kind of pages are the same for all.
 
 use std::hint::black_box;
@@ -15,7 +16,7 @@ use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Seri
 use crate::micro::gather::{Footing, Gather, times};
 use crate::micro::keys::Keys;
 use crate::micro::{
-    self, Cell, DESIGNS, Measured, Plan, Round, Row, Spread, measure_all, size_name, tsc,
+    self, Cell, DESIGNS, Measured, Plan, Round, Row, Spread, Way, measure_all, size_name, tsc,
 };
 use crate::recommended::RECOMMENDED;
 use crate::workload::FlowStream;
@@ -39,13 +40,30 @@ const ALPHAS: [f64; 2] = [0.5, 0.95];
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
+    way: Way,
     spread: fn(&Row) -> Spread,
     ns: fn(&Round) -> f64,
 }
 
-const KINDS: [Kind; 2] = [
-    Kind { name: "batched probe", spread: |row| row.probe_ns, ns: |round| round.probe_ns },
-    Kind { name: "verified lookup", spread: |row| row.lookup_ns, ns: |round| round.lookup_ns },
+const PROBE: Kind = Kind {
+    name: "batched probe",
+    way: Way::Alone,
+    spread: |row| row.probe_ns,
+    ns: |round| round.probe_ns,
+};
+
+const LOOKUP: Kind = Kind {
+    name: "verified lookup",
+    way: Way::Alone,
+    spread: |row| row.lookup_ns,
+    ns: |round| round.lookup_ns,
+};
+
+const KINDS: [Kind; 4] = [
+    PROBE,
+    LOOKUP,
+    Kind { name: "batched probe, ahead", way: Way::Ahead, ..PROBE },
+    Kind { name: "verified lookup, ahead", way: Way::Ahead, ..LOOKUP },
 ];
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -75,6 +93,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         trial: 0,
         rounds: if smoke { 2 } else { 7 },
         penalty_cycles: 0.0,
+        ahead: true,
     };
     let all = measure_all(context, (0.1, 1.0), &cells, &designs, plan, cycles_per_ns)?;
 
@@ -118,8 +137,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         rows.extend(names.iter().enumerate().map(|(i, name)| {
             let mut row = vec![format!("{name}, {}", kind.name)];
             row.extend(all.iter().map(|m| {
-                let multiple = m.to_floor(&m.rows[i], kind.ns).map(|multiple| multiple.median);
-                format!("{:.2} ({})", (kind.spread)(&m.rows[i]).median, times(multiple))
+                let of = &m.rows_of(kind.way)[i];
+                let multiple = m.to_floor(of, kind.ns).map(|multiple| multiple.median);
+                format!("{:.2} ({})", (kind.spread)(of).median, times(multiple))
             }));
             row
         }));
@@ -170,12 +190,12 @@ fn plot(at: &[&Measured], names: &[&str], floors: &[&Gathered], kind: Kind) -> P
     series.extend(names.iter().enumerate().map(|(i, name)| {
         let point = |m: &&Measured| {
             let mib = in_mib(m.cell.entries * micro::SLOT_BYTES);
-            (mib, (kind.spread)(&m.rows[i]).median)
+            (mib, (kind.spread)(&m.rows_of(kind.way)[i]).median)
         };
         Series {
             name: (*name).to_owned(),
             points: at.iter().map(point).collect(),
-            ranges: at.iter().map(|m| (kind.spread)(&m.rows[i]).range()).collect(),
+            ranges: at.iter().map(|m| (kind.spread)(&m.rows_of(kind.way)[i]).range()).collect(),
             model: false,
         }
     }));
@@ -221,7 +241,7 @@ fn hits(m: &Measured) -> Option<Check> {
 
 /// The target of a cell; `None` where the kernel is no floor of our table.
 fn check(m: &Measured, kind: &Kind) -> Option<Check> {
-    let multiple = m.to_floor(m.row(RECOMMENDED)?, kind.ns)?;
+    let multiple = m.to_floor(m.row_of(RECOMMENDED, kind.way)?, kind.ns)?;
     let Cell { alpha, .. } = m.cell;
     let (size, name) = (m.cell.size(), kind.name);
     Some(Check {
@@ -240,8 +260,8 @@ fn why_not(m: &Measured, kind: &Kind) -> Option<String> {
         return None;
     }
     let median = |row: &Row| (kind.spread)(row).median;
-    let (ours, floor) = (median(m.row(RECOMMENDED)?), m.floor_ns.median);
-    let rows = m.rows.iter().filter(|row| m.has_floor(row));
+    let (ours, floor) = (median(m.row_of(RECOMMENDED, kind.way)?), m.floor_ns.median);
+    let rows = m.rows_of(kind.way).iter().filter(|row| m.has_floor(row));
     let best = rows.min_by(|a, b| median(a).total_cmp(&median(b)))?;
     Some(format!(
         "{}, α = {}, {name}: past the target. The kernel takes {floor:.2} ns a key, and ours {:.2} ns \
@@ -308,12 +328,10 @@ mod tests {
     use crate::experiments::grid::made_up;
     use std::sync::atomic::AtomicBool;
 
-    const PROBE: Kind = KINDS[0];
-    const LOOKUP: Kind = KINDS[1];
-
     fn measured(ours: f64) -> Measured {
         let rows = [("set-4", (1.0, 3.0, 1.0)), (RECOMMENDED, (1.0, ours, 1.0))];
-        made_up::measured(Cell::mib(4.0, 0.95, 0.0), 2.0, &rows)
+        let m = made_up::measured(Cell::mib(4.0, 0.95, 0.0), 2.0, &rows);
+        Measured { ahead: m.rows.clone(), ..m }
     }
 
     #[test]
@@ -333,6 +351,7 @@ mod tests {
             }
             let mut other = measured(4.0);
             other.rows[0].huge_pages = HugePages::No;
+            other.ahead[0].huge_pages = HugePages::No;
             let why = why_not(&other, kind).unwrap();
             assert!(why.contains(&format!("{RECOMMENDED} with 2.00 ns")), "no floor: {why}");
         }
@@ -353,6 +372,11 @@ mod tests {
         assert_eq!((&*lookup.measured, &*lookup.stated), ("1.650 (1.650 to 1.650)", "at most 1.6"));
         m.rows[1].rounds[0].probe_ns = 3.3;
         assert!(!judged(&m, &PROBE).holds);
+        // Ahead is another row.
+        let [.., ahead] = KINDS;
+        assert!(judged(&m, &ahead).holds && judged(&m, &ahead).claim.contains("lookup, ahead to"));
+        m.ahead[1].rounds[0].lookup_ns = 3.3;
+        assert!(!judged(&m, &ahead).holds);
 
         assert!(is_past(Some(2 << 20), &m) && is_past(None, &m));
         assert!(!is_past(Some(4 << 20), &m), "a table as large as the cache is not past it");
@@ -404,19 +428,15 @@ mod tests {
         assert_eq!(kernel.rows.len(), 2);
         assert_eq!(table.headings, ["design", "128 KiB, α = 0.5", "128 KiB, α = 0.95"]);
         for name in DESIGNS.iter().chain([&RECOMMENDED]) {
-            for what in ["batched probe", "verified lookup", "hit rate"] {
+            for what in KINDS.map(|kind| kind.name).into_iter().chain(["hit rate"]) {
                 let first = format!("{name}, {what}");
                 let row = table.rows.iter().find(|row| row[0] == first);
                 assert_eq!(row.map(Vec::len), Some(3), "{first}");
             }
         }
         let plots: Vec<&str> = record.plots.iter().map(|plot| &*plot.title).collect();
-        let expected = [
-            "batched probe, α = 0.5",
-            "verified lookup, α = 0.5",
-            "batched probe, α = 0.95",
-            "verified lookup, α = 0.95",
-        ];
+        let titles = |alpha| KINDS.map(|kind| format!("{}, α = {alpha}", kind.name));
+        let expected = ALPHAS.map(titles).concat();
         assert_eq!(plots, expected);
         assert_eq!(record.checks.len(), 2, "the hit rates, no time");
         assert!(record.checks.iter().all(|check| check.holds), "{:?}", record.checks);

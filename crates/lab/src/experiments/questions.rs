@@ -212,6 +212,7 @@ fn policies(
         trial: 0,
         rounds: if smoke { 2 } else { 5 },
         penalty_cycles,
+        ahead: false,
     };
     let all = measure_all(context, (0.3, 0.8), &cells, &designs, plan, cycles_per_ns)?;
     let mut names = vec!["design".to_owned()];

@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use super::keys::Keys;
-use super::{Spread, rate};
+use super::row::rate;
+use super::{Spread, Way};
 use crate::experiment::LabError;
 use crate::workload::FlowStream;
 use overbank::cache::{BURST, MISS, Probes, SignatureCache};
@@ -14,9 +15,9 @@ use overbank::cache::{BURST, MISS, Probes, SignatureCache};
 /// Keys between two looks at the clock.
 const STRETCH: usize = 4096;
 
-/// One table and what it did so far.
-pub(super) struct Lane {
-    pub(super) cache: Box<dyn SignatureCache>,
+/// Nanoseconds a key of one way, round by round.
+#[derive(Default)]
+pub(super) struct Times {
     pub(super) probe: Vec<f64>,
     pub(super) lookup: Vec<f64>,
     pub(super) whole: Vec<f64>,
@@ -24,21 +25,26 @@ pub(super) struct Lane {
     pub(super) trial: f64,
 }
 
+/// One table and what it did so far.
+pub(super) struct Lane {
+    pub(super) cache: Box<dyn SignatureCache>,
+    /// By [`Way`].
+    pub(super) times: [Times; 2],
+}
+
 impl Lane {
     /// A table that did nothing yet.
     pub(super) fn new(cache: Box<dyn SignatureCache>) -> Lane {
-        Lane { cache, probe: Vec::new(), lookup: Vec::new(), whole: Vec::new(), trial: 0.0 }
+        Lane { cache, times: Default::default() }
     }
 
     /// What was measured so far was the trial, if anything: keeps its throughput and forgets the rest.
     pub(super) fn end_trial(&mut self, penalty_ns: f64) {
-        if !self.whole.is_empty() {
-            let misses = 1.0 - self.cache.counters().hit_rate();
-            let rates = self.whole.drain(..).map(|ns| rate(ns + misses * penalty_ns));
-            self.trial = Spread::of(rates.collect()).median;
+        let misses = 1.0 - self.cache.counters().hit_rate();
+        for times in &mut self.times {
+            let rates = times.whole.iter().map(|ns| rate(ns + misses * penalty_ns));
+            *times = Times { trial: Spread::of(rates.collect()).median, ..Times::default() };
         }
-        self.probe.clear();
-        self.lookup.clear();
         self.cache.reset_counters();
     }
 }
@@ -77,7 +83,7 @@ pub(super) fn warm(
                 let keys = &keys;
                 scope.spawn(move || {
                     for lane in lanes {
-                        run(&mut *lane.cache, &keys.hashes, &keys.values);
+                        run(&mut *lane.cache, Way::Ahead, &keys.hashes, &keys.values);
                     }
                 });
             }
@@ -99,13 +105,46 @@ pub(super) fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f
     Spread::of(times.collect()).median
 }
 
+/// Bursts of hashes, each with the one after it if they are to be looked up ahead; the first has then
+/// been asked for.
+#[inline(always)]
+fn bursts<'a>(
+    cache: &dyn SignatureCache,
+    way: Way,
+    hashes: &'a [u64],
+) -> impl Iterator<Item = (&'a [u64], Option<&'a [u64]>)> + use<'a> {
+    let mut next = hashes.chunks(BURST);
+    let first = next.next().unwrap_or_default();
+    if way == Way::Ahead {
+        cache.probe_batch_ahead(&[], first, &mut Probes::new());
+    }
+    hashes.chunks(BURST).map(move |hashes| {
+        let next = next.next().unwrap_or_default();
+        (hashes, (way == Way::Ahead).then_some(next))
+    })
+}
+
+#[inline(always)]
+fn probe(
+    cache: &dyn SignatureCache,
+    (hashes, next): (&[u64], Option<&[u64]>),
+    probes: &mut Probes,
+) {
+    match next {
+        None => cache.probe_batch(hashes, probes),
+        Some(next) => cache.probe_batch_ahead(hashes, next, probes),
+    }
+}
+
 /// The batched probe alone; gives a number so that it must.
 #[inline(never)]
-pub(super) fn probes(cache: &dyn SignatureCache, hashes: &[u64]) -> u32 {
+pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u32 {
     let mut probes = Probes::new();
     let mut sum = 0u32;
-    for hashes in hashes.chunks_exact(BURST) {
-        cache.probe_batch(hashes, &mut probes);
+    // Whole bursts only.
+    let hashes = &hashes[..hashes.len() - hashes.len() % BURST];
+    for burst in bursts(cache, way, hashes) {
+        probe(cache, burst, &mut probes);
         let found = probes.value.iter().fold(0u32, |a, &v| a.wrapping_add(v));
         sum = sum.wrapping_add(found ^ probes.matched);
     }
@@ -117,10 +156,10 @@ pub(super) fn probes(cache: &dyn SignatureCache, hashes: &[u64]) -> u32 {
 fn lookup_burst(
     cache: &mut dyn SignatureCache,
     probes: &mut Probes,
-    hashes: &[u64],
+    (hashes, next): (&[u64], Option<&[u64]>),
     values: &[u16],
 ) -> u32 {
-    cache.probe_batch(hashes, probes);
+    probe(cache, (hashes, next), probes);
     let mut slots = [MISS; BURST];
     let mut missed = 0u32;
     // Almost every match is the right one: no branch depends on the data here. A miss sets all bits
@@ -161,22 +200,22 @@ fn insert_missed(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16],
 
 /// Verified lookups of all keys, and what missed is inserted after its burst.
 #[inline(never)]
-pub(super) fn run(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16]) {
+pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], values: &[u16]) {
     let mut probes = Probes::new();
-    for (hashes, values) in hashes.chunks(BURST).zip(values.chunks(BURST)) {
-        let missed = lookup_burst(cache, &mut probes, hashes, values);
-        insert_missed(cache, hashes, values, missed);
+    for (burst, values) in bursts(cache, way, hashes).zip(values.chunks(BURST)) {
+        let missed = lookup_burst(cache, &mut probes, burst, values);
+        insert_missed(cache, burst.0, values, missed);
     }
 }
 
 /// As [`run`], but what missed is inserted after each [`STRETCH`], when the clock does not run.
 /// Gives nanoseconds per key.
-pub(super) fn lookups(cache: &mut dyn SignatureCache, keys: &Keys) -> f64 {
+pub(super) fn lookups(cache: &mut dyn SignatureCache, way: Way, keys: &Keys) -> f64 {
     let mut missed = [0u32; STRETCH / BURST];
     let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
         let start = Instant::now();
-        lookup_stretch(cache, hashes, values, &mut missed);
+        lookup_stretch(cache, way, hashes, values, &mut missed);
         let ns = start.elapsed().as_secs_f64() * 1e9;
         for ((hashes, values), &missed) in
             hashes.chunks(BURST).zip(values.chunks(BURST)).zip(&missed)
@@ -192,14 +231,15 @@ pub(super) fn lookups(cache: &mut dyn SignatureCache, keys: &Keys) -> f64 {
 #[inline(never)]
 fn lookup_stretch(
     cache: &mut dyn SignatureCache,
+    way: Way,
     hashes: &[u64],
     values: &[u16],
     missed: &mut [u32],
 ) {
     let mut probes = Probes::new();
-    let bursts = hashes.chunks(BURST).zip(values.chunks(BURST));
-    for ((hashes, values), missed) in bursts.zip(missed) {
-        *missed = lookup_burst(cache, &mut probes, hashes, values);
+    let bursts = bursts(cache, way, hashes).zip(values.chunks(BURST));
+    for ((burst, values), missed) in bursts.zip(missed) {
+        *missed = lookup_burst(cache, &mut probes, burst, values);
     }
 }
 
@@ -220,16 +260,45 @@ mod tests {
             cache.insert(hash, i as u32 + (i as u32 & 1)).unwrap();
         });
         let mut probes = Probes::new();
-        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..32], &keys.values[..32]);
+        let mut look = |count: usize, next: Option<&[u64]>| {
+            let (hashes, values) = (&keys.hashes[..count], &keys.values[..count]);
+            lookup_burst(&mut *cache, &mut probes, (hashes, next), values)
+        };
+        let missed = look(32, None);
         for i in 0..32 {
             assert_eq!(missed >> i & 1 == 1, i >= 20 || i & 1 == 1, "key {i}");
         }
-        assert_eq!((cache.counters().lookups, cache.counters().hits), (32, 10));
-        assert_eq!(cache.counters().false_positives, 10);
-        // Shorter bursts, and nothing at all.
-        let missed = lookup_burst(&mut *cache, &mut probes, &keys.hashes[..3], &keys.values[..3]);
-        assert_eq!(missed, 0b010);
-        assert_eq!(lookup_burst(&mut *cache, &mut probes, &[], &[]), 0);
+        // Ahead of the other keys; shorter bursts, and nothing at all.
+        assert_eq!(look(32, Some(&keys.hashes[32..])), missed);
+        assert_eq!(look(3, None), 0b010);
+        assert_eq!(look(0, Some(&[])), 0);
+        assert_eq!((cache.counters().lookups, cache.counters().hits), (67, 22));
+        assert_eq!(cache.counters().false_positives, 21);
+    }
+
+    /// Both ways find and insert the same, in bursts that do not come out even.
+    #[test]
+    fn both_ways_do_the_same() {
+        let build =
+            || designs(&["set-4"]).unwrap()[0].build(256, LayoutKind::Fp16V16, 1, None).unwrap();
+        let mut keys = Keys::default();
+        keys.set((0..300).chain(100..275));
+        let counters = Way::ALL.map(|way| {
+            let mut cache = build();
+            run(&mut *cache, way, &keys.hashes, &keys.values);
+            let sum = probes(&*cache, way, &keys.hashes);
+            (cache.counters().clone(), sum)
+        });
+        assert!(counters[0].0.hits > 0 && counters[0].0.evictions > 0);
+        assert_eq!(counters[0], counters[1]);
+        let cache = build();
+        let numbered = |way| bursts(&*cache, way, &keys.hashes).collect::<Vec<_>>();
+        let (alone, ahead) = (numbered(Way::Alone), numbered(Way::Ahead));
+        assert!(alone.iter().all(|(_, next)| next.is_none()));
+        for (i, (hashes, next)) in ahead.iter().enumerate() {
+            assert_eq!(*hashes, alone[i].0);
+            assert_eq!(*next, Some(alone.get(i + 1).map_or(&[][..], |burst| burst.0)));
+        }
     }
 
     #[test]
@@ -239,10 +308,10 @@ mod tests {
         let cache = &mut **cache.as_mut().unwrap();
         let mut keys = Keys::default();
         keys.set(0..9000);
-        assert!(lookups(cache, &keys) > 0.0);
+        assert!(lookups(cache, Way::Alone, &keys) > 0.0);
         assert_eq!(cache.counters().hits, 0);
         cache.reset_counters();
-        run(cache, &keys.hashes, &keys.values);
+        run(cache, Way::Ahead, &keys.hashes, &keys.values);
         assert!(cache.counters().hit_rate() > 0.99);
     }
 }

@@ -17,6 +17,9 @@
 //!  throughput = 1 / (whole_ns + share of misses × penalty)
 //! ```
 //!
+//! Where the plan wants it, each part comes twice, with keys of its own: bursts alone, and each burst
+//! asking for the lines of the next one ([`Way`]). Both use the same tables, so their hit rate is one.
+//!
 //! Rounds of a *trial* may come first. They are like the others, and none of the figures is from
 //! them: whoever chooses a design by the trial is judged by the rounds after it.
 //!
@@ -40,19 +43,22 @@ pub mod gather;
 pub mod keys;
 mod loops;
 pub mod memory;
+mod row;
 pub mod sequence;
 pub mod tsc;
 
 pub use cell::{Cell, SLOT_BYTES, size_name, static_optimum};
+pub use row::{Measured, Round, Row, Spread, Way};
 
 use std::hint::black_box;
 
 use crate::experiment::{Context, LabError};
 use crate::workload::FlowStream;
-use gather::{Footing, Gather, refusal};
+use gather::{Gather, refusal};
 use keys::Keys;
-use loops::{Lane, lookups, ns_per_key, probes, run, warm};
+use loops::{Lane, Times, lookups, ns_per_key, probes, run, warm};
 use overbank::cache::{BURST, Design, HugePages, LayoutKind};
+use row::rate;
 
 /// The paper's miss penalty.
 pub const PENALTY_CYCLES: f64 = 1000.0;
@@ -89,6 +95,8 @@ pub struct Plan {
     pub rounds: usize,
     /// What a miss costs, in cycles.
     pub penalty_cycles: f64,
+    /// Whether each table is also looked up ahead ([`Way::Ahead`]).
+    pub ahead: bool,
 }
 
 impl Plan {
@@ -96,157 +104,6 @@ impl Plan {
     fn warm_draws(&self, flows: u32, first: u32) -> u64 {
         let left = self.warm_max.saturating_sub(u64::from(first));
         ((f64::from(flows) * self.warm_per_flow) as u64).min(left)
-    }
-}
-
-/// Median, lowest and highest of some rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// In the middle.
-    pub median: f64,
-    /// Lowest.
-    pub low: f64,
-    /// Highest.
-    pub high: f64,
-}
-
-impl Spread {
-    /// Of `values`; zeros if there are none.
-    pub fn of(mut values: Vec<f64>) -> Spread {
-        values.sort_by(f64::total_cmp);
-        match (values.first(), values.last()) {
-            (Some(&low), Some(&high)) => {
-                let middle = values.len() / 2;
-                let median = if values.len().is_multiple_of(2) {
-                    (values[middle - 1] + values[middle]) / 2.0
-                } else {
-                    values[middle]
-                };
-                Spread { median, low, high }
-            }
-            _ => Spread::default(),
-        }
-    }
-
-    /// Lowest and highest.
-    pub fn range(&self) -> (f64, f64) {
-        (self.low, self.high)
-    }
-
-    /// The ratios of `a` to `b`, both of the same rounds.
-    pub fn of_ratios(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> Spread {
-        Spread::of(a.into_iter().zip(b).map(|(a, b)| a / b).collect())
-    }
-
-    /// "1.034 (1.010 to 1.052)".
-    pub fn text(&self) -> String {
-        format!("{:.3} ({:.3} to {:.3})", self.median, self.low, self.high)
-    }
-}
-
-/// Nanoseconds a key to millions of keys a second.
-fn rate(ns: f64) -> f64 {
-    1000.0 / ns
-}
-
-/// What a design did in a round; the units are those of [`Row`].
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Round {
-    /// The batched probe alone.
-    pub probe_ns: f64,
-    /// Probe, verification and commit.
-    pub lookup_ns: f64,
-    /// All that and the insertion of what missed.
-    pub whole_ns: f64,
-    /// With the penalty of the misses.
-    pub throughput: f64,
-}
-
-/// What a design did in a cell.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Who.
-    pub design: Design,
-    /// Verified hits per lookup in the measured window.
-    pub hit_rate: f64,
-    /// Nanoseconds per key of the batched probe alone.
-    pub probe_ns: Spread,
-    /// Nanoseconds per key of probe, verification and commit.
-    pub lookup_ns: Spread,
-    /// Nanoseconds per key of all that and the insertion of what missed.
-    pub whole_ns: Spread,
-    /// Millions of keys a second if each miss costs the penalty on top.
-    pub throughput: Spread,
-    /// The same in the trial; zero without one.
-    pub trial: f64,
-    /// Whether the table lay on 2 MiB pages.
-    pub huge_pages: HugePages,
-    /// The same figures round by round, to compare with others of the same rounds.
-    pub rounds: Vec<Round>,
-}
-
-impl Row {
-    /// Of what was measured in `rounds`.
-    pub(crate) fn new(design: Design, hit_rate: f64, rounds: Vec<Round>) -> Row {
-        let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure).collect());
-        Row {
-            design,
-            hit_rate,
-            probe_ns: spread(|round| round.probe_ns),
-            lookup_ns: spread(|round| round.lookup_ns),
-            whole_ns: spread(|round| round.whole_ns),
-            throughput: spread(|round| round.throughput),
-            trial: 0.0,
-            huge_pages: HugePages::Unknown,
-            rounds,
-        }
-    }
-
-    /// A figure as a multiple of another row's in the same round, over the rounds.
-    pub fn to(&self, other: &Row, figure: fn(&Round) -> f64) -> Spread {
-        Spread::of_ratios(self.rounds.iter().map(figure), other.rounds.iter().map(figure))
-    }
-}
-
-/// What was measured in a cell.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The cell.
-    pub cell: Cell,
-    /// One row per design, in the order in which they were asked for.
-    pub rows: Vec<Row>,
-    /// Nanoseconds per key of the gather kernel, on the same keys and as much memory.
-    pub floor_ns: Spread,
-    /// The same round by round.
-    pub floor_rounds: Vec<f64>,
-    /// The pages of that memory.
-    pub floor_pages: HugePages,
-    /// Draws per flow before the measurement.
-    pub warmed: f64,
-}
-
-impl Measured {
-    /// The row of a design.
-    pub fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.design.to_string() == name)
-    }
-
-    /// The pages of a row's table and of the gather kernel's memory.
-    fn footing(&self, row: &Row) -> Footing {
-        let bytes = self.cell.entries.saturating_mul(SLOT_BYTES);
-        Footing { table: row.huge_pages, floor: self.floor_pages, bytes }
-    }
-
-    /// Whether the gather kernel is a floor of a row's table: see [`Footing`].
-    pub fn has_floor(&self, row: &Row) -> bool {
-        self.footing(row).is_alike()
-    }
-
-    /// Nanoseconds of a row as a multiple of the gather kernel's in the same round, over the rounds;
-    /// `None` where that is no floor.
-    pub fn to_floor(&self, row: &Row, ns: fn(&Round) -> f64) -> Option<Spread> {
-        let floor = self.floor_rounds.iter().copied();
-        self.has_floor(row).then(|| Spread::of_ratios(row.rounds.iter().map(ns), floor))
     }
 }
 
@@ -279,7 +136,9 @@ pub fn measure(
     lanes.iter_mut().for_each(|lane| lane.cache.reset_counters());
 
     let count = plan.keys.next_multiple_of(BURST).max(BURST);
-    let mut parts = [(); 4].map(|()| Keys::seeded(seed));
+    let ways = if plan.ahead { &Way::ALL[..] } else { &Way::ALL[..1] };
+    let mut lead_in = Keys::seeded(seed);
+    let mut parts = [[(); 3]; 2].map(|way| way.map(|()| Keys::seeded(seed)));
     let mut floor = Vec::new();
     let penalty_ns = plan.penalty_cycles / cycles_per_ns;
     let rounds = plan.trial + plan.rounds.max(1);
@@ -289,20 +148,28 @@ pub fn measure(
             lanes.iter_mut().for_each(|lane| lane.end_trial(penalty_ns));
             floor.clear();
         }
-        let counts = [lead_in_keys(cell.entries, count), count, count, count];
-        parts.iter_mut().zip(counts).for_each(|(keys, count)| keys.draw(&mut stream, count));
-        let [lead_in, whole, lookup, probe] = &parts;
+        lead_in.draw(&mut stream, lead_in_keys(cell.entries, count));
+        let drawn = parts.iter_mut().take(ways.len()).flatten();
+        drawn.for_each(|keys| keys.draw(&mut stream, count));
         for turn in turns(round, lanes.len()) {
             let lane = &mut lanes[turn];
             let cache = &mut *lane.cache;
-            run(cache, &lead_in.hashes, &lead_in.values);
-            lane.whole.push(ns_per_key(whole, |hashes, values| run(cache, hashes, values)));
-            lane.lookup.push(lookups(cache, lookup));
-            lane.probe.push(ns_per_key(probe, |hashes, _| {
-                black_box(probes(cache, hashes));
-            }));
+            run(cache, Way::Ahead, &lead_in.hashes, &lead_in.values);
+            // Neither way is always the second.
+            for &way in turns(round, ways.len()).map(|turn| &ways[turn]) {
+                let [whole, lookup, probe] = &parts[way as usize];
+                let times = &mut lane.times[way as usize];
+                times.whole.push(ns_per_key(whole, |hashes, values| {
+                    run(cache, way, hashes, values);
+                }));
+                times.lookup.push(lookups(cache, way, lookup));
+                times.probe.push(ns_per_key(probe, |hashes, _| {
+                    black_box(probes(cache, way, hashes));
+                }));
+            }
         }
-        for before in [lead_in, whole, lookup] {
+        let [whole, lookup, probe] = &parts[0];
+        for before in [&lead_in, whole, lookup] {
             black_box(gather.touch(&before.hashes));
         }
         floor.push(ns_per_key(probe, |hashes, _| {
@@ -310,20 +177,24 @@ pub fn measure(
         }));
     }
 
-    let rows = lanes.into_iter().zip(designs).map(|(lane, &design)| {
+    let row = |design: Design, lane: &Lane, way: Way| {
         let hit_rate = lane.cache.counters().hit_rate();
         let misses_ns = (1.0 - hit_rate) * penalty_ns;
-        let rounds = lane.probe.iter().zip(&lane.lookup).zip(&lane.whole);
+        let Times { probe, lookup, whole, trial } = &lane.times[way as usize];
+        let rounds = probe.iter().zip(lookup).zip(whole);
         let rounds = rounds.map(|((&probe_ns, &lookup_ns), &whole_ns)| {
             let throughput = rate(whole_ns + misses_ns);
             Round { probe_ns, lookup_ns, whole_ns, throughput }
         });
         let row = Row::new(design, hit_rate, rounds.collect());
-        Row { trial: lane.trial, huge_pages: lane.cache.huge_pages(), ..row }
-    });
+        Row { way, trial: *trial, huge_pages: lane.cache.huge_pages(), ..row }
+    };
+    let rows =
+        |way| lanes.iter().zip(designs).map(|(lane, &design)| row(design, lane, way)).collect();
     Ok(Measured {
         cell,
-        rows: rows.collect(),
+        rows: rows(Way::Alone),
+        ahead: if plan.ahead { rows(Way::Ahead) } else { Vec::new() },
         floor_ns: Spread::of(floor.clone()),
         floor_rounds: floor,
         floor_pages: gather.huge_pages(),
@@ -420,6 +291,7 @@ mod tests {
         trial: 0,
         rounds: 3,
         penalty_cycles: PENALTY_CYCLES,
+        ahead: false,
     };
 
     fn designs(names: &[&str]) -> Vec<Design> {
@@ -548,11 +420,16 @@ mod tests {
     #[test]
     fn rows_keep_their_rounds() {
         let cell = Cell { entries: 1 << 10, alpha: 2.0, theta: 0.0 };
-        let plan = Plan { trial: 1, rounds: 3, keys: 256, ..PLAN };
+        let plan = Plan { trial: 1, rounds: 3, keys: 256, ahead: true, ..PLAN };
         let designs = designs(&["set-4", "set-8"]);
         let m = measure(cell, &designs, &plan, 2.5, 1, &mut |_| Ok(())).unwrap();
-        assert_eq!(m.floor_rounds.len(), 3);
-        for row in &m.rows {
+        assert_eq!((m.floor_rounds.len(), m.rows.len(), m.ahead.len()), (3, 2, 2));
+        for (way, row) in
+            Way::ALL.into_iter().flat_map(|way| m.rows_of(way).iter().map(move |r| (way, r)))
+        {
+            assert_eq!(row.way, way);
+            assert_eq!(row.hit_rate, m.row(&row.design.to_string()).unwrap().hit_rate);
+            assert!(row.trial > 0.0);
             assert_eq!(row.rounds.len(), 3);
             let misses_ns = (1.0 - row.hit_rate) * PENALTY_CYCLES / 2.5;
             for round in &row.rounds {

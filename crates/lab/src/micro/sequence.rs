@@ -3,7 +3,7 @@
 
 use super::keys::Keys;
 use super::loops::{Lane, lookups, run};
-use super::{Spread, lead_in_keys, turns};
+use super::{Spread, Way, lead_in_keys, turns};
 use crate::experiment::LabError;
 use overbank::cache::{BURST, Design, LayoutKind};
 
@@ -40,7 +40,7 @@ pub fn lookup_ns(
         for at in (0..first).step_by(1 << 20) {
             step()?;
             let part = at..first.min(at + (1 << 20));
-            run(&mut *lane.cache, &keys.hashes[part.clone()], &keys.values[part]);
+            run(&mut *lane.cache, Way::Ahead, &keys.hashes[part.clone()], &keys.values[part]);
         }
     }
     let mut timed = Keys::default();
@@ -52,11 +52,14 @@ pub fn lookup_ns(
         for turn in turns(round, lanes.len()) {
             let lane = &mut lanes[turn];
             let cache = &mut *lane.cache;
-            run(cache, &keys.hashes[lead_in.clone()], &keys.values[lead_in.clone()]);
-            lane.lookup.push(lookups(cache, &timed));
+            let (hashes, values) = (&keys.hashes[lead_in.clone()], &keys.values[lead_in.clone()]);
+            run(cache, Way::Ahead, hashes, values);
+            lane.times[0].lookup.push(lookups(cache, Way::Alone, &timed));
         }
     }
-    Ok(Some(lanes.into_iter().map(|lane| Spread::of(lane.lookup).median).collect()))
+    Ok(Some(
+        lanes.into_iter().map(|lane| Spread::of(lane.times[0].lookup.clone()).median).collect(),
+    ))
 }
 
 #[cfg(test)]

@@ -288,6 +288,7 @@ mod tests {
             trial: 0,
             rounds: 1,
             penalty_cycles: 1000.0,
+            ahead: false,
         };
         let size: Vec<Measured> = [0.5, 1.5]
             .map(|alpha| {

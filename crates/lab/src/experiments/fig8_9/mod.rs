@@ -77,6 +77,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
             trial: 0,
             rounds: if smoke { 2 } else { 5 },
             penalty_cycles,
+            ahead: false,
         }
     };
     let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan, cycles_per_ns)?;

@@ -1,11 +1,9 @@
 //! The targets of the grid.
 
 use super::tables::percent;
-use super::{
-    BASELINE, best_of_paper, chosen, faster, geometric_mean, in_grid, is_target, to_baseline,
-};
+use super::{Against, BASELINE, against, chosen, geometric_mean, in_grid, is_target, to_baseline};
 use crate::experiment::Check;
-use crate::micro::{Cell, Measured};
+use crate::micro::{Cell, Measured, Way};
 use overbank::cache::Design;
 
 pub(super) fn checks(all: &[Measured], ours: Design, bare: Design, smoke: bool) -> Vec<Check> {
@@ -60,49 +58,59 @@ pub(super) fn checks(all: &[Measured], ours: Design, bare: Design, smoke: bool) 
         return checks;
     }
 
-    let grid = || all.iter().filter(|m| in_grid(&m.cell));
-    let worst = grid()
-        .filter_map(|m| {
-            let (ours, best) = (chosen(m)?, best_of_paper(m)?);
-            Some((faster(ours, best), m))
-        })
-        .min_by(|a, b| a.0.median.total_cmp(&b.0.median));
-    if let Some((ratio, m)) = worst {
-        checks.push(Check {
-            claim: "Never behind: throughput to the best of the paper's designs, worst cell".into(),
-            stated: "at least 0.97".into(),
-            measured: format!(
-                "{} in {}, α = {}, θ = {}",
-                ratio.text(),
-                m.cell.size(),
-                m.cell.alpha,
-                m.cell.theta
-            ),
-            holds: ratio.median >= 0.97,
-        });
-    }
-    let mean = geometric_mean(grid().filter_map(|m| Some(to_baseline(m, chosen(m)?)?.median)));
-    checks.push(Check {
-        claim: "Throughput to 2-4 BLP with random eviction, geometric mean over the grid".into(),
-        stated: "at least 1.5".into(),
-        measured: format!("{mean:.3}"),
-        holds: mean >= 1.5,
-    });
+    checks.extend(Way::ALL.into_iter().flat_map(|theirs| over_the_grid(all, theirs)));
     if ours != bare {
         let bare = bare.to_string();
-        let extra = |m: &&Measured| {
-            let (a, b) = (m.row(&name)?, m.row(&bare)?);
-            Some(a.to(b, |round| round.lookup_ns).median)
-        };
-        let cost = geometric_mean(all.iter().filter(is_target).filter_map(|m| extra(&m))) - 1.0;
-        checks.push(Check {
-            claim: format!("{name}, promotion under skew: added to the cost of a lookup"),
-            stated: "less than 20 %".into(),
-            measured: format!("{:.1} %", 100.0 * cost),
-            holds: cost < 0.2,
-        });
+        for way in Way::ALL {
+            let extra = |m: &Measured| {
+                let (a, b) = (m.row_of(&name, way)?, m.row_of(&bare, way)?);
+                Some(a.to(b, |round| round.lookup_ns).median)
+            };
+            let costs: Vec<f64> = all.iter().filter(is_target).filter_map(extra).collect();
+            if costs.is_empty() {
+                continue;
+            }
+            let cost = geometric_mean(costs) - 1.0;
+            let how = if way == Way::Ahead { ", ahead" } else { "" };
+            checks.push(Check {
+                claim: format!("{name}, promotion under skew: added to the cost of a lookup{how}"),
+                stated: "less than 20 %".into(),
+                measured: format!("{:.1} %", 100.0 * cost),
+                holds: cost < 0.2,
+            });
+        }
     }
     checks
+}
+
+/// The worst cell and the mean; nothing where that way was not measured.
+fn over_the_grid(all: &[Measured], theirs: Way) -> Vec<Check> {
+    let grid = all.iter().filter(|m| in_grid(&m.cell));
+    let cells: Vec<(Against, &Measured)> =
+        grid.filter_map(|m| Some((against(m, theirs)?, m))).collect();
+    let worst = cells.iter().min_by(|a, b| a.0.best.median.total_cmp(&b.0.best.median));
+    let Some((Against { best, .. }, m)) = worst else { return Vec::new() };
+    let how = if theirs == Way::Ahead { " (all ahead)" } else { "" };
+    let Cell { alpha, theta, .. } = m.cell;
+    let mean = geometric_mean(cells.iter().map(|(ratios, _)| ratios.baseline.median));
+    vec![
+        Check {
+            claim: format!(
+                "Never behind: throughput to the best of the paper's designs, worst cell{how}"
+            ),
+            stated: "at least 0.97".into(),
+            measured: format!("{} in {}, α = {alpha}, θ = {theta}", best.text(), m.cell.size()),
+            holds: best.median >= 0.97,
+        },
+        Check {
+            claim: format!(
+                "Throughput to 2-4 BLP with random eviction, geometric mean over the grid{how}"
+            ),
+            stated: "at least 1.5".into(),
+            measured: format!("{mean:.3}"),
+            holds: mean >= 1.5,
+        },
+    ]
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub(crate) fn measured(cell: Cell, floor_ns: f64, rows: &[(&str, Figures)]) -> M
     Measured {
         cell,
         rows: rows.iter().map(row).collect(),
+        ahead: Vec::new(),
         floor_ns: Spread { median: floor_ns, low: floor_ns, high: floor_ns },
         floor_rounds: vec![floor_ns],
         floor_pages: HugePages::Yes,

@@ -1,9 +1,9 @@
 //! The grid as tables and plots.
 
-use super::{BASELINE, best_of_paper, chosen, faster, in_grid, to_baseline};
+use super::{Against, BASELINE, against, best_of_paper, chosen, faster, in_grid};
 use crate::experiment::{Plot, Series, Table};
 use crate::micro::gather::times;
-use crate::micro::{Cell, Measured, Row};
+use crate::micro::{Cell, Measured, Row, Spread, Way};
 use crate::recommended::RECOMMENDED;
 
 pub(super) fn head(measured: &Measured) -> Vec<String> {
@@ -20,18 +20,33 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 pub(super) fn ratios(all: &[Measured]) -> Table {
-    let more =
-        ["best of the paper", "M/s", "ours", "M/s", "ratio", "to blp-2-4", "hits", "of optimum"];
+    let more = [
+        "best of the paper",
+        "M/s",
+        "ours",
+        "M/s",
+        "ratio",
+        "to blp-2-4",
+        "all ahead: ratio",
+        "all ahead: to blp-2-4",
+        "hits",
+        "of optimum",
+    ];
     let rows = all.iter().filter_map(|m| {
-        let (best, ours) = (best_of_paper(m)?, chosen(m)?);
+        let (best, ours, alone) = (best_of_paper(m)?, chosen(m)?, against(m, Way::Alone)?);
+        let text = |of: fn(&Against) -> Spread| {
+            against(m, Way::Ahead).map_or_else(String::new, |ahead| of(&ahead).text())
+        };
         let mut row = head(m);
         row.extend([
             best.design.to_string(),
             format!("{:.1}", best.throughput.median),
-            ours.design.to_string(),
+            ours.name(),
             format!("{:.1}", ours.throughput.median),
-            faster(ours, best).text(),
-            to_baseline(m, ours)?.text(),
+            alone.best.text(),
+            alone.baseline.text(),
+            text(|ahead| ahead.best),
+            text(|ahead| ahead.baseline),
             percent(ours.hit_rate),
             format!("{:.4}", ours.hit_rate / m.cell.static_optimum()),
         ]);
@@ -46,12 +61,17 @@ pub(super) fn ratios(all: &[Measured]) -> Table {
     }
 }
 
-fn by_design(all: &[Measured], title: &str, value: impl Fn(&Measured, &Row) -> String) -> Table {
-    let names: Vec<String> =
-        all.first().map_or(&[][..], |m| &m.rows).iter().map(|r| r.design.to_string()).collect();
+fn by_design(
+    all: &[Measured],
+    way: Way,
+    title: &str,
+    value: impl Fn(&Measured, &Row) -> String,
+) -> Table {
+    let first = all.first().map_or(&[][..], |m| m.rows_of(way));
+    let names: Vec<String> = first.iter().map(|r| r.design.to_string()).collect();
     let rows = all.iter().map(|m| {
         let mut row = head(m);
-        row.extend(m.rows.iter().map(|r| value(m, r)));
+        row.extend(m.rows_of(way).iter().map(|r| value(m, r)));
         row
     });
     Table {
@@ -62,15 +82,20 @@ fn by_design(all: &[Measured], title: &str, value: impl Fn(&Measured, &Row) -> S
 }
 
 pub(super) fn hits(all: &[Measured]) -> Table {
-    by_design(all, "Hit rate, % (in brackets: of the static optimum)", |m, row| {
+    by_design(all, Way::Alone, "Hit rate, % (in brackets: of the static optimum)", |m, row| {
         let optimum = m.cell.static_optimum();
         format!("{:.2} ({:.1})", 100.0 * row.hit_rate, 100.0 * row.hit_rate / optimum)
     })
 }
 
-pub(super) fn throughput(all: &[Measured]) -> Table {
-    let title = "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)";
-    by_design(all, title, |m, row| {
+pub(super) fn throughput(all: &[Measured], way: Way) -> Table {
+    let title = match way {
+        Way::Alone => {
+            "Emulated throughput, M keys/s (in brackets: ns of a lookup, × the gather kernel)"
+        }
+        Way::Ahead => "The same, each burst asking for the next one",
+    };
+    by_design(all, way, title, |m, row| {
         let ns = row.lookup_ns.median;
         format!(
             "{:.1} ({ns:.1}, {})",
