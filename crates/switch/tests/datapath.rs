@@ -36,6 +36,11 @@ impl Sink for Collect {
     }
 }
 
+/// Entries of a signature cache that is full after a few flows.
+const SMALL: usize = 32;
+/// Entries of one of 2 MiB, with which a list of frames goes two bursts deep.
+const LARGE: usize = 1 << 19;
+
 fn process(datapath: &mut Datapath, frames: &[Frame<'_>], now_ms: u64) -> Vec<Verdict> {
     let mut collect = Collect(vec![Verdict::default(); frames.len()]);
     datapath.process(frames, now_ms, &mut collect);
@@ -43,9 +48,13 @@ fn process(datapath: &mut Datapath, frames: &[Frame<'_>], now_ms: u64) -> Vec<Ve
 }
 
 fn datapath(design: &str, megaflows: usize, rules: Vec<Rule>) -> Datapath {
+    datapath_of(design, SMALL, megaflows, rules)
+}
+
+fn datapath_of(design: &str, entries: usize, megaflows: usize, rules: Vec<Rule>) -> Datapath {
     let cache = (design != "none").then(|| CacheConfig {
         design: design.parse().expect("a known design"),
-        entries: 32,
+        entries,
         isa: None,
     });
     let config = Config { cache, megaflows, ports: common::PORTS.to_vec(), seed: 3 };
@@ -92,13 +101,14 @@ proptest! {
     #[test]
     fn the_tiers_do_what_the_linear_scan_does(
         design in design(),
+        entries in prop_oneof![3 => Just(SMALL), 1 => Just(LARGE)],
         megaflows in prop::sample::select(vec![1usize, 3, 1000]),
         start in rules(20),
         pool in prop::collection::vec(packet(), 1..12),
         steps in prop::collection::vec(step(), 1..20),
     ) {
         let mut oracle = Oracle::new(start.clone());
-        let mut datapath = datapath(design, megaflows, start);
+        let mut datapath = datapath_of(design, entries, megaflows, start);
         for (now, step) in steps.into_iter().enumerate() {
             let now_ms = now as u64 * 1000;
             match step {
@@ -285,8 +295,9 @@ fn megaflows_stay_within_their_bound() {
     let rules: String =
         (0..200).map(|i| format!("udp,tp_dst={},actions=output:{}\n", i + 1, 2 + i % 2)).collect();
     let rules = parse_rules(&rules).expect("right");
-    for (design, megaflows) in [("none", 1), ("set-4", 1), ("blp-2-16", 7)] {
-        let mut datapath = datapath(design, megaflows, rules.clone());
+    let small = [("none", 1), ("set-4", 1), ("blp-2-16", 7)].map(|(d, m)| (d, SMALL, m));
+    for (design, entries, megaflows) in small.into_iter().chain([("blp-2-16", LARGE, 7)]) {
+        let mut datapath = datapath_of(design, entries, megaflows, rules.clone());
         let bytes: Vec<Vec<u8>> = (0..200).map(|i| udp([10, 1, 0, 1], i + 1)).collect();
         let frames: Vec<Frame<'_>> =
             bytes.iter().map(|bytes| Frame { bytes, in_port: 1 }).collect();
@@ -323,6 +334,34 @@ fn broken_frames_are_dropped_with_a_reason_and_disturb_nobody() {
     let verdicts = process(&mut datapath, &frames, 0);
     assert_eq!(verdicts[0].drop, Some(DropReason::FrameTooLong));
     assert_ne!(verdicts[1].drop, Some(DropReason::FrameTooLong));
+}
+
+/// Bursts of which some have no readable frame, some no other, and a last one that is not full.
+#[test]
+fn a_long_list_is_treated_as_its_bursts_are() {
+    let rules: String =
+        (0..200).map(|i| format!("udp,tp_dst={},actions=output:{}\n", i + 1, 2 + i % 2)).collect();
+    let rules = parse_rules(&rules).expect("right");
+    let bytes: Vec<Vec<u8>> = (0..200u16)
+        .map(|i| match i {
+            40..70 | 96..128 | 150 | 199 => vec![0; usize::from(i % 14)],
+            _ => udp([10, 1, 0, 1], 1 + i * 7 % 50),
+        })
+        .collect();
+    let frames: Vec<Frame<'_>> = bytes.iter().map(|bytes| Frame { bytes, in_port: 1 }).collect();
+    for design in ["blp-2-16", "set-4", "cuckoo-2-8"] {
+        let [mut whole, mut parts] =
+            [LARGE, LARGE].map(|entries| datapath_of(design, entries, 100, rules.clone()));
+        for (now_ms, count) in [200, 64, 33, 32, 200, 1, 0, 129].into_iter().enumerate() {
+            let (frames, now_ms) = (&frames[200 - count..], now_ms as u64);
+            let got = process(&mut whole, frames, now_ms);
+            let expected: Vec<Verdict> =
+                frames.chunks(32).flat_map(|burst| process(&mut parts, burst, now_ms)).collect();
+            assert_eq!(got, expected, "{design}, {count} frames");
+            assert_eq!(whole.counters(), parts.counters(), "{design}, {count} frames");
+        }
+        assert!(whole.counters().microflow.hits > 200, "{design}");
+    }
 }
 
 #[test]

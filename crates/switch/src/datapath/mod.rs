@@ -9,6 +9,9 @@
 //!         ──execute──▶ every frame, in the order of arrival
 //! ```
 //!
+//! Where a call has more than one burst and the signature cache is large, burst n + 1 is extracted
+//! before tier 1 of burst n, whose probe then asks for the lines of both: see [`Datapath::process`].
+//!
 //! Hits and misses of a burst leave in the order in which they came, so a flow is never reordered.
 //! Nothing acts on an unverified signature. A packet of a warm flow costs no allocation.
 //!
@@ -34,7 +37,13 @@ use arrayvec::ArrayVec;
 use overbank::cache::{self, LayoutKind, Probes, SignatureCache};
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::{FlowKey, FrameBuf, Offsets, extract};
+use std::mem;
 use std::sync::Arc;
+
+/// In a larger signature cache a probe asks for the next burst's lines. In a second-level cache there
+/// is no wait to fill, and asking costs 0.6 ns a packet; in 4 MiB and more it saves up to a fifth of
+/// all that a packet costs.
+const AHEAD_ABOVE_BYTES: usize = 1 << 20;
 
 /// A frame and where it came from.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +69,49 @@ struct Burst {
     unreadable: ArrayVec<(u8, DropReason), BURST>,
 }
 
+impl Burst {
+    fn new() -> Box<Burst> {
+        Box::new(Burst {
+            frame: ArrayVec::new(),
+            keys: [FlowKey::default(); BURST],
+            offsets: [Offsets::default(); BURST],
+            hashes: [0; BURST],
+            verdicts: [0; BURST],
+            slots: [0; BURST],
+            probes: Probes::new(),
+            unreadable: ArrayVec::new(),
+        })
+    }
+
+    /// The hashes of the keys.
+    #[inline]
+    fn hashes(&self) -> &[u64] {
+        &self.hashes[..self.frame.len()]
+    }
+
+    /// Frames to keys and hashes. Looks at nothing but the frames.
+    #[inline]
+    fn extract(&mut self, frames: &[Frame<'_>]) {
+        self.frame.clear();
+        self.unreadable.clear();
+        for (i, frame) in frames.iter().enumerate() {
+            let n = self.frame.len();
+            if frame.bytes.len() > FRAME_MAX {
+                self.unreadable.push((i as u8, DropReason::FrameTooLong));
+                continue;
+            }
+            match extract(frame.bytes, frame.in_port, &mut self.keys[n]) {
+                Ok(offsets) => {
+                    self.offsets[n] = offsets;
+                    self.hashes[n] = self.keys[n].microflow_hash();
+                    self.frame.push(i as u8);
+                }
+                Err(reason) => self.unreadable.push((i as u8, reason.into())),
+            }
+        }
+    }
+}
+
 /// Puts a signature in. The layout was chosen so that every megaflow's id fits.
 fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
     let installed = cache.insert(hash, id);
@@ -77,6 +129,10 @@ pub struct Datapath {
     released: Vec<u32>,
     scratch: FrameBuf,
     burst: Box<Burst>,
+    /// The next one, where a call goes two bursts deep.
+    upcoming: Box<Burst>,
+    /// The cache is larger than [`AHEAD_ABOVE_BYTES`].
+    large_cache: bool,
     /// Time of the last call.
     now_ms: u64,
     classifier_lookups: u64,
@@ -103,6 +159,7 @@ impl Datapath {
             }
             None => None,
         };
+        let large_cache = cache.as_ref().is_some_and(|c| c.memory_bytes() > AHEAD_ABOVE_BYTES);
         Ok(Datapath {
             tables: tables.into(),
             ports: Ports::new(&config.ports),
@@ -111,16 +168,9 @@ impl Datapath {
             verdicts: Verdicts::new(config.seed),
             released: Vec::new(),
             scratch: FrameBuf::new(),
-            burst: Box::new(Burst {
-                frame: ArrayVec::new(),
-                keys: [FlowKey::default(); BURST],
-                offsets: [Offsets::default(); BURST],
-                hashes: [0; BURST],
-                verdicts: [0; BURST],
-                slots: [0; BURST],
-                probes: Probes::new(),
-                unreadable: ArrayVec::new(),
-            }),
+            burst: Burst::new(),
+            upcoming: Burst::new(),
+            large_cache,
             now_ms: 0,
             classifier_lookups: 0,
             stale_signatures: 0,
@@ -132,25 +182,44 @@ impl Datapath {
 
     /// Takes frames through the tiers, in bursts of 32. `now_ms` is the switch's clock, which goes
     /// forward.
+    ///
+    /// Who has many frames hands them over in one call: with a signature cache of more than 1 MiB,
+    /// the probe of each burst asks for the cache lines of the next one meanwhile. What happens to a
+    /// frame does not depend on it.
     pub fn process<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u64, sink: &mut S) {
         self.now_ms = now_ms;
-        for (nth, burst) in frames.chunks(BURST).enumerate() {
+        let ahead = self.large_cache && frames.len() > BURST;
+        let mut upcoming = frames.chunks(BURST);
+        if ahead {
+            self.upcoming.extract(upcoming.next().unwrap_or_default());
+            if let Some(cache) = &self.cache {
+                cache.probe_batch_ahead(&[], self.upcoming.hashes(), &mut self.burst.probes);
+            }
+        }
+        for (nth, frames) in frames.chunks(BURST).enumerate() {
+            if ahead {
+                mem::swap(&mut self.burst, &mut self.upcoming);
+                self.upcoming.extract(upcoming.next().unwrap_or_default());
+            } else {
+                self.burst.extract(frames);
+            }
             // Megaflows and verdicts know the low half of the clock.
-            self.process_burst(burst, now_ms as u32, nth * BURST, sink);
+            self.process_burst(frames, now_ms as u32, nth * BURST, ahead, sink);
         }
     }
 
+    /// The frames that `burst` was extracted from through the tiers; `ahead`: `upcoming` is next.
     #[inline]
     fn process_burst<S: Sink>(
         &mut self,
         frames: &[Frame<'_>],
         now_ms: u32,
         base: usize,
+        ahead: bool,
         sink: &mut S,
     ) {
         self.packets += frames.len() as u64;
-        self.extract(frames);
-        let mut missed = self.look_up_signatures(now_ms);
+        let mut missed = self.look_up_signatures(now_ms, ahead);
         if !missed.is_empty() {
             self.look_up_megaflows(&mut missed, now_ms);
             self.translate_rest(&missed, now_ms);
@@ -167,32 +236,9 @@ impl Datapath {
         }
     }
 
-    /// Frames to keys and hashes.
+    /// Tier 1. Returns the keys that it does not know. `ahead`: as in `process_burst`.
     #[inline]
-    fn extract(&mut self, frames: &[Frame<'_>]) {
-        let burst = &mut *self.burst;
-        burst.frame.clear();
-        burst.unreadable.clear();
-        for (i, frame) in frames.iter().enumerate() {
-            let n = burst.frame.len();
-            if frame.bytes.len() > FRAME_MAX {
-                burst.unreadable.push((i as u8, DropReason::FrameTooLong));
-                continue;
-            }
-            match extract(frame.bytes, frame.in_port, &mut burst.keys[n]) {
-                Ok(offsets) => {
-                    burst.offsets[n] = offsets;
-                    burst.hashes[n] = burst.keys[n].microflow_hash();
-                    burst.frame.push(i as u8);
-                }
-                Err(reason) => burst.unreadable.push((i as u8, reason.into())),
-            }
-        }
-    }
-
-    /// Tier 1. Returns the keys that it does not know.
-    #[inline]
-    fn look_up_signatures(&mut self, now_ms: u32) -> ArrayVec<u8, BURST> {
+    fn look_up_signatures(&mut self, now_ms: u32, ahead: bool) -> ArrayVec<u8, BURST> {
         let burst = &mut *self.burst;
         let n = burst.frame.len();
         let mut missed = ArrayVec::new();
@@ -201,7 +247,11 @@ impl Datapath {
             return missed;
         };
         let hashes = &burst.hashes[..n];
-        cache.probe_batch(hashes, &mut burst.probes);
+        if ahead {
+            cache.probe_batch_ahead(hashes, self.upcoming.hashes(), &mut burst.probes);
+        } else {
+            cache.probe_batch(hashes, &mut burst.probes);
+        }
         for i in 0..n {
             self.megaflows.prefetch(burst.probes.value[i]);
         }
