@@ -6,8 +6,8 @@
 //!          group 2: build, check · round 1: Overbank, floor, C, D … · round 2 … · end ┘ as memory holds
 //! ```
 //!
-//! Where memory holds all, there is one group. A ratio is that of a peer to Overbank in the same
-//! round; the figures of Overbank and of the floor are medians over the rounds of all groups.
+//! Where memory holds all, there is one group. Ratios are those of a peer to each way of Overbank in
+//! the same round; the figures of Overbank and of the floor are medians over the rounds of all groups.
 
 mod contestant;
 mod cuckoo;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use overbank::fib::{Config, Key6, Reader, Writer};
 
-use super::peer::{Lookup, Table, Tally};
+use super::peer::{AHEAD_WAY, Lookup, Table, Tally};
 
 /// Keys by which a writer that has a list asks ahead.
 const AHEAD: usize = 16;
@@ -65,14 +65,18 @@ impl Lookup for FibReader {
     fn look_up(&mut self, way: usize, burst: usize) -> Tally {
         let mut values = [0u16; 64];
         let mut tally = Tally::default();
-        let mut next = self.keys.chunks(burst).skip(1);
+        let ahead = way == AHEAD_WAY;
+        let mut upcoming = self.keys.chunks(burst);
+        if ahead {
+            self.reader.prefetch(upcoming.next().unwrap_or_default());
+        }
         for keys in self.keys.chunks(burst) {
-            if way == 1
-                && let Some(next) = next.next()
-            {
-                self.reader.prefetch(next);
-            }
-            let found = self.reader.lookup_batch(keys, &mut values);
+            let found = if ahead {
+                let next = upcoming.next().unwrap_or_default();
+                self.reader.lookup_batch_ahead(keys, &mut values, next)
+            } else {
+                self.reader.lookup_batch(keys, &mut values)
+            };
             tally.hits += u64::from(found.count_ones());
             let sum: u32 = values[..keys.len()].iter().map(|&value| u32::from(value)).sum();
             tally.sum += u64::from(sum);

@@ -51,7 +51,7 @@ pub struct Peer {
     pub name: &'static str,
     /// What it is, for `list`.
     pub what: &'static str,
-    /// Ways to look up; the first one of [`OVERBANK`] is what ratios refer to.
+    /// Ways to look up; ratios refer to each of [`OVERBANK_WAYS`].
     pub ways: &'static [&'static str],
     /// Most bytes that it takes with so many entries, while it is filled included.
     pub bytes_max: fn(u64) -> u64,
@@ -63,15 +63,19 @@ pub struct Peer {
 
 /// What the others are compared with.
 pub const OVERBANK: &str = "overbank";
+/// Its ways: each burst alone; or each asks meanwhile for the lines of the next, the first prefetched.
+pub const OVERBANK_WAYS: [&str; 2] = ["batch", "batch, next burst named"];
+/// The second of them.
+pub const AHEAD_WAY: usize = 1;
 /// One random line a key, and nothing else: no table.
 pub const FLOOR: &str = "floor";
 
 /// Everybody, in the order of the tables.
-pub const PEERS: &[Peer] = &[
+pub static PEERS: &[Peer] = &[
     Peer {
         name: OVERBANK,
-        what: "overbank::fib, lookup_batch; with its next burst prefetched, too",
-        ways: &["batch", "batch, next prefetched"],
+        what: "overbank::fib: lookup_batch, lookup_batch_ahead",
+        ways: &OVERBANK_WAYS,
         bytes_max: |entries| entries * 10 + (4 << 20),
         reserved: false,
         make: overbank::make,

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::contestant::Round;
+use super::peer::{AHEAD_WAY, FLOOR, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
-use crate::fib::peer::FLOOR;
 use crate::output::Block;
 use crate::stats::Spread;
 
@@ -13,9 +14,9 @@ struct Row<'a> {
     way: usize,
     hit_ns: Spread,
     miss_ns: Spread,
-    /// Times Overbank's first way, in the same round.
-    hit_ratio: Spread,
-    miss_ratio: Spread,
+    /// Times each of [`OVERBANK_WAYS`], in the same round.
+    hit_ratios: [Spread; OVERBANK_WAYS.len()],
+    miss_ratios: [Spread; OVERBANK_WAYS.len()],
     writer: Option<Writer>,
 }
 
@@ -32,6 +33,11 @@ fn rows(cell: &Cell) -> impl Iterator<Item = Row<'_>> {
         (0..entrant.peer.ways.len()).map(move |way| {
             let rounds = || entrant.rounds.iter();
             let busy = || entrant.busy.iter();
+            let ratios = |ns: fn(&Round) -> &[f64]| {
+                std::array::from_fn(|own_way| {
+                    Spread::of(rounds().map(|(round, own)| ns(round)[way] / ns(own)[own_way]))
+                })
+            };
             let writer = (!entrant.busy.is_empty()).then(|| Writer {
                 hit_ns: Spread::of(busy().map(|b| b.busy_ns[way])),
                 slowdown: Spread::of(busy().map(|b| b.busy_ns[way] / b.idle_ns[way])),
@@ -43,23 +49,23 @@ fn rows(cell: &Cell) -> impl Iterator<Item = Row<'_>> {
                 way,
                 hit_ns: Spread::of(rounds().map(|(round, _)| round.hit_ns[way])),
                 miss_ns: Spread::of(rounds().map(|(round, _)| round.miss_ns[way])),
-                hit_ratio: Spread::of(rounds().map(|(r, own)| r.hit_ns[way] / own.hit_ns[0])),
-                miss_ratio: Spread::of(rounds().map(|(r, own)| r.miss_ns[way] / own.miss_ns[0])),
+                hit_ratios: ratios(|round| &round.hit_ns),
+                miss_ratios: ratios(|round| &round.miss_ns),
                 writer,
             }
         })
     })
 }
 
-/// The least times Overbank's that any way of rte_hash takes, for hits and for misses.
-fn rte_hash(cell: &Cell) -> Option<(f64, f64)> {
-    let best = |ratio: fn(&Row) -> f64| {
+/// The least times one of Overbank's ways that any way of rte_hash takes, for hits and for misses.
+fn rte_hash(cell: &Cell, own_way: usize) -> Option<(f64, f64)> {
+    let best = |ratios: fn(&Row) -> [Spread; OVERBANK_WAYS.len()]| {
         rows(cell)
             .filter(|row| row.entrant.peer.name.starts_with("rte_hash"))
-            .map(|row| ratio(&row))
+            .map(|row| ratios(&row)[own_way].median)
             .min_by(f64::total_cmp)
     };
-    Some((best(|row| row.hit_ratio.median)?, best(|row| row.miss_ratio.median)?))
+    Some((best(|row| row.hit_ratios)?, best(|row| row.miss_ratios)?))
 }
 
 /// A size in the JSON record.
@@ -73,8 +79,10 @@ pub fn record(cell: &Cell) -> Value {
                 "group": group,
                 "hit_ns": row.hit_ns,
                 "miss_ns": row.miss_ns,
-                "hit_ratio": row.hit_ratio,
-                "miss_ratio": row.miss_ratio,
+                "hit_ratio": row.hit_ratios[0],
+                "miss_ratio": row.miss_ratios[0],
+                "hit_ratio_ahead": row.hit_ratios[AHEAD_WAY],
+                "miss_ratio_ahead": row.miss_ratios[AHEAD_WAY],
                 "writer": row.writer.map(|writer| json!({
                     "hit_ns": writer.hit_ns,
                     "slowdown": writer.slowdown,
@@ -89,12 +97,15 @@ pub fn record(cell: &Cell) -> Value {
             })
         })
         .collect();
+    let best =
+        |own_way| rte_hash(cell, own_way).map(|(hit, miss)| json!({"hit": hit, "miss": miss}));
     let left_out = cell.left_out.iter();
     json!({
         "entries": cell.entries,
         "groups": cell.groups,
         "peers": rows,
-        "rte_hash_best": rte_hash(cell).map(|(hit, miss)| json!({"hit": hit, "miss": miss})),
+        "rte_hash_best": best(0),
+        "rte_hash_best_ahead": best(AHEAD_WAY),
         "left_out": left_out.map(|(peer, bytes)| json!({"peer": peer, "bytes": bytes})).collect::<Vec<_>>(),
     })
 }
@@ -110,12 +121,14 @@ pub fn intro(options: &Options, record: &Value) -> String {
     };
     format!(
         "Entries of 48 and 16 bits; bursts of {}; nanoseconds a key, median [range] of {} rounds, in \
-         which the peers took turns, one process each, on core {}. × is the time in Overbank's of the \
-         same round. {writer}built: million insertions a second, one thread, the table made in it.\n\
+         which the peers took turns, one process each, on core {}. × is the time in that of Overbank's \
+         `{}` in the same round, ×a in that of its `{}`. {writer}built: million insertions a second, one thread, the table made in it.\n\
          {}, {:.2} GHz TSC, {}.\n`{}`",
         options.burst,
         options.rounds,
         options.core(),
+        OVERBANK_WAYS[0],
+        OVERBANK_WAYS[AHEAD_WAY],
         record["cpu"].as_str().unwrap_or_default(),
         record["tsc_ghz"].as_f64().unwrap_or_default(),
         record["date"].as_str().unwrap_or_default(),
@@ -129,8 +142,10 @@ pub fn block(cell: &Cell) -> Block {
         "peer",
         "hit ns",
         "×",
+        "×a",
         "miss ns",
         "×",
+        "×a",
         "writing ns",
         "slower",
         "changes M/s",
@@ -156,9 +171,11 @@ pub fn block(cell: &Cell) -> Block {
         vec![
             format!("{name} {}", peer.ways[row.way]).trim().to_string(),
             row.hit_ns.cell(1),
-            row.hit_ratio.cell(2),
+            row.hit_ratios[0].cell(2),
+            row.hit_ratios[AHEAD_WAY].cell(2),
             row.miss_ns.cell(1),
-            row.miss_ratio.cell(2),
+            row.miss_ratios[0].cell(2),
+            row.miss_ratios[AHEAD_WAY].cell(2),
             writing,
             slower,
             changes,
@@ -170,8 +187,10 @@ pub fn block(cell: &Cell) -> Block {
     });
     let rows = rows.collect();
     let mut title = format!("{} million entries", cell.entries as f64 / 1e6);
-    if let Some((hit, miss)) = rte_hash(cell) {
-        title += &format!("; rte_hash at its best: hits {hit:.2} ×, misses {miss:.2} ×");
+    let best = |own_way| rte_hash(cell, own_way);
+    if let (Some((hit, miss)), Some((hit_a, miss_a))) = (best(0), best(AHEAD_WAY)) {
+        title += &format!("; rte_hash at its best: hits {hit:.2} × ({hit_a:.2} ×a)");
+        title += &format!(", misses {miss:.2} × ({miss_a:.2} ×a)");
     }
     if cell.groups > 1 {
         title += &format!("; in {} groups, for memory", cell.groups);
@@ -180,4 +199,44 @@ pub fn block(cell: &Cell) -> Block {
         title += &format!("; {peer} left out, it may need {} MiB", bytes >> 20);
     }
     Block { title, header: header.map(String::from).to_vec(), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contestant::Built;
+    use super::super::peer::{OVERBANK, find};
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_both_ways_of_the_same_round() {
+        let round = |hit: &[f64], miss: &[f64]| Round { hit_ns: hit.into(), miss_ns: miss.into() };
+        let own = [round(&[10.0, 5.0], &[8.0, 4.0]), round(&[20.0, 16.0], &[10.0, 10.0])];
+        let other = [round(&[30.0, 20.0], &[24.0, 16.0]), round(&[60.0, 40.0], &[30.0, 20.0])];
+        let entrant = |name, rounds: &[Round; 2]| Entrant {
+            peer: find(name).unwrap(),
+            group: 1,
+            built: Built::default(),
+            rounds: rounds.iter().cloned().zip(own.iter().cloned()).collect(),
+            busy: Vec::new(),
+        };
+        let entrants = vec![entrant(OVERBANK, &own), entrant("rte_hash-lf", &other)];
+        let cell = Cell { entries: 1000, groups: 1, entrants, left_out: Vec::new() };
+
+        let record = record(&cell);
+        let medians = |row: usize| {
+            ["hit_ratio", "miss_ratio", "hit_ratio_ahead", "miss_ratio_ahead"]
+                .map(|name| record["peers"][row][name]["median"].as_f64().unwrap())
+        };
+        assert_eq!(medians(0), [1.0, 1.0, 1.625, 1.5]);
+        assert_eq!(medians(1), [0.65, 0.75, 1.0, 1.0]);
+        assert_eq!(medians(2), [3.0, 3.0, 4.875, 4.5]);
+        assert_eq!(record["rte_hash_best"], json!({"hit": 2.0, "miss": 2.0}));
+        assert_eq!(record["rte_hash_best_ahead"], json!({"hit": 3.25, "miss": 3.0}));
+
+        let Block { title, header, rows } = block(&cell);
+        assert!(title.ends_with("hits 2.00 × (3.25 ×a), misses 2.00 × (3.00 ×a)"), "{title}");
+        assert_eq!(header[2..7], ["×", "×a", "miss ns", "×", "×a"]);
+        assert!(rows.iter().all(|row| row.len() == header.len()));
+        assert_eq!(rows[2][2..4], ["3.00 [3.00–3.00]", "4.88 [3.75–6.00]"]);
+    }
 }
