@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use super::{absent, address};
 use crate::experiment::{Context, LabError};
+#[cfg(test)]
+use crate::experiment::{Experiment, Record, Size};
 use crate::micro::Spread;
 use crate::micro::gather::Gather;
 use crate::workload::{FlowStream, Gray, Workload};
@@ -44,6 +46,13 @@ impl Answers {
     pub(super) fn add(&mut self, found: Option<u16>) {
         self.hits += u64::from(found.is_some());
         self.sum += u64::from(found.unwrap_or(0));
+    }
+
+    /// Adds a burst: bits of the keys found, and values, which are zero where nothing was found.
+    #[inline(always)]
+    fn add_burst(&mut self, found: u64, values: &[u16]) {
+        self.hits += u64::from(found.count_ones());
+        self.sum += values.iter().map(|&value| u64::from(value)).sum::<u64>();
     }
 }
 
@@ -206,16 +215,30 @@ pub(super) fn gather_ns(
     Spread::of(times.collect()).median
 }
 
-/// Lookups in bursts.
+/// Lookups in bursts, each alone.
 #[inline(never)]
 pub(super) fn look_up(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
     let mut values = [0; BURST_MAX];
     let mut answers = Answers::default();
     for keys in keys.chunks(burst.clamp(1, BURST_MAX)) {
         let found = reader.lookup_batch(keys, &mut values);
-        answers.hits += u64::from(found.count_ones());
-        // Zero where nothing was found.
-        answers.sum += values[..keys.len()].iter().map(|&value| u64::from(value)).sum::<u64>();
+        answers.add_burst(found, &values[..keys.len()]);
+    }
+    answers
+}
+
+/// Lookups in bursts, each of which names the next one; the first is prefetched.
+#[inline(never)]
+pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
+    let mut values = [0; BURST_MAX];
+    let mut answers = Answers::default();
+    let bursts = keys.chunks(burst.clamp(1, BURST_MAX));
+    let mut upcoming = bursts.clone();
+    reader.prefetch(upcoming.next().unwrap_or_default());
+    for keys in bursts {
+        let next = upcoming.next().unwrap_or_default();
+        let found = reader.lookup_batch_ahead(keys, &mut values, next);
+        answers.add_burst(found, &values[..keys.len()]);
     }
     answers
 }
@@ -287,4 +310,41 @@ pub(super) fn build(
         fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
     })?;
     Ok(fib)
+}
+
+/// The record of a full run that has measured nothing yet.
+#[cfg(test)]
+pub(super) fn full_record(experiment: &Experiment) -> Record {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let context = Context {
+        size: Size::Full,
+        seed: 1,
+        penalty_cycles: 0.0,
+        entries: &[],
+        stop: &stop,
+        progress: &mut |_, _| (),
+    };
+    Record::new((experiment.name, experiment.title, experiment.source), &context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_find_what_is_there() {
+        const ENTRIES: u64 = 1000;
+        let mut fib = empty(ENTRIES, 1).unwrap();
+        for number in 0..ENTRIES {
+            fib.insert(address(number), value(number)).unwrap();
+        }
+        let reader = fib.reader();
+        let keys: Vec<Key6> = (0..2 * ENTRIES).rev().map(address).collect();
+        let expected = Answers { hits: ENTRIES, sum: (0..ENTRIES).sum() };
+        for burst in [1, 7, 32, BURST_MAX, 1000] {
+            assert_eq!(look_up(&reader, burst, &keys), expected, "{burst}");
+            assert_eq!(look_up_ahead(&reader, burst, &keys), expected, "{burst}");
+        }
+        assert_eq!(look_up_ahead(&reader, 32, &[]), Answers::default());
+    }
 }

@@ -1,6 +1,6 @@
 //! What section 3 says of figure 5, our target, and whether they hold.
 
-use super::{Measured, OURS, PAPER_ALL};
+use super::{Measured, OURS, OURS_AHEAD, PAPER_ALL};
 use crate::experiment::Record;
 use crate::experiments::fib::sizes;
 use crate::micro::Spread;
@@ -27,7 +27,7 @@ struct Claim {
 }
 
 /// Of tables past the last-level cache.
-const LARGE: [Claim; 6] = [
+const LARGE: [Claim; 7] = [
     Claim {
         text: "all of the paper's optimisations together, to the baseline",
         stated: "at least 4 × (the paper: approximately 5.6 ×)",
@@ -39,6 +39,13 @@ const LARGE: [Claim; 6] = [
         text: "overbank::fib, to the baseline",
         stated: "at least 4 ×",
         steps: (OURS, BASELINE),
+        holds: |factor| factor >= TARGET,
+        why: |_| String::new(),
+    },
+    Claim {
+        text: "all together with the next burst named, to the baseline",
+        stated: "at least 4 ×",
+        steps: (OURS_AHEAD, BASELINE),
         holds: |factor| factor >= TARGET,
         why: |_| String::new(),
     },
@@ -149,11 +156,10 @@ fn judge(record: &mut Record, m: &Measured, claim: &Claim) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Context, Size};
     use crate::experiments::fib::factors::{FIB5, Facts, STEPS};
+    use crate::experiments::fib::measure::full_record;
     use crate::micro::gather::Footing;
     use overbank::cache::HugePages;
-    use std::sync::atomic::AtomicBool;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
         let facts = Facts {
@@ -171,16 +177,7 @@ mod tests {
 
     /// (claim, holds) of a full run that measured this.
     fn judged(all: &[Measured]) -> Vec<(String, bool)> {
-        let stop = AtomicBool::new(false);
-        let context = Context {
-            size: Size::Full,
-            seed: 1,
-            penalty_cycles: 0.0,
-            entries: &[],
-            stop: &stop,
-            progress: &mut |_, _| (),
-        };
-        let mut record = Record::new((FIB5.name, FIB5.title, FIB5.source), &context);
+        let mut record = full_record(&FIB5);
         add(&mut record, all);
         let failed = record.checks.iter().filter(|check| !check.holds).count();
         assert!(record.notes.len() <= failed);
@@ -190,14 +187,16 @@ mod tests {
     #[test]
     fn the_papers_factors_hold_and_others_do_not() {
         // Past any cache, and within any.
-        let of = |ns| judged(&[measured(1000, [9.0; 6]), measured(1 << 40, ns)]);
+        let of = |ns| judged(&[measured(1000, [9.0; STEPS.len()]), measured(1 << 40, ns)]);
         let timed = |all: &[(String, bool)]| -> Vec<bool> {
             all.iter().filter(|(c, _)| !c.contains("lines that")).map(|(_, holds)| *holds).collect()
         };
-        let good = of([560.0, 500.0, 220.0, 200.0, 100.0, 90.0]);
-        assert_eq!(timed(&good), [true, true, true, true, true, true, false], "{good:?}");
-        let bad = of([100.0, 50.0, 50.0, 30.0, 30.0, 30.0]);
-        assert_eq!(timed(&bad), [false; 7], "{bad:?}");
+        let good = of([560.0, 500.0, 220.0, 200.0, 100.0, 90.0, 70.0]);
+        assert_eq!(timed(&good), [true, true, true, true, true, true, true, false], "{good:?}");
+        let bad = of([100.0, 50.0, 50.0, 30.0, 30.0, 30.0, 26.0]);
+        assert_eq!(timed(&bad), [false; 8], "{bad:?}");
+        let ahead = of([100.0, 50.0, 50.0, 30.0, 30.0, 30.0, 25.0]);
+        assert_eq!(timed(&ahead)[..3], [false, false, true], "{ahead:?}");
         assert!(bad.iter().filter(|(claim, _)| claim.contains("lines that")).all(|c| c.1));
     }
 }
