@@ -199,7 +199,9 @@ fn role() -> impl Strategy<Value = Role> {
 const PORTS: usize = 5;
 
 fn step() -> impl Strategy<Value = Step> {
-    let frames = prop::collection::vec(any_frame(), 0..40);
+    // Bursts as ports give them, and longer lists.
+    let lengths = prop_oneof![3 => 0..40usize, 1 => 65..140usize];
+    let frames = lengths.prop_flat_map(|length| prop::collection::vec(any_frame(), length));
     let burst = (0usize..2, 0..PORTS as u16, frames);
     prop_oneof![
         12 => burst.prop_map(|(worker, ingress, frames)| Step::Burst { worker, ingress, frames }),
@@ -377,6 +379,49 @@ fn a_queue_that_nobody_empties_stops_nothing() {
     assert_eq!(rig.workers[0].1.queue_full(), 16);
     rig.hear();
     assert_eq!(rig.stations.len(), 4);
+}
+
+/// In a table of 9 MiB, where the lines of the next chunk are asked for: lists of any length are
+/// treated as their chunks are, also if chunks have no readable frame.
+#[test]
+fn a_long_list_is_forwarded_as_its_chunks_are() {
+    struct Sent(usize, Vec<(usize, Result<u16, DropReason>)>);
+    impl Sink<Key6> for Sent {
+        fn output(&mut self, index: usize, port: u16, _: &[u8]) {
+            self.1.push((self.0 + index, Ok(port)));
+        }
+        fn drop(&mut self, index: usize, reason: DropReason) {
+            self.1.push((self.0 + index, Err(reason)));
+        }
+    }
+    let mut fib = Writer::<Key6, u16>::new(&Config::entries(1_000_000)).expect("memory");
+    for n in 0..100u8 {
+        let station = Station::fixed(u16::from(n % 4));
+        fib.insert(Key6::from(host(n)), station.bits()).expect("room");
+    }
+    assert!(fib.reader().bytes() > 8 << 20, "a large table");
+    let forwarder = Forwarder::new(fib.reader(), &[Role::default(); 4]);
+    let frames: Vec<Vec<u8>> = (0..200u8)
+        .map(|n| match n {
+            40..70 | 96..128 | 199 => vec![0; usize::from(n % 14)],
+            _ => frame(host(n.wrapping_mul(7) % 120), host(1), None, 0),
+        })
+        .collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let expected = |n: usize| match n as u8 {
+        40..70 | 96..128 | 199 => vec![Err(DropReason::Truncated)],
+        n => match n.wrapping_mul(7) % 120 {
+            100.. => vec![Ok(0), Ok(1), Ok(3)],
+            host if host % 4 == 2 => vec![Err(DropReason::SamePort)],
+            host => vec![Ok(u16::from(host % 4))],
+        },
+    };
+    for first in [0, 71, 136, 167, 168, 199, 200] {
+        let mut sent = Sent(first, Vec::new());
+        forwarder.forward(2, &frames[first..], &mut sent);
+        let all = (first..200).flat_map(|n| expected(n).into_iter().map(move |to| (n, to)));
+        assert!(sent.1.iter().copied().eq(all), "from {first}: {:?}", sent.1);
+    }
 }
 
 /// What is looked up without learning, and entries that lead nowhere.
