@@ -287,7 +287,7 @@ mod tests {
             let mut cache = build();
             run(&mut *cache, way, &keys.hashes, &keys.values);
             let sum = probes(&*cache, way, &keys.hashes);
-            (cache.counters().clone(), sum)
+            (*cache.counters(), sum)
         });
         assert!(counters[0].0.hits > 0 && counters[0].0.evictions > 0);
         assert_eq!(counters[0], counters[1]);

@@ -47,8 +47,10 @@ pub(super) struct Kernels<K, V> {
     /// The first 64 keys at most, and as many as there are values. Bit `i` of the answer: key `i`
     /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and not
     /// for those of this one.
-    pub(super) batch: unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64,
+    pub(super) batch: Batch<K, V>,
 }
+
+type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
 
 impl<K: Key, V: Value> Kernels<K, V> {
     /// The kernels for `isa`, which the machine has ([`Isa::choose`]).
