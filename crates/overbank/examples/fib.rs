@@ -77,10 +77,23 @@ enum Way {
     Prefetched,
     /// Naming the next one.
     Ahead,
+    /// All at once.
+    All,
 }
 
 /// Lookups of all keys; the number of hits.
 fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, way: Way) -> u32 {
+    if matches!(way, Way::All) {
+        let (mut values, mut found) = ([0u16; 256], [0; 4]);
+        let (mut hits, mut sum) = (0, 0u16);
+        for keys in keys.chunks(256) {
+            reader.lookup_all(keys, &mut values, &mut found);
+            hits += found.iter().map(|found| found.count_ones()).sum::<u32>();
+            sum = values.iter().fold(sum, |sum, &v| sum.wrapping_add(v));
+        }
+        black_box(sum);
+        return hits;
+    }
     let mut values = [0u16; 64];
     let (mut hits, mut sum) = (0, 0u16);
     let mut next = keys.chunks(burst).skip(1);
@@ -93,6 +106,7 @@ fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, way: Way) ->
                 reader.prefetch(next);
                 reader.lookup_batch(keys, &mut values)
             }
+            Way::All => 0,
             Way::Ahead => reader.lookup_batch_ahead(keys, &mut values, next),
         };
         hits += found.count_ones();
@@ -170,10 +184,10 @@ impl Draws {
 fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
     let lines = lines(reader.bytes() / 64);
     let mut draws = Draws::new();
-    const WAYS: [Way; 3] = [Way::Alone, Way::Prefetched, Way::Ahead];
+    const WAYS: [Way; 4] = [Way::Alone, Way::Prefetched, Way::Ahead, Way::All];
     // Floor, one by one; hits and misses of each way, in nanoseconds and in floors.
     let mut base: [Vec<f64>; 2] = Default::default();
-    let mut ways: [[[Vec<f64>; 2]; 2]; 3] = Default::default();
+    let mut ways: [[[Vec<f64>; 2]; 2]; 4] = Default::default();
     for _ in 0..ROUNDS {
         draws.draw(entries);
         let floor = nanoseconds(DRAWS, || touch(&lines, &draws.hashes, burst));

@@ -204,6 +204,34 @@ fn a_refused_insertion_changes_nothing() {
     }
 }
 
+/// Lists of any length are that many lookups, and what no key belongs to stays as it was.
+fn lists<K: Key + Made, V: Value + Made>(isa: Isa) {
+    let mut writer = Writer::<K, V>::new(&Config::entries(500).isa(Some(isa))).unwrap();
+    for number in 0..500 {
+        writer.insert(K::of(number), V::of(number)).unwrap();
+    }
+    let reader = writer.reader();
+    let mut pcg = Pcg32::new(3, 4);
+    for size in (0..70usize).chain([95, 96, 97, 127, 128, 129, 200, 1000]) {
+        let keys: Vec<K> = (0..size).map(|_| K::of(u64::from(pcg.below(1000)))).collect();
+        for (room, words) in [(size, size.div_ceil(64)), (size + 9, 17), (40, 17), (size, 1)] {
+            let looked_at = size.min(room).min(words * 64);
+            let (mut values, mut hits) = (vec![V::of(7); room], vec![u64::MAX; words]);
+            reader.lookup_all(&keys, &mut values, &mut hits);
+            for (i, &key) in keys[..looked_at].iter().enumerate() {
+                let hit = hits[i / 64] >> (i % 64) & 1 == 1;
+                assert_eq!(hit.then_some(values[i]), reader.lookup(key), "key {i} of {size}");
+                assert!(hit || values[i] == V::default());
+            }
+            assert!(values[looked_at..].iter().all(|&value| value == V::of(7)));
+            assert!(hits[looked_at.div_ceil(64)..].iter().all(|&word| word == u64::MAX));
+            if looked_at % 64 != 0 {
+                assert_eq!(hits[looked_at / 64] >> (looked_at % 64), 0, "bits of no key");
+            }
+        }
+    }
+}
+
 fn bursts<K: Key + Made, V: Value + Made>(isa: Isa) {
     let mut writer = Writer::<K, V>::new(&Config::entries(500).isa(Some(isa))).unwrap();
     for number in 0..500 {
@@ -235,6 +263,13 @@ fn bursts<K: Key + Made, V: Value + Made>(isa: Isa) {
 fn a_burst_of_any_size_is_that_many_lookups() {
     for isa in Isa::available() {
         every_kind!(bursts, isa);
+    }
+}
+
+#[test]
+fn a_list_of_any_length_is_that_many_lookups() {
+    for isa in Isa::available() {
+        every_kind!(lists, isa);
     }
 }
 

@@ -24,6 +24,16 @@ fn looks_up_one_burst_after_the_other(
 }
 
 #[inline(never)]
+fn looks_up_one_list(
+    reader: &Reader<Key6, u16>,
+    keys: &[Key6],
+    values: &mut [u16],
+    hits: &mut [u64],
+) {
+    reader.lookup_all(keys, values, hits);
+}
+
+#[inline(never)]
 fn looks_up_one(reader: &Reader<u128, u64>, key: u128) -> Option<u64> {
     reader.lookup(key)
 }
@@ -121,6 +131,9 @@ fn lookups_order_no_memory() {
     assert_eq!(looks_up_a_burst(&writer.reader(), &[Key6::from([1; 6])], &mut values), 1);
     let two = [Key6::from([1; 6]); 2];
     assert_eq!(looks_up_one_burst_after_the_other(&writer.reader(), &two, &mut values), 1);
+    let mut hits = [0];
+    looks_up_one_list(&writer.reader(), &two[..1], &mut values, &mut hits);
+    assert_eq!(hits, [1]);
     assert_eq!(looks_up_one(&wide.reader(), 1), None);
     let word = AtomicU64::new(0);
     black_box(has_a_fence(&word) + has_a_locked_instruction(&word) + has_an_exchange(&word));

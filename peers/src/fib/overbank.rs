@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use overbank::fib::{Config, Key6, Reader, Writer};
 
-use super::peer::{AHEAD_WAY, Lookup, Table, Tally};
+use super::peer::{AHEAD_WAY, LIST, LIST_WAY, Lookup, Table, Tally};
 
 /// Keys by which a writer that has a list asks ahead.
 const AHEAD: usize = 16;
@@ -56,6 +56,21 @@ impl Table for Fib {
     }
 }
 
+impl FibReader {
+    fn look_up_lists(&self) -> Tally {
+        let (mut values, mut hits) = ([0u16; LIST], [0u64; LIST / 64]);
+        let mut tally = Tally::default();
+        for keys in self.keys.chunks(LIST) {
+            self.reader.lookup_all(keys, &mut values, &mut hits);
+            let hits = &hits[..keys.len().div_ceil(64)];
+            tally.hits += hits.iter().map(|hits| u64::from(hits.count_ones())).sum::<u64>();
+            let sum: u32 = values[..keys.len()].iter().map(|&value| u32::from(value)).sum();
+            tally.sum += u64::from(sum);
+        }
+        tally
+    }
+}
+
 impl Lookup for FibReader {
     fn prepare(&mut self, keys: &[u64]) {
         self.keys.clear();
@@ -63,6 +78,9 @@ impl Lookup for FibReader {
     }
 
     fn look_up(&mut self, way: usize, burst: usize) -> Tally {
+        if way == LIST_WAY {
+            return self.look_up_lists();
+        }
         let mut values = [0u16; 64];
         let mut tally = Tally::default();
         let ahead = way == AHEAD_WAY;

@@ -63,10 +63,15 @@ pub struct Peer {
 
 /// What the others are compared with.
 pub const OVERBANK: &str = "overbank";
-/// Its ways: each burst alone; or each asks meanwhile for the lines of the next, the first prefetched.
-pub const OVERBANK_WAYS: [&str; 2] = ["batch", "batch, next burst named"];
+/// Its ways: each burst alone; each asks meanwhile for the lines of the next, the first prefetched; or
+/// lists of [`LIST`] keys.
+pub const OVERBANK_WAYS: [&str; 3] = ["batch", "batch, next burst named", "list"];
 /// The second of them.
 pub const AHEAD_WAY: usize = 1;
+/// The third.
+pub const LIST_WAY: usize = 2;
+/// Keys of a list.
+pub const LIST: usize = 1024;
 /// One random line a key, and nothing else: no table.
 pub const FLOOR: &str = "floor";
 
@@ -74,7 +79,7 @@ pub const FLOOR: &str = "floor";
 pub static PEERS: &[Peer] = &[
     Peer {
         name: OVERBANK,
-        what: "overbank::fib: lookup_batch, lookup_batch_ahead",
+        what: "overbank::fib: lookup_batch, lookup_batch_ahead, lookup_all",
         ways: &OVERBANK_WAYS,
         bytes_max: |entries| entries * 10 + (4 << 20),
         reserved: false,

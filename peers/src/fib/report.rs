@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::contestant::Round;
-use super::peer::{AHEAD_WAY, FLOOR, OVERBANK_WAYS};
+use super::peer::{FLOOR, LIST_WAY, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
 use crate::output::Block;
 use crate::stats::Spread;
@@ -81,8 +81,8 @@ pub fn record(cell: &Cell) -> Value {
                 "miss_ns": row.miss_ns,
                 "hit_ratio": row.hit_ratios[0],
                 "miss_ratio": row.miss_ratios[0],
-                "hit_ratio_ahead": row.hit_ratios[AHEAD_WAY],
-                "miss_ratio_ahead": row.miss_ratios[AHEAD_WAY],
+                "hit_ratio_list": row.hit_ratios[LIST_WAY],
+                "miss_ratio_list": row.miss_ratios[LIST_WAY],
                 "writer": row.writer.map(|writer| json!({
                     "hit_ns": writer.hit_ns,
                     "slowdown": writer.slowdown,
@@ -105,7 +105,7 @@ pub fn record(cell: &Cell) -> Value {
         "groups": cell.groups,
         "peers": rows,
         "rte_hash_best": best(0),
-        "rte_hash_best_ahead": best(AHEAD_WAY),
+        "rte_hash_best_list": best(LIST_WAY),
         "left_out": left_out.map(|(peer, bytes)| json!({"peer": peer, "bytes": bytes})).collect::<Vec<_>>(),
     })
 }
@@ -122,13 +122,13 @@ pub fn intro(options: &Options, record: &Value) -> String {
     format!(
         "Entries of 48 and 16 bits; bursts of {}; nanoseconds a key, median [range] of {} rounds, in \
          which the peers took turns, one process each, on core {}. × is the time in that of Overbank's \
-         `{}` in the same round, ×a in that of its `{}`. {writer}built: million insertions a second, one thread, the table made in it.\n\
+         `{}` in the same round, ×l in that of its `{}`. {writer}built: million insertions a second, one thread, the table made in it.\n\
          {}, {:.2} GHz TSC, {}.\n`{}`",
         options.burst,
         options.rounds,
         options.core(),
         OVERBANK_WAYS[0],
-        OVERBANK_WAYS[AHEAD_WAY],
+        OVERBANK_WAYS[LIST_WAY],
         record["cpu"].as_str().unwrap_or_default(),
         record["tsc_ghz"].as_f64().unwrap_or_default(),
         record["date"].as_str().unwrap_or_default(),
@@ -142,10 +142,10 @@ pub fn block(cell: &Cell) -> Block {
         "peer",
         "hit ns",
         "×",
-        "×a",
+        "×l",
         "miss ns",
         "×",
-        "×a",
+        "×l",
         "writing ns",
         "slower",
         "changes M/s",
@@ -172,10 +172,10 @@ pub fn block(cell: &Cell) -> Block {
             format!("{name} {}", peer.ways[row.way]).trim().to_string(),
             row.hit_ns.cell(1),
             row.hit_ratios[0].cell(2),
-            row.hit_ratios[AHEAD_WAY].cell(2),
+            row.hit_ratios[LIST_WAY].cell(2),
             row.miss_ns.cell(1),
             row.miss_ratios[0].cell(2),
-            row.miss_ratios[AHEAD_WAY].cell(2),
+            row.miss_ratios[LIST_WAY].cell(2),
             writing,
             slower,
             changes,
@@ -188,9 +188,9 @@ pub fn block(cell: &Cell) -> Block {
     let rows = rows.collect();
     let mut title = format!("{} million entries", cell.entries as f64 / 1e6);
     let best = |own_way| rte_hash(cell, own_way);
-    if let (Some((hit, miss)), Some((hit_a, miss_a))) = (best(0), best(AHEAD_WAY)) {
-        title += &format!("; rte_hash at its best: hits {hit:.2} × ({hit_a:.2} ×a)");
-        title += &format!(", misses {miss:.2} × ({miss_a:.2} ×a)");
+    if let (Some((hit, miss)), Some((hit_l, miss_l))) = (best(0), best(LIST_WAY)) {
+        title += &format!("; rte_hash at its best: hits {hit:.2} × ({hit_l:.2} ×l)");
+        title += &format!(", misses {miss:.2} × ({miss_l:.2} ×l)");
     }
     if cell.groups > 1 {
         title += &format!("; in {} groups, for memory", cell.groups);
@@ -208,9 +208,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_are_to_both_ways_of_the_same_round() {
+    fn ratios_are_to_the_ways_of_the_same_round() {
         let round = |hit: &[f64], miss: &[f64]| Round { hit_ns: hit.into(), miss_ns: miss.into() };
-        let own = [round(&[10.0, 5.0], &[8.0, 4.0]), round(&[20.0, 16.0], &[10.0, 10.0])];
+        let own = [
+            round(&[10.0, 7.0, 5.0], &[8.0, 5.0, 4.0]),
+            round(&[20.0, 18.0, 16.0], &[10.0, 10.0, 10.0]),
+        ];
         let other = [round(&[30.0, 20.0], &[24.0, 16.0]), round(&[60.0, 40.0], &[30.0, 20.0])];
         let entrant = |name, rounds: &[Round; 2]| Entrant {
             peer: find(name).unwrap(),
@@ -224,19 +227,19 @@ mod tests {
 
         let record = record(&cell);
         let medians = |row: usize| {
-            ["hit_ratio", "miss_ratio", "hit_ratio_ahead", "miss_ratio_ahead"]
+            ["hit_ratio", "miss_ratio", "hit_ratio_list", "miss_ratio_list"]
                 .map(|name| record["peers"][row][name]["median"].as_f64().unwrap())
         };
         assert_eq!(medians(0), [1.0, 1.0, 1.625, 1.5]);
-        assert_eq!(medians(1), [0.65, 0.75, 1.0, 1.0]);
-        assert_eq!(medians(2), [3.0, 3.0, 4.875, 4.5]);
+        assert_eq!(medians(2), [0.65, 0.75, 1.0, 1.0]);
+        assert_eq!(medians(3), [3.0, 3.0, 4.875, 4.5]);
         assert_eq!(record["rte_hash_best"], json!({"hit": 2.0, "miss": 2.0}));
-        assert_eq!(record["rte_hash_best_ahead"], json!({"hit": 3.25, "miss": 3.0}));
+        assert_eq!(record["rte_hash_best_list"], json!({"hit": 3.25, "miss": 3.0}));
 
         let Block { title, header, rows } = block(&cell);
-        assert!(title.ends_with("hits 2.00 × (3.25 ×a), misses 2.00 × (3.00 ×a)"), "{title}");
-        assert_eq!(header[2..7], ["×", "×a", "miss ns", "×", "×a"]);
+        assert!(title.ends_with("hits 2.00 × (3.25 ×l), misses 2.00 × (3.00 ×l)"), "{title}");
+        assert_eq!(header[2..7], ["×", "×l", "miss ns", "×", "×l"]);
         assert!(rows.iter().all(|row| row.len() == header.len()));
-        assert_eq!(rows[2][2..4], ["3.00 [3.00–3.00]", "4.88 [3.75–6.00]"]);
+        assert_eq!(rows[3][2..4], ["3.00 [3.00–3.00]", "4.88 [3.75–6.00]"]);
     }
 }

@@ -241,10 +241,10 @@ fn an_insertion_that_moves_others_appears_once_and_for_all() {
     });
 }
 
-/// A burst beside a removal, and an insertion into the same slot: what stays is found, and no key has
-/// the value of another.
+/// A list, whose bursts overlap, beside a removal and an insertion into the same slot: what stays is
+/// found, and no key has the value of another.
 #[test]
-fn a_burst_beside_changes_finds_what_stays() {
+fn a_list_beside_changes_finds_what_stays() {
     explore(2, || {
         let [stays, gone, new] = <[u64; 3]>::try_from(keys(3)).expect("three").map(key6);
         let mut writer = table::<Key6, u16>();
@@ -253,7 +253,9 @@ fn a_burst_beside_changes_finds_what_stays() {
         let reader = writer.reader();
         let reader = thread::spawn(move || {
             let mut values = [0; 2];
-            let hits = reader.lookup_batch_ahead(&[gone, stays], &mut values, &[stays]);
+            let mut hits = [0];
+            reader.lookup_all(&[gone, stays], &mut values, &mut hits);
+            let [hits] = hits;
             assert!(hits & 2 == 2 && values[1] == 1, "{hits:b} {values:?}");
             assert!(hits & 1 == 0 || values[0] == 2, "{hits:b} {values:?}");
         });

@@ -46,7 +46,8 @@ impl<K: Key, V: Value> Reader<K, V> {
 
     /// [`Reader::lookup_batch`] for one burst after the other: meanwhile asks for the home lines of the
     /// `next` burst, of which no more than [`BURST_MAX`] keys count. A burst alone waits for memory at its
-    /// begin and at its end; this fills both waits.
+    /// begin and at its end; this fills the first wait. ([`Reader::lookup_all`] fills both, for those who
+    /// have all keys at once.)
     ///
     /// Expects that `keys` were `next` in the call before, or were given to [`Reader::prefetch`]: it
     /// does not ask for their home lines again. Where they were not, the answer is the same and comes
@@ -74,6 +75,30 @@ impl<K: Key, V: Value> Reader<K, V> {
     pub fn lookup_batch_ahead(&self, keys: &[K], values: &mut [V], next: &[K]) -> u64 {
         // SAFETY: the view is of this table, and the kernels were made for its types.
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, Some(next)) }
+    }
+
+    /// Looks up any number of keys, the fastest way where there are many: burst follows burst inside, and
+    /// memory is waited for at the begin and at the end only. Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry;
+    /// its value is then in `values[i]`, which is zero otherwise. Each key is looked up by itself.
+    ///
+    /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key belongs
+    /// to stay as they are.
+    ///
+    /// ```
+    /// use overbank::fib::{Config, Writer};
+    ///
+    /// let mut writer = Writer::<u64, u32>::new(&Config::entries(1000))?;
+    /// writer.insert(70, 7)?;
+    /// let keys: Vec<u64> = (0..100).collect();
+    /// let (mut values, mut hits) = ([0; 100], [0; 2]);
+    /// writer.reader().lookup_all(&keys, &mut values, &mut hits);
+    /// assert_eq!((hits, values[70]), ([0, 1 << 6], 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn lookup_all(&self, keys: &[K], values: &mut [V], hits: &mut [u64]) {
+        // SAFETY: the view is of this table, and the kernels were made for its types.
+        unsafe { (self.table.kernels.all)(&self.table.view(), keys, values, hits) }
     }
 
     /// Asks for the home lines of keys that will be looked up soon: by [`Reader::lookup`], or as the

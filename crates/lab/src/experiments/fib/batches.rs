@@ -4,6 +4,7 @@
 //!  table       keys that are there   batches looked up alone   each by itself: `lookup_batch`
 //!  of 5 sizes  or absent             next burst named          asks for the next one's lines
 //!                                                              meanwhile: `lookup_batch_ahead`
+//!                                   lists of 1024 keys        burst after burst: `lookup_all`
 //!  floor       one random line a key, from as much memory on the same kind of pages,
 //!              in batches alone
 //! ```
@@ -11,13 +12,14 @@
 //! All take turns in every round; each draws its own keys anew. The paper's batches are alone.
 
 use super::measure::{
-    Answers, Draws, Part, Plan, Which, build, gather_ns, look_up, look_up_ahead, ns_per_key,
+    Answers, Draws, LIST, Part, Plan, Which, build, gather_ns, look_up, look_up_ahead,
+    look_up_lists, ns_per_key,
 };
 use super::sizes;
 use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
 use crate::micro::Spread;
 use crate::micro::gather::{Footing, Gather, refusal, times};
-use overbank::fib::{Key6, Reader};
+use overbank::fib::{BURST_MAX, Key6, Reader};
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -81,11 +83,18 @@ struct Measured {
     lines_a_hit: f64,
     /// As [`BATCHES`].
     batches: Vec<Rounds>,
+    /// Nanoseconds a key by round in lists: present keys, absent ones.
+    lists: [Vec<f64>; 2],
 }
 
 impl Measured {
     fn name(&self) -> String {
         sizes::name(self.entries)
+    }
+
+    /// Lists to the floor in its longest bursts, of the same round.
+    fn lists_to_floor(&self, which: Which) -> Spread {
+        self.batch(BURST_MAX).to_floor(&self.lists[which as usize])
     }
 
     fn batch(&self, size: usize) -> &Rounds {
@@ -113,6 +122,7 @@ fn measure(
     let gather = Gather::new(bytes).ok_or_else(none)?;
     let mut draws = Draws::uniform(entries, context.seed)?;
     let mut batches = vec![Rounds::default(); BATCHES.len()];
+    let mut lists = [Vec::new(), Vec::new()];
     for round in 0..plan.rounds {
         let share = 0.6 + 0.4 * round as f64 / plan.rounds as f64;
         context.step(&format!("{name} entries: lookups"), part.at(share))?;
@@ -127,6 +137,11 @@ fn measure(
             rounds.miss_ahead.push(timed(Which::Absent, look_up_ahead)?);
             rounds.floor.push(gather_ns(&gather, &mut draws, batch, (plan.keys, bytes)));
         }
+        for (which, rounds) in [Which::Present, Which::Absent].into_iter().zip(&mut lists) {
+            let mut work = |keys: &[_]| look_up_lists(&reader, keys);
+            let size = (which, plan.keys, bytes);
+            rounds.push(ns_per_key("overbank::fib", &mut draws, size, &mut work)?);
+        }
     }
     Ok(Measured {
         entries,
@@ -134,6 +149,7 @@ fn measure(
         footing: Footing { table: reader.huge_pages(), floor: gather.huge_pages(), bytes },
         lines_a_hit: 1.0 + fib.stats().second as f64 / entries as f64,
         batches,
+        lists,
     })
 }
 
@@ -159,6 +175,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let named = "next burst named";
     record.tables.push(table(&format!("Present keys, {named}"), &all, |rounds| &rounds.hit_ahead));
     record.tables.push(table(&format!("Absent keys, {named}"), &all, |rounds| &rounds.miss_ahead));
+    record.tables.push(lists(&all));
     record.tables.push(floors(&all));
     claims(&mut record, &all);
     record.notes.push(
@@ -170,8 +187,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     );
     record.notes.push(
         "Next burst named: while a burst is looked up, the home lines of the next one are asked for; \
-         the first is prefetched. The floor's bursts are alone and wait at both their ends, so it is \
-         no bound of these lookups."
+         the first is prefetched. Lists go on with the next burst before the second lines of this one \
+         are compared. The floor's bursts are alone, so it is no bound of these lookups."
             .into(),
     );
     let other = all.iter().filter(|m| !m.footing.is_alike());
@@ -246,6 +263,28 @@ fn table(title: &str, all: &[Measured], ns: fn(&Rounds) -> &Vec<f64>) -> Table {
     }
 }
 
+fn lists(all: &[Measured]) -> Table {
+    let mut headings = vec!["keys".to_owned()];
+    headings.extend(all.iter().map(|m| format!("{} entries", m.name())));
+    let row = |(which, name): (Which, &str)| {
+        let mut row = vec![name.to_owned()];
+        row.extend(all.iter().map(|m| {
+            let Spread { median, low, high } = Spread::of(m.lists[which as usize].clone());
+            let factor = m.footing.is_alike().then(|| m.lists_to_floor(which).median);
+            format!("{median:.1} [{low:.1}–{high:.1}] ({})", times(factor))
+        }));
+        row
+    };
+    Table {
+        title: format!(
+            "Lists of {LIST} keys: ns a lookup, median and range of the rounds (to the floor in bursts \
+             of {BURST_MAX})"
+        ),
+        headings,
+        rows: [(Which::Present, "present"), (Which::Absent, "absent")].map(row).into(),
+    }
+}
+
 fn floors(all: &[Measured]) -> Table {
     let mut headings =
         vec!["entries", "MiB", "bytes an entry", "lines a hit", "huge pages", "floor's"];
@@ -311,6 +350,15 @@ fn claims(record: &mut Record, all: &[Measured]) {
                     median <= TARGET,
                 );
             }
+        }
+        for (which, what) in [(Which::Present, "hits"), (Which::Absent, "misses")] {
+            let Spread { median, low, high } = m.lists_to_floor(which);
+            record.claim(
+                format!("{} entries, lists: {what} to the gather floor", m.name()),
+                format!("at most {TARGET} ×"),
+                format!("{median:.2} × [{low:.2}–{high:.2}]"),
+                median <= TARGET,
+            );
         }
     }
     let cached = all.iter().rfind(|m| sizes::past_the_caches(2 * m.bytes) == Some(false));
@@ -378,6 +426,7 @@ mod tests {
             footing: Footing { table: HugePages::Yes, floor, bytes: bytes as usize },
             lines_a_hit: 1.2,
             batches: vec![rounds; BATCHES.len()],
+            lists: [of(hit - 0.4), of(1.1)],
         }
     }
 
@@ -392,9 +441,14 @@ mod tests {
     #[test]
     fn a_floor_on_other_pages_is_not_judged_by() {
         // Hits and misses, alone and with the next burst named, in bursts of 32 and 64.
-        assert_eq!(judged(measured(HugePages::Yes, 1.5)), [true; 8]);
-        assert_eq!(judged(measured(HugePages::Yes, 1.8)), [[false, true, true, true]; 2].concat());
-        assert_eq!(judged(measured(HugePages::Yes, 2.1)), [[false, true, false, true]; 2].concat());
+        // And lists.
+        let all = |hit, ahead, list| {
+            [vec![hit, true, ahead, true, hit, true, ahead, true], vec![list, true]].concat()
+        };
+        assert_eq!(judged(measured(HugePages::Yes, 1.5)), all(true, true, true));
+        assert_eq!(judged(measured(HugePages::Yes, 1.8)), all(false, true, true));
+        assert_eq!(judged(measured(HugePages::Yes, 2.05)), all(false, false, true));
+        assert_eq!(judged(measured(HugePages::Yes, 2.2)), all(false, false, false));
         assert!(judged(measured(HugePages::No, 1.5)).is_empty());
         let cell =
             |floor| table("", &[measured(floor, 1.5)], |rounds| &rounds.hit).rows[0][1].clone();

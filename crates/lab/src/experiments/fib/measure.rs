@@ -243,6 +243,23 @@ pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Ke
     answers
 }
 
+/// Keys of a list.
+pub(super) const LIST: usize = 1024;
+
+/// Lookups of lists of [`LIST`] keys.
+#[inline(never)]
+pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, keys: &[Key6]) -> Answers {
+    let (mut values, mut hits) = ([0; LIST], [0; LIST / 64]);
+    let mut answers = Answers::default();
+    for keys in keys.chunks(LIST) {
+        reader.lookup_all(keys, &mut values, &mut hits);
+        for (values, &hits) in values[..keys.len()].chunks(64).zip(&hits) {
+            answers.add_burst(hits, values);
+        }
+    }
+    answers
+}
+
 /// A part of the progress of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
@@ -346,5 +363,7 @@ mod tests {
             assert_eq!(look_up_ahead(&reader, burst, &keys), expected, "{burst}");
         }
         assert_eq!(look_up_ahead(&reader, 32, &[]), Answers::default());
+        assert_eq!(look_up_lists(&reader, &keys), expected);
+        assert_eq!(look_up_lists(&reader, &[]), Answers::default());
     }
 }

@@ -8,7 +8,8 @@
 //! which a bucket changed under the comparison is looked up again key by key.
 //!
 //! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
-//! homes asked for between the comparisons of this one, and both waits are filled with the other's.
+//! homes asked for between the comparisons of this one, which fills the first wait. Of a long list
+//! ([`all`]) the second round of a burst comes after the first one of the next, which fills the other.
 
 use core::mem::MaybeUninit;
 
@@ -158,6 +159,132 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
 /// Sapphire Rapids), so that none of its buffers is idle, and comparisons fill the wait for the next.
 const AHEAD: usize = 24;
 
+/// Asks for a bucket.
+///
+/// # Safety
+/// The view is of a table of this shape, and `bucket` is one of its buckets.
+#[inline(always)]
+unsafe fn ask<K: Key, V: Value>(view: &View, bucket: u32) {
+    // SAFETY: the caller's promise, and a bucket has STRIDE words.
+    unsafe {
+        let bucket = view.bucket::<K, V>(bucket);
+        prefetch(&*bucket);
+        if Shape::<K, V>::LINES == 2 {
+            prefetch(&*bucket.add(LINE));
+        }
+    }
+}
+
+/// Asks for a key's home.
+///
+/// # Safety
+/// The view is of a table of this shape.
+#[inline(always)]
+unsafe fn ask_home<K: Key, V: Value>(view: &View, key: K) -> Place {
+    let place = view.place(key);
+    // SAFETY: less than `buckets`.
+    unsafe { ask::<K, V>(view, place.home) };
+    place
+}
+
+/// Where the keys of a burst may live. Not initialised: that would be a sixth of the instructions.
+type Places = [MaybeUninit<Place>; BURST_MAX];
+
+/// A burst between its two rounds.
+struct Burst {
+    places: Places,
+    /// Keys that may be in their second bucket, and the headers seen in their homes: initialised below
+    /// `open`.
+    pending: [MaybeUninit<u8>; BURST_MAX],
+    seen: [MaybeUninit<Header>; BURST_MAX],
+    open: usize,
+    hits: u64,
+    /// As in [`Look`].
+    changed: u64,
+}
+
+impl Burst {
+    #[inline(always)]
+    fn new() -> Burst {
+        Burst {
+            places: [const { MaybeUninit::uninit() }; BURST_MAX],
+            pending: [const { MaybeUninit::uninit() }; BURST_MAX],
+            seen: [const { MaybeUninit::uninit() }; BURST_MAX],
+            open: 0,
+            hits: 0,
+            changed: 0,
+        }
+    }
+
+    /// Compares the homes of all keys, and asks for the second lines that are needed. Before key `i`,
+    /// `meanwhile(i, places)` is called.
+    ///
+    /// # Safety
+    /// As [`one`]; at most BURST_MAX keys, and as many values; the place of key `i` is initialised when
+    /// `meanwhile(i, …)` returns.
+    #[inline(always)]
+    unsafe fn first_round<S: Simd, K: Key, V: Value>(
+        &mut self,
+        view: &View,
+        keys: &[K],
+        values: &mut [V],
+        mut meanwhile: impl FnMut(usize, &mut Places),
+    ) {
+        let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
+        for (i, (&key, value)) in keys.iter().zip(values).enumerate() {
+            meanwhile(i, &mut self.places);
+            // SAFETY: the caller's promises; home and second are less than `buckets`, and
+            // open <= i < BURST_MAX.
+            unsafe {
+                let Place { home, second } = self.places.get_unchecked(i).assume_init();
+                let first = look::<S, K, V>(view.bucket::<K, V>(home), key);
+                self.pending.get_unchecked_mut(open).write(i as u8);
+                self.seen.get_unchecked_mut(open).write(first.header);
+                let go_on = first.header.marked(second) & !first.found;
+                // The home again if all is settled: no branch, and that line is here.
+                ask::<K, V>(view, home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
+                open += usize::from(go_on);
+                *value = first.value;
+                hits |= u64::from(first.found) << i;
+                changed |= first.changed;
+            }
+        }
+        (self.open, self.hits, self.changed) = (open, hits, changed);
+    }
+
+    /// Compares the second buckets, and gives the hits of the burst.
+    ///
+    /// # Safety
+    /// As [`one`]; [`Burst::first_round`] had the same keys and values.
+    #[inline(always)]
+    unsafe fn second_round<S: Simd, K: Key, V: Value>(
+        &self,
+        view: &View,
+        keys: &[K],
+        values: &mut [V],
+    ) -> u64 {
+        let (mut hits, mut changed) = (self.hits, self.changed);
+        for (i, seen) in self.pending.iter().zip(&self.seen).take(self.open) {
+            // SAFETY: initialised below `open`; `i` is the number of a key, and its place is
+            // initialised, home and second less than `buckets`.
+            unsafe {
+                let i = usize::from(i.assume_init());
+                let Place { home, second } = self.places.get_unchecked(i).assume_init();
+                let other = look::<S, K, V>(view.bucket::<K, V>(second), *keys.get_unchecked(i));
+                let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
+                *values.get_unchecked_mut(i) = other.value;
+                hits |= u64::from(other.found) << i;
+                changed |= other.changed | seen.assume_init().difference(home);
+            }
+        }
+        if changed >> 32 != 0 {
+            // SAFETY: the caller's promises.
+            return unsafe { again::<S, K, V>(view, keys, values) };
+        }
+        hits
+    }
+}
+
 /// # Safety
 /// As [`one`].
 #[inline(always)]
@@ -169,78 +296,90 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
 ) -> u64 {
     let count = keys.len().min(values.len()).min(BURST_MAX);
     let (keys, values) = (&keys[..count], &mut values[..count]);
-    // Not initialised: that would be a sixth of the instructions.
-    let mut places = [const { MaybeUninit::<Place>::uninit() }; BURST_MAX];
-    // Headers of their homes.
-    let mut seen = [const { MaybeUninit::<Header>::uninit() }; BURST_MAX];
-    // Keys that may be in their second bucket.
-    let mut pending = [const { MaybeUninit::<u8>::uninit() }; BURST_MAX];
-    let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
-    let ask = |bucket: u32| {
-        // SAFETY: less than `buckets`, and a bucket has STRIDE words.
-        unsafe {
-            let bucket = view.bucket::<K, V>(bucket);
-            prefetch(&*bucket);
-            if Shape::<K, V>::LINES == 2 {
-                prefetch(&*bucket.add(LINE));
-            }
-        }
-    };
-    let ask_home = |key: K| {
-        let place = view.place(key);
-        ask(place.home);
-        place
-    };
-    // Who names the next burst named this one before.
-    let asked = next.is_some();
-    let next = next.unwrap_or_default();
-    let ahead = count.min(AHEAD);
-    // SAFETY: home and second are less than `buckets`, i < count <= BURST_MAX, and open <= i. The
-    // place of a key is initialised `ahead` keys before it is looked up, and what is pending, and the
-    // header seen in its home, below `open`. The rest is the caller's promise.
+    let mut burst = Burst::new();
+    // SAFETY: the caller's promises. The place of a key is initialised `ahead` keys before it is
+    // looked up, or with all others before the first.
     unsafe {
-        let place_of = |key: K| if asked { view.place(key) } else { ask_home(key) };
-        for (place, &key) in places.iter_mut().zip(&keys[..ahead]) {
-            place.write(place_of(key));
-        }
-        for i in 0..count {
-            if let Some(&key) = keys.get(i + ahead) {
-                places.get_unchecked_mut(i + ahead).write(place_of(key));
+        // Who names the next burst named this one before.
+        if let Some(next) = next {
+            for (place, &key) in burst.places.iter_mut().zip(keys) {
+                place.write(view.place(key));
             }
-            if let Some(&key) = next.get(i) {
-                ask_home(key);
+            burst.first_round::<S, K, V>(view, keys, values, |i, _| {
+                if let Some(&key) = next.get(i) {
+                    ask_home::<K, V>(view, key);
+                }
+            });
+            for &key in next.iter().take(BURST_MAX).skip(count) {
+                ask_home::<K, V>(view, key);
             }
-            let Place { home, second } = places.get_unchecked(i).assume_init();
-            let key = *keys.get_unchecked(i);
-            let first = look::<S, K, V>(view.bucket::<K, V>(home), key);
-            pending.get_unchecked_mut(open).write(i as u8);
-            seen.get_unchecked_mut(open).write(first.header);
-            let go_on = first.header.marked(second) & !first.found;
-            // The home again if all is settled: no branch, and that line is here.
-            ask(home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
-            open += usize::from(go_on);
-            *values.get_unchecked_mut(i) = first.value;
-            hits |= u64::from(first.found) << i;
-            changed |= first.changed;
+        } else {
+            let ahead = count.min(AHEAD);
+            for (place, &key) in burst.places.iter_mut().zip(&keys[..ahead]) {
+                place.write(ask_home::<K, V>(view, key));
+            }
+            burst.first_round::<S, K, V>(view, keys, values, |i, places| {
+                if let Some(&key) = keys.get(i + ahead) {
+                    places.get_unchecked_mut(i + ahead).write(ask_home::<K, V>(view, key));
+                }
+            });
         }
-        for &key in next.iter().take(BURST_MAX).skip(count) {
-            ask_home(key);
+        burst.second_round::<S, K, V>(view, keys, values)
+    }
+}
+
+/// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
+const STRIDE: usize = if cfg!(loom) { 1 } else { 32 };
+
+/// Any number of keys, in bursts of [`STRIDE`]. The second round of a burst comes after the first one of
+/// the next, so that memory is waited for at the begin and at the end only.
+///
+/// # Safety
+/// As [`one`].
+#[inline(always)]
+pub(super) unsafe fn all<S: Simd, K: Key, V: Value>(
+    view: &View,
+    keys: &[K],
+    values: &mut [V],
+    hits: &mut [u64],
+) {
+    let count = keys.len().min(values.len()).min(hits.len().saturating_mul(64));
+    let (keys, values) = (&keys[..count], &mut values[..count]);
+    let bursts = count.div_ceil(STRIDE);
+    let part = |burst: usize| (burst * STRIDE).min(count)..(burst * STRIDE + STRIDE).min(count);
+    let mut held = [Burst::new(), Burst::new(), Burst::new()];
+    let [mut now, mut next, mut before] = held.each_mut();
+    // SAFETY: the caller's promises. The places of a burst are initialised before its first round, in
+    // that of the burst before it.
+    unsafe {
+        for (place, &key) in now.places.iter_mut().zip(&keys[part(0)]) {
+            place.write(ask_home::<K, V>(view, key));
         }
-        for (i, seen) in pending.iter().zip(&seen).take(open) {
-            let i = usize::from(i.assume_init());
-            let Place { home, second } = places.get_unchecked(i).assume_init();
-            let key = *keys.get_unchecked(i);
-            let other = look::<S, K, V>(view.bucket::<K, V>(second), key);
-            let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
-            *values.get_unchecked_mut(i) = other.value;
-            hits |= u64::from(other.found) << i;
-            changed |= other.changed | seen.assume_init().difference(home);
-        }
-        if changed >> 32 != 0 {
-            return again::<S, K, V>(view, keys, values);
+        for burst in 0..=bursts {
+            let upcoming = &keys[part(burst + 1)];
+            now.first_round::<S, K, V>(
+                view,
+                &keys[part(burst)],
+                &mut values[part(burst)],
+                |i, _| {
+                    if let Some(&key) = upcoming.get(i) {
+                        next.places.get_unchecked_mut(i).write(ask_home::<K, V>(view, key));
+                    }
+                },
+            );
+            if let Some(last) = burst.checked_sub(1) {
+                let found = before.second_round::<S, K, V>(
+                    view,
+                    &keys[part(last)],
+                    &mut values[part(last)],
+                );
+                let at = last * STRIDE;
+                let word = hits.get_unchecked_mut(at / 64);
+                *word = if at % 64 == 0 { found } else { *word | found << (at % 64) };
+            }
+            (now, next, before) = (next, before, now);
         }
     }
-    hits
 }
 
 /// The burst key by key, after the writer came into the first round.

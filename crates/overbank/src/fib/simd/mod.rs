@@ -48,6 +48,9 @@ pub(super) struct Kernels<K, V> {
     /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and not
     /// for those of this one.
     pub(super) batch: Batch<K, V>,
+    /// Any number of keys, as many as there are values and bits. Bit `i % 64` of word `i / 64`: key `i`
+    /// has an entry; its value is in place `i`.
+    pub(super) all: unsafe fn(&View, &[K], &mut [V], &mut [u64]),
 }
 
 type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
@@ -56,12 +59,16 @@ impl<K: Key, V: Value> Kernels<K, V> {
     /// The kernels for `isa`, which the machine has ([`Isa::choose`]).
     pub(super) fn of(isa: Isa) -> Result<Self, IsaError> {
         match isa {
-            Isa::Portable => Ok(Self { one: portable::one, batch: portable::batch }),
+            Isa::Portable => {
+                Ok(Self { one: portable::one, batch: portable::batch, all: portable::all })
+            }
             #[cfg(all(target_arch = "x86_64", not(loom)))]
-            Isa::Avx2 if isa.is_available() => Ok(Self { one: avx2::one, batch: avx2::batch }),
+            Isa::Avx2 if isa.is_available() => {
+                Ok(Self { one: avx2::one, batch: avx2::batch, all: avx2::all })
+            }
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Isa::Avx512 if isa.is_available() => {
-                Ok(Self { one: avx512::one, batch: avx512::batch })
+                Ok(Self { one: avx512::one, batch: avx512::batch, all: avx512::all })
             }
             _ => Err(IsaError::Unavailable { name: isa.name() }),
         }
@@ -90,6 +97,19 @@ macro_rules! entry_points {
         ) -> u64 {
             // SAFETY: the caller's promises, passed on.
             unsafe { kernel::batch::<$simd, K, V>(view, keys, values, next) }
+        }
+
+        /// # Safety
+        /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn all<K: Key, V: Value>(
+            view: &View,
+            keys: &[K],
+            values: &mut [V],
+            hits: &mut [u64],
+        ) {
+            // SAFETY: the caller's promises, passed on.
+            unsafe { kernel::all::<$simd, K, V>(view, keys, values, hits) }
         }
     };
 }
