@@ -375,7 +375,7 @@ pub(super) unsafe fn all<S: Simd, K: Key, V: Value>(
                 );
                 let at = last * STRIDE;
                 let word = hits.get_unchecked_mut(at / 64);
-                *word = if at % 64 == 0 { found } else { *word | found << (at % 64) };
+                *word = if at.is_multiple_of(64) { found } else { *word | found << (at % 64) };
             }
             (now, next, before) = (next, before, now);
         }
