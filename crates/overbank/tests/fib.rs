@@ -1,7 +1,7 @@
 //! Forwarding tables against a `HashMap`: every pair of key and value types, on every instruction
 //! set; occupancy, refusals, bursts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use overbank::cache::Pcg32;
 use overbank::fib::*;
@@ -270,6 +270,32 @@ fn a_burst_of_any_size_is_that_many_lookups() {
 fn a_list_of_any_length_is_that_many_lookups() {
     for isa in Isa::available() {
         every_kind!(lists, isa);
+    }
+}
+
+#[test]
+fn the_floor_touches_the_lines_of_its_hashes() {
+    let mut writer = Writer::<Key6, u16>::new(&Config::buckets(64)).unwrap();
+    (0..300).for_each(|number| assert!(writer.insert(Key6::of(number), 9).is_ok()));
+    let reader = writer.reader();
+    // A line by its high half, a word of it by the low bits: all entries are seen.
+    let hash = |line: u64, word: u64| line << 58 | word;
+    let word = |line, word| reader.touch(1, false, &[hash(line, word)]);
+    let lines = || 0..64u64;
+    let mut entries: BTreeSet<u64> =
+        lines().flat_map(|l| (1..8).map(move |w| (l, w))).map(|(l, w)| word(l, w)).collect();
+    entries.remove(&0);
+    assert_eq!(entries.len(), 300);
+    assert_eq!(word(63, 7), reader.touch(1, true, &[u64::MAX]));
+    // And any number of them is the sum of each, in both ways.
+    let hashes: Vec<u64> = (0..300).map(|i| hash(i * 7 % 64, i % 8)).collect();
+    for count in [0, 1, 31, 32, 33, 64, 65, 300] {
+        let hashes = &hashes[..count];
+        let sum =
+            hashes.iter().fold(0, |sum: u64, &h| sum.wrapping_add(reader.touch(1, false, &[h])));
+        for burst in [0, 1, 7, 32, 64, 99] {
+            assert_eq!([false, true].map(|ahead| reader.touch(burst, ahead, hashes)), [sum; 2]);
+        }
     }
 }
 

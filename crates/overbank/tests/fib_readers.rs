@@ -103,6 +103,10 @@ impl Shared {
     }
 }
 
+/// The way of lists, and their longest: several bursts in turn, and several words of hits.
+const LIST: u64 = 3;
+const LIST_MAX: u32 = 300;
+
 fn read<K: Key + Made, V: Stamp>(
     reader: &Reader<K, V>,
     shared: &Shared,
@@ -116,34 +120,31 @@ fn read<K: Key + Made, V: Stamp>(
     let mut seen = Vec::new();
     let mut looked = 0;
     while !shared.stop.load(Ordering::Relaxed) {
-        let count = 1 + pcg.below(64) as usize;
+        let way = looked % 5;
+        let count = 1 + pcg.below(if way == LIST { LIST_MAX } else { 64 }) as usize;
         let pick = |_| match pcg.below(2 * NAMED as u32) as usize {
             i @ ..NAMED => shared.named[i].load(Ordering::Relaxed),
             _ => pcg.below(numbers),
         };
         let picked: Vec<u32> = (0..count).map(pick).collect();
         let keys: Vec<K> = picked.iter().map(|&number| K::of(number)).collect();
-        let mut values = [V::default(); 64];
+        let mut values = [V::default(); LIST_MAX as usize];
+        let mut hits = [0; LIST_MAX.div_ceil(64) as usize];
         let least = shared.done.load(Ordering::Acquire);
-        let hits = match looked % 5 {
-            0 => reader.lookup_batch(&keys, &mut values),
-            2 => reader.lookup_batch_ahead(&keys, &mut values, &keys[count / 2..]),
-            3 => {
-                let mut hits = [0];
-                reader.lookup_all(&keys, &mut values, &mut hits);
-                hits[0]
-            }
-            _ => keys.iter().enumerate().fold(0, |hits, (i, &key)| match reader.lookup(key) {
-                Some(value) => {
-                    values[i] = value;
-                    hits | 1 << i
+        match way {
+            0 => hits[0] = reader.lookup_batch(&keys, &mut values),
+            2 => hits[0] = reader.lookup_batch_ahead(&keys, &mut values, &keys[count / 2..]),
+            LIST => reader.lookup_all(&keys, &mut values, &mut hits),
+            _ => {
+                for (i, value) in keys.iter().map(|&key| reader.lookup(key)).enumerate() {
+                    hits[0] |= u64::from(value.is_some()) << i;
+                    values[i] = value.unwrap_or_default();
                 }
-                None => hits,
-            }),
-        };
+            }
+        }
         let most = shared.begun.load(Ordering::Acquire);
         for (i, &number) in picked.iter().enumerate() {
-            if hits >> i & 1 == 0 {
+            if hits[i / 64] >> (i % 64) & 1 == 0 {
                 assert!(number >= changing.end, "key {number} stays and was absent");
                 continue;
             }

@@ -6,8 +6,8 @@
 //!          group 2: build, check · round 1: Overbank, floor, C, D … · round 2 … · end ┘ as memory holds
 //! ```
 //!
-//! Where memory holds all, there is one group. Ratios are those of a peer to each way of Overbank in
-//! the same round; the figures of Overbank and of the floor are medians over the rounds of all groups.
+//! Where memory holds all, there is one group. Ratios are those of a peer to Overbank's bursts alone and to
+//! its lists in the same round; the figures of Overbank and of the floor are medians over the rounds of all groups.
 
 mod contestant;
 mod cuckoo;
@@ -198,6 +198,7 @@ pub fn run(options: &Options) -> Result<()> {
     let cells: Vec<Cell> =
         sizes.into_iter().map(|entries| cell(options, &peers, entries)).collect::<Result<_>>()?;
     record["burst"] = json!(options.burst);
+    record["list"] = json!(peer::LIST);
     record["room"] = json!(options.room);
     record["rounds"] = json!(options.rounds);
     record["keys_per_round"] = json!(options.keys);

@@ -51,7 +51,7 @@ pub struct Peer {
     pub name: &'static str,
     /// What it is, for `list`.
     pub what: &'static str,
-    /// Ways to look up; ratios refer to each of [`OVERBANK_WAYS`].
+    /// Ways to look up; ratios refer to the first and the last of [`OVERBANK_WAYS`].
     pub ways: &'static [&'static str],
     /// Most bytes that it takes with so many entries, while it is filled included.
     pub bytes_max: fn(u64) -> u64,

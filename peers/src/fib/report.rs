@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::contestant::Round;
-use super::peer::{FLOOR, LIST_WAY, OVERBANK_WAYS};
+use super::peer::{LIST, FLOOR, LIST_WAY, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
 use crate::output::Block;
 use crate::stats::Spread;
@@ -120,9 +120,9 @@ pub fn intro(options: &Options, record: &Value) -> String {
         None => String::new(),
     };
     format!(
-        "Entries of 48 and 16 bits; bursts of {}; nanoseconds a key, median [range] of {} rounds, in \
-         which the peers took turns, one process each, on core {}. × is the time in that of Overbank's \
-         `{}` in the same round, ×l in that of its `{}`. {writer}built: million insertions a second, one thread, the table made in it.\n\
+        "Entries of 48 and 16 bits; bursts of {}, lists of {LIST}; nanoseconds a key, median [range] of {} \
+         rounds, in which the peers took turns, one process each, on core {}. × is the time in that of \
+         Overbank's `{}` in the same round, ×l in that of its `{}`, for which no peer has a call. {writer}built: million insertions a second, one thread, the table made in it.\n\
          {}, {:.2} GHz TSC, {}.\n`{}`",
         options.burst,
         options.rounds,

@@ -193,10 +193,10 @@ pub(super) struct Figures {
 /// Lookups per flow at which hit rates are noted.
 const MARKS: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
 
-pub(super) fn play(table: &mut Displacing, stream: &mut FlowStream) -> Figures {
+pub(super) fn play(table: &mut Displacing, stream: &mut FlowStream, seed: u64) -> Figures {
     let flows = stream.flows() as usize;
     let window = (flows / 4).clamp(1 << 10, 1 << 17);
-    let mut keys = Keys::default();
+    let mut keys = Keys::seeded(seed);
     let mut figures = Figures {
         fill: Vec::new(),
         hit_rate: 0.0,
@@ -282,7 +282,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
                 let mut stream = FlowStream::zipf(flows, theta, context.seed)
                     .map_err(|e| LabError::Failed(e.to_string()))?;
                 let mut table = Displacing::new(shape, m, entries, depth, context.seed);
-                let figures = play(&mut table, &mut stream);
+                let figures = play(&mut table, &mut stream, context.seed);
                 points.push((alpha, figures));
             }
             rates.push(Series {

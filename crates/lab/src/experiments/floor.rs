@@ -169,6 +169,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          shows once the table is past the last-level cache. A verified lookup is a probe, compares the \
          value found with the key's, and reports the hit to the policy."
             .into(),
+        "Ahead: each burst asks for the lines of the next one. The kernel runs both ways, and the cheaper \
+         one of a round is its floor."
+            .into(),
         "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the recommended \
          design reads two lines of many keys, and some keys miss: the table has the share of hits."
             .into(),

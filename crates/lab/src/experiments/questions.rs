@@ -144,7 +144,7 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<Wider,
             let mut stream = FlowStream::uniform(flows, context.seed)
                 .map_err(|e| LabError::Failed(e.to_string()))?;
             let mut table = Displacing::new(shape, m, entries as usize, depth, context.seed);
-            let figures = play(&mut table, &mut stream);
+            let figures = play(&mut table, &mut stream, context.seed);
             row.push(percent(figures.hit_rate));
             row.push(format!("{:.1}", figures.read));
             both.push(figures);

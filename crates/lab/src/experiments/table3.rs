@@ -101,7 +101,7 @@ pub(super) fn approximate(
         .map_err(|e| failed(e.to_string()))?;
     let mut stream = FlowStream::uniform(flows, seed).map_err(|e| failed(e.to_string()))?;
     let mut probes = Probes::new();
-    let mut keys = Keys::default();
+    let mut keys = Keys::seeded(seed);
     let (mut right, mut wrong, mut looked_up) = (0u64, 0u64, 0u64);
     let mut speeds = Vec::new();
     let chunk = 1 << 16;

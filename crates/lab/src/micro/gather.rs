@@ -2,7 +2,8 @@
 //!
 //! Same bursts as a cache's probe, same prefetches, same kind of pages ([`super::memory`]), and the
 //! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
-//! for less than this, so every lookup cost is also given as a multiple of it.
+//! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
+//! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways.
 //!
 //! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
 //! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
@@ -59,6 +60,35 @@ impl Gather {
             for (&at, &hash) in at.iter().zip(hashes) {
                 sum = sum.wrapping_add(lines[at].0[(hash & 7) as usize]);
             }
+        }
+        sum
+    }
+
+    /// The same, asking for the lines of the next burst while this one's are read.
+    #[inline(never)]
+    pub fn touch_ahead(&self, burst: usize, hashes: &[u64]) -> u64 {
+        let lines = self.lines.as_slice();
+        let ask = |hash: u64| {
+            let at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
+            prefetch(&lines[at]);
+            at
+        };
+        let burst = burst.clamp(1, BURST_MAX);
+        let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
+        let mut upcoming = hashes.chunks(burst);
+        for (at, &hash) in at.iter_mut().zip(upcoming.next().unwrap_or_default()) {
+            *at = ask(hash);
+        }
+        let mut sum = 0u64;
+        for hashes in hashes.chunks(burst) {
+            let next = upcoming.next().unwrap_or_default();
+            for (i, &hash) in hashes.iter().enumerate() {
+                if let Some(&hash) = next.get(i) {
+                    next_at[i] = ask(hash);
+                }
+                sum = sum.wrapping_add(lines[at[i]].0[(hash & 7) as usize]);
+            }
+            std::mem::swap(&mut at, &mut next_at);
         }
         sum
     }
@@ -168,8 +198,10 @@ mod tests {
             assert_eq!(gather.touch(&hashes), expected);
             for burst in [0, 1, 2, 63, 64, 65] {
                 assert_eq!(gather.touch_in(burst, &hashes), expected);
+                assert_eq!(gather.touch_ahead(burst, &hashes), expected);
             }
         }
+        assert_eq!(gather.touch_ahead(32, &[]), 0);
         assert_eq!(Gather::new(0).unwrap().touch(&[u64::MAX]), 0);
         let last = (4 << 20) / 64 - 1;
         assert_eq!(Gather::new(4 << 20).unwrap().touch(&[u64::MAX, 0]), last);

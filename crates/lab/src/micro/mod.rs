@@ -172,9 +172,15 @@ pub fn measure(
         for before in [&lead_in, whole, lookup] {
             black_box(gather.touch(&before.hashes));
         }
-        floor.push(ns_per_key(probe, |hashes, _| {
+        let alone = ns_per_key(probe, |hashes, _| {
             black_box(gather.touch(hashes));
-        }));
+        });
+        let ahead = plan.ahead.then(|| {
+            ns_per_key(&parts[1][2], |hashes, _| {
+                black_box(gather.touch_ahead(BURST, hashes));
+            })
+        });
+        floor.push(ahead.map_or(alone, |ahead| alone.min(ahead)));
     }
 
     let row = |design: Design, lane: &Lane, way: Way| {

@@ -148,7 +148,8 @@ pub struct Measured {
     /// The same tables in the same rounds, each burst asking for the next; empty if the plan leaves
     /// it out.
     pub ahead: Vec<Row>,
-    /// Nanoseconds per key of the gather kernel, on the same keys and as much memory.
+    /// Nanoseconds per key of the gather kernel, on the same keys and as much memory; the cheaper way
+    /// where both were measured.
     pub floor_ns: Spread,
     /// The same round by round.
     pub floor_rounds: Vec<f64>,

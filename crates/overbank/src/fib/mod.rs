@@ -95,6 +95,10 @@
 //! occupied, its words in place, and would have found the key. The version of the second bucket does
 //! not matter for a miss: a *key's whereabouts are guarded by its home alone*.
 //!
+//! **Bursts and lists** are so many lookups, each with an instant of its own in the call, in no order and no
+//! snapshot. They read other keys' buckets between a key's home and its second bucket; what is said
+//! above goes by the order of a key's own loads, however far apart they are.
+//!
 //! **In one order.** All stores are the writer's, so they are in one order; give each lookup the
 //! instant named above. Every header is loaded with acquire, and each W3 and *set* is followed by a
 //! release store or is one and ends in a fence of the reader, so a lookup passes on all that it saw

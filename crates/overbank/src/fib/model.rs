@@ -265,6 +265,26 @@ fn a_list_beside_changes_finds_what_stays() {
     });
 }
 
+/// A list whose bursts overlap, beside a key that comes home from its second bucket: it is in the list
+/// twice, and never absent.
+#[test]
+fn a_key_that_moves_is_never_absent_from_a_list() {
+    explore(2, || {
+        let key = key6(keys(1)[0]);
+        let mut writer = table::<Key6, u16>();
+        writer.insert(key, 7).expect("empty");
+        assert!(writer.flip(key), "to its second bucket");
+        let reader = writer.reader();
+        let reader = thread::spawn(move || {
+            let (mut values, mut hits) = ([0; 2], [0]);
+            reader.lookup_all(&[key; 2], &mut values, &mut hits);
+            assert_eq!((hits, values), ([0b11], [7; 2]));
+        });
+        assert!(writer.flip(key));
+        reader.join().expect("no panic");
+    });
+}
+
 /// A key that goes into its second bucket, as its home is full, and leaves again.
 #[test]
 fn removed_keys_do_not_come_back() {

@@ -78,8 +78,11 @@ impl<K: Key, V: Value> Reader<K, V> {
     }
 
     /// Looks up any number of keys, the fastest way where there are many: burst follows burst inside, and
-    /// memory is waited for at the begin and at the end only. Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry;
-    /// its value is then in `values[i]`, which is zero otherwise. Each key is looked up by itself.
+    /// memory is waited for at the begin and at the end only.
+    ///
+    /// Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry;
+    /// its value is then in `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is
+    /// no snapshot, and the instants of its keys are in no order.
     ///
     /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key belongs
     /// to stay as they are.
@@ -108,6 +111,15 @@ impl<K: Key, V: Value> Reader<K, V> {
         for &key in keys {
             self.table.prefetch(self.table.place(key).home);
         }
+    }
+
+    /// The floor of lookups, for experiments: reads one line of the table for each hash and compares
+    /// nothing. In bursts of `burst`, 1 to [`BURST_MAX`]: all lines of one are asked for before its
+    /// first is read, or, with `ahead`, while those of the burst before it are. Gives a number so that it
+    /// must.
+    #[inline(never)]
+    pub fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
+        self.table.touch(burst.clamp(1, BURST_MAX), ahead, hashes)
     }
 
     /// Lines that the lookup of this key would read if it were absent, for experiments.

@@ -90,6 +90,42 @@ impl<K: Key, V: Value> Table<K, V> {
         Header(self.word(bucket, 0).load(Ordering::Relaxed))
     }
 
+    /// A line of each hash, chosen by its high half, of which one word is read.
+    #[inline(always)]
+    pub(super) fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
+        let words = self.words.get();
+        let lines = (words.len() / LINE) as u64;
+        let ask = |hash: u64| {
+            let at = (((hash >> 32) * lines) >> 32) as usize * LINE;
+            crate::prefetch(&words[at]);
+            at
+        };
+        let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
+        let mut upcoming = hashes.chunks(burst);
+        let mut next = upcoming.next().unwrap_or_default();
+        if ahead {
+            at.iter_mut().zip(next).for_each(|(at, &hash)| *at = ask(hash));
+        }
+        let mut sum = 0u64;
+        for hashes in hashes.chunks(burst) {
+            next = upcoming.next().unwrap_or_default();
+            if !ahead {
+                at.iter_mut().zip(hashes).for_each(|(at, &hash)| *at = ask(hash));
+            }
+            for (i, &hash) in hashes.iter().enumerate() {
+                if let Some(&hash) = next.get(i).filter(|_| ahead) {
+                    next_at[i] = ask(hash);
+                }
+                let word = &words[at[i] + hash as usize % LINE];
+                sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+            }
+            if ahead {
+                core::mem::swap(&mut at, &mut next_at);
+            }
+        }
+        sum
+    }
+
     /// Asks for a bucket's lines.
     pub(super) fn prefetch(&self, bucket: u32) {
         crate::prefetch(self.word(bucket, 0));

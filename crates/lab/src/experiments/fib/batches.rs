@@ -5,21 +5,20 @@
 //!  of 5 sizes  or absent             next burst named          asks for the next one's lines
 //!                                                              meanwhile: `lookup_batch_ahead`
 //!                                   lists of 1024 keys        burst after burst: `lookup_all`
-//!  floor       one random line a key, from as much memory on the same kind of pages,
-//!              in batches alone
+//!  floor       one random line a key, of the table's own lines, in the same batches,
+//!              alone or ahead, whichever is cheaper: `touch`
 //! ```
 //!
 //! All take turns in every round; each draws its own keys anew. The paper's batches are alone.
 
 use super::measure::{
-    Answers, Draws, LIST, Part, Plan, Which, build, gather_ns, look_up, look_up_ahead,
-    look_up_lists, ns_per_key,
+    Answers, Draws, LIST, Part, Plan, Which, build, look_up, look_up_ahead, look_up_lists,
+    ns_per_key, own_floor_ns,
 };
 use super::sizes;
 use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
 use crate::micro::Spread;
-use crate::micro::gather::{Footing, Gather, refusal, times};
-use overbank::fib::{BURST_MAX, Key6, Reader};
+use overbank::fib::{BURST_MAX, HugePages, Key6, Reader};
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -79,7 +78,7 @@ type Way = fn(&Reader<Key6, u16>, usize, &[Key6]) -> Answers;
 struct Measured {
     entries: u64,
     bytes: u64,
-    footing: Footing,
+    huge_pages: HugePages,
     lines_a_hit: f64,
     /// As [`BATCHES`].
     batches: Vec<Rounds>,
@@ -118,8 +117,6 @@ fn measure(
     let fib = build(context, &format!("{name} entries"), part.piece(0.0, 0.6), entries)?;
     let reader = fib.reader();
     let bytes = reader.bytes();
-    let none = || LabError::Failed("no memory for the gather kernel".to_owned());
-    let gather = Gather::new(bytes).ok_or_else(none)?;
     let mut draws = Draws::uniform(entries, context.seed)?;
     let mut batches = vec![Rounds::default(); BATCHES.len()];
     let mut lists = [Vec::new(), Vec::new()];
@@ -135,7 +132,7 @@ fn measure(
             rounds.hit_ahead.push(timed(Which::Present, look_up_ahead)?);
             rounds.miss.push(timed(Which::Absent, look_up)?);
             rounds.miss_ahead.push(timed(Which::Absent, look_up_ahead)?);
-            rounds.floor.push(gather_ns(&gather, &mut draws, batch, (plan.keys, bytes)));
+            rounds.floor.push(own_floor_ns(&reader, &mut draws, batch, (plan.keys, bytes)));
         }
         for (which, rounds) in [Which::Present, Which::Absent].into_iter().zip(&mut lists) {
             let mut work = |keys: &[_]| look_up_lists(&reader, keys);
@@ -146,7 +143,7 @@ fn measure(
     Ok(Measured {
         entries,
         bytes: bytes as u64,
-        footing: Footing { table: reader.huge_pages(), floor: gather.huge_pages(), bytes },
+        huge_pages: reader.huge_pages(),
         lines_a_hit: 1.0 + fib.stats().second as f64 / entries as f64,
         batches,
         lists,
@@ -158,7 +155,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let wanted = sizes::wanted(context, &SMOKE, &FULL);
     let plan = Plan::of(context.smoke());
     let (all, missing) = sizes::each(context, &wanted, |context, part, entries| {
-        match sizes::does_not_fit(entries, 2 * sizes::fib_bytes(entries)) {
+        match sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
             Some(line) => Ok(Err(line)),
             None => measure(context, &plan, part, entries).map(Ok),
         }
@@ -179,8 +176,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.tables.push(floors(&all));
     claims(&mut record, &all);
     record.notes.push(
-        "The floor is one random line a key, from as many lines as the table has, on the same kind of \
-         pages, prefetched in the same bursts. A lookup also hashes the key, compares, takes the value \
+        "The floor is one random line a key, of the table's own lines, prefetched in the same bursts. \
+         A lookup also hashes the key, compares, takes the value \
          and looks at the version again; at 95 % a fifth of the present keys needs a second line, \
          asked for when the first has come."
             .into(),
@@ -188,12 +185,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.notes.push(
         "Next burst named: while a burst is looked up, the home lines of the next one are asked for; \
          the first is prefetched. Lists go on with the next burst before the second lines of this one \
-         are compared. The floor's bursts are alone, so it is no bound of these lookups."
+         are compared. The floor is the cheaper of bursts alone and bursts that ask ahead."
             .into(),
     );
-    let other = all.iter().filter(|m| !m.footing.is_alike());
-    let other = other.map(|m| format!("{} entries ({})", m.name(), m.footing));
-    record.notes.extend(refusal(&other.collect::<Vec<_>>()));
     Ok(record)
 }
 
@@ -211,19 +205,15 @@ fn plots(all: &[Measured]) -> Vec<Plot> {
         let of = |ns: f64| 1000.0 / ns;
         Spread { median: of(ns.median), low: of(ns.high), high: of(ns.low) }
     };
-    let plot_of =
-        |all: &[&Measured], title: &str, y: &str, value: &dyn Fn(&Rounds) -> Spread| Plot {
-            title: title.to_owned(),
-            x: "lookups of a batch".into(),
-            y: y.to_owned(),
-            log_x: true,
-            log_y: false,
-            series: all.iter().map(|m| curve(m, value)).collect(),
-            stated: Vec::new(),
-        };
-    let every: Vec<&Measured> = all.iter().collect();
-    let plot =
-        |title: &str, y: &str, value: &dyn Fn(&Rounds) -> Spread| plot_of(&every, title, y, value);
+    let plot = |title: &str, y: &str, value: &dyn Fn(&Rounds) -> Spread| Plot {
+        title: title.to_owned(),
+        x: "lookups of a batch".into(),
+        y: y.to_owned(),
+        log_x: true,
+        log_y: false,
+        series: all.iter().map(|m| curve(m, value)).collect(),
+        stated: Vec::new(),
+    };
     let mut hits = plot("present keys, one core", "million lookups a second", &|r| rate(r.hit()));
     hits.stated.push(Mark {
         name: "the paper's 350 M/s, by thread".into(),
@@ -231,15 +221,10 @@ fn plots(all: &[Measured]) -> Vec<Plot> {
         y: PAPER.1 / PAPER.0,
     });
     let misses = plot("absent keys, one core", "million lookups a second", &|r| rate(r.miss()));
-    let mut plots = vec![hits, misses];
-    let floored: Vec<&Measured> = all.iter().filter(|m| m.footing.is_alike()).collect();
-    if !floored.is_empty() {
-        let title = "present keys to the gather floor";
-        plots.push(plot_of(&floored, title, "multiple", &|r| r.to_floor(&r.hit)));
-        let title = "present keys to the gather floor, next burst named";
-        plots.push(plot_of(&floored, title, "multiple", &|r| r.to_floor(&r.hit_ahead)));
-    }
-    plots
+    let title = "present keys to the gather floor";
+    let alone = plot(title, "multiple", &|r| r.to_floor(&r.hit));
+    let title = "present keys to the gather floor, next burst named";
+    vec![hits, misses, alone, plot(title, "multiple", &|r| r.to_floor(&r.hit_ahead))]
 }
 
 fn table(title: &str, all: &[Measured], ns: fn(&Rounds) -> &Vec<f64>) -> Table {
@@ -250,9 +235,9 @@ fn table(title: &str, all: &[Measured], ns: fn(&Rounds) -> &Vec<f64>) -> Table {
         row.extend(all.iter().map(|m| {
             let rounds = &m.batches[i];
             let ns = ns(rounds);
-            let factor = m.footing.is_alike().then(|| rounds.to_floor(ns).median);
+            let factor = rounds.to_floor(ns).median;
             let Spread { median, low, high } = Spread::of(ns.clone());
-            format!("{median:.1} [{low:.1}–{high:.1}] ({})", times(factor))
+            format!("{median:.1} [{low:.1}–{high:.1}] (×{factor:.2})")
         }));
         row
     });
@@ -270,8 +255,8 @@ fn lists(all: &[Measured]) -> Table {
         let mut row = vec![name.to_owned()];
         row.extend(all.iter().map(|m| {
             let Spread { median, low, high } = Spread::of(m.lists[which as usize].clone());
-            let factor = m.footing.is_alike().then(|| m.lists_to_floor(which).median);
-            format!("{median:.1} [{low:.1}–{high:.1}] ({})", times(factor))
+            let factor = m.lists_to_floor(which).median;
+            format!("{median:.1} [{low:.1}–{high:.1}] (×{factor:.2})")
         }));
         row
     };
@@ -286,8 +271,7 @@ fn lists(all: &[Measured]) -> Table {
 }
 
 fn floors(all: &[Measured]) -> Table {
-    let mut headings =
-        vec!["entries", "MiB", "bytes an entry", "lines a hit", "huge pages", "floor's"];
+    let mut headings = vec!["entries", "MiB", "bytes an entry", "lines a hit", "huge pages"];
     let batches = TARGET_BATCHES.map(|batch| format!("floor, bursts of {batch}: ns"));
     headings.extend(batches.iter().map(String::as_str));
     let rows = all.iter().map(|m| {
@@ -296,8 +280,7 @@ fn floors(all: &[Measured]) -> Table {
             format!("{:.1}", m.bytes as f64 / f64::from(1 << 20)),
             format!("{:.2}", m.bytes as f64 / m.entries as f64),
             format!("{:.2}", m.lines_a_hit),
-            m.footing.table.to_string(),
-            m.footing.floor.to_string(),
+            m.huge_pages.to_string(),
         ];
         row.extend(TARGET_BATCHES.map(|batch| {
             let Spread { median, low, high } = m.batch(batch).floor();
@@ -332,7 +315,7 @@ fn claims(record: &mut Record, all: &[Measured]) {
     if record.size == Size::Smoke {
         return;
     }
-    for m in all.iter().filter(|m| m.entries >= TARGET_ENTRIES && m.footing.is_alike()) {
+    for m in all.iter().filter(|m| m.entries >= TARGET_ENTRIES) {
         for batch in TARGET_BATCHES {
             let rounds = m.batch(batch);
             for (what, way, ns) in [
@@ -413,9 +396,8 @@ fn claims(record: &mut Record, all: &[Measured]) {
 mod tests {
     use super::*;
     use crate::experiments::fib::measure::full_record;
-    use overbank::cache::HugePages;
 
-    fn measured(floor: HugePages, hit: f64) -> Measured {
+    fn measured(hit: f64) -> Measured {
         let of = |ns| vec![ns; 3];
         let (hit_ahead, miss_ahead) = (of(hit - 0.3), of(1.2));
         let rounds = Rounds { hit: of(hit), miss: of(1.4), hit_ahead, miss_ahead, floor: of(1.0) };
@@ -423,7 +405,7 @@ mod tests {
         Measured {
             entries: TARGET_ENTRIES,
             bytes,
-            footing: Footing { table: HugePages::Yes, floor, bytes: bytes as usize },
+            huge_pages: HugePages::Yes,
             lines_a_hit: 1.2,
             batches: vec![rounds; BATCHES.len()],
             lists: [of(hit - 0.4), of(1.1)],
@@ -439,22 +421,18 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_on_other_pages_is_not_judged_by() {
+    fn all_ways_are_judged_by_the_floor() {
         // Hits and misses, alone and with the next burst named, in bursts of 32 and 64.
         // And lists.
         let all = |hit, ahead, list| {
             [vec![hit, true, ahead, true, hit, true, ahead, true], vec![list, true]].concat()
         };
-        assert_eq!(judged(measured(HugePages::Yes, 1.5)), all(true, true, true));
-        assert_eq!(judged(measured(HugePages::Yes, 1.8)), all(false, true, true));
-        assert_eq!(judged(measured(HugePages::Yes, 2.05)), all(false, false, true));
-        assert_eq!(judged(measured(HugePages::Yes, 2.2)), all(false, false, false));
-        assert!(judged(measured(HugePages::No, 1.5)).is_empty());
-        let cell =
-            |floor| table("", &[measured(floor, 1.5)], |rounds| &rounds.hit).rows[0][1].clone();
-        assert_eq!(cell(HugePages::Yes), "1.5 [1.5–1.5] (×1.50)");
-        assert_eq!(cell(HugePages::No), "1.5 [1.5–1.5] (other pages)");
-        assert_eq!(plots(&[measured(HugePages::Yes, 1.5)]).len(), 4);
-        assert_eq!(plots(&[measured(HugePages::No, 1.5)]).len(), 2);
+        assert_eq!(judged(measured(1.5)), all(true, true, true));
+        assert_eq!(judged(measured(1.8)), all(false, true, true));
+        assert_eq!(judged(measured(2.05)), all(false, false, true));
+        assert_eq!(judged(measured(2.2)), all(false, false, false));
+        let all = [measured(1.5)];
+        assert_eq!(table("", &all, |rounds| &rounds.hit).rows[0][1], "1.5 [1.5–1.5] (×1.50)");
+        assert_eq!(lists(&all).rows[1][1], "1.1 [1.1–1.1] (×1.10)");
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! What makes them right is on the page of the module `fib`. A burst goes in two rounds
 //! (Algorithm 3 of the paper): ask for the home lines, compare them, and ask for the second line of
-//! the few keys that need it; compare these. The homes are asked for [`AHEAD`] keys before they are
-//! compared and not all at once: a core has so many lines under way and no more, and whoever asks for
-//! 64 waits for 40 before the first is compared. Neither round branches on what it finds. A burst in
+//! the few keys that need it; compare these. Neither round branches on what it finds. A burst in
 //! which a bucket changed under the comparison is looked up again key by key.
 //!
-//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
+//! A burst alone asks for its homes [`AHEAD`] keys before they are compared and not for all at once: a
+//! core has so many lines under way and no more, and whoever asks for 64 waits for 40 before the first
+//! is compared. It waits for memory twice, at its begin and at its end. Who names the *next* burst has its
 //! homes asked for between the comparisons of this one, which fills the first wait. Of a long list
 //! ([`all`]) the second round of a burst comes after the first one of the next, which fills the other.
 
@@ -220,8 +220,8 @@ impl Burst {
     /// `meanwhile(i, places)` is called.
     ///
     /// # Safety
-    /// As [`one`]; at most BURST_MAX keys, and as many values; the place of key `i` is initialised when
-    /// `meanwhile(i, …)` returns.
+    /// As [`one`]; at most BURST_MAX keys, and as many values; the place of key `i` in this view is in
+    /// `places` when `meanwhile(i, …)` returns.
     #[inline(always)]
     unsafe fn first_round<S: Simd, K: Key, V: Value>(
         &mut self,
@@ -382,7 +382,7 @@ pub(super) unsafe fn all<S: Simd, K: Key, V: Value>(
     }
 }
 
-/// The burst key by key, after the writer came into the first round.
+/// The burst key by key, after the writer came into one of the rounds.
 ///
 /// # Safety
 /// As [`one`]; at most 64 keys, and as many values.

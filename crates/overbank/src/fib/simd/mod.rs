@@ -1,7 +1,7 @@
 //! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
 //!
 //! One file per instruction set with one method, the comparison of a cache line; [`kernel`] has the
-//! lookups, written once. The choice is made when a table is constructed and kept as two function
+//! lookups, written once. The choice is made when a table is constructed and kept as three function
 //! pointers, so a burst costs one indirect call.
 //!
 //! A line is compared while the writer may be storing into it, and the language has no vector load
@@ -40,7 +40,7 @@ pub(super) trait Simd {
 /// The lookups of a table, for its types and instruction set.
 ///
 /// # Safety
-/// To call either: the view is of a table of these types.
+/// To call any: the view is of a table of these types.
 pub(super) struct Kernels<K, V> {
     /// One key.
     pub(super) one: unsafe fn(&View, K) -> Option<V>,
