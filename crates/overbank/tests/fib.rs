@@ -204,13 +204,18 @@ fn a_refused_insertion_changes_nothing() {
     }
 }
 
-/// Lists of any length are that many lookups, and what no key belongs to stays as it was.
-fn lists<K: Key + Made, V: Value + Made>(isa: Isa) {
-    let mut writer = Writer::<K, V>::new(&Config::entries(500).isa(Some(isa))).unwrap();
+/// The keys below 500, each with its number.
+fn of_500<K: Key + Made, V: Value + Made>(isa: Isa) -> Writer<K, V> {
+    let mut writer = Writer::new(&Config::entries(500).isa(Some(isa))).unwrap();
     for number in 0..500 {
         writer.insert(K::of(number), V::of(number)).unwrap();
     }
-    let reader = writer.reader();
+    writer
+}
+
+/// Lists of any length are that many lookups, and what no key belongs to stays as it was.
+fn lists<K: Key + Made, V: Value + Made>(isa: Isa) {
+    let reader = of_500::<K, V>(isa).reader();
     let mut pcg = Pcg32::new(3, 4);
     for size in (0..70usize).chain([95, 96, 97, 127, 128, 129, 200, 1000]) {
         let keys: Vec<K> = (0..size).map(|_| K::of(u64::from(pcg.below(1000)))).collect();
@@ -233,11 +238,7 @@ fn lists<K: Key + Made, V: Value + Made>(isa: Isa) {
 }
 
 fn bursts<K: Key + Made, V: Value + Made>(isa: Isa) {
-    let mut writer = Writer::<K, V>::new(&Config::entries(500).isa(Some(isa))).unwrap();
-    for number in 0..500 {
-        writer.insert(K::of(number), V::of(number)).unwrap();
-    }
-    let reader = writer.reader();
+    let reader = of_500::<K, V>(isa).reader();
     let mut pcg = Pcg32::new(3, 3);
     for size in 0..=70 {
         let keys: Vec<K> = (0..size).map(|_| K::of(u64::from(pcg.below(1000)))).collect();

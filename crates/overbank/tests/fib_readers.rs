@@ -160,10 +160,13 @@ fn read<K: Key + Made, V: Stamp>(
                 let place = (number - changing.start) as usize;
                 let before = newest[place];
                 assert!(age >= before, "{age}, older than {before} before");
-                seen.push((place, age));
+                match way {
+                    0 | 2 | LIST => seen.push((place, age)),
+                    _ => newest[place] = age,
+                }
             }
         }
-        // A key may come twice in a burst, whose lookups are in no order.
+        // A key may come twice in a burst or list, whose lookups are in no order.
         for (place, age) in seen.drain(..) {
             newest[place] = newest[place].max(age);
         }

@@ -80,9 +80,9 @@ impl<K: Key, V: Value> Reader<K, V> {
     /// Looks up any number of keys, the fastest way where there are many: burst follows burst inside, and
     /// memory is waited for at the begin and at the end only.
     ///
-    /// Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry;
-    /// its value is then in `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is
-    /// no snapshot, and the instants of its keys are in no order.
+    /// Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry; its value is then in
+    /// `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is no snapshot, and
+    /// the instants of its keys are in no order.
     ///
     /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key belongs
     /// to stay as they are.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Where a call has more than one burst and the signature cache is large, burst n + 1 is extracted
-//! before tier 1 of burst n, whose probe then asks for the lines of both: see [`Datapath::process`].
+//! before tier 1 of burst n, whose probe then asks for the lines of the next: see [`Datapath::process`].
 //!
 //! Hits and misses of a burst leave in the order in which they came, so a flow is never reordered.
 //! Nothing acts on an unverified signature. A packet of a warm flow costs no allocation.
