@@ -27,8 +27,9 @@
 //! many lines are under way that a burst waits for each, two lines a key in 64 MiB cost more than
 //! what they save in misses once the table is crowded and traffic is skewed: `set-16+pblru`, one
 //! line a key, then has 1.1 of the throughput of the paper's best design and 1.3 of
-//! `cuckoo-2-16+half-bubble`'s. So the grid tries the [`SHORTLIST`], its bursts alone and ahead, for some rounds and
-//! takes the fastest, and `overbank advise` does the same with the traffic at hand.
+//! `cuckoo-2-16+half-bubble`'s. So the grid tries the [`SHORTLIST`], bursts alone and ahead, for
+//! some rounds and takes the fastest, and `overbank advise` tries it, bursts alone, with the traffic at
+//! hand.
 
 use overbank::cache::{Design, GeometryKind, PolicyKind};
 
