@@ -11,7 +11,7 @@
 //! a key and so its entry is there, where a key's is with the hit rate h, with 2h/(1 + h) (eviction at
 //! random). One of two is mistaken then: s·h/(1 + h) of all lookups. There are few such pairs (some
 //! thirty of a million keys in 4-way buckets), so that the figure depends on the luck of the keys: the
-//! full size takes the mean of [`KEY_SETS`] sets.
+//! full size takes the mean of `KEY_SETS` sets.
 
 use std::time::Instant;
 
