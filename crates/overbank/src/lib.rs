@@ -20,7 +20,7 @@ pub mod cache;
 pub mod fib;
 mod prefetch;
 
-pub use prefetch::prefetch;
+pub use prefetch::{is_far, prefetch, prefetch_far};
 
 /// The example of the README, under test.
 #[cfg(doctest)]

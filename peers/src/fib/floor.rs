@@ -39,7 +39,11 @@ impl Lookup for FloorReader {
         self.hashes.extend(keys.iter().map(|&key| mix(key)));
     }
 
-    fn look_up(&mut self, _way: usize, _burst: usize) -> Tally {
-        Tally { hits: 0, sum: self.lines.touch(&self.hashes) }
+    fn look_up(&mut self, way: usize, burst: usize) -> Tally {
+        let sum = match way {
+            0 => self.lines.touch_in(burst, &self.hashes),
+            _ => self.lines.touch_ahead(burst, &self.hashes),
+        };
+        Tally { hits: 0, sum }
     }
 }

@@ -45,7 +45,7 @@ pub struct Options {
     /// Entries that the tables of others are made for, as a multiple of those that they get
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     room: f64,
-    /// Keys of a lookup; the floor's are 32 always
+    /// Keys of a lookup
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u8).range(1..=64))]
     burst: u8,

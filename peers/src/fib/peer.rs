@@ -87,8 +87,8 @@ pub static PEERS: &[Peer] = &[
     },
     Peer {
         name: FLOOR,
-        what: "no table: one random line a key from as much memory as Overbank takes, bursts of 32",
-        ways: &["gather"],
+        what: "no table: one random line a key from as much memory as Overbank takes",
+        ways: &["gather", "gather, next burst named"],
         bytes_max: |entries| entries * 10 + (4 << 20),
         reserved: false,
         make: floor::make,

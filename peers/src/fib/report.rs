@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::contestant::Round;
-use super::peer::{LIST, FLOOR, LIST_WAY, OVERBANK_WAYS};
+use super::peer::{FLOOR, LIST, LIST_WAY, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
 use crate::output::Block;
 use crate::stats::Spread;

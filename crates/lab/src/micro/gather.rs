@@ -3,7 +3,8 @@
 //! Same bursts as a cache's probe, same prefetches, same kind of pages ([`super::memory`]), and the
 //! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
 //! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
-//! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways.
+//! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways. Large memory is
+//! asked for into the second-level cache ([`is_far`]), as the tables do, which is what makes it cheap.
 //!
 //! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
 //! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
@@ -11,7 +12,7 @@
 //! no claim is judged, and the record has the line that [`refusal`] gives.
 
 use overbank::cache::{BURST, HugePages};
-use overbank::prefetch;
+use overbank::{is_far, prefetch, prefetch_far};
 
 use super::memory::Memory;
 
@@ -49,6 +50,29 @@ impl Gather {
     /// The same in bursts of `burst`, from 1 to [`BURST_MAX`].
     #[inline(never)]
     pub fn touch_in(&self, burst: usize, hashes: &[u64]) -> u64 {
+        if self.is_far() {
+            self.alone(burst, hashes, prefetch_far)
+        } else {
+            self.alone(burst, hashes, prefetch)
+        }
+    }
+
+    /// The same, asking for the lines of the next burst while this one's are read.
+    #[inline(never)]
+    pub fn touch_ahead(&self, burst: usize, hashes: &[u64]) -> u64 {
+        if self.is_far() {
+            self.ahead(burst, hashes, prefetch_far)
+        } else {
+            self.ahead(burst, hashes, prefetch)
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        is_far(size_of_val(self.lines.as_slice()))
+    }
+
+    #[inline(always)]
+    fn alone(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
         let lines = self.lines.as_slice();
         let mut at = [0; BURST_MAX];
         let mut sum = 0u64;
@@ -64,9 +88,8 @@ impl Gather {
         sum
     }
 
-    /// The same, asking for the lines of the next burst while this one's are read.
-    #[inline(never)]
-    pub fn touch_ahead(&self, burst: usize, hashes: &[u64]) -> u64 {
+    #[inline(always)]
+    fn ahead(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
         let lines = self.lines.as_slice();
         let ask = |hash: u64| {
             let at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
@@ -203,7 +226,12 @@ mod tests {
         }
         assert_eq!(gather.touch_ahead(32, &[]), 0);
         assert_eq!(Gather::new(0).unwrap().touch(&[u64::MAX]), 0);
-        let last = (4 << 20) / 64 - 1;
-        assert_eq!(Gather::new(4 << 20).unwrap().touch(&[u64::MAX, 0]), last);
+        // Near and far.
+        for mib in [4, 8] {
+            let gather = Gather::new(mib << 20).unwrap();
+            let last = (mib << 20) as u64 / 64 - 1;
+            assert_eq!(gather.touch(&[u64::MAX, 0]), last);
+            assert_eq!(gather.touch_ahead(32, &[u64::MAX, 0]), last);
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::layout::Layout;
 use super::memory::{HugePages, Memory};
 use super::probes::Probes;
 use super::simd::{Isa, Kernels, Scan, View};
+use crate::prefetch::is_far;
 
 /// Place of a slot: its bucket (buffer buckets count on) and its number in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl<G: Geometry, L: Layout> Table<G, L> {
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or(Error::SizeOverflow { buckets, bucket_bytes: Self::STRIDE })?;
         let isa = Isa::choose(config.isa)?;
-        let kernels = Kernels::of::<G, L>(isa)?;
+        let kernels = Kernels::of::<G, L>(isa, is_far(bytes))?;
         let memory = Memory::zeroed(bytes)?;
         Ok(Self { memory, buckets, len: 0, kernels, isa, shape: PhantomData })
     }

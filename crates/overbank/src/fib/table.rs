@@ -13,6 +13,7 @@ use super::simd::{Kernels, View};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
 use super::words::Words;
 use crate::cache::{HugePages, Isa};
+use crate::prefetch::{is_far, prefetch_at};
 
 /// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
 pub const BURST_MAX: usize = 64;
@@ -36,10 +37,10 @@ impl<K: Key, V: Value> Table<K, V> {
             .filter(|_| (2..=BUCKETS_MAX).contains(&count))
             .ok_or(Error::Buckets { buckets: count })?;
         let isa = if cfg!(loom) { Isa::Portable } else { Isa::choose(config.isa)? };
-        let kernels = Kernels::of(isa)?;
         // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
         let words = count.saturating_mul(Shape::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);
+        let kernels = Kernels::of(isa, is_far(bytes))?;
         let words =
             Words::zeroed(words, config.pages).map_err(|error| Error::of_memory(&error, bytes))?;
         let hasher = Hasher::new(config.seed);
@@ -93,11 +94,20 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A line of each hash, chosen by its high half, of which one word is read.
     #[inline(always)]
     pub(super) fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
+        if is_far(self.bytes()) {
+            self.touch_as::<true>(burst, ahead, hashes)
+        } else {
+            self.touch_as::<false>(burst, ahead, hashes)
+        }
+    }
+
+    #[inline(always)]
+    fn touch_as<const FAR: bool>(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         let words = self.words.get();
         let lines = (words.len() / LINE) as u64;
         let ask = |hash: u64| {
             let at = (((hash >> 32) * lines) >> 32) as usize * LINE;
-            crate::prefetch(&words[at]);
+            prefetch_at::<FAR>(core::ptr::from_ref(&words[at]).cast());
             at
         };
         let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
@@ -128,9 +138,18 @@ impl<K: Key, V: Value> Table<K, V> {
 
     /// Asks for a bucket's lines.
     pub(super) fn prefetch(&self, bucket: u32) {
-        crate::prefetch(self.word(bucket, 0));
+        if is_far(self.bytes()) {
+            self.prefetch_as::<true>(bucket);
+        } else {
+            self.prefetch_as::<false>(bucket);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_as<const FAR: bool>(&self, bucket: u32) {
+        prefetch_at::<FAR>(core::ptr::from_ref(self.word(bucket, 0)).cast());
         if Shape::<K, V>::LINES == 2 {
-            crate::prefetch(self.word(bucket, LINE));
+            prefetch_at::<FAR>(core::ptr::from_ref(self.word(bucket, LINE)).cast());
         }
     }
 }

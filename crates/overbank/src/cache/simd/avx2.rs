@@ -88,12 +88,6 @@ impl Simd for Avx2 {
             _pext_u32(_mm256_movemask_epi8(equal) as u32, 0x0055_0055)
         }
     }
-
-    #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
 }
 
 entry_points!(Avx2, "avx2,bmi1,bmi2,lzcnt,popcnt");

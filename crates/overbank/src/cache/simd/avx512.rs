@@ -87,12 +87,6 @@ impl Simd for Avx512 {
             _pext_u32(equal, 0x0f0f_0f0f)
         }
     }
-
-    #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
 }
 
 entry_points!(Avx512, "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt");

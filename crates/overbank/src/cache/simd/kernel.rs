@@ -16,6 +16,7 @@ use super::{Scan, Simd};
 use crate::cache::geometry::{Geometry, fingerprint};
 use crate::cache::layout::Layout;
 use crate::cache::probes::{BURST, Probes, Slots};
+use crate::prefetch::prefetch_at;
 
 /// A table's slots, as a kernel sees them.
 ///
@@ -67,16 +68,14 @@ impl<G: Geometry, L: Layout> Shape<G, L> {
 
 /// Asks for all cache lines of the buckets that start at `p`.
 #[inline(always)]
-unsafe fn prefetch_span<S: Simd, G: Geometry, L: Layout>(p: *const u8) {
+fn prefetch_span<G: Geometry, L: Layout, const FAR: bool>(p: *const u8) {
     let mut offset = 0;
     while offset < Shape::<G, L>::SPAN {
-        // SAFETY: a prefetch may go anywhere; wrapping_add makes no claim about the address.
-        unsafe { S::prefetch(p.wrapping_add(offset)) };
+        prefetch_at::<FAR>(p.wrapping_add(offset));
         offset += LINE;
     }
     if !Shape::<G, L>::ALIGNED {
-        // SAFETY: as above.
-        unsafe { S::prefetch(p.wrapping_add(Shape::<G, L>::SPAN - 1)) };
+        prefetch_at::<FAR>(p.wrapping_add(Shape::<G, L>::SPAN - 1));
     }
 }
 
@@ -173,7 +172,7 @@ unsafe fn value_at<G: Geometry, L: Layout>(
 /// # Safety
 /// `view` keeps its invariant for `G` and `L`, and the CPU has `S`.
 #[inline(always)]
-pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
+pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     view: View,
     hashes: &[u64],
     next: Option<&[u64]>,
@@ -189,12 +188,9 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
         (first, if G::ADJACENT { first } else { view.bucket::<G, L>(hash, 1) })
     };
     let ask = |(first, second): (*const u8, *const u8)| {
-        // SAFETY: the CPU has S; a prefetch needs nothing else.
-        unsafe {
-            prefetch_span::<S, G, L>(first);
-            if !G::ADJACENT {
-                prefetch_span::<S, G, L>(second);
-            }
+        prefetch_span::<G, L, FAR>(first);
+        if !G::ADJACENT {
+            prefetch_span::<G, L, FAR>(second);
         }
     };
     for (i, &hash) in hashes.iter().enumerate() {
@@ -230,7 +226,7 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout>(
 /// # Safety
 /// As for [`probe`].
 #[inline(always)]
-pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
+pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     view: View,
     hashes: &[u64],
     next: Option<&[u64]>,
@@ -240,8 +236,7 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout>(
     let hashes = &hashes[..count];
     let (asked, next) = (next.is_some(), upcoming(next));
     let mut bucket = [core::ptr::null::<u8>(); BURST];
-    // SAFETY: the CPU has S; a prefetch needs nothing else.
-    let ask = |bucket: *const u8| unsafe { prefetch_span::<S, G, L>(bucket) };
+    let ask = prefetch_span::<G, L, FAR>;
     for (i, &hash) in hashes.iter().enumerate() {
         bucket[i] = view.bucket::<G, L>(hash, 0);
         if !asked {

@@ -209,9 +209,6 @@ pub(crate) trait Simd {
         // SAFETY: the caller's promise: 64 bytes, the third bucket at byte 32.
         unsafe { Self::eq_pair(p, fp) | Self::eq_pair(p.add(32), fp) << 8 }
     }
-
-    /// Asks for the cache line of `p`. Any address is allowed.
-    unsafe fn prefetch(p: *const u8);
 }
 
 /// Candidate slots that hold the fingerprint, and candidate slots that are empty.
@@ -237,15 +234,21 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels for `isa`, if the machine has it.
-    pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa) -> Result<Self, IsaError> {
-        macro_rules! kernels {
-            ($isa:ident) => {
+    /// The kernels for `isa`, if the machine has it. `far`: for a table that the caches of the CPU do
+    /// not hold ([`is_far`](crate::is_far)).
+    pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa, far: bool) -> Result<Self, IsaError> {
+        macro_rules! kernels_as {
+            ($isa:ident, $far:literal) => {
                 Self {
-                    probe: $isa::probe::<G, L>,
-                    probe_home_first: $isa::probe_home_first::<G, L>,
+                    probe: $isa::probe::<G, L, $far>,
+                    probe_home_first: $isa::probe_home_first::<G, L, $far>,
                     scan: $isa::scan::<G, L>,
                 }
+            };
+        }
+        macro_rules! kernels {
+            ($isa:ident) => {
+                if far { kernels_as!($isa, true) } else { kernels_as!($isa, false) }
             };
         }
         Ok(match isa.checked()? {
@@ -266,27 +269,27 @@ macro_rules! entry_points {
         /// # Safety
         /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn probe<G: Geometry, L: Layout>(
+        pub(super) unsafe fn probe<G: Geometry, L: Layout, const FAR: bool>(
             view: View,
             hashes: &[u64],
             next: Option<&[u64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::probe::<$simd, G, L>(view, hashes, next, out) }
+            unsafe { kernel::probe::<$simd, G, L, FAR>(view, hashes, next, out) }
         }
 
         /// # Safety
         /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn probe_home_first<G: Geometry, L: Layout>(
+        pub(super) unsafe fn probe_home_first<G: Geometry, L: Layout, const FAR: bool>(
             view: View,
             hashes: &[u64],
             next: Option<&[u64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::probe_home_first::<$simd, G, L>(view, hashes, next, out) }
+            unsafe { kernel::probe_home_first::<$simd, G, L, FAR>(view, hashes, next, out) }
         }
 
         /// # Safety
@@ -330,7 +333,6 @@ mod tests {
                 let buckets = [range(0, 4), range(8, 4), range(16, 4), range(24, 4)];
                 assert_eq!(S::eq_pair(p, fp), plain(&buckets[..2].concat()));
                 assert_eq!(S::eq_quad(p, fp), plain(&buckets.concat()));
-                S::prefetch(p);
             }
         }
     }

@@ -39,18 +39,6 @@ impl Simd for Portable {
         // SAFETY: the caller's promise: 32 readable bytes.
         unsafe { Self::eq8x2(p, p.add(16), fp) }
     }
-
-    #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        // SSE is part of x86-64, so this is portable enough; other machines do without.
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = p;
-    }
 }
 
 entry_points!(Portable);

@@ -5,7 +5,7 @@
 //! the few keys that need it; compare these. Neither round branches on what it finds. A burst in
 //! which a bucket changed under the comparison is looked up again key by key.
 //!
-//! A burst alone asks for its homes [`AHEAD`] keys before they are compared and not for all at once: a
+//! A burst alone asks for its homes [`ahead`] keys before they are compared and not for all at once: a
 //! core has so many lines under way and no more, and whoever asks for 64 waits for 40 before the first
 //! is compared. It waits for memory twice, at its begin and at its end. Who names the *next* burst has its
 //! homes asked for between the comparisons of this one, which fills the first wait. Of a long list
@@ -19,7 +19,7 @@ use crate::fib::place::{Hasher, Place, place};
 use crate::fib::shape::{Header, LINE, Shape};
 use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
-use crate::prefetch;
+use crate::prefetch::prefetch_at;
 
 /// A table, as a kernel sees it.
 ///
@@ -156,21 +156,24 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
 }
 
 /// Home lines under way while a key is compared: some more than a core fetches at a time (16 on
-/// Sapphire Rapids), so that none of its buffers is idle, and comparisons fill the wait for the next.
-const AHEAD: usize = 24;
+/// Sapphire Rapids), so that none of its buffers is idle, and comparisons fill the wait for the next. More
+/// of a [far](crate::prefetch_far) table, for whose lines there are more buffers.
+const fn ahead(far: bool) -> usize {
+    if far { 32 } else { 24 }
+}
 
 /// Asks for a bucket.
 ///
 /// # Safety
 /// The view is of a table of this shape, and `bucket` is one of its buckets.
 #[inline(always)]
-unsafe fn ask<K: Key, V: Value>(view: &View, bucket: u32) {
+unsafe fn ask<K: Key, V: Value, const FAR: bool>(view: &View, bucket: u32) {
     // SAFETY: the caller's promise, and a bucket has STRIDE words.
     unsafe {
         let bucket = view.bucket::<K, V>(bucket);
-        prefetch(&*bucket);
+        prefetch_at::<FAR>(bucket.cast());
         if Shape::<K, V>::LINES == 2 {
-            prefetch(&*bucket.add(LINE));
+            prefetch_at::<FAR>(bucket.add(LINE).cast());
         }
     }
 }
@@ -180,10 +183,10 @@ unsafe fn ask<K: Key, V: Value>(view: &View, bucket: u32) {
 /// # Safety
 /// The view is of a table of this shape.
 #[inline(always)]
-unsafe fn ask_home<K: Key, V: Value>(view: &View, key: K) -> Place {
+unsafe fn ask_home<K: Key, V: Value, const FAR: bool>(view: &View, key: K) -> Place {
     let place = view.place(key);
     // SAFETY: less than `buckets`.
-    unsafe { ask::<K, V>(view, place.home) };
+    unsafe { ask::<K, V, FAR>(view, place.home) };
     place
 }
 
@@ -223,7 +226,7 @@ impl Burst {
     /// As [`one`]; at most BURST_MAX keys, and as many values; the place of key `i` in this view is in
     /// `places` when `meanwhile(i, …)` returns.
     #[inline(always)]
-    unsafe fn first_round<S: Simd, K: Key, V: Value>(
+    unsafe fn first_round<S: Simd, K: Key, V: Value, const FAR: bool>(
         &mut self,
         view: &View,
         keys: &[K],
@@ -242,7 +245,7 @@ impl Burst {
                 self.seen.get_unchecked_mut(open).write(first.header);
                 let go_on = first.header.marked(second) & !first.found;
                 // The home again if all is settled: no branch, and that line is here.
-                ask::<K, V>(view, home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
+                ask::<K, V, FAR>(view, home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
                 open += usize::from(go_on);
                 *value = first.value;
                 hits |= u64::from(first.found) << i;
@@ -288,7 +291,7 @@ impl Burst {
 /// # Safety
 /// As [`one`].
 #[inline(always)]
-pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
+pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
     view: &View,
     keys: &[K],
     values: &mut [V],
@@ -305,22 +308,22 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value>(
             for (place, &key) in burst.places.iter_mut().zip(keys) {
                 place.write(view.place(key));
             }
-            burst.first_round::<S, K, V>(view, keys, values, |i, _| {
+            burst.first_round::<S, K, V, FAR>(view, keys, values, |i, _| {
                 if let Some(&key) = next.get(i) {
-                    ask_home::<K, V>(view, key);
+                    ask_home::<K, V, FAR>(view, key);
                 }
             });
             for &key in next.iter().take(BURST_MAX).skip(count) {
-                ask_home::<K, V>(view, key);
+                ask_home::<K, V, FAR>(view, key);
             }
         } else {
-            let ahead = count.min(AHEAD);
+            let ahead = count.min(ahead(FAR));
             for (place, &key) in burst.places.iter_mut().zip(&keys[..ahead]) {
-                place.write(ask_home::<K, V>(view, key));
+                place.write(ask_home::<K, V, FAR>(view, key));
             }
-            burst.first_round::<S, K, V>(view, keys, values, |i, places| {
+            burst.first_round::<S, K, V, FAR>(view, keys, values, |i, places| {
                 if let Some(&key) = keys.get(i + ahead) {
-                    places.get_unchecked_mut(i + ahead).write(ask_home::<K, V>(view, key));
+                    places.get_unchecked_mut(i + ahead).write(ask_home::<K, V, FAR>(view, key));
                 }
             });
         }
@@ -337,7 +340,7 @@ const STRIDE: usize = if cfg!(loom) { 1 } else { 32 };
 /// # Safety
 /// As [`one`].
 #[inline(always)]
-pub(super) unsafe fn all<S: Simd, K: Key, V: Value>(
+pub(super) unsafe fn all<S: Simd, K: Key, V: Value, const FAR: bool>(
     view: &View,
     keys: &[K],
     values: &mut [V],
@@ -353,17 +356,17 @@ pub(super) unsafe fn all<S: Simd, K: Key, V: Value>(
     // that of the burst before it.
     unsafe {
         for (place, &key) in now.places.iter_mut().zip(&keys[part(0)]) {
-            place.write(ask_home::<K, V>(view, key));
+            place.write(ask_home::<K, V, FAR>(view, key));
         }
         for burst in 0..=bursts {
             let upcoming = &keys[part(burst + 1)];
-            now.first_round::<S, K, V>(
+            now.first_round::<S, K, V, FAR>(
                 view,
                 &keys[part(burst)],
                 &mut values[part(burst)],
                 |i, _| {
                     if let Some(&key) = upcoming.get(i) {
-                        next.places.get_unchecked_mut(i).write(ask_home::<K, V>(view, key));
+                        next.places.get_unchecked_mut(i).write(ask_home::<K, V, FAR>(view, key));
                     }
                 },
             );

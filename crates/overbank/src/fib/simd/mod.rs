@@ -56,20 +56,32 @@ pub(super) struct Kernels<K, V> {
 type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
 
 impl<K: Key, V: Value> Kernels<K, V> {
-    /// The kernels for `isa`, which the machine has ([`Isa::choose`]).
-    pub(super) fn of(isa: Isa) -> Result<Self, IsaError> {
+    /// The kernels for `isa`, which the machine has ([`Isa::choose`]). `far`: for a table that the
+    /// second-level cache does not hold.
+    pub(super) fn of(isa: Isa, far: bool) -> Result<Self, IsaError> {
+        macro_rules! kernels {
+            ($isa:ident) => {
+                if far {
+                    Self {
+                        one: $isa::one,
+                        batch: $isa::batch::<K, V, true>,
+                        all: $isa::all::<K, V, true>,
+                    }
+                } else {
+                    Self {
+                        one: $isa::one,
+                        batch: $isa::batch::<K, V, false>,
+                        all: $isa::all::<K, V, false>,
+                    }
+                }
+            };
+        }
         match isa {
-            Isa::Portable => {
-                Ok(Self { one: portable::one, batch: portable::batch, all: portable::all })
-            }
+            Isa::Portable => Ok(kernels!(portable)),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
-            Isa::Avx2 if isa.is_available() => {
-                Ok(Self { one: avx2::one, batch: avx2::batch, all: avx2::all })
-            }
+            Isa::Avx2 if isa.is_available() => Ok(kernels!(avx2)),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
-            Isa::Avx512 if isa.is_available() => {
-                Ok(Self { one: avx512::one, batch: avx512::batch, all: avx512::all })
-            }
+            Isa::Avx512 if isa.is_available() => Ok(kernels!(avx512)),
             _ => Err(IsaError::Unavailable { name: isa.name() }),
         }
     }
@@ -89,27 +101,27 @@ macro_rules! entry_points {
         /// # Safety
         /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn batch<K: Key, V: Value>(
+        pub(super) unsafe fn batch<K: Key, V: Value, const FAR: bool>(
             view: &View,
             keys: &[K],
             values: &mut [V],
             next: Option<&[K]>,
         ) -> u64 {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::batch::<$simd, K, V>(view, keys, values, next) }
+            unsafe { kernel::batch::<$simd, K, V, FAR>(view, keys, values, next) }
         }
 
         /// # Safety
         /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn all<K: Key, V: Value>(
+        pub(super) unsafe fn all<K: Key, V: Value, const FAR: bool>(
             view: &View,
             keys: &[K],
             values: &mut [V],
             hits: &mut [u64],
         ) {
             // SAFETY: the caller's promises, passed on.
-            unsafe { kernel::all::<$simd, K, V>(view, keys, values, hits) }
+            unsafe { kernel::all::<$simd, K, V, FAR>(view, keys, values, hits) }
         }
     };
 }
