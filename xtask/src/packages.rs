@@ -36,6 +36,11 @@ pub const CAPTURE: &[Package] = &[
     Package { name: "iputils-ping", sign: &["ping"], needed_by: "capture: ping" },
     Package { name: "wireshark-common", sign: &["mergecap"], needed_by: "capture: pcapng" },
     Package { name: "tshark", sign: &["tshark"], needed_by: "tests: checks rewritten frames" },
+    Package {
+        name: "binutils",
+        sign: &["objdump", "--version"],
+        needed_by: "tests: lookups order no memory",
+    },
 ];
 
 /// What `test` needs besides, for the control plane.

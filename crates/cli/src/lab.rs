@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BAR_STEPS: u64 = 1000;
 /// The page in the directory of the records.
 const PAGE: &str = "report.html";
+/// Experiments that `--penalty` and `--entries` are for.
+const WITH_PENALTY: &[&str] = &["fig8", "fig9", "questions", "grid"];
+const WITH_ENTRIES: &[&str] = &["fib5", "fib6", "fib7", "fibwriter"];
 
 /// What to do in the lab.
 #[derive(Subcommand)]
@@ -46,8 +49,9 @@ pub enum Command {
   overbank lab run fib5 fib6 fib7 --entries 1M,16M,100M
   overbank lab run fig8 --format json | jq '.[].checks'
 
-Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Exit status 1
-tells that an experiment could not be made, not that its result differs from the paper's.")]
+Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Where one
+experiment cannot be made or its record not be written, the others go on. Exit status 1 tells of that,
+not that a result differs from the paper's.")]
 pub struct RunArgs {
     /// Experiments of `overbank lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
@@ -59,9 +63,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Cycles that a miss costs where it is added, not lived through: fig8, fig9, questions, grid
-    #[arg(long, value_name = "CYCLES", default_value_t = PENALTY_CYCLES,
-          value_parser = parse_penalty)]
-    penalty: f64,
+    /// [default: 1000]
+    #[arg(long, value_name = "CYCLES", value_parser = parse_penalty)]
+    penalty: Option<f64>,
     /// Entries of the forwarding tables of fib5, fib6, fib7, fibwriter, such as 10k,16M,1G
     /// [default: each experiment's own sizes]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_entries)]
@@ -130,56 +134,111 @@ fn list() -> Result<()> {
 
 fn measure(args: &RunArgs) -> Result<()> {
     let chosen = choose(&args.names)?;
+    check_used(args, &chosen)?;
     let default = if args.smoke { "out/lab-smoke" } else { "out/lab" };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
     std::fs::create_dir_all(&out).with_context(|| format!("{}: cannot be made", out.display()))?;
-    // Before the work, so that a directory that cannot be written or read costs no time.
+    // Before the work, so that a place that cannot be written or read costs no time.
     let page = Pending::claim(&out.join(PAGE))?;
+    let path = |experiment: &Experiment| out.join(format!("{}.json", experiment.name));
+    for experiment in &chosen {
+        Pending::claim(&path(experiment))?;
+    }
     read(&out)?;
     let machine = Machine::here(pin(args.core)?);
     let stop = stop_on_ctrl_c()?;
     let bar = progress_bar(args.quiet);
     bar.set_length(BAR_STEPS * chosen.len() as u64);
 
-    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut without_record) = (Vec::new(), Vec::new());
+    let mut ended = "";
+    // One that cannot be written or printed does not cost the others: the errors come in the end.
+    let mut printed = Ok(());
     for (number, experiment) in chosen.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            ended = "Ended early: ";
+            break;
+        }
+        let mut fails = |why: &str| {
+            bar.suspend(|| eprintln!("overbank: {}: {why}", experiment.name));
+            without_record.push(experiment.name);
+        };
         match one(experiment, args, &stop, &bar, number) {
             Ok(record) => {
                 let outcome = Outcome::new(record, machine.clone(), command_line());
-                let path = out.join(format!("{}.json", experiment.name));
-                Pending::claim(&path)?.finish(&outcome.json())?;
+                let claimed = Pending::claim(&path(experiment));
+                if let Err(error) = claimed.and_then(|file| file.finish(&outcome.json())) {
+                    fails(&format!("{error:#}"));
+                }
                 if args.format == Format::Text {
                     let text = text::lab::outcome(&outcome);
-                    bar.suspend(|| writeln!(std::io::stdout(), "{text}"))?;
+                    printed = printed.and(bar.suspend(|| print(&text)));
                 }
                 outcomes.push(outcome);
             }
-            Err(LabError::Stopped) => break,
-            Err(LabError::Failed(why)) => {
-                bar.suspend(|| eprintln!("overbank: {}: {why}", experiment.name));
-                failed.push(experiment.name);
-            }
-        }
-        if stop.load(Ordering::Relaxed) {
-            break;
+            Err(LabError::Stopped) => ended = "Ended early: ",
+            Err(LabError::Failed(why)) => fails(&why),
         }
     }
     bar.finish_and_clear();
 
-    if args.format == Format::Json {
-        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&outcomes)?)?;
+    let placed = finish(page, &out, &outcomes, &without_record);
+    let text = match args.format {
+        Format::Json => serde_json::to_string_pretty(&outcomes)?,
+        Format::Text => {
+            let (done, of, dir) = (outcomes.len(), chosen.len(), out.display());
+            format!("{ended}{done} of {of} experiments done; {dir}/{PAGE}")
+        }
+    };
+    let told = placed.and(printed.and(print(&text)).context("standard output"));
+    if without_record.is_empty() {
+        return told;
     }
-    let all = read(&out)?;
+    if let Err(error) = told {
+        eprintln!("overbank: {error:#}");
+    }
+    bail!("without a record: {}", without_record.join(", "));
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{text}")
+}
+
+/// Writes the page: of all records that are there, and of what was measured now also where its record
+/// could not be written or the others cannot be read.
+fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -> Result<()> {
+    let (mut all, readable) = match read(out) {
+        Ok(all) => (all, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    for outcome in now {
+        let same = all.iter().position(|o| o.record.name == outcome.record.name);
+        match same {
+            // What lies there is older.
+            Some(at) if without_record.contains(&&*outcome.record.name) => {
+                all[at] = outcome.clone();
+            }
+            Some(_) => {}
+            None => all.push(outcome.clone()),
+        }
+    }
+    results::sort(&mut all);
     if !all.is_empty() {
         page.finish(&report::lab::page(&all))?;
     }
-    if args.format == Format::Text {
-        let ended = if outcomes.len() + failed.len() < chosen.len() { "Ended early: " } else { "" };
-        let (done, of, dir) = (outcomes.len(), chosen.len(), out.display());
-        writeln!(std::io::stdout(), "{ended}{done} of {of} experiments done; {dir}/{PAGE}")?;
-    }
-    if !failed.is_empty() {
-        bail!("without a record: {}", failed.join(", "));
+    readable
+}
+
+/// Refuses an option that none of the experiments is for.
+fn check_used(args: &RunArgs, chosen: &[&Experiment]) -> Result<()> {
+    let given = [
+        ("--penalty", args.penalty.is_some(), WITH_PENALTY),
+        ("--entries", !args.entries.is_empty(), WITH_ENTRIES),
+    ];
+    for (option, given, names) in given {
+        if given && !chosen.iter().any(|e| names.contains(&e.name)) {
+            bail!("{option}: only {} use it, and none of them is to run", names.join(", "));
+        }
     }
     Ok(())
 }
@@ -200,7 +259,7 @@ fn one(
     experiment.measure(&mut Context {
         size: if args.smoke { Size::Smoke } else { Size::Full },
         seed: args.seed,
-        penalty_cycles: args.penalty,
+        penalty_cycles: args.penalty.unwrap_or(PENALTY_CYCLES),
         entries: &args.entries,
         stop,
         progress: &mut progress,
@@ -283,4 +342,54 @@ fn read(dir: &Path) -> Result<Vec<Outcome>> {
     }
     results::sort(&mut outcomes);
     Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::collections::BTreeSet;
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    fn sources(path: &Path) -> String {
+        if path.is_file() {
+            return std::fs::read_to_string(path).expect("a source file");
+        }
+        let entries = std::fs::read_dir(path).expect("a folder of sources");
+        entries.map(|entry| sources(&entry.expect("an entry").path())).collect()
+    }
+
+    /// The experiments of a module that reads an option, and no others, are listed, here and in the
+    /// help.
+    #[test]
+    fn the_experiments_that_use_an_option_are_listed() {
+        let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/src/experiments");
+        let command = Typed::command();
+        let options =
+            [("penalty", "penalty_cycles", WITH_PENALTY), ("entries", "entries", WITH_ENTRIES)];
+        for (option, field, names) in options {
+            let mut used = BTreeSet::new();
+            for entry in std::fs::read_dir(&lab).expect("the experiments") {
+                let path = entry.expect("an entry").path();
+                let text = sources(&path);
+                if text.contains(&format!("context.{field}")) {
+                    let named =
+                        |e: &&Experiment| text.contains(&format!("    name: \"{}\",", e.name));
+                    used.extend(experiments::ALL.iter().filter(named).map(|e| e.name));
+                }
+            }
+            assert_eq!(used, names.iter().copied().collect(), "--{option}");
+            let help = command.get_arguments().find(|a| a.get_id() == option).expect("an option");
+            let help = help.get_help().expect("its help").to_string();
+            assert!(help.contains(&names.join(", ")), "{help}");
+        }
+        let help = command.get_arguments().find(|a| a.get_id() == "penalty").expect("an option");
+        let default = format!("[default: {PENALTY_CYCLES}]");
+        assert!(help.get_help().expect("its help").to_string().contains(&default));
+    }
 }

@@ -75,6 +75,10 @@ pub struct Args {
     /// Most learnt addresses [default: 8192]
     #[arg(long, value_name = "N")]
     mac_entries: Option<String>,
+    /// Pages that their table lies on: huge (2 MiB where the system gives them), 1g (of the pool of
+    /// 1 GiB pages, or nothing starts) or small [default: huge]
+    #[arg(long, value_name = "PAGES")]
+    mac_pages: Option<String>,
     /// Seconds after which a silent address is forgotten [default: 300]
     #[arg(long, value_name = "S")]
     mac_age: Option<String>,
@@ -188,6 +192,7 @@ impl Args {
             ("megaflow-idle", &self.megaflow_idle),
             ("max-rules", &self.max_rules),
             ("mac-entries", &self.mac_entries),
+            ("mac-pages", &self.mac_pages),
             ("mac-age", &self.mac_age),
             ("mac-rate", &self.mac_rate),
             ("mac-queue", &self.mac_queue),

@@ -54,7 +54,7 @@ fn drawn_traffic_gets_predictions_that_hold() {
             chosen = ns;
         }
     }
-    assert!(chosen <= 1.005 * best, "{chosen} ns, and {best} ns can be had: {r}");
+    assert!(chosen <= 1.02 * best, "{chosen} ns, and {best} ns can be had: {r}");
     assert!(r["reason"].as_str().expect("text").contains("half the entries"));
     // The costs decide: where misses cost nothing, the smallest table will do.
     let free = json(&["--flows", "7783", "--miss-ns", "0", "--cache", "set-8"]);
@@ -89,7 +89,7 @@ fn a_capture_gets_advice_and_a_page() {
     }
     let output = advise(&[capture]);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    for part in ["Recommended", "Working set", "predicted %", "new flows", "Zipf θ"] {
+    for part in ["Recommended", "Working set", "predicted %", "new flows", "Zipf θ", "tried"] {
         assert!(text.contains(part), "{part} is printed:\n{text}");
     }
 }
@@ -124,6 +124,8 @@ fn bad_input_is_refused_in_one_line() {
     refused(2, &["--seconds", "5"], &["--interface"]);
     refused(2, &[cut, "--flows", "5"], &["--flows"]);
     refused(2, &["--miss-ns", "-1"], &[]);
+    refused(1, &["--core", "9999"], &["--core 9999: no such core"]);
+    refused(2, &["--core", "0", "--no-calibration"], &["--core", "--no-calibration"]);
 }
 
 /// The capture stays what it was, whatever the report is called.
@@ -147,7 +149,7 @@ fn a_report_does_not_take_the_place_of_the_capture() {
     assert!(fs::read(&victim).expect("there") == frames);
 }
 
-/// Loopback traffic of our own; without the right to listen, the line that says so.
+/// Loopback traffic of our own.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_live_sample_sees_what_comes_in() {
@@ -166,11 +168,10 @@ fn a_live_sample_sees_what_comes_in() {
         output
     });
     let errors = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        assert!(errors.contains("CAP_NET_RAW"), "{errors}");
-        println!("skipped: needs CAP_NET_RAW");
-        return;
-    }
+    assert!(
+        output.status.success(),
+        "this test listens: it must run as root (sudo -E cargo test): {errors}"
+    );
     let advice: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(advice["traffic"]["kind"], "live");
     assert!(advice["profile"]["packets"].as_u64() > Some(20), "{}", advice["profile"]);

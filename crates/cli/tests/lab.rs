@@ -2,9 +2,14 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+/// Bytes that a pipe of Linux holds.
+#[cfg(target_os = "linux")]
+const PIPE: usize = 65_536;
 
 fn lab(arguments: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_overbank"))
@@ -226,4 +231,84 @@ fn ctrl_c_keeps_what_is_finished() {
     assert!(!dir.path().join("table1.json").exists());
     let page = fs::read_to_string(dir.path().join("report.html")).expect("a page");
     assert!(page.contains("id=\"slide15\"") && !page.contains("id=\"table1\""));
+}
+
+/// Before the first experiment: a place that cannot be written, and an option that nobody uses.
+#[test]
+fn what_cannot_be_done_is_refused_before_the_first_experiment() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    fs::create_dir_all(dir.path().join("o/table1.json")).expect("made");
+    let refused = |arguments: &[&str], with: &str| {
+        let output = lab(arguments, dir.path());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains(with), "{arguments:?}: {errors}");
+        assert_eq!(errors.trim_end().lines().count(), 1, "{errors}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(fs::read_dir(dir.path().join("o")).expect("readable").count(), 1);
+    };
+    let run = ["run", "slide15", "table1", "--smoke", "--out", "o"];
+    refused(&run, "o/table1.json: this is a directory");
+    let run = ["run", "slide15", "--smoke", "--out", "o"];
+    refused(&[&run[..], &["--entries", "1M"]].concat(), "--entries: only fib5, fib6, fib7");
+    refused(&[&run[..], &["--penalty", "1000"]].concat(), "--penalty: only fig8, fig9");
+    // One that uses it is enough.
+    let both = ["run", "slide15", "fig8", "--smoke", "--penalty", "300", "--out", "p"];
+    let output = lab(&both, dir.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// A record that cannot be written, and a standard output that is full: the other experiments and the
+/// page are made, and the exit status tells.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_failed_output_does_not_end_the_run() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let full = fs::File::options().write(true).open("/dev/full").expect("opens");
+    let run = |stdout: Stdio| {
+        Command::new(env!("CARGO_BIN_EXE_overbank"))
+            .args(["lab", "run", "slide15", "table1", "appendix-ab", "--smoke", "--out", "."])
+            .current_dir(dir.path())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts")
+    };
+    let page = || fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    let output = run(full.into()).wait_with_output().expect("its output");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("standard output: No space left"), "{errors}");
+    assert_eq!(errors.trim_end().lines().count(), 1, "{errors}");
+    for name in ["slide15", "table1", "appendix-ab"] {
+        assert!(dir.path().join(name).with_extension("json").exists(), "{name}");
+        assert!(page().contains(&format!("id=\"{name}\"")), "{name}");
+    }
+
+    // A full pipe holds the command up after the first experiment, while a directory takes the place
+    // of the second one's record.
+    for name in ["slide15", "table1", "appendix-ab"] {
+        fs::remove_file(dir.path().join(name).with_extension("json")).expect("removed");
+    }
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&[b'\n'; PIPE]).expect("as much as a pipe holds");
+    let child = run(writer.into());
+    let start = Instant::now();
+    while !dir.path().join("slide15.json").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the first one is short");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fs::create_dir(dir.path().join("table1.json")).expect("made");
+    let mut out = String::new();
+    reader.read_to_string(&mut out).expect("UTF-8");
+    let output = child.wait_with_output().expect("its output");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("table1.json: this is a directory"), "{errors}");
+    assert!(errors.contains("without a record: table1\n"), "{errors}");
+    assert!(out.contains("3 of 3 experiments done"), "{out}");
+    assert!(dir.path().join("appendix-ab.json").exists(), "the one after it");
+    for name in ["slide15", "table1", "appendix-ab"] {
+        assert!(page().contains(&format!("id=\"{name}\"")), "{name}");
+    }
 }

@@ -8,6 +8,7 @@
 use crate::core::{Handle, PortDesc};
 use crate::l2::Counters;
 use crate::totals::{NOT_SENT_NAMES, PortTotals, WorkerTotals, drop_name};
+use overbank::fib::HugePages;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -106,6 +107,17 @@ impl From<&WorkerTotals> for WorkerStatus {
     }
 }
 
+/// Pages by the names of the setting `mac-pages`.
+fn pages_name(pages: HugePages) -> &'static str {
+    match pages {
+        HugePages::No => "small",
+        HugePages::Partly { .. } => "partly",
+        HugePages::Yes => "huge",
+        HugePages::Gigabyte => "1g",
+        _ => "unknown",
+    }
+}
+
 /// Rules, learnt addresses and controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // docs/switch-status.md.
@@ -127,6 +139,8 @@ pub struct ControlStatus {
     pub stations_max: usize,
     #[serde(default)]
     pub stations_bytes: usize,
+    #[serde(default)]
+    pub stations_pages: String,
     pub macs: Counters,
 }
 
@@ -220,6 +234,7 @@ impl Status {
             stations_static: core.stations().fixed(),
             stations_max: core.stations().limits().entries_max,
             stations_bytes: core.stations().bytes(),
+            stations_pages: pages_name(core.stations().pages()).to_owned(),
             macs: core.stations().counters(),
         };
         let (uptime_ms, id, mode) = (core.now_ms(), core.datapath_id(), core.mode());

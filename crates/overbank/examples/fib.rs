@@ -4,14 +4,12 @@
 //!
 //! Entries are Ethernet addresses with a 16-bit port, 8 bytes each, filled to 95 %; without
 //! arguments 1 and 16 million of them, bursts of 32, the best instruction set. Each figure is the
-//! median of rounds that take turns in one process: `floor` reads one random line a key and does
-//! nothing else, from as many lines on the same kind of pages; `hit` and `miss` look up addresses
+//! median of rounds that take turns in one process: `floor` reads one random line of the table a key and
+//! does nothing else, the cheaper way of bursts alone and ahead; `hit` and `miss` look up addresses
 //! that are there and that are not. `×` is the cost as a multiple of the floor of the same round.
 //! Then hits again with a writer at full speed on another core: one that replaces values, one that
 //! removes and inserts, one that moves entries around without end. `slower` compares with rounds
 //! in between in which that core spins.
-
-#![allow(unsafe_code)] // Advice to the kernel about pages.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -20,7 +18,6 @@ use std::time::Instant;
 
 use overbank::cache::Pcg32;
 use overbank::fib::{Config, Isa, Key6, Reader, Writer};
-use overbank::prefetch;
 
 /// Many short rounds: on a machine that does other things as well, most are undisturbed.
 const ROUNDS: usize = 301;
@@ -32,40 +29,6 @@ type Failure = Box<dyn std::error::Error>;
 fn address(number: u64) -> Key6 {
     let bits = number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff;
     Key6::new(bits).expect("masked to 48 bits")
-}
-
-/// A cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
-/// The floor: one line a key.
-fn lines(count: usize) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::with_capacity(count);
-    #[cfg(target_os = "linux")]
-    // SAFETY: advice changes no byte, and the whole pages of the range lie in one block of ours.
-    unsafe {
-        let skip = lines.as_mut_ptr().cast::<u8>().align_offset(4096);
-        let first = lines.as_mut_ptr().cast::<u8>().wrapping_add(skip);
-        libc::madvise(first.cast(), (count * 64).saturating_sub(skip), libc::MADV_HUGEPAGE);
-    }
-    lines.extend((0..count as u64).map(|i| Line([i; 8])));
-    lines
-}
-
-fn touch(lines: &[Line], hashes: &[u64], burst: usize) -> u64 {
-    let mut at = [0usize; 64];
-    let mut sum = 0u64;
-    for hashes in hashes.chunks(burst) {
-        for (at, &hash) in at.iter_mut().zip(hashes) {
-            *at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
-            prefetch(&lines[*at]);
-        }
-        for (&at, &hash) in at.iter().zip(hashes) {
-            sum = sum.wrapping_add(lines[at].0[(hash & 7) as usize]);
-        }
-    }
-    sum
 }
 
 /// How a burst is looked up.
@@ -182,7 +145,6 @@ impl Draws {
 }
 
 fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
-    let lines = lines(reader.bytes() / 64);
     let mut draws = Draws::new();
     const WAYS: [Way; 4] = [Way::Alone, Way::Prefetched, Way::Ahead, Way::All];
     // Floor, one by one; hits and misses of each way, in nanoseconds and in floors.
@@ -190,7 +152,10 @@ fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), 
     let mut ways: [[[Vec<f64>; 2]; 2]; 4] = Default::default();
     for _ in 0..ROUNDS {
         draws.draw(entries);
-        let floor = nanoseconds(DRAWS, || touch(&lines, &draws.hashes, burst));
+        let floor = [false, true]
+            .map(|ahead| nanoseconds(DRAWS, || reader.touch(burst, ahead, &draws.hashes)))
+            .into_iter()
+            .fold(f64::INFINITY, f64::min);
         let one =
             nanoseconds(DRAWS, || draws.hits.iter().filter_map(|&key| reader.lookup(key)).count());
         base[0].push(floor);

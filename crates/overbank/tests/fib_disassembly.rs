@@ -58,13 +58,13 @@ fn has_an_exchange(word: &AtomicU64) -> u64 {
 /// Functions by address: name and instructions.
 type Functions = BTreeMap<u64, (String, Vec<String>)>;
 
-fn disassemble() -> Option<Functions> {
-    let program = std::env::current_exe().ok()?;
+fn disassemble() -> Functions {
+    let program = std::env::current_exe().expect("this program has a file");
     let output = Command::new("objdump")
         .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--section=.text"])
         .arg(program)
         .output()
-        .ok()?;
+        .unwrap_or_else(|error| panic!("objdump (Debian package binutils): {error}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut functions = Functions::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
@@ -78,7 +78,7 @@ fn disassemble() -> Option<Functions> {
             function.get_mut().1.push(instruction.trim().to_owned());
         }
     }
-    Some(functions)
+    functions
 }
 
 /// Address of a direct call's or jump's target: "call 2f0f0 <name+0x10>".
@@ -138,10 +138,7 @@ fn lookups_order_no_memory() {
     let word = AtomicU64::new(0);
     black_box(has_a_fence(&word) + has_a_locked_instruction(&word) + has_an_exchange(&word));
 
-    let Some(functions) = disassemble() else {
-        println!("skipped: needs objdump");
-        return;
-    };
+    let functions = disassemble();
     let ordering = |names: &[&str]| {
         let mut found = Vec::new();
         for address in reachable(&functions, names) {

@@ -1,5 +1,6 @@
-//! Readers beside a writer at full speed: nothing that stays is ever absent, and no reader sees a
-//! value that the writer had not written, or one older than it saw before.
+//! Readers beside a writer at full speed: nothing that stays is ever absent, no reader sees a value
+//! that the writer had not written, or one older than it saw before, and a key that comes and goes
+//! is there, with the value of that time, or not, as it was at some moment of the lookup.
 //!
 //! In a table of 11 KiB and more and in one of 37 MiB that is 95 % full, whose lines are seldom in a cache
 //! when either side comes for them. So that both sides meet there too, the writer names the keys that
@@ -93,9 +94,22 @@ struct Shared {
     done: AtomicU64,
     /// Numbers of the keys that the writer works on.
     named: [AtomicU32; NAMED],
+    /// By key that comes and goes: its *state*, which counts how often it came and went (odd: it is
+    /// there, and half of it is the age of its value), twice; one more while that changes.
+    states: Box<[AtomicU32]>,
 }
 
 impl Shared {
+    /// The state that a key surely was in or past, to be asked before a lookup.
+    fn state_before(&self, place: usize) -> u32 {
+        self.states[place].load(Ordering::Acquire) / 2
+    }
+
+    /// The last state that it can have been in, to be asked after a lookup.
+    fn state_after(&self, place: usize) -> u32 {
+        self.states[place].load(Ordering::Acquire).div_ceil(2)
+    }
+
     fn name(&self, numbers: impl Iterator<Item = u32>) {
         for (place, number) in self.named.iter().zip(numbers) {
             place.store(number, Ordering::Relaxed);
@@ -107,18 +121,34 @@ impl Shared {
 const LIST: u64 = 3;
 const LIST_MAX: u32 = 300;
 
+/// The first state from `least` on in which a key was absent, or had a value of this age.
+fn first_state<V: Stamp>(least: u32, age: Option<u32>) -> u32 {
+    match age {
+        None => least.next_multiple_of(2),
+        Some(age) => {
+            let round = 2 * V::AGES;
+            let state = 2 * age + 1;
+            least + (state + round - least % round) % round
+        }
+    }
+}
+
+/// Bursts and lists looked up, and answers that could only be one: for keys that had come and gone
+/// and did not change meanwhile.
 fn read<K: Key + Made, V: Stamp>(
     reader: &Reader<K, V>,
     shared: &Shared,
     size: &Size,
     numbers: u32,
     seed: u64,
-) -> u64 {
+) -> (u64, u64) {
     let mut pcg = Pcg32::new(seed, 5);
     let changing = size.stay..size.stay + size.updated;
     let mut newest = vec![0u64; size.updated as usize];
     let mut seen = Vec::new();
-    let mut looked = 0;
+    let mut last = vec![0u32; shared.states.len()];
+    let mut passed = Vec::new();
+    let (mut looked, mut exact) = (0, 0);
     while !shared.stop.load(Ordering::Relaxed) {
         let way = looked % 5;
         let count = 1 + pcg.below(if way == LIST { LIST_MAX } else { 64 }) as usize;
@@ -130,6 +160,9 @@ fn read<K: Key + Made, V: Stamp>(
         let keys: Vec<K> = picked.iter().map(|&number| K::of(number)).collect();
         let mut values = [V::default(); LIST_MAX as usize];
         let mut hits = [0; LIST_MAX.div_ceil(64) as usize];
+        let place_of = |number: u32| number.checked_sub(changing.end).map(|place| place as usize);
+        let before = |&number: &u32| place_of(number).map_or(0, |p| shared.state_before(p));
+        let befores: Vec<u32> = picked.iter().map(before).collect();
         let least = shared.done.load(Ordering::Acquire);
         match way {
             0 => hits[0] = reader.lookup_batch(&keys, &mut values),
@@ -144,15 +177,28 @@ fn read<K: Key + Made, V: Stamp>(
         }
         let most = shared.begun.load(Ordering::Acquire);
         for (i, &number) in picked.iter().enumerate() {
-            if hits[i / 64] >> (i % 64) & 1 == 0 {
-                assert!(number >= changing.end, "key {number} stays and was absent");
+            let hit = hits[i / 64] >> (i % 64) & 1 == 1;
+            let (key, age) = values[i].read();
+            assert!(!hit || key == number & V::NUMBER, "the value of another key");
+            if let Some(place) = place_of(number) {
+                let (before, after) = (befores[i], shared.state_after(place));
+                let state = first_state::<V>(before.max(last[place]), hit.then_some(age));
+                assert!(
+                    state <= after,
+                    "key {number}, found: {hit}, age {age}: states {before} to {after}, {} before",
+                    last[place]
+                );
+                exact += u64::from(before == after && after > 1);
+                match way {
+                    0 | 2 | LIST => passed.push((place, state)),
+                    _ => last[place] = state,
+                }
                 continue;
             }
-            let (key, age) = values[i].read();
-            assert_eq!(key, number & V::NUMBER, "the value of another key");
+            assert!(hit, "key {number} stays and was absent");
             if number < changing.start {
                 assert_eq!(age, 0, "a value that was never written");
-            } else if number < changing.end && most - least < u64::from(V::AGES) {
+            } else if most - least < u64::from(V::AGES) {
                 // The age in full, if it is one of those that it can be.
                 let ages = u64::from(V::AGES);
                 let age = least + (u64::from(age) + ages - least % ages) % ages;
@@ -170,9 +216,33 @@ fn read<K: Key + Made, V: Stamp>(
         for (place, age) in seen.drain(..) {
             newest[place] = newest[place].max(age);
         }
+        for (place, state) in passed.drain(..) {
+            last[place] = last[place].max(state);
+        }
         looked += 1;
     }
-    looked
+    (looked, exact)
+}
+
+/// Removes a key that is there, inserts one that is not.
+fn change<K: Key + Made, V: Stamp>(
+    writer: &mut Writer<K, V>,
+    shared: &Shared,
+    number: u32,
+    stay: u32,
+) {
+    let shown = &shared.states[(number - stay) as usize];
+    let state = shown.load(Ordering::Relaxed) / 2;
+    let value = |state| V::stamp(number, state / 2 % V::AGES);
+    shown.store(2 * state + 1, Ordering::Release);
+    let changed = if state % 2 == 1 {
+        assert_eq!(writer.remove(K::of(number)), Some(value(state)));
+        true
+    } else {
+        // Refused now and then: the table is as full as it gets.
+        writer.insert(K::of(number), value(state + 1)).is_ok_and(|old| old.is_none())
+    };
+    shown.store(2 * (state + u32::from(changed)), Ordering::Release);
 }
 
 fn write<K: Key + Made, V: Stamp>(
@@ -213,11 +283,7 @@ fn write<K: Key + Made, V: Stamp>(
             let [moved, changed] =
                 [named & !1, named | 1].map(|i| shared.named[i].load(Ordering::Relaxed));
             (0..4).for_each(|_| operations += u64::from(writer.flip(K::of(moved))));
-            let key = K::of(changed);
-            if writer.remove(key).is_none() {
-                // Refused now and then: the table is as full as it gets.
-                let _ = writer.insert(key, stamp(changed));
-            }
+            change::<K, V>(writer, shared, changed, stay);
             writer.shuffle(3);
             operations += 2;
         }
@@ -234,7 +300,8 @@ fn stress<K: Key + Made, V: Stamp>(size: &Size, isa: Isa) {
     let stay = size.stay + size.updated;
     let filled = (writer.slots() as u64 * u64::from(size.percent) / 100) as u32;
     let numbers = 2 * filled - stay;
-    for number in 0..filled.min(writer.slots() as u32 * 95 / 100) {
+    let there = filled.min(writer.slots() as u32 * 95 / 100);
+    for number in 0..there {
         assert_eq!(writer.insert(K::of(number), V::stamp(number, 0)), Ok(None));
     }
     let shared = Shared {
@@ -242,9 +309,12 @@ fn stress<K: Key + Made, V: Stamp>(size: &Size, isa: Isa) {
         begun: AtomicU64::new(0),
         done: AtomicU64::new(0),
         named: [const { AtomicU32::new(0) }; NAMED],
+        states: (stay..numbers)
+            .map(|number| AtomicU32::new(2 * u32::from(number < there)))
+            .collect(),
     };
     let fill = start.elapsed();
-    let (looked, operations) = std::thread::scope(|scope| {
+    let (looked, exact, operations) = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
             .map(|seed| {
                 let (reader, shared) = (writer.reader(), &shared);
@@ -262,16 +332,23 @@ fn stress<K: Key + Made, V: Stamp>(size: &Size, isa: Isa) {
             })
             .collect();
         let operations = write(&mut writer, &shared, size, numbers);
-        (readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>(), operations)
+        let done: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        let [looked, exact] = [0, 1].map(|i| done.iter().map(|d| [d.0, d.1][i]).sum::<u64>());
+        (looked, exact, operations)
     });
     let stats = writer.stats();
     println!(
-        "{} {isa}: filled in {fill:.1?}; {operations} operations, {} moves, {looked} bursts, {:.1} % full",
+        "{} {isa}: filled in {fill:.1?}; {operations} operations, {} moves, {looked} bursts, {exact} answers \
+         of one choice, {:.1} % full",
         std::any::type_name::<(K, V)>(),
         stats.displaced,
         100.0 * writer.occupancy()
     );
-    assert!(looked > 100 && stats.displaced > 1000 && stats.removed > 100);
+    assert!(looked > 100 && exact > 100 && stats.displaced > 1000 && stats.removed > 100);
+    for number in stay..numbers {
+        let state = shared.state_before((number - stay) as usize);
+        assert_eq!(writer.get(K::of(number)).is_some(), state % 2 == 1);
+    }
     for number in 0..stay {
         assert!(writer.remove(K::of(number)).is_some());
     }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Barrier;
 
 use overbank::fib::*;
 use tempfile::TempDir;
@@ -105,12 +106,13 @@ fn another_length_is_refused() {
     assert!(load(&path).unwrap_err().to_string().contains("its header says"));
 }
 
-/// Rewrites the checksums, so that only what the numbers mean can be wrong.
+/// Rewrites the checksums of the header and the first block, so that only what the numbers mean can be wrong.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
     let sum = xxh3_64(&bytes[..56]);
     bytes[56..64].copy_from_slice(&sum.to_le_bytes());
-    let block = xxh3_64_with_seed(&bytes[76..], sum);
+    let length = u32::from_le_bytes(bytes[64..68].try_into().unwrap()) as usize;
+    let block = xxh3_64_with_seed(&bytes[76..76 + length], sum);
     bytes[68..76].copy_from_slice(&block.to_le_bytes());
     bytes
 }
@@ -139,6 +141,79 @@ fn a_file_that_was_forged_is_refused() {
     assert_eq!(bytes[76], 0x7f);
     let first = bytes[77..83].to_vec();
     assert!(refused(85, &first).contains("bucket 0 has an entry that does not belong there"));
+
+    // Two blocks. The header tells 513 entries less than the first one has, which is as long as
+    // the second one's buckets and all but 4 bytes of its head, so that the length is right.
+    filled(8192, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    let mut forged = fs::read(&path).unwrap();
+    let length = u32::from_le_bytes(forged[64..68].try_into().unwrap()) as usize;
+    let entries = (length - 4096) / 8;
+    forged[32..40].copy_from_slice(&(entries as u64 - 513).to_le_bytes());
+    forged.truncate(76 + length + 4);
+    fs::write(&path, sealed(forged)).unwrap();
+    let error = load(&path).unwrap_err();
+    let place = 76 + length as u64;
+    assert!(
+        matches!(&error, SnapshotError::Damaged { what: Damage::Block(1), at, .. } if *at == place),
+        "{error}"
+    );
+}
+
+/// The first block is read before a table is made: this one would need 32 pages of 1 GiB.
+#[test]
+fn damage_is_found_before_there_is_a_table() {
+    let folder = TempDir::new().unwrap();
+    let (path, mut bytes) = small(&folder);
+    let buckets = 1u64 << 29;
+    bytes[16..24].copy_from_slice(&buckets.to_le_bytes());
+    bytes[32..40].copy_from_slice(&[0; 8]);
+    fs::write(&path, &sealed(bytes)[..64]).unwrap();
+    // All that follows is a hole.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(64 + 12 * (buckets / 4096) + buckets).unwrap();
+    let config = Config::buckets(2).pages(Pages::Gigabyte { required: true });
+    let error = Writer::<Key6, u16>::load(&path, &config).unwrap_err();
+    assert!(matches!(error, SnapshotError::Damaged { what: Damage::Block(0), .. }), "{error}");
+}
+
+/// The last to end stays, whole; nothing else does.
+#[test]
+fn saves_to_one_file_at_a_time_do_not_meet() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("fib");
+    let writers = [1u64, 2].map(|which| filled(20_000, |n| n * 77, move |n| n * 2 + which));
+    for _ in 0..20 {
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for writer in &writers {
+                scope.spawn(|| {
+                    start.wait();
+                    writer.save(&path).unwrap();
+                });
+            }
+        });
+        let loaded = Writer::<u64, u64>::load(&path, &Config::buckets(2)).unwrap();
+        assert!(writers.iter().any(|writer| loaded.iter().eq(writer.iter())));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+/// What lies there under the temporary name is nobody's but its owner's.
+#[cfg(unix)]
+#[test]
+fn a_link_under_the_temporary_name_is_not_followed() {
+    let folder = TempDir::new().unwrap();
+    let (path, other) = (folder.path().join("fib"), folder.path().join("other"));
+    fs::write(&other, b"precious").unwrap();
+    let partial = |n| folder.path().join(format!("fib.{}.{n}.partial", std::process::id()));
+    // Other tests save as well, so that the next number is not known.
+    for n in 0..1000 {
+        std::os::unix::fs::symlink(&other, partial(n)).unwrap();
+    }
+    filled(2, |n| n, |n| n).save(&path).unwrap();
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
+    assert!(path.symlink_metadata().unwrap().is_file());
+    assert!(Writer::<u64, u64>::load(&path, &Config::buckets(2)).is_ok());
 }
 
 /// A key in both of its buckets, each of which it may be in.

@@ -2,7 +2,7 @@
 
 use super::{draw, table};
 use comfy_table::Table;
-use overbank_lab::advise::page::{costs_line, traffic_line};
+use overbank_lab::advise::page::{TRIED, costs_line, traffic_line};
 use overbank_lab::advise::{Advice, Cell, size_text};
 use overbank_lab::report::{ENDED_EARLY, count, tables};
 use std::fmt::Write;
@@ -54,7 +54,7 @@ pub fn render(advice: &Advice) -> String {
     let _ = writeln!(out, "Best design of each size\n{}\n", sizes(&advice.cells));
     let title = format!("All designs with {} entries", count(r.entries as u64));
     let _ = writeln!(out, "{title}\n{}\n", designs(&advice.cells, r.entries));
-    let _ = writeln!(out, "{}\n", costs_line(&advice.costs));
+    let _ = writeln!(out, "{TRIED}\n{}\n", costs_line(&advice.costs));
     out.push_str("The model and the tables");
     for note in &advice.model.notes {
         let _ = write!(out, "\n  {note}");

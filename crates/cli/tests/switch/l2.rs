@@ -226,16 +226,19 @@ fn hosts_talk_beside_a_flood_of_invented_addresses() {
 fn what_makes_no_sense_in_an_ethernet_switch_is_refused() {
     let output = overbank()
         .args(["switch", "--check", "--mode", "l2", "--port", "1=memory:", "--openflow", "ptcp:"])
-        .args(["--isolated", "2", "--mac-static", "02:00:00:00:00:01"])
+        .args(["--isolated", "2", "--mac-static", "02:00:00:00:00:01", "--mac-pages", "2g"])
+        .args(["--mac-static", "02:00:00:00:00:01=+1"])
         .output()
         .expect("runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     for wanted in [
-        "3 things are wrong",
+        "5 things are wrong",
         "--openflow: the Ethernet switch has no rules",
         "--isolated: there is no port 2; there are 1",
         "--mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
+        "--mac-static: \"+1\" is not a number from 1 to",
+        "--mac-pages: \"2g\" is not one of huge, 1g, small",
     ] {
         assert!(errors.contains(wanted), "{wanted}: {errors}");
     }

@@ -3,8 +3,8 @@
 //! Promotion: 256 KiB, α = 1.5, θ = 0.9, where every policy orders; the verified lookup with a policy
 //! beside that with random eviction, per hit. The second line: 4 MiB at α = 0.9, 2-16 cuckoo-lite
 //! beside 2-16 BLP. Designs take turns and medians count ([`crate::micro`]), but nothing here is
-//! pinned or repeated: good to some tenths of a nanosecond. Cost: bounded by the number of keys, some
-//! 0.2 s.
+//! repeated, and pinning is for the caller: good to some tenths of a nanosecond. Cost: bounded by the
+//! number of keys, some 0.2 s.
 
 use super::Costs;
 use crate::experiment::LabError;

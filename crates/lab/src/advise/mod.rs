@@ -12,11 +12,14 @@
 //!
 //! *The rule.* The estimated time a packet is hit cost, policy and second line ([`calibrate`]) + share
 //! of misses × what a miss costs more. The size is that of the smallest table within 2 % of the best
-//! estimate. Of that size the designs with the best estimates are tried on this traffic (`trial.rs`),
-//! unless costs are to be taken from a table; recommended is the fastest, and within half a percent of
-//! it the design that the lab recommends for any traffic
-//! ([`RECOMMENDED`](crate::recommended::RECOMMENDED)). Where it is another, the reason says what that
+//! estimate. Of that size the designs within 2 % of the best estimate and those of the lab's short list
+//! are tried on this traffic (`trial.rs`), unless costs are to be taken from a table. Recommended is, of
+//! those within 2 % of the fastest, the design that the lab recommends for any traffic
+//! ([`RECOMMENDED`](crate::recommended::RECOMMENDED)), or the one that hits most often. Where it is another, the reason says what that
 //! one would cost.
+//!
+//! *Sizes* go up to four times the flows, at most 2²⁶ entries, and with drawn traffic no farther than
+//! the packets drawn can warm a table up. Where that ends them, the reason says so if it matters.
 //!
 //! *Measured* is the hit rate of the real tables on the same sequence: a trace once from empty
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is
@@ -52,9 +55,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Smallest and largest size looked at, as powers of two.
-pub const SIZES_LOG2: std::ops::RangeInclusive<u32> = 10..=22;
+pub const SIZES_LOG2: std::ops::RangeInclusive<u32> = 10..=26;
+/// Slots, of 6 bytes, of all tables that are simulated at the same time.
+const SLOTS_AT_ONCE_MAX: usize = 1 << 29;
 /// Packets per slot or flow, whichever are fewer, before drawn traffic is measured.
 const WARM: usize = 40;
+/// Packets drawn per slot or flow, whichever are fewer, without which a size is not looked at.
+const DRAWN_MIN: usize = 6;
 /// Packets measured of drawn traffic, at least.
 const MEASURED: usize = 1_000_000;
 /// Flows per slot where the last free slots are found slowly.
@@ -153,6 +160,18 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The sizes looked at: of drawn traffic those that the packets warm up.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        let enough = if self.borrowed.is_some() { usize::MAX } else { self.ids.len() / DRAWN_MIN };
+        let flows = self.flows;
+        sizes(flows).take_while(move |&entries| flows.min(entries) <= enough)
+    }
+
+    /// The largest size looked at, if there are flows for a larger one.
+    fn cut_at(&self) -> Option<usize> {
+        self.sizes().last().filter(|&entries| entries < self.flows.saturating_mul(4))
+    }
+
     /// Packets before and in the measurement of a table.
     fn span(&self, entries: usize) -> (usize, usize) {
         if self.borrowed.is_some() {
@@ -227,7 +246,7 @@ fn even(law: &Law) -> bool {
     law.per_packet(|weight| weight) < 1.1
 }
 
-/// Sizes worth looking at: larger ones than four times the flows hold nothing more.
+/// Sizes worth looking at: up to four times the flows, where every design holds nearly all of them.
 pub fn sizes(flows: usize) -> impl Iterator<Item = usize> {
     let (first, last) = (*SIZES_LOG2.start(), *SIZES_LOG2.end());
     let enough = flows.saturating_mul(4).max(1).checked_next_power_of_two();
@@ -236,13 +255,15 @@ pub fn sizes(flows: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Advises. `progress` gets what was done last and the share done. `stop` ends it early: the advice
-/// is then of the designs and sizes done until then, and an error if there are none.
+/// is then of the designs and sizes done until then, and an error if there are none. `pin` is called on
+/// this thread before it times anything; before that, threads are started that must not be pinned.
 pub fn run(
     question: &Question,
     input: Input<'_>,
     traffic: TrafficSource,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str, f64),
+    pin: &mut dyn FnMut(),
 ) -> Result<Advice, AdviseError> {
     if question.designs.is_empty() {
         return Err(AdviseError::NoDesign);
@@ -261,9 +282,10 @@ pub fn run(
     let size = rule::size(&cells);
     if question.costs.calibrated && !interrupted {
         progress("trying the best of them", 1.0);
+        pin();
         trial::tried(question, &work, &mut cells, size.entries, stop);
     }
-    let recommendation = recommend(&cells, &size);
+    let recommendation = recommend(&cells, &size, work.cut_at());
     let model = review(question, &work, &profile, &cells, stop)?;
     Ok(Advice {
         schema: SCHEMA,
@@ -288,11 +310,14 @@ fn all_cells(
     progress: &mut dyn FnMut(&str, f64),
 ) -> Result<(Vec<Cell>, bool), AdviseError> {
     // By size, so that what was done when it is ended can be compared.
-    let jobs: Vec<(Design, usize)> = sizes(work.flows)
+    let jobs: Vec<(Design, usize)> = work
+        .sizes()
         .flat_map(|entries| question.designs.iter().map(move |&design| (design, entries)))
         .collect();
     let next = AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    let largest = work.sizes().last().unwrap_or(1);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = workers.min(jobs.len()).min(SLOTS_AT_ONCE_MAX / largest);
     let mut cells: Vec<Option<Cell>> = vec![None; jobs.len()];
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {

@@ -6,6 +6,11 @@ use crate::report::page::{document, ended_early, made, table};
 use crate::report::{count, lines, tables};
 use maud::{Markup, html};
 
+/// What the last column of the tables of designs and sizes means.
+pub const TRIED: &str = "Tried: with a figure in the last column the lookups were timed here with this \
+                         traffic, and the estimate rests on that; with a dash, on the costs below. \
+                         Estimates of the two kinds are not on one scale.";
+
 /// The traffic in one line.
 pub fn traffic_line(traffic: &TrafficSource) -> String {
     match traffic {
@@ -64,7 +69,7 @@ pub fn page(advice: &Advice, command: &str) -> String {
                 "which knows how often each flow came and not in which order." }
         }
         section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
-        section { h2 { "Every design at every size" } (cells(advice)) }
+        section { h2 { "Every design at every size" } p { (TRIED) } (cells(advice)) }
         footer {
             p { (costs_line(&advice.costs)) }
             (made(advice.version, command))

@@ -157,9 +157,9 @@ pub struct Cell {
     pub tolerance: f64,
     /// Hit rate of the real table, 0 to 1.
     pub measured: f64,
-    /// Estimated nanoseconds a packet.
+    /// Estimated nanoseconds a packet: of a cell that was tried by its trial, of others by [`Costs`].
     pub ns_per_packet: f64,
-    /// Nanoseconds of a lookup of the table alone, if it was tried; the estimate then rests on it.
+    /// Nanoseconds of a lookup of the table alone if it was tried, else `null`.
     pub lookup_ns: Option<f64>,
 }
 

@@ -8,7 +8,7 @@ fn question(designs: &str) -> Question {
 
 fn advise(question: &Question, input: Input<'_>) -> Advice {
     let traffic = TrafficSource::BuiltIn { flows: 0, theta: 0.0 };
-    run(question, input, traffic, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
+    run(question, input, traffic, &AtomicBool::new(false), &mut |_, _| {}, &mut || {}).unwrap()
 }
 
 fn drawn(flows: u32, theta: f64) -> Advice {
@@ -133,7 +133,7 @@ fn a_scan_costs_more_than_the_model_says() {
 
 #[test]
 fn small_traffic_small_table() {
-    assert!(sizes(1).eq([1024]) && sizes(300).eq([1024, 2048]) && sizes(1 << 30).count() == 13);
+    assert!(sizes(1).eq([1024]) && sizes(300).eq([1024, 2048]) && sizes(1 << 30).count() == 17);
     let advice = advise(&question("set-4,blp-4-4,blp-2-4+pblru"), Input::Trace(&trace(0..3)));
     assert_eq!(advice.recommendation.entries, 1024);
     let predicted: Vec<bool> = advice.cells.iter().map(|c| c.predicted.is_some()).collect();
@@ -211,7 +211,7 @@ fn ctrl_c_gives_the_result_so_far() {
     let traffic = TrafficSource::BuiltIn { flows: 0, theta: 0.0 };
     let mut progress = |what: &str, _: f64| stop.store(what.contains('×'), Ordering::Relaxed);
     let question = question("set-4,blp-2-16");
-    let advice = run(&question, input, traffic, &stop, &mut progress).unwrap();
+    let advice = run(&question, input, traffic, &stop, &mut progress, &mut || {}).unwrap();
     assert!(advice.interrupted && advice.cells.len() < 2 * sizes(50_000).count());
     assert!(advice.cells.iter().any(|c| c.design == advice.recommendation.design));
     assert!(page::page(&advice, "").contains("Ended early"));
@@ -223,7 +223,7 @@ fn errors() {
     let traffic = || TrafficSource::BuiltIn { flows: 0, theta: 0.0 };
     let one = trace(0..1);
     let run = |q: &Question, t: &Trace, stop: &AtomicBool| {
-        super::run(q, Input::Trace(t), traffic(), stop, &mut |_, _| {}).err()
+        super::run(q, Input::Trace(t), traffic(), stop, &mut |_, _| {}, &mut || {}).err()
     };
     let go = AtomicBool::new(false);
     assert!(matches!(run(&question("set-4"), &one, &stopped), Some(AdviseError::Stopped)));
@@ -233,4 +233,22 @@ fn errors() {
     ));
     let nobody = Question { designs: Vec::new(), ..question("set-4") };
     assert!(matches!(run(&nobody, &one, &go), Some(AdviseError::NoDesign)));
+}
+
+/// Up to four times the flows, but of drawn traffic only what the packets warm up.
+#[test]
+fn sizes_end_with_the_flows_or_the_packets() {
+    let work = |flows: usize, packets: usize| {
+        let law = Law::zipf(1024, 0.0);
+        Work { ids: vec![0; packets], borrowed: None, law, even: true, flows, times_ns: &[] }
+    };
+    let ends = |flows, packets| {
+        let work = work(flows, packets);
+        (work.sizes().last().unwrap(), work.cut_at())
+    };
+    assert_eq!(ends(3000, 18_000), (16_384, None));
+    assert_eq!(ends(3000, 17_999), (2048, Some(2048)));
+    let trace = trace(0..5000);
+    let work = Work::of(Input::Trace(&trace));
+    assert_eq!((work.sizes().last(), work.cut_at()), (Some(32_768), None));
 }

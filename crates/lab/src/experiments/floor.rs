@@ -20,7 +20,7 @@ use crate::micro::{
 };
 use crate::recommended::RECOMMENDED;
 use crate::workload::FlowStream;
-use overbank::cache::HugePages;
+use overbank::cache::{BURST, HugePages};
 
 /// The floor.
 pub const FLOOR: Experiment = Experiment {
@@ -315,13 +315,13 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
         drawn.draw(&mut stream, keys);
         let (lead_in, timed) = drawn.hashes.split_at(keys / 4);
         black_box(gather.touch(lead_in));
-        let ways: [&dyn Fn(&[u64]) -> u64; 2] = [&|hashes| gather.touch(hashes), &|hashes| {
-            gather.touch_ahead(overbank::cache::BURST, hashes)
-        }];
-        let ns = ways.map(|touch| {
+        let ns = [false, true].map(|ahead| {
             let times = timed.chunks(4096).map(|hashes| {
                 let start = Instant::now();
-                black_box(touch(hashes));
+                black_box(match ahead {
+                    false => gather.touch(hashes),
+                    true => gather.touch_ahead(BURST, hashes),
+                });
                 start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
             });
             Spread::of(times.collect()).median

@@ -30,7 +30,7 @@ impl Cell {
         size_name(self.entries.saturating_mul(SLOT_BYTES))
     }
 
-    /// Flows that a warm-up shows first, by popularity.
+    /// Flows that a warm-up shows first, each once.
     pub(super) fn first_sights(&self) -> u32 {
         let slots = u32::try_from(self.entries).unwrap_or(u32::MAX);
         if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows().min(slots) }

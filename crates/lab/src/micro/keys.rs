@@ -28,11 +28,6 @@ impl Keys {
         Keys { salt: mix(seed), ..Keys::default() }
     }
 
-    /// None, hashed as these.
-    pub(super) fn empty(&self) -> Keys {
-        Keys { salt: self.salt, ..Keys::default() }
-    }
-
     /// The next `count` keys of `stream` in place of those that were here.
     pub fn draw(&mut self, stream: &mut FlowStream, count: usize) {
         self.ids.resize(count, 0);

@@ -49,48 +49,35 @@ impl Lane {
     }
 }
 
-/// Shows the tables `first` flows by popularity, then `draws` keys, hashed as `next` does; the tables
-/// are shared out to the cores.
+/// Shows the tables `draws` keys, hashed as `next` does; the tables are shared out to the cores.
 pub(super) fn warm(
     lanes: &mut [Lane],
     stream: &mut FlowStream,
     mut next: Keys,
-    first: u32,
     draws: u64,
     step: &mut dyn FnMut(f64) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     const BLOCK: usize = 1 << 17;
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let per_thread = lanes.len().div_ceil(threads).max(1);
-    let mut first = 0..first;
-    next.set(first.by_ref().take(BLOCK));
-    let mut left = draws;
     let mut done = 0u64;
-    loop {
-        if next.is_empty() {
-            let count = left.min(BLOCK as u64);
-            next.draw(stream, count as usize);
-            left -= count;
-        }
-        if next.is_empty() {
-            return Ok(());
-        }
-        let empty = next.empty();
-        let keys = std::mem::replace(&mut next, empty);
-        done += keys.len() as u64;
+    while done < draws {
+        let count = (draws - done).min(BLOCK as u64);
+        next.draw(stream, count as usize);
+        let keys = &next;
         std::thread::scope(|scope| {
             for lanes in lanes.chunks_mut(per_thread) {
-                let keys = &keys;
                 scope.spawn(move || {
                     for lane in lanes {
                         run(&mut *lane.cache, Way::Ahead, &keys.hashes, &keys.values);
                     }
                 });
             }
-            next.set(first.by_ref().take(BLOCK));
         });
-        step(0.8 * done as f64 / (done + left + next.len() as u64) as f64)?;
+        done += count;
+        step(0.8 * done as f64 / draws as f64)?;
     }
+    Ok(())
 }
 
 /// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the

@@ -92,7 +92,7 @@ pub fn tiers(designs: &[DesignRecord], pick: fn(&DesignRecord) -> &Totals) -> Te
     }
 }
 
-/// Designs at sizes, as `advise` measured them.
+/// Designs at sizes, as `advise` measured them; a dash where a design was not tried.
 pub fn cells<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> TextTable {
     let row = |c: &Cell| {
         vec![
@@ -103,6 +103,7 @@ pub fn cells<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> TextTable {
             c.predicted.map_or("simulated only".to_owned(), percent),
             percent(c.measured),
             format!("{:.1}", c.ns_per_packet),
+            optional(c.lookup_ns, 1),
         ]
     };
     TextTable {
@@ -114,6 +115,7 @@ pub fn cells<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> TextTable {
             "predicted %",
             "measured %",
             "est. ns/packet",
+            "tried: ns/lookup",
         ],
         rows: cells.into_iter().map(row).collect(),
     }

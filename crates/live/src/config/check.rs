@@ -211,9 +211,10 @@ fn ranges(numbers: &[usize]) -> String {
     runs.join(", ")
 }
 
+/// A number without a sign.
 pub(super) fn number(text: &str, range: &RangeInclusive<usize>) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if range.contains(&number) => Ok(number),
+        Ok(number) if range.contains(&number) && !text.starts_with('+') => Ok(number),
         _ => Err(format!("{text:?} is not a number from {} to {}", range.start(), range.end())),
     }
 }
@@ -231,8 +232,9 @@ fn port(text: &str) -> Result<PortSetting, String> {
     let Some((number, spec)) = text.split_once('=') else {
         return Err(format!("{text:?}: write NUMBER=KIND:…, such as 1=afpacket:eth0"));
     };
-    let number: u32 = match number.trim().parse() {
-        Ok(number) if (1..=PORT_MAX).contains(&number) => number,
+    let number = number.trim();
+    let number: u32 = match number.parse() {
+        Ok(parsed) if (1..=PORT_MAX).contains(&parsed) && !number.starts_with('+') => parsed,
         _ => return Err(format!("{number:?} is not a port number from 1 to {PORT_MAX}")),
     };
     let spec = PortSpec::from_str(spec.trim()).map_err(|error| error.to_string())?;

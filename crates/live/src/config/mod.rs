@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Name, value and explanation of each setting; those of flags and of the file.
-pub const SETTINGS: [(&str, &str); 40] = [
+pub const SETTINGS: [(&str, &str); 41] = [
     ("port", "a list of N=KIND:…"),
     ("mode", "openflow or l2"),
     ("rules", "a file of rules"),
@@ -44,6 +44,7 @@ pub const SETTINGS: [(&str, &str); 40] = [
     ("megaflow-idle", "seconds"),
     ("max-rules", "a number of rules"),
     ("mac-entries", "a number of stations"),
+    ("mac-pages", "huge, 1g or small"),
     ("mac-age", "seconds"),
     ("mac-rate", "a number of reports"),
     ("mac-queue", "a number of reports"),

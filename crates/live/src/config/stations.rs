@@ -3,7 +3,7 @@
 use super::check::{Check, number};
 use super::{Mode, PORTS_MAX, Place, PortSetting};
 use crate::l2::{Limits, mac_of};
-use overbank::fib::MacVlan;
+use overbank::fib::{MacVlan, Pages};
 use overbank_switch::parse::PORT_MAX;
 use std::collections::HashMap;
 
@@ -47,12 +47,18 @@ impl Check {
         mode
     }
 
-    /// The bounds of learning.
+    /// The bounds of learning, and of its table.
     pub(super) fn learning(&mut self) -> Limits {
         let of = Limits::default();
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let pages = [
+            ("huge", Pages::Huge),
+            ("1g", Pages::Gigabyte { required: true }),
+            ("small", Pages::Small),
+        ];
         Limits {
             entries_max: self.number("mac-entries", 0..=ENTRIES_MAX).unwrap_or(of.entries_max),
+            pages: self.choice("mac-pages", &pages).unwrap_or(of.pages),
             age_s: self.number("mac-age", 1..=1_000_000).map_or(of.age_s, narrow),
             learn_per_s: self.number("mac-rate", 1..=1_000_000).map_or(of.learn_per_s, narrow),
             queue: self.number("mac-queue", 1..=1 << 20).unwrap_or(of.queue),

@@ -1,4 +1,5 @@
 use super::*;
+use overbank::fib::Pages;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ megaflows = 1000
 megaflow-idle = 2.5
 max-rules = 100
 mac-entries = 50
+mac-pages = "1g"
 mac-age = 60
 mac-rate = 10
 mac-queue = 9
@@ -65,7 +67,8 @@ fn every_setting_can_be_in_the_file() {
     assert_eq!((config.entries, config.megaflows), (4096, 1000));
     assert_eq!(config.megaflow_idle, Duration::from_millis(2500));
     assert_eq!(config.rules_max, 100);
-    let limits = l2::Limits { entries_max: 50, age_s: 60, learn_per_s: 10, queue: 9 };
+    let pages = Pages::Gigabyte { required: true };
+    let limits = l2::Limits { entries_max: 50, pages, age_s: 60, learn_per_s: 10, queue: 9 };
     assert_eq!((config.mac, config.mode), (limits, Mode::OpenFlow));
     let statics: Vec<String> =
         config.statics.iter().map(|(key, port)| format!("{key}={port}")).collect();
@@ -126,10 +129,11 @@ fn only_the_ports_are_needed() {
 fn an_ethernet_switch_needs_no_more_than_its_mode() {
     let text =
         "port = [\"1=memory:\", \"2=memory:\", \"3=memory:\"]\nmode = \"l2\"\nisolated = \"1, 3\"
-                mac-static = \"02:00:00:00:00:01=2\"\nmac-entries = 2500000000";
+                mac-static = \"02:00:00:00:00:01=2\"\nmac-entries = 2500000000\nmac-pages = \"small\"";
     let config = check(text).expect("right");
     assert_eq!((config.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
     assert_eq!((config.statics.len(), config.mac.entries_max), (1, 2_500_000_000));
+    assert_eq!(config.mac.pages, Pages::Small);
 }
 
 #[test]
@@ -274,6 +278,23 @@ const WRONG: &[(&str, &str, &[&str])] = &[
             "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is there already, at ob.toml:11",
             "ob.toml:13: mac-queue: \"0\" is not a number from 1 to",
         ],
+    ),
+    (
+        "numbers with a sign",
+        "port = [\"+1=memory:\",\n\"2=memory:\"]\nworkers = \"+1\"\ncores = \"+0\"\n\
+         mac-static = [\n\"02:00:00:00:00:01=+2\",\n\"02:00:00:00:00:01@+7=2\"]",
+        &[
+            "ob.toml:1: port: \"+1\" is not a port number from 1 to",
+            "ob.toml:3: workers: \"+1\" is not a number from 1 to 64",
+            "ob.toml:4: cores: \"+0\" is not a number from 0 to 4095",
+            "ob.toml:6: mac-static: \"+2\" is not a number from 1 to",
+            "ob.toml:7: mac-static: \"+7\" is not a number from 0 to 4095",
+        ],
+    ),
+    (
+        "pages that there are not",
+        "port = [\"1=memory:\"]\nmac-pages = \"2g\"",
+        &["ob.toml:2: mac-pages: \"2g\" is not one of huge, 1g, small"],
     ),
     (
         "one place for OpenFlow twice",

@@ -29,7 +29,7 @@ use crate::snapshot::{Common, Link, PortConfig, PortView, Snapshot};
 use crate::sys::memory_available;
 use crate::totals::{PortTotals, WorkerTotals};
 use events::Subscribers;
-use overbank::fib::{self, MacVlan};
+use overbank::fib::{self, MacVlan, Pages};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub struct NoSuchPort(pub u32);
 #[derive(Debug, thiserror::Error)]
 pub enum StationsError {
     /// There is no memory for it.
-    #[error("mac-entries: {0}")]
+    #[error("{setting}: {0}", setting = setting_of(.0))]
     Table(#[from] fib::Error),
     /// It would take memory that is not there, and the system would kill somebody to get it.
     #[error(
@@ -136,6 +136,14 @@ pub enum StationsError {
     /// A static entry cannot be.
     #[error("mac-static: {0}")]
     Static(#[from] StaticError),
+}
+
+/// The setting that asked for what there is not.
+fn setting_of(error: &fib::Error) -> &'static str {
+    match error {
+        fib::Error::NoGigabytePages { .. } => "mac-pages",
+        _ => "mac-entries",
+    }
 }
 
 /// What the core itself counted.
@@ -196,7 +204,9 @@ impl Core {
         let views = views(&ports, &config.isolated);
         let fixed = config.statics.len();
         let needs = Stations::bytes_of(config.mac, fixed);
-        if let Some(available) = memory_available()
+        // Pages of 1 GiB are set aside already, and nobody has to make room for them.
+        if !matches!(config.mac.pages, Pages::Gigabyte { .. })
+            && let Some(available) = memory_available()
             && needs > available
         {
             return Err(StationsError::Memory {

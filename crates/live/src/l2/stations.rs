@@ -30,7 +30,7 @@
 
 use super::learn::Reports;
 use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
-use overbank::fib::{Config, Error, Full, MacVlan, Reader, Writer};
+use overbank::fib::{Config, Error, Full, HugePages, MacVlan, Pages, Reader, Writer};
 
 /// Epochs of an ageing time.
 pub const AGE_EPOCHS: u16 = 8;
@@ -46,11 +46,13 @@ const SAMPLE: usize = 64;
 // An entry that insertions moved out of the way of a slice, twice in a row, is still old.
 const _: () = assert!(AGE_EPOCHS as u64 + 3 * JUMP_MAX < EPOCHS as u64);
 
-/// The bounds of learning.
+/// The bounds of learning, and of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most learnt stations.
     pub entries_max: usize,
+    /// The pages that the table shall lie on.
+    pub pages: Pages,
     /// Seconds after which a silent station is forgotten.
     pub age_s: u32,
     /// Most reports of new and moved stations that a worker makes in a second, for each port.
@@ -60,9 +62,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8192 stations, 300 seconds, 4096 reports a second, 1024 that wait.
+    /// 8192 stations, on huge pages where there are any, 300 seconds, 4096 reports a second, 1024
+    /// that wait.
     fn default() -> Self {
-        Limits { entries_max: 8192, age_s: 300, learn_per_s: 4096, queue: 1024 }
+        let pages = Pages::Huge;
+        Limits { entries_max: 8192, pages, age_s: 300, learn_per_s: 4096, queue: 1024 }
     }
 }
 
@@ -127,6 +131,7 @@ struct Port {
 /// The table and its only writer; see the module.
 pub struct Stations {
     writer: Writer<MacVlan, u16>,
+    pages: HugePages,
     limits: Limits,
     ports: Box<[Port]>,
     learnt: usize,
@@ -156,7 +161,7 @@ fn is_station(key: MacVlan) -> bool {
 impl Stations {
     /// The table that these bounds ask for.
     fn config(limits: Limits, fixed: usize) -> Config {
-        Config::entries(limits.entries_max.saturating_add(fixed))
+        Config::entries(limits.entries_max.saturating_add(fixed)).pages(limits.pages)
     }
 
     /// Bytes of the table that these bounds ask for.
@@ -168,13 +173,14 @@ impl Stations {
     /// beside the learnt ones. Of more than [`STATION_PORTS_MAX`] ports the rest is not learnt of.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for it, or not on such pages.
     pub fn new(limits: Limits, ports: usize, fixed: usize, seed: u64) -> Result<Stations, Error> {
         let writer = Writer::new(&Self::config(limits, fixed).seed(seed))?;
         let port = Port { learnt: 0, up: true, flushing: false };
         let epoch_ms = u64::from(limits.age_s.max(1)) * 1000 / u64::from(AGE_EPOCHS);
         Ok(Stations {
             left: writer.buckets(),
+            pages: writer.reader().huge_pages(),
             writer,
             limits,
             ports: vec![port; ports.min(STATION_PORTS_MAX)].into(),
@@ -230,6 +236,12 @@ impl Stations {
     /// Bytes of the table.
     pub fn bytes(&self) -> usize {
         self.writer.reader().bytes()
+    }
+
+    /// Which pages it lay on when it was made. The kernel may give others later, and to ask it takes
+    /// long for a large table.
+    pub fn pages(&self) -> HugePages {
+        self.pages
     }
 
     fn get(&self, key: MacVlan) -> Option<Station> {

@@ -266,7 +266,8 @@ proptest! {
 
 #[test]
 fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
-    let limits = Limits { entries_max: 200, age_s: 8, learn_per_s: 500, queue: 64 };
+    let limits =
+        Limits { entries_max: 200, age_s: 8, learn_per_s: 500, queue: 64, ..Limits::default() };
     let mut rig = Rig::new(limits, &[Role::default(); 4], 2);
     // Ten hosts behind each of the ports 1 to 3, who greet everybody once.
     let hosts: Vec<(u16, u8)> = (0..30).map(|n| (u16::from(n % 3) + 1, n + 1)).collect();
@@ -321,7 +322,8 @@ fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
 #[test]
 fn floods_from_all_ports_and_in_all_vlans_disturb_nobody_who_is_known() {
     const VLAN: u16 = 7;
-    let limits = Limits { entries_max: 400, age_s: 8, learn_per_s: 500, queue: 64 };
+    let limits =
+        Limits { entries_max: 400, age_s: 8, learn_per_s: 500, queue: 64, ..Limits::default() };
     let mut rig = Rig::new(limits, &[Role::default(); 4], 2);
     let fixed = MacVlan::new(host(250), VLAN);
     rig.stations.add_static(fixed, 3).expect("room");

@@ -2,7 +2,7 @@
 //! in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
-use overbank::fib::{Key6, MacVlan};
+use overbank::fib::{Key6, MacVlan, Pages};
 use overbank_live::config::Mode;
 use overbank_live::core::PortDesc;
 use overbank_live::fdb::Listing;
@@ -158,6 +158,27 @@ fn a_table_larger_than_the_memory_is_refused() {
     let (ports, _) = quiet(1, 1);
     let error = Switch::start(setup, ports).err().expect("there is no such machine").to_string();
     assert!(error.starts_with("mac-entries: 2500000000000 stations take "), "{error}");
+}
+
+/// Each with a table of 13 MiB. Of 1 GiB pages a machine may have some; without, nothing starts.
+#[test]
+fn the_status_says_on_which_pages_the_table_lies() {
+    let start = |pages| {
+        let mut setup = setup(1);
+        setup.core.mac = Limits { entries_max: 1_000_000, pages, ..Limits::default() };
+        let (ports, _) = quiet(1, 1);
+        Switch::start(setup, ports).map(|switch| switch.stop().control.stations_pages)
+    };
+    assert_eq!(start(Pages::Small).expect("always"), "small");
+    let huge = start(Pages::Huge).expect("always");
+    assert!(["small", "partly", "huge"].contains(&huge.as_str()), "{huge}");
+    match start(Pages::Gigabyte { required: true }) {
+        Ok(pages) => assert_eq!(pages, "1g"),
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.starts_with("mac-pages: no 1 GiB pages for a table of "), "{error}");
+        }
+    }
 }
 
 #[test]

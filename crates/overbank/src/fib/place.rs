@@ -58,14 +58,34 @@ fn scale(bits: u64, buckets: u32) -> u32 {
     (((bits & 0xffff_ffff) * u64::from(buckets)) >> 32) as u32
 }
 
+/// A key's home, and what of its hash says where its second bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Home {
+    pub(super) bucket: u32,
+    rest: u32,
+}
+
+impl Home {
+    #[inline(always)]
+    pub(super) fn of(hash: u64, buckets: u32) -> Home {
+        Home { bucket: scale(hash >> 32, buckets), rest: hash as u32 }
+    }
+
+    /// The key's second bucket, another one than its home.
+    #[inline(always)]
+    pub(super) fn second(self, buckets: u32) -> u32 {
+        let second = scale(u64::from(self.rest), buckets);
+        let next = if second + 1 == buckets { 0 } else { second + 1 };
+        if second == self.bucket { next } else { second }
+    }
+}
+
 /// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and they
 /// differ.
 #[inline(always)]
 pub(super) fn place(hash: u64, buckets: u32) -> Place {
-    let home = scale(hash >> 32, buckets);
-    let second = scale(hash, buckets);
-    let next = if second + 1 == buckets { 0 } else { second + 1 };
-    Place { home, second: if second == home { next } else { second } }
+    let home = Home::of(hash, buckets);
+    Place { home: home.bucket, second: home.second(buckets) }
 }
 
 impl Place {

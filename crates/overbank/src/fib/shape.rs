@@ -141,7 +141,9 @@ impl Header {
         self.0 & MARKERS[(second % CLASSES) as usize] != 0
     }
 
-    fn marker(self, second: u32) -> u64 {
+    /// How many keys of this home live in second buckets of that class; see [`Header::marked`].
+    #[inline(always)]
+    pub(super) fn marker(self, second: u32) -> u64 {
         self.0 >> marker_at(second) & MARKER_MAX
     }
 

@@ -15,20 +15,26 @@
 //! ```
 //!
 //! All numbers are little endian. Kinds are told apart by their sizes only: a table of 8-byte numbers
-//! is read as one of addresses in VLANs if each of its keys could be one. An entry comes back to the slot where it was, so a file that could
-//! be written can be loaded, however full the table. A file takes a byte for each bucket and the
-//! bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
+//! is read as one of addresses in VLANs if each of its keys could be one. An entry comes back to the
+//! slot where it was, so a file that could be written can be loaded, however full the table. A file
+//! takes a byte for each bucket and the bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
 //!
-//! Loading allocates the table only when the file's length agrees with its header, so a damaged
-//! file cannot ask for more than some 64 times its length (128 with keys of 16 bytes).
+//! Loading allocates the table only when the file's length agrees with its header and the first
+//! block is whole, so a damaged file cannot ask for more than some 64 times its length (128 with
+//! keys of 16 bytes).
+//!
+//! The temporary name is the file's with `.PID.N.partial` after it and never one that is there
+//! already. A process that is killed while it saves leaves such a file behind.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 use std::borrow::ToOwned;
 use std::boxed::Box;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
 
 use thiserror::Error;
@@ -175,6 +181,25 @@ fn block_sum(header: &[u8; HEADER], block: u64, content: &[u8]) -> u64 {
     xxh3_64_with_seed(content, number(&header[56..]) ^ block)
 }
 
+/// A new file beside `path`, which no other call has: neither of this process nor of another one.
+fn create_partial(path: &Path) -> Result<(PathBuf, File), SnapshotError> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed); // Only has to differ.
+        let mut name = OsString::from(path);
+        name.push(std::format!(".{}.{count}.partial", std::process::id()));
+        let partial = PathBuf::from(name);
+        match File::create_new(&partial) {
+            Ok(file) => return Ok((partial, file)),
+            // Left by a process that had our number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(SnapshotError::Io { path: partial, what: "create", error });
+            }
+        }
+    }
+}
+
 /// Removes an unfinished file.
 struct Unfinished<'a>(Option<&'a Path>);
 
@@ -187,18 +212,15 @@ impl Drop for Unfinished<'_> {
 }
 
 impl<K: Key, V: Value> Writer<K, V> {
-    /// Writes all entries to a file, which is replaced only when all is on disk. Readers go on; the
-    /// writer is busy until the end.
+    /// Writes all entries to a file, which is replaced only when all is on disk; of several saves to
+    /// one file the last to end stays. Readers go on; the writer is busy until the end.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
         let path = path.as_ref();
-        let mut name = OsString::from(path);
-        name.push(std::format!(".{}.partial", std::process::id()));
-        let partial = PathBuf::from(name);
+        let (partial, file) = create_partial(path)?;
         let failed = |what| {
             let path = partial.clone();
             move |error| SnapshotError::Io { path, what, error }
         };
-        let file = File::create(&partial).map_err(failed("create"))?;
         let mut unfinished = Unfinished(Some(&partial));
         let mut out = BufWriter::with_capacity(1 << 20, file);
         self.write_to(&mut out).map_err(failed("write"))?;
@@ -310,19 +332,18 @@ impl<'a, K: Key, V: Value> Loader<'a, K, V> {
 
     fn load(mut self, config: &Config) -> Result<Writer<K, V>, SnapshotError> {
         let config = config.resized(self.head.buckets as usize).seed(self.head.seed);
-        let mut writer = Writer::new(&config)
-            .map_err(|error| SnapshotError::Table { path: self.path.to_owned(), error })?;
         let mut content = Vec::new();
         let mut at = HEADER as u64;
-        let mut first = 0;
+        // A file with nothing but a header is not worth a table, which may be large.
+        self.read_block(0, at, &mut content)?;
+        let mut writer = Writer::new(&config)
+            .map_err(|error| SnapshotError::Table { path: self.path.to_owned(), error })?;
         for block in 0..self.head.buckets.div_ceil(BLOCK_BUCKETS) {
-            let count = BLOCK_BUCKETS.min(self.head.buckets - first);
-            let sum = self.read_block(count, &mut content)?;
-            if sum != Some(block_sum(&self.header, block, &content)) {
-                return Err(self.damaged(Damage::Block(block), at));
+            if block != 0 {
+                self.read_block(block, at, &mut content)?;
             }
             let mut rest = &content[..];
-            for bucket in first..first + count {
+            for bucket in self.buckets_of(block) {
                 let Some((&occupied, after)) = rest.split_first() else {
                     return Err(self.damaged(Damage::Block(block), at));
                 };
@@ -335,7 +356,6 @@ impl<'a, K: Key, V: Value> Loader<'a, K, V> {
             if !rest.is_empty() {
                 return Err(self.damaged(Damage::Block(block), at));
             }
-            first += count;
             at += (BLOCK_HEADER + content.len()) as u64;
         }
         if writer.len() as u64 != self.head.entries {
@@ -347,27 +367,41 @@ impl<'a, K: Key, V: Value> Loader<'a, K, V> {
         }
     }
 
-    /// Reads a block's content and gives its checksum; `None` if its length cannot be.
+    fn buckets_of(&self, block: u64) -> Range<u64> {
+        let first = block * BLOCK_BUCKETS;
+        first..self.head.buckets.min(first + BLOCK_BUCKETS)
+    }
+
+    /// Reads the content of a block that begins at byte `at`.
     fn read_block(
         &mut self,
-        buckets: u64,
+        block: u64,
+        at: u64,
         content: &mut Vec<u8>,
-    ) -> Result<Option<u64>, SnapshotError> {
-        let path = self.path;
-        let failed = move |error| SnapshotError::Io { path: path.to_owned(), what: "read", error };
+    ) -> Result<(), SnapshotError> {
         let mut head = [0; BLOCK_HEADER];
-        self.input.read_exact(&mut head).map_err(failed)?;
-        let bytes = number(&head[..4]);
-        let most = buckets * (1 + Kind::<K, V>::SLOTS * Kind::<K, V>::ENTRY as u64);
-        if !(buckets..=most).contains(&bytes) {
-            return Ok(None);
+        let mut whole = self.read(&mut head)?;
+        if whole {
+            let buckets = self.buckets_of(block).count() as u64;
+            let bytes = number(&head[..4]);
+            let most = buckets * (1 + Kind::<K, V>::SLOTS * Kind::<K, V>::ENTRY as u64);
+            whole = (buckets..=most).contains(&bytes) && {
+                content.resize(bytes as usize, 0);
+                self.read(content)? && number(&head[4..]) == block_sum(&self.header, block, content)
+            };
         }
-        content.resize(bytes as usize, 0);
-        match self.input.read_exact(content) {
-            Ok(()) => Ok(Some(number(&head[4..]))),
-            // A wrong length of a block, as the length of the file is right.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            Err(error) => Err(failed(error)),
+        if whole { Ok(()) } else { Err(self.damaged(Damage::Block(block), at)) }
+    }
+
+    /// Fills `bytes`; `false` if the file ends before, which is a wrong length of a block, as the
+    /// length of the file is right.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<bool, SnapshotError> {
+        match self.input.read_exact(bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => {
+                Err(SnapshotError::Io { path: self.path.to_owned(), what: "read", error })
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Figure 10: what PBLRU wins, over skew.
 
-use super::{Claim, Course, Point, promotion, reaches, state_anywhere};
+use super::{Claim, Course, Point, least, most, percent, promotion, reaches, state_anywhere};
 use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series};
 
 /// Figure 10.
@@ -17,7 +17,8 @@ fn fig10(context: &mut Context<'_>) -> Result<Record, LabError> {
     let all = course.measure(context, &["blp-2-4", "blp-2-4+pblru"])?;
     let mut record = Record::new((FIG10.name, FIG10.title, FIG10.source), context);
     record.settings = course.settings();
-    let gain = |p: &Point| p.gain("blp-2-4+pblru", "blp-2-4");
+    let gains = |p: &Point| p.gain("blp-2-4+pblru", "blp-2-4");
+    let gain = |p: &Point| gains(p).median;
     let won = |p: &Point| p.points("blp-2-4+pblru") - p.points("blp-2-4");
     let curves = |value: &dyn Fn(&Point) -> f64| -> Vec<Series> {
         let curve = |&alpha: &f64| Series {
@@ -28,8 +29,13 @@ fn fig10(context: &mut Context<'_>) -> Result<Record, LabError> {
         };
         course.alphas.iter().map(curve).collect()
     };
+    let mut rates = curves(&gain);
+    for (series, alpha) in rates.iter_mut().zip(course.alphas) {
+        let points = all.iter().filter(|p| p.alpha == *alpha);
+        series.ranges = points.map(|p| gains(p).range()).collect();
+    }
     for (title, y, series) in [
-        ("PBLRU over random eviction: packet rate", "more packets a second, %", curves(&gain)),
+        ("PBLRU over random eviction: packet rate", "more packets a second, %", rates),
         ("PBLRU over random eviction: hit rate", "points of hit rate", curves(&won)),
     ] {
         record.plots.push(Plot {
@@ -84,12 +90,18 @@ fn fig10(context: &mut Context<'_>) -> Result<Record, LabError> {
         why: reason.clone(),
     }
     .note(&mut record, smoke);
-    let most = all.iter().map(gain).fold(f64::MIN, f64::max);
     Claim {
         timed: true,
-        text: "PBLRU improves the throughput by up to 10 % when the workload is skewed",
-        stated: "“up to 10% when the workload is skewed” (section 8)",
-        found: (reaches(most, 10.0), format!("{most:+.1} % at best")),
+        text: &format!(
+            "PBLRU improves the throughput somewhere by at least {} % when the workload is skewed",
+            least(10.0)
+        ),
+        stated: "“up to 10% when the workload is skewed” (section 8), taken as at least four fifths of \
+                 it",
+        found: reaches(
+            most(all.iter().filter(|p| p.theta > 0.0), "blp-2-4+pblru", &["blp-2-4"]),
+            10.0,
+        ),
         why: reason.clone(),
     }
     .note(&mut record, smoke);
@@ -98,7 +110,7 @@ fn fig10(context: &mut Context<'_>) -> Result<Record, LabError> {
         .iter()
         .filter(either)
         .filter(|p| gain(p) < -1.0)
-        .map(|p| format!("α {} θ {}: {:+.1} %", p.alpha, p.theta, gain(p)))
+        .map(|p| format!("α {} θ {}: {}", p.alpha, p.theta, percent(gains(p))))
         .collect();
     let text = if losing.is_empty() { "nowhere".to_owned() } else { losing.join("; ") };
     Claim {

@@ -5,8 +5,8 @@
 //!  another one   spins   │ writes  │ spins   │ writes  │ …
 //! ```
 //!
-//! Slices with and without writes take turns in one run; a round is one of each, and the cost is
-//! that of the median round. While the writer does not write it spins, so that its core, and what
+//! Slices with and without writes take turns in one run; a round is one of each for every way to look
+//! up, and the cost of a way is that of its median round. While the writer does not write it spins, so that its core, and what
 //! the cores share, are in the same state in both.
 
 use std::collections::VecDeque;
@@ -14,7 +14,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::measure::{Answers, Draws, Fib, Part, Which, build, look_up, value};
+use super::measure::{
+    Answers, Draws, Fib, LIST, Part, Which, build, look_up, look_up_ahead, look_up_lists, value,
+};
 use super::{absent, address, sizes};
 use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
 use crate::experiments::live::sys;
@@ -72,20 +74,57 @@ impl Work {
     }
 }
 
+/// A way to look keys up.
+struct Way {
+    name: &'static str,
+    look_up: fn(&Reader<Key6, u16>, &[Key6]) -> Answers,
+}
+
+const WAYS: [Way; 3] = [
+    Way { name: "bursts alone", look_up: |reader, keys| look_up(reader, BURST, keys) },
+    Way { name: "next burst named", look_up: |reader, keys| look_up_ahead(reader, BURST, keys) },
+    Way { name: "lists", look_up: look_up_lists },
+];
+
 struct Plan {
     /// Keys of a slice.
     keys: usize,
-    /// Pairs of slices.
+    /// Pairs of slices of each way.
     rounds: usize,
+}
+
+/// Nanoseconds a key by round, of one way.
+#[derive(Clone, Default)]
+struct Lane {
+    idle: Vec<f64>,
+    busy: Vec<f64>,
+}
+
+impl Lane {
+    /// How many times as long a lookup takes, by round.
+    fn slower(&self) -> Spread {
+        Spread::of(self.ratios())
+    }
+
+    fn ratios(&self) -> Vec<f64> {
+        self.busy.iter().zip(&self.idle).map(|(busy, idle)| busy / idle).collect()
+    }
+
+    /// The quartiles of the same: slices are short, and the ends of so many rounds say little.
+    fn quartiles(&self) -> (f64, f64) {
+        let mut ratios = self.ratios();
+        ratios.sort_by(f64::total_cmp);
+        let at = |share: usize| ratios.get(ratios.len() * share / 4).copied().unwrap_or(1.0);
+        (at(1), at(3))
+    }
 }
 
 /// What was measured of one size and work.
 struct Measured {
     work: Work,
     entries: u64,
-    /// Nanoseconds a key.
-    idle: Vec<f64>,
-    busy: Vec<f64>,
+    /// By way.
+    lanes: [Lane; WAYS.len()],
     /// Million operations of the writer a second.
     writes: f64,
     operations: u64,
@@ -95,11 +134,6 @@ struct Measured {
 }
 
 impl Measured {
-    /// How many times as long a lookup takes, by round.
-    fn slower(&self) -> Spread {
-        Spread::of(self.busy.iter().zip(&self.idle).map(|(busy, idle)| busy / idle).collect())
-    }
-
     fn what(&self) -> String {
         format!("{} entries, the writer {}", sizes::name(self.entries), self.work.name())
     }
@@ -192,10 +226,10 @@ fn write(fib: &mut Fib, work: Work, entries: u64, seed: u64, signals: &Signals) 
 }
 
 /// One slice of lookups; nanoseconds a key.
-fn slice(reader: &Reader<Key6, u16>, draws: &mut Draws, keys: usize) -> (f64, Answers) {
+fn slice(way: &Way, reader: &Reader<Key6, u16>, draws: &mut Draws, keys: usize) -> (f64, Answers) {
     draws.draw(Which::Present, keys);
     let start = Instant::now();
-    let answers = black_box(look_up(reader, BURST, &draws.keys));
+    let answers = black_box((way.look_up)(reader, &draws.keys));
     (start.elapsed().as_secs_f64() * 1e9 / keys as f64, answers)
 }
 
@@ -213,8 +247,7 @@ fn measure(
     let mut found = Measured {
         work,
         entries,
-        idle: vec![],
-        busy: vec![],
+        lanes: Default::default(),
         writes: 0.0,
         operations: 0,
         absent: 0,
@@ -233,25 +266,27 @@ fn measure(
             let share = round as f64 / plan.rounds as f64;
             let what = format!("{} entries, the writer {}", sizes::name(entries), work.name());
             context.step(&what, part.at(share))?;
-            let (idle, answers) = slice(&reader, &mut draws, plan.keys);
-            found.idle.push(idle);
-            found.absent += plan.keys as u64 - answers.hits;
-            let before = signals.operations.load(Ordering::Relaxed);
-            let start = Instant::now();
-            signals.go.store(true, Ordering::Relaxed);
-            while signals.operations.load(Ordering::Relaxed) == before {
-                if writer.is_finished() {
-                    return Err(LabError::Failed(format!("core {core} is not to be had")));
+            for (way, lane) in WAYS.iter().zip(&mut found.lanes) {
+                let (idle, answers) = slice(way, &reader, &mut draws, plan.keys);
+                lane.idle.push(idle);
+                found.absent += plan.keys as u64 - answers.hits;
+                let before = signals.operations.load(Ordering::Relaxed);
+                let start = Instant::now();
+                signals.go.store(true, Ordering::Relaxed);
+                while signals.operations.load(Ordering::Relaxed) == before {
+                    if writer.is_finished() {
+                        return Err(LabError::Failed(format!("core {core} is not to be had")));
+                    }
+                    std::hint::spin_loop();
                 }
-                std::hint::spin_loop();
+                let (busy, answers) = slice(way, &reader, &mut draws, plan.keys);
+                signals.go.store(false, Ordering::Relaxed);
+                seconds += start.elapsed().as_secs_f64();
+                found.operations += signals.operations.load(Ordering::Relaxed) - before;
+                lane.busy.push(busy);
+                found.absent += plan.keys as u64 - answers.hits;
+                found.lookups += 2 * plan.keys as u64;
             }
-            let (busy, answers) = slice(&reader, &mut draws, plan.keys);
-            signals.go.store(false, Ordering::Relaxed);
-            seconds += start.elapsed().as_secs_f64();
-            found.operations += signals.operations.load(Ordering::Relaxed) - before;
-            found.busy.push(busy);
-            found.absent += plan.keys as u64 - answers.hits;
-            found.lookups += 2 * plan.keys as u64;
         }
         drop(stops);
         writer.join().unwrap_or_else(|_| Err(LabError::failed("the writer's thread broke")))
@@ -274,8 +309,14 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan =
         if smoke { Plan { keys: 1 << 12, rounds: 5 } } else { Plan { keys: 1 << 15, rounds: 201 } };
     let mut record = Record::new((FIBWRITER.name, FIBWRITER.title, FIBWRITER.source), context);
-    record.setting("lookups", format!("of keys that are there, uniform, bursts of {BURST}"));
-    record.setting("slices", format!("{} keys, {} pairs", plan.keys, plan.rounds));
+    record.setting(
+        "lookups",
+        format!(
+            "of keys that are there, uniform; bursts of {BURST} alone, bursts of {BURST} that name \
+             the next one, lists of {LIST}"
+        ),
+    );
+    record.setting("slices", format!("{} keys, {} pairs each", plan.keys, plan.rounds));
     let Some(core) = other_core(smoke) else {
         record.notes.push(
             "Skipped: the writer needs a core beside the readers', and there is one core only."
@@ -293,7 +334,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let measured = sizes_and_works(context, &plan, core, &mut record);
     sys::pin(&mine).map_err(LabError::failed)?;
     let all = measured?;
-    record.plots.push(plot(&all));
+    record.plots.extend((0..WAYS.len()).map(|way| plot(&all, way)));
     record.tables.push(table(&all));
     claims(&mut record, &all);
     record.notes.push(
@@ -332,25 +373,28 @@ fn sizes_and_works(
     Ok(all.into_iter().flatten().collect())
 }
 
-fn plot(all: &[Measured]) -> Plot {
+/// Of one of [`WAYS`].
+fn plot(all: &[Measured], way: usize) -> Plot {
     let series = WORKS.into_iter().map(|work| {
         let of = || all.iter().filter(|m| m.work == work);
         let percent = |factor: f64| 100.0 * (factor - 1.0);
         let mut series = Series::measured(
             format!("the writer {}", work.name()),
-            of().map(|m| (m.entries as f64, percent(m.slower().median))).collect(),
+            of().map(|m| (m.entries as f64, percent(m.lanes[way].slower().median))).collect(),
         );
         series.ranges = of()
             .map(|m| {
-                // Slices are short: the quartiles of the rounds, not their ends.
-                let (low, high) = quartiles(&m.busy, &m.idle);
+                let (low, high) = m.lanes[way].quartiles();
                 (percent(low), percent(high))
             })
             .collect();
         series
     });
     Plot {
-        title: "what a writer costs readers: median and quartiles of the rounds".into(),
+        title: format!(
+            "what a writer costs readers, {}: median and quartiles of the rounds",
+            WAYS[way].name
+        ),
         x: "entries of the table".into(),
         y: "longer lookups, %".into(),
         log_x: true,
@@ -360,39 +404,34 @@ fn plot(all: &[Measured]) -> Plot {
     }
 }
 
-/// Quartiles of the ratios of pairs.
-fn quartiles(a: &[f64], b: &[f64]) -> (f64, f64) {
-    let mut ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| a / b).collect();
-    ratios.sort_by(f64::total_cmp);
-    let at = |share: usize| ratios.get(ratios.len() * share / 4).copied().unwrap_or(1.0);
-    (at(1), at(3))
-}
-
 fn table(all: &[Measured]) -> Table {
     let headings = [
         "entries",
         "the writer",
         "M operations a second",
+        "lookups",
         "ns a lookup, writer idle",
         "writing",
         "longer, median",
         "quartiles",
-        "present keys not found",
+        "present keys not found, all ways",
     ];
-    let rows = all.iter().map(|m| {
+    let lanes = all.iter().flat_map(|m| m.lanes.iter().zip(&WAYS).map(move |lane| (m, lane)));
+    let rows = lanes.map(|(m, (lane, way))| {
         let spread = |ns: &[f64]| {
             let Spread { median, low, high } = Spread::of(ns.to_vec());
             format!("{median:.1} [{low:.1}–{high:.1}]")
         };
         let percent = |factor: f64| format!("{:+.1} %", 100.0 * (factor - 1.0));
-        let (low, high) = quartiles(&m.busy, &m.idle);
+        let (low, high) = lane.quartiles();
         vec![
             sizes::name(m.entries),
             m.work.name().to_owned(),
             format!("{:.1}", m.writes),
-            spread(&m.idle),
-            spread(&m.busy),
-            percent(m.slower().median),
+            way.name.to_owned(),
+            spread(&lane.idle),
+            spread(&lane.busy),
+            percent(lane.slower().median),
             format!("{} to {}", percent(low), percent(high)),
             format!("{} of {}", m.absent, m.lookups),
         ]
@@ -418,24 +457,59 @@ fn claims(record: &mut Record, all: &[Measured]) {
             format!("{}: it writes", m.what()),
             "an operation in each slice at least",
             format!("{} operations", m.operations),
-            m.operations >= m.busy.len() as u64,
+            m.operations >= m.lanes.iter().map(|lane| lane.busy.len() as u64).sum(),
         );
         if record.size == Size::Full && m.work.has_target() {
-            let cost = m.slower().median - 1.0;
-            record.claim(
-                format!("{}: longer lookups", m.what()),
-                format!("less than {:.0} %", 100.0 * TARGET),
-                format!("{:+.1} %", 100.0 * cost),
-                cost < TARGET,
-            );
+            for (lane, way) in m.lanes.iter().zip(&WAYS) {
+                let cost = lane.slower().median - 1.0;
+                record.claim(
+                    format!("{}: longer lookups, {}", m.what(), way.name),
+                    format!("less than {:.0} %", 100.0 * TARGET),
+                    format!("{:+.1} %", 100.0 * cost),
+                    cost < TARGET,
+                );
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::measure::full_record;
     use super::*;
     use overbank::fib::{Config, Writer};
+
+    /// Every way has its own check, by rounds of the same time.
+    #[test]
+    fn each_way_has_to_meet_the_target() {
+        let lane = |slower: f64| Lane {
+            idle: vec![10.0, 20.0, 30.0],
+            busy: vec![10.0 * slower, 20.0 * slower, 300.0],
+        };
+        let of = |work, lanes| Measured {
+            work,
+            entries: 1_000_000,
+            lanes,
+            writes: 1.0,
+            operations: 9,
+            absent: 0,
+            lookups: 100,
+        };
+        let all = [
+            of(Work::Replace, [lane(1.1), lane(1.1), lane(1.2)]),
+            of(Work::Displace, [lane(2.0), lane(2.0), lane(2.0)]),
+        ];
+        let mut record = full_record(&FIBWRITER);
+        claims(&mut record, &all);
+        let costs: Vec<_> =
+            record.checks.iter().filter(|check| check.claim.contains("longer lookups")).collect();
+        assert_eq!(costs.len(), WAYS.len(), "a writer that only moves entries has no target");
+        for (check, (way, holds)) in costs.iter().zip(WAYS.iter().zip([true, true, false])) {
+            assert!(check.claim.ends_with(way.name), "{}", check.claim);
+            assert_eq!(check.holds, holds, "{}: {}", check.claim, check.measured);
+        }
+        assert_eq!(table(&all).rows.len(), all.len() * WAYS.len());
+    }
 
     /// All keys are there again at the end, and no other.
     #[test]

@@ -67,11 +67,14 @@ fn by_design(
     title: &str,
     value: impl Fn(&Measured, &Row) -> String,
 ) -> Table {
-    let first = all.first().map_or(&[][..], |m| m.rows_of(way));
-    let names: Vec<String> = first.iter().map(|r| r.design.to_string()).collect();
+    // Some cells have more designs than others, after those that all have.
+    let most = all.iter().map(|m| m.rows_of(way)).max_by_key(|rows| rows.len());
+    let names: Vec<String> =
+        most.unwrap_or_default().iter().map(|r| r.design.to_string()).collect();
     let rows = all.iter().map(|m| {
         let mut row = head(m);
-        row.extend(m.rows_of(way).iter().map(|r| value(m, r)));
+        let of = |name| m.row_of(name, way).map_or_else(String::new, |r| value(m, r));
+        row.extend(names.iter().map(|name| of(name)));
         row
     });
     Table {

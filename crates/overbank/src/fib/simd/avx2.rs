@@ -7,6 +7,7 @@ use super::kernel::{self, View};
 use super::{Simd, entry_points};
 use crate::fib::key::{Key, Value};
 use crate::fib::sync::AtomicU64;
+use crate::fib::table::BURST_MAX;
 
 pub(super) struct Avx2;
 
@@ -41,11 +42,29 @@ unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64) -> u32 {
     bits(a) | bits(b) << 4
 }
 
+/// The bytes that are not zero.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
+    let [low, high] = [0, 32].map(|at| {
+        // SAFETY: 32 of 64 bytes.
+        let bytes = unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) };
+        !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256())) as u32
+    });
+    u64::from(low) | u64::from(high) << 32
+}
+
 impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64, _: usize) -> u32 {
         // SAFETY: the caller's promises.
         unsafe { equal(line, pattern, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
+        // SAFETY: the CPU has AVX2 by the caller's promise.
+        unsafe { nonzero(bytes) }
     }
 }
 

@@ -7,6 +7,7 @@ use super::kernel::{self, View};
 use super::{Simd, entry_points};
 use crate::fib::key::{Key, Value};
 use crate::fib::sync::AtomicU64;
+use crate::fib::table::BURST_MAX;
 
 pub(super) struct Avx512;
 
@@ -25,11 +26,26 @@ unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64) -> u32 {
     u32::from(_mm512_testn_epi64_mask(different, _mm512_set1_epi64(mask as i64)))
 }
 
+/// The bytes that are not zero.
+#[inline]
+#[target_feature(enable = "avx512bw")]
+fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
+    // SAFETY: 64 bytes.
+    let bytes = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+    _mm512_test_epi8_mask(bytes, bytes)
+}
+
 impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64, _: usize) -> u32 {
         // SAFETY: the caller's promises.
         unsafe { equal(line, pattern, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
+        // SAFETY: the CPU has AVX-512 by the caller's promise.
+        unsafe { nonzero(bytes) }
     }
 }
 

@@ -5,17 +5,19 @@
 //! the few keys that need it; compare these. Neither round branches on what it finds. A burst in
 //! which a bucket changed under the comparison is looked up again key by key.
 //!
-//! A burst alone asks for its homes [`ahead`] keys before they are compared and not for all at once: a
-//! core has so many lines under way and no more, and whoever asks for 64 waits for 40 before the first
-//! is compared. It waits for memory twice, at its begin and at its end. Who names the *next* burst has its
-//! homes asked for between the comparisons of this one, which fills the first wait. Of a long list
-//! ([`all`]) the second round of a burst comes after the first one of the next, which fills the other.
+//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
+//! homes asked for before the comparisons of this one, which fills the first wait. Of a long list ([`all`])
+//! the second round of a burst comes after the first one of the next, which fills the other.
+//!
+//! What is not waiting is instructions, and there it counts what is done for each key: the loop over the
+//! homes does nothing but compare; which keys are hits, and which may be in their second buckets, is
+//! found for the whole burst in vectors.
 
 use core::mem::MaybeUninit;
 
 use super::Simd;
 use crate::fib::key::{Key, Value};
-use crate::fib::place::{Hasher, Place, place};
+use crate::fib::place::{Hasher, Home};
 use crate::fib::shape::{Header, LINE, Shape};
 use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
@@ -44,8 +46,8 @@ impl View {
     }
 
     #[inline(always)]
-    fn place<K: Key>(&self, key: K) -> Place {
-        place(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
+    fn home<K: Key>(&self, key: K) -> Home {
+        Home::of(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
     }
 }
 
@@ -53,8 +55,8 @@ impl View {
 struct Look<V> {
     /// The bucket's header before anything else was read.
     header: Header,
-    /// Whether a slot that it calls occupied has the key.
-    found: bool,
+    /// The slot that it calls occupied and that has the key, as in [`Header::words`]; zero if there is none.
+    words: u32,
     /// That slot's value; zero if there is none.
     value: V,
     /// Not zero in the high half if the bucket's version changed meanwhile: what was read may belong
@@ -63,6 +65,11 @@ struct Look<V> {
 }
 
 impl<V> Look<V> {
+    #[inline(always)]
+    fn found(&self) -> bool {
+        self.words != 0
+    }
+
     #[inline(always)]
     fn stable(&self) -> bool {
         self.changed >> 32 == 0
@@ -104,14 +111,13 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
         // No match: the last slot, and nothing of its value.
         let slot = (words | 1 << slots).trailing_zeros() as usize - Shape::<K, V>::KEYS;
         let (word, shift) = Shape::<K, V>::value_at(slot);
-        let found = words != 0;
         let bits = (*bucket.add(word)).load(Ordering::Relaxed) >> shift;
-        let value = V::from_bits(bits & u64::from(found).wrapping_neg());
+        let value = V::from_bits(bits & u64::from(words != 0).wrapping_neg());
         // Pairs with the writer's fence between the new version and the first store into a slot: if
         // any load since `before` saw such a store, the load below sees the version.
         fence(Ordering::Acquire);
         let changed = before.difference(header(bucket, Ordering::Relaxed));
-        Look { header: before, found, value, changed }
+        Look { header: before, words, value, changed }
     }
 }
 
@@ -119,29 +125,30 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
 /// The view is of a table of these types; the CPU has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Option<V> {
-    let place = view.place(key);
+    let place = view.home(key);
+    let other = place.second(view.buckets);
     // SAFETY: home and second are less than `buckets`; the rest is the caller's promise.
     unsafe {
-        let home = view.bucket::<K, V>(place.home);
-        let second = view.bucket::<K, V>(place.second);
+        let home = view.bucket::<K, V>(place.bucket);
+        let second = view.bucket::<K, V>(other);
         // A round that decides nothing means that the writer stored into one of the two buckets in
         // those few nanoseconds. A writer that sleeps, wherever it was, changes no version.
         loop {
             let first = look::<S, K, V>(home, key);
-            if first.found {
+            if first.found() {
                 if first.stable() {
                     return Some(first.value);
                 }
                 continue;
             }
-            if !first.header.marked(place.second) {
+            if !first.header.marked(other) {
                 if first.stable() {
                     return None;
                 }
                 continue;
             }
             let other = look::<S, K, V>(second, key);
-            if other.found {
+            if other.found() {
                 if other.stable() {
                     return Some(other.value);
                 }
@@ -153,13 +160,6 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
             }
         }
     }
-}
-
-/// Home lines under way while a key is compared: some more than a core fetches at a time (16 on
-/// Sapphire Rapids), so that none of its buffers is idle, and comparisons fill the wait for the next. More
-/// of a [far](crate::prefetch_far) table, for whose lines there are more buffers.
-const fn ahead(far: bool) -> usize {
-    if far { 32 } else { 24 }
 }
 
 /// Asks for a bucket.
@@ -183,76 +183,95 @@ unsafe fn ask<K: Key, V: Value, const FAR: bool>(view: &View, bucket: u32) {
 /// # Safety
 /// The view is of a table of this shape.
 #[inline(always)]
-unsafe fn ask_home<K: Key, V: Value, const FAR: bool>(view: &View, key: K) -> Place {
-    let place = view.place(key);
+unsafe fn ask_home<K: Key, V: Value, const FAR: bool>(view: &View, key: K) -> Home {
+    let home = view.home(key);
     // SAFETY: less than `buckets`.
-    unsafe { ask::<K, V, FAR>(view, place.home) };
-    place
+    unsafe { ask::<K, V, FAR>(view, home.bucket) };
+    home
 }
 
-/// Where the keys of a burst may live. Not initialised: that would be a sixth of the instructions.
-type Places = [MaybeUninit<Place>; BURST_MAX];
-
-/// A burst between its two rounds.
+/// A burst between its rounds. What belongs to keys is initialised for those of the burst, and not for
+/// others: that would be a sixth of the instructions.
 struct Burst {
-    places: Places,
-    /// Keys that may be in their second bucket, and the headers seen in their homes: initialised below
-    /// `open`.
-    pending: [MaybeUninit<u8>; BURST_MAX],
+    homes: [MaybeUninit<Home>; BURST_MAX],
+    /// The headers seen in the homes.
     seen: [MaybeUninit<Header>; BURST_MAX],
-    open: usize,
     hits: u64,
+    /// Keys that may be in their second buckets.
+    open: u64,
     /// As in [`Look`].
     changed: u64,
 }
 
 impl Burst {
     #[inline(always)]
-    fn new() -> Burst {
+    const fn new() -> Burst {
         Burst {
-            places: [const { MaybeUninit::uninit() }; BURST_MAX],
-            pending: [const { MaybeUninit::uninit() }; BURST_MAX],
+            homes: [const { MaybeUninit::uninit() }; BURST_MAX],
             seen: [const { MaybeUninit::uninit() }; BURST_MAX],
-            open: 0,
             hits: 0,
+            open: 0,
             changed: 0,
         }
     }
 
-    /// Compares the homes of all keys, and asks for the second lines that are needed. Before key `i`,
-    /// `meanwhile(i, places)` is called.
+    /// Asks for the homes of all keys.
     ///
     /// # Safety
-    /// As [`one`]; at most BURST_MAX keys, and as many values; the place of key `i` in this view is in
-    /// `places` when `meanwhile(i, …)` returns.
+    /// The view is of a table of this shape.
+    #[inline(always)]
+    unsafe fn ask<K: Key, V: Value, const FAR: bool>(&mut self, view: &View, keys: &[K]) {
+        for (home, &key) in self.homes.iter_mut().zip(keys) {
+            // SAFETY: the caller's promise.
+            home.write(unsafe { ask_home::<K, V, FAR>(view, key) });
+        }
+    }
+
+    /// Compares the homes of all keys, and asks for the second lines that are needed.
+    ///
+    /// # Safety
+    /// As [`one`]; at most BURST_MAX keys, and as many values; `homes` has those of the keys in this view.
     #[inline(always)]
     unsafe fn first_round<S: Simd, K: Key, V: Value, const FAR: bool>(
         &mut self,
         view: &View,
         keys: &[K],
         values: &mut [V],
-        mut meanwhile: impl FnMut(usize, &mut Places),
     ) {
-        let (mut open, mut hits, mut changed) = (0usize, 0u64, 0u64);
-        for (i, (&key, value)) in keys.iter().zip(values).enumerate() {
-            meanwhile(i, &mut self.places);
-            // SAFETY: the caller's promises; home and second are less than `buckets`, and
-            // open <= i < BURST_MAX.
+        let (mut words, mut markers, mut changed) = ([0; BURST_MAX], [0; BURST_MAX], 0);
+        let homes = self.homes.iter().zip(&mut self.seen);
+        for (((&key, value), word), (home, seen)) in
+            keys.iter().zip(values).zip(&mut words).zip(homes)
+        {
+            // SAFETY: the caller's promises; homes are less than `buckets`.
             unsafe {
-                let Place { home, second } = self.places.get_unchecked(i).assume_init();
-                let first = look::<S, K, V>(view.bucket::<K, V>(home), key);
-                self.pending.get_unchecked_mut(open).write(i as u8);
-                self.seen.get_unchecked_mut(open).write(first.header);
-                let go_on = first.header.marked(second) & !first.found;
-                // The home again if all is settled: no branch, and that line is here.
-                ask::<K, V, FAR>(view, home ^ ((home ^ second) & u32::from(go_on).wrapping_neg()));
-                open += usize::from(go_on);
+                let bucket = view.bucket::<K, V>(home.assume_init().bucket);
+                let first = look::<S, K, V>(bucket, key);
+                *word = first.words as u8;
                 *value = first.value;
-                hits |= u64::from(first.found) << i;
+                seen.write(first.header);
                 changed |= first.changed;
             }
         }
-        (self.open, self.hits, self.changed) = (open, hits, changed);
+        // By itself, so that the compiler makes vectors of it.
+        let homes = self.homes.iter().zip(&self.seen).take(keys.len());
+        for ((home, seen), marker) in homes.zip(&mut markers) {
+            // SAFETY: as many as there are keys were initialised.
+            unsafe {
+                *marker = seen.assume_init().marker(home.assume_init().second(view.buckets)) as u8;
+            }
+        }
+        // SAFETY: the CPU has the instruction set.
+        (self.hits, self.open) = unsafe { (S::nonzero(&words), S::nonzero(&markers)) };
+        self.open &= !self.hits;
+        self.changed = changed;
+        for i in bits(self.open) {
+            // SAFETY: only bits of keys are set, and their homes are initialised; second < `buckets`.
+            unsafe {
+                let second = self.homes.get_unchecked(i).assume_init().second(view.buckets);
+                ask::<K, V, FAR>(view, second);
+            }
+        }
     }
 
     /// Compares the second buckets, and gives the hits of the burst.
@@ -267,17 +286,18 @@ impl Burst {
         values: &mut [V],
     ) -> u64 {
         let (mut hits, mut changed) = (self.hits, self.changed);
-        for (i, seen) in self.pending.iter().zip(&self.seen).take(self.open) {
-            // SAFETY: initialised below `open`; `i` is the number of a key, and its place is
-            // initialised, home and second less than `buckets`.
+        for i in bits(self.open) {
+            // SAFETY: `i` is the number of a key, whose home and header are initialised; home and
+            // second are less than `buckets`.
             unsafe {
-                let i = usize::from(i.assume_init());
-                let Place { home, second } = self.places.get_unchecked(i).assume_init();
-                let other = look::<S, K, V>(view.bucket::<K, V>(second), *keys.get_unchecked(i));
-                let home = header(view.bucket::<K, V>(home), Ordering::Relaxed);
+                let place = self.homes.get_unchecked(i).assume_init();
+                let second = view.bucket::<K, V>(place.second(view.buckets));
+                let other = look::<S, K, V>(second, *keys.get_unchecked(i));
+                let home = header(view.bucket::<K, V>(place.bucket), Ordering::Relaxed);
                 *values.get_unchecked_mut(i) = other.value;
-                hits |= u64::from(other.found) << i;
-                changed |= other.changed | seen.assume_init().difference(home);
+                hits |= u64::from(other.found()) << i;
+                changed |=
+                    other.changed | self.seen.get_unchecked(i).assume_init().difference(home);
             }
         }
         if changed >> 32 != 0 {
@@ -286,6 +306,16 @@ impl Burst {
         }
         hits
     }
+}
+
+/// The numbers of the bits that are set.
+#[inline(always)]
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }
 
 /// # Safety
@@ -300,33 +330,20 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
     let count = keys.len().min(values.len()).min(BURST_MAX);
     let (keys, values) = (&keys[..count], &mut values[..count]);
     let mut burst = Burst::new();
-    // SAFETY: the caller's promises. The place of a key is initialised `ahead` keys before it is
-    // looked up, or with all others before the first.
+    // SAFETY: the caller's promises. The homes of all keys are initialised before the first round.
     unsafe {
-        // Who names the next burst named this one before.
         if let Some(next) = next {
-            for (place, &key) in burst.places.iter_mut().zip(keys) {
-                place.write(view.place(key));
-            }
-            burst.first_round::<S, K, V, FAR>(view, keys, values, |i, _| {
-                if let Some(&key) = next.get(i) {
-                    ask_home::<K, V, FAR>(view, key);
-                }
-            });
-            for &key in next.iter().take(BURST_MAX).skip(count) {
+            for &key in next.iter().take(BURST_MAX) {
                 ask_home::<K, V, FAR>(view, key);
             }
-        } else {
-            let ahead = count.min(ahead(FAR));
-            for (place, &key) in burst.places.iter_mut().zip(&keys[..ahead]) {
-                place.write(ask_home::<K, V, FAR>(view, key));
+            // Who names the next burst named this one before.
+            for (home, &key) in burst.homes.iter_mut().zip(keys) {
+                home.write(view.home(key));
             }
-            burst.first_round::<S, K, V, FAR>(view, keys, values, |i, places| {
-                if let Some(&key) = keys.get(i + ahead) {
-                    places.get_unchecked_mut(i + ahead).write(ask_home::<K, V, FAR>(view, key));
-                }
-            });
+        } else {
+            burst.ask::<K, V, FAR>(view, keys);
         }
+        burst.first_round::<S, K, V, FAR>(view, keys, values);
         burst.second_round::<S, K, V>(view, keys, values)
     }
 }
@@ -334,8 +351,9 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
 /// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
 const STRIDE: usize = if cfg!(loom) { 1 } else { 32 };
 
-/// Any number of keys, in bursts of [`STRIDE`]. The second round of a burst comes after the first one of
-/// the next, so that memory is waited for at the begin and at the end only.
+/// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one before
+/// it is compared, and its second round comes after the first one of the next, so that memory is waited
+/// for at the begin and at the end only.
 ///
 /// # Safety
 /// As [`one`].
@@ -352,30 +370,16 @@ pub(super) unsafe fn all<S: Simd, K: Key, V: Value, const FAR: bool>(
     let part = |burst: usize| (burst * STRIDE).min(count)..(burst * STRIDE + STRIDE).min(count);
     let mut held = [Burst::new(), Burst::new(), Burst::new()];
     let [mut now, mut next, mut before] = held.each_mut();
-    // SAFETY: the caller's promises. The places of a burst are initialised before its first round, in
-    // that of the burst before it.
+    // SAFETY: the caller's promises. The homes of a burst are initialised before its first round.
     unsafe {
-        for (place, &key) in now.places.iter_mut().zip(&keys[part(0)]) {
-            place.write(ask_home::<K, V, FAR>(view, key));
-        }
+        now.ask::<K, V, FAR>(view, &keys[part(0)]);
         for burst in 0..=bursts {
-            let upcoming = &keys[part(burst + 1)];
-            now.first_round::<S, K, V, FAR>(
-                view,
-                &keys[part(burst)],
-                &mut values[part(burst)],
-                |i, _| {
-                    if let Some(&key) = upcoming.get(i) {
-                        next.places.get_unchecked_mut(i).write(ask_home::<K, V, FAR>(view, key));
-                    }
-                },
-            );
+            next.ask::<K, V, FAR>(view, &keys[part(burst + 1)]);
+            let (its, places) = (&keys[part(burst)], &mut values[part(burst)]);
+            now.first_round::<S, K, V, FAR>(view, its, places);
             if let Some(last) = burst.checked_sub(1) {
-                let found = before.second_round::<S, K, V>(
-                    view,
-                    &keys[part(last)],
-                    &mut values[part(last)],
-                );
+                let (its, places) = (&keys[part(last)], &mut values[part(last)]);
+                let found = before.second_round::<S, K, V>(view, its, places);
                 let at = last * STRIDE;
                 let word = hits.get_unchecked_mut(at / 64);
                 *word = if at.is_multiple_of(64) { found } else { *word | found << (at % 64) };

@@ -1,7 +1,7 @@
 //! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
 //!
-//! One file per instruction set with one method, the comparison of a cache line; [`kernel`] has the
-//! lookups, written once. The choice is made when a table is constructed and kept as three function
+//! One file per instruction set with two methods, the comparison of a cache line and the bits of a burst;
+//! [`kernel`] has the lookups, written once. The choice is made when a table is constructed and kept as three function
 //! pointers, so a burst costs one indirect call.
 //!
 //! A line is compared while the writer may be storing into it, and the language has no vector load
@@ -23,6 +23,7 @@ mod avx512;
 
 use super::key::{Key, Value};
 use super::sync::AtomicU64;
+use super::table::BURST_MAX;
 use crate::cache::{Isa, IsaError};
 
 pub(super) use kernel::View;
@@ -35,6 +36,9 @@ pub(super) trait Simd {
     /// Words `i` of a line with `(word ^ pattern) & mask == 0`, as bits `i`. Only the bits `1..end`
     /// mean anything; `end <= 8`.
     unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64, end: usize) -> u32;
+
+    /// The bytes that are not zero.
+    unsafe fn nonzero(bytes: &[u8; BURST_MAX]) -> u64;
 }
 
 /// The lookups of a table, for its types and instruction set.
@@ -150,6 +154,10 @@ mod tests {
                 let bits = unsafe { S::equal(line.0.as_ptr(), pattern, mask, end) };
                 assert_eq!(bits & ((1 << end) - 2), plain);
             }
+            let bytes = [(); BURST_MAX].map(|()| pcg.below(4).wrapping_sub(1).min(2) as u8 * 64);
+            let plain = (0..BURST_MAX).fold(0, |bits, i| bits | u64::from(bytes[i] != 0) << i);
+            // SAFETY: as above.
+            assert_eq!(unsafe { S::nonzero(&bytes) }, plain);
         }
     }
 

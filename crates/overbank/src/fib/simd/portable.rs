@@ -4,6 +4,7 @@ use super::kernel::{self, View};
 use super::{Simd, entry_points};
 use crate::fib::key::{Key, Value};
 use crate::fib::sync::{AtomicU64, Ordering};
+use crate::fib::table::BURST_MAX;
 
 pub(super) struct Portable;
 
@@ -15,6 +16,15 @@ impl Simd for Portable {
             // SAFETY: the caller's promise: 8 words, and i < end <= 8.
             let word = unsafe { (*line.add(i)).load(Ordering::Relaxed) };
             bits |= u32::from((word ^ pattern) & mask == 0) << i;
+        }
+        bits
+    }
+
+    #[inline(always)]
+    unsafe fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
+        let mut bits = 0;
+        for (i, &byte) in bytes.iter().enumerate() {
+            bits |= u64::from(byte != 0) << i;
         }
         bits
     }
