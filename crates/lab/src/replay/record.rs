@@ -38,7 +38,8 @@ pub struct Replay {
 /// What it ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model name of the processor.
+    /// Model name of the processor, with its family and model number where there are such: a virtual
+    /// machine's name may not tell generations apart ("AMD EPYC (family 25, model 17)").
     pub cpu: String,
     /// Logical processors.
     pub cores: usize,
@@ -50,15 +51,28 @@ impl Machine {
     /// This one.
     pub fn here(pinned_core: Option<usize>) -> Machine {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let mut lines = info.lines();
-        let model = lines.find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
         // The usual question counts those that this thread may run on, and it may be pinned.
         let cores = info.lines().filter(|line| line.starts_with("processor")).count();
         Machine {
-            cpu: model.map_or("unknown".to_owned(), |m| m.trim().to_owned()),
+            cpu: cpu_name(&info),
             cores: cores.max(std::thread::available_parallelism().map_or(1, usize::from)),
             pinned_core,
         }
+    }
+}
+
+/// The first processor of `/proc/cpuinfo`.
+fn cpu_name(info: &str) -> String {
+    let field = |name| {
+        let fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .find_map(|(k, v)| (k == name).then_some(v))
+    };
+    let name = field("model name").unwrap_or("unknown");
+    match (field("cpu family"), field("model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name.to_owned(),
     }
 }
 
@@ -262,5 +276,19 @@ impl Totals {
             0 => 0.0,
             lookups => self.microflow.hits as f64 / lookups as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_name;
+
+    #[test]
+    fn the_processor_has_its_generation() {
+        let info = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n\
+                    processor\t: 1\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: Other\n";
+        assert_eq!(cpu_name(info), "AMD EPYC (family 25, model 17)");
+        assert_eq!(cpu_name("model name : A: B\n"), "A: B");
+        assert_eq!(cpu_name(""), "unknown");
     }
 }
