@@ -30,10 +30,9 @@ impl Cell {
         size_name(self.entries.saturating_mul(SLOT_BYTES))
     }
 
-    /// Flows that a warm-up shows first, each once.
+    /// Flows that a warm-up shows first, each once: all or none.
     pub(super) fn first_sights(&self) -> u32 {
-        let slots = u32::try_from(self.entries).unwrap_or(u32::MAX);
-        if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows().min(slots) }
+        if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows() }
     }
 
     /// Hit rate of a table that holds exactly the most popular flows.

@@ -131,7 +131,7 @@ pub fn measure(
         lanes.push(Lane::new(cache));
     }
 
-    let first = if cell.first_sights() > 0 { flows } else { 0 };
+    let first = cell.first_sights();
     let draws = plan.warm_draws(flows, first);
     let part = f64::from(first) / (f64::from(first) + draws as f64).max(1.0);
     if first > 0 {

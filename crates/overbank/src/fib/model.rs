@@ -151,7 +151,7 @@ fn a_displaced_entry_is_never_absent_from_a_burst() {
 
 /// Keys and values of several words, in a slot that gets another occupant. With two readers, one for
 /// each of its keys, the slot is free when they begin; else the old occupant is still there.
-fn another_occupant(looks: &'static [usize]) {
+fn another_occupant(looks: &'static [usize], burst: bool) {
     let [a, b, fill] = [1u128, 2, 3].map(|key| key << 64 | 5);
     let mut writer = table::<u128, u16>();
     writer.insert(fill, 1).expect("empty");
@@ -163,7 +163,12 @@ fn another_occupant(looks: &'static [usize]) {
         let reader = writer.reader();
         thread::spawn(move || {
             let (key, value) = [(a, 100), (b, 200)][look];
-            let found = reader.lookup(key);
+            let found = if burst {
+                let mut values = [0];
+                (reader.lookup_batch(&[key], &mut values) == 1).then_some(values[0])
+            } else {
+                reader.lookup(key)
+            };
             assert!(found.is_none() || found == Some(value), "{found:?}");
         })
     };
@@ -175,9 +180,15 @@ fn another_occupant(looks: &'static [usize]) {
 
 #[test]
 fn a_slot_is_never_read_half() {
-    explore(2, || another_occupant(&[0]));
-    explore(2, || another_occupant(&[1]));
-    explore(1, || another_occupant(&[0, 1]));
+    explore(2, || another_occupant(&[0], false));
+    explore(2, || another_occupant(&[1], false));
+    explore(1, || another_occupant(&[0, 1], false));
+}
+
+#[test]
+fn a_slot_is_never_read_half_by_a_burst() {
+    explore(2, || another_occupant(&[0], true));
+    explore(2, || another_occupant(&[1], true));
 }
 
 /// A value is the old or the new one, and never the old one after the new one.

@@ -24,7 +24,7 @@
 //! keys of 16 bytes).
 //!
 //! The temporary name is the file's with `.PID.N.partial` after it and never one that is there
-//! already. A process that is killed while it saves leaves such a file behind.
+//! already. A process that is killed while it saves leaves such a file behind, one each time.
 
 use core::marker::PhantomData;
 use core::ops::Range;

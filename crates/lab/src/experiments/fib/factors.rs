@@ -387,7 +387,8 @@ fn notes(record: &mut Record, all: &[Measured]) {
     record.notes.push(
         "overbank::fib is the sixth step and ours: buckets of a whole line, 7 entries and a header with \
          the version and the markers, so a lookup reads nothing but its bucket, and most absent keys \
-         cost one line; vector compares; no branch on what a key finds; readers that never wait."
+         cost one line; vector compares; no branch on what a key finds but for the second lines of a \
+         burst; readers that never wait."
             .into(),
     );
     record.notes.push(

@@ -234,8 +234,8 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels for `isa`, if the machine has it. `far`: for a table that the caches of the CPU do
-    /// not hold ([`is_far`](crate::is_far)).
+    /// The kernels for `isa`, if the machine has it. `far`: for a table that the second-level
+    /// cache does not hold ([`is_far`](crate::is_far)).
     pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels_as {
             ($isa:ident, $far:literal) => {

@@ -2,8 +2,9 @@
 //!
 //! What makes them right is on the page of the module `fib`. A burst goes in two rounds
 //! (Algorithm 3 of the paper): ask for the home lines, compare them, and ask for the second line of
-//! the few keys that need it; compare these. Neither round branches on what it finds. A burst in
-//! which a bucket changed under the comparison is looked up again key by key.
+//! the few keys that need it; compare these. Neither branches on what it finds, but for how many
+//! second lines there are. A burst in which a bucket changed under the comparison is looked up again key
+//! by key.
 //!
 //! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
 //! homes asked for before the comparisons of this one, which fills the first wait. Of a long list ([`all`])
@@ -253,12 +254,13 @@ impl Burst {
                 changed |= first.changed;
             }
         }
-        // By itself, so that the compiler makes vectors of it.
-        let homes = self.homes.iter().zip(&self.seen).take(keys.len());
-        for ((home, seen), marker) in homes.zip(&mut markers) {
-            // SAFETY: as many as there are keys were initialised.
+        // By itself, and counted, so that the compiler makes vectors of it and nothing else.
+        for i in 0..keys.len().min(BURST_MAX) {
+            // SAFETY: as many as there are keys were initialised, and i < BURST_MAX.
             unsafe {
-                *marker = seen.assume_init().marker(home.assume_init().second(view.buckets)) as u8;
+                let home = self.homes.get_unchecked(i).assume_init();
+                let seen = self.seen.get_unchecked(i).assume_init();
+                *markers.get_unchecked_mut(i) = seen.marker(home.second(view.buckets)) as u8;
             }
         }
         // SAFETY: the CPU has the instruction set.

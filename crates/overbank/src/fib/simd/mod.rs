@@ -61,7 +61,7 @@ type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
 
 impl<K: Key, V: Value> Kernels<K, V> {
     /// The kernels for `isa`, which the machine has ([`Isa::choose`]). `far`: for a table that the
-    /// second-level cache does not hold.
+    /// second-level cache does not hold ([`is_far`](crate::is_far)).
     pub(super) fn of(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels {
             ($isa:ident) => {
