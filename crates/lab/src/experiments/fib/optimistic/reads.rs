@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::{BATCH_MAX, Optimistic};
 use crate::experiments::fib::measure::Answers;
 use overbank::fib::Key6;
-use overbank::prefetch;
+use overbank::{is_far, prefetch, prefetch_far};
 
 /// How a reader reads a version before and after it reads the buckets.
 trait Reads {
@@ -118,6 +118,13 @@ impl Optimistic {
         }
     }
 
+    /// Asks for a bucket, into the cache that `overbank::fib` asks for a table of this size.
+    #[inline(always)]
+    fn ask(&self, bucket: u32) {
+        let slot = &self.slots(bucket)[0];
+        if is_far(self.bytes()) { prefetch_far(slot) } else { prefetch(slot) }
+    }
+
     #[inline(always)]
     fn in_batches<const PREFETCH: bool>(&self, batch: usize, keys: &[Key6]) -> Answers {
         let mut answers = Answers::default();
@@ -139,7 +146,7 @@ impl Optimistic {
         for (places, &key) in places.iter_mut().zip(keys) {
             *places = self.places(key);
             if PREFETCH {
-                prefetch(&self.slots(places.0)[0]);
+                self.ask(places.0);
             }
         }
         let read = |bucket| self.version(bucket).load(Ordering::Acquire);
@@ -159,7 +166,7 @@ impl Optimistic {
                 found[i] = self.find(first, key);
                 if found[i].is_none() {
                     if PREFETCH {
-                        prefetch(&self.slots(second)[0]);
+                        self.ask(second);
                     }
                     open |= 1 << i;
                 }
