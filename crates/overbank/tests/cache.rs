@@ -403,3 +403,41 @@ fn the_environment_forces_an_instruction_set() {
     // A choice in the program is stronger than the environment's; the rest of this file shows it.
     assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
 }
+
+/// Tables that the second-level cache does not hold have kernels of their own.
+#[test]
+fn large_tables_answer_as_they_must() {
+    const ENTRIES: usize = 1 << 21;
+    const FLOWS: u64 = 3000;
+    let flow = |i: u64| mix(i);
+    for (kind, isa) in
+        GeometryKind::ALL.into_iter().flat_map(|g| Isa::available().map(move |i| (g, i)))
+    {
+        let design = Design::new(kind, PolicyKind::Random).unwrap();
+        let mut cache = design.build(ENTRIES, LayoutKind::Fp16V16, 1, Some(isa)).unwrap();
+        assert!(overbank::is_far(cache.memory_bytes()), "{design}");
+        for i in 0..FLOWS {
+            cache.insert(flow(i), i as u32).unwrap();
+        }
+        let hashes: Vec<u64> = (0..2 * FLOWS).map(flow).collect();
+        let (mut alone, mut ahead) = (Probes::new(), Probes::new());
+        let mut next = hashes.chunks(BURST).skip(1);
+        cache.probe_batch_ahead(&[], &hashes[..BURST], &mut ahead);
+        for (nth, burst) in hashes.chunks(BURST).enumerate() {
+            cache.probe_batch(burst, &mut alone);
+            cache.probe_batch_ahead(burst, next.next().unwrap_or_default(), &mut ahead);
+            for (i, &hash) in burst.iter().enumerate() {
+                assert_eq!(
+                    (alone.mask[i], alone.value[i]),
+                    (ahead.mask[i], ahead.value[i]),
+                    "{design}"
+                );
+                let number = (nth * BURST + i) as u64;
+                let found = cache.lookup(hash, &mut |value| value == number as u32);
+                assert_eq!(found.is_some(), number < FLOWS, "{design}, {isa}: {number}");
+                assert_eq!(alone.matched >> i & 1 == 1, alone.mask[i] != 0, "{design}, {isa}");
+                assert!(number >= FLOWS || alone.mask[i] != 0, "{design}, {isa}: {number}");
+            }
+        }
+    }
+}

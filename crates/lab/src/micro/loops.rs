@@ -49,37 +49,6 @@ impl Lane {
     }
 }
 
-/// Shows the tables `draws` keys, hashed as `next` does; the tables are shared out to the cores.
-pub(super) fn warm(
-    lanes: &mut [Lane],
-    stream: &mut FlowStream,
-    mut next: Keys,
-    draws: u64,
-    step: &mut dyn FnMut(f64) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    const BLOCK: usize = 1 << 17;
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let per_thread = lanes.len().div_ceil(threads).max(1);
-    let mut done = 0u64;
-    while done < draws {
-        let count = (draws - done).min(BLOCK as u64);
-        next.draw(stream, count as usize);
-        let keys = &next;
-        std::thread::scope(|scope| {
-            for lanes in lanes.chunks_mut(per_thread) {
-                scope.spawn(move || {
-                    for lane in lanes {
-                        run(&mut *lane.cache, Way::Ahead, &keys.hashes, &keys.values);
-                    }
-                });
-            }
-        });
-        done += count;
-        step(0.8 * done as f64 / draws as f64)?;
-    }
-    Ok(())
-}
-
 /// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the
 /// stretches, so that what the machine did in between for others falls out.
 pub(super) fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {

@@ -12,7 +12,7 @@ use crate::cache::{HugePages, Isa};
 /// A lookup never waits, takes no lock and writes nothing that others read. It reads one or two
 /// buckets; how it agrees with the writer is on the page of the [module](super).
 pub struct Reader<K, V> {
-    table: Arc<Table<K, V>>,
+    pub(super) table: Arc<Table<K, V>>,
 }
 
 impl<K, V> Clone for Reader<K, V> {

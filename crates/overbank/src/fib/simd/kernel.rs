@@ -406,3 +406,102 @@ unsafe fn again<S: Simd, K: Key, V: Value>(view: &View, keys: &[K], values: &mut
     }
     hits
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::Kernels;
+    use super::super::portable::Portable;
+    use super::*;
+    use crate::cache::Isa;
+    use crate::fib::{Config, Key6, Reader, Writer};
+    use std::vec::Vec;
+
+    /// A table that refused an insertion, and twice as many keys as it has entries.
+    fn full<K: Key, V: Value>(key: fn(u64) -> K, value: fn(u64) -> V) -> (Reader<K, V>, Vec<K>) {
+        let mut writer = Writer::new(&Config::buckets(40).seed(3)).expect("small");
+        let count = (0..).take_while(|&i| writer.insert(key(i), value(i)).is_ok()).count() as u64;
+        (writer.reader(), (0..2 * count).map(key).collect())
+    }
+
+    /// Near and far kernels of every instruction set, whatever the table's size, against single lookups.
+    fn agree<K: Key, V: Value>(key: fn(u64) -> K, value: fn(u64) -> V) {
+        let (reader, keys) = full(key, value);
+        let due: Vec<Option<V>> = keys.iter().map(|&key| reader.lookup(key)).collect();
+        let bits = |due: &[Option<V>]| {
+            due.iter().enumerate().fold(0u64, |bits, (i, due)| bits | u64::from(due.is_some()) << i)
+        };
+        let plain = |due: &[Option<V>]| -> Vec<V> {
+            due.iter().map(|due| due.unwrap_or_default()).collect()
+        };
+        for (isa, far) in Isa::available().flat_map(|isa| [(isa, false), (isa, true)]) {
+            let Kernels { batch, all, .. } = Kernels::<K, V>::of(isa, far).expect("available");
+            let view = reader.table.view();
+            for length in [1, 7, 32, 64] {
+                for (keys, due) in keys.chunks(length).zip(due.chunks(length)) {
+                    for next in [None, Some(&keys[..0]), Some(keys)] {
+                        let mut values = vec_of::<V>(keys.len());
+                        // SAFETY: the view is of the reader's table, whose types these are, and the
+                        // CPU has the instruction set.
+                        let hits = unsafe { batch(&view, keys, &mut values, next) };
+                        assert_eq!((hits, values), (bits(due), plain(due)), "{isa}, far: {far}");
+                    }
+                }
+            }
+            let (mut values, mut hits) = (vec_of::<V>(keys.len()), vec_of(keys.len().div_ceil(64)));
+            // SAFETY: as above.
+            unsafe { all(&view, &keys, &mut values, &mut hits) };
+            assert_eq!(hits, due.chunks(64).map(bits).collect::<Vec<_>>(), "{isa}, far: {far}");
+            assert_eq!(values, plain(&due), "{isa}, far: {far}");
+        }
+    }
+
+    fn vec_of<T: Clone + Default>(count: usize) -> Vec<T> {
+        std::vec![T::default(); count]
+    }
+
+    fn mac(number: u64) -> Key6 {
+        Key6::new(number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff).expect("48 bits")
+    }
+
+    fn wide(number: u64) -> u128 {
+        u128::from(number) << 64 | u128::from(number % 5)
+    }
+
+    #[test]
+    fn near_and_far_kernels_agree() {
+        agree::<Key6, u16>(mac, |i| i as u16 + 1);
+        agree::<u64, u16>(|i| i, |i| i as u16 + 1);
+        agree::<u64, u32>(|i| i << 9, |i| i as u32 + 1);
+        agree::<u64, u64>(|i| i << 40, |i| i + 1);
+        agree::<u128, u16>(wide, |i| i as u16 + 1);
+        agree::<u128, u32>(wide, |i| i as u32 + 1);
+        agree::<u128, u64>(wide, |i| i + 1);
+    }
+
+    /// Answers would be the same with more of them, and later.
+    #[test]
+    fn second_lines_are_asked_for_where_the_home_says_so_and_nowhere_else() {
+        let (reader, keys) = full::<Key6, u16>(mac, |i| i as u16);
+        let view = reader.table.view();
+        let (mut open, mut settled) = (0, 0);
+        for keys in keys.chunks(BURST_MAX) {
+            let mut burst = Burst::new();
+            let mut values = [0; BURST_MAX];
+            // SAFETY: the view is of a table of these types; every CPU has the portable lookups.
+            unsafe {
+                burst.ask::<Key6, u16, false>(&view, keys);
+                burst.first_round::<Portable, Key6, u16, false>(&view, keys, &mut values);
+            }
+            for (i, &key) in keys.iter().enumerate() {
+                let home = view.home(key);
+                let marked =
+                    reader.table.seen_header(home.bucket).marked(home.second(view.buckets));
+                let hit = burst.hits >> i & 1 == 1;
+                assert_eq!(burst.open >> i & 1 == 1, marked && !hit);
+                open += usize::from(marked && !hit);
+                settled += usize::from(!marked && !hit);
+            }
+        }
+        assert!(open > 20 && settled > 20, "{open} of each kind, {settled}");
+    }
+}

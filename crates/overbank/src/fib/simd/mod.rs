@@ -1,8 +1,8 @@
 //! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
 //!
 //! One file per instruction set with two methods, the comparison of a cache line and the bits of a burst;
-//! [`kernel`] has the lookups, written once. The choice is made when a table is constructed and kept as three function
-//! pointers, so a burst costs one indirect call.
+//! [`kernel`] has the lookups, written once. The choice is made when a table is constructed and kept as
+//! three function pointers, so a burst costs one indirect call.
 //!
 //! A line is compared while the writer may be storing into it, and the language has no vector load
 //! that may race with an atomic store. So the vector files load with one line of assembly, which
