@@ -123,9 +123,9 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
 /// model: each operation of the forwarding table's writer also moves entries, under its own tests.
 const MODELS: &[(&str, &str, &str)] = &[
     (
-        "models live",
+        "models handover",
         "--cfg loom",
-        "test -p overbank-live --lib --profile models --locked --target-dir target/loom mailbox",
+        "test -p overbank-handover --lib --profile models --locked --target-dir target/loom",
     ),
     (
         "models fib",

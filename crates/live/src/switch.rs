@@ -12,7 +12,7 @@
 use crate::config::{Config, FailMode, Mode};
 use crate::core::{Core, CoreConfig, Handle, WorkerEnd};
 use crate::l2::{self, Forwarder, Learner};
-use crate::mailbox::mailbox;
+use overbank_handover::mailbox::mailbox;
 use crate::ports::{PortKeeper, SwitchPort};
 use crate::snapshot::{Clock, Common, Link, PACKET_OUTS};
 use crate::status::Status;

@@ -17,7 +17,7 @@
 //! Panics: none.
 
 use crate::l2;
-use crate::sync::{AtomicU64, Ordering, fence, pause};
+use overbank_handover::publication::Publication;
 use overbank_switch::drop::DropReason;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -204,56 +204,25 @@ impl WorkerTotals {
 }
 
 /// The numbers of one worker for others to read; see the module.
-#[repr(align(128))]
-pub struct Published {
-    version: AtomicU64,
-    words: Box<[AtomicU64]>,
-}
+pub struct Published(Publication);
 
 impl Published {
     /// All zero, for so many ports.
     pub fn new(ports: usize) -> Published {
-        let words = WORKER_WORDS + ports * PORT_WORDS;
-        Published {
-            version: AtomicU64::new(0),
-            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Published(Publication::new(WORKER_WORDS + ports * PORT_WORDS))
     }
 
     /// Shows new numbers; one thread only.
     pub fn publish(&self, worker: &WorkerTotals, ports: &[PortTotals]) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // Release fence: pairs with the Acquire fence of `read`.
-        fence(Ordering::Release);
         let head: [u64; WORKER_WORDS] = zerocopy::transmute!(*worker);
         let ports =
             ports.iter().flat_map(|port| -> [u64; PORT_WORDS] { zerocopy::transmute!(*port) });
-        for (shared, word) in self.words.iter().zip(head.into_iter().chain(ports)) {
-            shared.store(word, Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire of `read`.
-        self.version.store(version.wrapping_add(2), Ordering::Release);
+        self.0.publish(head.into_iter().chain(ports));
     }
 
     /// The numbers as they were at one instant.
     pub fn read(&self) -> (WorkerTotals, Vec<PortTotals>) {
-        let mut words = vec![0; self.words.len()];
-        loop {
-            let before = self.version.load(Ordering::Acquire);
-            if before & 1 == 0 {
-                for (word, shared) in words.iter_mut().zip(&self.words) {
-                    *word = shared.load(Ordering::Relaxed);
-                }
-                // Acquire fence: had a load above seen a newer word, the load below would see its
-                // odd version.
-                fence(Ordering::Acquire);
-                if self.version.load(Ordering::Relaxed) == before {
-                    break;
-                }
-            }
-            pause();
-        }
+        let words = self.0.read();
         let (head, ports) = words.split_at(WORKER_WORDS);
         let head = WorkerTotals::read_from_bytes(head.as_bytes()).unwrap_or_default();
         let ports = ports.chunks_exact(PORT_WORDS);

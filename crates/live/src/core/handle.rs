@@ -1,7 +1,7 @@
 //! The way to the core for everybody on the control side.
 
 use super::{Core, Subscription, SubscriptionLimits};
-use crate::mailbox;
+use overbank_handover::mailbox;
 use crate::snapshot::{Common, Link, PacketOut, Snapshot};
 use crate::sys::wait_for;
 use overbank_switch::ports::PORT_TABLE;

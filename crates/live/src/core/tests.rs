@@ -1,5 +1,5 @@
 use super::*;
-use crate::mailbox::mailbox;
+use overbank_handover::mailbox::mailbox;
 use crate::snapshot::Clock;
 use crate::sys::Bell;
 use overbank_switch::parse::parse_rules;

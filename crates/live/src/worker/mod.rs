@@ -23,7 +23,7 @@ mod outlet;
 pub use engine::{Engine, roles};
 pub use outlet::Stationed;
 
-use crate::mailbox;
+use overbank_handover::mailbox;
 use crate::snapshot::{Command, Common, Link, PacketOut, Snapshot};
 use crate::sys::{WaitSet, cycles};
 use crate::totals::{DROP_PORT_BLOCKED, WorkerTotals};

@@ -24,13 +24,8 @@
 
 #![allow(unsafe_code)] // Boxes that travel through an `AtomicPtr`.
 
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
-#[cfg(not(loom))]
-use std::sync::Arc;
-
-#[cfg(loom)]
-use loom::sync::Arc;
 
 /// A place for one boxed value, filled by one thread and emptied by another.
 struct Slot<T>(AtomicPtr<T>);
