@@ -9,14 +9,13 @@
 //!
 //! A thread of its own does this, so that what takes long (loading an XDP program, say) delays no
 //! packet and no controller. A port that is down stays open; it works again by itself. Nothing that
-//! happens to one port touches another. Changes of link, address and MTU are told to the core, and
-//! by it to the controllers, within [`WATCH_EVERY`]; a link that was down for less is known by the
-//! kernel's count of losses.
+//! happens to one port touches another. Changes of link, address and MTU reach the control side within
+//! [`WATCH_EVERY`]; a link that was down for less is known by the kernel's count of losses.
 //!
 //! Panics: none.
 
-use crate::core::{Handle, PortDesc};
-use crate::snapshot::{Command, PortConfig};
+use crate::control::{Control, Handle};
+use crate::link::Attachment;
 use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
 use std::path::Path;
@@ -30,9 +29,26 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// How often a port on its way out is looked at.
 const LEAVING_EVERY: Duration = Duration::from_millis(5);
 
-/// A port of the switch, open or to be opened.
-pub struct SwitchPort {
-    /// OpenFlow number.
+/// What is known of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortDesc {
+    /// Number that people and controllers call it by.
+    pub number: u32,
+    /// Interface, or kind where there is none.
+    pub name: String,
+    /// Ethernet address, zero where there is none.
+    pub mac: [u8; 6],
+    /// Longest payload of a frame.
+    pub mtu: u32,
+    /// Whether frames can pass at the moment.
+    pub link_up: bool,
+    /// Modes, for people.
+    pub detail: String,
+}
+
+/// A port as configured, open or to be opened.
+pub struct ConfiguredPort {
+    /// Number that people and controllers call it by.
     pub number: u32,
     /// How it is opened again; `None`: it is not.
     pub spec: Option<PortSpec>,
@@ -40,12 +56,12 @@ pub struct SwitchPort {
     pub port: Option<Box<dyn Port>>,
 }
 
-impl SwitchPort {
+impl ConfiguredPort {
     /// Opens a port. An interface that is down or gone is no error: it is tried again later.
     ///
     /// # Errors
     /// It cannot work as configured.
-    pub fn open(number: u32, spec: PortSpec, queues: usize) -> Result<SwitchPort, PortError> {
+    pub fn open(number: u32, spec: PortSpec, queues: usize) -> Result<ConfiguredPort, PortError> {
         let port = match overbank_ports::open(&spec, queues) {
             Ok(port) => Some(port),
             Err(error @ (PortError::Down { .. } | PortError::Gone { .. })) => {
@@ -54,7 +70,7 @@ impl SwitchPort {
             }
             Err(error) => return Err(error),
         };
-        Ok(SwitchPort { number, spec: Some(spec), port })
+        Ok(ConfiguredPort { number, spec: Some(spec), port })
     }
 
     /// What is known of it.
@@ -64,7 +80,7 @@ impl SwitchPort {
     }
 }
 
-/// A port in the words of controllers.
+/// What is known of a port, open or not.
 fn describe(number: u32, spec: Option<&PortSpec>, info: Option<&PortInfo>) -> PortDesc {
     let of_info = info.map(|info| info.name.clone());
     let name = spec.and_then(|spec| spec.interface().map(str::to_owned)).or(of_info);
@@ -74,7 +90,6 @@ fn describe(number: u32, spec: Option<&PortSpec>, info: Option<&PortInfo>) -> Po
         mac: info.map_or([0; 6], |info| info.mac),
         mtu: info.map_or(0, |info| info.mtu),
         link_up: info.is_some_and(|info| info.link_up),
-        config: PortConfig::default(),
         detail: info.map_or_else(|| "not there".to_owned(), |info| info.detail.clone()),
     }
 }
@@ -108,17 +123,17 @@ fn downs(name: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The ports of a running switch; see the module.
-pub struct PortKeeper {
+/// The ports of a running engine; see the module.
+pub struct PortKeeper<C: Control> {
     ports: Vec<Kept>,
-    handle: Handle,
+    handle: Handle<C>,
 }
 
-impl PortKeeper {
+impl<C: Control> PortKeeper<C> {
     /// Hands the queues of all ports to the workers.
-    pub fn new(ports: Vec<SwitchPort>, handle: Handle) -> PortKeeper {
+    pub fn new(ports: Vec<ConfiguredPort>, handle: Handle<C>) -> PortKeeper<C> {
         let now = Instant::now();
-        let ports = ports.into_iter().map(|SwitchPort { number, spec, port }| {
+        let ports = ports.into_iter().map(|ConfiguredPort { number, spec, port }| {
             let state = match port {
                 Some(port) => State::Open(port),
                 None => State::Away { retry: now },
@@ -126,24 +141,24 @@ impl PortKeeper {
             Kept { number, spec, state, last_error: String::new(), downs: None }
         });
         let mut keeper = PortKeeper { ports: ports.collect(), handle };
-        for place in 0..keeper.ports.len() {
-            keeper.attach(place);
+        for index in 0..keeper.ports.len() {
+            keeper.attach(index);
         }
         keeper
     }
 
     /// Gives every worker its queue of an open port.
-    fn attach(&mut self, place: usize) {
-        let State::Open(port) = &mut self.ports[place].state else { return };
+    fn attach(&mut self, index: usize) {
+        let State::Open(port) = &mut self.ports[index].state else { return };
         for (worker, queue) in self.handle.workers().iter().zip(port.take_queues()) {
-            worker.link.gone[place].store(false, Ordering::Relaxed);
-            let full = worker.link.commands.push(Command::Attach { port: place, queue });
+            worker.link.gone[index].store(false, Ordering::Relaxed);
+            let full = worker.link.attachments.push(Attachment::Attach { port: index, queue });
             debug_assert!(full.is_ok(), "room for one attach and one detach of each port");
             worker.link.bell.ring();
         }
     }
 
-    /// Watches until `stop`, then lets go of the ports. To be called when the workers are through.
+    /// Watches until `stop`, then lets go of the ports. To be called when the workers are done.
     pub fn run(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let leaving = self.look();
@@ -155,9 +170,9 @@ impl PortKeeper {
     pub fn look(&mut self) -> bool {
         self.collect();
         let mut leaving = false;
-        for place in 0..self.ports.len() {
-            self.step(place);
-            leaving |= matches!(self.ports[place].state, State::Leaving { .. });
+        for index in 0..self.ports.len() {
+            self.step(index);
+            leaving |= matches!(self.ports[index].state, State::Leaving { .. });
         }
         leaving
     }
@@ -165,9 +180,9 @@ impl PortKeeper {
     /// Takes the queues that workers gave back.
     fn collect(&mut self) {
         for worker in self.handle.workers() {
-            while let Some((place, queue)) = worker.link.detached.pop() {
+            while let Some((index, queue)) = worker.link.detached.pop() {
                 if let Some(Kept { state: State::Leaving { queues, .. }, .. }) =
-                    self.ports.get_mut(place)
+                    self.ports.get_mut(index)
                 {
                     queues.push(queue);
                 }
@@ -175,36 +190,35 @@ impl PortKeeper {
         }
     }
 
-    fn step(&mut self, place: usize) {
+    fn step(&mut self, index: usize) {
         let workers = self.handle.workers();
-        let kept = &mut self.ports[place];
+        let kept = &mut self.ports[index];
         match std::mem::replace(&mut kept.state, State::Over) {
             State::Open(mut port) => {
                 let info = port.info();
-                let gone = workers.iter().any(|w| w.link.gone[place].load(Ordering::Relaxed));
+                let gone = workers.iter().any(|w| w.link.gone[index].load(Ordering::Relaxed));
                 let desc = describe(kept.number, kept.spec.as_ref(), Some(&info));
                 if gone {
                     tracing::warn!(port = kept.number, name = %info.name, "the interface is gone");
                     for worker in workers {
-                        let full = worker.link.commands.push(Command::Detach { port: place });
+                        let full = worker.link.attachments.push(Attachment::Detach { port: index });
                         debug_assert!(full.is_ok(), "room for a detach of each port");
                         worker.link.bell.ring();
                     }
                     kept.state = State::Leaving { port, queues: Vec::new() };
                     let desc = PortDesc { link_up: false, ..desc };
-                    self.handle.lock().port_changed(place, desc, false);
+                    self.handle.port_changed(index, desc, false);
                 } else {
                     kept.state = State::Open(port);
                     let downs = kept.spec.as_ref().and_then(PortSpec::interface).and_then(downs);
                     let before = std::mem::replace(&mut kept.downs, downs);
                     // Down and up again between two looks: whoever was there may be elsewhere.
                     let flapped = desc.link_up && before.is_some() && downs > before;
-                    let mut core = self.handle.lock();
                     if flapped {
                         let down = PortDesc { link_up: false, ..desc.clone() };
-                        core.port_changed(place, down, false);
+                        self.handle.port_changed(index, down, false);
                     }
-                    core.port_changed(place, desc, false);
+                    self.handle.port_changed(index, desc, false);
                 }
             }
             State::Leaving { port, queues } if queues.len() < workers.len() => {
@@ -218,14 +232,14 @@ impl PortKeeper {
                 }
             }
             State::Away { retry } if Instant::now() < retry => kept.state = State::Away { retry },
-            State::Away { .. } => self.reopen(place),
+            State::Away { .. } => self.reopen(index),
             State::Over => {}
         }
     }
 
-    fn reopen(&mut self, place: usize) {
+    fn reopen(&mut self, index: usize) {
         let workers = self.handle.workers().len();
-        let kept = &mut self.ports[place];
+        let kept = &mut self.ports[index];
         kept.state = State::Away { retry: Instant::now() + RETRY_EVERY };
         let Some(spec) = &kept.spec else { return };
         match overbank_ports::open(spec, workers) {
@@ -235,8 +249,8 @@ impl PortKeeper {
                 kept.state = State::Open(port);
                 kept.downs = None;
                 kept.last_error.clear();
-                self.handle.lock().port_changed(place, desc, true);
-                self.attach(place);
+                self.handle.port_changed(index, desc, true);
+                self.attach(index);
             }
             Err(error) => {
                 let error = error.to_string();

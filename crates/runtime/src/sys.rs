@@ -1,12 +1,10 @@
 //! The few calls of Linux that the runtime needs and std does not have: a wake-up that `poll(2)`
-//! sees, waiting for many descriptors, the time-stamp counter, promises to the kernel.
+//! sees, waiting for many descriptors, the time-stamp counter.
 
 #![allow(unsafe_code)] // Calls of libc and one instruction; see each block.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -140,70 +138,9 @@ pub fn cycles() -> u64 {
     }
 }
 
-/// From now on neither this thread nor what it starts can gain rights.
-///
-/// # Errors
-/// The kernel refuses; old kernels only.
-pub fn no_new_privileges() -> io::Result<()> {
-    // SAFETY: no pointers.
-    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Lets this process lock as much memory as it needs, which AF_XDP asks for; tells whether it may.
-pub fn unlimited_locked_memory() -> bool {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a pointer to an rlimit.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0 }
-}
-
-/// Bytes of memory that the system can still give, if it says so.
-pub fn memory_available() -> Option<usize> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
-/// Removes the socket that a killed process left behind, on which `refused` is what a connection met.
-/// A file that is no socket refuses connections as well, and stays.
-///
-/// # Errors
-/// It cannot be removed.
-pub fn remove_stale_socket(path: &Path, refused: &io::Error) -> io::Result<()> {
-    let socket = || std::fs::metadata(path).is_ok_and(|is| is.file_type().is_socket());
-    if refused.kind() == io::ErrorKind::ConnectionRefused && socket() {
-        std::fs::remove_file(path)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_sockets_that_nobody_answers_on_are_removed() {
-        use std::os::unix::net::{UnixListener, UnixStream};
-        let folder = tempfile::tempdir().expect("a folder");
-        let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
-        let met = |path: &Path| UnixStream::connect(path).expect_err("nobody answers");
-        std::fs::write(&file, "precious").expect("written");
-        remove_stale_socket(&file, &met(&file)).expect("nothing to do");
-        assert_eq!(std::fs::read(&file).expect("still there"), b"precious");
-        drop(UnixListener::bind(&socket).expect("bound"));
-        remove_stale_socket(&socket, &met(&socket)).expect("removed");
-        assert!(!socket.exists());
-        remove_stale_socket(&socket, &met(&socket)).expect("it is not there");
-    }
-
-    #[test]
-    fn there_is_memory() {
-        let available = memory_available().expect("Linux says so");
-        assert!((1 << 20..1 << 46).contains(&available), "{available}");
-    }
 
     #[test]
     fn a_waker_ends_one_wait() {

@@ -1,0 +1,161 @@
+//! The way to the control side, for all its threads and tasks.
+
+use super::{Control, port_changed, publish, tick};
+use crate::engine::Engine;
+use crate::link::{Common, WorkerEnd};
+use crate::ports::PortDesc;
+use crate::sys::wait_for;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a barrier.
+pub const BARRIER_MAX: Duration = Duration::from_secs(2);
+
+/// Too many orders wait already; the order comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrdersFull<T>(pub T);
+
+struct Shared<C: Control> {
+    control: Mutex<C>,
+    common: Arc<Common>,
+    workers: Arc<[WorkerEnd<C::Engine>]>,
+}
+
+/// The way to the control side; cheap to clone.
+pub struct Handle<C: Control>(Arc<Shared<C>>);
+
+impl<C: Control> Clone for Handle<C> {
+    fn clone(&self) -> Self {
+        Handle(self.0.clone())
+    }
+}
+
+impl<C: Control> Handle<C> {
+    /// Takes the control side, whose workers are these.
+    pub fn new(mut control: C, workers: Vec<WorkerEnd<C::Engine>>) -> Handle<C> {
+        let workers: Arc<[_]> = workers.into();
+        control.publisher_mut().set_workers(workers.clone());
+        let common = control.publisher().common().clone();
+        Handle(Arc::new(Shared { control: Mutex::new(control), common, workers }))
+    }
+
+    /// Locks the control side. Keep the lock short, and never across an `await`.
+    pub fn lock(&self) -> MutexGuard<'_, C> {
+        // Nothing of it panics half way; a holder that panicked did so for reasons of its own.
+        self.0.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the milliseconds since the start.
+    pub fn now_ms(&self) -> u64 {
+        self.0.common.clock.now_ms()
+    }
+
+    /// The workers' ends.
+    pub fn workers(&self) -> &[WorkerEnd<C::Engine>] {
+        &self.0.workers
+    }
+
+    /// Runs `work` with the control side locked, and frees what it leaves without the lock.
+    fn with<T>(&self, work: impl FnOnce(&mut C) -> T) -> T {
+        let (done, garbage) = {
+            let mut control = self.lock();
+            (work(&mut control), control.publisher_mut().take_garbage())
+        };
+        drop(garbage);
+        done
+    }
+
+    /// Publishes what was changed, if anything was.
+    pub fn publish_changes(&self) {
+        self.with(|control| {
+            if control.publisher().is_dirty() {
+                publish(control);
+            }
+        });
+    }
+
+    /// Tells the control side what is known of a port now; see [`port_changed`].
+    pub fn port_changed(&self, index: usize, now: PortDesc, reopened: bool) {
+        port_changed(&mut *self.lock(), index, now, reopened);
+    }
+
+    /// Whether every worker runs on `version`; collects what they gave back.
+    fn reached(&self, version: u64) -> bool {
+        let reached = self.0.workers.iter().all(|worker| worker.sender.seen() >= version);
+        if !reached {
+            for worker in self.0.workers.iter() {
+                if let Some(old) = worker.sender.collect() {
+                    drop(old);
+                    worker.link.bell.ring();
+                }
+            }
+        }
+        reached
+    }
+
+    /// Publishes and waits until every worker runs on it; orders that were handed over before are
+    /// carried out by then, and what engines share with readers is up to date. False: a worker did
+    /// not get there in [`BARRIER_MAX`].
+    pub async fn barrier(&self) -> bool {
+        let version = self.with(publish);
+        let end = Instant::now() + BARRIER_MAX;
+        let mut tries = 0u32;
+        while !self.reached(version) {
+            if Instant::now() > end {
+                return false;
+            }
+            // Workers answer in microseconds while they work.
+            tries += 1;
+            if tries < 20 {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+        true
+    }
+
+    /// [`Handle::barrier`] for threads.
+    pub fn barrier_blocking(&self, at_most: Duration) -> bool {
+        let version = self.with(publish);
+        let end = Instant::now() + at_most;
+        while !self.reached(version) {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+
+    /// Hands an order to the first worker: one worker carries them all out, so that they keep the
+    /// order in which they are handed over.
+    ///
+    /// # Errors
+    /// Too many wait already.
+    pub fn order(
+        &self,
+        order: <C::Engine as Engine>::Order,
+    ) -> Result<(), OrdersFull<<C::Engine as Engine>::Order>> {
+        let Some(worker) = self.0.workers.first() else { return Err(OrdersFull(order)) };
+        worker.link.orders.push(order).map_err(OrdersFull)?;
+        worker.link.bell.ring();
+        Ok(())
+    }
+
+    /// The control side's own thread: ticks until `stop`.
+    pub fn run(&self, stop: &AtomicBool) {
+        let bell = &self.0.common.bell;
+        while !stop.load(Ordering::Relaxed) {
+            bell.answer();
+            let next_ms = self.with(tick);
+            wait_for(bell.waker(), Duration::from_millis(next_ms));
+        }
+    }
+
+    /// Ends [`Handle::run`] soon after `stop` was set.
+    pub fn wake(&self) {
+        self.0.common.bell.ring();
+    }
+}

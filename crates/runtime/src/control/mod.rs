@@ -1,0 +1,257 @@
+//! The control side of an engine: what the workers shall do, in one place, published to them.
+//!
+//! ```text
+//!   sessions, reload, … ┐                        ┌▶ snapshot ─▶ mailbox of worker 0
+//!   ports, the clock    ┼─ Handle::lock() ─▶ C ──┤              mailbox of worker 1 …
+//!   engines' queues     ┘                        └▶ whatever C tells others
+//! ```
+//!
+//! A [`Control`] is a plain synchronous structure behind a mutex that no worker ever touches. The
+//! holder of the lock changes it and calls [`Publisher::touch`]; a thread of the runtime calls
+//! [`Control::tick`] and publishes what was changed, at most once in [`PUBLISH_EVERY_MS`] (a barrier
+//! publishes at once). All that was changed under one lock is published as a whole.
+//!
+//! Panics: none.
+
+mod handle;
+
+pub use handle::{BARRIER_MAX, Handle, OrdersFull};
+
+use crate::engine::Engine;
+use crate::link::{Common, PortView, Snapshot, WorkerEnd};
+use crate::ports::PortDesc;
+use crate::status::{ControlStatus, PublisherTotals};
+use crate::totals::{DropCounts, PortTotals, Reading};
+use overbank_service::counters::Counters;
+use std::io;
+use std::sync::Arc;
+
+/// Snapshots are published at most once in so many milliseconds, barriers apart.
+pub const PUBLISH_EVERY_MS: u64 = 1;
+/// A tick comes after so long at the latest.
+pub const TICK_MS: u64 = 20;
+
+/// The control side of an engine; see the module.
+pub trait Control: Sized + Send + 'static {
+    /// What it controls.
+    type Engine: Engine;
+    /// What it shows of itself.
+    type Status: ControlStatus;
+
+    /// Returns its publisher, which it got when it was made.
+    fn publisher(&self) -> &Publisher<Self::Engine>;
+
+    /// Returns its publisher, to be changed.
+    fn publisher_mut(&mut self) -> &mut Publisher<Self::Engine>;
+
+    /// Returns what the workers shall run on.
+    fn snapshot(&self) -> <Self::Engine as Engine>::Snapshot;
+
+    /// Does what is due: hears what the engines report, ends what has an end. Returns in how many
+    /// milliseconds it wants to be called again, if that is soon.
+    fn tick(&mut self, now_ms: u64) -> Option<u64>;
+
+    /// Learns that a port's description changed; `before` is the one until now.
+    fn port_changed(&mut self, index: usize, before: &PortDesc);
+
+    /// Learns that everything that was changed has been published.
+    fn published(&mut self) {}
+
+    /// Whether somebody is there for the frames that engines hand to the control side.
+    fn is_attended(&self) -> bool {
+        false
+    }
+
+    /// Returns what it shows of itself.
+    fn status(&self) -> Self::Status;
+}
+
+/// What every control side has: the ports, the workers, what was published to them.
+pub struct Publisher<E: Engine> {
+    common: Arc<Common>,
+    workers: Arc<[WorkerEnd<E>]>,
+    ports: Vec<PortDesc>,
+    opened_ms: Vec<u64>,
+    views: Arc<[PortView]>,
+    /// Something was changed since the last snapshot.
+    dirty: bool,
+    published_ms: u64,
+    totals: PublisherTotals,
+    /// Snapshots that nobody uses any more, to be freed without the lock.
+    garbage: Vec<Snapshot<E>>,
+}
+
+impl<E: Engine> Publisher<E> {
+    /// Returns a publisher for these ports, without workers.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn new(ports: Vec<PortDesc>) -> io::Result<Publisher<E>> {
+        let common = Arc::new(Common::new()?);
+        let view =
+            |port: &PortDesc| PortView { number: port.number, receives: true, sends: true };
+        Ok(Publisher {
+            workers: Arc::new([]),
+            views: ports.iter().map(view).collect(),
+            opened_ms: vec![common.clock.now_ms(); ports.len()],
+            ports,
+            common,
+            dirty: false,
+            published_ms: 0,
+            totals: PublisherTotals::default(),
+            garbage: Vec::new(),
+        })
+    }
+
+    /// Takes the workers on, who all started with the first snapshot as version 0.
+    pub fn set_workers(&mut self, workers: Arc<[WorkerEnd<E>]>) {
+        self.workers = workers;
+        self.dirty = true;
+    }
+
+    /// What all threads share: an engine that has something for its control side rings its bell.
+    pub fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
+    /// Returns the milliseconds since the start.
+    pub fn now_ms(&self) -> u64 {
+        self.common.clock.now_ms()
+    }
+
+    /// The ports, in the order of all arrays by port.
+    pub fn ports(&self) -> &[PortDesc] {
+        &self.ports
+    }
+
+    /// Returns the index of a port by its number.
+    pub fn index_of(&self, number: u32) -> Option<usize> {
+        self.ports.iter().position(|port| port.number == number)
+    }
+
+    /// Since when a port is open, in milliseconds since the start.
+    pub fn opened_ms(&self, index: usize) -> u64 {
+        self.opened_ms.get(index).copied().unwrap_or(0)
+    }
+
+    /// The ports as workers treat them.
+    pub fn views(&self) -> &Arc<[PortView]> {
+        &self.views
+    }
+
+    /// Sets whether workers take frames from a port and send frames by it.
+    pub fn open_port(&mut self, index: usize, receives: bool, sends: bool) {
+        let mut views = self.views.to_vec();
+        if let Some(view) = views.get_mut(index) {
+            (view.receives, view.sends) = (receives, sends);
+            self.views = views.into();
+            self.touch();
+        }
+    }
+
+    /// Notes that something was changed which the workers must know.
+    pub fn touch(&mut self) {
+        self.dirty = true;
+        self.common.bell.ring();
+    }
+
+    /// Whether something was changed that is not published yet.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// What was published.
+    pub fn totals(&self) -> PublisherTotals {
+        self.totals
+    }
+
+    /// Returns what every worker counted.
+    pub fn readings(&self) -> Vec<Reading<E>> {
+        self.workers.iter().map(|worker| worker.link.published.read()).collect()
+    }
+
+    /// Returns what all workers counted, by port; the last one is what the control side sent.
+    pub fn port_totals(&self) -> Vec<(PortTotals, DropCounts<E::Drop>)> {
+        let mut sums = Vec::new();
+        sums.resize_with(self.ports.len() + 1, <(PortTotals, DropCounts<E::Drop>)>::default);
+        for reading in self.readings() {
+            for ((totals, dropped), port) in sums.iter_mut().zip(&reading.ports) {
+                totals.add(&port.totals);
+                dropped.add(&port.dropped);
+            }
+        }
+        sums
+    }
+
+    /// Posts a snapshot to every worker; returns its version.
+    fn post(&mut self, engine: E::Snapshot) -> u64 {
+        self.totals.version += 1;
+        let version = self.totals.version;
+        let snapshot = Snapshot { engine, ports: self.views.clone() };
+        for worker in self.workers.iter() {
+            let free = worker.sender.post(version, snapshot.clone());
+            self.garbage.extend(free.into_iter().flatten());
+            worker.link.bell.ring();
+        }
+        self.dirty = false;
+        self.published_ms = self.now_ms();
+        self.totals.snapshots_published += 1;
+        version
+    }
+
+    /// Takes back what workers no longer use.
+    fn collect(&mut self) {
+        for worker in self.workers.iter() {
+            self.garbage.extend(worker.sender.collect());
+        }
+    }
+
+    /// Returns the snapshots to be freed without the lock.
+    pub fn take_garbage(&mut self) -> Vec<Snapshot<E>> {
+        std::mem::take(&mut self.garbage)
+    }
+
+    /// Takes a new description; returns the one before if it differs.
+    fn describe(&mut self, index: usize, now: PortDesc, reopened: bool) -> Option<PortDesc> {
+        if reopened {
+            self.opened_ms[index] = self.common.clock.now_ms();
+        }
+        let port = self.ports.get_mut(index)?;
+        let now = PortDesc { number: port.number, ..now };
+        (*port != now).then(|| std::mem::replace(port, now))
+    }
+}
+
+/// Makes a snapshot of what is there and posts it to every worker; returns its version.
+pub fn publish<C: Control>(control: &mut C) -> u64 {
+    let snapshot = control.snapshot();
+    let version = control.publisher_mut().post(snapshot);
+    control.published();
+    version
+}
+
+/// Does what is due and publishes what was changed. Returns when it wants to be called again, in
+/// milliseconds, if not rung for before.
+pub fn tick<C: Control>(control: &mut C) -> u64 {
+    control.publisher_mut().collect();
+    let now_ms = control.publisher().now_ms();
+    let next_ms = control.tick(now_ms).unwrap_or(TICK_MS);
+    let publisher = control.publisher();
+    if !publisher.dirty {
+        return next_ms;
+    }
+    let since = now_ms.saturating_sub(publisher.published_ms);
+    if since < PUBLISH_EVERY_MS {
+        return PUBLISH_EVERY_MS - since;
+    }
+    publish(control);
+    next_ms
+}
+
+/// Takes what is known of a port now; `reopened`: it is another one behind the same number.
+pub fn port_changed<C: Control>(control: &mut C, index: usize, now: PortDesc, reopened: bool) {
+    if let Some(before) = control.publisher_mut().describe(index, now, reopened) {
+        control.port_changed(index, &before);
+        control.publisher().common.bell.ring();
+    }
+}

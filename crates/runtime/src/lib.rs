@@ -1,0 +1,33 @@
+//! Workers over ports running any engine, and the control side of one.
+//!
+//! ```text
+//!   C: Control  (one mutex, a thread that ticks)          E: Engine
+//!      │ changes, publishes ── Snapshot ─▶ mailbox ─▶ worker 0 ─┬─ queue 0 of each port
+//!      │                                              worker 1 ─┴─ queue 1 of each port
+//!      ◀── Totals, port totals: published numbers ─────────┘
+//! ```
+//!
+//! - [`Engine`] decides what happens to the frames of a burst; a worker has its own.
+//! - [`Control`] decides what the engines run on; [`Handle`] is the way to it.
+//! - [`start`] opens threads over [`ConfiguredPort`]s; [`Running`] is asked and stopped.
+//!
+//! *Invariant:* nothing here knows a protocol, a rule or an address. `examples/wire.rs` is an engine
+//! of its own kind.
+
+pub mod control;
+pub mod engine;
+pub mod link;
+pub mod ports;
+pub mod running;
+pub mod status;
+pub mod sys;
+pub mod totals;
+pub mod worker;
+
+pub use control::{Control, Handle, Publisher};
+pub use engine::{Engine, Ingress};
+pub use ports::{ConfiguredPort, PortDesc};
+pub use running::{Options, Running, start};
+pub use status::{ControlStatus, PortStatus, Status, WorkerStatus};
+pub use totals::{DropCounts, NotSent, PortTotals, WorkerTotals};
+pub use worker::Out;

@@ -1,0 +1,229 @@
+//! The state of a running engine, whatever it is: for status documents, metrics and tests.
+//!
+//! Made of the tables of the runtime, of the engine and of its control side; numbers only grow but
+//! for gauges, and rates are differences of two documents over the difference of their `uptime_ms`.
+
+use crate::control::{Control, Handle};
+use crate::engine::Engine;
+use crate::totals::{DropCounts, PortTotals, WorkerTotals};
+use overbank_service::counters::{Counters, Exposition};
+use overbank_service::reasons::Reasons;
+use serde::Serialize;
+use std::ops::Deref;
+
+/// Number of the account of what the control side sent: `OFPP_CONTROLLER`.
+pub const CONTROLLERS: u32 = 0xffff_fffd;
+/// Its name.
+pub const CONTROLLERS_NAME: &str = "controllers";
+
+/// What a control side shows of itself.
+pub trait ControlStatus: Serialize + Send + 'static {
+    /// Adds its numbers to the metrics.
+    fn expose(&self, to: &mut Exposition);
+}
+
+/// One port.
+#[derive(Clone, Debug, Serialize)]
+#[serde(bound(serialize = ""))]
+pub struct PortStatus<R: Reasons + 'static> {
+    /// Number that people and controllers call it by.
+    pub number: u32,
+    /// Interface, or kind where there is none.
+    pub name: String,
+    /// Modes, for people.
+    pub detail: String,
+    /// Whether frames can pass.
+    pub link_up: bool,
+    /// What became of its frames.
+    #[serde(flatten)]
+    pub totals: PortTotals,
+    /// Those that went nowhere.
+    #[serde(flatten)]
+    pub dropped: DropCounts<R>,
+    /// Whether both accounts close.
+    pub closes: bool,
+}
+
+impl<R: Reasons> Deref for PortStatus<R> {
+    type Target = PortTotals;
+
+    fn deref(&self) -> &PortTotals {
+        &self.totals
+    }
+}
+
+/// One worker, or all of them together.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerStatus<T> {
+    /// What it counted of itself.
+    #[serde(flatten)]
+    pub worker: WorkerTotals,
+    /// What its engine counted.
+    #[serde(flatten)]
+    pub engine: T,
+    /// Of the measured time with packets: the engine's own share, without receiving, copying out and
+    /// system calls; absent when nothing was measured.
+    pub datapath_share: Option<f64>,
+    /// Cycles a packet of the engine itself, receiving, copying out, flushing.
+    pub cycles_per_packet: Option<[f64; 4]>,
+}
+
+impl<T> Deref for WorkerStatus<T> {
+    type Target = WorkerTotals;
+
+    fn deref(&self) -> &WorkerTotals {
+        &self.worker
+    }
+}
+
+impl<T> WorkerStatus<T> {
+    fn new(worker: WorkerTotals, engine: T) -> WorkerStatus<T> {
+        let t = &worker;
+        let parts = [t.cycles_datapath, t.cycles_receive, t.cycles_send, t.cycles_flush];
+        let sum: u64 = parts.iter().sum();
+        let measured = t.sampled_packets > 0 && sum > 0;
+        WorkerStatus {
+            datapath_share: measured.then(|| t.cycles_datapath as f64 / sum as f64),
+            cycles_per_packet: measured
+                .then(|| parts.map(|cycles| cycles as f64 / t.sampled_packets as f64)),
+            worker,
+            engine,
+        }
+    }
+}
+
+/// The document of an engine and its control side: what the engine counts (`T`), why it drops (`R`),
+/// what its control side shows (`S`).
+#[derive(Clone, Debug, Serialize)]
+#[serde(bound(serialize = "T: Serialize, S: Serialize"))]
+pub struct Status<T, R: Reasons + 'static, S> {
+    /// Milliseconds since the start.
+    pub uptime_ms: u64,
+    /// The ports, and last, with the number [`CONTROLLERS`], what the control side sent.
+    pub ports: Vec<PortStatus<R>>,
+    /// The workers.
+    pub workers: Vec<WorkerStatus<T>>,
+    /// All workers together.
+    pub total: WorkerStatus<T>,
+    /// What is published, and what the control side shows.
+    pub control: PublishedStatus<S>,
+    /// Whether all accounts of all ports close.
+    pub closes: bool,
+}
+
+/// The status of a control side of this kind.
+pub type StatusOf<C> = Status<
+    <<C as Control>::Engine as Engine>::Totals,
+    <<C as Control>::Engine as Engine>::Drop,
+    <C as Control>::Status,
+>;
+
+overbank_service::counters! {
+    /// What was published to the workers.
+    pub struct PublisherTotals: "overbank_" {
+        version: gauge version "Version of the rules published last" as "rules_version";
+        snapshots_published: counter snapshots "Snapshots published" in status;
+    }
+}
+
+/// What is published, and what the control side shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct PublishedStatus<S> {
+    /// The snapshots.
+    #[serde(flatten)]
+    pub publisher: PublisherTotals,
+    /// The control side's own.
+    #[serde(flatten)]
+    pub own: S,
+}
+
+impl<S> Deref for PublishedStatus<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.own
+    }
+}
+
+impl<T: Counters, R: Reasons, S: ControlStatus> Status<T, R, S> {
+    /// Returns what is there now.
+    pub fn new<C, E>(handle: &Handle<C>) -> Status<T, R, S>
+    where
+        C: Control<Engine = E, Status = S>,
+        E: Engine<Totals = T, Drop = R>,
+    {
+        let control = handle.lock();
+        let publisher = control.publisher();
+        let readings = publisher.readings();
+        let mut sums: Vec<(PortTotals, DropCounts<R>)> = Vec::new();
+        sums.resize_with(publisher.ports().len() + 1, Default::default);
+        for reading in &readings {
+            for ((totals, dropped), port) in sums.iter_mut().zip(&reading.ports) {
+                totals.add(&port.totals);
+                dropped.add(&port.dropped);
+            }
+        }
+        let descs = publisher.ports().iter().map(|port| {
+            (port.number, port.name.clone(), port.detail.clone(), port.link_up)
+        });
+        let own = (CONTROLLERS, CONTROLLERS_NAME.to_owned(), String::new(), control.is_attended());
+        let ports = descs.chain([own]).zip(sums).map(
+            |((number, name, detail, link_up), (totals, dropped))| PortStatus {
+                number,
+                name,
+                detail,
+                link_up,
+                closes: totals.closes(&dropped),
+                totals,
+                dropped,
+            },
+        );
+        let ports: Vec<_> = ports.collect();
+        let own = control.status();
+        let publisher = publisher.totals();
+        let uptime_ms = handle.now_ms();
+        drop(control);
+        let total = WorkerStatus::new(
+            WorkerTotals::sum(readings.iter().map(|reading| &reading.worker)),
+            T::sum(readings.iter().map(|reading| &reading.engine)),
+        );
+        Status {
+            uptime_ms,
+            closes: ports.iter().all(|port| port.closes),
+            ports,
+            workers: readings.into_iter().map(|r| WorkerStatus::new(r.worker, r.engine)).collect(),
+            total,
+            control: PublishedStatus { publisher, own },
+        }
+    }
+
+    /// Adds every number to the metrics.
+    pub fn expose(&self, to: &mut Exposition) {
+        let up = self.uptime_ms as f64 / 1e3;
+        to.gauge("overbank_uptime_seconds", "Time since the start", &[], up);
+        to.announce::<PortTotals>();
+        to.announce::<DropCounts<R>>();
+        for port in &self.ports {
+            let number = port.number.to_string();
+            let labels = [("port", number.as_str()), ("name", port.name.as_str())];
+            to.add(&labels, &port.totals);
+            to.add(&labels, &port.dropped);
+            let up = f64::from(u8::from(port.link_up));
+            to.gauge("overbank_port_up", "Whether frames can pass", &labels, up);
+        }
+        for (index, worker) in self.workers.iter().enumerate() {
+            let number = index.to_string();
+            let labels = [("worker", number.as_str())];
+            to.add(&labels, &worker.engine);
+            to.add(&labels, &worker.worker);
+            to.gauge(
+                "overbank_worker_datapath_share",
+                "Share of the datapath in the measured time with packets",
+                &labels,
+                worker.datapath_share.unwrap_or(0.0),
+            );
+        }
+        to.add(&[], &self.control.publisher);
+        self.control.own.expose(to);
+    }
+}

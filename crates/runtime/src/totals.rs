@@ -1,0 +1,299 @@
+//! What workers count, and how others read it.
+//!
+//! ```text
+//!   worker: plain numbers, no atomics on the packet path
+//!      │  every few milliseconds, when idle, at the end
+//!      ▼
+//!   Published: worker │ engine │ port 0, its drops │ port 1, its drops │ …     read by anyone
+//! ```
+//!
+//! A reader gets all numbers of one worker as they were at one instant, so that in every reading, not
+//! only the last one, the account of each port closes:
+//!
+//! - `received = forwarded + to_controller + Σ dropped`: what happened to the frames that came in.
+//!   A frame that left by a port is `forwarded`, also if the control side got a copy.
+//! - `outputs = sent + queued + Σ not_sent`: what happened to the frames that were to leave.
+//!
+//! Panics: none.
+
+use crate::engine::Engine;
+use overbank_handover::publication::Publication;
+use overbank_service::counters::{Counter, Counters, Kind, Metric, Shown};
+use overbank_service::reasons::Reasons;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
+
+overbank_service::reasons! {
+    /// Why a frame that came in reached no engine.
+    pub enum PortDrop {
+        PortBlocked = "port_blocked", "the port shall not receive";
+    }
+}
+
+overbank_service::reasons! {
+    /// Why a frame that was to leave did not.
+    pub enum NotSent {
+        QueueFull = "queue_full", "the transmit queue was full";
+        TooLong = "too_long", "the frame is longer than the MTU";
+        PortDown = "port_down", "the port is down or gone";
+        Blocked = "blocked", "the port shall not send";
+        Lost = "lost", "the outside refused what the queue had taken";
+    }
+}
+
+overbank_service::counters! {
+    /// What one worker counted at one port, beside its [`DropCounts`].
+    pub struct PortTotals: "overbank_port_" {
+        received: counter packets "Frames that came in" as "received_packets" rate;
+        received_bytes: counter bytes "Bytes that came in" rate;
+        forwarded: counter packets "Frames of this ingress port that left by a port"
+            as "forwarded_packets" rate;
+        to_controller: counter packets
+            "Frames of this ingress port that went to the controllers only"
+            as "to_controller_packets" rate;
+        controller_copies: counter packets
+            "Copies for the controllers of frames that also left by a port";
+        missed: counter packets "Frames lost before the switch saw them"
+            as "missed_packets" rate;
+        errors: counter packets "Frames that arrived unusable" as "receive_errors";
+        outputs: counter packets "Frames that were to leave by this port" as "output_packets";
+        sent: counter packets "Frames handed to the outside" as "sent_packets" rate;
+        sent_bytes: counter bytes "Bytes handed to the outside" rate;
+        queued: gauge packets "Frames that wait in the transmit queue" in status;
+        not_sent[NotSent]: counter packets "Frames that were to leave and did not"
+            as "not_sent_packets" rate;
+    }
+}
+
+overbank_service::counters! {
+    /// What one worker counted of itself.
+    pub struct WorkerTotals: "overbank_" {
+        version: oldest version "Version of the rules that the worker runs on"
+            as "worker_version";
+        packets: counter packets "Packets that came in" in status rate;
+        bursts: counter bursts "Bursts of frames processed" as "worker_bursts";
+        rounds: counter rounds "Rounds over all ports" in status;
+        waits: counter waits "Times a worker waited for frames" as "worker_waits";
+        snapshots: counter snapshots "Snapshots taken over" in status;
+        cycles_receive: counter cycles "Cycles of sampled bursts in receive" in none;
+        cycles_datapath: counter cycles "Cycles of sampled bursts in the engine itself" in none;
+        cycles_send: counter cycles "Cycles of sampled bursts in send, copying frames out" in none;
+        cycles_flush: counter cycles "Cycles of sampled rounds in flush" in none;
+        sampled_packets: counter packets "Frames of sampled bursts" in none;
+    }
+}
+
+/// Frames that came in on a port and went nowhere, by reason: those of the runtime, then those of
+/// the engine (`R`).
+pub struct DropCounts<R> {
+    counts: Box<[u64]>,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Reasons> DropCounts<R> {
+    /// Adds frames that reached no engine.
+    #[inline]
+    pub(crate) fn unprocessed(&mut self, reason: PortDrop, frames: u64) {
+        self.counts[reason.index()] += frames;
+    }
+
+    /// Adds a frame that the engine dropped; `reason` is the index of one of its reasons.
+    #[inline]
+    pub(crate) fn by_engine(&mut self, reason: usize) {
+        debug_assert!(reason < R::COUNT, "a reason of the engine");
+        if let Some(count) = self.counts.get_mut(PortDrop::COUNT + reason) {
+            *count += 1;
+        }
+    }
+
+    /// Returns how many frames went nowhere.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns how many frames went nowhere for the reason of this name.
+    pub fn of(&self, name: &str) -> u64 {
+        self.iter().filter(|(known, _)| *known == name).map(|(_, n)| n).sum()
+    }
+
+    /// Returns the reasons that have happened, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = self.counts.iter().enumerate().filter(|(_, n)| **n != 0);
+        all.map(|(index, n)| (Self::name_at(index), *n))
+    }
+
+    fn name_at(index: usize) -> &'static str {
+        match index.checked_sub(PortDrop::COUNT) {
+            None => PortDrop::name_at(index),
+            Some(index) => R::name_at(index),
+        }
+    }
+}
+
+impl<R: Reasons + 'static> Counters for DropCounts<R> {
+    const TABLE: &'static [Counter] = &[Counter {
+        name: "dropped",
+        kind: Kind::Counter,
+        unit: "packets",
+        help: "Frames of this ingress port that went nowhere",
+        shown: Shown::Everywhere,
+        metrics: &[Metric { name: "overbank_port_dropped_packets", label: None }],
+        rate: Some("dropped"),
+        len: Self::WORDS,
+        reason: Some(Self::name_at),
+    }];
+    const WORDS: usize = PortDrop::COUNT + R::COUNT;
+
+    fn put(&self, put: &mut impl FnMut(u64)) {
+        self.counts.iter().for_each(|count| put(*count));
+    }
+
+    fn take(take: &mut impl FnMut() -> u64) -> Self {
+        DropCounts { counts: (0..Self::WORDS).map(|_| take()).collect(), of: PhantomData }
+    }
+}
+
+impl<R: Reasons> Default for DropCounts<R> {
+    fn default() -> Self {
+        DropCounts { counts: vec![0; PortDrop::COUNT + R::COUNT].into(), of: PhantomData }
+    }
+}
+
+impl<R> Clone for DropCounts<R> {
+    fn clone(&self) -> Self {
+        DropCounts { counts: self.counts.clone(), of: PhantomData }
+    }
+}
+
+impl<R: Reasons> fmt::Debug for DropCounts<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<R: Reasons + 'static> Serialize for DropCounts<R> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        overbank_service::counters::serialize(self, to)
+    }
+}
+
+impl<'de, R: Reasons + 'static> Deserialize<'de> for DropCounts<R> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        overbank_service::counters::deserialize(from)
+    }
+}
+
+impl PortTotals {
+    /// Returns how many frames were to leave and did not.
+    pub fn not_sent_total(&self) -> u64 {
+        self.not_sent.iter().sum()
+    }
+
+    /// Whether both accounts close.
+    pub fn closes<R: Reasons>(&self, dropped: &DropCounts<R>) -> bool {
+        self.received == self.forwarded + self.to_controller + dropped.total()
+            && self.outputs == self.sent + self.queued + self.not_sent_total()
+    }
+}
+
+/// What a worker counted at one port.
+pub struct PortCounts<E: Engine> {
+    /// By what became of the frames.
+    pub totals: PortTotals,
+    /// Those that went nowhere, by reason.
+    pub dropped: DropCounts<E::Drop>,
+}
+
+/// What a worker counted.
+pub struct Reading<E: Engine> {
+    /// Of itself.
+    pub worker: WorkerTotals,
+    /// In its engine.
+    pub engine: E::Totals,
+    /// By port; the last one is what the control side sent.
+    pub ports: Vec<PortCounts<E>>,
+}
+
+/// The numbers of one worker for others to read; see the module.
+pub struct Published<E: Engine> {
+    words: Publication,
+    of: PhantomData<fn() -> E>,
+}
+
+impl<E: Engine> Published<E> {
+    /// Returns numbers that are all zero, for this many ports.
+    pub fn new(ports: usize) -> Published<E> {
+        let port = PortTotals::WORDS + DropCounts::<E::Drop>::WORDS;
+        let words = WorkerTotals::WORDS + E::Totals::WORDS + ports * port;
+        Published { words: Publication::new(words), of: PhantomData }
+    }
+
+    /// Shows new numbers; one thread only. `words` is working memory.
+    pub(crate) fn publish<'a>(
+        &self,
+        worker: &WorkerTotals,
+        engine: &E::Totals,
+        ports: impl Iterator<Item = (&'a PortTotals, &'a DropCounts<E::Drop>)>,
+        words: &mut Vec<u64>,
+    ) {
+        words.clear();
+        let mut put = |word| words.push(word);
+        worker.put(&mut put);
+        engine.put(&mut put);
+        for (totals, dropped) in ports {
+            totals.put(&mut put);
+            dropped.put(&mut put);
+        }
+        self.words.publish(words.iter().copied());
+    }
+
+    /// Returns the numbers as they were at one instant.
+    pub fn read(&self) -> Reading<E> {
+        let words = self.words.read();
+        let mut rest = words.into_iter();
+        let mut next = || rest.next().unwrap_or(0);
+        let (worker, engine) = (WorkerTotals::take(&mut next), E::Totals::take(&mut next));
+        let port = PortTotals::WORDS + DropCounts::<E::Drop>::WORDS;
+        let ports = (self.words.len() - WorkerTotals::WORDS - E::Totals::WORDS) / port;
+        let port = |_| PortCounts {
+            totals: PortTotals::take(&mut next),
+            dropped: DropCounts::take(&mut next),
+        };
+        Reading { worker, engine, ports: (0..ports).map(port).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    overbank_service::reasons! {
+        /// For the test.
+        enum Why {
+            First = "first", "for the test";
+            Second = "second", "for the test";
+        }
+    }
+
+    #[test]
+    fn an_account_has_the_reasons_of_both_rooms() {
+        let mut totals =
+            PortTotals { received: 6, forwarded: 2, outputs: 15, ..Default::default() };
+        totals.not_sent = [1, 2, 3, 4, 5];
+        let mut dropped = DropCounts::<Why>::default();
+        dropped.unprocessed(PortDrop::PortBlocked, 3);
+        assert!(!totals.closes(&dropped));
+        dropped.by_engine(Why::Second.index());
+        assert!(totals.closes(&dropped));
+        totals.queued = 1;
+        assert!(!totals.closes(&dropped));
+        let all: Vec<_> = dropped.iter().collect();
+        assert_eq!(all, [("port_blocked", 3), ("second", 1)]);
+        assert_eq!((dropped.of("second"), dropped.of("first"), dropped.total()), (1, 0, 4));
+        let mut sum = dropped.clone();
+        sum.add(&dropped);
+        assert_eq!(serde_json::to_value(&sum).expect("an object"),
+            serde_json::json!({"dropped": {"port_blocked": 6, "second": 2}}));
+    }
+}

@@ -1,0 +1,234 @@
+//! Where an engine sends frames to, and the account of what became of them.
+
+use crate::link::PortView;
+use crate::sys::cycles;
+use crate::totals::{DropCounts, NotSent, PortDrop, PortTotals};
+use overbank_ports::queue::{SendError, Transmit, TransmitCounters};
+use overbank_service::reasons::Reasons;
+use std::sync::Arc;
+
+/// No such port.
+const NONE: u16 = u16::MAX;
+
+/// The sending side of one port.
+#[derive(Default)]
+struct Egress {
+    transmit: Option<Box<dyn Transmit>>,
+    /// Frames that the current queue took.
+    taken: u64,
+    /// What earlier queues did.
+    before: TransmitCounters,
+    /// Whether something was sent since the last flush.
+    touched: bool,
+}
+
+/// Where the frames of a burst go. `frame` counts them from 0, up to 31; for each of them an engine
+/// calls [`Out::output`] or [`Out::to_control`] once at least, or [`Out::drop`] once.
+pub struct Out<R> {
+    /// By index of the port; the last one is what the control side sent.
+    pub(super) totals: Vec<PortTotals>,
+    pub(super) dropped: Vec<DropCounts<R>>,
+    egress: Vec<Egress>,
+    /// Cycles spent in `send`, while `timing`.
+    pub(super) cycles_send: u64,
+    pub(super) timing: bool,
+    ports: Arc<[PortView]>,
+    /// Index of a port by its number.
+    indexes: Vec<u16>,
+    touched: Vec<usize>,
+    /// Of the burst: the port that it came in on, and which frames went where.
+    ingress: usize,
+    forwarded: u32,
+    controlled: u32,
+    copies: u64,
+}
+
+impl<R: Reasons> Out<R> {
+    pub(super) fn new(ports: Arc<[PortView]>) -> Out<R> {
+        let numbers = ports.iter().map(|port| port.number as usize + 1).max().unwrap_or(0);
+        let mut indexes = vec![NONE; numbers];
+        for (index, port) in ports.iter().enumerate() {
+            indexes[port.number as usize] = index as u16;
+        }
+        let accounts = ports.len() + 1;
+        Out {
+            totals: vec![PortTotals::default(); accounts],
+            dropped: (0..accounts).map(|_| DropCounts::default()).collect(),
+            egress: ports.iter().map(|_| Egress::default()).collect(),
+            cycles_send: 0,
+            timing: false,
+            touched: Vec::with_capacity(ports.len()),
+            ports,
+            indexes,
+            ingress: 0,
+            forwarded: 0,
+            controlled: 0,
+            copies: 0,
+        }
+    }
+
+    /// A frame leaves by the port at `port`. One that leaves by several is output several times.
+    #[inline]
+    pub fn output(&mut self, frame: usize, port: u16, bytes: &[u8]) {
+        self.forwarded |= 1 << frame;
+        if !self.timing {
+            return self.send(usize::from(port), bytes);
+        }
+        let start = cycles();
+        self.send(usize::from(port), bytes);
+        self.cycles_send += cycles().wrapping_sub(start);
+    }
+
+    /// A frame leaves by no port and goes to nobody, for the engine's reason of this index.
+    #[inline]
+    pub fn drop(&mut self, frame: usize, reason: usize) {
+        let _ = frame;
+        self.dropped[self.ingress].by_engine(reason);
+    }
+
+    /// A copy of a frame was handed to the control side.
+    #[inline]
+    pub fn to_control(&mut self, frame: usize) {
+        self.copies += 1;
+        self.controlled |= 1 << frame;
+    }
+
+    /// A frame of this length came in from the control side, in an order.
+    pub fn injected(&mut self, bytes: usize) {
+        let totals = &mut self.totals[self.ingress];
+        totals.received += 1;
+        totals.received_bytes += bytes as u64;
+    }
+
+    /// Returns the index of a port by its number.
+    #[inline]
+    pub fn index_of(&self, number: u32) -> Option<u16> {
+        self.indexes.get(number as usize).copied().filter(|index| *index != NONE)
+    }
+
+    /// Returns the number of the port at `index`.
+    #[inline]
+    pub fn number_of(&self, index: u16) -> Option<u32> {
+        self.ports.get(usize::from(index)).map(|port| port.number)
+    }
+
+    /// The same ports in the same order, treated in another way.
+    pub(super) fn set_ports(&mut self, ports: &Arc<[PortView]>) {
+        self.ports = ports.clone();
+    }
+
+    /// How a port is treated.
+    #[inline]
+    pub(super) fn view(&self, index: usize) -> PortView {
+        self.ports[index]
+    }
+
+    /// Counts a burst that the port shall not receive.
+    pub(super) fn refuse(&mut self, index: usize, frames: u64) {
+        self.dropped[index].unprocessed(PortDrop::PortBlocked, frames);
+    }
+
+    /// Starts a burst that came in on `ingress`, the index after the last port for what the control
+    /// side sends.
+    #[inline]
+    pub(super) fn begin(&mut self, ingress: usize) {
+        self.ingress = ingress;
+        (self.forwarded, self.controlled, self.copies) = (0, 0, 0);
+    }
+
+    /// Ends the burst: every frame is accounted for.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        let controlled = u64::from((self.controlled & !self.forwarded).count_ones());
+        let totals = &mut self.totals[self.ingress];
+        totals.forwarded += u64::from(self.forwarded.count_ones());
+        totals.to_controller += controlled;
+        totals.controller_copies += self.copies - controlled;
+    }
+
+    /// Hands over everything that was sent.
+    pub(super) fn flush(&mut self) {
+        for index in self.touched.drain(..) {
+            let egress = &mut self.egress[index];
+            egress.touched = false;
+            if let Some(transmit) = &mut egress.transmit {
+                // What was not handed over is counted as lost, and the receiving half says why.
+                let _ = transmit.flush();
+            }
+        }
+    }
+
+    /// Flushes every port, and brings the totals up to date.
+    pub(super) fn settle(&mut self) {
+        for (index, egress) in self.egress.iter_mut().enumerate() {
+            egress.touched = false;
+            let now = match &mut egress.transmit {
+                Some(transmit) => {
+                    let _ = transmit.flush();
+                    transmit.counters()
+                }
+                None => TransmitCounters::default(),
+            };
+            let totals = &mut self.totals[index];
+            totals.sent = egress.before.sent + now.sent;
+            totals.sent_bytes = egress.before.sent_bytes + now.sent_bytes;
+            totals.not_sent[NotSent::Lost.index()] = egress.before.lost + now.lost;
+            totals.queued = egress.taken.saturating_sub(now.sent + now.lost);
+        }
+        self.touched.clear();
+    }
+
+    /// Returns how many frames wait in transmit queues.
+    pub(super) fn queued(&self) -> u64 {
+        self.totals.iter().map(|totals| totals.queued).sum()
+    }
+
+    /// Exchanges the sending half of a port.
+    pub(super) fn replace(
+        &mut self,
+        index: usize,
+        transmit: Option<Box<dyn Transmit>>,
+    ) -> Option<Box<dyn Transmit>> {
+        let egress = &mut self.egress[index];
+        let mut old = std::mem::replace(&mut egress.transmit, transmit);
+        if let Some(old) = &mut old {
+            let _ = old.flush();
+            let counted = old.counters();
+            egress.before.sent += counted.sent;
+            egress.before.sent_bytes += counted.sent_bytes;
+            // What is still in the queue now will not leave any more.
+            egress.before.lost += egress.taken.saturating_sub(counted.sent);
+        }
+        egress.taken = 0;
+        old
+    }
+
+    #[inline]
+    fn send(&mut self, index: usize, bytes: &[u8]) {
+        let totals = &mut self.totals[index];
+        totals.outputs += 1;
+        if !self.ports[index].sends {
+            totals.not_sent[NotSent::Blocked.index()] += 1;
+            return;
+        }
+        let egress = &mut self.egress[index];
+        let Some(transmit) = &mut egress.transmit else {
+            totals.not_sent[NotSent::PortDown.index()] += 1;
+            return;
+        };
+        let reason = match transmit.send(bytes) {
+            Ok(()) => {
+                egress.taken += 1;
+                if !egress.touched {
+                    egress.touched = true;
+                    self.touched.push(index);
+                }
+                return;
+            }
+            Err(SendError::Full) => NotSent::QueueFull,
+            Err(SendError::TooLong) => NotSent::TooLong,
+            Err(SendError::Down) => NotSent::PortDown,
+        };
+        totals.not_sent[reason.index()] += 1;
+    }
+}
