@@ -1,14 +1,13 @@
 //! The table of stations for people and scripts: a bounded listing over the status socket.
 //!
 //! A line `fdb` on the status socket, with any of `port=`, `vlan=`, `mac=` and `most=` after it, is
-//! answered with a [`Listing`] on one line. The table is read a slice at a time, and the core is free
+//! answered with a [`Listing`] on one line. The table is read a slice at a time, and its lock is free
 //! in between; so a station that moves in the table meanwhile may be listed twice, or not at all. An
 //! address that is asked for by name is looked up instead, in every VLAN.
 //!
 //! Panics: none.
 
-use crate::core::{Handle, PortDesc};
-use crate::l2::{Entry, mac_of};
+use super::{Entry, Stations, mac_of};
 use overbank::fib::{Key6, MacVlan};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -21,8 +20,8 @@ pub const MOST: usize = 1000;
 /// Most stations in a listing.
 pub const MOST_MAX: usize = 65_536;
 
-/// The core's lock is left alone for so long between two slices. The lock is not fair: without a pause
-/// the listing of a large table would have it again before the core's thread is awake.
+/// The lock is left alone for so long between two slices. The lock is not fair: without a pause
+/// the listing of a large table would have it again before the writer's thread is awake.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// What to list.
@@ -115,17 +114,19 @@ pub struct Listing {
     pub error: String,
 }
 
+/// Shows the table to a function, with the lock held meanwhile.
+pub type Locked<'a> = &'a dyn Fn(&mut dyn FnMut(&Stations));
+
 impl Listing {
-    /// What there is now. Takes as long as the table is large: not for a thread that others wait for.
-    pub fn new(handle: &Handle, query: &Query) -> Listing {
+    /// Returns what there is now, behind ports with these numbers. Takes as long as the table is
+    /// large: not for a thread that others wait for.
+    pub fn new(query: &Query, ports: &[u32], locked: Locked<'_>) -> Listing {
         let mut listing = Listing { schema: SCHEMA.to_owned(), ..Listing::default() };
-        let ports: Vec<PortDesc> = {
-            let core = handle.lock();
-            listing.known = core.stations().len();
-            listing.epoch_ms = core.stations().epoch_ms();
-            core.ports()
-        };
-        let number = |place: u16| ports.get(usize::from(place)).map_or(0, |port| port.number);
+        locked(&mut |stations| {
+            listing.known = stations.len();
+            listing.epoch_ms = stations.epoch_ms();
+        });
+        let number = |index: u16| ports.get(usize::from(index)).copied().unwrap_or(0);
         let wanted = |entry: &Entry| {
             query.port.is_none_or(|port| number(entry.port) == port)
                 && query.vlan.is_none_or(|vlan| entry.key.vlan() == vlan)
@@ -150,19 +151,19 @@ impl Listing {
         if let Some(mac) = query.mac {
             // Its keys, one for each VLAN, are asked for: no table is too large for that.
             let vlans = query.vlan.map_or(0..=4095, |vlan| vlan..=vlan);
-            let core = handle.lock();
             let keys = vlans.map(|vlan| MacVlan::new(mac, vlan));
-            let found = keys.filter_map(|key| core.stations().find(key));
-            found.for_each(|entry| take(&mut listing, entry));
-            drop(core);
+            locked(&mut |stations| {
+                let found = keys.clone().filter_map(|key| stations.find(key));
+                found.for_each(|entry| take(&mut listing, entry));
+            });
             return listing;
         }
         let mut from = Some(0);
         while let Some(bucket) = from.filter(|_| !listing.more) {
             // The lock is held for one slice.
-            let core = handle.lock();
-            from = core.stations().page(bucket, |entry| take(&mut listing, entry));
-            drop(core);
+            locked(&mut |stations| {
+                from = stations.page(bucket, |entry| take(&mut listing, entry));
+            });
             if from.is_some() {
                 std::thread::sleep(PAUSE);
             }
@@ -170,10 +171,10 @@ impl Listing {
         listing
     }
 
-    /// The answer to a line of the status socket.
-    pub fn answer(handle: &Handle, line: &str) -> Listing {
+    /// Returns the answer to a line of the status socket.
+    pub fn answer(line: &str, ports: &[u32], locked: Locked<'_>) -> Listing {
         match line.parse() {
-            Ok(query) => Listing::new(handle, &query),
+            Ok(query) => Listing::new(&query, ports, locked),
             Err(error) => Listing { schema: SCHEMA.to_owned(), error, ..Listing::default() },
         }
     }

@@ -28,6 +28,7 @@
 //! A large table is gone through in slices; whatever insertions move meanwhile, the number of the
 //! port's entries says when none is left.
 
+use super::MacTotals;
 use super::learn::Reports;
 use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
 use overbank::fib::{Config, Error, Full, HugePages, MacVlan, Pages, Reader, Writer};
@@ -68,26 +69,6 @@ impl Default for Limits {
         let pages = Pages::Huge;
         Limits { entries_max: 8192, pages, age_s: 300, learn_per_s: 4096, queue: 1024 }
     }
-}
-
-/// What happened to the table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Counters {
-    /// Stations that were new.
-    pub learned: u64,
-    /// Stations that were known behind another port.
-    pub moved: u64,
-    /// Stations heard of for the first time in an epoch.
-    pub refreshed: u64,
-    /// Stations forgotten because they were silent.
-    pub aged: u64,
-    /// Stations forgotten because their port went.
-    pub flushed: u64,
-    /// Stations that made room for new ones, because the table was full.
-    pub evicted: u64,
-    /// New stations for which there was no room.
-    pub refused: u64,
 }
 
 /// A station for people.
@@ -149,7 +130,7 @@ pub struct Stations {
     sample: usize,
     /// Keys of a slice that go; kept for its memory.
     gone: Vec<MacVlan>,
-    counters: Counters,
+    counters: MacTotals,
 }
 
 /// Whether an address can be that of a station.
@@ -194,7 +175,7 @@ impl Stations {
             slice_max: SLICE_MAX,
             sample: 0,
             gone: Vec::new(),
-            counters: Counters::default(),
+            counters: MacTotals::default(),
         })
     }
 
@@ -229,7 +210,7 @@ impl Stations {
     }
 
     /// What happened so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> MacTotals {
         self.counters
     }
 

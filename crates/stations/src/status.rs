@@ -1,0 +1,75 @@
+//! What is shown of the table: its size, and what happened to it.
+
+use super::Stations;
+use overbank::fib::HugePages;
+use overbank_service::counters::Exposition;
+use serde::{Deserialize, Serialize};
+
+overbank_service::counters! {
+    /// The table's size.
+    pub struct StationTotals: "overbank_" {
+        stations: gauge addresses "Addresses known, static ones too";
+        stations_static: gauge addresses "Static addresses";
+        stations_max: gauge addresses "Most learnt addresses" as "stations_limit";
+        stations_bytes: gauge bytes "Size of their table";
+    }
+}
+
+overbank_service::counters! {
+    /// What happened to the table.
+    pub struct MacTotals: "overbank_stations_" {
+        learned: counter addresses "Stations that were new" rate;
+        moved: counter addresses "Stations that moved to another port";
+        refreshed: counter addresses
+            "Stations heard of again after an eighth of the ageing time";
+        aged: counter addresses "Stations forgotten because they were silent";
+        flushed: counter addresses "Stations forgotten because their port went";
+        evicted: counter addresses "Stations that made room for new ones";
+        refused: counter addresses "New stations for which there was no room";
+    }
+}
+
+/// The table of stations in a status document.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StationsStatus {
+    /// Its size.
+    #[serde(flatten)]
+    pub totals: StationTotals,
+    /// Pages that it lies on, by the names of the setting `mac-pages`.
+    pub stations_pages: String,
+    /// What happened to it.
+    pub macs: MacTotals,
+}
+
+impl StationsStatus {
+    /// Returns what is there now.
+    pub fn new(stations: &Stations) -> StationsStatus {
+        StationsStatus {
+            totals: StationTotals {
+                stations: stations.len() as u64,
+                stations_static: stations.fixed() as u64,
+                stations_max: stations.limits().entries_max as u64,
+                stations_bytes: stations.bytes() as u64,
+            },
+            stations_pages: pages_name(stations.pages()).to_owned(),
+            macs: stations.counters(),
+        }
+    }
+
+    /// Adds its numbers to the metrics.
+    pub fn expose(&self, to: &mut Exposition) {
+        to.add(&[], &self.totals);
+        to.add(&[], &self.macs);
+    }
+}
+
+/// Pages by the names of the setting `mac-pages`.
+fn pages_name(pages: HugePages) -> &'static str {
+    match pages {
+        HugePages::No => "small",
+        HugePages::Partly { .. } => "partly",
+        HugePages::Yes => "huge",
+        HugePages::Gigabyte => "1g",
+        _ => "unknown",
+    }
+}

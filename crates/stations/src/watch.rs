@@ -1,0 +1,44 @@
+//! What a worker knows of stations: the table, its time, and what it reports.
+
+use super::{Epoch, Learner, Limits, Reports, Sighting, Station, Stations};
+use overbank::fib::{MacVlan, Reader};
+use std::sync::Arc;
+
+/// A worker's view of the table of stations.
+pub struct Watch {
+    reader: Reader<MacVlan, u16>,
+    epoch: Epoch,
+    learner: Learner,
+}
+
+impl Watch {
+    /// Returns a view for a worker with this many ports, and the queues of what it reports.
+    pub fn new(stations: &Stations, ports: usize, limits: &Limits) -> (Watch, Arc<Reports>) {
+        let (learner, reports) = Learner::new(ports, limits);
+        (Watch { reader: stations.reader(), epoch: stations.epoch(), learner }, reports)
+    }
+
+    /// Looks up an address in a VLAN.
+    #[inline]
+    pub fn lookup(&self, mac: [u8; 6], vlan: u16) -> Option<Station> {
+        self.reader.lookup(MacVlan::new(mac, vlan)).map(Station::from_bits)
+    }
+
+    /// Returns the epoch that it is.
+    #[inline]
+    pub fn epoch(&self) -> u16 {
+        self.epoch.now()
+    }
+
+    /// Reports a station to the writer, or does not. Returns whether the writer has something new.
+    /// Only the low half of the clock counts.
+    #[cold]
+    pub fn report(&mut self, sighting: Sighting, now_ms: u64) -> bool {
+        self.learner.report(sighting, now_ms as u32)
+    }
+
+    /// What it reports with, for its counters.
+    pub fn learner(&self) -> &Learner {
+        &self.learner
+    }
+}
