@@ -16,10 +16,10 @@
 //! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there are
 //! packets, no waiting for more).
 
-use super::station::{Address, Epoch, Heard, Sighting, Station};
 use arrayvec::ArrayVec;
 use overbank::fib::{BURST_MAX, MacVlan, Reader};
 use overbank_ports::queue::BURST;
+use overbank_stations::{Address, Epoch, Heard, Sighting, Station};
 use overbank_wire::bridge::Header;
 use std::mem;
 
@@ -30,48 +30,17 @@ const _: () = assert!(2 * BURST <= BURST_MAX, "destinations and sources are one 
 /// waits for at a time: asking for more made lists of 128 frames a twentieth slower.
 const AHEAD_ABOVE_BYTES: usize = 4 << 20;
 
-/// Why a frame leaves by no port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropReason {
-    /// Fewer than the 14 bytes of an Ethernet header.
-    Truncated,
-    /// The source is a group, or zero.
-    BadSource,
-    /// The source is configured behind another port.
-    StaticElsewhere,
-    /// The destination is one of 01:80:c2:00:00:0x, which stay on their link.
-    Reserved,
-    /// The destination is behind the port that the frame came in on.
-    SamePort,
-    /// Both ports are isolated.
-    Isolated,
-    /// There is no port that the frame could leave by.
-    NoPort,
-}
-
-impl DropReason {
-    /// Every reason, in the order in which they are looked for.
-    pub const ALL: [DropReason; 7] = [
-        DropReason::Truncated,
-        DropReason::BadSource,
-        DropReason::StaticElsewhere,
-        DropReason::Reserved,
-        DropReason::SamePort,
-        DropReason::Isolated,
-        DropReason::NoPort,
-    ];
-
-    /// A short name for counters and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropReason::Truncated => "truncated_ethernet",
-            DropReason::BadSource => "bad_source",
-            DropReason::StaticElsewhere => "static_elsewhere",
-            DropReason::Reserved => "reserved_address",
-            DropReason::SamePort => "same_port",
-            DropReason::Isolated => "isolated",
-            DropReason::NoPort => "no_port",
-        }
+overbank_service::reasons! {
+    /// Why a frame leaves by no port, in the order in which reasons are looked for.
+    pub enum DropReason {
+        Truncated = "truncated_ethernet", "frame shorter than an Ethernet header";
+        BadSource = "bad_source", "the source is a group, or zero";
+        StaticElsewhere = "static_elsewhere", "the source is configured behind another port";
+        Reserved = "reserved_address",
+            "the destination is one of 01:80:c2:00:00:0x, which stay on their link";
+        SamePort = "same_port", "the destination is behind the port that the frame came in on";
+        Isolated = "isolated", "both ports are isolated";
+        NoPort = "no_port", "there is no port that the frame could leave by";
     }
 }
 
@@ -145,7 +114,8 @@ struct Answers<'a, K> {
 ///
 /// ```
 /// use overbank::fib::{Config, Key6, Writer};
-/// use overbank_live::l2::{DropReason, Forwarder, Role, Sink, Station};
+/// use overbank_bridge::{DropReason, Forwarder, Role, Sink};
+/// use overbank_stations::Station;
 ///
 /// // A table of addresses, filled beforehand.
 /// let mut fib = Writer::<Key6, u16>::new(&Config::entries(1000))?;

@@ -1,24 +1,15 @@
-//! The Ethernet switch: forwarding by address and VLAN, learning, ageing.
+//! The Ethernet switch: forwarding by address and VLAN.
 //!
-//! CuckooSwitch (paper *Data Structure Engineering*, section 3) as a switch: one table of all
-//! stations, [`overbank::fib`], read by every worker and written by one thread.
-//!
-//! - [`Station`]: what the table holds for an address.
-//! - [`Forwarder`]: bursts of frames through the table.
-//! - [`Learner`]: what a worker reports of the stations that it sees.
-//! - [`Stations`]: the writer's side; learns, moves, ages, flushes, makes room.
-//!
-//! NORMAL in OpenFlow rules ([`crate::worker`]) goes by the same table.
+//! - [`Forwarder`]: bursts of frames through the table of stations ([`overbank_stations`]).
+//! - [`Bridge`]: a worker's engine: a forwarder that learns.
+//! - [`BridgeControl`]: the table's writer, behind the runtime's lock; [`start`] puts both to work.
 
+mod control;
+mod engine;
 mod forward;
-mod learn;
-mod station;
-mod stations;
-
-pub use forward::{DropReason, Forwarder, Role, Sink};
-pub use learn::{Learner, QUIET_MS, Reports};
-pub use station::{Address, Epoch, Heard, News, STATION_PORTS_MAX, Sighting, Station, mac_of};
-pub use stations::{AGE_EPOCHS, Counters, Entry, IDLE_EPOCHS, Limits, StaticError, Stations};
-
 #[cfg(test)]
 mod tests;
+
+pub use control::{BridgeControl, BridgeStatus, Setup, StartError, listing, start};
+pub use engine::{Bridge, BridgeTotals};
+pub use forward::{DropReason, Forwarder, Role, Sink};

@@ -2,9 +2,8 @@
 
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
 
-use overbank_live::l2::{
-    DropReason, Forwarder, Learner, Limits, Reports, Role, Sighting, Sink, Stations,
-};
+use overbank_bridge::{DropReason, Forwarder, Role, Sink};
+use overbank_stations::{Learner, Limits, Reports, Sighting, Stations};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;

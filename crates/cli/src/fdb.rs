@@ -4,7 +4,7 @@ use crate::options::Format;
 use crate::top::ask_line;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use overbank_live::fdb::{Listing, MOST, SCHEMA};
+use overbank_stations::listing::{Listing, MOST, SCHEMA};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ fn question(args: &Args) -> Result<String> {
         line.push_str(&format!(" {name}={value}"));
     }
     // Wrong here is wrong there.
-    line.parse::<overbank_live::fdb::Query>().map_err(anyhow::Error::msg)?;
+    line.parse::<overbank_stations::listing::Query>().map_err(anyhow::Error::msg)?;
     line.push('\n');
     Ok(line)
 }

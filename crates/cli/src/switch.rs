@@ -1,14 +1,25 @@
 //! `overbank switch`.
 
+mod appliance;
+pub mod config;
+mod document;
+mod guests;
+mod metrics;
+mod privileges;
+pub mod rates;
+mod run;
+mod setup;
+pub mod status;
+mod sys;
+
 use crate::options::Format;
 use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 use comfy_table::{CellAlignment, Table, presets};
-use overbank_live::config::{
+use config::{
     CACHE_DEFAULT, Config, LogFormat, METRICS_DEFAULT, Problems, Settings, prepare,
 };
-use overbank_live::run;
-use overbank_live::status::Status;
+use status::Status;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
@@ -236,10 +247,10 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     start_log(&config);
-    let status = run::run(&config, rules)?;
+    let counted = run::run(&config, rules)?;
     let printed = match args.format {
-        Format::Text => totals(&status),
-        Format::Json => serde_json::to_string_pretty(&status)?,
+        Format::Text => totals(&counted.status),
+        Format::Json => counted.json,
     };
     writeln!(std::io::stdout(), "{printed}")?;
     Ok(())

@@ -5,8 +5,8 @@ mod screen;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use overbank_live::rates::Rates;
-use overbank_live::status::{SCHEMA, Status};
+use crate::switch::rates::Rates;
+use crate::switch::status::{SCHEMA, Status};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ pub struct Args {
     socket: Option<PathBuf>,
     /// Where the switch serves its metrics
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket",
-          default_value = overbank_live::config::METRICS_DEFAULT)]
+          default_value = crate::switch::config::METRICS_DEFAULT)]
     address: SocketAddr,
     /// Seconds between two readings
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_interval)]
@@ -251,7 +251,7 @@ const HEADS: [&str; 9] = [
 /// The rows of that table.
 fn rows(rates: &Rates) -> Vec<[String; 9]> {
     let idle =
-        |p: &&overbank_live::rates::PortRates| p.name != "controllers" || p.received + p.sent > 0.0;
+        |p: &&crate::switch::rates::PortRates| p.name != "controllers" || p.received + p.sent > 0.0;
     let rows = rates.ports.iter().filter(idle).map(|p| {
         let up = if p.link_up || p.name == "controllers" { "" } else { " (down)" };
         let number = if p.name == "controllers" { "-".to_owned() } else { p.number.to_string() };

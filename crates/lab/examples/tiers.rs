@@ -6,7 +6,7 @@
 //! Prints the packets that went through `measured`; the counters prove which tier answered.
 
 use overbank_lab::traffic::{FRAME_LEN, Traffic};
-use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
+use overbank_switch::datapath::{CacheConfig, Config, Datapath, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
 use overbank_switch::parse::parse_rules;
@@ -29,8 +29,8 @@ impl Sink for Count {
 
 /// What is counted: bursts through the datapath.
 #[inline(never)]
-fn measured(datapath: &mut Datapath, frames: &[Frame<'_>], sink: &mut Count) {
-    datapath.process(frames, 0, sink);
+fn measured(datapath: &mut Datapath, frames: &[&[u8]], sink: &mut Count) {
+    datapath.process(frames, 1, 0, sink);
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,10 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         3 => one_of_each_class(&traffic),
         _ => return Err(usage.into()),
     };
-    let frames: Vec<Frame<'_>> = bytes.iter().map(|bytes| Frame { bytes, in_port: 1 }).collect();
+    let frames: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
     let mut sink = Count::default();
     for _ in 0..4 {
-        datapath.process(&frames, 0, &mut sink);
+        datapath.process(&frames, 1, 0, &mut sink);
     }
     datapath.reset_counters();
     let rounds = if tier == 3 { 200 } else { 4 };

@@ -3,75 +3,65 @@
 //! One small enum for the whole engine, so that counters are arrays. A packet that left by at least
 //! one port, or went to a controller, has no reason, whatever happened to it afterwards.
 
-/// Why a packet left by no port and went to no controller. When several apply, the first of this list that does is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-#[repr(u8)]
-pub enum DropReason {
-    /// Fewer than the 14 bytes of an Ethernet header; no rule saw it.
-    #[error("frame shorter than an Ethernet header")]
-    TruncatedEthernet,
-    /// More bytes than the switch handles; no rule saw it.
-    #[error("frame too long")]
-    FrameTooLong,
-    /// The rules resubmit too deeply or do too much (see [`crate::translate`]).
-    #[error("resubmitted too deeply or too often")]
-    TooManyResubmits,
-    /// It was for the controllers, and their queue is full or there is none.
-    #[error("the controllers' queue is full")]
-    ControllerQueueFull,
-    /// `dec_ttl` found a TTL or hop limit of 1 or 0.
-    #[error("TTL expired")]
-    TtlExpired,
-    /// There was an output, but only to the ingress port or to ports that do not exist.
-    #[error("no such port, or only the ingress port")]
-    NoOutput,
-    /// A learning switch has no port for it.
-    #[error("no port for it in a learning switch")]
-    NormalDrop,
-    /// No rule matched in table 0, or in the table that `goto_table` named.
-    #[error("no rule matched")]
-    NoRule,
-    /// The rules that matched output nothing.
-    #[error("dropped by a rule")]
-    RuleDrop,
+/// Declares the reasons: one line each, `Variant = "name", "help";`.
+macro_rules! reasons {
+    ( $(#[$meta:meta])* $( $Reason:ident = $name:literal, $help:literal; )+ ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $( #[doc = $help] #[error($help)] $Reason, )+
+        }
+
+        impl DropReason {
+            /// Every reason, in the order of [`DropReason::index`].
+            pub const ALL: [DropReason; [$( $name ),+].len()] = [$( DropReason::$Reason ),+];
+
+            /// A short name for counters and reports.
+            pub const fn name(self) -> &'static str {
+                match self { $( DropReason::$Reason => $name, )+ }
+            }
+
+            /// What it means.
+            pub const fn help(self) -> &'static str {
+                match self { $( DropReason::$Reason => $help, )+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet left by no port and went to no controller. When several apply, the first of this
+    /// list that does is reported. No rule saw a frame that is truncated or too long.
+    TruncatedEthernet = "truncated_ethernet", "frame shorter than an Ethernet header";
+    FrameTooLong = "frame_too_long", "frame too long";
+    TooManyResubmits = "too_many_resubmits", "resubmitted too deeply or too often";
+    ControllerQueueFull = "controller_queue_full", "it was for the controllers, and their queue is full";
+    NoController = "no_controller", "it was for the controllers, and none is connected";
+    NoPacketIn = "port_no_packet_in", "it was for the controllers, which want none of its port";
+    TtlExpired = "ttl_expired", "`dec_ttl` found a TTL or hop limit of 1 or 0";
+    NoOutput = "no_output", "no such port, or only the ingress port";
+    NormalDrop = "normal_drop", "no port for it in a learning switch";
+    NoRule = "no_rule", "no rule matched in table 0, or in the table that `goto_table` named";
+    RuleDrop = "rule_drop", "the rules that matched output nothing";
 }
 
 impl DropReason {
     /// How many there are.
     pub const COUNT: usize = DropReason::ALL.len();
 
-    /// Every reason, in the order of [`DropReason::index`].
-    pub const ALL: [DropReason; 9] = [
-        DropReason::TruncatedEthernet,
-        DropReason::FrameTooLong,
-        DropReason::TooManyResubmits,
-        DropReason::ControllerQueueFull,
-        DropReason::TtlExpired,
-        DropReason::NoOutput,
-        DropReason::NormalDrop,
-        DropReason::NoRule,
-        DropReason::RuleDrop,
-    ];
-
-    /// Its place in an array of [`DropReason::COUNT`] counters.
+    /// Its position in an array of [`DropReason::COUNT`] counters.
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// A short name for counters and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropReason::TruncatedEthernet => "truncated_ethernet",
-            DropReason::FrameTooLong => "frame_too_long",
-            DropReason::TooManyResubmits => "too_many_resubmits",
-            DropReason::ControllerQueueFull => "controller_queue_full",
-            DropReason::TtlExpired => "ttl_expired",
-            DropReason::NoOutput => "no_output",
-            DropReason::NormalDrop => "normal_drop",
-            DropReason::NoRule => "no_rule",
-            DropReason::RuleDrop => "rule_drop",
-        }
+    /// Whether the packet was for the controllers and was refused on its way to them.
+    pub const fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            DropReason::ControllerQueueFull | DropReason::NoController | DropReason::NoPacketIn
+        )
     }
 }
 

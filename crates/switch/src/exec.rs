@@ -95,10 +95,9 @@ impl<S: Sink> Run<'_, S> {
                     let frame = if self.edited { self.scratch.as_slice() } else { frame };
                     let packet =
                         ControllerPacket { reason, max_len, table, cookie, in_port, frame };
-                    if self.sink.controller(index, &packet) {
-                        self.sent = true;
-                    } else {
-                        self.weigh(DropReason::ControllerQueueFull);
+                    match self.sink.controller(index, &packet) {
+                        Ok(()) => self.sent = true,
+                        Err(refusal) => self.weigh(refusal),
                     }
                     continue;
                 }
@@ -127,7 +126,7 @@ impl<S: Sink> Run<'_, S> {
                     self.scratch.pop_vlan();
                 }
                 Op::DecTtl if ttl <= 1 => {
-                    self.reason = self.reason.filter(|&r| r == DropReason::ControllerQueueFull);
+                    self.reason = self.reason.filter(|reason| reason.is_refusal());
                     self.weigh(DropReason::TtlExpired);
                     return Some(at);
                 }

@@ -13,10 +13,17 @@ pub trait Sink {
     /// A frame left by no port and went to no controller. Called once for each such frame.
     fn drop(&mut self, index: usize, reason: DropReason);
 
-    /// A frame goes to the controllers; false if it cannot be taken. Who has none takes none.
-    fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
+    /// A frame goes to the controllers. A sink without controllers takes none.
+    ///
+    /// # Errors
+    /// Why it cannot be taken: the reason to drop the frame, unless it goes elsewhere, too.
+    fn controller(
+        &mut self,
+        index: usize,
+        packet: &ControllerPacket<'_>,
+    ) -> Result<(), DropReason> {
         let _ = (index, packet);
-        false
+        Err(DropReason::ControllerQueueFull)
     }
 
     /// Where would a learning switch send this packet? Who learns nothing drops it.

@@ -32,10 +32,14 @@ impl Sink for Collect {
         assert!(self.0[index].drop.replace(reason).is_none(), "dropped once");
     }
 
-    fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
+    fn controller(
+        &mut self,
+        index: usize,
+        packet: &ControllerPacket<'_>,
+    ) -> Result<(), DropReason> {
         let takes = common::takes(packet);
         self.0[index].controller.extend(takes.then(|| packet.into()));
-        takes
+        if takes { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
@@ -269,7 +273,7 @@ impl Bench {
             .map(|(p, bytes)| Frame { bytes, in_port: p.in_port() })
             .collect();
         let mut collect = Collect(vec![Verdict::default(); frames.len()]);
-        self.datapath.process(&frames, self.now_ms, &mut collect);
+        self.datapath.process_mixed(&frames, self.now_ms, &mut collect);
         for (frame, got) in frames.iter().zip(&collect.0) {
             let around = Bench::around(&self.ports);
             let (wanted, lookups) = self.oracle.process_in(frame.bytes, frame.in_port, &around);

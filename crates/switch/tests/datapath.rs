@@ -25,10 +25,14 @@ impl Sink for Collect {
         assert!(self.0[index].drop.replace(reason).is_none(), "dropped once");
     }
 
-    fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
+    fn controller(
+        &mut self,
+        index: usize,
+        packet: &ControllerPacket<'_>,
+    ) -> Result<(), DropReason> {
         let takes = common::takes(packet);
         self.0[index].controller.extend(takes.then(|| packet.into()));
-        takes
+        if takes { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
@@ -43,7 +47,7 @@ const LARGE: usize = 1 << 19;
 
 fn process(datapath: &mut Datapath, frames: &[Frame<'_>], now_ms: u64) -> Vec<Verdict> {
     let mut collect = Collect(vec![Verdict::default(); frames.len()]);
-    datapath.process(frames, now_ms, &mut collect);
+    datapath.process_mixed(frames, now_ms, &mut collect);
     collect.0
 }
 

@@ -32,9 +32,13 @@ impl Sink for Hear {
         self.drops.push(reason);
     }
 
-    fn controller(&mut self, _index: usize, packet: &ControllerPacket<'_>) -> bool {
+    fn controller(
+        &mut self,
+        _index: usize,
+        packet: &ControllerPacket<'_>,
+    ) -> Result<(), DropReason> {
         self.controller.extend((!self.full).then(|| packet.into()));
-        !self.full
+        if self.full { Err(DropReason::ControllerQueueFull) } else { Ok(()) }
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
@@ -76,7 +80,7 @@ fn datapath(tables: &Tables) -> Datapath {
 }
 
 fn send(datapath: &mut Datapath, frame: &[u8], now_ms: u64, mut hear: Hear) -> Hear {
-    datapath.process(&[Frame { bytes: frame, in_port: 1 }], now_ms, &mut hear);
+    datapath.process(&[frame], 1, now_ms, &mut hear);
     hear
 }
 

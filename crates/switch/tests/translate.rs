@@ -49,10 +49,14 @@ impl Sink for Collect<'_> {
         unreachable!("the caller drops");
     }
 
-    fn controller(&mut self, _index: usize, packet: &ControllerPacket<'_>) -> bool {
+    fn controller(
+        &mut self,
+        _index: usize,
+        packet: &ControllerPacket<'_>,
+    ) -> Result<(), DropReason> {
         let takes = common::takes(packet);
         self.verdict.controller.extend(takes.then(|| packet.into()));
-        takes
+        if takes { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {

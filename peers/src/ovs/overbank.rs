@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use overbank_lab::replay::Contestant;
 use overbank_lab::traffic::{FRAME_LEN, OUTPUT_PORTS};
-use overbank_switch::datapath::{CacheConfig, Config, Counters, Datapath, Frame, Sink};
+use overbank_switch::datapath::{CacheConfig, Config, Counters, Datapath, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
 use overbank_switch::parse::parse_rules;
@@ -165,9 +165,8 @@ impl Runner {
                 self.next += 1;
             }
             self.generator_cycles += clock::cycles() - start;
-            let frames: [Frame<'_>; BURST] =
-                std::array::from_fn(|i| Frame { bytes: &buffers[i].0, in_port: 1 });
-            self.datapath.process(&frames, now_ms, &mut self.ports);
+            let frames: [&[u8]; BURST] = std::array::from_fn(|i| &buffers[i].0[..]);
+            self.datapath.process(&frames, 1, now_ms, &mut self.ports);
         }
     }
 

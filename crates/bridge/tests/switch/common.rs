@@ -1,25 +1,26 @@
 //! What the tests over ports in memory share.
 
-use overbank_live::ports::SwitchPort;
-use overbank_live::status::Status;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_runtime::{ConfiguredPort, Status};
+use overbank_service::counters::Counters;
+use overbank_service::reasons::Reasons;
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ports in memory by these options, from number 1 on.
-pub fn ports(options: &[MemoryOptions], workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
+pub fn ports(options: &[MemoryOptions], workers: usize) -> (Vec<ConfiguredPort>, Vec<MemoryHandle>) {
     let each = (1..).zip(options).map(|(number, options)| {
         let port = MemoryPort::open(options, &format!("memory{number}"), workers).expect("memory");
         let handle = port.handle();
-        (SwitchPort { number, spec: None, port: Some(Box::new(port)) }, handle)
+        (ConfiguredPort { number, spec: None, port: Some(Box::new(port)) }, handle)
     });
     each.unzip()
 }
 
 /// Ports to put frames in by hand.
-pub fn quiet(n: usize, workers: usize) -> (Vec<SwitchPort>, Vec<MemoryHandle>) {
+pub fn quiet(n: usize, workers: usize) -> (Vec<ConfiguredPort>, Vec<MemoryHandle>) {
     ports(&vec![MemoryOptions { keep: 1 << 16, ..MemoryOptions::default() }; n], workers)
 }
 
@@ -50,12 +51,12 @@ pub fn number_of(frame: &[u8]) -> u64 {
     u64::from_be_bytes(tail)
 }
 
-pub fn closed(status: &Status) {
-    assert!(status.closes, "{status:#?}");
+pub fn closed<T: Counters, R: Reasons, S>(status: &Status<T, R, S>) {
+    assert!(status.closes, "{:#?}", status.ports.iter().map(|port| port.totals).collect::<Vec<_>>());
     for port in &status.ports {
-        let dropped: u64 = port.dropped.values().sum();
-        assert_eq!(port.received, port.forwarded + port.to_controller + dropped, "{port:?}");
-        let not_sent: u64 = port.not_sent.values().sum();
-        assert_eq!((port.queued, port.outputs), (0, port.sent + not_sent), "{port:?}");
+        let dropped = port.dropped.total();
+        assert_eq!(port.received, port.forwarded + port.to_controller + dropped, "{}", port.name);
+        assert_eq!(port.outputs, port.sent + port.not_sent_total(), "{}", port.name);
+        assert_eq!(port.queued, 0, "{}", port.name);
     }
 }

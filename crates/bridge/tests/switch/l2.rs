@@ -3,21 +3,17 @@
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
 use overbank::fib::{Key6, MacVlan, Pages};
-use overbank_live::config::Mode;
-use overbank_live::core::PortDesc;
-use overbank_live::fdb::Listing;
-use overbank_live::l2::Limits;
-use overbank_live::ports::SwitchPort;
-use overbank_live::status::Status;
-use overbank_live::switch::{Setup, Switch};
+use overbank_bridge::{BridgeControl, Setup, listing, start};
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_runtime::status::StatusOf;
+use overbank_runtime::{ConfiguredPort, Control as _, Options, PortDesc};
+use overbank_stations::Limits;
 use std::sync::Arc;
 
 fn setup(workers: usize) -> Setup {
-    let mut setup = Setup { workers, ..Setup::default() };
-    setup.core.mode = Mode::L2;
-    setup
+    let run = Options { workers, ..Options::default() };
+    Setup { run, seed: 1, ..Setup::default() }
 }
 
 fn seen(handle: &MemoryHandle) -> Vec<u64> {
@@ -31,16 +27,16 @@ fn tagged(mut frame: Vec<u8>, vlan: u16) -> Vec<u8> {
     frame
 }
 
-fn dropped(status: &Status, port: usize, reason: &str) -> u64 {
-    status.ports[port].dropped.get(reason).copied().unwrap_or(0)
+fn dropped(status: &StatusOf<BridgeControl>, port: usize, reason: &str) -> u64 {
+    status.ports[port].dropped.of(reason)
 }
 
 #[test]
 fn learns_floods_moves_and_tells_vlans_apart() {
     let (ports, handles) = quiet(3, 2);
-    let switch = Switch::start(setup(2), ports).expect("started");
-    let stations = |n| wait("stations", || switch.status().control.stations == n);
-    let flooded = |n| wait("flooded", || switch.status().total.flooded == n);
+    let switch = start(&setup(2), ports).expect("started");
+    let stations = |n| wait("stations", || switch.status().control.stations.totals.stations == n);
+    let flooded = |n| wait("flooded", || switch.status().total.engine.flooded == n);
     let sent = |n| wait("sent", || switch.status().ports.iter().map(|p| p.sent).sum::<u64>() == n);
     handles[0].inject(&frame(mac(1), mac(2), 5, 1));
     stations(1);
@@ -64,11 +60,11 @@ fn learns_floods_moves_and_tells_vlans_apart() {
     wait("to port 3, in the VLAN", || seen(&handles[2]) == [4]);
     // Station 1 goes to port 3; what is for it follows.
     handles[2].inject(&frame(mac(1), mac(2), 5, 5));
-    wait("moved", || switch.status().control.macs.moved == 1);
+    wait("moved", || switch.status().control.stations.macs.moved == 1);
     wait("to port 2", || seen(&handles[1]) == [5]);
     handles[1].inject(&frame(mac(2), mac(1), 5, 6));
     wait("to port 3", || seen(&handles[2]) == [6]);
-    let list = |text: &str| Listing::answer(switch.handle(), text);
+    let list = |text: &str| listing(switch.handle(), text);
     let vlan = list("fdb vlan=10 port=3");
     let station = vlan.stations.first().expect("one of it");
     assert_eq!((vlan.known, vlan.stations.len(), vlan.more), (4, 1, false));
@@ -79,17 +75,17 @@ fn learns_floods_moves_and_tells_vlans_apart() {
     assert_eq!(list("fdb mac=02:00:00:00:00:02").stations.len(), 2);
     let status = switch.stop();
     closed(&status);
-    assert_eq!((status.mode.as_str(), status.total.packets, status.total.flooded), ("l2", 6, 2));
-    assert_eq!(status.control.macs.learned, 4);
+    assert_eq!((status.total.packets, status.total.engine.flooded), (6, 2));
+    assert_eq!(status.control.stations.macs.learned, 4);
 }
 
 #[test]
 fn what_goes_nowhere_has_a_named_reason() {
     let mut setup = setup(2);
-    setup.core.isolated = vec![1, 2];
-    setup.core.statics = vec![(MacVlan::new(mac(7), 0), 3), (MacVlan::new(mac(8), 0), 2)];
+    setup.isolated = vec![1, 2];
+    setup.statics = vec![(MacVlan::new(mac(7), 0), 3), (MacVlan::new(mac(8), 0), 2)];
     let (ports, handles) = quiet(3, 2);
-    let switch = Switch::start(setup, ports).expect("started");
+    let switch = start(&setup, ports).expect("started");
     let reason = |port: usize, reason: &str| {
         wait(reason, || dropped(&switch.status(), port, reason) == 1);
     };
@@ -102,7 +98,7 @@ fn what_goes_nowhere_has_a_named_reason() {
     reason(0, "static_elsewhere");
     handles[0].inject(&frame(mac(1), [1, 0x80, 0xc2, 0, 0, 0], 5, 3));
     reason(0, "reserved_address");
-    wait("learnt from it", || switch.status().control.stations == 3);
+    wait("learnt from it", || switch.status().control.stations.totals.stations == 3);
     handles[0].inject(&frame(mac(2), mac(1), 5, 4));
     reason(0, "same_port");
     // Ports 1 and 2 are isolated: neither what is known nor what is flooded goes across.
@@ -119,11 +115,11 @@ fn what_goes_nowhere_has_a_named_reason() {
     let status = switch.stop();
     closed(&status);
     let one = &status.ports[0];
-    assert_eq!((one.received, one.forwarded, one.dropped.len()), (8, 2, 6), "{one:?}");
-    assert_eq!((status.control.stations_static, status.control.macs.moved), (2, 0));
+    assert_eq!((one.received, one.forwarded, one.dropped.iter().count()), (8, 2, 6), "{one:?}");
+    assert_eq!((status.control.stations.totals.stations_static, status.control.stations.macs.moved), (2, 0));
     // Alone there is nobody to flood to.
     let (ports, handles) = quiet(1, 1);
-    let switch = Switch::start(self::setup(1), ports).expect("started");
+    let switch = start(&self::setup(1), ports).expect("started");
     handles[0].inject(&frame(mac(1), mac(2), 5, 1));
     wait("no port", || dropped(&switch.status(), 0, "no_port") == 1);
     closed(&switch.stop());
@@ -132,20 +128,20 @@ fn what_goes_nowhere_has_a_named_reason() {
 #[test]
 fn a_port_that_goes_down_is_flushed() {
     let (ports, handles) = quiet(3, 1);
-    let switch = Switch::start(setup(1), ports).expect("started");
+    let switch = start(&setup(1), ports).expect("started");
     for n in 1..=6 {
         handles[usize::from(n) % 3].inject(&frame(mac(n), [0xff; 6], 5, 0));
     }
-    wait("stations", || switch.status().control.stations == 6);
+    wait("stations", || switch.status().control.stations.totals.stations == 6);
     let handle = switch.handle().clone();
-    let desc = handle.lock().ports()[1].clone();
-    handle.lock().port_changed(1, PortDesc { link_up: false, ..desc }, false);
+    let desc = handle.lock().publisher().ports()[1].clone();
+    handle.port_changed(1, PortDesc { link_up: false, ..desc }, false);
     let status = switch.status();
-    assert_eq!((status.control.stations, status.control.macs.flushed), (4, 2));
+    assert_eq!((status.control.stations.totals.stations, status.control.stations.macs.flushed), (4, 2));
     // The port is watched: it is up, and soon it is said to be.
     wait("learnt again", || {
         handles[1].inject(&frame(mac(1), [0xff; 6], 5, 0));
-        switch.status().control.stations == 5
+        switch.status().control.stations.totals.stations == 5
     });
     closed(&switch.stop());
 }
@@ -154,9 +150,9 @@ fn a_port_that_goes_down_is_flushed() {
 fn a_table_larger_than_the_memory_is_refused() {
     let mut setup = setup(1);
     // 13.5 bytes each: 30 TiB.
-    setup.core.mac = Limits { entries_max: 2_500_000_000_000, ..Limits::default() };
+    setup.mac = Limits { entries_max: 2_500_000_000_000, ..Limits::default() };
     let (ports, _) = quiet(1, 1);
-    let error = Switch::start(setup, ports).err().expect("there is no such machine").to_string();
+    let error = start(&setup, ports).err().expect("there is no such machine").to_string();
     assert!(error.starts_with("mac-entries: 2500000000000 stations take "), "{error}");
 }
 
@@ -165,9 +161,9 @@ fn a_table_larger_than_the_memory_is_refused() {
 fn the_status_says_on_which_pages_the_table_lies() {
     let start = |pages| {
         let mut setup = setup(1);
-        setup.core.mac = Limits { entries_max: 1_000_000, pages, ..Limits::default() };
+        setup.mac = Limits { entries_max: 1_000_000, pages, ..Limits::default() };
         let (ports, _) = quiet(1, 1);
-        Switch::start(setup, ports).map(|switch| switch.stop().control.stations_pages)
+        start(&setup, ports).map(|switch| switch.stop().control.stations.stations_pages.clone())
     };
     assert_eq!(start(Pages::Small).expect("always"), "small");
     let huge = start(Pages::Huge).expect("always");
@@ -184,12 +180,12 @@ fn the_status_says_on_which_pages_the_table_lies() {
 #[test]
 fn a_silent_station_ages() {
     let mut setup = setup(1);
-    setup.core.mac = Limits { age_s: 1, ..Limits::default() };
+    setup.mac = Limits { age_s: 1, ..Limits::default() };
     let (ports, handles) = quiet(2, 1);
-    let switch = Switch::start(setup, ports).expect("started");
+    let switch = start(&setup, ports).expect("started");
     handles[0].inject(&frame(mac(1), mac(3), 5, 0));
-    wait("learnt", || switch.status().control.macs.learned == 1);
-    let known = |n| Listing::answer(switch.handle(), &format!("fdb mac={}", Key6::from(mac(n))));
+    wait("learnt", || switch.status().control.stations.macs.learned == 1);
+    let known = |n| listing(switch.handle(), &format!("fdb mac={}", Key6::from(mac(n))));
     wait("aged", || {
         // Station 2 is heard of all the time, and stays; on a machine that forgets us for a second,
         // it is learnt again. That it stays is shown without a clock, in `l2/stations/tests.rs`.
@@ -197,8 +193,8 @@ fn a_silent_station_ages() {
         known(1).stations.is_empty() && known(2).stations.len() == 1
     });
     let status = switch.stop();
-    let macs = &status.control.macs;
-    assert_eq!(macs.learned, macs.aged + status.control.stations as u64, "{macs:?}");
+    let macs = &status.control.stations.macs;
+    assert_eq!(macs.learned, macs.aged + status.control.stations.totals.stations, "{macs:?}");
     assert!(macs.aged > 0 && macs.refreshed > 0, "{macs:?}");
     closed(&status);
 }
@@ -219,11 +215,11 @@ fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
     let flood =
         MemoryPort::from_store(Arc::new(store), &MemoryOptions::default(), "flood", workers);
     let (mut ports, handles) = quiet(3, workers);
-    ports[0] = SwitchPort { number: 1, spec: None, port: Some(Box::new(flood)) };
+    ports[0] = ConfiguredPort { number: 1, spec: None, port: Some(Box::new(flood)) };
     let mut setup = setup(workers);
-    setup.core.mac = Limits { entries_max: 300, queue: 16, learn_per_s: 1000, ..Limits::default() };
-    setup.core.statics = vec![(MacVlan::new(mac(2), 0), 2)];
-    let switch = Switch::start(setup, ports).expect("started");
+    setup.mac = Limits { entries_max: 300, queue: 16, learn_per_s: 1000, ..Limits::default() };
+    setup.statics = vec![(MacVlan::new(mac(2), 0), 2)];
+    let switch = start(&setup, ports).expect("started");
     // While it lasts, a station behind port 3 is learnt; port 3 is under its share.
     wait("learnt", || {
         handles[2].inject(&frame(mac(3), mac(2), 5, 77));
@@ -234,20 +230,20 @@ fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
     }
     // The flood lasts for as long as it takes.
     wait("a full table, and no more to be told of", || {
-        let Status { ports, control, total, .. } = switch.status();
+        let StatusOf::<BridgeControl> { ports, control, total, .. } = switch.status();
         ports[0].received > FRAMES
-            && control.stations == 301
-            && control.macs.refused > 0
-            && total.learn_limited > FRAMES / 2
+            && control.stations.totals.stations == 301
+            && control.stations.macs.refused > 0
+            && total.engine.learn_limited > FRAMES / 2
     });
     wait("what was for station 3", || switch.status().ports[1].received == 100);
     let status = switch.stop();
     closed(&status);
     assert_eq!(seen(&handles[2]), (100..200).collect::<Vec<u64>>(), "no frame of the flood");
     let [flood, two, ..] = &status.ports[..] else { panic!("three ports") };
-    assert_eq!((flood.forwarded, flood.dropped.len()), (flood.received, 0), "{flood:?}");
+    assert_eq!((flood.forwarded, flood.dropped.total()), (flood.received, 0), "{flood:?}");
     assert!(two.outputs > FRAMES, "{two:?}");
     let control = &status.control;
-    assert_eq!((control.stations, control.stations_static), (301, 1), "{control:?}");
-    assert_eq!(control.macs.moved, 0);
+    assert_eq!((control.stations.totals.stations, control.stations.totals.stations_static), (301, 1), "{control:?}");
+    assert_eq!(control.stations.macs.moved, 0);
 }

@@ -2,7 +2,7 @@
 
 use super::{Readings, rows, summary};
 use anyhow::Result;
-use overbank_live::rates::Rates;
+use crate::switch::rates::Rates;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
@@ -124,7 +124,7 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_live::rates::{PortRates, SCHEMA, WorkerRates};
+    use crate::switch::rates::{PortRates, SCHEMA, WorkerRates};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -59,7 +59,7 @@ impl Runner<'_> {
         if per_burst {
             time_bursts(&mut self.datapath, frames, now_ms, &mut self.log, &mut self.split);
         } else {
-            self.datapath.process(frames, now_ms, &mut self.log);
+            self.datapath.process_mixed(frames, now_ms, &mut self.log);
         }
         let took = start.elapsed();
         let (first, count) = (chunk.first, frames.len() as u64);
@@ -141,7 +141,7 @@ fn time_bursts(
     for (nth, burst) in frames.chunks(BURST).enumerate() {
         let before = misses(datapath);
         let start = Instant::now();
-        datapath.process(burst, now_ms, &mut Shifted(log, nth * BURST));
+        datapath.process_mixed(burst, now_ms, &mut Shifted(log, nth * BURST));
         let ns = start.elapsed().as_nanos() as f64;
         // The first burst of a chunk pays for what ran before it.
         if burst.len() == BURST && nth > 0 {

@@ -1,8 +1,7 @@
-//! The core's rules: added, modified, deleted, read again, ended by time.
+//! The rules: added, modified, deleted, read again, ended by time.
 
 use super::events::{Event, FlowRemoved, RemovedReason};
-use super::{Core, timeouts};
-use crate::config::FailMode;
+use super::{FailMode, RuleControl, timeouts};
 use overbank_switch::rule::{Action, Rule};
 use overbank_switch::tables::{Change, Filter, RuleEntry, RuleError, Tables};
 use std::collections::HashSet;
@@ -39,7 +38,7 @@ pub struct Reloaded {
     pub kept: usize,
 }
 
-impl Core {
+impl RuleControl {
     /// The rules as they will be published next.
     pub fn tables(&self) -> &Tables {
         &self.tables
@@ -53,12 +52,12 @@ impl Core {
         let max = self.config.rules_max;
         let known = self.tables.entry(rule.table, rule.priority, &rule.matching).is_some();
         if !known && self.tables.len() >= max {
-            self.totals.table_full += 1;
+            self.totals.rules_refused += 1;
             return Err(RuleRefused::TableFull { max });
         }
-        let added = self.tables.add(rule, self.now_ms())?;
+        let added = self.tables.add(rule, self.publisher.now_ms())?;
         self.timeouts.watch(&added.entry, &self.tables);
-        self.touch();
+        self.publisher.touch();
         Ok(added.replaced)
     }
 
@@ -67,12 +66,12 @@ impl Core {
     /// # Errors
     /// The change does not fit one of them; none is changed then.
     pub fn modify(&mut self, which: &Filter, change: &Change) -> Result<usize, RuleRefused> {
-        let entries = self.tables.modify(which, change, self.now_ms())?;
+        let entries = self.tables.modify(which, change, self.publisher.now_ms())?;
         for entry in &entries {
             self.timeouts.watch(entry, &self.tables);
         }
         if !entries.is_empty() {
-            self.touch();
+            self.publisher.touch();
         }
         Ok(entries.len())
     }
@@ -84,7 +83,7 @@ impl Core {
             self.removed(entry, RemovedReason::Delete);
         }
         if !entries.is_empty() {
-            self.touch();
+            self.publisher.touch();
         }
         entries.len()
     }
@@ -99,7 +98,7 @@ impl Core {
             reason,
             packets: entry.stats.packets(),
             bytes: entry.stats.bytes(),
-            age_ms: self.now_ms().saturating_sub(entry.created_ms),
+            age_ms: self.publisher.now_ms().saturating_sub(entry.created_ms),
         });
         self.tell(event);
     }
@@ -110,7 +109,7 @@ impl Core {
     /// That of `work`.
     pub fn transaction<T, E>(
         &mut self,
-        work: impl FnOnce(&mut Core) -> Result<T, E>,
+        work: impl FnOnce(&mut RuleControl) -> Result<T, E>,
     ) -> Result<T, E> {
         let (tables, told) = (self.tables.clone(), self.pending.len());
         let outcome = work(self);
@@ -118,7 +117,7 @@ impl Core {
             self.tables = tables;
             self.pending.truncate(told);
             // Rules that `work` replaced or deleted may have left the heap, had it been cleared.
-            let Core { timeouts, tables, .. } = self;
+            let RuleControl { timeouts, tables, .. } = self;
             *timeouts = timeouts::Timeouts::default();
             tables.entries().for_each(|entry| timeouts.watch(entry, tables));
         }
@@ -134,7 +133,7 @@ impl Core {
     pub fn reload(&mut self, rules: Vec<Rule>) -> Result<Reloaded, RuleRefused> {
         let before = self.from_file.clone();
         let earlier = before.clone();
-        let outcome = self.transaction(|core| {
+        let outcome = self.transaction(|control| {
             let mut done = Reloaded::default();
             let wanted: HashSet<_> =
                 rules.iter().map(|r| (r.table, r.priority, r.matching)).collect();
@@ -148,11 +147,11 @@ impl Core {
                     matching,
                     ..Filter::default()
                 };
-                done.removed += core.delete(&which);
+                done.removed += control.delete(&which);
             }
-            core.from_file = wanted.into_iter().collect();
+            control.from_file = wanted.into_iter().collect();
             for rule in rules {
-                match core.tables.entry(rule.table, rule.priority, &rule.matching) {
+                match control.tables.entry(rule.table, rule.priority, &rule.matching) {
                     Some(entry) if entry.rule == rule => {
                         done.kept += 1;
                         continue;
@@ -160,7 +159,7 @@ impl Core {
                     Some(_) => done.changed += 1,
                     None => done.added += 1,
                 }
-                core.add(rule)?;
+                control.add(rule)?;
             }
             Ok(done)
         });
@@ -178,9 +177,9 @@ impl Core {
     pub(super) fn expire(&mut self, now_ms: u64) {
         while let Some((entry, reason)) = self.timeouts.next(now_ms, &self.tables) {
             if self.tables.remove_entry(&entry) {
-                self.totals.expired += 1;
+                self.totals.rules_expired += 1;
                 self.removed(&entry, reason);
-                self.touch();
+                self.publisher.touch();
             }
         }
     }
@@ -216,15 +215,15 @@ impl Core {
             };
             // Somebody's own rule of the same identity says what shall happen.
             let taken = self.tables.entry(0, priority, &rule.matching).is_some();
-            if !taken && self.tables.add(rule.clone(), self.now_ms()).is_ok() {
-                self.touch();
+            if !taken && self.tables.add(rule.clone(), self.publisher.now_ms()).is_ok() {
+                self.publisher.touch();
             }
             self.standalone = Some(rule);
         } else if let Some(rule) = self.standalone.take() {
             let ours = self.tables.entry(0, rule.priority, &rule.matching);
             if let Some(entry) = ours.filter(|entry| entry.rule == rule).cloned() {
                 self.tables.remove_entry(&entry);
-                self.touch();
+                self.publisher.touch();
             }
         }
     }

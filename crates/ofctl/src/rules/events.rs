@@ -1,13 +1,13 @@
-//! What the core tells its subscribers: control connections, and tests.
+//! What the control side tells its subscribers: control connections, and tests.
 //!
 //! Each subscriber has two bounded queues, so that a flood of packets for the controllers never
 //! costs it an event. What does not fit is lost for that subscriber, and counted.
 
-use super::PortDesc;
-use crate::snapshot::{Common, PacketIn};
+use super::OfPort;
+use crate::engine::PacketIn;
 use overbank_switch::tables::RuleEntry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
 /// What happened to a port.
@@ -55,7 +55,7 @@ pub enum Event {
         /// Which of them.
         reason: PortReason,
         /// The port as it is now.
-        port: PortDesc,
+        port: OfPort,
     },
     /// A rule went.
     FlowRemoved(FlowRemoved),
@@ -90,7 +90,8 @@ pub struct Subscription {
     /// Packets for the controllers.
     pub packets: mpsc::Receiver<Arc<PacketIn>>,
     lost: Arc<Lost>,
-    common: Arc<Common>,
+    /// Subscribers that take packets.
+    controllers: Arc<AtomicUsize>,
 }
 
 impl Subscription {
@@ -107,7 +108,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.common.controllers.fetch_sub(1, Ordering::Relaxed);
+        self.controllers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -129,15 +130,19 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
-    pub(super) fn add(&mut self, limits: SubscriptionLimits, common: Arc<Common>) -> Subscription {
+    pub(super) fn add(
+        &mut self,
+        limits: SubscriptionLimits,
+        controllers: Arc<AtomicUsize>,
+    ) -> Subscription {
         let (events, events_out) = mpsc::channel(limits.events.max(1));
         let (packets, packets_out) = mpsc::channel(limits.packets.max(1));
         let lost = Arc::new(Lost::default());
         // Tools come and go by the thousand, and it may be long before the next event.
         self.forget_gone();
         self.list.push(Subscriber { events, packets, lost: lost.clone() });
-        common.controllers.fetch_add(1, Ordering::Relaxed);
-        Subscription { events: events_out, packets: packets_out, lost, common }
+        controllers.fetch_add(1, Ordering::Relaxed);
+        Subscription { events: events_out, packets: packets_out, lost, controllers }
     }
 
     fn forget_gone(&mut self) {
@@ -172,24 +177,17 @@ impl Subscribers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Clock;
-    use crate::sys::Bell;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn those_that_went_leave_nothing_behind() {
-        let common = Arc::new(Common {
-            clock: Clock::start(),
-            bell: Bell::new().expect("a descriptor"),
-            controllers: AtomicUsize::new(0),
-        });
+        let controllers = Arc::new(AtomicUsize::new(0));
         let mut subscribers = Subscribers::default();
-        let stays = subscribers.add(SubscriptionLimits::default(), common.clone());
+        let stays = subscribers.add(SubscriptionLimits::default(), controllers.clone());
         for _ in 0..100 {
-            drop(subscribers.add(SubscriptionLimits::default(), common.clone()));
+            drop(subscribers.add(SubscriptionLimits::default(), controllers.clone()));
         }
         assert!(subscribers.list.len() <= 2, "{}", subscribers.list.len());
-        assert_eq!(common.controllers.load(Ordering::Relaxed), 1);
+        assert_eq!(controllers.load(Ordering::Relaxed), 1);
         drop(stays);
     }
 }

@@ -1,90 +1,99 @@
-//! The control core: what the switch shall do, in one place, published to the workers.
+//! The control side of the rule switch: what the rules are, in one place.
 //!
 //! ```text
-//!   OpenFlow sessions ┐                     ┌▶ snapshot ─▶ mailbox of worker 0
-//!   reload of rules   ├─ Handle::lock() ─▶ Core           mailbox of worker 1 …
-//!   expiry, ports     ┘                     └▶ events ─▶ subscribers
-//!   workers ── stations seen, packets for controllers ──▶ tick()
+//!   OpenFlow sessions ┐                                ┌▶ RuleSnapshot ─▶ workers
+//!   reload of rules   ├─ Handle::lock() ─▶ RuleControl ┤
+//!   expiry, ports     ┘          ▲                     └▶ events, packets ─▶ subscribers
+//!   workers ── stations seen, packets for controllers ─┘
 //! ```
 //!
-//! [`Core`] is a plain synchronous structure behind a mutex that no worker ever touches. Whoever
-//! holds it changes the working tables; [`Core::tick`], called by a thread of its own, publishes
-//! what was changed, at most once in [`PUBLISH_EVERY_MS`] (a barrier publishes at once). All that was
-//! changed under one lock is published as a whole.
+//! Whoever holds the lock changes the working tables; the runtime publishes what was changed
+//! ([`overbank_runtime::control`]). All that was changed under one lock is published as a whole.
 //!
 //! Panics: none.
 
+mod changes;
 mod events;
 mod handle;
-mod rules;
 mod timeouts;
 
+pub use changes::{Reloaded, RuleRefused};
 pub use events::{Event, FlowRemoved, PortReason, RemovedReason, Subscription, SubscriptionLimits};
-pub use handle::{BARRIER_MAX, Connected, Handle, PacketOutFull, WorkerEnd};
-pub use rules::{Reloaded, RuleRefused};
+pub use handle::{Connected, ControllerHandle, PacketOutFull, listing};
 
-use crate::config::{FailMode, Mode};
-use crate::l2::{self, StaticError, Stations};
-use crate::snapshot::{Common, Link, PortConfig, PortView, Snapshot};
-use crate::sys::memory_available;
-use crate::totals::{PortTotals, WorkerTotals};
+use crate::engine::{EngineLink, PacketIn, RuleEngine, RulePort, RuleSnapshot};
+use crossbeam_queue::ArrayQueue;
 use events::Subscribers;
-use overbank::fib::{self, MacVlan, Pages};
+use overbank::fib::MacVlan;
+use overbank_runtime::{Control, ControlStatus, PortDesc, Publisher};
+use overbank_service::counters::Exposition;
+use overbank_stations::{
+    Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up,
+};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
+use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use timeouts::Timeouts;
 
-/// Snapshots are published at most once in so many milliseconds, barriers apart.
-pub const PUBLISH_EVERY_MS: u64 = 1;
-/// A tick comes after so long at the latest.
-const TICK_MS: u64 = 20;
 /// Most packets for controllers taken from one worker in a tick.
 const PACKETS_PER_TICK: usize = 1024;
 
-/// What the core is made of.
+/// What happens while no controller is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailMode {
+    /// The rules stand as they are.
+    #[default]
+    Secure,
+    /// The switch forwards as a learning switch does.
+    Standalone,
+}
+
+/// What the control side is made of.
 #[derive(Clone, Debug)]
-pub struct CoreConfig {
-    /// What the workers go by.
-    pub mode: Mode,
+pub struct ControlConfig {
     /// Most rules.
     pub rules_max: usize,
     /// Bounds of MAC learning.
-    pub mac: l2::Limits,
+    pub mac: Limits,
     /// Static addresses, and the numbers of their ports.
     pub statics: Vec<(MacVlan, u32)>,
-    /// Numbers of the ports that are isolated, in the Ethernet switch.
-    pub isolated: Vec<u32>,
     /// What happens while no controller is connected.
     pub fail_mode: FailMode,
     /// Whether there are controllers that we connect to.
     pub has_controllers: bool,
-    /// Identity towards controllers.
+    /// Identity towards controllers; 0: from the address of the first port.
     pub datapath_id: u64,
     /// Varies hash functions.
     pub seed: u64,
 }
 
-/// A port towards controllers and people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortDesc {
-    /// OpenFlow number.
-    pub number: u32,
-    /// Interface, or kind where there is none.
-    pub name: String,
-    /// Ethernet address, zero where there is none.
-    pub mac: [u8; 6],
-    /// Longest payload of a frame.
-    pub mtu: u32,
-    /// Whether frames can pass at the moment.
-    pub link_up: bool,
-    /// What it may do.
-    pub config: PortConfig,
-    /// Modes, for people.
-    pub detail: String,
+/// What OpenFlow's port modification can set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Administratively down: neither receives nor forwards.
+    pub down: bool,
+    /// Frames that come in are dropped.
+    pub no_receive: bool,
+    /// Frames are not sent.
+    pub no_forward: bool,
+    /// Flooded frames leave it out.
+    pub no_flood: bool,
+    /// Its frames do not go to controllers.
+    pub no_packet_in: bool,
 }
 
-/// What was counted at a port by all workers.
+/// A port towards controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPort {
+    /// What is known of it.
+    pub desc: PortDesc,
+    /// What it may do.
+    pub config: PortConfig,
+}
+
+/// What was counted at a port by all workers, in OpenFlow's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// OpenFlow number.
@@ -114,64 +123,56 @@ pub struct PortStats {
 #[error("there is no port {0}")]
 pub struct NoSuchPort(pub u32);
 
-/// There is no table of stations.
-#[derive(Debug, thiserror::Error)]
-pub enum StationsError {
-    /// There is no memory for it.
-    #[error("{setting}: {0}", setting = setting_of(.0))]
-    Table(#[from] fib::Error),
-    /// It would take memory that is not there, and the system would kill somebody to get it.
-    #[error(
-        "mac-entries: {entries} stations take {needs_mib} MiB, and {available_mib} MiB of memory \
-         are available; ask for fewer"
-    )]
-    Memory {
-        /// Stations asked for.
-        entries: usize,
-        /// Memory for them.
-        needs_mib: usize,
-        /// Memory that there is.
-        available_mib: usize,
-    },
-    /// A static entry cannot be.
-    #[error("mac-static: {0}")]
-    Static(#[from] StaticError),
-}
-
-/// The setting that asked for what there is not.
-fn setting_of(error: &fib::Error) -> &'static str {
-    match error {
-        fib::Error::NoGigabytePages { .. } => "mac-pages",
-        _ => "mac-entries",
+overbank_service::counters! {
+    /// What the control side of the rule switch shows.
+    pub struct ControlTotals: "overbank_" {
+        rules: gauge rules "Rules there are";
+        rules_max: gauge rules "Most rules" as "rules_limit";
+        rules_refused: counter rules "Rules refused because the tables were full";
+        rules_expired: counter rules "Rules that ended by themselves";
+        reloads: counter reloads "Times the file of rules was read again" as "rules_reloads";
+        controllers: gauge controllers "Controllers that are connected";
+        packets_lost: counter packets "Packets for controllers that none of them took"
+            as "controller_packets_lost";
+        events_lost: counter events "Events that a controller had no room for"
+            as "controller_events_lost";
     }
 }
 
-/// What the core itself counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CoreTotals {
-    /// Snapshots published.
-    pub published: u64,
-    /// Rules that ended by themselves.
-    pub expired: u64,
-    /// Packets for controllers that no subscriber took.
-    pub packets_lost: u64,
-    /// Events that a subscriber had no room for.
-    pub events_lost: u64,
-    /// Rules refused because there were too many.
-    pub table_full: u64,
-    /// Times the rules were read again.
-    pub reloads: u64,
+/// The control side in a status document.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RuleStatus {
+    /// Rules and controllers.
+    #[serde(flatten)]
+    pub totals: ControlTotals,
+    /// The table of stations.
+    #[serde(flatten)]
+    pub stations: StationsStatus,
 }
 
-/// The core; see the module.
-pub struct Core {
-    config: CoreConfig,
-    common: Arc<Common>,
-    workers: Arc<[WorkerEnd]>,
+impl ControlStatus for RuleStatus {
+    fn expose(&self, to: &mut Exposition) {
+        to.add(&[], &self.totals);
+        self.stations.expose(to);
+    }
+}
+
+/// What the control side shares with one engine.
+struct WorkerQueues {
+    reports: Arc<Reports>,
+    packet_ins: Arc<ArrayQueue<PacketIn>>,
+}
+
+/// The control side of the rule switch; see the module.
+pub struct RuleControl {
+    config: ControlConfig,
+    publisher: Publisher<RuleEngine>,
+    workers: Vec<WorkerQueues>,
+    /// Subscribers that take packets.
+    packet_takers: Arc<AtomicUsize>,
     tables: Tables,
-    ports: Vec<PortDesc>,
-    opened_ms: Vec<u64>,
-    views: Arc<[PortView]>,
+    ports: Vec<PortConfig>,
+    rule_ports: Arc<[RulePort]>,
     stations: Stations,
     timeouts: Timeouts,
     subscribers: Subscribers,
@@ -182,57 +183,29 @@ pub struct Core {
     /// The rule that stands in for absent controllers, while it does.
     standalone: Option<Rule>,
     connected: usize,
-    /// Something was changed since the last snapshot.
-    dirty: bool,
-    version: u64,
-    published_ms: u64,
-    totals: CoreTotals,
-    /// Snapshots that nobody uses any more, to be freed without the lock.
-    garbage: Vec<Snapshot>,
+    totals: ControlTotals,
 }
 
-impl Core {
-    /// A core with these ports, without rules or workers.
+impl RuleControl {
+    /// Returns the control side of a switch with the publisher's ports, without rules.
     ///
     /// # Errors
     /// There is no table of stations.
     pub fn new(
-        config: CoreConfig,
-        ports: Vec<PortDesc>,
-        common: Arc<Common>,
-    ) -> Result<Core, StationsError> {
-        let views = views(&ports, &config.isolated);
-        let fixed = config.statics.len();
-        let needs = Stations::bytes_of(config.mac, fixed);
-        // Pages of 1 GiB are set aside already, and nobody has to make room for them.
-        if !matches!(config.mac.pages, Pages::Gigabyte { .. })
-            && let Some(available) = memory_available()
-            && needs > available
-        {
-            return Err(StationsError::Memory {
-                entries: config.mac.entries_max,
-                needs_mib: needs >> 20,
-                available_mib: available >> 20,
-            });
-        }
-        let mut stations = Stations::new(config.mac, ports.len(), fixed, config.seed)?;
-        for &(key, number) in &config.statics {
-            let place = ports.iter().position(|port| port.number == number);
-            let place = place.and_then(|place| u16::try_from(place).ok());
-            stations.add_static(key, place.ok_or(StaticError::Port(key))?)?;
-        }
-        for (place, port) in ports.iter().enumerate() {
-            stations.set_up(place, port.link_up);
-        }
-        let now_ms = common.clock.now_ms();
-        let mut core = Core {
+        config: ControlConfig,
+        publisher: Publisher<RuleEngine>,
+    ) -> Result<RuleControl, StationsError> {
+        let ports: Vec<_> = publisher.ports().iter().map(|p| (p.number, p.link_up)).collect();
+        let stations = set_up(config.mac, &config.statics, &ports, config.seed)?;
+        let configs = vec![PortConfig::default(); ports.len()];
+        let mut control = RuleControl {
+            rule_ports: rule_ports(publisher.ports(), &configs),
+            ports: configs,
             config,
-            common,
-            workers: Arc::new([]),
+            publisher,
+            workers: Vec::new(),
+            packet_takers: Arc::default(),
             tables: Tables::default(),
-            opened_ms: vec![now_ms; ports.len()],
-            ports,
-            views,
             stations,
             timeouts: Timeouts::default(),
             subscribers: Subscribers::default(),
@@ -240,40 +213,29 @@ impl Core {
             from_file: Vec::new(),
             standalone: None,
             connected: 0,
-            dirty: false,
-            version: 0,
-            published_ms: 0,
-            totals: CoreTotals::default(),
-            garbage: Vec::new(),
+            totals: ControlTotals::default(),
         };
-        core.follow_fail_mode();
-        Ok(core)
+        control.follow_fail_mode();
+        Ok(control)
     }
 
-    /// The snapshot that workers start with.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot { tables: Arc::new(self.tables.clone()), ports: self.views.clone() }
-    }
-
-    /// Takes the workers on, who all started with [`Core::snapshot`] as version 0.
-    pub fn set_workers(&mut self, workers: Arc<[WorkerEnd]>) {
-        self.workers = workers;
-        self.dirty = true;
+    /// Returns what one more engine shares with this side; `queue` packets for controllers may wait.
+    pub fn add_worker(&mut self, queue: usize) -> EngineLink {
+        let packet_ins = Arc::new(ArrayQueue::new(queue.max(1)));
+        let ports = self.publisher.ports().len();
+        let (watch, reports) = Watch::new(&self.stations, ports, &self.config.mac);
+        self.workers.push(WorkerQueues { reports, packet_ins: packet_ins.clone() });
+        EngineLink {
+            packet_ins,
+            controllers: self.packet_takers.clone(),
+            common: self.publisher.common().clone(),
+            watch,
+        }
     }
 
     /// Where stations are.
     pub fn stations(&self) -> &Stations {
         &self.stations
-    }
-
-    /// The switch's clock.
-    pub fn now_ms(&self) -> u64 {
-        self.common.clock.now_ms()
-    }
-
-    /// What the workers go by.
-    pub fn mode(&self) -> Mode {
-        self.config.mode
     }
 
     /// Identity towards controllers.
@@ -286,62 +248,54 @@ impl Core {
         self.config.rules_max
     }
 
-    /// Version of the snapshot published last.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// What the core itself counted.
-    pub fn totals(&self) -> CoreTotals {
-        CoreTotals {
+    /// What it counted.
+    pub fn totals(&self) -> ControlTotals {
+        ControlTotals {
+            rules: self.tables.len() as u64,
+            rules_max: self.config.rules_max as u64,
+            controllers: self.connected as u64,
             packets_lost: self.subscribers.packets_lost,
             events_lost: self.subscribers.events_lost,
             ..self.totals
         }
     }
 
-    /// Something was changed that the workers must know.
-    fn touch(&mut self) {
-        self.dirty = true;
-        self.common.bell.ring();
+    /// Whether there is a port of this number.
+    pub fn has_port(&self, number: u32) -> bool {
+        self.publisher.index_of(number).is_some()
     }
 
-    /// The ports, in the order of all arrays by port.
-    pub fn ports(&self) -> Vec<PortDesc> {
-        self.ports.clone()
+    /// Returns the port of this number.
+    pub fn port(&self, number: u32) -> Option<OfPort> {
+        self.publisher.index_of(number).map(|index| self.port_at(index))
     }
 
-    /// What every worker counted: of itself, and by port; the last port is the controllers.
-    pub fn worker_totals(&self) -> Vec<(WorkerTotals, Vec<PortTotals>)> {
-        self.workers.iter().map(|worker| worker.link.published.read()).collect()
+    fn port_at(&self, index: usize) -> OfPort {
+        OfPort { desc: self.publisher.ports()[index].clone(), config: self.ports[index] }
     }
 
-    /// What all workers counted, by port; the last one is the controllers.
-    pub fn port_totals(&self) -> Vec<PortTotals> {
-        let mut sums = vec![PortTotals::default(); self.ports.len() + 1];
-        for (_, ports) in self.worker_totals() {
-            sums.iter_mut().zip(&ports).for_each(|(sum, port)| sum.add(port));
-        }
-        sums
+    /// Returns all ports, in the order of all arrays by port.
+    pub fn ports(&self) -> Vec<OfPort> {
+        (0..self.ports.len()).map(|index| self.port_at(index)).collect()
     }
 
-    /// The same in OpenFlow's words.
+    /// Returns what all workers counted at each port.
     pub fn port_stats(&self) -> Vec<PortStats> {
-        let now_ms = self.now_ms();
-        let totals = self.port_totals();
-        let ports = self.ports.iter().zip(&self.opened_ms).zip(&totals);
+        let now_ms = self.publisher.now_ms();
+        let totals = self.publisher.port_totals();
+        let ports = self.publisher.ports().iter().zip(&totals).enumerate();
         ports
-            .map(|((port, opened_ms), t)| PortStats {
+            .map(|(index, (port, (totals, dropped)))| PortStats {
                 number: port.number,
-                received: t.received,
-                received_bytes: t.received_bytes,
-                received_missed: t.missed,
-                received_errors: t.errors,
-                dropped: t.dropped_total(),
-                sent: t.sent,
-                sent_bytes: t.sent_bytes,
-                not_sent: t.not_sent_total(),
-                age_ms: now_ms.saturating_sub(*opened_ms),
+                received: totals.received,
+                received_bytes: totals.received_bytes,
+                received_missed: totals.missed,
+                received_errors: totals.errors,
+                dropped: dropped.total(),
+                sent: totals.sent,
+                sent_bytes: totals.sent_bytes,
+                not_sent: totals.not_sent_total(),
+                age_ms: now_ms.saturating_sub(self.publisher.opened_ms(index)),
             })
             .collect()
     }
@@ -351,36 +305,22 @@ impl Core {
     /// # Errors
     /// There is no such port.
     pub fn set_port_config(&mut self, number: u32, config: PortConfig) -> Result<(), NoSuchPort> {
-        let port = self.ports.iter_mut().find(|port| port.number == number);
-        let port = port.ok_or(NoSuchPort(number))?;
-        if port.config == config {
+        let index = self.publisher.index_of(number).ok_or(NoSuchPort(number))?;
+        if self.ports[index] == config {
             return Ok(());
         }
-        port.config = config;
-        let event = Event::PortStatus { reason: PortReason::Modify, port: port.clone() };
-        self.views = views(&self.ports, &self.config.isolated);
-        self.tell(event);
-        self.touch();
+        self.ports[index] = config;
+        self.rule_ports = rule_ports(self.publisher.ports(), &self.ports);
+        let (receives, sends) =
+            (!config.down && !config.no_receive, !config.down && !config.no_forward);
+        self.publisher.open_port(index, receives, sends);
+        self.tell_port(index);
         Ok(())
     }
 
-    /// What is known of a port has changed; `reopened`: it is another one behind the same number.
-    pub fn port_changed(&mut self, place: usize, now: PortDesc, reopened: bool) {
-        let now_ms = self.now_ms();
-        let Some(port) = self.ports.get_mut(place) else { return };
-        let now = PortDesc { config: port.config, number: port.number, ..now };
-        if reopened {
-            self.opened_ms[place] = now_ms;
-        }
-        if *port == now {
-            return;
-        }
-        if port.link_up != now.link_up {
-            self.stations.set_up(place, now.link_up);
-        }
-        *port = now.clone();
-        self.tell(Event::PortStatus { reason: PortReason::Modify, port: now });
-        self.common.bell.ring();
+    fn tell_port(&mut self, index: usize) {
+        let port = self.port_at(index);
+        self.tell(Event::PortStatus { reason: PortReason::Modify, port });
     }
 
     fn tell(&mut self, event: Event) {
@@ -395,71 +335,80 @@ impl Core {
 
     /// Opens a subscription.
     pub fn subscribe(&mut self, limits: SubscriptionLimits) -> Subscription {
-        self.subscribers.add(limits, self.common.clone())
+        self.subscribers.add(limits, self.packet_takers.clone())
     }
 
-    /// Makes a snapshot of what is there and posts it to every worker; returns its version.
-    pub fn publish(&mut self) -> u64 {
-        self.version += 1;
-        let snapshot = self.snapshot();
-        for worker in self.workers.iter() {
-            let free = worker.sender.post(self.version, snapshot.clone());
-            self.garbage.extend(free.into_iter().flatten());
-            worker.link.bell.ring();
+    /// Hears what the workers report.
+    fn hear(&mut self) {
+        let RuleControl { workers, stations, subscribers, publisher, .. } = self;
+        for worker in workers {
+            stations.hear(&worker.reports);
+            let mut left = PACKETS_PER_TICK;
+            while let Some(packet) = worker.packet_ins.pop() {
+                subscribers.packet(packet);
+                left -= 1;
+                if left == 0 {
+                    // The rest has its turn soon.
+                    publisher.common().bell.ring();
+                    break;
+                }
+            }
         }
-        self.dirty = false;
-        self.published_ms = self.now_ms();
-        self.totals.published += 1;
-        self.tell_pending();
-        self.version
-    }
-
-    /// Does what is due: takes what workers have to tell, ends rules and stations, publishes.
-    /// Returns when it wants to be called again, in milliseconds, if not rung for before.
-    pub fn tick(&mut self) -> u64 {
-        let workers = self.workers.clone();
-        for worker in workers.iter() {
-            self.garbage.extend(worker.sender.collect());
-            self.hear(&worker.link);
-        }
-        let now_ms = self.now_ms();
-        self.expire(now_ms);
-        let next_ms = self.stations.tick(now_ms).unwrap_or(TICK_MS);
-        self.tell_pending();
-        if !self.dirty {
-            return next_ms;
-        }
-        let since = now_ms.saturating_sub(self.published_ms);
-        if since < PUBLISH_EVERY_MS {
-            return PUBLISH_EVERY_MS - since;
-        }
-        self.publish();
-        next_ms
-    }
-
-    /// What one worker has to tell.
-    fn hear(&mut self, link: &Link) {
-        self.stations.hear(&link.reports);
-        for _ in 0..PACKETS_PER_TICK {
-            let Some(packet) = link.packet_ins.pop() else { return };
-            self.subscribers.packet(packet);
-        }
-        self.common.bell.ring();
-    }
-
-    /// Snapshots to be freed without the lock.
-    pub fn take_garbage(&mut self) -> Vec<Snapshot> {
-        std::mem::take(&mut self.garbage)
     }
 }
 
-fn views(ports: &[PortDesc], isolated: &[u32]) -> Arc<[PortView]> {
-    let view = |port: &PortDesc| PortView {
+impl Control for RuleControl {
+    type Engine = RuleEngine;
+    type Status = RuleStatus;
+
+    fn publisher(&self) -> &Publisher<RuleEngine> {
+        &self.publisher
+    }
+
+    fn publisher_mut(&mut self) -> &mut Publisher<RuleEngine> {
+        &mut self.publisher
+    }
+
+    fn snapshot(&self) -> RuleSnapshot {
+        RuleSnapshot { tables: Arc::new(self.tables.clone()), ports: self.rule_ports.clone() }
+    }
+
+    fn tick(&mut self, now_ms: u64) -> Option<u64> {
+        self.hear();
+        self.expire(now_ms);
+        let next_ms = self.stations.tick(now_ms);
+        self.tell_pending();
+        next_ms
+    }
+
+    fn port_changed(&mut self, index: usize, before: &PortDesc) {
+        let now = self.publisher.ports()[index].link_up;
+        if before.link_up != now {
+            self.stations.set_up(index, now);
+        }
+        self.tell_port(index);
+    }
+
+    fn published(&mut self) {
+        self.tell_pending();
+    }
+
+    fn is_attended(&self) -> bool {
+        self.connected > 0
+    }
+
+    fn status(&self) -> RuleStatus {
+        RuleStatus { totals: self.totals(), stations: StationsStatus::new(&self.stations) }
+    }
+}
+
+fn rule_ports(ports: &[PortDesc], configs: &[PortConfig]) -> Arc<[RulePort]> {
+    let port = |(port, config): (&PortDesc, &PortConfig)| RulePort {
         number: port.number,
-        config: port.config,
-        isolated: isolated.contains(&port.number),
+        flood: !config.no_flood,
+        packet_in: !config.no_packet_in,
     };
-    ports.iter().map(view).collect()
+    ports.iter().zip(configs).map(port).collect()
 }
 
 #[cfg(test)]

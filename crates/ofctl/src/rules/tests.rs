@@ -1,104 +1,96 @@
 use super::*;
 use overbank_handover::mailbox::mailbox;
-use crate::snapshot::Clock;
-use crate::sys::Bell;
+use overbank_runtime::control::{PUBLISH_EVERY_MS, publish, tick};
+use overbank_runtime::link::{Link, Snapshot, WorkerEnd};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::tables::{Change, Filter};
-use std::sync::atomic::AtomicUsize;
 
 fn rules(text: &str) -> Vec<Rule> {
     parse_rules(text).expect("rules of the test")
 }
 
-fn core(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> Core {
-    let config = CoreConfig {
-        mode: Mode::OpenFlow,
+fn control(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> RuleControl {
+    let config = ControlConfig {
         rules_max,
-        mac: l2::Limits::default(),
+        mac: Limits::default(),
         statics: Vec::new(),
-        isolated: Vec::new(),
         fail_mode,
         has_controllers,
         datapath_id: 1,
         seed: 1,
     };
-    let common = Arc::new(Common {
-        clock: Clock::start(),
-        bell: Bell::new().expect("a descriptor"),
-        controllers: AtomicUsize::new(0),
-    });
     let port = PortDesc {
         number: 1,
         name: "one".to_owned(),
         mac: [0; 6],
         mtu: 1500,
         link_up: true,
-        config: PortConfig::default(),
         detail: String::new(),
     };
-    Core::new(config, vec![port], common).expect("memory")
+    let publisher = Publisher::new(vec![port]).expect("a descriptor");
+    RuleControl::new(config, publisher).expect("memory")
 }
 
-fn text(core: &Core) -> Vec<String> {
-    let mut text: Vec<String> = core.tables().rules().iter().map(ToString::to_string).collect();
+fn text(control: &RuleControl) -> Vec<String> {
+    let mut text: Vec<String> = control.tables().rules().iter().map(ToString::to_string).collect();
     text.sort();
     text
 }
 
 #[test]
 fn a_transaction_is_all_or_nothing() {
-    let mut core = core(3, FailMode::Secure, false);
-    core.reload(rules("priority=1,hard_timeout=9,send_flow_rem,actions=output:1")).expect("fits");
-    let before = text(&core);
-    let outcome = core.transaction(|core| {
-        assert_eq!(core.delete(&Filter::default()), 1);
+    let mut control = control(3, FailMode::Secure, false);
+    control.reload(rules("priority=1,hard_timeout=9,send_flow_rem,actions=output:1")).expect("fits");
+    let before = text(&control);
+    let outcome = control.transaction(|control| {
+        assert_eq!(control.delete(&Filter::default()), 1);
         for rule in rules("priority=2,actions=drop\npriority=3,actions=drop") {
-            core.add(rule)?;
+            control.add(rule)?;
         }
         for rule in rules("priority=4,actions=drop\npriority=5,actions=drop") {
-            core.add(rule)?;
+            control.add(rule)?;
         }
         Ok::<_, RuleRefused>(())
     });
     assert_eq!(outcome, Err(RuleRefused::TableFull { max: 3 }));
-    assert_eq!(text(&core), before);
-    assert!(core.pending.is_empty(), "nobody hears of what did not happen");
-    assert_eq!(core.timeouts(), 1, "its time still comes");
-    assert_eq!(core.totals().table_full, 1);
+    assert_eq!(text(&control), before);
+    assert!(control.pending.is_empty(), "nobody hears of what did not happen");
+    assert_eq!(control.timeouts(), 1, "its time still comes");
+    assert_eq!(control.totals().rules_refused, 1);
 }
 
 #[test]
 fn a_reload_replaces_the_file_and_leaves_the_controllers_rules() {
-    let mut core = core(10, FailMode::Secure, false);
+    let mut control = control(10, FailMode::Secure, false);
     let file = "priority=1,actions=output:1\npriority=2,actions=output:1\npriority=3,actions=drop";
-    let done = core.reload(rules(file)).expect("fits");
+    let done = control.reload(rules(file)).expect("fits");
     assert_eq!(done, Reloaded { added: 3, ..Reloaded::default() });
-    core.add(rules("priority=9,actions=drop").remove(0)).expect("fits");
-    let kept = core.tables().entries().find(|e| e.rule.priority == 1).cloned().expect("there");
+    control.add(rules("priority=9,actions=drop").remove(0)).expect("fits");
+    let kept = control.tables().entries().find(|e| e.rule.priority == 1).cloned().expect("there");
     let file = "priority=1,actions=output:1\npriority=2,actions=drop\npriority=4,actions=drop";
-    let done = core.reload(rules(file)).expect("fits");
+    let done = control.reload(rules(file)).expect("fits");
     assert_eq!(done, Reloaded { added: 1, changed: 1, removed: 1, kept: 1 });
     let priorities: Vec<u16> = {
-        let mut all: Vec<u16> = core.tables().entries().map(|e| e.rule.priority).collect();
+        let mut all: Vec<u16> = control.tables().entries().map(|e| e.rule.priority).collect();
         all.sort_unstable();
         all
     };
     assert_eq!(priorities, [1, 2, 4, 9]);
-    let now = core.tables().entries().find(|e| e.rule.priority == 1).cloned().expect("there");
+    let now = control.tables().entries().find(|e| e.rule.priority == 1).cloned().expect("there");
     assert!(Arc::ptr_eq(&kept, &now), "the same rule with its counters");
     // One that does not fit changes nothing, also not what counts as the file's.
     let many: String = (20..40).map(|p| format!("priority={p},actions=drop\n")).collect();
-    let before = text(&core);
-    core.reload(rules(&many)).expect_err("too many");
-    assert_eq!(text(&core), before);
-    let done = core.reload(Vec::new()).expect("an empty file is a file");
-    assert_eq!((done.removed, core.tables().len()), (3, 1));
+    let before = text(&control);
+    control.reload(rules(&many)).expect_err("too many");
+    assert_eq!(text(&control), before);
+    let done = control.reload(Vec::new()).expect("an empty file is a file");
+    assert_eq!((done.removed, control.tables().len()), (3, 1));
 }
 
 #[test]
 fn standing_in_for_controllers() {
     // Without controllers to connect to: only for what no rule matches.
-    let mut alone = core(10, FailMode::Standalone, false);
+    let mut alone = control(10, FailMode::Standalone, false);
     assert_eq!(text(&alone).len(), 1);
     assert!(text(&alone)[0].contains("priority=0,actions=normal"), "{:?}", text(&alone));
     alone.reload(rules("priority=0,actions=drop")).expect("fits");
@@ -106,26 +98,26 @@ fn standing_in_for_controllers() {
     alone.reload(Vec::new()).expect("fits");
     assert!(text(&alone)[0].contains("normal"), "and when it is gone, ours is back");
     // With controllers: over everything, until one comes.
-    let mut core = core(10, FailMode::Standalone, true);
-    core.reload(rules("priority=5,actions=drop")).expect("fits");
-    assert_eq!(text(&core).len(), 2);
-    core.controller_connected(true);
-    assert_eq!(text(&core).len(), 1);
-    core.controller_connected(true);
-    core.controller_connected(false);
-    assert_eq!(text(&core).len(), 1, "one is still there");
-    core.controller_connected(false);
-    assert!(text(&core).iter().any(|rule| rule.contains("priority=65535")), "{:?}", text(&core));
+    let mut control = control(10, FailMode::Standalone, true);
+    control.reload(rules("priority=5,actions=drop")).expect("fits");
+    assert_eq!(text(&control).len(), 2);
+    control.controller_connected(true);
+    assert_eq!(text(&control).len(), 1);
+    control.controller_connected(true);
+    control.controller_connected(false);
+    assert_eq!(text(&control).len(), 1, "one is still there");
+    control.controller_connected(false);
+    assert!(text(&control).iter().any(|rule| rule.contains("priority=65535")), "{:?}", text(&control));
 }
 
 #[test]
 fn rules_that_come_and_go_leave_no_heap_behind() {
-    let mut core = core(1000, FailMode::Secure, false);
+    let mut control = control(1000, FailMode::Secure, false);
     let timed = rules("priority=7,idle_timeout=60000,actions=drop").remove(0);
     for _ in 0..20_000 {
-        core.add(timed.clone()).expect("replaces itself");
+        control.add(timed.clone()).expect("replaces itself");
     }
-    assert!(core.timeouts() <= 2 * core.tables().len() + 1024 + 1, "{}", core.timeouts());
+    assert!(control.timeouts() <= 2 * control.tables().len() + 1024 + 1, "{}", control.timeouts());
     let change = Change {
         actions: Vec::new(),
         clear_actions: false,
@@ -134,35 +126,38 @@ fn rules_that_come_and_go_leave_no_heap_behind() {
         reset_counts: false,
     };
     for _ in 0..20_000 {
-        assert_eq!(core.modify(&Filter::default(), &change).expect("fits"), 1);
+        assert_eq!(control.modify(&Filter::default(), &change).expect("fits"), 1);
     }
-    assert!(core.timeouts() <= 2 * core.tables().len() + 1024 + 1, "{}", core.timeouts());
+    assert!(control.timeouts() <= 2 * control.tables().len() + 1024 + 1, "{}", control.timeouts());
 }
 
 #[test]
 fn snapshots_are_published_once_for_many_changes() {
-    let mut core = core(1000, FailMode::Secure, false);
-    let (_, reports) = l2::Learner::new(1, &l2::Limits::default());
-    let link = Link::new(1, 4, 4, reports).expect("a link");
-    let link = Arc::new(link);
-    let (sender, mut worker) = mailbox(0, core.snapshot());
-    core.set_workers(Arc::new([WorkerEnd { sender, link: link.clone() }]));
-    core.publish();
+    let mut control = control(1000, FailMode::Secure, false);
+    let link = Arc::new(Link::new(1, 4).expect("a link"));
+    let first = Snapshot::<RuleEngine> {
+        engine: control.snapshot(),
+        ports: control.publisher().views().clone(),
+    };
+    let (sender, mut worker) = mailbox(0, first);
+    let workers = Arc::new([WorkerEnd { sender, link: link.clone() }]);
+    control.publisher_mut().set_workers(workers);
+    publish(&mut control);
     assert!(worker.take(|_, _| {}));
     for p in 0..100 {
-        core.add(rules(&format!("priority={p},actions=drop")).remove(0)).expect("fits");
+        control.add(rules(&format!("priority={p},actions=drop")).remove(0)).expect("fits");
     }
     std::thread::sleep(std::time::Duration::from_millis(5));
-    assert_eq!(core.tick(), 20);
+    assert_eq!(tick(&mut control), 20);
     assert!(link.bell.answer());
     assert!(worker.take(|_, _| {}));
-    assert_eq!((worker.version(), worker.current().tables.len()), (2, 100));
-    core.tick();
+    assert_eq!((worker.version(), worker.current().engine.tables.len()), (2, 100));
+    tick(&mut control);
     assert!(!worker.has_next(), "nothing has changed");
-    assert!(!core.take_garbage().is_empty());
+    assert!(!control.publisher_mut().take_garbage().is_empty());
     // Straight after a snapshot, the next one waits its millisecond.
-    core.publish();
-    core.delete(&Filter::default());
-    let soon = core.tick();
-    assert!(soon <= PUBLISH_EVERY_MS || !core.dirty, "{soon}");
+    publish(&mut control);
+    control.delete(&Filter::default());
+    let soon = tick(&mut control);
+    assert!(soon <= PUBLISH_EVERY_MS || !control.publisher().is_dirty(), "{soon}");
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use overbank_live::control::{self, ControlCounters, ControlError, ControlOptions};
-use overbank_live::core::Handle;
-use overbank_live::ports::SwitchPort;
-use overbank_live::switch::{Setup, Switch};
-use overbank_live::target::Target;
+use overbank_ofctl::sessions::{self, ControlCounters, ControlError, ControlOptions};
+use overbank_runtime::Handle;
+use overbank_runtime::ConfiguredPort;
+use overbank_ofctl::{RuleControl, Setup, Switch};
+use overbank_ofctl::target::Target;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
 use overbank_switch::parse::parse_rules;
 use tokio::runtime::Runtime;
@@ -81,9 +81,9 @@ impl Bench {
             let name = format!("memory{number}");
             let port = MemoryPort::open(options, &name, setup.workers).expect("memory");
             let handle = port.handle();
-            (SwitchPort { number, spec: None, port: Some(Box::new(port)) }, handle)
+            (ConfiguredPort { number, spec: None, port: Some(Box::new(port)) }, handle)
         });
-        let (opened, ports): (Vec<SwitchPort>, Vec<MemoryHandle>) = each.unzip();
+        let (opened, ports): (Vec<ConfiguredPort>, Vec<MemoryHandle>) = each.unzip();
         let mut bench = Bench::over(setup, opened, options, targets);
         bench.ports = ports;
         bench
@@ -92,11 +92,11 @@ impl Bench {
     /// Over other ports than those in memory.
     pub fn over(
         setup: Setup,
-        opened: Vec<SwitchPort>,
+        opened: Vec<ConfiguredPort>,
         options: ControlOptions,
         targets: Vec<Target>,
     ) -> Bench {
-        let switch = Switch::start(setup, opened).expect("started");
+        let switch = overbank_ofctl::start(setup, opened).expect("started");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -106,7 +106,7 @@ impl Bench {
         let counters = options.counters.clone();
         let any = "127.0.0.1:0".parse().expect("an address");
         let all = [vec![Target::Listen(any)], targets].concat();
-        let task = runtime.spawn(control::serve(all, switch.handle().clone(), options, stopped));
+        let task = runtime.spawn(sessions::serve(all, switch.handle().clone(), options, stopped));
         wait("the control plane listens", || !counters.listening().is_empty());
         let address = counters.listening()[0];
         let (switch, task) = (Some(switch), Some(task));
@@ -114,7 +114,7 @@ impl Bench {
     }
 
     /// The way to the core.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> Handle<RuleControl> {
         self.switch.as_ref().expect("it runs").handle().clone()
     }
 

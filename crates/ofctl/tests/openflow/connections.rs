@@ -3,8 +3,8 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use overbank_live::control::ControlOptions;
-use overbank_live::target::Target;
+use overbank_ofctl::sessions::ControlOptions;
+use overbank_ofctl::target::Target;
 use overbank_openflow::{Message, Version};
 
 use super::bench::{Bench, own_address, patient, quiet, wait};
@@ -62,7 +62,7 @@ fn a_target_that_cannot_be_had_is_an_error_at_the_start() {
     let bench = Bench::new(1);
     let target = Target::Listen(taken.local_addr().expect("bound"));
     let (_stop, stopped) = tokio::sync::watch::channel(false);
-    let served = overbank_live::control::serve(
+    let served = overbank_ofctl::sessions::serve(
         vec![target],
         bench.handle(),
         ControlOptions::default(),

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use overbank_live::control::ControlOptions;
+use overbank_ofctl::sessions::ControlOptions;
 use overbank_openflow::{
     Frames, Header, Message, OxmMatch, Version, consts::port, multipart::Request,
 };
@@ -324,9 +324,9 @@ fn connections_without_number_give_way_to_each_other() {
 
 #[test]
 fn a_flood_of_rules_ends_at_the_limit_while_frames_are_forwarded() {
-    let setup = overbank_live::switch::Setup::default();
-    let core = overbank_live::core::CoreConfig { rules_max: 2000, ..setup.core };
-    let setup = overbank_live::switch::Setup { core, megaflows: 1024, ..setup };
+    let setup = overbank_ofctl::Setup::default();
+    let control = overbank_ofctl::rules::ControlConfig { rules_max: 2000, ..setup.control };
+    let setup = overbank_ofctl::Setup { control, megaflows: 1024, ..setup };
     let _turn = turn();
     let bench = Bench::of(setup, &[busy(), quiet()], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V13);

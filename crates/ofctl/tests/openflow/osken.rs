@@ -10,10 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use overbank_live::control::ControlOptions;
-use overbank_live::ports::SwitchPort;
-use overbank_live::switch::Setup;
-use overbank_live::target::Target;
+use overbank_ofctl::sessions::ControlOptions;
+use overbank_runtime::ConfiguredPort;
+use overbank_ofctl::Setup;
+use overbank_ofctl::target::Target;
 
 use super::bench::{Bench, own_address, patient, wait};
 
@@ -141,7 +141,7 @@ fn learning_switch(application: &str) {
     let Some(hosts) = Hosts::new() else { return };
     let open = |host: usize| {
         let spec = format!("afpacket:{}", hosts.near(host)).parse().expect("a port");
-        SwitchPort::open(host as u32 + 1, spec, 1).expect("it opens")
+        ConfiguredPort::open(host as u32 + 1, spec, 1).expect("it opens")
     };
     let ports = (0..HOSTS).map(open).collect();
     // A port that is free, and stays so.

@@ -1,6 +1,7 @@
 //! Packets to controllers and from them, and their buffers.
 
-use overbank_live::switch::Setup;
+use overbank_ofctl::Setup;
+use overbank_runtime::Options;
 use overbank_openflow::{
     BUFFER_NONE, BadRequest, Message, OxmMatch, PacketInReason, Version, consts::port,
 };
@@ -79,7 +80,8 @@ fn packets_of_a_controller_leave_by_ports_and_go_through_the_tables() {
 
 #[test]
 fn packets_of_a_controller_wait_in_a_bounded_queue() {
-    let setup = Setup { packet_outs: 1, ..Setup::default() };
+    let run = Options { orders: 1, ..Options::default() };
+    let setup = Setup { run, ..Setup::default() };
     let bench = Bench::of(setup, &[quiet(), quiet()], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V13);
     let mut sent = 0;

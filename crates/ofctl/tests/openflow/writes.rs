@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use overbank_live::control::ControlOptions;
-use overbank_live::switch::Setup;
+use overbank_ofctl::sessions::ControlOptions;
+use overbank_ofctl::Setup;
 use overbank_openflow::{
     BUFFER_NONE, BadAction, BadInstruction, BadMatch, BundleAdd, BundleControl, BundleFailed,
     FlowCommand, FlowFlags, FlowMod, FlowModFailed, Instruction, Message, Oxm, OxmField, OxmMatch,
@@ -81,8 +81,8 @@ fn the_five_commands_change_what_they_mean() {
 #[test]
 fn flow_mods_are_refused_with_the_code_of_their_fault() {
     let setup = Setup::default();
-    let core = overbank_live::core::CoreConfig { rules_max: 3, ..setup.core };
-    let setup = Setup { core, ..setup };
+    let control = overbank_ofctl::rules::ControlConfig { rules_max: 3, ..setup.control };
+    let setup = Setup { control, ..setup };
     let bench = Bench::of(setup, &[quiet(), quiet()], patient(), vec![]);
     let mut client = Client::connect(bench.address, Version::V14);
     let base = || add(5, port(1), vec![output(2)]);
@@ -185,7 +185,7 @@ fn a_bundle_is_done_as_a_whole_when_it_is_committed() {
     controlled(&mut client, 5, OPEN);
     bundle_add(&mut client, 5, &Message::FlowMod(deletion(OxmMatch::default())));
     bundle_add(&mut client, 5, &Message::FlowMod(add(2, port(2), vec![output(1)])));
-    let hw_addr = bench.handle().lock().ports()[0].mac;
+    let hw_addr = bench.handle().lock().ports()[0].desc.mac;
     let (config, mask) = (PortConfig::NO_PACKET_IN, PortConfig::NO_PACKET_IN);
     let change = PortMod { port: 1, hw_addr, config, mask, advertise: 0 };
     bundle_add(&mut client, 5, &Message::PortMod(change));

@@ -1,5 +1,5 @@
-//! The switch over ports in memory, steered by rules and as an Ethernet switch.
+//! The rule switch over ports in memory.
 
+#[path = "../../../bridge/tests/switch/common.rs"]
 mod common;
-mod l2;
 mod rules;

@@ -2,10 +2,13 @@
 //! learning, timeouts.
 
 use crate::common::{PATIENCE, closed, frame, mac, number_of, ports, quiet, wait};
-use overbank_live::core::{Event, RemovedReason, SubscriptionLimits};
-use overbank_live::snapshot::{PacketOut, PortConfig};
-use overbank_live::switch::{Setup, Switch};
+use overbank_ofctl::engine::PacketOut;
+use overbank_ofctl::rules::{
+    ControllerHandle as _, Event, PortConfig, RemovedReason, SubscriptionLimits,
+};
+use overbank_ofctl::{Setup, start};
 use overbank_ports::looped::MemoryOptions;
+use overbank_runtime::{Control as _, Options};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::ports::{PORT_CONTROLLER, PORT_TABLE};
@@ -22,7 +25,7 @@ fn rules(text: &str) -> Vec<Rule> {
 fn setup(workers: usize, text: &str) -> Setup {
     let design = "cuckoo-2-16+half-bubble".parse().expect("a design");
     Setup {
-        workers,
+        run: Options { workers, ..Options::default() },
         rules: rules(text),
         cache: Some(CacheConfig { design, entries: 4096, isa: None }),
         megaflows: 1024,
@@ -47,7 +50,7 @@ fn every_frame_is_accounted_for_with_one_worker_and_with_several() {
                     priority=6,in_port=2,ip,nw_src=10.0.0.0/24,actions=mod_nw_tos:32,output:1,output:2
                     priority=6,in_port=2,ip,nw_src=10.0.1.0/24,actions=controller
                     in_port=2,ip,nw_src=10.0.2.0/24,actions=output:9";
-        let switch = Switch::start(setup(workers, text), ports).expect("started");
+        let switch = start(setup(workers, text), ports).expect("started");
         wait("the end of the frames", || switch.is_finished());
         let status = switch.stop();
         closed(&status);
@@ -56,18 +59,18 @@ fn every_frame_is_accounted_for_with_one_worker_and_with_several() {
         // One frame a flow, over and over; source addresses count up from 10.0.0.0.
         let [one, two, three, _] = &status.ports[..] else { panic!("four ports") };
         assert_eq!(one.received_bytes, 50_000 * 64);
-        assert_eq!(one.dropped["rule_drop"], 244 * 100, "{one:?}");
+        assert_eq!(one.dropped.of("rule_drop"), 244 * 100, "{one:?}");
         assert_eq!(one.forwarded, 256 * 100, "{one:?}");
         assert_eq!(two.forwarded, 256 * 100, "{two:?}");
-        assert_eq!(two.dropped["no_controller"], 256 * 100);
-        assert_eq!(two.dropped["no_output"], 188 * 100);
-        assert_eq!(three.dropped["no_rule"], 1000);
+        assert_eq!(two.dropped.of("no_controller"), 256 * 100);
+        assert_eq!(two.dropped.of("no_output"), 188 * 100);
+        assert_eq!(three.dropped.of("no_rule"), 1000);
         assert_eq!((one.sent, two.sent), (256 * 100, 256 * 100), "output:2 is its own port");
         assert_eq!(status.total.packets, 121_000);
         assert_eq!(status.workers.len(), workers);
         assert_eq!(
-            status.total.microflow_lookups,
-            status.total.microflow_hits + status.total.megaflow_lookups
+            status.total.engine.microflow_lookups,
+            status.total.engine.microflow_hits + status.total.engine.megaflow_lookups
         );
     }
 }
@@ -87,7 +90,7 @@ fn packets_are_treated_by_the_rules_that_stood_or_by_those_that_replaced_them() 
     };
     let workers = 2;
     let (ports, handles) = quiet(2, workers);
-    let switch = Switch::start(setup(workers, ""), ports).expect("started");
+    let switch = start(setup(workers, ""), ports).expect("started");
     let handle = switch.handle().clone();
     handle.lock().reload(by_version(1)).expect("rules");
     assert!(handle.barrier_blocking(PATIENCE));
@@ -151,9 +154,9 @@ fn packets_are_treated_by_the_rules_that_stood_or_by_those_that_replaced_them() 
 #[test]
 fn normal_learns_floods_and_follows_a_station_that_moves() {
     let (ports, handles) = quiet(3, 2);
-    let switch = Switch::start(setup(2, "actions=normal"), ports).expect("started");
+    let switch = start(setup(2, "actions=normal"), ports).expect("started");
     let seen = |n: usize| handles[n].take_sent().iter().map(|f| number_of(f)).collect::<Vec<_>>();
-    let stations = |n| wait("stations", || switch.status().control.stations == n);
+    let stations = |n| wait("stations", || switch.status().control.stations.totals.stations == n);
     handles[0].inject(&frame(mac(1), mac(2), 5, 1));
     stations(1);
     wait("both others", || switch.status().ports[0].forwarded == 1);
@@ -168,7 +171,7 @@ fn normal_learns_floods_and_follows_a_station_that_moves() {
     assert!(seen(2).is_empty());
     // Station 1 goes to port 3; what is for it follows at once.
     handles[2].inject(&frame(mac(1), mac(2), 5, 3));
-    wait("moved", || switch.status().control.macs.moved == 1);
+    wait("moved", || switch.status().control.stations.macs.moved == 1);
     wait("to port 2", || seen(1) == [3]);
     handles[1].inject(&frame(mac(2), mac(1), 5, 4));
     wait("to port 3", || seen(2) == [4]);
@@ -176,7 +179,7 @@ fn normal_learns_floods_and_follows_a_station_that_moves() {
     handles[2].inject(&frame(mac(9), mac(1), 5, 5));
     handles[2].inject(&frame(mac(9), [1, 0x80, 0xc2, 0, 0, 3], 5, 6));
     handles[2].inject(&frame(mac(9), [0xff; 6], 5, 7));
-    wait("dropped", || switch.status().ports[2].dropped.get("normal_drop") == Some(&2));
+    wait("dropped", || switch.status().ports[2].dropped.of("normal_drop") == 2);
     wait("flooded", || seen(0) == [7]);
     let status = switch.stop();
     closed(&status);
@@ -191,7 +194,7 @@ fn controllers_get_packets_and_send_them() {
                 priority=0,actions=controller";
     let mut setup = setup(2, text);
     setup.controller_queue = 4;
-    let switch = Switch::start(setup, ports).expect("started");
+    let switch = start(setup, ports).expect("started");
     let handle = switch.handle().clone();
     let mut subscription = handle.subscribe(SubscriptionLimits::default());
     handles[0].inject(&frame(mac(1), mac(2), 1, 11));
@@ -230,10 +233,10 @@ fn controllers_get_packets_and_send_them() {
     assert!(handle.lock().set_port_config(7, config).is_err());
     assert!(handle.barrier_blocking(PATIENCE));
     handles[0].inject(&frame(mac(1), mac(2), 1, 14));
-    wait("refused", || switch.status().ports[0].dropped.contains_key("port_no_packet_in"));
+    wait("refused", || switch.status().ports[0].dropped.of("port_no_packet_in") != 0);
     drop(subscription);
     handles[1].inject(&frame(mac(1), mac(2), 1, 15));
-    wait("nobody there", || switch.status().ports[1].dropped.contains_key("no_controller"));
+    wait("nobody there", || switch.status().ports[1].dropped.of("no_controller") != 0);
     let status = switch.stop();
     closed(&status);
     let one = &status.ports[0];
@@ -243,7 +246,7 @@ fn controllers_get_packets_and_send_them() {
     );
     let controllers = status.ports.last().expect("the controllers");
     assert_eq!((controllers.received, controllers.forwarded), (3, 2));
-    assert_eq!(status.total.packet_outs, 3);
+    assert_eq!(status.total.engine.packet_outs, 3);
 }
 
 /// Nobody takes packets out of the queue: it fills up to its bound, and forwarding goes on.
@@ -255,15 +258,15 @@ fn a_controller_that_does_not_listen_costs_nothing_but_its_packets() {
                 ip,actions=output:2";
     let mut setup = setup(1, text);
     setup.controller_queue = 3;
-    let switch = Switch::start(setup, ports).expect("started");
+    let switch = start(setup, ports).expect("started");
     let mut subscription = switch.handle().subscribe(SubscriptionLimits { events: 1, packets: 5 });
     wait("the end of the frames", || switch.status().ports[0].received == 20_000);
     let status = switch.stop();
     closed(&status);
     let one = &status.ports[0];
     assert_eq!(one.forwarded, 12_000);
-    let full = one.dropped.get("controller_queue_full").copied().unwrap_or(0);
-    let nobody = one.dropped.get("no_controller").copied().unwrap_or(0);
+    let full = one.dropped.of("controller_queue_full");
+    let nobody = one.dropped.of("no_controller");
     assert_eq!(one.to_controller + full + nobody, 8000);
     let mut taken = 0;
     while subscription.packets.try_recv().is_ok() {
@@ -279,7 +282,7 @@ fn rules_end_by_themselves_and_say_so() {
                 priority=2,udp,tp_src=5,hard_timeout=1,send_flow_rem,cookie=5,actions=output:2
                 priority=3,udp,tp_src=6,actions=output:2,normal";
     let text = text.replace("cookie=5,", "");
-    let switch = Switch::start(setup(1, &text), ports).expect("started");
+    let switch = start(setup(1, &text), ports).expect("started");
     let handle = switch.handle().clone();
     let mut subscription = handle.subscribe(SubscriptionLimits::default());
     // Traffic keeps the first one for as long as it comes, and does not keep the second one. How long
@@ -322,7 +325,7 @@ fn rules_end_by_themselves_and_say_so() {
     assert!(hard.age_ms >= 1000 && gone.age_ms >= 1000, "{removed:?}");
     assert!(handle.barrier_blocking(PATIENCE));
     // After the hard one went, its packets fell to the other one, and when there was none, to none.
-    let no_rule = switch.status().ports[0].dropped.get("no_rule").copied().unwrap_or(0);
+    let no_rule = switch.status().ports[0].dropped.of("no_rule");
     let [by_hard, by_idle] = [&hard, &gone].map(|flow| flow.entry.stats.packets());
     assert_eq!(by_hard + by_idle + no_rule, 2 * sent, "{removed:?}");
     assert!(by_hard < sent, "{removed:?}");
@@ -344,7 +347,7 @@ fn rules_end_by_themselves_and_say_so() {
 #[test]
 fn ports_that_shall_not_do_not() {
     let (ports, handles) = quiet(3, 1);
-    let switch = Switch::start(setup(1, "actions=flood"), ports).expect("started");
+    let switch = start(setup(1, "actions=flood"), ports).expect("started");
     let handle = switch.handle().clone();
     let set = |number, config| {
         handle.lock().set_port_config(number, config).expect("there is such a port");
@@ -370,7 +373,7 @@ fn ports_that_shall_not_do_not() {
     closed(&status);
     assert_eq!((sent(0), sent(1), sent(2)), (vec![], vec![], vec![1, 2, 5]));
     assert_eq!(status.ports[1].not_sent["blocked"], 1);
-    assert_eq!(status.ports[2].dropped["port_blocked"], 1);
-    assert_eq!(status.ports[0].dropped["port_blocked"], 1);
+    assert_eq!(status.ports[2].dropped.of("port_blocked"), 1);
+    assert_eq!(status.ports[0].dropped.of("port_blocked"), 1);
     assert_eq!(status.ports[0].not_sent["blocked"], 1);
 }

@@ -45,13 +45,65 @@ use std::sync::Arc;
 /// all that a packet costs.
 const AHEAD_ABOVE_BYTES: usize = 1 << 20;
 
-/// A frame and where it came from.
+/// A frame and where it came from, where frames of several ports are in one list.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// From the Ethernet header on, without the frame check sequence.
     pub bytes: &'a [u8],
     /// OpenFlow port number.
     pub in_port: u32,
+}
+
+/// Frames of one call.
+trait Frames: Copy {
+    fn len(self) -> usize;
+    /// Bytes and port of frame `i`.
+    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32);
+    /// Frames from burst `nth` on, at most [`BURST`]; none behind the end.
+    fn burst(self, nth: usize) -> Self;
+}
+
+impl Frames for &[Frame<'_>] {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32) {
+        (self[i].bytes, self[i].in_port)
+    }
+
+    #[inline(always)]
+    fn burst(self, nth: usize) -> Self {
+        let rest = &self[(nth * BURST).min(self.len())..];
+        &rest[..rest.len().min(BURST)]
+    }
+}
+
+/// Frames of one port.
+#[derive(Clone, Copy)]
+struct OfPort<'a> {
+    frames: &'a [&'a [u8]],
+    in_port: u32,
+}
+
+impl Frames for OfPort<'_> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.frames.len()
+    }
+
+    #[inline(always)]
+    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32) {
+        (self.frames[i], self.in_port)
+    }
+
+    #[inline(always)]
+    fn burst(self, nth: usize) -> Self {
+        let rest = &self.frames[(nth * BURST).min(self.frames.len())..];
+        OfPort { frames: &rest[..rest.len().min(BURST)], in_port: self.in_port }
+    }
 }
 
 /// Working memory of one burst, kept so that nothing is allocated or cleared per burst.
@@ -91,16 +143,17 @@ impl Burst {
 
     /// Frames to keys and hashes. Looks at nothing but the frames.
     #[inline]
-    fn extract(&mut self, frames: &[Frame<'_>]) {
+    fn extract<F: Frames>(&mut self, frames: F) {
         self.frame.clear();
         self.unreadable.clear();
-        for (i, frame) in frames.iter().enumerate() {
+        for i in 0..frames.len() {
+            let (bytes, in_port) = frames.get(i);
             let n = self.frame.len();
-            if frame.bytes.len() > FRAME_MAX {
+            if bytes.len() > FRAME_MAX {
                 self.unreadable.push((i as u8, DropReason::FrameTooLong));
                 continue;
             }
-            match extract(frame.bytes, frame.in_port, &mut self.keys[n]) {
+            match extract(bytes, in_port, &mut self.keys[n]) {
                 Ok(offsets) => {
                     self.offsets[n] = offsets;
                     self.hashes[n] = self.keys[n].microflow_hash();
@@ -180,39 +233,55 @@ impl Datapath {
         })
     }
 
-    /// Takes frames through the tiers, in bursts of 32. `now_ms` is the switch's clock, which goes
-    /// forward.
+    /// Takes the frames that came in on one port through the tiers, in bursts of 32. `now_ms` is the
+    /// switch's clock, which goes forward.
     ///
-    /// Who has many frames hands them over in one call: with a signature cache of more than 1 MiB,
-    /// the probe of each burst asks for the cache lines of the next one meanwhile. What happens to a
-    /// frame does not depend on it.
-    pub fn process<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u64, sink: &mut S) {
+    /// A caller that has many frames hands them over in one call: with a signature cache of more than
+    /// 1 MiB, the probe of each burst asks for the cache lines of the next one meanwhile. What happens
+    /// to a frame does not depend on it.
+    pub fn process<S: Sink>(
+        &mut self,
+        frames: &[&[u8]],
+        in_port: u32,
+        now_ms: u64,
+        sink: &mut S,
+    ) {
+        self.process_all(OfPort { frames, in_port }, now_ms, sink);
+    }
+
+    /// [`Datapath::process`] for frames that came in on several ports, as those of a capture.
+    pub fn process_mixed<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u64, sink: &mut S) {
+        self.process_all(frames, now_ms, sink);
+    }
+
+    #[inline]
+    fn process_all<F: Frames, S: Sink>(&mut self, frames: F, now_ms: u64, sink: &mut S) {
         self.now_ms = now_ms;
         let ahead = self.large_cache && frames.len() > BURST;
-        let mut upcoming = frames.chunks(BURST);
         if ahead {
-            self.upcoming.extract(upcoming.next().unwrap_or_default());
+            self.upcoming.extract(frames.burst(0));
             if let Some(cache) = &self.cache {
                 cache.probe_batch_ahead(&[], self.upcoming.hashes(), &mut self.burst.probes);
             }
         }
-        for (nth, frames) in frames.chunks(BURST).enumerate() {
+        for nth in 0..frames.len().div_ceil(BURST) {
+            let burst = frames.burst(nth);
             if ahead {
                 mem::swap(&mut self.burst, &mut self.upcoming);
-                self.upcoming.extract(upcoming.next().unwrap_or_default());
+                self.upcoming.extract(frames.burst(nth + 1));
             } else {
-                self.burst.extract(frames);
+                self.burst.extract(burst);
             }
             // Megaflows and verdicts know the low half of the clock.
-            self.process_burst(frames, now_ms as u32, nth * BURST, ahead, sink);
+            self.process_burst(burst, now_ms as u32, nth * BURST, ahead, sink);
         }
     }
 
     /// The frames that `burst` was extracted from through the tiers; `ahead`: `upcoming` is next.
     #[inline]
-    fn process_burst<S: Sink>(
+    fn process_burst<F: Frames, S: Sink>(
         &mut self,
-        frames: &[Frame<'_>],
+        frames: F,
         now_ms: u32,
         base: usize,
         ahead: bool,
@@ -344,12 +413,13 @@ impl Datapath {
 
     /// Every frame of the burst, in order.
     #[inline]
-    fn execute<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u32, base: usize, sink: &mut S) {
+    fn execute<F: Frames, S: Sink>(&mut self, frames: F, now_ms: u32, base: usize, sink: &mut S) {
         let burst = &*self.burst;
         let mut unreadable = burst.unreadable.iter();
         let mut next_unreadable = unreadable.next();
         let mut key = 0;
-        for (i, frame) in frames.iter().enumerate() {
+        for i in 0..frames.len() {
+            let (frame, in_port) = frames.get(i);
             if let Some(&(at, reason)) = next_unreadable
                 && usize::from(at) == i
             {
@@ -359,11 +429,11 @@ impl Datapath {
                 continue;
             }
             let number = burst.verdicts[key];
-            let bytes = frame.bytes.len();
+            let bytes = frame.len();
             let dropped = match self.verdicts.shortcut(number) {
                 Shortcut::Output(port) => {
                     self.verdicts.count(number, bytes, now_ms);
-                    sink.output(base + i, port, frame.bytes, false);
+                    sink.output(base + i, port, frame, false);
                     None
                 }
                 Shortcut::Drop(reason) => {
@@ -374,9 +444,9 @@ impl Datapath {
                     let verdict = self.verdicts.get(number);
                     let subject = Subject {
                         index: base + i,
-                        frame: frame.bytes,
+                        frame,
                         offsets: burst.offsets[key],
-                        in_port: frame.in_port,
+                        in_port,
                         ports: &self.ports,
                     };
                     let (program, drop) = (&verdict.program, verdict.drop);

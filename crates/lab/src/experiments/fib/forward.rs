@@ -22,7 +22,8 @@ use crate::experiment::{Context, Experiment, LabError, Record};
 use bench::{Bench, Counts, Traffic};
 use learning::{Lanes, Learning, Learnt};
 use overbank::fib::Key6;
-use overbank_live::l2::{Forwarder, Role, Station};
+use overbank_bridge::{Forwarder, Role};
+use overbank_stations::Station;
 
 mod bench;
 mod learning;

@@ -5,9 +5,10 @@ use super::ovs::{Ovs, PortType};
 use crate::experiment::LabError;
 use crate::recommended::recommended;
 use crate::traffic::{OUTPUT_PORTS, Traffic};
-use overbank_live::ports::SwitchPort;
-use overbank_live::status::Status;
-use overbank_live::switch::{Setup, Switch};
+use overbank_runtime::{ConfiguredPort, Options};
+use overbank_ofctl::RuleControl;
+use overbank_runtime::status::StatusOf;
+use overbank_ofctl::{Setup, Switch};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::parse::parse_rules;
 
@@ -78,21 +79,18 @@ pub fn rules() -> String {
 
 /// Overbank as the command has it by default, on these ports and cores.
 pub fn overbank(
-    ports: Vec<SwitchPort>,
+    ports: Vec<ConfiguredPort>,
     cores: &[usize],
     workers: usize,
     busy_poll: bool,
 ) -> Result<Switch, LabError> {
-    let usual = Setup::default();
     let setup = Setup {
-        workers,
-        cores: cores.to_vec(),
+        run: Options { workers, cores: cores.to_vec(), busy_poll, ..Options::default() },
         cache: Some(CacheConfig { design: recommended(), entries: 1 << 18, isa: None }),
         rules: parse_rules(&rules()).map_err(LabError::failed)?,
-        options: overbank_live::worker::Options { busy_poll, ..usual.options },
-        ..usual
+        ..Setup::default()
     };
-    Switch::start(setup, ports).map_err(LabError::failed)
+    overbank_ofctl::start(setup, ports).map_err(LabError::failed)
 }
 
 /// A switch that forwards between the interfaces. Dropped, it lets go of them.
@@ -158,9 +156,9 @@ impl<'a> Running<'a> {
                     let ports = (1..).zip(NEAR).map(|(number, near)| {
                         let spec = format!("{port}:{near}{options}");
                         let parsed = spec.parse().map_err(LabError::failed)?;
-                        let open = SwitchPort::open(number, parsed, workers);
+                        let open = ConfiguredPort::open(number, parsed, workers);
                         match open.map_err(LabError::failed)? {
-                            SwitchPort { port: None, .. } => {
+                            ConfiguredPort { port: None, .. } => {
                                 Err(LabError::Failed(format!("{spec}: the interface is down")))
                             }
                             open => Ok(open),
@@ -174,12 +172,12 @@ impl<'a> Running<'a> {
     }
 
     /// What Overbank counted so far.
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<StatusOf<RuleControl>> {
         self.switch.as_ref().map(Switch::status)
     }
 
     /// Lets go of the interfaces; what Overbank counted in all.
-    pub fn detach(self) -> Option<Status> {
+    pub fn detach(self) -> Option<StatusOf<RuleControl>> {
         self.switch.map(Switch::stop)
     }
 }

@@ -7,7 +7,8 @@ use super::net::Net;
 use super::ovs::Ovs;
 use super::sys;
 use crate::experiment::{Context, LabError};
-use overbank_live::status::Status;
+use overbank_ofctl::RuleControl;
+use overbank_runtime::status::StatusOf;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Whether each frame is where the counters say: offered ≥ forwarded = to be sent ≥ sent ≥ arrived.
-fn closes(status: &Status, windows: &[&Window]) -> bool {
+fn closes(status: &StatusOf<RuleControl>, windows: &[&Window]) -> bool {
     let [one, two, ..] = &status.ports[..] else { return false };
     let offered: u64 = windows.iter().map(|w| w.offered).sum();
     let arrived: u64 = windows.iter().map(|w| w.received).sum();

@@ -10,9 +10,10 @@ use super::Cores;
 use super::contestants::overbank;
 use crate::experiment::{Context, LabError};
 use crate::traffic::{FRAME_LEN, Traffic};
-use overbank_live::ports::SwitchPort;
-use overbank_live::status::Status;
-use overbank_live::switch::Switch;
+use overbank_runtime::ConfiguredPort;
+use overbank_ofctl::RuleControl;
+use overbank_runtime::status::StatusOf;
+use overbank_ofctl::Switch;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use std::sync::Arc;
@@ -88,7 +89,7 @@ fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switc
     let port = |number, frames: &Arc<FrameStore>| {
         let (options, name) = (MemoryOptions::default(), format!("memory{number}"));
         let port = MemoryPort::from_store(frames.clone(), &options, &name, workers);
-        SwitchPort { number, spec: None, port: Some(Box::new(port)) }
+        ConfiguredPort { number, spec: None, port: Some(Box::new(port)) }
     };
     let ports = vec![port(1, store), port(2, &Arc::default())];
     let on = cores.switch(workers);
@@ -144,7 +145,7 @@ fn workers_on_core_ns() -> Option<u64> {
 }
 
 /// Every packet came in by port 1 and left by port 2.
-fn closes(status: &Status) -> bool {
+fn closes(status: &StatusOf<RuleControl>) -> bool {
     let [one, two, ..] = &status.ports[..] else { return false };
     status.closes && one.received > 0 && one.received == one.forwarded && two.sent == one.forwarded
 }

@@ -15,7 +15,8 @@ use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
 use crate::micro::Spread;
 use overbank::fib::Key6;
-use overbank_live::l2::{Address, DropReason, Forwarder, Sighting, Sink};
+use overbank_bridge::{DropReason, Forwarder, Sink};
+use overbank_stations::{Address, Sighting};
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use overbank_ports::queue::{BURST, Port, PortError, Receive, ReceiveCounters, Received, Transmit};
@@ -288,7 +289,7 @@ mod tests {
     use super::super::station_of;
     use super::*;
     use crate::experiments::fib::measure::empty;
-    use overbank_live::l2::Role;
+    use overbank_bridge::Role;
 
     #[test]
     fn frames_arrive_with_the_heads_of_the_list() {

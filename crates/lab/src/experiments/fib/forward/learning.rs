@@ -2,8 +2,8 @@
 //!
 //! The paper's switch looks up destinations. The live switch looks up the source as well, to learn
 //! it, and its keys are an address in a VLAN; so a burst of 32 frames is a lookup of 64 keys, in a
-//! table of 13.5 bytes an entry. Here that is [`l2::Stations`](overbank_live::l2::Stations), which
-//! learns all stations first, and [`l2::Forwarder`](overbank_live::l2::Forwarder) on it:
+//! table of 13.5 bytes an entry. Here that is [`Stations`](overbank_stations::Stations), which
+//! learns all stations first, and [`Forwarder`](overbank_bridge::Forwarder) on it:
 //!
 //! ```text
 //!  even numbers   behind the port that frames come in on     sources
@@ -21,7 +21,8 @@ use crate::experiment::{Context, LabError};
 use crate::experiments::fib::measure::{Draws, Part, Plan, fill};
 use crate::experiments::fib::{address, sizes};
 use overbank::fib::MacVlan;
-use overbank_live::l2::{Forwarder, Limits, News, Role, Sighting, Stations};
+use overbank_bridge::{Forwarder, Role};
+use overbank_stations::{Limits, News, Sighting, Stations};
 
 /// Most stations: 1.6 GiB.
 pub(super) const ENTRIES_MAX: u64 = 128_000_000;

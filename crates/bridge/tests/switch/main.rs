@@ -1,0 +1,4 @@
+//! The Ethernet switch over ports in memory.
+
+mod common;
+mod l2;

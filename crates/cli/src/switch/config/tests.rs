@@ -1,0 +1,343 @@
+use super::*;
+use overbank::fib::Pages;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn check(text: &str) -> Result<Config, Problems> {
+    let mut settings = Settings::new();
+    settings.text(&Arc::from("ob.toml"), text);
+    settings.check_on(&[1, 0, 2, 8])
+}
+
+const WHOLE: &str = r#"
+port = ["1=memory:flows=8,size=64", "2=tap:tap7"]
+mode = "openflow"
+rules = "rules.txt"
+openflow = ["ptcp:6653", "tcp:10.0.0.1"]
+workers = 2
+cores = [0, 1]
+cache = "blp-2-16"
+entries = 4096
+megaflows = 1000
+megaflow-idle = 2.5
+max-rules = 100
+mac-entries = 50
+mac-pages = "1g"
+mac-age = 60
+mac-rate = 10
+mac-queue = 9
+mac-static = ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0A=1"]
+isolated = []
+controller-queue = 16
+controller-connections = 5
+controller-hello = 2
+controller-probe = "off"
+controller-stall = 1.5
+controller-bytes = 100000
+controller-packets = 11
+controller-packet-outs = 12
+controller-buffers = 1000
+controller-events = 7
+controller-bundles = 3
+controller-bundle-messages = 13
+fail-mode = "standalone"
+metrics = "off"
+metrics-connections = 9
+status-socket = "/run/ob.sock"
+status-connections = 3
+log = "debug"
+log-format = "json"
+datapath-id = "00:00:00:00:00:00:00:2a"
+duration = 1
+poll = "busy"
+keep-privileges = true
+"#;
+
+#[test]
+fn every_setting_can_be_in_the_file() {
+    for (name, _) in SETTINGS {
+        assert!(WHOLE.contains(&format!("\n{name} = ")), "{name}");
+    }
+    let config = check(WHOLE).expect("all of it is right");
+    assert_eq!(config.ports.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(config.rules.as_deref(), Some(std::path::Path::new("rules.txt")));
+    assert_eq!(config.openflow.len(), 2);
+    assert_eq!((config.workers, &config.cores[..]), (2, &[0, 1][..]));
+    assert_eq!(config.cache.expect("named").to_string(), "blp-2-16");
+    assert_eq!((config.entries, config.megaflows), (4096, 1000));
+    assert_eq!(config.megaflow_idle, Duration::from_millis(2500));
+    assert_eq!(config.rules_max, 100);
+    let pages = Pages::Gigabyte { required: true };
+    let limits = Limits { entries_max: 50, pages, age_s: 60, learn_per_s: 10, queue: 9 };
+    assert_eq!((config.mac, config.mode), (limits, Mode::OpenFlow));
+    let statics: Vec<String> =
+        config.statics.iter().map(|(key, port)| format!("{key}={port}")).collect();
+    assert_eq!(statics, ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0a@0=1"]);
+    assert!(config.isolated.is_empty());
+    assert_eq!(config.controller_queue, 16);
+    let limits = ControllerLimits {
+        connections: 5,
+        hello: Duration::from_secs(2),
+        probe: Duration::ZERO,
+        stall: Duration::from_millis(1500),
+        bytes: 100_000,
+        packets: 11,
+        buffers: 1000,
+        events: 7,
+        bundles: 3,
+        bundle_messages: 13,
+    };
+    assert_eq!(config.controllers, limits);
+    assert_eq!((config.packet_outs, config.status_connections), (12, 3));
+    let options = limits.options();
+    assert_eq!((options.connections, options.buffers), (5, 1000));
+    assert_eq!((options.events, options.bundles), (7, 3));
+    assert_eq!((options.handshake, options.stall), (limits.hello, limits.stall));
+    assert_eq!((options.probe, options.reply_bytes), (Duration::ZERO, 100_000));
+    assert_eq!((options.packet_ins, options.bundle_messages), (11, 13));
+    assert_eq!(options.buffer_bytes, 4_096_000);
+    assert_eq!(config.metrics_connections, 9);
+    assert_eq!(config.fail_mode, FailMode::Standalone);
+    assert_eq!(config.metrics, None);
+    assert_eq!(config.status_socket.as_deref(), Some(std::path::Path::new("/run/ob.sock")));
+    assert_eq!((config.log.as_str(), config.log_format), ("debug", LogFormat::Json));
+    assert_eq!(config.datapath_id, Some(42));
+    assert_eq!(config.duration, Some(Duration::from_secs(1)));
+    assert!(config.busy_poll && config.keep_privileges);
+}
+
+#[test]
+fn only_the_ports_are_needed() {
+    let config = check("port = \"1=memory:\"").expect("one text is a list of one");
+    assert_eq!((config.workers, config.mode), (1, Mode::OpenFlow));
+    assert_eq!(config.mac, Limits::default());
+    assert_eq!(config.cache.expect("the default").to_string(), CACHE_DEFAULT);
+    assert_eq!(config.metrics, METRICS_DEFAULT.parse().ok());
+    let (options, default) = (config.controllers.options(), ControlOptions::default());
+    // Two ways to the same numbers; the counters are each one's own.
+    let without =
+        |of: &ControlOptions| ControlOptions { counters: Default::default(), ..of.clone() };
+    assert_eq!(format!("{:?}", without(&options)), format!("{:?}", without(&default)));
+    assert_eq!((options.connections, options.events, options.bundles), (16, 4096, 8));
+    assert_eq!((config.packet_outs, config.status_connections), (256, 16));
+    assert_eq!(config.metrics_connections, 64);
+    assert_eq!(config.fail_mode, FailMode::Secure);
+    assert!(config.status_socket.is_none() && !config.busy_poll && !config.keep_privileges);
+}
+
+#[test]
+fn an_ethernet_switch_needs_no_more_than_its_mode() {
+    let text =
+        "port = [\"1=memory:\", \"2=memory:\", \"3=memory:\"]\nmode = \"l2\"\nisolated = \"1, 3\"
+                mac-static = \"02:00:00:00:00:01=2\"\nmac-entries = 2500000000\nmac-pages = \"small\"";
+    let config = check(text).expect("right");
+    assert_eq!((config.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
+    assert_eq!((config.statics.len(), config.mac.entries_max), (1, 2_500_000_000));
+    assert_eq!(config.mac.pages, Pages::Small);
+}
+
+#[test]
+fn flags_replace_what_the_file_says() {
+    let mut settings = Settings::new();
+    settings.text(&Arc::from("ob.toml"), WHOLE);
+    settings.flag("port", ["7=memory:"]);
+    settings.flag("workers", Some(3));
+    settings.flag("cores", ["0,1,0"]);
+    settings.flag("mac-static", ["02:00:00:00:00:0b=7"]);
+    settings.flag("rules", None::<&str>);
+    let config = settings.check_on(&[0, 1]).expect("right");
+    assert_eq!(config.ports.len(), 1);
+    assert_eq!((config.ports[0].number, config.workers), (7, 3));
+    assert_eq!(config.cores, [0, 1, 0]);
+    assert!(config.rules.is_some(), "no flag is no change");
+}
+
+/// Description, file, and what the errors say, in order.
+const WRONG: &[(&str, &str, &[&str])] = &[
+    ("no port", "", &["port: no port; name one at least"]),
+    ("an empty list", "port = []", &["port: no port; name one at least"]),
+    (
+        "an unknown key",
+        "port = [\"1=memory:\"]\n\nwokers = 2",
+        &["ob.toml:3: wokers: no such setting; there are port, mode, rules"],
+    ),
+    (
+        "all at once, each with its line",
+        "port = [\n \"1=memory:\",\n \"1=memory:\",\n \"memory:\",\n \"0=memory:\",\n \"3=what:x\"]\n\
+         workers = 0\ncache = \"set-5\"\nlog = \"loud\"\nmac-age = \"old\"",
+        &[
+            "ob.toml:3: port: port number 1 is taken already, at ob.toml:2",
+            "ob.toml:4: port: \"memory:\": write NUMBER=KIND:",
+            "ob.toml:5: port: \"0\" is not a port number from 1 to",
+            "ob.toml:6: port: ",
+            "ob.toml:7: workers: \"0\" is not a number from 1 to 64",
+            "ob.toml:8: cache: ",
+            "ob.toml:9: log: \"loud\" is not one of off, error",
+            "ob.toml:10: mac-age: \"old\" is not a number from 1 to",
+        ],
+    ),
+    (
+        "one interface for two ports",
+        "port = [\"1=tap:a\",\n\"2=afpacket:a\"]",
+        &["ob.toml:2: port: interface a is a port already, at ob.toml:1: port"],
+    ),
+    ("broken TOML", "port = [\"1=memory:\"]\nworkers = = 2", &["ob.toml:2: not TOML: "]),
+    (
+        "a table",
+        "port = [\"1=memory:\"]\n[workers]\nn = 1",
+        &["ob.toml:2: workers: a table does not fit here"],
+    ),
+    (
+        "a list where one value is needed",
+        "port = [\"1=memory:\"]\nworkers = [1, 2]",
+        &["ob.toml:2: workers: 2 values, one is needed: a number of threads"],
+    ),
+    (
+        "cores that do not fit the workers",
+        "port = [\"1=memory:\"]\nworkers = 2\ncores = [1]",
+        &["ob.toml:3: cores: 1 cores for 2 workers"],
+    ),
+    (
+        "cores that are not there",
+        "port = [\"1=memory:\"]\nworkers = 3\ncores = [0, 99,\n3]",
+        &[
+            "ob.toml:3: cores: core 99 is none that this process may use; there are 0-2, 8",
+            "ob.toml:4: cores: core 3 is none that this process may use; there are 0-2, 8",
+        ],
+    ),
+    (
+        "bounds of sessions and connections",
+        "port = [\"1=memory:\"]\ncontroller-connections = 0\ncontroller-buffers = 4097\n\
+         controller-events = 0\ncontroller-bundles = \"many\"\nmetrics-connections = 257",
+        &[
+            "ob.toml:2: controller-connections: \"0\" is not a number from 1 to 256",
+            "ob.toml:3: controller-buffers: \"4097\" is not a number from 0 to 4096",
+            "ob.toml:4: controller-events: \"0\" is not a number from 1 to 65536",
+            "ob.toml:5: controller-bundles: \"many\" is not a number from 1 to 1024",
+            "ob.toml:6: metrics-connections: \"257\" is not a number from 1 to 256",
+        ],
+    ),
+    (
+        "bounds of what waits and of times",
+        "port = [\"1=memory:\"]\ncontroller-hello = \"off\"\ncontroller-probe = 0\n\
+         controller-stall = -1\ncontroller-bytes = 1024\ncontroller-packets = 0\n\
+         controller-packet-outs = 65537\ncontroller-bundle-messages = 0\nstatus-connections = 65",
+        &[
+            "ob.toml:2: controller-hello: \"off\" is not a number of seconds from 0.001",
+            "ob.toml:3: controller-probe: \"0\" is not a number of seconds from 0.001",
+            "ob.toml:4: controller-stall: \"-1\" is not a number of seconds from 0.001",
+            "ob.toml:5: controller-bytes: \"1024\" is not a number from 65536 to 67108864",
+            "ob.toml:6: controller-packets: \"0\" is not a number from 1 to 65536",
+            "ob.toml:7: controller-packet-outs: \"65537\" is not a number from 1 to 65536",
+            "ob.toml:8: controller-bundle-messages: \"0\" is not a number from 1 to 1000000",
+            "ob.toml:9: status-connections: \"65\" is not a number from 1 to 64",
+        ],
+    ),
+    (
+        "addresses",
+        "port = [\"1=memory:\"]\nmetrics = \"9273\"\nopenflow = \"ssl:1.2.3.4\"\ndatapath-id = \"x\"",
+        &[
+            "ob.toml:2: metrics: \"9273\" is not ADDRESS:PORT",
+            "ob.toml:3: openflow: \"ssl:1.2.3.4\": connections with TLS",
+            "ob.toml:4: datapath-id: \"x\" is not a number of 1 to 16 hexadecimal digits",
+        ],
+    ),
+    (
+        "rules and controllers in the Ethernet switch",
+        "port = [\"1=memory:\"]\nmode = \"l2\"\nfail-mode = \"standalone\"\n\
+         openflow = \"ptcp:\"\ncontroller-queue = 3\nmegaflows = 4\nmac-age = 9",
+        &[
+            "ob.toml:3: fail-mode: the Ethernet switch has no rules",
+            "ob.toml:4: openflow: the Ethernet switch has no rules",
+            "ob.toml:5: controller-queue: the Ethernet switch has no rules",
+            "ob.toml:6: megaflows: the Ethernet switch has no rules",
+        ],
+    ),
+    (
+        "isolated ports without the Ethernet switch",
+        "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
+        &[
+            "ob.toml:2: isolated: ports are isolated in the Ethernet switch only",
+            "ob.toml:3: mode: \"L2\" is not one of openflow, l2",
+        ],
+    ),
+    (
+        "stations and ports that are not there",
+        "port = [\"1=memory:\",\"3=memory:\"]\nmode = \"l2\"\nisolated = [3, 2,\n\"1,x\"]\n\
+         mac-static = [\n\"02:00:00:00:00:01@4096=1\",\n\"01:00:00:00:00:01=1\",\n\
+         \"02:00:00:00:00:01=2\",\n\"2:0:0:0:0:1=1\",\n\"02:00:00:00:00:01\",\n\
+         \"02:00:00:00:00:0a=1\",\n\"02:00:00:00:00:0A@0=3\"]\nmac-queue = 0",
+        &[
+            "ob.toml:3: isolated: there is no port 2; there are 1, 3",
+            "ob.toml:4: isolated: \"x\" is not a number from 1 to",
+            "ob.toml:6: mac-static: \"4096\" is not a number from 0 to 4095",
+            "ob.toml:7: mac-static: 01:00:00:00:00:01 is no address of a station",
+            "ob.toml:8: mac-static: there is no port 2; there are 1, 3",
+            "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
+            "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
+            "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is there already, at ob.toml:11",
+            "ob.toml:13: mac-queue: \"0\" is not a number from 1 to",
+        ],
+    ),
+    (
+        "numbers with a sign",
+        "port = [\"+1=memory:\",\n\"2=memory:\"]\nworkers = \"+1\"\ncores = \"+0\"\n\
+         mac-static = [\n\"02:00:00:00:00:01=+2\",\n\"02:00:00:00:00:01@+7=2\"]",
+        &[
+            "ob.toml:1: port: \"+1\" is not a port number from 1 to",
+            "ob.toml:3: workers: \"+1\" is not a number from 1 to 64",
+            "ob.toml:4: cores: \"+0\" is not a number from 0 to 4095",
+            "ob.toml:6: mac-static: \"+2\" is not a number from 1 to",
+            "ob.toml:7: mac-static: \"+7\" is not a number from 0 to 4095",
+        ],
+    ),
+    (
+        "pages that there are not",
+        "port = [\"1=memory:\"]\nmac-pages = \"2g\"",
+        &["ob.toml:2: mac-pages: \"2g\" is not one of huge, 1g, small"],
+    ),
+    (
+        "one place for OpenFlow twice",
+        "port = [\"1=memory:\"]\nopenflow = [\n\"ptcp:6653\",\n\"ptcp:6653:127.0.0.1\"]",
+        &["ob.toml:4: openflow: ptcp:6653:127.0.0.1 is there already, at ob.toml:3: openflow"],
+    ),
+];
+
+#[test]
+fn everything_that_is_wrong_is_told_with_its_place() {
+    for (about, text, wanted) in WRONG {
+        let problems = check(text).err().unwrap_or_else(|| panic!("{about}: accepted"));
+        let lines: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), wanted.len(), "{about}: {lines:#?}");
+        for (line, wanted) in lines.iter().zip(*wanted) {
+            assert!(line.starts_with(wanted), "{about}: {line} instead of {wanted}");
+            assert!(!line.contains('\n'), "{about}: {line}");
+        }
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let mut settings = Settings::new();
+    settings.flag("port", ["1=memory:"]);
+    settings.file(std::path::Path::new("/nowhere/ob.toml"));
+    let problems = settings.check().expect_err("no such file").to_string();
+    assert!(problems.starts_with("/nowhere/ob.toml: cannot be read: "), "{problems}");
+}
+
+#[test]
+fn files_without_end_are_not_read_to_their_end() {
+    let mut settings = Settings::new();
+    settings.file(std::path::Path::new("/dev/zero"));
+    let problems = settings.check().expect_err("too long").to_string();
+    assert_eq!(problems, "/dev/zero: cannot be read: longer than 1 MiB");
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(?s).{0,200}", at in 0usize..600, junk in "[\\[\\]{}=\",.0-9a-z\n#']{0,12}") {
+        let _ = check(&text);
+        let at = at.min(WHOLE.len());
+        let _ = check(&format!("{}{junk}{}", &WHOLE[..at], &WHOLE[at..]));
+    }
+}

@@ -1,0 +1,20 @@
+//! The rule switch: OpenFlow rules decide where frames go, and controllers change them.
+//!
+//! ```text
+//!   sessions/  OpenFlow sessions: messages to changes of rules, packet-ins, statistics
+//!      │
+//!   rules/     RuleControl: the working tables, timeouts, events, fail mode    overbank_runtime::Control
+//!      │  RuleSnapshot                     ▲ packet-ins, stations seen
+//!   engine     RuleEngine: the three tiers of overbank_switch, one a worker    overbank_runtime::Engine
+//! ```
+
+pub mod engine;
+pub mod rules;
+pub mod sessions;
+mod setup;
+pub mod socket;
+pub mod target;
+
+pub use engine::{RuleEngine, RuleTotals};
+pub use rules::{ControllerHandle, RuleControl, listing};
+pub use setup::{Setup, StartError, Switch, datapath_id, start};
