@@ -8,13 +8,13 @@ use crate::text;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
-use overbank_lab::experiment::{Context, Experiment, LabError, Size};
+use overbank_kit::experiment::{Context, Experiment, LabError, Size};
+use overbank_kit::machine::Machine;
+use overbank_kit::micro::PENALTY_CYCLES;
+use overbank_kit::report;
+use overbank_kit::results::Outcome;
 use overbank_lab::experiments;
 use overbank_lab::experiments::fib::ENTRIES;
-use overbank_lab::micro::PENALTY_CYCLES;
-use overbank_lab::replay::record::Machine;
-use overbank_lab::report;
-use overbank_lab::results::{self, Outcome};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -222,9 +222,9 @@ fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -
             None => all.push(outcome.clone()),
         }
     }
-    results::sort(&mut all);
+    experiments::sort(&mut all);
     if !all.is_empty() {
-        page.finish(&report::lab::page(&all))?;
+        page.finish(&report::outcomes::page(&all))?;
     }
     readable
 }
@@ -249,7 +249,7 @@ fn one(
     stop: &AtomicBool,
     bar: &ProgressBar,
     number: usize,
-) -> Result<overbank_lab::experiment::Record, LabError> {
+) -> Result<overbank_kit::experiment::Record, LabError> {
     let mut progress = |what: &str, done: f64| {
         let part = (done.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64;
         bar.set_position(number as u64 * BAR_STEPS + part);
@@ -306,7 +306,7 @@ fn report(args: &ReportArgs) -> Result<()> {
     }
     let page = Pending::claim(&page)?;
     let markdown = args.markdown.as_deref().map(Pending::claim).transpose()?;
-    page.finish(&report::lab::page(&outcomes))?;
+    page.finish(&report::outcomes::page(&outcomes))?;
     if let Some(markdown) = markdown {
         markdown.finish(&report::markdown::page(&outcomes))?;
     }
@@ -340,7 +340,7 @@ fn read(dir: &Path) -> Result<Vec<Outcome>> {
         }
         outcomes.push(outcome);
     }
-    results::sort(&mut outcomes);
+    experiments::sort(&mut outcomes);
     Ok(outcomes)
 }
 

@@ -2,9 +2,9 @@
 
 use super::table;
 use comfy_table::{CellAlignment, Table};
-use overbank_lab::report::ENDED_EARLY;
-use overbank_lab::results::Outcome;
-use overbank_lab::shapes::Calculation;
+use overbank_kit::report::ENDED_EARLY;
+use overbank_kit::results::Outcome;
+use overbank_products::model::Calculation;
 use std::fmt::Write;
 
 /// Rows under headings, all to the left.

@@ -16,9 +16,11 @@ use super::measure::{
     ns_per_key, own_floor_ns,
 };
 use super::sizes;
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
-use crate::micro::Spread;
 use overbank::fib::{BURST_MAX, HugePages, Key6, Reader};
+use overbank_kit::experiment::{
+    Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table,
+};
+use overbank_kit::spread::Spread;
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -68,7 +70,7 @@ impl Rounds {
 
     /// Multiples of the floor of the same round.
     fn to_floor(&self, ns: &[f64]) -> Spread {
-        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor).collect())
+        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor))
     }
 }
 

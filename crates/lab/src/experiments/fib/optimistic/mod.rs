@@ -21,9 +21,9 @@ mod reads;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::micro::memory::Memory;
 use overbank::cache::{HugePages, mix};
 use overbank::fib::Key6;
+use overbank_kit::micro::memory::Memory;
 
 /// Slots of a bucket.
 const SLOTS: usize = 4;
