@@ -8,9 +8,7 @@
 //! Nothing here knows ports, packets or a protocol of the network but HTTP. Panics: none.
 
 pub mod counters;
-pub mod published;
 pub mod reasons;
-mod sync;
 
 #[doc(hidden)]
 pub use serde;
