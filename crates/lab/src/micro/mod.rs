@@ -59,7 +59,6 @@ use gather::{Gather, refusal};
 use keys::Keys;
 use loops::{Lane, Times, lookups, ns_per_key, probes, run};
 use overbank::cache::{BURST, Design, LayoutKind};
-use overbank::hash::mix;
 use overbank::memory::HugePages;
 use row::rate;
 use warm::{show_all, show_drawn};
