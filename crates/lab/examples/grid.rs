@@ -12,7 +12,8 @@
 
 use std::process::ExitCode;
 
-use overbank::cache::{Design, HugePages};
+use overbank::cache::Design;
+use overbank::memory::HugePages;
 use overbank_kit::micro::{Cell, Measured, measure, tsc};
 use overbank_kit::recommended::RECOMMENDED;
 use overbank_kit::spread::Spread;

@@ -6,7 +6,8 @@
 //!
 //! Cost of a simulation: a bucket read is a cache miss in large tables, so some 100 ns a lookup.
 
-use overbank::cache::{Pcg32, mix};
+use overbank::hash::mix;
+use overbank::random::Pcg32;
 use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::models::{self, ModelError};
 use overbank_kit::workload::FlowStream;

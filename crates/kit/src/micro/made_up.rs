@@ -2,7 +2,7 @@
 
 use super::{Cell, Measured, Round, Row};
 use crate::spread::Spread;
-use overbank::cache::HugePages;
+use overbank::memory::HugePages;
 
 /// Hit rate (0 to 1), nanoseconds of a lookup, and million keys a second of a design.
 pub type Figures = (f64, f64, f64);

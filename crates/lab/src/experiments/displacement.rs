@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use overbank::cache::Pcg32;
+use overbank::random::Pcg32;
 use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::workload::FlowStream;
@@ -395,7 +395,7 @@ fn checks(record: &mut Record, theta: f64, rates: &[Series]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::cache::mix;
+    use overbank::hash::mix;
 
     #[test]
     fn entries_are_moved_and_never_lost_but_by_eviction() {

@@ -12,7 +12,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use overbank::cache::{BURST, HugePages};
+use overbank::cache::BURST;
+use overbank::memory::HugePages;
 use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::micro::gather::{Footing, Gather, times};
 use overbank_kit::micro::keys::Keys;
@@ -102,7 +103,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.settings = vec![
         ("keys of a round".into(), plan(&cells[0]).keys.to_string()),
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
     ];
     let l2 = l2_cache_bytes();
     record.setting("L2 cache", l2.map_or("of unknown size".to_owned(), size_name));

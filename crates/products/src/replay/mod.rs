@@ -27,7 +27,8 @@ pub mod txlog;
 
 use digests::Digests;
 use feed::Source;
-use overbank::cache::{Design, DesignError, Isa, IsaError};
+use overbank::cache::{Design, DesignError};
+use overbank::isa::{Isa, IsaError};
 use overbank_kit::machine::Machine;
 use overbank_switch::datapath::ConfigError;
 use overbank_switch::translate::Tables;

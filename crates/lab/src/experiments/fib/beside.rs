@@ -19,8 +19,8 @@ use super::measure::{
 };
 use super::{absent, address, sizes};
 use crate::experiments::live::sys;
-use overbank::cache::Pcg32;
 use overbank::fib::{Key6, Reader};
+use overbank::random::Pcg32;
 use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
 use overbank_kit::spread::Spread;
 

@@ -13,8 +13,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use super::{absent, address};
-use overbank::cache::{Pages, mix};
 use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
+use overbank::hash::mix;
+use overbank::memory::Pages;
 use overbank_kit::experiment::{Context, LabError};
 #[cfg(test)]
 use overbank_kit::experiment::{Experiment, Record, Size};

@@ -120,7 +120,7 @@ pub fn check(all: &[Measured], penalty_ns: f64) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::cache::HugePages;
+    use overbank::memory::HugePages;
     use overbank_kit::micro::Cell;
     use overbank_kit::micro::made_up;
     use overbank_kit::recommended::RECOMMENDED;

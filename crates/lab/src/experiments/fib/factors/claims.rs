@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::experiments::fib::factors::{FIB5, Facts, STEPS};
     use crate::experiments::fib::measure::full_record;
-    use overbank::cache::HugePages;
+    use overbank::memory::HugePages;
     use overbank_kit::micro::gather::Footing;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
