@@ -1,7 +1,7 @@
 //! The tables and checks of experiments as Markdown, for a file of results.
 
 use super::outcomes::{machine_line, settings_line};
-use crate::experiment::Size;
+use crate::experiment::{Check, Size};
 use crate::results::Outcome;
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
         if !record.checks.is_empty() {
             let rows = record.checks.iter().map(|c| {
                 let verdict = if c.holds { "holds" } else { "**differs**" };
-                [verdict, &c.claim, &c.stated, &c.measured].map(str::to_owned).to_vec()
+                [verdict, &c.claim, &c.stated, &measured(c)].map(str::to_owned).to_vec()
             });
             let headings = ["", "claim", "stated", "measured"].map(str::to_owned);
             table(&mut out, &headings, rows, "|---|---|---|---|");
@@ -44,6 +44,14 @@ pub fn page(outcomes: &[Outcome]) -> String {
         }
     }
     out
+}
+
+/// What was measured, and the reason where it differs.
+pub fn measured(check: &Check) -> String {
+    match &*check.reason {
+        "" => check.measured.clone(),
+        reason => format!("{}. {reason}", check.measured),
+    }
 }
 
 fn table(

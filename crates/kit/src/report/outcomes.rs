@@ -135,7 +135,10 @@ fn checks(checks: &[Check]) -> Markup {
                     @else { td class="warning" { "✗ differs" } }
                     td { (check.claim) }
                     td { (check.stated) }
-                    td { (check.measured) }
+                    td {
+                        (check.measured)
+                        @if !check.reason.is_empty() { p class="soft" { (check.reason) } }
+                    }
                 }
             } }
         } }
