@@ -7,7 +7,7 @@ use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
-use overbank::cache::Isa;
+use overbank::isa::Isa;
 use overbank_lab::hardware::memory_available_bytes;
 use overbank_lab::replay::feed::Source;
 use overbank_lab::replay::record::TrafficRecord;

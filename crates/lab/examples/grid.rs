@@ -12,7 +12,8 @@
 
 use std::process::ExitCode;
 
-use overbank::cache::{Design, HugePages};
+use overbank::cache::Design;
+use overbank::memory::HugePages;
 use overbank_lab::experiments::grid::{
     ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, geometric_mean, plan, ratio,
 };

@@ -10,8 +10,9 @@ use crate::models::blp_held;
 use crate::workload::FlowStream;
 use overbank::cache::{
     Blp, Config, Cuckoo, Design, Error, FlowCache, Fp16V32, Geometry, GeometryKind, LayoutKind,
-    PolicyKind, Random, SetAssoc, SignatureCache, mix,
+    PolicyKind, Random, SetAssoc, SignatureCache,
 };
+use overbank::hash::mix;
 
 /// A table and how its keys are hashed.
 pub struct HitBench {

@@ -14,7 +14,8 @@
 
 use crate::models::{self, ModelError};
 use crate::workload::FlowStream;
-use overbank::cache::{Pcg32, mix};
+use overbank::hash::mix;
+use overbank::random::Pcg32;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -13,7 +13,8 @@
 //!
 //! And in every case, exactly: never more than can be held.
 
-use overbank::cache::{Blp, Config, Cuckoo, FlowCache, Fp16V32, Geometry, Random, SetAssoc, mix};
+use overbank::cache::{Blp, Config, Cuckoo, FlowCache, Fp16V32, Geometry, Random, SetAssoc};
+use overbank::hash::mix;
 use overbank_lab::models::{blp, blp_held, set_assoc};
 use overbank_lab::workload::FlowStream;
 

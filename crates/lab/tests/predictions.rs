@@ -3,7 +3,8 @@
 //! The tables are warmed with 100 packets per flow: near α = 1 the last free slots of BLP and
 //! cuckoo-lite fill slowly, and what is predicted is where they end up.
 
-use overbank::cache::{Design, LayoutKind, mix};
+use overbank::cache::{Design, LayoutKind};
+use overbank::hash::mix;
 use overbank_lab::advise::law::Law;
 use overbank_lab::advise::predict::Model;
 use overbank_lab::models;

@@ -178,7 +178,7 @@ impl Contestant<'_> {
             }
             let mut pattern = self.options.seed;
             for _ in 0..count.div_ceil(self.options.burst as u64) {
-                pattern = overbank::cache::mix(pattern.wrapping_add(1));
+                pattern = overbank::hash::mix(pattern.wrapping_add(1));
                 let (mut due, mut burst, mut one) = (Tally::default(), Vec::new(), Vec::new());
                 for i in 0..self.options.burst {
                     let tally = draw(&mut self.draws, &mut one, 1, pattern >> i & 1 == 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use overbank::cache::mix;
+use overbank::hash::mix;
 use overbank_lab::micro::gather::Gather;
 
 use super::peer::{Lookup, Table, Tally};

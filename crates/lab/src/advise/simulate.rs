@@ -6,7 +6,8 @@
 //! so every match is verified exactly.
 
 use super::AdviseError;
-use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, mix};
+use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes};
+use overbank::hash::mix;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which flow each packet belongs to, and the hash of each flow.

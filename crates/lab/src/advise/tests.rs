@@ -19,7 +19,7 @@ fn drawn(flows: u32, theta: f64) -> Advice {
 fn trace(ids: impl Iterator<Item = u32>) -> Trace {
     let mut trace = Trace::default();
     ids.enumerate().for_each(|(i, id)| {
-        trace.push_hash(overbank::cache::mix(u64::from(id)), i as u64 * 1000);
+        trace.push_hash(overbank::hash::mix(u64::from(id)), i as u64 * 1000);
     });
     trace
 }

@@ -155,7 +155,7 @@ mod tests {
         assert!(!without.recommendation.reason.contains("Tried"));
         let mut trace = Trace::default();
         for (at, id) in stream.take(KEYS_MIN - 1).enumerate() {
-            trace.push_hash(overbank::cache::mix(u64::from(id)), at as u64);
+            trace.push_hash(overbank::hash::mix(u64::from(id)), at as u64);
         }
         let few = advice(Input::Trace(&trace), true);
         assert!(few.cells.iter().all(|c| c.lookup_ns.is_none()));

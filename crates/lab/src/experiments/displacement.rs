@@ -21,7 +21,7 @@ use std::time::Instant;
 use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::micro::keys::Keys;
 use crate::workload::FlowStream;
-use overbank::cache::Pcg32;
+use overbank::random::Pcg32;
 
 /// Displacement against eviction.
 pub const DISPLACEMENT: Experiment = Experiment {
@@ -394,7 +394,7 @@ fn checks(record: &mut Record, theta: f64, rates: &[Series]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::cache::mix;
+    use overbank::hash::mix;
 
     #[test]
     fn entries_are_moved_and_never_lost_but_by_eviction() {

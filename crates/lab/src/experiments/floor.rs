@@ -20,7 +20,8 @@ use crate::micro::{
 };
 use crate::recommended::RECOMMENDED;
 use crate::workload::FlowStream;
-use overbank::cache::{BURST, HugePages};
+use overbank::cache::BURST;
+use overbank::memory::HugePages;
 
 /// The floor.
 pub const FLOOR: Experiment = Experiment {
@@ -101,7 +102,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.settings = vec![
         ("keys of a round".into(), plan(&cells[0]).keys.to_string()),
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
     ];
     let l2 = l2_cache_bytes();
     record.setting("L2 cache", l2.map_or("of unknown size".to_owned(), size_name));

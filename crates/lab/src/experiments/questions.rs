@@ -45,7 +45,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.settings = vec![
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
         context.penalty_setting(),
-        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
     ];
     Ok(record)
 }

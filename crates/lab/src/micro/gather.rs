@@ -11,8 +11,9 @@
 //! than the table's is none. [`Footing`] says whether it is one; where it is not there is no multiple,
 //! no claim is judged, and the record has the line that [`refusal`] gives.
 
-use overbank::cache::{BURST, HugePages};
-use overbank::{is_far, prefetch, prefetch_far};
+use overbank::cache::BURST;
+use overbank::memory::HugePages;
+use overbank::prefetch::{is_far, prefetch, prefetch_far};
 
 use super::memory::Memory;
 
@@ -179,7 +180,7 @@ pub fn refusal(tables: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::cache::mix;
+    use overbank::hash::mix;
 
     #[test]
     fn a_floor_on_other_pages_is_none() {

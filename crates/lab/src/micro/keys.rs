@@ -7,7 +7,7 @@
 //! in a switch; `replay` measures that.
 
 use crate::workload::FlowStream;
-use overbank::cache::mix;
+use overbank::hash::mix;
 
 /// Hashes of keys, and for each the value that belongs to it. The default has one fixed hash function,
 /// [`Keys::seeded`] one of many.

@@ -8,8 +8,6 @@ use std::time::Instant;
 use super::keys::Keys;
 use super::row::rate;
 use super::{Spread, Way};
-use crate::experiment::LabError;
-use crate::workload::FlowStream;
 use overbank::cache::{BURST, MISS, Probes, SignatureCache};
 
 /// Keys between two looks at the clock.

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // A mapping, advice about its pages, and the slice over it.
 
-use overbank::cache::HugePages;
+use overbank::memory::HugePages;
 
 /// `count` values side by side, shared by whoever has a reference.
 pub struct Memory<T> {
@@ -62,7 +62,7 @@ mod mapping {
     use std::io::{BufRead, BufReader};
     use std::ptr::NonNull;
 
-    use overbank::cache::HugePages;
+    use overbank::memory::HugePages;
 
     /// Bytes of a huge page.
     pub(super) const HUGE_PAGE: usize = 2 << 20;

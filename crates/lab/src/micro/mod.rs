@@ -58,7 +58,8 @@ use crate::workload::FlowStream;
 use gather::{Gather, refusal};
 use keys::Keys;
 use loops::{Lane, Times, lookups, ns_per_key, probes, run};
-use overbank::cache::{BURST, Design, HugePages, LayoutKind, mix};
+use overbank::cache::{BURST, Design, LayoutKind};
+use overbank::memory::HugePages;
 use row::rate;
 use warm::{show_all, show_drawn};
 

@@ -2,7 +2,8 @@
 
 use super::gather::Footing;
 use super::{Cell, SLOT_BYTES};
-use overbank::cache::{Design, HugePages};
+use overbank::cache::Design;
+use overbank::memory::HugePages;
 
 /// How one burst after the other is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::loops::{Lane, run};
 use super::row::Way;
 use crate::experiment::LabError;
 use crate::workload::FlowStream;
-use overbank::cache::mix;
+use overbank::hash::mix;
 
 /// Keys between two steps of the progress.
 const BLOCK: usize = 1 << 17;

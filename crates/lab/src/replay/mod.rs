@@ -25,7 +25,8 @@ pub mod txlog;
 
 use digests::Digests;
 use feed::Source;
-use overbank::cache::{Design, DesignError, Isa, IsaError};
+use overbank::cache::{Design, DesignError};
+use overbank::isa::{Isa, IsaError};
 use overbank_switch::datapath::ConfigError;
 use overbank_switch::translate::Tables;
 use record::{DesignRecord, Machine, Replay, SCHEMA, Settings, Totals, TrafficRecord};

@@ -234,7 +234,7 @@ impl Course {
                     self.rounds
                 ),
             ),
-            ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+            ("instruction set".into(), overbank::isa::Isa::best().to_string()),
         ]
     }
 }

@@ -21,8 +21,8 @@ use super::{absent, address, sizes};
 use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
 use crate::experiments::live::sys;
 use crate::micro::Spread;
-use overbank::cache::Pcg32;
 use overbank::fib::{Key6, Reader};
+use overbank::random::Pcg32;
 
 /// Lookups while the writer writes.
 pub const FIBWRITER: Experiment = Experiment {

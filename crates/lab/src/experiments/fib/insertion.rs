@@ -6,7 +6,7 @@ use super::measure::{Fib, Part, empty, fill};
 use super::{absent, address, sizes};
 use crate::experiment::{Context, LabError};
 use hdrhistogram::Histogram;
-use overbank::cache::Pcg32;
+use overbank::random::Pcg32;
 
 /// Occupancy that a table is built to, in percent.
 const PERCENT: u64 = 95;

@@ -19,8 +19,9 @@ use crate::experiment::{Experiment, Record, Size};
 use crate::micro::Spread;
 use crate::micro::gather::Gather;
 use crate::workload::{FlowStream, Gray, Workload};
-use overbank::cache::{Pages, mix};
 use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
+use overbank::hash::mix;
+use overbank::memory::Pages;
 
 /// A forwarding table of Ethernet addresses.
 pub(super) type Fib = Writer<Key6, u16>;

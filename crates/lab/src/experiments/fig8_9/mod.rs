@@ -103,7 +103,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
         ("skew θ".into(), theta.to_string()),
         context.penalty_setting(),
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
         ("keys of a timed part, rounds".into(), {
             let plan = plan(&cells[0]);
             format!("{}, {}", plan.keys, plan.rounds)

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::micro::Cell;
     use crate::recommended::RECOMMENDED;
-    use overbank::cache::HugePages;
+    use overbank::memory::HugePages;
 
     fn measured(floor: f64, rows: &[(&str, f64, f64)]) -> Measured {
         let cell = Cell { entries: 1000, alpha: 2.0, theta: 0.0 };

@@ -1,7 +1,7 @@
 //! Measurements that were not made: for tests of what is said about measurements.
 
 use crate::micro::{Cell, Measured, Round, Row, Spread};
-use overbank::cache::HugePages;
+use overbank::memory::HugePages;
 
 /// Hit rate (0 to 1), nanoseconds of a lookup, and million keys a second of a design.
 pub(crate) type Figures = (f64, f64, f64);

@@ -241,7 +241,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("recommended where nothing is known".into(), RECOMMENDED.into()),
         context.penalty_setting(),
         ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::cache::Isa::best().to_string()),
+        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
         ("rounds".into(), plan.rounds.to_string()),
     ];
     if !smoke {

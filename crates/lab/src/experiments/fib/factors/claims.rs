@@ -159,7 +159,7 @@ mod tests {
     use crate::experiments::fib::factors::{FIB5, Facts, STEPS};
     use crate::experiments::fib::measure::full_record;
     use crate::micro::gather::Footing;
-    use overbank::cache::HugePages;
+    use overbank::memory::HugePages;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
         let facts = Facts {

@@ -17,7 +17,7 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use super::error::Error;
+use thiserror::Error;
 
 /// Bytes of a huge page, and the size from which a table asks for them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -74,6 +74,24 @@ impl core::fmt::Display for HugePages {
     }
 }
 
+/// The system gave no memory for a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// There is not that much.
+    #[error("no memory for a table of {bytes} bytes")]
+    OutOfMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// 1 GiB pages were required, and the system has none left.
+    #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
+    NoGigabytePages {
+        /// What was asked for.
+        bytes: usize,
+    },
+}
+
 enum Source {
     Allocator,
     #[cfg(all(feature = "std", target_os = "linux"))]
@@ -102,13 +120,13 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// `bytes` zero bytes (at least 1, at most `isize::MAX` less two huge pages), all touched.
-    pub(crate) fn zeroed(bytes: usize) -> Result<Self, Error> {
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self, MemoryError> {
         Self::zeroed_on(bytes, Pages::Huge)
     }
 
     /// As [`Memory::zeroed`], on the pages that are asked for.
-    pub(crate) fn zeroed_on(bytes: usize, pages: Pages) -> Result<Self, Error> {
-        let out_of_memory = Error::OutOfMemory { bytes };
+    pub(crate) fn zeroed_on(bytes: usize, pages: Pages) -> Result<Self, MemoryError> {
+        let out_of_memory = MemoryError::OutOfMemory { bytes };
         if bytes == 0 || bytes > isize::MAX as usize - 2 * HUGE_PAGE {
             return Err(out_of_memory);
         }
@@ -118,14 +136,14 @@ impl Memory {
                 return Ok(memory);
             }
             if required {
-                return Err(Error::NoGigabytePages { bytes });
+                return Err(MemoryError::NoGigabytePages { bytes });
             }
         }
         #[cfg(all(feature = "std", target_os = "linux"))]
         if bytes >= HUGE_PAGE {
             return linux::map(bytes, pages != Pages::Small).ok_or(out_of_memory);
         }
-        let layout = Layout::from_size_align(bytes, LINE).map_err(|_| out_of_memory.clone())?;
+        let layout = Layout::from_size_align(bytes, LINE).map_err(|_| out_of_memory)?;
         // SAFETY: the layout's size is not zero, checked above.
         let start = unsafe { alloc::alloc::alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or(out_of_memory)?;
@@ -347,7 +365,7 @@ mod tests {
                 assert_eq!(memory.huge_pages(), HugePages::Gigabyte);
                 memory.bytes_mut()[bytes - 1] = 1;
             }
-            Err(error) => assert_eq!(error, Error::NoGigabytePages { bytes }),
+            Err(error) => assert_eq!(error, MemoryError::NoGigabytePages { bytes }),
         }
         let memory = Memory::zeroed_on(bytes, Pages::Gigabyte { required: false }).unwrap();
         assert_eq!(memory.len(), bytes);
@@ -357,7 +375,7 @@ mod tests {
     #[test]
     fn absurd_sizes_are_errors() {
         for bytes in [0, usize::MAX, isize::MAX as usize, isize::MAX as usize / 2] {
-            assert_eq!(Memory::zeroed(bytes).err(), Some(Error::OutOfMemory { bytes }));
+            assert_eq!(Memory::zeroed(bytes).err(), Some(MemoryError::OutOfMemory { bytes }));
         }
     }
 }
