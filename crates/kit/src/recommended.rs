@@ -18,7 +18,7 @@
 //! That is for traffic that stays as it is. Under a hot set that moves quickly it hits less often
 //! than 2-4 BLP: 3.2 points less at α = 3, θ = 0.99, where the ranks move on by 1 % of the flows
 //! every α·slots packets, and 1.1 points less where they move on by 10 %; at 0.1 % it still hits
-//! more often (experiment `churn`, docs/results-lab.md). Probably promotion keeps flows that were
+//! more often (experiment `churn`, docs/records). Probably promotion keeps flows that were
 //! hot before. `overbank advise` measures on the sequence itself.
 //!
 //! # Where one can try
