@@ -1,8 +1,8 @@
 //! The Ethernet switch without threads: beside a naive twin, and under a flood of invented addresses.
 
 use super::*;
-use overbank_stations::*;
 use overbank::fib::{Config, Key6, MacVlan, Writer};
+use overbank_stations::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 

@@ -16,9 +16,7 @@ use crate::options::Format;
 use anyhow::{Result, anyhow};
 use clap::Args as ClapArgs;
 use comfy_table::{CellAlignment, Table, presets};
-use config::{
-    CACHE_DEFAULT, Config, LogFormat, METRICS_DEFAULT, Problems, Settings, prepare,
-};
+use config::{CACHE_DEFAULT, Config, LogFormat, METRICS_DEFAULT, Problems, Settings, prepare};
 use status::Status;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

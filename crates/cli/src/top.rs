@@ -3,10 +3,10 @@
 #[cfg(feature = "top")]
 mod screen;
 
-use anyhow::{Context, Result, bail};
-use clap::{Args as ClapArgs, ValueEnum};
 use crate::switch::rates::Rates;
 use crate::switch::status::{SCHEMA, Status};
+use anyhow::{Context, Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -264,7 +264,13 @@ impl Engine for RuleEngine {
     type Drop = RuleDrops;
 
     #[inline]
-    fn process(&mut self, burst: &[&[u8]], ingress: Ingress, now_ms: u64, out: &mut Out<RuleDrops>) {
+    fn process(
+        &mut self,
+        burst: &[&[u8]],
+        ingress: Ingress,
+        now_ms: u64,
+        out: &mut Out<RuleDrops>,
+    ) {
         let RuleEngine { datapath, context, .. } = self;
         let packet_in = context.ports[usize::from(ingress.index)].packet_in;
         let mut sink = Burst { out, context, now_ms, packet_in };

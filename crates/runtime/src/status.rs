@@ -163,9 +163,10 @@ impl<T: Counters, R: Reasons, S: ControlStatus> Status<T, R, S> {
                 dropped.add(&port.dropped);
             }
         }
-        let descs = publisher.ports().iter().map(|port| {
-            (port.number, port.name.clone(), port.detail.clone(), port.link_up)
-        });
+        let descs = publisher
+            .ports()
+            .iter()
+            .map(|port| (port.number, port.name.clone(), port.detail.clone(), port.link_up));
         let own = (CONTROLLERS, CONTROLLERS_NAME.to_owned(), String::new(), control.is_attended());
         let ports = descs.chain([own]).zip(sums).map(
             |((number, name, detail, link_up), (totals, dropped))| PortStatus {

@@ -293,7 +293,9 @@ mod tests {
         assert_eq!((dropped.of("second"), dropped.of("first"), dropped.total()), (1, 0, 4));
         let mut sum = dropped.clone();
         sum.add(&dropped);
-        assert_eq!(serde_json::to_value(&sum).expect("an object"),
-            serde_json::json!({"dropped": {"port_blocked": 6, "second": 2}}));
+        assert_eq!(
+            serde_json::to_value(&sum).expect("an object"),
+            serde_json::json!({"dropped": {"port_blocked": 6, "second": 2}})
+        );
     }
 }

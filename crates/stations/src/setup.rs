@@ -1,7 +1,8 @@
 //! The table that a configuration asks for, or why there is none.
 
 use super::{Limits, StaticError, Stations};
-use overbank::fib::{self, MacVlan, Pages};
+use overbank::fib::{self, MacVlan};
+use overbank::memory::{MemoryError, Pages};
 
 /// There is no table of stations.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum StationsError {
 /// The setting that asked for what there is not.
 fn setting_of(error: &fib::Error) -> &'static str {
     match error {
-        fib::Error::NoGigabytePages { .. } => "mac-pages",
+        fib::Error::Memory(MemoryError::NoGigabytePages { .. }) => "mac-pages",
         _ => "mac-entries",
     }
 }

@@ -1,7 +1,7 @@
 //! What is shown of the table: its size, and what happened to it.
 
 use super::Stations;
-use overbank::fib::HugePages;
+use overbank::memory::HugePages;
 use overbank_service::counters::Exposition;
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ports in memory by these options, from number 1 on.
-pub fn ports(options: &[MemoryOptions], workers: usize) -> (Vec<ConfiguredPort>, Vec<MemoryHandle>) {
+pub fn ports(
+    options: &[MemoryOptions],
+    workers: usize,
+) -> (Vec<ConfiguredPort>, Vec<MemoryHandle>) {
     let each = (1..).zip(options).map(|(number, options)| {
         let port = MemoryPort::open(options, &format!("memory{number}"), workers).expect("memory");
         let handle = port.handle();
@@ -52,7 +55,11 @@ pub fn number_of(frame: &[u8]) -> u64 {
 }
 
 pub fn closed<T: Counters, R: Reasons, S>(status: &Status<T, R, S>) {
-    assert!(status.closes, "{:#?}", status.ports.iter().map(|port| port.totals).collect::<Vec<_>>());
+    assert!(
+        status.closes,
+        "{:#?}",
+        status.ports.iter().map(|port| port.totals).collect::<Vec<_>>()
+    );
     for port in &status.ports {
         let dropped = port.dropped.total();
         assert_eq!(port.received, port.forwarded + port.to_controller + dropped, "{}", port.name);

@@ -2,7 +2,8 @@
 //! in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
-use overbank::fib::{Key6, MacVlan, Pages};
+use overbank::fib::{Key6, MacVlan};
+use overbank::memory::Pages;
 use overbank_bridge::{BridgeControl, Setup, listing, start};
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
@@ -116,7 +117,10 @@ fn what_goes_nowhere_has_a_named_reason() {
     closed(&status);
     let one = &status.ports[0];
     assert_eq!((one.received, one.forwarded, one.dropped.iter().count()), (8, 2, 6), "{one:?}");
-    assert_eq!((status.control.stations.totals.stations_static, status.control.stations.macs.moved), (2, 0));
+    assert_eq!(
+        (status.control.stations.totals.stations_static, status.control.stations.macs.moved),
+        (2, 0)
+    );
     // Alone there is nobody to flood to.
     let (ports, handles) = quiet(1, 1);
     let switch = start(&self::setup(1), ports).expect("started");
@@ -137,7 +141,10 @@ fn a_port_that_goes_down_is_flushed() {
     let desc = handle.lock().publisher().ports()[1].clone();
     handle.port_changed(1, PortDesc { link_up: false, ..desc }, false);
     let status = switch.status();
-    assert_eq!((status.control.stations.totals.stations, status.control.stations.macs.flushed), (4, 2));
+    assert_eq!(
+        (status.control.stations.totals.stations, status.control.stations.macs.flushed),
+        (4, 2)
+    );
     // The port is watched: it is up, and soon it is said to be.
     wait("learnt again", || {
         handles[1].inject(&frame(mac(1), [0xff; 6], 5, 0));
@@ -244,6 +251,10 @@ fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
     assert_eq!((flood.forwarded, flood.dropped.total()), (flood.received, 0), "{flood:?}");
     assert!(two.outputs > FRAMES, "{two:?}");
     let control = &status.control;
-    assert_eq!((control.stations.totals.stations, control.stations.totals.stations_static), (301, 1), "{control:?}");
+    assert_eq!(
+        (control.stations.totals.stations, control.stations.totals.stations_static),
+        (301, 1),
+        "{control:?}"
+    );
     assert_eq!(control.stations.macs.moved, 0);
 }

@@ -128,8 +128,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_ofctl::rules::ControlTotals;
     use overbank_ofctl::RuleTotals;
+    use overbank_ofctl::rules::ControlTotals;
     use overbank_runtime::status::PublisherTotals;
     use overbank_runtime::{PortTotals, WorkerTotals};
     use overbank_service::counters::{Counter, Shown};

@@ -20,7 +20,7 @@ use crate::switch::status::Status;
 use overbank_ofctl::sessions::ControlError;
 use overbank_ofctl::socket;
 use overbank_ports::queue::PortError;
-use overbank_runtime::{ConfiguredPort, Control, Engine, Handle, Running};
+use overbank_runtime::{ConfiguredPort, Engine, Handle, Running};
 use overbank_switch::rule::Rule;
 use serde::Serialize;
 use std::fmt;
@@ -412,6 +412,7 @@ async fn answer_lines(stream: UnixStream, answer: Answer) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
 
     async fn ask(stream: &mut UnixStream) -> String {
         stream.write_all(b"\n").await.expect("it reads");

@@ -22,4 +22,3 @@ pub fn unlimited_locked_memory() -> bool {
     // SAFETY: a pointer to an rlimit.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0 }
 }
-

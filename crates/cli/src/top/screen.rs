@@ -1,8 +1,8 @@
 //! The screen of `overbank top`.
 
 use super::{Readings, rows, summary};
-use anyhow::Result;
 use crate::switch::rates::Rates;
+use anyhow::Result;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};

@@ -43,7 +43,7 @@ mod tcp;
 mod timed;
 
 /// A controller that does what it is told; shared with the tests of the control plane.
-#[path = "../../../live/tests/openflow/client.rs"]
+#[path = "../../../ofctl/tests/openflow/client.rs"]
 #[allow(dead_code)]
 mod client;
 /// Namespaces and veth pairs; shared with the tests of ports.

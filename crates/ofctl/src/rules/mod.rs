@@ -27,9 +27,7 @@ use events::Subscribers;
 use overbank::fib::MacVlan;
 use overbank_runtime::{Control, ControlStatus, PortDesc, Publisher};
 use overbank_service::counters::Exposition;
-use overbank_stations::{
-    Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up,
-};
+use overbank_stations::{Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
 use serde::Serialize;

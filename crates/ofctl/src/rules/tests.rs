@@ -40,7 +40,9 @@ fn text(control: &RuleControl) -> Vec<String> {
 #[test]
 fn a_transaction_is_all_or_nothing() {
     let mut control = control(3, FailMode::Secure, false);
-    control.reload(rules("priority=1,hard_timeout=9,send_flow_rem,actions=output:1")).expect("fits");
+    control
+        .reload(rules("priority=1,hard_timeout=9,send_flow_rem,actions=output:1"))
+        .expect("fits");
     let before = text(&control);
     let outcome = control.transaction(|control| {
         assert_eq!(control.delete(&Filter::default()), 1);
@@ -107,7 +109,11 @@ fn standing_in_for_controllers() {
     control.controller_connected(false);
     assert_eq!(text(&control).len(), 1, "one is still there");
     control.controller_connected(false);
-    assert!(text(&control).iter().any(|rule| rule.contains("priority=65535")), "{:?}", text(&control));
+    assert!(
+        text(&control).iter().any(|rule| rule.contains("priority=65535")),
+        "{:?}",
+        text(&control)
+    );
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! ConnectionLimit for connections that others make to us: so many at one time.
+//! The limit of connections that others make to us: at most N at a time.
 //!
-//! Whoever comes when all are taken gets the seat of the connection that has kept silent (said no
-//! hello) for longest. So connections that say nothing lock nobody out, however many are made; only
-//! when all seats are taken by those that said hello is a new one turned away.
+//! A connection that comes when all permits are taken gets that of the connection that has kept silent
+//! (said no hello) for longest. So connections that say nothing lock nobody out, however many are made;
+//! only when all permits belong to those that said hello is a new one turned away.
 //!
-//! Cost: a look through the seats when all are taken. Panics: none.
+//! Cost: a look through the permits when all are taken. Panics: none.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// By number of the connection, so that the oldest is first; with a sender while it keeps silent.
 type Taken = BTreeMap<u64, Option<oneshot::Sender<()>>>;
 
-/// All seats.
+/// All permits.
 pub(super) struct ConnectionLimit {
     most: usize,
     book: Mutex<Book>,
@@ -26,19 +26,19 @@ struct Book {
     taken: Taken,
 }
 
-/// A taken seat, given back when dropped.
+/// Leave to be connected, given back when dropped.
 pub(super) struct Permit {
     number: u64,
-    seats: Arc<ConnectionLimit>,
+    limit: Arc<ConnectionLimit>,
     lost: oneshot::Receiver<()>,
 }
 
 /// Whether somebody had to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// A seat was free.
+    /// A permit was free.
     Free,
-    /// The oldest silent connection lost its seat.
+    /// The oldest silent connection lost its permit.
     Made,
 }
 
@@ -51,7 +51,7 @@ impl ConnectionLimit {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a seat; `None`: all are taken by connections that have said hello.
+    /// Takes a permit; `None`: all are taken by connections that have said hello.
     pub fn take(self: &Arc<ConnectionLimit>) -> Option<(Permit, Room)> {
         let mut book = self.book();
         let room = if book.taken.len() < self.most {
@@ -67,14 +67,14 @@ impl ConnectionLimit {
         let number = book.next;
         book.next += 1;
         book.taken.insert(number, Some(sender));
-        Some((Permit { number, seats: Arc::clone(self), lost }, room))
+        Some((Permit { number, limit: Arc::clone(self), lost }, room))
     }
 }
 
 impl Permit {
-    /// It said hello, so it keeps its seat; false: it had lost it by then.
+    /// It said hello, so it keeps its permit; false: it had lost it by then.
     pub fn keep(&mut self) -> bool {
-        match self.seats.book().taken.get_mut(&self.number) {
+        match self.limit.book().taken.get_mut(&self.number) {
             None => false,
             Some(silent) => {
                 // The receiver hears that the sender went; nobody asks it any more.
@@ -84,7 +84,7 @@ impl Permit {
         }
     }
 
-    /// Returns when the seat is lost. Not to be waited for after [`Permit::keep`].
+    /// Returns when the permit is lost. Not to be waited for after [`Permit::keep`].
     pub async fn lost(&mut self) {
         let _ = (&mut self.lost).await;
     }
@@ -92,7 +92,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.seats.book().taken.remove(&self.number);
+        self.limit.book().taken.remove(&self.number);
     }
 }
 
@@ -100,37 +100,37 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    fn lost(taker: &mut Permit) -> bool {
-        !matches!(taker.lost.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+    fn lost(permit: &mut Permit) -> bool {
+        !matches!(permit.lost.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
-    fn take(seats: &Arc<ConnectionLimit>) -> (Permit, Room) {
-        seats.take().expect("a seat")
+    fn take(limit: &Arc<ConnectionLimit>) -> (Permit, Room) {
+        limit.take().expect("a permit")
     }
 
     #[test]
     fn the_oldest_that_keeps_silent_gives_way() {
-        let seats = ConnectionLimit::new(3);
-        let (mut first, _) = take(&seats);
-        let (mut second, _) = take(&seats);
-        let (mut third, room) = take(&seats);
+        let limit = ConnectionLimit::new(3);
+        let (mut first, _) = take(&limit);
+        let (mut second, _) = take(&limit);
+        let (mut third, room) = take(&limit);
         assert_eq!(room, Room::Free);
         assert!(first.keep());
-        let (mut fourth, room) = take(&seats);
+        let (mut fourth, room) = take(&limit);
         assert_eq!(room, Room::Made);
         assert!(lost(&mut second) && !lost(&mut third) && !lost(&mut fourth));
         assert!(!second.keep(), "its hello comes too late");
-        // It gives nothing back: its seat is another's.
+        // It gives nothing back: its permit is another's.
         drop(second);
-        assert_eq!(seats.book().taken.len(), 3);
+        assert_eq!(limit.book().taken.len(), 3);
         assert!(third.keep() && fourth.keep());
-        assert!(seats.take().is_none(), "nobody is silent");
+        assert!(limit.take().is_none(), "nobody is silent");
         drop(first);
-        assert_eq!(take(&seats).1, Room::Free);
+        assert_eq!(take(&limit).1, Room::Free);
     }
 
     #[test]
-    fn without_seats_nobody_sits() {
+    fn a_limit_of_none_admits_none() {
         assert!(ConnectionLimit::new(0).take().is_none());
     }
 }

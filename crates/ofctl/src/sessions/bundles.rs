@@ -21,8 +21,8 @@ use super::convert;
 use super::counters::count;
 use super::flows::Checked;
 use super::session::Session;
-use crate::rules::RuleControl;
 use crate::rules::PortConfig;
+use crate::rules::RuleControl;
 
 const OPEN: u16 = 0;
 const CLOSE: u16 = 2;

@@ -19,9 +19,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
+use super::admission::Permit;
 use super::counters::count;
 use super::outbox::Outbox;
-use super::admission::Permit;
 use super::serve::{Control, stopped};
 use super::session::Session;
 use crate::rules::{ControllerHandle as _, Subscription, SubscriptionLimits};
@@ -48,14 +48,14 @@ pub(super) struct Ended {
     pub broken: Option<&'static str>,
 }
 
-/// Serves a connection until it ends. `taker`: its seat, if others made it; one that we made has a
+/// Serves a connection until it ends. `permit`: its permit, if others made it; one that we made has a
 /// controller as its peer and no tool: while one of these stands, the switch is not on its own (fail
 /// mode).
 pub(super) async fn run<S>(
     stream: S,
     control: &Arc<Control>,
     mut stop: watch::Receiver<bool>,
-    mut taker: Option<Permit>,
+    mut permit: Option<Permit>,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -67,7 +67,7 @@ where
     let handshake = time::timeout(control.options.handshake, link.greet(control));
     let greeted = tokio::select! {
         () = stopped(&mut stop) => Ok(None),
-        () = displaced(&mut taker) => return Ended { greeted: false, broken: Some(DISPLACED) },
+        () = displaced(&mut permit) => return Ended { greeted: false, broken: Some(DISPLACED) },
         greeted = handshake => greeted.unwrap_or_else(|_| {
             count(&counters.hellos_missed, 1);
             Err("no hello in time")
@@ -75,7 +75,7 @@ where
     };
     let version = match greeted {
         Ok(Some(version)) => {
-            if taker.as_mut().is_some_and(|taker| !taker.keep()) {
+            if permit.as_mut().is_some_and(|permit| !permit.keep()) {
                 return Ended { greeted: false, broken: Some(DISPLACED) };
             }
             version
@@ -83,9 +83,9 @@ where
         other => {
             let broken = other.err();
             let pending = link.out.pending();
-            // Still on its seat, and still the first to give way.
+            // It still has its permit, and is still the first to give way.
             tokio::select! {
-                () = displaced(&mut taker) => {}
+                () = displaced(&mut permit) => {}
                 () = goodbye(&mut link.reader, &mut link.writer, pending, broken.is_some()) => {}
             }
             return Ended { greeted: false, broken };
@@ -95,9 +95,9 @@ where
     let limits =
         SubscriptionLimits { events: control.options.events, packets: control.options.packet_ins };
     let mut news = News { from: control.switch.subscribe(limits), events: 0, packets: 0 };
-    let _connected = taker.is_none().then(|| control.switch.connected());
+    let _connected = permit.is_none().then(|| control.switch.connected());
     let Link { reader, writer, frames, out } = link;
-    let session = Session::new(control.sit_down(), version, out);
+    let session = Session::new(control.join(), version, out);
     let mut turns = Turns { reader, writer, frames, session };
     let broken = turns.run(&mut news, &mut stop).await.err();
     news.count_lost(&turns.session);
@@ -107,10 +107,10 @@ where
     Ended { greeted: true, broken }
 }
 
-/// Returns when the connection has lost its seat, if it has one to lose.
-async fn displaced(taker: &mut Option<Permit>) {
-    match taker {
-        Some(taker) => taker.lost().await,
+/// Returns when the connection has lost its permit, if it has one to lose.
+async fn displaced(permit: &mut Option<Permit>) {
+    match permit {
+        Some(permit) => permit.lost().await,
         None => future::pending().await,
     }
 }
@@ -284,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
                     }
                 }
                 Some(event) = news.from.events.recv(), if room => session.event(&event),
-                Some(state) = session.seat.notices.recv(), if room => session.demoted(state),
+                Some(state) = session.member.notices.recv(), if room => session.demoted(state),
                 () = yielded(), if ready && more => {}
                 now = ticks.tick() => {
                     news.count_lost(session);

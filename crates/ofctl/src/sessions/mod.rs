@@ -21,6 +21,7 @@
 //! What differs from Open vSwitch is in `docs/openflow.md`. Source: OpenFlow Switch Specification
 //! 1.3.5, 1.4.1, 1.5.1.
 
+mod admission;
 mod asynchronous;
 mod buffers;
 mod bundles;
@@ -28,11 +29,10 @@ mod connection;
 pub mod convert;
 mod counters;
 mod flows;
+mod log_limit;
 mod outbox;
 mod packets;
 mod roles;
-mod admission;
-mod log_limit;
 mod serve;
 mod session;
 mod statistics;

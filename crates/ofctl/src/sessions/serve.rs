@@ -17,11 +17,11 @@ use tokio::time;
 use overbank_runtime::Handle;
 
 use super::ControlOptions;
+use super::admission::{ConnectionLimit, Permit, Room};
 use super::connection::{self, Ended};
 use super::counters::{count, uncount};
-use super::roles::{Roles, SessionId};
-use super::admission::{Room, ConnectionLimit, Permit};
 use super::log_limit::Lines;
+use super::roles::{Roles, SessionId};
 use crate::rules::RuleControl;
 use crate::socket;
 use crate::target::Target;
@@ -50,7 +50,7 @@ pub(super) struct Control {
     book: Mutex<Book>,
     next: AtomicU64,
     /// For connections that others made.
-    seats: Arc<ConnectionLimit>,
+    limit: Arc<ConnectionLimit>,
 }
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ struct Book {
 }
 
 /// A session's entry in the book; leaving it ends the entry.
-pub(super) struct Seat {
+pub(super) struct Member {
     pub id: SessionId,
     pub control: Arc<Control>,
     pub notices: mpsc::Receiver<RoleState>,
@@ -70,7 +70,7 @@ pub(super) struct Seat {
 impl Control {
     pub(super) fn new(switch: Handle<RuleControl>, options: ControlOptions) -> Arc<Control> {
         Arc::new(Control {
-            seats: ConnectionLimit::new(options.connections),
+            limit: ConnectionLimit::new(options.connections),
             switch,
             options,
             lines: Lines::default(),
@@ -96,17 +96,17 @@ impl Control {
         }
     }
 
-    pub(super) fn sit_down(self: &Arc<Control>) -> Seat {
+    pub(super) fn join(self: &Arc<Control>) -> Member {
         let id = self.next.fetch_add(1, Relaxed);
         let (sender, notices) = mpsc::channel(NOTICES);
         let mut book = self.book();
         book.roles.join(id);
         book.notices.insert(id, sender);
-        Seat { id, control: Arc::clone(self), notices }
+        Member { id, control: Arc::clone(self), notices }
     }
 }
 
-impl Drop for Seat {
+impl Drop for Member {
     fn drop(&mut self) {
         let mut book = self.control.book();
         book.roles.leave(self.id);
@@ -236,7 +236,7 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
                 continue;
             }
         };
-        let Some((seat, room)) = control.seats.take() else {
+        let Some((permit, room)) = control.limit.take() else {
             count(&counters.connections_refused, 1);
             if let Some(held_back) = control.lines.refused.now(control.switch.now_ms()) {
                 let (most, why) =
@@ -250,7 +250,7 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
         }
         let (control, stop) = (Arc::clone(&control), stop.clone());
         sessions.spawn(async move {
-            run(stream, &peer, &control, stop, Some(seat)).await;
+            run(stream, &peer, &control, stop, Some(permit)).await;
         });
     }
     while sessions.join_next().await.is_some() {}
@@ -261,12 +261,12 @@ async fn run(
     peer: &str,
     control: &Arc<Control>,
     stop: watch::Receiver<bool>,
-    seat: Option<Permit>,
+    permit: Option<Permit>,
 ) -> Ended {
     let counters = &control.options.counters;
     count(&counters.connections_opened, 1);
     count(&counters.connections, 1);
-    let ended = connection::run(stream, control, stop, seat).await;
+    let ended = connection::run(stream, control, stop, permit).await;
     uncount(&counters.connections, 1);
     match ended.broken {
         Some(why) => {

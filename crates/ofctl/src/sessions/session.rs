@@ -19,7 +19,7 @@ use super::bundles::Bundles;
 use super::convert;
 use super::counters::{count, uncount};
 use super::outbox::Outbox;
-use super::serve::{Control, Seat};
+use super::serve::{Control, Member};
 use super::statistics::Dump;
 use crate::rules::Event;
 
@@ -35,7 +35,7 @@ pub(super) type Broken = &'static str;
 
 /// The state of a session.
 pub(super) struct Session {
-    pub seat: Seat,
+    pub member: Member,
     pub out: Outbox,
     pub(super) version: Version,
     pub(super) buffers: Buffers,
@@ -48,8 +48,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub fn new(seat: Seat, version: Version, out: Outbox) -> Session {
-        let options = &seat.control.options;
+    pub fn new(member: Member, version: Version, out: Outbox) -> Session {
+        let options = &member.control.options;
         Session {
             buffers: Buffers::new(options.buffers, options.buffer_bytes),
             bundles: Bundles::default(),
@@ -57,14 +57,14 @@ impl Session {
             miss_send_len: MISS_SEND_LEN,
             dump: None,
             broken: None,
-            seat,
+            member,
             out,
             version,
         }
     }
 
     pub fn control(&self) -> &Arc<Control> {
-        &self.seat.control
+        &self.member.control
     }
 
     /// Whether it takes another request now.
@@ -194,7 +194,7 @@ impl Session {
     }
 
     pub(super) fn role(&self) -> Role {
-        self.control().roles(|roles| roles.of(self.seat.id))
+        self.control().roles(|roles| roles.of(self.member.id))
     }
 
     /// Whether such a message with this reason is to be sent to this controller.
@@ -232,7 +232,7 @@ impl Session {
     }
 
     fn role_request(&mut self, state: &RoleState, xid: u32) -> Result<(), ErrorCode> {
-        let id = self.seat.id;
+        let id = self.member.id;
         let control = Arc::clone(self.control());
         let (reply, demoted) = control.roles(|roles| {
             let demoted = roles.set(id, state.role, state.generation_id)?;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use overbank_ofctl::sessions::{self, ControlCounters, ControlError, ControlOptions};
-use overbank_runtime::Handle;
-use overbank_runtime::ConfiguredPort;
-use overbank_ofctl::{RuleControl, Setup, Switch};
 use overbank_ofctl::target::Target;
+use overbank_ofctl::{RuleControl, Setup, Switch};
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_runtime::ConfiguredPort;
+use overbank_runtime::Handle;
 use overbank_switch::parse::parse_rules;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -79,7 +79,7 @@ impl Bench {
     ) -> Bench {
         let each = (1..).zip(ports).map(|(number, options)| {
             let name = format!("memory{number}");
-            let port = MemoryPort::open(options, &name, setup.workers).expect("memory");
+            let port = MemoryPort::open(options, &name, setup.run.workers).expect("memory");
             let handle = port.handle();
             (ConfiguredPort { number, spec: None, port: Some(Box::new(port)) }, handle)
         });

@@ -10,10 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use overbank_ofctl::sessions::ControlOptions;
-use overbank_runtime::ConfiguredPort;
 use overbank_ofctl::Setup;
+use overbank_ofctl::sessions::ControlOptions;
 use overbank_ofctl::target::Target;
+use overbank_runtime::ConfiguredPort;
 
 use super::bench::{Bench, own_address, patient, wait};
 

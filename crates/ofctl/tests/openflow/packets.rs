@@ -1,10 +1,10 @@
 //! Packets to controllers and from them, and their buffers.
 
 use overbank_ofctl::Setup;
-use overbank_runtime::Options;
 use overbank_openflow::{
     BUFFER_NONE, BadRequest, Message, OxmMatch, PacketInReason, Version, consts::port,
 };
+use overbank_runtime::Options;
 
 use super::bench::{Bench, frame, patient, quiet, wait};
 use super::client::{Client, add, output, packet_in, packet_out, to_controller};

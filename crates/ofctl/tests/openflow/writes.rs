@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use overbank_ofctl::sessions::ControlOptions;
 use overbank_ofctl::Setup;
+use overbank_ofctl::sessions::ControlOptions;
 use overbank_openflow::{
     BUFFER_NONE, BadAction, BadInstruction, BadMatch, BundleAdd, BundleControl, BundleFailed,
     FlowCommand, FlowFlags, FlowMod, FlowModFailed, Instruction, Message, Oxm, OxmField, OxmMatch,

@@ -8,7 +8,7 @@ use overbank_ofctl::rules::{
 };
 use overbank_ofctl::{Setup, start};
 use overbank_ports::looped::MemoryOptions;
-use overbank_runtime::{Control as _, Options};
+use overbank_runtime::{NotSent, Options};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::ports::{PORT_CONTROLLER, PORT_TABLE};
@@ -372,8 +372,8 @@ fn ports_that_shall_not_do_not() {
     let status = switch.stop();
     closed(&status);
     assert_eq!((sent(0), sent(1), sent(2)), (vec![], vec![], vec![1, 2, 5]));
-    assert_eq!(status.ports[1].not_sent["blocked"], 1);
+    assert_eq!(status.ports[1].not_sent[NotSent::Blocked.index()], 1);
     assert_eq!(status.ports[2].dropped.of("port_blocked"), 1);
     assert_eq!(status.ports[0].dropped.of("port_blocked"), 1);
-    assert_eq!(status.ports[0].not_sent["blocked"], 1);
+    assert_eq!(status.ports[0].not_sent[NotSent::Blocked.index()], 1);
 }

@@ -88,8 +88,7 @@ impl<E: Engine> Publisher<E> {
     /// The system has no descriptors left.
     pub fn new(ports: Vec<PortDesc>) -> io::Result<Publisher<E>> {
         let common = Arc::new(Common::new()?);
-        let view =
-            |port: &PortDesc| PortView { number: port.number, receives: true, sends: true };
+        let view = |port: &PortDesc| PortView { number: port.number, receives: true, sends: true };
         Ok(Publisher {
             workers: Arc::new([]),
             views: ports.iter().map(view).collect(),

@@ -32,7 +32,7 @@
 //! | `rate`, `rate "name"` | part of the rates of `overbank top`; fields of one name are added up |
 //!
 //! From the table come: the struct (plain numbers, no atomics: a worker increments them), its words
-//! for [`crate::published`], sums ([`add`](Counters::add)), Prometheus text ([`Exposition`]), status
+//! (for `overbank-handover`), sums ([`add`](Counters::add)), Prometheus text ([`Exposition`]), status
 //! fields (serde), rates ([`Rates`]) and the reference in Markdown ([`reference()`]).
 //! `pub struct Totals, shared SharedTotals: …` also gives a struct of atomics for tasks that count
 //! together, and its `snapshot()`.

@@ -239,13 +239,7 @@ impl Datapath {
     /// A caller that has many frames hands them over in one call: with a signature cache of more than
     /// 1 MiB, the probe of each burst asks for the cache lines of the next one meanwhile. What happens
     /// to a frame does not depend on it.
-    pub fn process<S: Sink>(
-        &mut self,
-        frames: &[&[u8]],
-        in_port: u32,
-        now_ms: u64,
-        sink: &mut S,
-    ) {
+    pub fn process<S: Sink>(&mut self, frames: &[&[u8]], in_port: u32, now_ms: u64, sink: &mut S) {
         self.process_all(OfPort { frames, in_port }, now_ms, sink);
     }
 

@@ -6,13 +6,13 @@ use super::{
     PORTS_MAX, Place, PortSetting, Problem, Problems, SETTINGS, STATUS_CONNECTIONS,
     STATUS_CONNECTIONS_MAX, Settings, WORKERS_MAX,
 };
+use crate::switch::guests;
+use overbank::cache::Design;
 use overbank_ofctl::rules::FailMode;
 use overbank_ofctl::sessions::BUFFERS_MAX;
-use crate::switch::guests;
-use overbank_runtime::running::ORDERS;
 use overbank_ofctl::target::Target;
-use overbank::cache::Design;
 use overbank_ports::PortSpec;
+use overbank_runtime::running::ORDERS;
 use overbank_switch::parse::PORT_MAX;
 use std::collections::HashMap;
 use std::net::SocketAddr;

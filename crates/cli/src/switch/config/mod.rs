@@ -15,17 +15,17 @@ mod rules;
 mod source;
 mod stations;
 
-pub use rules::{RULE_BYTES_MAX, prepare, read_rules};
+pub use rules::{prepare, read_rules};
 
-pub use source::{FILE_BYTES_MAX, Place, Settings};
+pub use source::{Place, Settings};
 
-use overbank_ofctl::rules::FailMode;
-use overbank_ofctl::sessions::ControlOptions;
-use overbank_stations::Limits;
-use overbank_ofctl::target::Target;
 use overbank::cache::Design;
 use overbank::fib::MacVlan;
+use overbank_ofctl::rules::FailMode;
+use overbank_ofctl::sessions::ControlOptions;
+use overbank_ofctl::target::Target;
 use overbank_ports::PortSpec;
+use overbank_stations::Limits;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -105,16 +105,6 @@ pub enum Mode {
     OpenFlow,
     /// Where stations are: an Ethernet switch.
     L2,
-}
-
-impl Mode {
-    /// As in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::OpenFlow => "openflow",
-            Mode::L2 => "l2",
-        }
-    }
 }
 
 /// How logs are written.

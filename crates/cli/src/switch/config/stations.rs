@@ -2,8 +2,9 @@
 
 use super::check::{Check, number};
 use super::{Mode, PORTS_MAX, Place, PortSetting};
+use overbank::fib::MacVlan;
+use overbank::memory::Pages;
 use overbank_stations::{Limits, mac_of};
-use overbank::fib::{MacVlan, Pages};
 use overbank_switch::parse::PORT_MAX;
 use std::collections::HashMap;
 

@@ -2,13 +2,13 @@
 
 use super::net::{NEAR, Net, Space};
 use super::ovs::{Ovs, PortType};
-use crate::experiment::LabError;
-use crate::recommended::recommended;
-use crate::traffic::{OUTPUT_PORTS, Traffic};
-use overbank_runtime::{ConfiguredPort, Options};
+use overbank_kit::experiment::LabError;
+use overbank_kit::recommended::recommended;
+use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
 use overbank_ofctl::RuleControl;
-use overbank_runtime::status::StatusOf;
 use overbank_ofctl::{Setup, Switch};
+use overbank_runtime::status::StatusOf;
+use overbank_runtime::{ConfiguredPort, Options};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::parse::parse_rules;
 

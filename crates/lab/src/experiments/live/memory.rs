@@ -8,14 +8,14 @@
 
 use super::Cores;
 use super::contestants::overbank;
-use crate::experiment::{Context, LabError};
-use crate::traffic::{FRAME_LEN, Traffic};
-use overbank_runtime::ConfiguredPort;
+use overbank_kit::experiment::{Context, LabError};
+use overbank_kit::traffic::{FRAME_LEN, Traffic};
 use overbank_ofctl::RuleControl;
-use overbank_runtime::status::StatusOf;
 use overbank_ofctl::Switch;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
+use overbank_runtime::ConfiguredPort;
+use overbank_runtime::status::StatusOf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

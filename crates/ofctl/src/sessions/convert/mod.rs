@@ -9,9 +9,9 @@
 //! is refused with the type and code that the specification has for it. Panics: none.
 
 pub mod actions;
-pub mod instructions;
 pub mod fields;
 pub mod flow;
+pub mod instructions;
 pub mod matching;
 pub mod port;
 

@@ -9,7 +9,7 @@ use overbank_switch::rule::{Action, Rule, RuleFlags};
 use overbank_wire::Field;
 use proptest::prelude::*;
 
-use super::{instructions, flow, matching};
+use super::{flow, instructions, matching};
 
 /// A flow-mod that adds the rule.
 fn to_flow_mod(rule: &Rule) -> FlowMod {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{FRAME, INGRESS, PORTS, RING, learning, port_of};
-use crate::experiment::LabError;
 use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
-use crate::micro::Spread;
 use overbank::fib::Key6;
 use overbank_bridge::{DropReason, Forwarder, Sink};
-use overbank_stations::{Address, Sighting};
+use overbank_kit::experiment::LabError;
+use overbank_kit::spread::Spread;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use overbank_ports::queue::{BURST, Port, PortError, Receive, ReceiveCounters, Received, Transmit};
+use overbank_stations::{Address, Sighting};
 
 /// The first bytes of a frame: destination, source, IPv4, and what follows.
 type Head = [u8; 16];
@@ -280,7 +280,7 @@ impl<'a, K: Address> Bench<'a, K> {
             self.stretch(draws)?;
         }
         let times = (0..stretches).map(|_| self.stretch(draws));
-        Ok(Spread::of(times.collect::<Result<_, _>>()?).median)
+        Ok(Spread::of(times.collect::<Result<Vec<_>, _>>()?).median)
     }
 }
 
