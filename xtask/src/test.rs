@@ -136,7 +136,7 @@ const MODELS: &[(&str, &str, &str)] = &[
         "moving fib",
         "--cfg overbank_small",
         "test -p overbank --locked --target-dir target/moving --test fib --test fib_readers \
-         --test fib_snapshot",
+         --test fib_image",
     ),
 ];
 
