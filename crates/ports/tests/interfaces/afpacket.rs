@@ -1,15 +1,12 @@
 //! Real interfaces: veth pairs into network namespaces, through AF_PACKET.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // Rights of a thread.
-
-mod netns;
 
 use std::collections::{HashMap, HashSet};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use netns::traffic::{judge, tcp, udp};
-use netns::{Net, PATIENCE, Wire, receive_until, run, until, wait};
+use crate::netns::traffic::{judge, tcp, udp};
+use crate::netns::{Net, PATIENCE, Wire, receive_until, run, until, wait};
 use overbank_ports::afpacket::{self, AfPacketOptions, AfPacketPort, RingKind};
 use overbank_ports::flow::flow_hash;
 use overbank_ports::live::Live;

@@ -1,6 +1,5 @@
 //! Snapshots: what goes in comes out, and a file with any byte changed, or of any other length, is
 //! refused with what and where.
-#![cfg(feature = "std")]
 
 use std::fs;
 use std::path::PathBuf;
