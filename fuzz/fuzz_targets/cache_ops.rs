@@ -10,10 +10,9 @@
 use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
-use overbank::cache::{
-    BURST, Config, Design, Inserted, Isa, LayoutKind, MISS, Probes, SignatureCache, fingerprint,
-    mix,
-};
+use overbank::cache::{BURST, Config, Design, Inserted, LayoutKind, MISS, Probes, SignatureCache, fingerprint};
+use overbank::hash::mix;
+use overbank::isa::Isa;
 
 /// Hash of each live value. Values are given out once.
 type Model = HashMap<u32, u64>;

@@ -14,7 +14,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use overbank::fib::{Config, Isa, Key, Key6, MacVlan, SnapshotError, Value, Writer};
+use overbank::fib::{Config, Key, Key6, MacVlan, SnapshotError, Value, Writer};
+use overbank::isa::Isa;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const HEADER: usize = 64;

@@ -35,7 +35,7 @@ fn every_peer_is_measured() {
         let all = "overbank floor rte_hash-lf rte_hash-lf-ext libcuckoo hashbrown papaya scc";
         assert_eq!(names.join(" "), all);
         assert_eq!(rows[0]["hit_ratio"]["median"], 1.0);
-        assert_eq!(rows[1]["hit_ratio_ahead"]["median"], 1.0);
+        assert_eq!(rows[2]["hit_ratio_list"]["median"], 1.0);
         for row in rows {
             assert!(row["hit_ns"]["min"].as_f64() > Some(0.0), "{row}");
             assert!(row["miss_ratio"]["median"].as_f64() > Some(0.0), "{row}");

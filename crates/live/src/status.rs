@@ -8,7 +8,7 @@
 use crate::core::{Handle, PortDesc};
 use crate::l2::Counters;
 use crate::totals::{NOT_SENT_NAMES, PortTotals, WorkerTotals, drop_name};
-use overbank::fib::HugePages;
+use overbank::memory::HugePages;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

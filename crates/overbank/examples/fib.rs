@@ -16,8 +16,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use overbank::cache::Pcg32;
-use overbank::fib::{Config, Isa, Key6, Reader, Writer};
+use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::isa::Isa;
+use overbank::random::Pcg32;
 
 /// Many short rounds: on a machine that does other things as well, most are undisturbed.
 const ROUNDS: usize = 301;

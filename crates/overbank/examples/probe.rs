@@ -17,7 +17,10 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use overbank::cache::{BURST, Design, Isa, LayoutKind, MISS, Pcg32, Probes, SignatureCache, mix};
+use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::hash::mix;
+use overbank::isa::Isa;
+use overbank::random::Pcg32;
 
 const ROUNDS: usize = 7;
 const DRAWS: usize = 1 << 18;

@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use overbank::fib::{Config, Isa, Key6, Reader, Writer};
+use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::isa::Isa;
 
 #[inline(never)]
 fn looks_up_a_burst(reader: &Reader<Key6, u16>, keys: &[Key6], values: &mut [u16]) -> u64 {

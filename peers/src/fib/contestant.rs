@@ -178,7 +178,7 @@ impl Contestant<'_> {
             }
             let mut pattern = self.options.seed;
             for _ in 0..count.div_ceil(self.options.burst as u64) {
-                pattern = overbank::cache::mix(pattern.wrapping_add(1));
+                pattern = overbank::hash::mix(pattern.wrapping_add(1));
                 let (mut due, mut burst, mut one) = (Tally::default(), Vec::new(), Vec::new());
                 for i in 0..self.options.burst {
                     let tally = draw(&mut self.draws, &mut one, 1, pattern >> i & 1 == 1);
@@ -225,7 +225,7 @@ impl Contestant<'_> {
         let mut busy = Busy::default();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| -> Result<()> {
-                machine::pin(core)?;
+                machine::pin(Some(core))?;
                 write(&mut **table, writer_draws, &stop, &go, &changes);
                 Ok(())
             });
@@ -305,7 +305,7 @@ fn write(
 
 /// Serves until the input ends.
 pub fn run(options: &Options) -> Result<()> {
-    machine::pin(options.core)?;
+    machine::pin(Some(options.core))?;
     let mut contestant = Contestant {
         options,
         peer: find(&options.peer)?,

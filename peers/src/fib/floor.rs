@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use overbank::cache::mix;
-use overbank_lab::micro::gather::Gather;
+use overbank::hash::mix;
+use overbank_kit::micro::gather::Gather;
 
 use super::peer::{Lookup, Table, Tally};
 

@@ -1,6 +1,6 @@
 //! Addresses and ports of numbers: no list of keys in memory, and nothing for a hash to profit from.
 
-use overbank::cache::Pcg32;
+use overbank::random::Pcg32;
 
 const BITS: u64 = (1 << 48) - 1;
 /// Odd factors of the two rounds.

@@ -2,7 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use overbank::cache::Pcg32;
+use overbank::random::Pcg32;
 
 use super::{Key, Table};
 

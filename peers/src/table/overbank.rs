@@ -1,7 +1,8 @@
 //! Overbank's signature caches, used as a data plane uses them: probe, verify, commit.
 
 use anyhow::Result;
-use overbank::cache::{Design, LayoutKind, MISS, Probes, SignatureCache, mix};
+use overbank::cache::{Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::hash::mix;
 
 use super::{BURST, Key, Table};
 

@@ -3,7 +3,8 @@
 use super::check::{Check, number};
 use super::{Mode, PORTS_MAX, Place, PortSetting};
 use crate::l2::{Limits, mac_of};
-use overbank::fib::{MacVlan, Pages};
+use overbank::fib::MacVlan;
+use overbank::memory::Pages;
 use overbank_switch::parse::PORT_MAX;
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
 use super::*;
-use overbank::fib::Pages;
+use overbank::memory::Pages;
 use proptest::prelude::*;
 use std::sync::Arc;
 

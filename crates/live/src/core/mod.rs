@@ -29,7 +29,8 @@ use crate::snapshot::{Common, Link, PortConfig, PortView, Snapshot};
 use crate::sys::memory_available;
 use crate::totals::{PortTotals, WorkerTotals};
 use events::Subscribers;
-use overbank::fib::{self, MacVlan, Pages};
+use overbank::fib::{self, MacVlan};
+use overbank::memory::{MemoryError, Pages};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ pub enum StationsError {
 /// The setting that asked for what there is not.
 fn setting_of(error: &fib::Error) -> &'static str {
     match error {
-        fib::Error::NoGigabytePages { .. } => "mac-pages",
+        fib::Error::Memory(MemoryError::NoGigabytePages { .. }) => "mac-pages",
         _ => "mac-entries",
     }
 }

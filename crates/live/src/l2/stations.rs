@@ -30,7 +30,8 @@
 
 use super::learn::Reports;
 use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
-use overbank::fib::{Config, Error, Full, HugePages, MacVlan, Pages, Reader, Writer};
+use overbank::fib::{Config, Error, Full, MacVlan, Reader, Writer};
+use overbank::memory::{HugePages, Pages};
 
 /// Epochs of an ageing time.
 pub const AGE_EPOCHS: u16 = 8;

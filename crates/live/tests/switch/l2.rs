@@ -2,7 +2,8 @@
 //! in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
-use overbank::fib::{Key6, MacVlan, Pages};
+use overbank::fib::{Key6, MacVlan};
+use overbank::memory::Pages;
 use overbank_live::config::Mode;
 use overbank_live::core::PortDesc;
 use overbank_live::fdb::Listing;

@@ -1,6 +1,6 @@
 //! How large a cache shall be, and the little else that can be chosen at run time.
 
-use super::simd::Isa;
+use crate::isa::Isa;
 
 /// The most buckets of a cache: half of what 32 bits of index can tell apart, so that even then
 /// every bucket is home to at least two index values.

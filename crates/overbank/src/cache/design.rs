@@ -19,7 +19,7 @@ use super::geometry::{Blp, Cuckoo, SetAssoc};
 use super::layout::{Fp16V16, Fp16V32};
 use super::policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Random};
 use super::signature::SignatureCache;
-use super::simd::Isa;
+use crate::isa::Isa;
 
 /// The names, for error messages and help texts.
 pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, cuckoo-2-16, blp-2-4, blp-2-8, \

@@ -4,6 +4,9 @@ use alloc::string::String;
 
 use thiserror::Error;
 
+use crate::isa::IsaError;
+use crate::memory::MemoryError;
+
 /// A cache could not be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -38,17 +41,8 @@ pub enum Error {
         bucket_bytes: usize,
     },
     /// The system gave no memory.
-    #[error("no memory for a table of {bytes} bytes")]
-    OutOfMemory {
-        /// What was asked for.
-        bytes: usize,
-    },
-    /// 1 GiB pages were required, and the system has none left.
-    #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
-    NoGigabytePages {
-        /// What was asked for.
-        bytes: usize,
-    },
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// PBLRU's promotion probability 1/n with an n out of range.
     #[error("a promotion every {every} hits is out of range (1 to {max})")]
     PromotionOutOfRange {
@@ -60,24 +54,6 @@ pub enum Error {
     /// The instruction set cannot be used.
     #[error(transparent)]
     Isa(#[from] IsaError),
-}
-
-/// An instruction set that this program or machine does not have.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum IsaError {
-    /// No instruction set has this name.
-    #[error("unknown instruction set \"{name}\" (known: portable, avx2, avx512)")]
-    Unknown {
-        /// What was given.
-        name: String,
-    },
-    /// The CPU, or the build, lacks it.
-    #[error("the instruction set {name} is not available on this machine")]
-    Unavailable {
-        /// Its name.
-        name: &'static str,
-    },
 }
 
 /// A design's name that could not be understood.

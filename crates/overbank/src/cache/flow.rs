@@ -8,11 +8,11 @@ use super::design::Design;
 use super::error::Error;
 use super::geometry::{Geometry, fingerprint};
 use super::layout::{Fp16V16, Layout};
-use super::memory::HugePages;
 use super::policy::{Policy, Random};
 use super::probes::{BURST, MISS, Probes, Slots};
-use super::simd::Isa;
 use super::table::{Entry, Slot, Table};
+use crate::isa::Isa;
+use crate::memory::HugePages;
 
 /// What became of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +54,11 @@ pub struct Unverified(pub u32);
 /// whether the value belongs to its key. Nothing here panics, allocates or blocks after
 /// construction, whatever the hashes are. One owner, no locks: shared references only read.
 ///
-/// Hashes must be good in all 64 bits; pass weaker ones through [`mix`](super::mix).
+/// Hashes must be good in all 64 bits; pass weaker ones through [`mix`](crate::hash::mix).
 ///
 /// ```
-/// use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Pblru, mix};
+/// use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Pblru};
+/// use overbank::hash::mix;
 ///
 /// let mut cache = FlowCache::<Blp<2, 16>, Pblru, Fp16V16>::new(&Config::entries(4096))?;
 /// let flows = ["web", "dns"];

@@ -21,18 +21,6 @@
 
 use super::design::GeometryKind;
 
-/// Spreads a hash over all 64 bits: the finaliser of SplitMix64, a bijection.
-///
-/// For callers whose hash is good in 32 bits only (a NIC's RSS hash, a CRC-32C), because the
-/// tables take the fingerprint from the low bits and the bucket from the high half.
-#[inline(always)]
-pub const fn mix(hash: u64) -> u64 {
-    let hash = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
-}
-
 /// The fingerprint of a hash: its low 16 bits, 0 mapped to 1 because 0 marks an empty slot.
 #[inline(always)]
 pub const fn fingerprint(hash: u64) -> u16 {
@@ -152,6 +140,7 @@ blp!(4, 4, 3, Blp4x4);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::mix;
 
     #[test]
     fn zero_is_no_fingerprint() {
@@ -188,13 +177,5 @@ mod tests {
                 assert!(other < n && other != first);
             }
         }
-    }
-
-    #[test]
-    fn mix_has_no_collision_here_and_moves_half_of_the_bits() {
-        let flips: u32 = (0..1000u64)
-            .flat_map(|i| (0..64).map(move |bit| (mix(i) ^ mix(i ^ (1 << bit))).count_ones()))
-            .sum();
-        assert!((1_900_000..2_150_000).contains(&flips), "{flips}");
     }
 }

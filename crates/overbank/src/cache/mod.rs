@@ -29,7 +29,8 @@
 //! A burst through a cache:
 //!
 //! ```
-//! use overbank::cache::{Config, Design, LayoutKind, MISS, Probes, mix};
+//! use overbank::cache::{Config, Design, LayoutKind, MISS, Probes};
+//! use overbank::hash::mix;
 //!
 //! let design: Design = "blp-2-16+pblru".parse()?;
 //! let mut cache = design.build(1 << 12, LayoutKind::Fp16V16, 1, None)?;
@@ -68,8 +69,6 @@ mod error;
 mod flow;
 mod geometry;
 mod layout;
-pub(crate) mod memory;
-mod pcg;
 mod policy;
 mod probes;
 mod signature;
@@ -79,13 +78,10 @@ mod table;
 pub use config::{BUCKETS_MAX, Config, PROMOTE_EVERY, PROMOTE_EVERY_MAX};
 pub use counters::Counters;
 pub use design::{Design, GeometryKind, KNOWN, LayoutKind, PolicyKind};
-pub use error::{DesignError, Error, IsaError, ValueTooWide};
+pub use error::{DesignError, Error, ValueTooWide};
 pub use flow::{FlowCache, Inserted, Swept, Unverified};
-pub use geometry::{Blp, Cuckoo, Geometry, SetAssoc, fingerprint, mix};
+pub use geometry::{Blp, Cuckoo, Geometry, SetAssoc, fingerprint};
 pub use layout::{Fp16V16, Fp16V32, Layout};
-pub use memory::{HugePages, Pages};
-pub use pcg::Pcg32;
 pub use policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Policy, Random};
 pub use probes::{BURST, MISS, Probes, Slots};
 pub use signature::SignatureCache;
-pub use simd::Isa;

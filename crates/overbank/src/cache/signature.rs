@@ -6,10 +6,10 @@ use super::error::ValueTooWide;
 use super::flow::{FlowCache, Inserted, Swept};
 use super::geometry::Geometry;
 use super::layout::Layout;
-use super::memory::HugePages;
 use super::policy::Policy;
 use super::probes::Probes;
-use super::simd::Isa;
+use crate::isa::Isa;
+use crate::memory::HugePages;
 
 /// What every [`FlowCache`] can do, without its type parameters. The methods are those of
 /// `FlowCache`, and documented there; made by [`Design::build`].

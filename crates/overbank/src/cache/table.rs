@@ -11,9 +11,10 @@ use super::config::{BUCKETS_MAX, Config, Size};
 use super::error::Error;
 use super::geometry::Geometry;
 use super::layout::Layout;
-use super::memory::{HugePages, Memory};
 use super::probes::Probes;
-use super::simd::{Isa, Kernels, Scan, View};
+use super::simd::{Kernels, Scan, View};
+use crate::isa::Isa;
+use crate::memory::{HugePages, Memory};
 use crate::prefetch::is_far;
 
 /// Place of a slot: its bucket (buffer buckets count on) and its number in the bucket.

@@ -2,7 +2,8 @@
 
 use super::key::{Key, Value};
 use super::shape::Shape;
-use crate::cache::{Isa, Pages};
+use crate::isa::Isa;
+use crate::memory::Pages;
 
 /// The most buckets of a table: 32 GiB of lines, and 8 values of the hash for each.
 pub const BUCKETS_MAX: usize = 1 << 29;

@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 use super::config::BUCKETS_MAX;
-use crate::cache::IsaError;
+use crate::isa::IsaError;
+use crate::memory::MemoryError;
 
 /// A table could not be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -16,31 +17,11 @@ pub enum Error {
         buckets: usize,
     },
     /// The system gave no memory.
-    #[error("no memory for a table of {bytes} bytes")]
-    OutOfMemory {
-        /// What was asked for.
-        bytes: usize,
-    },
-    /// 1 GiB pages were required, and the system has none left.
-    #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
-    NoGigabytePages {
-        /// What was asked for.
-        bytes: usize,
-    },
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The instruction set cannot be used.
     #[error(transparent)]
     Isa(#[from] IsaError),
-}
-
-impl Error {
-    pub(super) fn of_memory(error: &crate::cache::Error, bytes: usize) -> Self {
-        match error {
-            crate::cache::Error::NoGigabytePages { bytes } => {
-                Self::NoGigabytePages { bytes: *bytes }
-            }
-            _ => Self::OutOfMemory { bytes },
-        }
-    }
 }
 
 /// No place was found for a new key. The table is as it was before.

@@ -141,5 +141,3 @@ pub use reader::Reader;
 pub use snapshot::{Damage, SnapshotError};
 pub use table::BURST_MAX;
 pub use writer::{Stats, Writer};
-
-pub use crate::cache::{HugePages, Isa, IsaError, Pages};

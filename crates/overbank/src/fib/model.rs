@@ -30,7 +30,7 @@ fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
 
 /// The first key, from `from` on, of which `wanted` holds.
 fn key_where(buckets: usize, from: u64, wanted: impl Fn(Place) -> bool) -> u64 {
-    let hasher = super::place::Hasher::new(0);
+    let hasher = crate::hash::Hasher::new(0);
     (from..)
         .find(|&key| wanted(super::place::place(hasher.hash(1, key, 0), buckets as u32)))
         .expect("some key has any two buckets")

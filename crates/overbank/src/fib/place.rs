@@ -4,53 +4,13 @@
 //!  hash, 64 bits   │ home: high 32 bits × buckets / 2³² │ second: low 32 bits × buckets / 2³² │
 //! ```
 //!
-//! The hash folds two or three 128-bit products with secrets made from the table's seed. Whoever
-//! does not know the seed cannot choose keys that crowd one bucket; it is no cryptographic promise.
-
-/// The hash function of one table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hasher {
-    secrets: [u64; 2],
-}
+//! The hash is [`Hasher`](crate::hash::Hasher)'s.
 
 /// Where a key may live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) home: u32,
     pub(super) second: u32,
-}
-
-/// Odd, and without visible pattern (digits of π).
-const K: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1];
-
-#[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
-}
-
-impl Hasher {
-    pub(super) fn new(seed: u64) -> Self {
-        // Two steps of SplitMix64.
-        let secret = |step: u64| {
-            let mut z = seed.wrapping_add(step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ z >> 31
-        };
-        Self { secrets: [secret(1), secret(2)] }
-    }
-
-    /// The hash of a key of `words` words.
-    #[inline(always)]
-    pub(super) fn hash(&self, words: usize, low: u64, high: u64) -> u64 {
-        let [a, b] = self.secrets;
-        let mut hash = fold(low ^ a, K[0]);
-        if words == 2 {
-            hash = fold(hash ^ high, K[2]);
-        }
-        fold(hash ^ b, K[1])
-    }
 }
 
 #[inline(always)]
@@ -99,6 +59,7 @@ impl Place {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+    use crate::hash::Hasher;
 
     #[test]
     fn both_buckets_are_in_range_and_differ() {
@@ -137,10 +98,5 @@ mod tests {
                 }
             }
         }
-        // Both words of a wide key count, and the seed does.
-        let hasher = Hasher::new(1);
-        assert_ne!(hasher.hash(2, 1, 2), hasher.hash(2, 2, 1));
-        assert_ne!(hasher.hash(2, 1, 2), hasher.hash(2, 1, 3));
-        assert_ne!(hasher.hash(1, 1, 0), Hasher::new(2).hash(1, 1, 0));
     }
 }

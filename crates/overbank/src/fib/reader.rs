@@ -5,7 +5,8 @@
 use super::key::{Key, Value};
 use super::sync::Arc;
 use super::table::{BURST_MAX, Table};
-use crate::cache::{HugePages, Isa};
+use crate::isa::Isa;
+use crate::memory::HugePages;
 
 /// Reads a table while its [`Writer`](super::Writer) writes. Cheap to clone, one for each thread.
 ///

@@ -7,12 +7,14 @@ use core::marker::PhantomData;
 use super::config::{BUCKETS_MAX, Config};
 use super::error::Error;
 use super::key::{Key, Value};
-use super::place::{self, Hasher, Place};
+use super::place::{self, Place};
 use super::shape::{Header, LINE, Shape};
 use super::simd::{Kernels, View};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
 use super::words::Words;
-use crate::cache::{HugePages, Isa};
+use crate::hash::Hasher;
+use crate::isa::Isa;
+use crate::memory::HugePages;
 use crate::prefetch::{is_far, prefetch_at};
 
 /// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
@@ -41,8 +43,7 @@ impl<K: Key, V: Value> Table<K, V> {
         let words = count.saturating_mul(Shape::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);
         let kernels = Kernels::of(isa, is_far(bytes))?;
-        let words =
-            Words::zeroed(words, config.pages).map_err(|error| Error::of_memory(&error, bytes))?;
+        let words = Words::zeroed(words, config.pages)?;
         let hasher = Hasher::new(config.seed);
         let len = AtomicUsize::new(0);
         Ok(Self {

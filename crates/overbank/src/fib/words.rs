@@ -3,20 +3,20 @@
 #![allow(unsafe_code)] // One cast, from the bytes of `Memory` to atomics.
 
 use super::sync::AtomicU64;
-use crate::cache::{Error, HugePages, Pages};
+use crate::memory::{HugePages, MemoryError, Pages};
 
 /// Zeroed words on the pages that were asked for, at least 64-byte aligned.
 #[cfg(not(feature = "loom"))]
 pub(super) struct Words {
-    memory: crate::cache::memory::Memory,
+    memory: crate::memory::Memory,
 }
 
 #[cfg(not(feature = "loom"))]
 impl Words {
     /// At least one word.
-    pub(super) fn zeroed(count: usize, pages: Pages) -> Result<Self, Error> {
-        let bytes = count.checked_mul(8).ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
-        Ok(Self { memory: crate::cache::memory::Memory::zeroed_on(bytes, pages)? })
+    pub(super) fn zeroed(count: usize, pages: Pages) -> Result<Self, MemoryError> {
+        let bytes = count.checked_mul(8).ok_or(MemoryError::OutOfMemory { bytes: usize::MAX })?;
+        Ok(Self { memory: crate::memory::Memory::zeroed_on(bytes, pages)? })
     }
 
     #[inline(always)]
@@ -40,7 +40,7 @@ pub(super) struct Words {
 
 #[cfg(feature = "loom")]
 impl Words {
-    pub(super) fn zeroed(count: usize, _: Pages) -> Result<Self, Error> {
+    pub(super) fn zeroed(count: usize, _: Pages) -> Result<Self, MemoryError> {
         Ok(Self { words: (0..count).map(|_| AtomicU64::new(0)).collect() })
     }
 

@@ -12,7 +12,7 @@ use super::search::Search;
 use super::shape::{CLASSES, Shape};
 use super::sync::Arc;
 use super::table::Table;
-use crate::cache::Pcg32;
+use crate::random::Pcg32;
 
 /// What a writer did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,10 @@
 use std::process::Command;
 
 use overbank::cache::*;
+use overbank::hash::mix;
+use overbank::isa::Isa;
+use overbank::memory::HugePages;
+use overbank::random::Pcg32;
 
 /// A hash with its parts chosen: the home bucket of `buckets`, the fingerprint, and the bits
 /// between, which only the second choice of cuckoo looks at.
@@ -415,7 +419,7 @@ fn large_tables_answer_as_they_must() {
     {
         let design = Design::new(kind, PolicyKind::Random).unwrap();
         let mut cache = design.build(ENTRIES, LayoutKind::Fp16V16, 1, Some(isa)).unwrap();
-        assert!(overbank::is_far(cache.memory_bytes()), "{design}");
+        assert!(overbank::prefetch::is_far(cache.memory_bytes()), "{design}");
         for i in 0..FLOWS {
             cache.insert(flow(i), i as u32).unwrap();
         }

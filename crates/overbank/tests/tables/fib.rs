@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use overbank::cache::Pcg32;
 use overbank::fib::*;
+use overbank::isa::Isa;
+use overbank::memory::{HugePages, Pages};
+use overbank::random::Pcg32;
 
 /// Types under test: how to make keys and values of numbers.
 trait Made: Copy + PartialEq + std::fmt::Debug {

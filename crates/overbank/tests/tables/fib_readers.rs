@@ -12,8 +12,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use overbank::cache::Pcg32;
 use overbank::fib::*;
+use overbank::isa::Isa;
+use overbank::random::Pcg32;
 
 /// Keys that the writer names at a time.
 const NAMED: usize = 16;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 
 use overbank::fib::*;
+use overbank::isa::Isa;
+use overbank::memory::Pages;
 use tempfile::TempDir;
 
 fn filled<K: Key, V: Value>(

@@ -6,6 +6,9 @@
 //! everything collides all the time.
 
 use overbank::cache::*;
+use overbank::hash::mix;
+use overbank::isa::Isa;
+use overbank::random::Pcg32;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 

@@ -3,7 +3,8 @@
 use crate::drop::DropReason;
 use crate::megaflow::{MegaflowCounters, SizeError};
 use crate::ports::SwitchPort;
-use overbank::cache::{self, Design, Isa};
+use overbank::cache::{self, Design};
+use overbank::isa::Isa;
 
 /// Megaflow capacity up to which 16-bit values in tier 1 are enough.
 pub const MEGAFLOWS_16_BIT: usize = 1 << 16;

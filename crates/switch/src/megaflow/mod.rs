@@ -170,7 +170,7 @@ impl MegaflowCache {
     #[inline]
     pub fn prefetch(&self, id: u32) {
         if let Some(entry) = self.entries.get(id as usize) {
-            overbank::prefetch(entry);
+            overbank::prefetch::prefetch(entry);
         }
     }
 

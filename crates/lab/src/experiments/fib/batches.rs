@@ -16,9 +16,12 @@ use super::measure::{
     ns_per_key, own_floor_ns,
 };
 use super::sizes;
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
-use crate::micro::Spread;
-use overbank::fib::{BURST_MAX, HugePages, Key6, Reader};
+use overbank::fib::{BURST_MAX, Key6, Reader};
+use overbank::memory::HugePages;
+use overbank_kit::experiment::{
+    Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table,
+};
+use overbank_kit::spread::Spread;
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -68,7 +71,7 @@ impl Rounds {
 
     /// Multiples of the floor of the same round.
     fn to_floor(&self, ns: &[f64]) -> Spread {
-        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor).collect())
+        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor))
     }
 }
 
@@ -164,7 +167,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     sizes::left_out(&mut record, &wanted, missing)?;
     record.setting("lookups", format!("uniform, {}", plan.describe()));
     record.setting("threads", "1 (the paper: 16)");
-    record.setting("instruction set", overbank::cache::Isa::best());
+    record.setting("instruction set", overbank::isa::Isa::best());
     record.setting("the paper's machine", "2 × Xeon E5-2680, 2 × 20 MiB of L3 cache");
     record.plots.extend(plots(&all));
     record.tables.push(table("Present keys", &all, |rounds| &rounds.hit));

@@ -10,6 +10,7 @@ use crate::cache::error::Error;
 use crate::cache::geometry::{Geometry, SetAssoc};
 use crate::cache::layout::Layout;
 use crate::cache::table::{Entry, Slot, Table};
+use crate::memory::MemoryError;
 
 /// DC-Bubble (section 5.3, after Zhang and Xue 2009), on set-associative caches only.
 ///
@@ -48,7 +49,7 @@ where
     fn new(buckets: usize, _config: &Config) -> Result<Self, Error> {
         let words = buckets.div_ceil(64);
         let mut hit = Vec::new();
-        hit.try_reserve_exact(words).map_err(|_| Error::OutOfMemory { bytes: words * 8 })?;
+        hit.try_reserve_exact(words).map_err(|_| MemoryError::OutOfMemory { bytes: words * 8 })?;
         hit.resize(words, 0);
         Ok(Self { hit: hit.into_boxed_slice() })
     }

@@ -38,10 +38,10 @@ use crate::cache::design::PolicyKind;
 use crate::cache::error::Error;
 use crate::cache::geometry::Geometry;
 use crate::cache::layout::Layout;
-use crate::cache::pcg::Pcg32;
 use crate::cache::policy::STREAM;
 use crate::cache::probes::MISS;
 use crate::cache::table::{Entry, Slot, Table};
+use crate::random::Pcg32;
 
 /// Bubbles from the lower half of a bucket, while popularity differs. See the module.
 #[derive(Clone, Debug)]

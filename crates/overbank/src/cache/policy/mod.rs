@@ -22,8 +22,8 @@ use super::design::PolicyKind;
 use super::error::Error;
 use super::geometry::{Geometry, fingerprint};
 use super::layout::Layout;
-use super::pcg::Pcg32;
 use super::table::{Entry, Slot, Table};
+use crate::random::Pcg32;
 
 mod sealed {
     pub trait Sealed {}

@@ -18,10 +18,11 @@ use core::mem::MaybeUninit;
 
 use super::Simd;
 use crate::fib::key::{Key, Value};
-use crate::fib::place::{Hasher, Home};
+use crate::fib::place::Home;
 use crate::fib::shape::{Header, LINE, Shape};
 use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
+use crate::hash::Hasher;
 use crate::prefetch::prefetch_at;
 
 /// A table, as a kernel sees it.
@@ -412,8 +413,8 @@ mod tests {
     use super::super::Kernels;
     use super::super::portable::Portable;
     use super::*;
-    use crate::cache::Isa;
     use crate::fib::{Config, Key6, Reader, Writer};
+    use crate::isa::Isa;
     use std::vec::Vec;
 
     /// A table that refused an insertion, and twice as many keys as it has entries.

@@ -24,7 +24,7 @@ mod avx512;
 use super::key::{Key, Value};
 use super::sync::AtomicU64;
 use super::table::BURST_MAX;
-use crate::cache::{Isa, IsaError};
+use crate::isa::{Isa, IsaError};
 
 pub(super) use kernel::View;
 
@@ -140,7 +140,7 @@ mod tests {
 
     /// `S` against a plain loop, on words full of near misses.
     fn agrees<S: Simd>() {
-        let mut pcg = crate::cache::Pcg32::new(7, 7);
+        let mut pcg = crate::random::Pcg32::new(7, 7);
         let pool = [0u64, 1, 1 << 16, 1 << 63, u64::MAX, 0xffff, u64::MAX << 16, 0x8000];
         for _ in 0..2000 {
             let words = [(); 8].map(|()| pool[pcg.below(8) as usize]);

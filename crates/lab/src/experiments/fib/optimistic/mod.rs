@@ -21,9 +21,10 @@ mod reads;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::micro::memory::Memory;
-use overbank::cache::{HugePages, mix};
 use overbank::fib::Key6;
+use overbank::hash::mix;
+use overbank::memory::HugePages;
+use overbank_kit::micro::memory::Memory;
 
 /// Slots of a bucket.
 const SLOTS: usize = 4;
@@ -180,8 +181,8 @@ impl Filler<'_> {
     /// Asks for the lines of a key that will soon be inserted.
     pub(super) fn prefetch(&self, key: Key6) {
         let (first, second) = self.table.places(key);
-        overbank::prefetch(&self.table.slots(first)[0]);
-        overbank::prefetch(&self.table.slots(second)[0]);
+        overbank::prefetch::prefetch(&self.table.slots(first)[0]);
+        overbank::prefetch::prefetch(&self.table.slots(second)[0]);
     }
 
     /// Inserts a key that is not there yet and is not 0. An error changes nothing.
@@ -219,7 +220,7 @@ impl Filler<'_> {
 
     /// Moves entries drawn at random to their other bucket, where that has room: so many attempts.
     #[cfg(test)]
-    fn shuffle(&mut self, attempts: usize, pcg: &mut overbank::cache::Pcg32) {
+    fn shuffle(&mut self, attempts: usize, pcg: &mut overbank::random::Pcg32) {
         let table = self.table;
         for _ in 0..attempts {
             let (from, slot) = (pcg.below(table.buckets), pcg.below(SLOTS as u32) as usize);
@@ -250,7 +251,7 @@ impl Filler<'_> {
                 }
                 let places = self.table.places(self.table.key(bucket, slot)?);
                 let other = if places.0 == bucket { places.1 } else { places.0 };
-                overbank::prefetch(&self.table.slots(other)[0]);
+                overbank::prefetch::prefetch(&self.table.slots(other)[0]);
                 self.queue.push(Node { bucket: other, parent: at as u32, slot: slot as u8 });
             }
             at += 1;

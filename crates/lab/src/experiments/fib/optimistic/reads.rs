@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::{BATCH_MAX, Optimistic};
 use crate::experiments::fib::measure::Answers;
 use overbank::fib::Key6;
-use overbank::{is_far, prefetch, prefetch_far};
+use overbank::prefetch::{is_far, prefetch, prefetch_far};
 
 /// How a reader reads a version before and after it reads the buckets.
 trait Reads {

@@ -118,7 +118,7 @@ fn present_keys_are_found_while_all_entries_move() {
             })
         };
         let readers = ALL.map(reader);
-        let mut pcg = overbank::cache::Pcg32::new(1, 1);
+        let mut pcg = overbank::random::Pcg32::new(1, 1);
         while !readers.iter().all(|reader| reader.is_finished()) {
             filler.shuffle(1000, &mut pcg);
         }

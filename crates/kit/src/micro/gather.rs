@@ -1,0 +1,238 @@
+//! The floor: a kernel that touches one random line per key and does nothing else.
+//!
+//! Same bursts as a cache's probe, same prefetches, same kind of pages ([`super::memory`]), and the
+//! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
+//! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
+//! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways. Large memory is
+//! asked for into the second-level cache ([`is_far`]), as the tables do, which is what makes it cheap.
+//!
+//! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
+//! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
+//! than the table's is none. [`Footing`] says whether it is one; where it is not there is no multiple,
+//! no claim is judged, and the record has the line that [`refusal`] gives.
+
+use overbank::cache::BURST;
+use overbank::memory::HugePages;
+use overbank::prefetch::{is_far, prefetch, prefetch_far};
+
+use super::memory::Memory;
+
+/// The longest burst of [`Gather::touch_in`].
+pub const BURST_MAX: usize = 64;
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// Lines to be touched.
+pub struct Gather {
+    lines: Memory<Line>,
+}
+
+impl Gather {
+    /// `bytes` of memory, at least one line, on huge pages where the kernel gives them. `None` if
+    /// there is not enough.
+    pub fn new(bytes: usize) -> Option<Gather> {
+        let lines = Memory::new(bytes / size_of::<Line>(), true, |i| Line([i as u64; 8]))?;
+        Some(Gather { lines })
+    }
+
+    /// The pages that the kernel gave. Reads a file of the kernel.
+    pub fn huge_pages(&self) -> HugePages {
+        self.lines.huge_pages()
+    }
+
+    /// Touches the lines of `hashes`, a burst at a time; gives a number so that it must.
+    pub fn touch(&self, hashes: &[u64]) -> u64 {
+        self.touch_in(BURST, hashes)
+    }
+
+    /// The same in bursts of `burst`, from 1 to [`BURST_MAX`].
+    #[inline(never)]
+    pub fn touch_in(&self, burst: usize, hashes: &[u64]) -> u64 {
+        if self.is_far() {
+            self.alone(burst, hashes, prefetch_far)
+        } else {
+            self.alone(burst, hashes, prefetch)
+        }
+    }
+
+    /// The same, asking for the lines of the next burst while this one's are read.
+    #[inline(never)]
+    pub fn touch_ahead(&self, burst: usize, hashes: &[u64]) -> u64 {
+        if self.is_far() {
+            self.ahead(burst, hashes, prefetch_far)
+        } else {
+            self.ahead(burst, hashes, prefetch)
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        is_far(size_of_val(self.lines.as_slice()))
+    }
+
+    #[inline(always)]
+    fn alone(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
+        let lines = self.lines.as_slice();
+        let mut at = [0; BURST_MAX];
+        let mut sum = 0u64;
+        for hashes in hashes.chunks(burst.clamp(1, BURST_MAX)) {
+            for (at, &hash) in at.iter_mut().zip(hashes) {
+                *at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
+                prefetch(&lines[*at]);
+            }
+            for (&at, &hash) in at.iter().zip(hashes) {
+                sum = sum.wrapping_add(lines[at].0[(hash & 7) as usize]);
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn ahead(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
+        let lines = self.lines.as_slice();
+        let ask = |hash: u64| {
+            let at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
+            prefetch(&lines[at]);
+            at
+        };
+        let burst = burst.clamp(1, BURST_MAX);
+        let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
+        let mut upcoming = hashes.chunks(burst);
+        for (at, &hash) in at.iter_mut().zip(upcoming.next().unwrap_or_default()) {
+            *at = ask(hash);
+        }
+        let mut sum = 0u64;
+        for hashes in hashes.chunks(burst) {
+            let next = upcoming.next().unwrap_or_default();
+            for (i, &hash) in hashes.iter().enumerate() {
+                if let Some(&hash) = next.get(i) {
+                    next_at[i] = ask(hash);
+                }
+                sum = sum.wrapping_add(lines[at[i]].0[(hash & 7) as usize]);
+            }
+            std::mem::swap(&mut at, &mut next_at);
+        }
+        sum
+    }
+}
+
+/// Shares of a memory on huge pages that differ by no more than this are alike.
+const ALIKE: f64 = 0.1;
+
+/// The pages of a table and of the kernel's memory beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footing {
+    /// Pages of the table.
+    pub table: HugePages,
+    /// Pages of the kernel's memory.
+    pub floor: HugePages,
+    /// Bytes of either.
+    pub bytes: usize,
+}
+
+impl Footing {
+    /// Whether both lie on huge pages alike, to a tenth. Not where it is not known.
+    pub fn is_alike(&self) -> bool {
+        let share = |pages| match pages {
+            HugePages::No => Some(0.0),
+            HugePages::Partly { bytes } => Some(bytes as f64 / self.bytes.max(1) as f64),
+            HugePages::Yes => Some(1.0),
+            // The kernel's memory is never on pages of 1 GiB.
+            _ => None,
+        };
+        let both = share(self.table).zip(share(self.floor));
+        both.is_some_and(|(table, floor)| (table - floor).abs() <= ALIKE)
+    }
+
+    /// Nanoseconds as a multiple of the floor's; `None` where it is no floor.
+    pub fn multiple(&self, ns: f64, floor_ns: f64) -> Option<f64> {
+        self.is_alike().then_some(ns / floor_ns)
+    }
+}
+
+impl std::fmt::Display for Footing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "huge pages: {}, the kernel's: {}", self.table, self.floor)
+    }
+}
+
+/// What a table says in place of a multiple where there is none.
+pub const OTHER_PAGES: &str = "other pages";
+
+/// A multiple in a table: "×1.62", or [`OTHER_PAGES`].
+pub fn times(multiple: Option<f64>) -> String {
+    multiple.map_or_else(|| OTHER_PAGES.to_owned(), |multiple| format!("×{multiple:.2}"))
+}
+
+/// The line of a record whose kernel lay on other pages than these tables; `None` if there are none.
+pub fn refusal(tables: &[String]) -> Option<String> {
+    (!tables.is_empty()).then(|| {
+        format!(
+            "No multiple of the gather kernel is given, and no claim about one judged, where its memory \
+             lay on other pages than the table: {}.",
+            tables.join("; ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use overbank::hash::mix;
+
+    #[test]
+    fn a_floor_on_other_pages_is_none() {
+        const BYTES: usize = 1 << 30;
+        let partly = |percent| HugePages::Partly { bytes: BYTES / 100 * percent };
+        let multiple = |table, floor| Footing { table, floor, bytes: BYTES }.multiple(3.0, 2.0);
+        let (yes, no, unknown) = (HugePages::Yes, HugePages::No, HugePages::Unknown);
+        for (a, b) in
+            [(yes, yes), (no, no), (partly(95), yes), (partly(40), partly(35)), (partly(9), no)]
+        {
+            assert_eq!(multiple(a, b), Some(1.5), "{a}, {b}");
+            assert_eq!(multiple(b, a), Some(1.5), "{b}, {a}");
+        }
+        let gigabyte = HugePages::Gigabyte;
+        for (a, b) in
+            [(yes, no), (yes, partly(89)), (no, partly(11)), (unknown, unknown), (yes, gigabyte)]
+        {
+            assert_eq!(multiple(a, b), None, "{a}, {b}");
+            assert_eq!(multiple(b, a), None, "{b}, {a}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line() {
+        assert_eq!(refusal(&[]), None);
+        let footing = Footing { table: HugePages::Yes, floor: HugePages::No, bytes: 1 };
+        let line = refusal(&[format!("16 M entries ({footing})"), "all of 4 MiB".into()]).unwrap();
+        let end = "16 M entries (huge pages: yes, the kernel's: no); all of 4 MiB.";
+        assert!(line.ends_with(end) && !line.contains('\n'), "{line}");
+        assert_eq!([times(Some(1.5)), times(None)], ["×1.50", "other pages"]);
+    }
+
+    #[test]
+    fn touches_the_lines_of_the_hashes() {
+        let gather = Gather::new(1 << 16).unwrap();
+        for count in [0, 1, 31, 32, 33, 100] {
+            let hashes: Vec<u64> = (0..count).map(mix).collect();
+            let expected = hashes.iter().map(|h| h >> (64 - 10)).sum::<u64>();
+            assert_eq!(gather.touch(&hashes), expected);
+            for burst in [0, 1, 2, 63, 64, 65] {
+                assert_eq!(gather.touch_in(burst, &hashes), expected);
+                assert_eq!(gather.touch_ahead(burst, &hashes), expected);
+            }
+        }
+        assert_eq!(gather.touch_ahead(32, &[]), 0);
+        assert_eq!(Gather::new(0).unwrap().touch(&[u64::MAX]), 0);
+        // Near and far.
+        for mib in [4, 8] {
+            let gather = Gather::new(mib << 20).unwrap();
+            let last = (mib << 20) as u64 / 64 - 1;
+            assert_eq!(gather.touch(&[u64::MAX, 0]), last);
+            assert_eq!(gather.touch_ahead(32, &[u64::MAX, 0]), last);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The instruction sets that tables have kernels for, and the choice between them.
+//!
+//! A table asks once, at construction ([`Isa::choose`]), and keeps the kernels of its answer as
+//! function pointers: no lookup asks the CPU.
+//!
+//! | | |
+//! |---|---|
+//! | 1 | the set that the table's configuration names |
+//! | 2 | the one that the variable [`OVERBANK_SIMD`](Isa::VARIABLE) names |
+//! | 3 | the fastest that the CPU has |
+//!
+//! Naming a set that the CPU lacks is an error, never a silent second choice.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+use thiserror::Error;
+
+/// An instruction set that the tables have kernels for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// Plain 64-bit arithmetic; every machine has it.
+    Portable,
+    /// 256-bit vectors of x86-64 (AVX2, BMI1, BMI2).
+    Avx2,
+    /// 512-bit vectors of x86-64 (AVX-512 F, BW, VL).
+    Avx512,
+}
+
+impl Isa {
+    /// All that the crate knows, the slowest first.
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// The variable of the environment that forces one.
+    pub const VARIABLE: &'static str = "OVERBANK_SIMD";
+
+    /// Its name: `portable`, `avx2` or `avx512`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this machine has it. Without the feature `std` nothing can be asked, and only what
+    /// the whole build was compiled for counts.
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            Isa::Avx2 => detect::avx2(),
+            Isa::Avx512 => detect::avx512(),
+        }
+    }
+
+    /// All that this machine has, the slowest first; never empty.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        Self::ALL.into_iter().filter(|isa| isa.is_available())
+    }
+
+    /// The fastest that this machine has.
+    pub fn best() -> Isa {
+        Self::available().last().unwrap_or(Isa::Portable)
+    }
+
+    /// What [`Isa::VARIABLE`] asks for: nothing if it is unset or empty (or without `std`).
+    pub fn from_env() -> Result<Option<Isa>, IsaError> {
+        #[cfg(feature = "std")]
+        if let Some(name) = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
+            return name.to_string_lossy().parse::<Isa>()?.checked().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The instruction set for a new table: the forced one, else the environment's, else the best.
+    pub fn choose(forced: Option<Isa>) -> Result<Isa, IsaError> {
+        match forced {
+            Some(isa) => isa.checked(),
+            None => Ok(Self::from_env()?.unwrap_or_else(Self::best)),
+        }
+    }
+
+    pub(crate) fn checked(self) -> Result<Isa, IsaError> {
+        if self.is_available() {
+            Ok(self)
+        } else {
+            Err(IsaError::Unavailable { name: self.name() })
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Isa {
+    type Err = IsaError;
+
+    fn from_str(name: &str) -> Result<Self, IsaError> {
+        Self::ALL
+            .into_iter()
+            .find(|isa| isa.name() == name)
+            .ok_or_else(|| IsaError::Unknown { name: name.to_owned() })
+    }
+}
+
+/// What the CPU has. Every feature that an entry point enables is asked for here.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod detect {
+    use std::arch::is_x86_feature_detected as has;
+
+    pub(super) fn avx2() -> bool {
+        has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
+    }
+
+    pub(super) fn avx512() -> bool {
+        avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl")
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+mod detect {
+    pub(super) fn avx2() -> bool {
+        cfg!(all(
+            target_arch = "x86_64",
+            target_feature = "avx2",
+            target_feature = "bmi1",
+            target_feature = "bmi2",
+            target_feature = "lzcnt",
+            target_feature = "popcnt"
+        ))
+    }
+
+    pub(super) fn avx512() -> bool {
+        avx2()
+            && cfg!(all(
+                target_feature = "avx512f",
+                target_feature = "avx512bw",
+                target_feature = "avx512vl"
+            ))
+    }
+}
+
+/// An instruction set that this program or machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum IsaError {
+    /// No instruction set has this name.
+    #[error("unknown instruction set \"{name}\" (known: portable, avx2, avx512)")]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// The CPU, or the build, lacks it.
+    #[error("the instruction set {name} is not available on this machine")]
+    Unavailable {
+        /// Its name.
+        name: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_are_errors() {
+        for isa in Isa::ALL {
+            assert_eq!(isa.name().parse(), Ok(isa));
+        }
+        let error = "neon".parse::<Isa>().unwrap_err();
+        assert_eq!(error, IsaError::Unknown { name: "neon".to_owned() });
+        assert!(Isa::available().any(|isa| isa == Isa::Portable));
+        assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
+    }
+}

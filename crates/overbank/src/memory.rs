@@ -1,0 +1,381 @@
+//! The memory of one table: allocated and touched once, on huge pages where the kernel gives them.
+//!
+//! ```text
+//!  2 MiB and more (Linux, feature std):            less: the global allocator, 64-byte aligned
+//!  ┌───────────┬──────────────────────────┬───────────┐
+//!  │ PROT_NONE │ table, 2 MiB aligned, RW │ PROT_NONE │   one reservation
+//!  └───────────┴──────────────────────────┴───────────┘
+//! ```
+//!
+//! The inaccessible pages on both sides make the table a mapping of its own in the kernel's books,
+//! so that its line `AnonHugePages` in `/proc/self/smaps` counts this table and nothing else (the
+//! kernel merges neighbours with equal rights), and they stop a stray read. Every page is written
+//! once at construction: no page fault is left for the packet path.
+
+#![allow(unsafe_code)] // Raw memory: mmap, the allocator, and the slice over it.
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+use thiserror::Error;
+
+/// Bytes of a huge page, and the size from which a table asks for them.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// The smallest page: one write in each is enough to have it backed.
+const PAGE: usize = 4096;
+/// Alignment of small tables: a cache line.
+const LINE: usize = 64;
+
+/// What pages a table shall lie on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pages {
+    /// The smallest that there are. For comparisons.
+    Small,
+    /// 2 MiB where the kernel gives them, the smallest elsewhere.
+    #[default]
+    Huge,
+    /// 1 GiB, from the pool that `vm.nr_hugepages` or the boot line set aside; the size is rounded
+    /// up to whole pages. Linux on x86-64 and AArch64 only.
+    Gigabyte {
+        /// Without them: an error, or else as [`Pages::Huge`].
+        required: bool,
+    },
+}
+
+/// Which huge pages a table lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HugePages {
+    /// Not at all: the table is smaller than 2 MiB, or the kernel gave none.
+    No,
+    /// Some of it.
+    Partly {
+        /// Bytes that lie on huge pages.
+        bytes: usize,
+    },
+    /// All but a tail of less than 2 MiB.
+    Yes,
+    /// All of it lies on pages of 1 GiB.
+    Gigabyte,
+    /// The kernel's books (`/proc/self/smaps`) could not be read.
+    Unknown,
+}
+
+impl core::fmt::Display for HugePages {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::No => f.write_str("no"),
+            Self::Partly { bytes } => write!(f, "partly ({} MiB)", bytes >> 20),
+            Self::Yes => f.write_str("yes"),
+            Self::Gigabyte => f.write_str("1 GiB"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// The system gave no memory for a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// There is not that much.
+    #[error("no memory for a table of {bytes} bytes")]
+    OutOfMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// 1 GiB pages were required, and the system has none left.
+    #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
+    NoGigabytePages {
+        /// What was asked for.
+        bytes: usize,
+    },
+}
+
+enum Source {
+    Allocator,
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    Mapping {
+        reservation: NonNull<u8>,
+        reserved: usize,
+    },
+    /// Pages of 1 GiB; the mapping starts where the bytes do.
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    Gigabyte {
+        reserved: usize,
+    },
+}
+
+/// Zeroed bytes, owned.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+    source: Source,
+}
+
+// SAFETY: `Memory` owns its bytes alone, as a `Box<[u8]>` does; shared access only reads.
+unsafe impl Send for Memory {}
+// SAFETY: as above; every write goes through `&mut self`, or is that of an atomic (`fib::words`).
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// `bytes` zero bytes (at least 1, at most `isize::MAX` less two huge pages), all touched.
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self, MemoryError> {
+        Self::zeroed_on(bytes, Pages::Huge)
+    }
+
+    /// As [`Memory::zeroed`], on the pages that are asked for.
+    pub(crate) fn zeroed_on(bytes: usize, pages: Pages) -> Result<Self, MemoryError> {
+        let out_of_memory = MemoryError::OutOfMemory { bytes };
+        if bytes == 0 || bytes > isize::MAX as usize - 2 * HUGE_PAGE {
+            return Err(out_of_memory);
+        }
+        if let Pages::Gigabyte { required } = pages {
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            if let Some(memory) = linux::map_gigabytes(bytes) {
+                return Ok(memory);
+            }
+            if required {
+                return Err(MemoryError::NoGigabytePages { bytes });
+            }
+        }
+        #[cfg(all(feature = "std", target_os = "linux"))]
+        if bytes >= HUGE_PAGE {
+            return linux::map(bytes, pages != Pages::Small).ok_or(out_of_memory);
+        }
+        let layout = Layout::from_size_align(bytes, LINE).map_err(|_| out_of_memory)?;
+        // SAFETY: the layout's size is not zero, checked above.
+        let start = unsafe { alloc::alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(out_of_memory)?;
+        let mut memory = Self { start, bytes, source: Source::Allocator };
+        memory.touch();
+        Ok(memory)
+    }
+
+    /// Writes to every page, so that all are backed.
+    fn touch(&mut self) {
+        for byte in self.bytes_mut().iter_mut().step_by(PAGE) {
+            // SAFETY: a reference is valid for writes. Volatile, because writing a zero over a zero
+            // is otherwise nothing to the compiler.
+            unsafe { core::ptr::from_mut(byte).write_volatile(0) };
+        }
+    }
+
+    /// Start of the bytes, at least 64-byte aligned.
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` is valid for reads of `bytes` initialised (zeroed) bytes as long as
+        // `self` lives, and writes need `&mut self`.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// What the kernel says now about the pages under these bytes. Reads a file: not for the packet
+    /// path.
+    pub(crate) fn huge_pages(&self) -> HugePages {
+        match self.source {
+            Source::Allocator => HugePages::No,
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Mapping { .. } => match linux::huge_bytes(self.start.as_ptr() as usize) {
+                None => HugePages::Unknown,
+                Some(0) => HugePages::No,
+                Some(huge) if huge + HUGE_PAGE > self.bytes => HugePages::Yes,
+                Some(bytes) => HugePages::Partly { bytes },
+            },
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Gigabyte { .. } => HugePages::Gigabyte,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.source {
+            Source::Allocator => {
+                // SAFETY: allocated in `zeroed` with this very layout, which was valid there.
+                unsafe {
+                    let layout = Layout::from_size_align_unchecked(self.bytes, LINE);
+                    alloc::alloc::dealloc(self.start.as_ptr(), layout);
+                }
+            }
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Mapping { reservation, reserved } => {
+                // SAFETY: exactly the reservation that `linux::map` made; nothing else points in.
+                unsafe { libc::munmap(reservation.as_ptr().cast(), reserved) };
+            }
+            #[cfg(all(feature = "std", target_os = "linux"))]
+            Source::Gigabyte { reserved } => {
+                // SAFETY: exactly the mapping that `linux::map_gigabytes` made.
+                unsafe { libc::munmap(self.start.as_ptr().cast(), reserved) };
+            }
+        }
+    }
+}
+
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod linux {
+    use std::fs::File;
+    use std::io::{BufRead, BufReader};
+
+    use super::{HUGE_PAGE, Memory, NonNull, Source};
+
+    const GIGABYTE: usize = 1 << 30;
+
+    /// Maps `bytes`, rounded up, on pages of 1 GiB; `None` if the pool has too few.
+    pub(super) fn map_gigabytes(bytes: usize) -> Option<Memory> {
+        let reserved = bytes.checked_next_multiple_of(GIGABYTE)?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists. Without MAP_NORESERVE the pages are set aside now or the call fails.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                reserved,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_1GB,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = NonNull::new(start.cast::<u8>())?;
+        let mut memory = Memory { start, bytes, source: Source::Gigabyte { reserved } };
+        memory.touch();
+        Some(memory)
+    }
+
+    /// Maps `bytes` (checked by the caller to leave room for two more huge pages).
+    pub(super) fn map(bytes: usize, huge: bool) -> Option<Memory> {
+        // Guards are whole huge pages' worth of address space, so any page size of the kernel fits.
+        let reserved = bytes.next_multiple_of(HUGE_PAGE).checked_add(3 * HUGE_PAGE)?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists.
+        let reservation = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                reserved,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if reservation == libc::MAP_FAILED {
+            return None;
+        }
+        let reservation = NonNull::new(reservation.cast::<u8>())?;
+        // One huge page of guard at least before the table, one at least after it.
+        let skip = HUGE_PAGE + reservation.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: skip < 2 huge pages, so table and guard end inside the reservation.
+        let start = unsafe { reservation.add(skip) };
+        let mut memory = Memory { start, bytes, source: Source::Mapping { reservation, reserved } };
+        // SAFETY: `start .. start + bytes` lies in the reservation, and `start` is page aligned.
+        let opened = unsafe {
+            libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
+        };
+        if opened != 0 {
+            return None; // `memory` unmaps.
+        }
+        // Advice on our own mapping: a refusal only costs speed, and `huge_pages` tells.
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: as above.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
+        memory.touch();
+        Some(memory)
+    }
+
+    /// `AnonHugePages` of the mapping that holds `address`, in bytes.
+    pub(super) fn huge_bytes(address: usize) -> Option<usize> {
+        let mut inside = false;
+        for line in BufReader::new(File::open("/proc/self/smaps").ok()?).lines() {
+            let line = line.ok()?;
+            if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+                let kib: usize = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+                return kib.checked_mul(1024);
+            }
+            // A mapping's first line: "start-end rights …", in hexadecimal.
+            let range = line.split(' ').next().and_then(|r| r.split_once('-'));
+            if let Some((start, end)) = range
+                && let Ok(start) = usize::from_str_radix(start, 16)
+                && let Ok(end) = usize::from_str_radix(end, 16)
+            {
+                inside = (start..end).contains(&address);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_zeroed_aligned_and_writable_to_the_last_byte() {
+        for bytes in [1, 63, 64, 4096, HUGE_PAGE - 1, HUGE_PAGE, 3 * HUGE_PAGE + 24] {
+            let mut memory = Memory::zeroed(bytes).unwrap();
+            assert_eq!(memory.len(), bytes);
+            assert_eq!(memory.bytes().len(), bytes);
+            assert!(memory.bytes().iter().all(|&b| b == 0));
+            memory.bytes_mut()[bytes - 1] = 7;
+            assert_eq!(memory.bytes()[bytes - 1], 7);
+            assert!((memory.as_ptr() as usize).is_multiple_of(LINE));
+            if bytes < HUGE_PAGE {
+                assert_eq!(memory.huge_pages(), HugePages::No);
+            } else if cfg!(target_os = "linux") {
+                assert!((memory.as_ptr() as usize).is_multiple_of(HUGE_PAGE));
+                assert_ne!(memory.huge_pages(), HugePages::Unknown);
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_tables_are_counted_apart() {
+        // Without guards the kernel would merge the two, and each would claim the pages of both.
+        let tables = [(); 4].map(|()| Memory::zeroed(HUGE_PAGE).unwrap());
+        for table in &tables {
+            assert!(!matches!(table.huge_pages(), HugePages::Partly { .. } | HugePages::Unknown));
+        }
+    }
+
+    #[test]
+    fn small_pages_and_gigabytes_are_what_was_asked_for() {
+        let small = Memory::zeroed_on(2 * HUGE_PAGE, Pages::Small).unwrap();
+        assert!(matches!(small.huge_pages(), HugePages::No | HugePages::Unknown));
+        // Most machines set no such pages aside; then one is refused and the other falls back.
+        let bytes = HUGE_PAGE + 64;
+        match Memory::zeroed_on(bytes, Pages::Gigabyte { required: true }) {
+            Ok(mut memory) => {
+                assert_eq!(memory.huge_pages(), HugePages::Gigabyte);
+                memory.bytes_mut()[bytes - 1] = 1;
+            }
+            Err(error) => assert_eq!(error, MemoryError::NoGigabytePages { bytes }),
+        }
+        let memory = Memory::zeroed_on(bytes, Pages::Gigabyte { required: false }).unwrap();
+        assert_eq!(memory.len(), bytes);
+        assert!(memory.bytes().iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        for bytes in [0, usize::MAX, isize::MAX as usize, isize::MAX as usize / 2] {
+            assert_eq!(Memory::zeroed(bytes).err(), Some(MemoryError::OutOfMemory { bytes }));
+        }
+    }
+}
