@@ -1,7 +1,7 @@
 //! `overbank lab` as a person or a script sees it: names, records, the page, errors, Ctrl-C.
 
-use overbank_lab::experiment::Record;
-use overbank_lab::results::Outcome;
+use overbank_kit::experiment::Record;
+use overbank_kit::results::Outcome;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
