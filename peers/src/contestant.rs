@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use overbank_lab::workload::FlowStream;
+use overbank_kit::workload::FlowStream;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{key_of, value_of};
@@ -113,7 +113,7 @@ impl Contestant {
 
 /// Serves until the input ends.
 pub fn run(options: &Options) -> Result<()> {
-    machine::pin(options.core)?;
+    machine::pin(Some(options.core))?;
     let peer = find(&options.peer)?;
     let stream = FlowStream::zipf(options.flows, options.zipf, options.seed)?;
     let before = machine::heap_bytes();

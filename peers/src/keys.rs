@@ -1,6 +1,6 @@
 //! Keys: what flow ids look like to a table.
 
-use overbank_lab::traffic::Traffic;
+use overbank_kit::traffic::Traffic;
 
 use crate::table::Key;
 

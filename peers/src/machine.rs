@@ -1,6 +1,6 @@
 //! What a record says about the machine, pinning, and huge pages that are given back.
 
-// Pinning and asking the allocator are calls into the C library.
+// Asking the allocator is a call into the C library.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+pub use overbank_kit::machine::pin;
 use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -34,23 +35,6 @@ pub fn describe(hertz: f64) -> Value {
 /// Number of cores.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Keeps the calling thread on one core.
-pub fn pin(core: usize) -> Result<()> {
-    // SAFETY: a set of zeros is an empty one, and the kernel reads as much as its size says.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if core >= libc::CPU_SETSIZE as usize {
-            bail!("there is no core {core}");
-        }
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if done != 0 {
-        return Err(std::io::Error::last_os_error()).with_context(|| format!("core {core}"));
-    }
-    Ok(())
 }
 
 /// Bytes that the C library's allocator has handed out.

@@ -12,7 +12,6 @@ mod machine;
 mod output;
 mod ovs;
 mod process;
-mod stats;
 mod table;
 mod tables;
 

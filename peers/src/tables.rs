@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::contestant::Answer;
 use crate::output::{self, Block};
 use crate::process::Process;
-use crate::stats::Spread;
+use overbank_kit::spread::Spread;
 use crate::table::dpdk::MEMORY_MIB;
 use crate::table::{PEERS, Peer, find};
 use crate::{clock, machine};

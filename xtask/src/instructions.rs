@@ -28,7 +28,7 @@ pub struct Options {
 /// Counts and prints a table.
 pub fn run(options: &Options) -> Result<()> {
     packages::ensure(VALGRIND, true)?;
-    steps::run(&mut cargo("build --release -p overbank-lab --example tiers"))?;
+    steps::run(&mut cargo("build --release -p overbank-products --example tiers"))?;
     println!("instructions per packet, 60-byte UDP frames, 20 megaflow masks\n");
     for design in &options.designs {
         let count = count(&["1", design])?;

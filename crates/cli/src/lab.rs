@@ -8,13 +8,13 @@ use crate::text;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
-use overbank_lab::experiment::{Context, Experiment, LabError, Size};
+use overbank_kit::experiment::{Context, Experiment, LabError, Size};
+use overbank_kit::machine::Machine;
+use overbank_kit::micro::PENALTY_CYCLES;
+use overbank_kit::report;
+use overbank_kit::results::Outcome;
 use overbank_lab::experiments;
 use overbank_lab::experiments::fib::ENTRIES;
-use overbank_lab::micro::PENALTY_CYCLES;
-use overbank_lab::replay::record::Machine;
-use overbank_lab::report;
-use overbank_lab::results::{self, Outcome};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ pub enum Command {
     List,
     /// Measure experiments; leaves one NAME.json each, and report.html over all that are there
     Run(RunArgs),
-    /// Make report.html anew from the records in a directory
+    /// Make the page from records: directories of them, or single ones
     Report(ReportArgs),
     /// Calculate the hit rate of any geometry, and simulate it
     Model(model::Args),
@@ -108,9 +108,17 @@ fn parse_entries(text: &str) -> Result<u64, String> {
 
 /// Arguments of `lab report`.
 #[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  overbank lab report out/lab
+  overbank lab report docs/records/epyc --out lab.html
+  overbank lab report out/lab/grid.json out/lab/floor.json --out near.html --markdown near.md")]
 pub struct ReportArgs {
-    /// Directory with the records
-    dir: PathBuf,
+    /// Records, and directories of records; one record for each experiment
+    #[arg(required = true)]
+    records: Vec<PathBuf>,
+    /// The page [default: report.html in the first directory that is named]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Write the tables and checks as Markdown, too
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -222,9 +230,9 @@ fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -
             None => all.push(outcome.clone()),
         }
     }
-    results::sort(&mut all);
+    experiments::sort(&mut all);
     if !all.is_empty() {
-        page.finish(&report::lab::page(&all))?;
+        page.finish(&report::outcomes::page(&all))?;
     }
     readable
 }
@@ -249,7 +257,7 @@ fn one(
     stop: &AtomicBool,
     bar: &ProgressBar,
     number: usize,
-) -> Result<overbank_lab::experiment::Record, LabError> {
+) -> Result<overbank_kit::experiment::Record, LabError> {
     let mut progress = |what: &str, done: f64| {
         let part = (done.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64;
         bar.set_position(number as u64 * BAR_STEPS + part);
@@ -288,25 +296,36 @@ fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
 }
 
 fn report(args: &ReportArgs) -> Result<()> {
-    let outcomes = read(&args.dir)?;
-    if outcomes.is_empty() {
-        bail!("{}: no record of an experiment there", args.dir.display());
+    let mut inputs = Vec::new();
+    for path in &args.records {
+        if path.is_dir() { inputs.append(&mut records(path)?) } else { inputs.push(path.clone()) }
     }
-    let page = args.dir.join(PAGE);
+    let outcomes = outcomes(&inputs)?;
+    if outcomes.is_empty() {
+        let named = args.records.iter().map(|path| path.display().to_string());
+        bail!("{}: no record of an experiment there", named.collect::<Vec<_>>().join(", "));
+    }
+    let page = match (&args.out, args.records.iter().find(|path| path.is_dir())) {
+        (Some(page), _) => page.clone(),
+        (None, Some(dir)) => dir.join(PAGE),
+        (None, None) => bail!("--out FILE: say where the page goes; no directory is named"),
+    };
+    let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    keep_apart(&page, &inputs)?;
     if let Some(markdown) = &args.markdown {
-        let inputs = records(&args.dir)?;
-        let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
         keep_apart(markdown, &inputs)?;
         // The page need not be there yet.
-        let folder = markdown.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok();
-        if markdown.file_name() == page.file_name() && folder == args.dir.canonicalize().ok() {
+        let folder = |file: &Path| {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            folder.unwrap_or(Path::new(".")).canonicalize().ok()
+        };
+        if markdown.file_name() == page.file_name() && folder(markdown) == folder(&page) {
             bail!("{}: that is where the page goes; give another name", markdown.display());
         }
     }
     let page = Pending::claim(&page)?;
     let markdown = args.markdown.as_deref().map(Pending::claim).transpose()?;
-    page.finish(&report::lab::page(&outcomes))?;
+    page.finish(&report::outcomes::page(&outcomes))?;
     if let Some(markdown) = markdown {
         markdown.finish(&report::markdown::page(&outcomes))?;
     }
@@ -330,17 +349,23 @@ fn records(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// The records of a directory, in the order of the list.
 fn read(dir: &Path) -> Result<Vec<Outcome>> {
+    outcomes(&records(dir)?)
+}
+
+/// These records, in the order of the list.
+fn outcomes(paths: &[PathBuf]) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for path in records(dir)? {
+    for path in paths {
         let name = path.display().to_string();
-        let json = std::fs::read_to_string(&path).with_context(|| name.clone())?;
+        let json =
+            std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
         let outcome = Outcome::parse(&json).context(name.clone())?;
         if outcomes.iter().any(|other| other.record.name == outcome.record.name) {
             bail!("{name}: a second record of {}; move one of them away", outcome.record.name);
         }
         outcomes.push(outcome);
     }
-    results::sort(&mut outcomes);
+    experiments::sort(&mut outcomes);
     Ok(outcomes)
 }
 

@@ -5,8 +5,9 @@ use crate::setup::{progress_bar, stop_on_ctrl_c};
 use crate::text;
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use overbank_lab::models::ALPHA_MAX;
-use overbank_lab::shapes::{ENTRIES_MAX, Shape, Simulation, calculate};
+use overbank_kit::geometry::AnyGeometry;
+use overbank_kit::models::ALPHA_MAX;
+use overbank_products::model::{ENTRIES_MAX, Simulation, calculate};
 use std::io::Write;
 
 /// Arguments of `lab model`.
@@ -23,7 +24,7 @@ lookups per key until it is at its end.")]
 pub struct Args {
     /// set-M, blp-H-M or cuckoo-H-M: H buckets of M slots a key, at most 1024 slots in all
     #[arg(required = true, value_name = "GEOMETRY")]
-    geometries: Vec<Shape>,
+    geometries: Vec<AnyGeometry>,
     /// Keys per slot of the table, α
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.95",
           value_parser = parse_alpha)]

@@ -8,15 +8,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
 use overbank::isa::Isa;
-use overbank_lab::hardware::memory_available_bytes;
-use overbank_lab::replay::feed::Source;
-use overbank_lab::replay::record::TrafficRecord;
-use overbank_lab::replay::{self, Contestant, Length, Plan, Progress};
-use overbank_lab::report;
-use overbank_lab::traffic::Traffic;
-use overbank_lab::workload::FlowStream;
+use overbank_kit::machine::memory_available_bytes;
+use overbank_kit::traffic::Traffic;
+use overbank_kit::workload::FlowStream;
 use overbank_ports::capture::{Capture, CaptureSet, WriteError, read_ethernet};
 use overbank_ports::memory::{FrameStore, Limits};
+use overbank_products::replay::feed::Source;
+use overbank_products::replay::page;
+use overbank_products::replay::record::TrafficRecord;
+use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_switch::datapath::MEGAFLOWS_16_BIT;
 use overbank_switch::megaflow::MEGAFLOW_BYTES;
 use overbank_switch::parse::parse_replay_rules;
@@ -209,7 +209,7 @@ pub fn run(args: &Args) -> Result<()> {
         output.captures.finish()?;
     }
     if let Some(report) = report {
-        report.finish(&report::page(&record, &command_line()))?;
+        report.finish(&page::page(&record, &command_line()))?;
     }
     writeln!(std::io::stdout(), "{printed}").context("standard output")?;
     Ok(())

@@ -1,24 +1,15 @@
 //! What every command that measures sets up: its core, Ctrl-C, a progress bar, the words typed.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use overbank_kit::machine;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Pins this thread to the wanted core, or to the last one.
 pub fn pin(wanted: Option<usize>) -> Result<Option<usize>> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let Some(id) = wanted else {
-        // Where pinning is not to be had, the measurement is still worth making.
-        return Ok(cores.last().filter(|c| core_affinity::set_for_current(**c)).map(|c| c.id));
-    };
-    let names = || cores.iter().map(|c| c.id.to_string()).collect::<Vec<_>>().join(", ");
-    match cores.iter().find(|c| c.id == id) {
-        Some(core) if core_affinity::set_for_current(*core) => Ok(Some(id)),
-        Some(_) => bail!("--core {id}: the system refuses to pin a thread to it"),
-        None => bail!("--core {id}: no such core for this process, there are {}", names()),
-    }
+    machine::pin(wanted).context("--core")
 }
 
 /// A flag that Ctrl-C sets; the second Ctrl-C ends the process.

@@ -4,9 +4,10 @@ pub mod advise;
 pub mod lab;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
-use overbank_lab::replay::record::{Replay, Totals};
-use overbank_lab::report::tables::{self, TextTable};
-use overbank_lab::report::{ENDED_EARLY, count, traffic_line};
+use overbank_kit::report::{ENDED_EARLY, TextTable, count};
+use overbank_products::replay::page::traffic_line;
+use overbank_products::replay::record::{Replay, Totals};
+use overbank_products::replay::tables;
 use std::fmt::Write;
 
 /// Everything that a person wants to see first.
@@ -77,11 +78,11 @@ fn fates(totals: &Totals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_lab::replay::feed::Source;
-    use overbank_lab::replay::record::TrafficRecord;
-    use overbank_lab::replay::{self, Length, Plan};
-    use overbank_lab::traffic::Traffic;
-    use overbank_lab::workload::FlowStream;
+    use overbank_kit::traffic::Traffic;
+    use overbank_kit::workload::FlowStream;
+    use overbank_products::replay::feed::Source;
+    use overbank_products::replay::record::TrafficRecord;
+    use overbank_products::replay::{self, Length, Plan};
     use overbank_switch::parse::parse_rules;
     use overbank_switch::translate::Tables;
     use std::sync::atomic::AtomicBool;

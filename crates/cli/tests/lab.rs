@@ -1,6 +1,9 @@
 //! `overbank lab` as a person or a script sees it: names, records, the page, errors, Ctrl-C.
 
+use overbank_kit::experiment::Record;
+use overbank_kit::results::Outcome;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -71,6 +74,90 @@ fn run_leaves_records_and_a_page_of_all_that_are_there() {
     assert_eq!(fs::read_to_string(records.join("report.html")).expect("a page"), page);
     let markdown = fs::read_to_string(dir.path().join("lab.md")).expect("a file");
     assert!(markdown.contains("\n## table1: ") && markdown.contains("| blp-2-4 |"));
+}
+
+/// The committed records make a report, and docs/results.md says what they say: every line that names
+/// a record has its command, day, machine and count; every table below is a part of its claims or of
+/// one of its tables.
+#[test]
+fn the_page_of_results_comes_out_of_the_records() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let out = tempfile::tempdir().expect("a directory for the test");
+    let mut records = BTreeMap::new();
+    for folder in ["epyc", "sapphire-rapids"] {
+        let path = docs.join("records").join(folder);
+        let html = out.path().join(folder).display().to_string();
+        let output = lab(&["report", &path.display().to_string(), "--out", &html], out.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let page = fs::read_to_string(&html).expect("a page");
+        for file in fs::read_dir(&path).expect("records") {
+            let file = file.expect("an entry").path();
+            let json = fs::read_to_string(&file).expect("a record");
+            let outcome = Outcome::parse(&json).expect("a record");
+            let name = outcome.record.name.clone();
+            assert_eq!(file.file_stem().expect("a name"), &*name);
+            assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
+            records.insert(format!("records/{folder}/{name}.json"), outcome);
+        }
+    }
+
+    let page = fs::read_to_string(docs.join("results.md")).expect("docs/results.md");
+    let (mut outcome, mut headings, mut unnamed) = (None, Vec::new(), records.clone());
+    let mut compared = 0;
+    for line in page.lines() {
+        let named = records.iter().find(|(path, _)| line.contains(&format!("]({path})")));
+        if let Some((path, found)) = named {
+            unnamed.remove(path);
+            let (held, of) = found.held();
+            assert!(of == 0 || line.contains(&format!("{held} of {of}")), "{line}");
+            if !line.starts_with('|') {
+                let made = format!("`{}`, {}, {}.", found.command, found.date, found.machine.cpu);
+                assert!(line.contains(&made), "{line}\n{made}");
+                outcome = Some(found);
+            }
+        } else if line.starts_with('#') {
+            outcome = None;
+        } else if let (Some(outcome), true) = (outcome, line.starts_with('|')) {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let cells = &cells[1..cells.len() - 1];
+            if headings.is_empty() {
+                headings = cells.to_vec();
+            } else if !cells.iter().all(|cell| cell.contains("---")) {
+                assert!(is_in(&outcome.record, &headings, cells), "{line}");
+                compared += 1;
+            }
+        }
+        if !line.starts_with('|') {
+            headings.clear();
+        }
+    }
+    assert!(compared > 60, "{compared} rows");
+    assert_eq!(unnamed.into_keys().collect::<Vec<_>>(), UNNAMED, "records without a line");
+}
+
+/// Older runs on the second machine, which only the report shows.
+const UNNAMED: [&str; 3] = [
+    "records/sapphire-rapids/fib5.json",
+    "records/sapphire-rapids/fib6.json",
+    "records/sapphire-rapids/fibwriter.json",
+];
+
+/// Whether a row is a claim of the record, or a part of a row of one of its tables.
+fn is_in(record: &Record, headings: &[&str], cells: &[&str]) -> bool {
+    if headings == ["", "claim", "asked", "measured"] {
+        return record.checks.iter().any(|check| {
+            let verdict = if check.holds { "holds" } else { "**missed**" };
+            cells == [verdict, &check.claim, &check.stated, &check.measured]
+        });
+    }
+    record.tables.iter().any(|table| {
+        let column = |heading| table.headings.iter().position(|h| h == heading);
+        let columns: Option<Vec<usize>> = headings.iter().map(column).collect();
+        let same = |columns: &[usize], row: &[String]| {
+            columns.iter().map(|&c| row[c].as_str()).eq(cells.iter().copied())
+        };
+        columns.is_some_and(|columns| table.rows.iter().any(|row| same(&columns, row)))
+    })
 }
 
 /// The sizes of forwarding tables are the user's, in any notation and order.
@@ -198,6 +285,8 @@ fn a_report_takes_the_place_of_nothing_else() {
     assert!(lab(&["report", "o", "--markdown", "o/report.md"], dir.path()).status.success());
     fs::copy(&record, dir.path().join("o/twice.json")).expect("copied");
     refused(&["report", "o"], "twice.json: a second record of slide15");
+    refused(&["report", "o/slide15.json"], "--out FILE: say where the page goes");
+    refused(&["report", "o/slide15.json", "--out", "o/slide15.json"], "would be overwritten");
     let odd = text(&before).replacen("\"rows\": [", "\"rows\": [[\"one cell\"],", 1);
     fs::write(dir.path().join("o/twice.json"), odd).expect("written");
     refused(&["report", "o"], "twice.json: no record of an experiment: ");

@@ -14,11 +14,12 @@ use std::process::ExitCode;
 
 use overbank::cache::Design;
 use overbank::memory::HugePages;
+use overbank_kit::micro::{Cell, Measured, measure, tsc};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::spread::Spread;
 use overbank_lab::experiments::grid::{
     ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, geometric_mean, plan, ratio,
 };
-use overbank_lab::micro::{Cell, Measured, Spread, measure, tsc};
-use overbank_lab::recommended::RECOMMENDED;
 
 struct Options {
     designs: Vec<Design>,

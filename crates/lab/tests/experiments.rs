@@ -1,12 +1,12 @@
 //! Every registered experiment at smoke size: it has a record that can be drawn, and its checks
 //! hold, but for those that differ from the paper on purpose.
 
-use overbank_lab::experiment::{Context, LabError, Size};
-use overbank_lab::experiments::{ALL, by_name};
-use overbank_lab::micro::PENALTY_CYCLES;
-use overbank_lab::replay::record::Machine;
-use overbank_lab::report::{lab, markdown};
-use overbank_lab::results::{Outcome, sort};
+use overbank_kit::experiment::{Context, LabError, Size};
+use overbank_kit::machine::Machine;
+use overbank_kit::micro::PENALTY_CYCLES;
+use overbank_kit::report::{markdown, outcomes};
+use overbank_kit::results::Outcome;
+use overbank_lab::experiments::{ALL, by_name, sort};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Claims of the papers that do not hold, by experiment and how the claim begins. The reason is in
@@ -65,7 +65,7 @@ fn every_experiment_holds_and_can_be_drawn() {
 
     let read: Vec<Outcome> =
         outcomes.iter().map(|o| Outcome::parse(&o.json()).expect("its own document")).collect();
-    let page = lab::page(&read);
+    let page = outcomes::page(&read);
     let text = markdown::page(&read);
     for outcome in &outcomes {
         assert!(page.contains(&format!("id=\"{}\"", outcome.record.name)));

@@ -225,7 +225,7 @@ impl Contestant<'_> {
         let mut busy = Busy::default();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| -> Result<()> {
-                machine::pin(core)?;
+                machine::pin(Some(core))?;
                 write(&mut **table, writer_draws, &stop, &go, &changes);
                 Ok(())
             });
@@ -305,7 +305,7 @@ fn write(
 
 /// Serves until the input ends.
 pub fn run(options: &Options) -> Result<()> {
-    machine::pin(options.core)?;
+    machine::pin(Some(options.core))?;
     let mut contestant = Contestant {
         options,
         peer: find(&options.peer)?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use overbank::hash::mix;
-use overbank_lab::micro::gather::Gather;
+use overbank_kit::micro::gather::Gather;
 
 use super::peer::{Lookup, Table, Tally};
 

@@ -6,7 +6,7 @@ use super::contestant::Round;
 use super::peer::{FLOOR, LIST, LIST_WAY, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
 use crate::output::Block;
-use crate::stats::Spread;
+use overbank_kit::spread::Spread;
 
 /// Figures of one way of a peer to look up.
 struct Row<'a> {

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use overbank_lab::workload::FlowStream;
+use overbank_kit::workload::FlowStream;
 use serde::Serialize;
 use serde_json::json;
 
@@ -163,7 +163,7 @@ pub fn run(options: &Options) -> Result<()> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("Ctrl-C")?;
     // What this thread starts inherits the core.
-    machine::pin(0)?;
+    machine::pin(Some(0))?;
 
     let hertz = clock::hertz();
     let mut record = machine::describe(hertz);

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use overbank_lab::replay::Contestant;
-use overbank_lab::traffic::{FRAME_LEN, OUTPUT_PORTS};
+use overbank_products::replay::Contestant;
+use overbank_kit::traffic::{FRAME_LEN, OUTPUT_PORTS};
 use overbank_switch::datapath::{CacheConfig, Config, Counters, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
@@ -54,7 +54,7 @@ impl Datapaths {
         let (send, windows) = channel();
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
-            let pinned = machine::pin(1);
+            let pinned = machine::pin(Some(1));
             if ready.send(pinned).is_err() {
                 return;
             }
@@ -225,7 +225,7 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_lab::workload::FlowStream;
+    use overbank_kit::workload::FlowStream;
 
     #[test]
     fn every_packet_leaves_and_is_counted() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Contestant, Window};
 use crate::output::{self, Block};
-use crate::stats::Spread;
+use overbank_kit::spread::Spread;
 
 /// All contestants on one workload.
 #[derive(Serialize)]
@@ -192,7 +192,7 @@ mod tests {
             contestant("native", &[900.0, 900.0, 900.0]),
         ];
         let workload = Workload::new(5, 0.0, contestants, 1e9);
-        assert_eq!(workload.ratio, Spread { median: 3.0, min: 2.0, max: 3.0 });
+        assert_eq!(workload.ratio, Spread { median: 3.0, low: 2.0, high: 3.0 });
         assert_eq!(workload.contestants[2].mpps, 1e3 / 300.0);
     }
 }

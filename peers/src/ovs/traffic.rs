@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
-use overbank_lab::traffic::{OUTPUT_PORTS, Traffic};
-use overbank_lab::workload::FlowStream;
+use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
+use overbank_kit::workload::FlowStream;
 
 const MAGIC: &[u8; 8] = b"OBFLOWS1";
 const HEADER: usize = 16;
@@ -161,7 +161,7 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_lab::traffic::FRAME_LEN;
+    use overbank_kit::traffic::FRAME_LEN;
 
     #[test]
     fn a_file_holds_the_sequence_of_the_stream() {

@@ -2,9 +2,9 @@
 
 use super::{draw, table};
 use comfy_table::Table;
-use overbank_lab::advise::page::{TRIED, costs_line, traffic_line};
-use overbank_lab::advise::{Advice, Cell, size_text};
-use overbank_lab::report::{ENDED_EARLY, count, tables};
+use overbank_kit::report::{ENDED_EARLY, count};
+use overbank_products::advise::page::{TRIED, costs_line, design_table, traffic_line};
+use overbank_products::advise::{Advice, Cell, size_text};
 use std::fmt::Write;
 
 /// Rows of the working set that are printed.
@@ -85,9 +85,9 @@ fn sizes(cells: &[Cell]) -> Table {
         let of_size = cells.iter().filter(|c| c.entries == entries);
         of_size.min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet))
     });
-    draw(&tables::cells(best))
+    draw(&design_table(best))
 }
 
 fn designs(cells: &[Cell], entries: usize) -> Table {
-    draw(&tables::cells(cells.iter().filter(|c| c.entries == entries)))
+    draw(&design_table(cells.iter().filter(|c| c.entries == entries)))
 }

@@ -2,9 +2,10 @@
 
 use super::table;
 use comfy_table::{CellAlignment, Table};
-use overbank_lab::report::ENDED_EARLY;
-use overbank_lab::results::Outcome;
-use overbank_lab::shapes::Calculation;
+use overbank_kit::report::ENDED_EARLY;
+use overbank_kit::report::markdown::measured;
+use overbank_kit::results::Outcome;
+use overbank_products::model::Calculation;
 use std::fmt::Write;
 
 /// Rows under headings, all to the left.
@@ -29,7 +30,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     if !record.checks.is_empty() {
         let rows = record.checks.iter().map(|c| {
             let verdict = if c.holds { "ok" } else { "differs" };
-            [verdict, &c.claim, &c.stated, &c.measured]
+            [verdict, &c.claim, &c.stated, &measured(c)].map(str::to_owned)
         });
         let _ = writeln!(out, "\n{}", columns(["", "claim", "stated", "measured"], rows));
     }

@@ -1,12 +1,13 @@
 //! Appendices A and B: final hit rates by calculation against the real tables, over α.
 
 use super::table1::{kinds, model, shape};
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
-use crate::hits::HitBench;
-use crate::models::{ALPHA_PAPER, blp, blp_held, blp_solution};
-use crate::shapes::{Shape, Simulation, calculate};
-use crate::workload::FlowStream;
 use overbank::cache::GeometryKind;
+use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
+use overbank_kit::geometry::AnyGeometry;
+use overbank_kit::keyed::KeyedTable;
+use overbank_kit::models::{ALPHA_PAPER, blp, blp_held, blp_solution};
+use overbank_kit::workload::FlowStream;
+use overbank_products::model::{Simulation, calculate};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
@@ -52,7 +53,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             let done = (i as f64 + j as f64 / alphas.len() as f64) / 10.0;
             context.step(&format!("{} at α = {alpha}", kind.name()), done)?;
             let keys = (entries as f64 * alpha) as u32;
-            let mut bench = HitBench::new(kind, entries, context.seed).map_err(LabError::failed)?;
+            let mut bench =
+                KeyedTable::new(kind, entries, context.seed).map_err(LabError::failed)?;
             let mut stream = FlowStream::uniform(keys, context.seed).map_err(LabError::failed)?;
             bench.warm(&mut stream, lookups_per_key * u64::from(keys));
             let rate = 100.0 * bench.held() as f64 / f64::from(keys);
@@ -216,7 +218,7 @@ fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
 fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabError> {
     let smoke = context.smoke();
     let (entries, lookups_per_key) = if smoke { (1 << 12, 40) } else { (1 << 15, 100) };
-    let shapes: Result<Vec<Shape>, _> = SIMULATED.iter().map(|name| name.parse()).collect();
+    let shapes: Result<Vec<AnyGeometry>, _> = SIMULATED.iter().map(|name| name.parse()).collect();
     let shapes = shapes.map_err(LabError::failed)?;
     let simulation = Simulation { entries, lookups_per_key, seed: context.seed };
     let (stop, progress) = (context.stop, &mut *context.progress);

@@ -17,10 +17,10 @@
 //! A claim fails where a difference is negative by `SIGMAS` standard deviations.
 
 use super::table1::model;
-use crate::experiment::{Context, Experiment, LabError, Record, Table};
-use crate::hits::HitBench;
-use crate::workload::FlowStream;
 use overbank::cache::GeometryKind;
+use overbank_kit::experiment::{Context, Experiment, LabError, Record, Table};
+use overbank_kit::keyed::KeyedTable;
+use overbank_kit::workload::FlowStream;
 use rand_distr::weighted::WeightedAliasIndex;
 use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg32;
@@ -178,7 +178,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
                 let index = WeightedAliasIndex::new(weights).map_err(LabError::failed)?;
                 let mut uniform = FlowStream::uniform(keys, seed).map_err(LabError::failed)?;
                 let mut benches = KINDS
-                    .map(|kind| HitBench::new(kind, entries, seed).map_err(LabError::failed))
+                    .map(|kind| KeyedTable::new(kind, entries, seed).map_err(LabError::failed))
                     .into_iter()
                     .collect::<Result<Vec<_>, _>>()?;
                 // All designs are fed the same keys in the same order.

@@ -28,11 +28,11 @@
 mod range;
 
 use super::table1::{model, shape};
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
-use crate::hits::HitBench;
-use crate::models::{warm_up, warm_up_seen};
-use crate::workload::FlowStream;
 use overbank::cache::GeometryKind;
+use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
+use overbank_kit::keyed::KeyedTable;
+use overbank_kit::models::{warm_up, warm_up_seen};
+use overbank_kit::workload::FlowStream;
 
 /// Warm-up.
 pub const APPENDIX_D: Experiment = Experiment {
@@ -69,7 +69,7 @@ impl Course {
         until: f64,
     ) -> Result<Course, LabError> {
         let keys = (entries as f64 * alpha) as u32;
-        let mut bench = HitBench::new(kind, entries, seed).map_err(LabError::failed)?;
+        let mut bench = KeyedTable::new(kind, entries, seed).map_err(LabError::failed)?;
         let mut stream = FlowStream::uniform(keys, seed).map_err(LabError::failed)?;
         let most = bench.most(keys) as f64 / f64::from(keys);
         let luck = most / model(kind, alpha);

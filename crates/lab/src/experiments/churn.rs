@@ -5,13 +5,13 @@
 //! here the real tables are fed such sequences: hit rates only, nothing timed, every design the same
 //! packets in the same order.
 
-use crate::advise::AdviseError;
-use crate::advise::simulate::{Sequence, simulate};
-use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::experiments::grid::design;
-use crate::recommended::RECOMMENDED;
-use crate::workload::{FlowStream, Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
 use overbank::cache::Design;
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::workload::{FlowStream, Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
+use overbank_products::advise::AdviseError;
+use overbank_products::advise::simulate::{Sequence, simulate};
 
 /// Moving traffic.
 pub const CHURN: Experiment = Experiment {

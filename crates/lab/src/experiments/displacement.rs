@@ -18,10 +18,10 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
-use crate::micro::keys::Keys;
-use crate::workload::FlowStream;
 use overbank::random::Pcg32;
+use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::micro::keys::Keys;
+use overbank_kit::workload::FlowStream;
 
 /// Displacement against eviction.
 pub const DISPLACEMENT: Experiment = Experiment {
@@ -378,6 +378,7 @@ fn checks(record: &mut Record, theta: f64, rates: &[Series]) {
                 stated: format!("{} against {}", names[0], names[1]),
                 measured: format!("{a:.2} %, {b:.2} %"),
                 holds: holds(a, b),
+                reason: String::new(),
             });
         }
     };

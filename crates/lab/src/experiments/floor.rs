@@ -12,16 +12,17 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
-use crate::micro::gather::{Footing, Gather, times};
-use crate::micro::keys::Keys;
-use crate::micro::{
-    self, Cell, DESIGNS, Measured, Plan, Round, Row, Spread, Way, measure_all, size_name, tsc,
-};
-use crate::recommended::RECOMMENDED;
-use crate::workload::FlowStream;
 use overbank::cache::BURST;
 use overbank::memory::HugePages;
+use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::micro::gather::{Footing, Gather, times};
+use overbank_kit::micro::keys::Keys;
+use overbank_kit::micro::{
+    self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, size_name, tsc,
+};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::spread::Spread;
+use overbank_kit::workload::FlowStream;
 
 /// The floor.
 pub const FLOOR: Experiment = Experiment {
@@ -240,6 +241,7 @@ fn hits(m: &Measured) -> Option<Check> {
         stated: format!("at least {} %", 100.0 * least),
         measured: format!("{:.2} %", 100.0 * ours.hit_rate),
         holds: ours.hit_rate >= least,
+        reason: String::new(),
     })
 }
 
@@ -255,6 +257,7 @@ fn check(m: &Measured, kind: &Kind) -> Option<Check> {
         stated: format!("at most {TARGET}"),
         measured: multiple.text(),
         holds: multiple.median <= TARGET,
+        reason: String::new(),
     })
 }
 
@@ -325,7 +328,7 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
                 });
                 start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
             });
-            Spread::of(times.collect()).median
+            Spread::of(times).median
         });
         rounds.push(ns[0].min(ns[1]));
     }
@@ -335,8 +338,8 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Size;
-    use crate::experiments::grid::made_up;
+    use overbank_kit::experiment::Size;
+    use overbank_kit::micro::made_up;
     use std::sync::atomic::AtomicBool;
 
     fn measured(ours: f64) -> Measured {

@@ -16,7 +16,8 @@ pub mod slide15;
 pub mod table1;
 pub mod table3;
 
-use crate::experiment::Experiment;
+use overbank_kit::experiment::Experiment;
+use overbank_kit::results::{self, Outcome};
 
 /// All experiments, in the order in which a report shows them.
 pub const ALL: &[Experiment] = &[
@@ -42,6 +43,11 @@ pub const ALL: &[Experiment] = &[
     fib::FIBWRITER,
     live::LIVE,
 ];
+
+/// Puts outcomes into that order; unknown ones last.
+pub fn sort(outcomes: &mut [Outcome]) {
+    results::sort(outcomes, &ALL.iter().map(|e| e.name).collect::<Vec<_>>());
+}
 
 /// The experiment that people call `name`.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {

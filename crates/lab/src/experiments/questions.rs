@@ -13,16 +13,16 @@ mod answers;
 
 use answers::{Tolerated, Wider};
 
-use crate::experiment::{Check, Context, Experiment, LabError, Record, Table};
 use crate::experiments::displacement::{Displacing, VARIANTS, play};
 use crate::experiments::table3::approximate;
-use crate::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
-use crate::recommended::RECOMMENDED;
-use crate::replay::feed::Source;
-use crate::replay::record::TrafficRecord;
-use crate::replay::{self, Contestant, Length};
-use crate::traffic::Traffic;
-use crate::workload::FlowStream;
+use overbank_kit::experiment::{Check, Context, Experiment, LabError, Record, Table};
+use overbank_kit::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::traffic::Traffic;
+use overbank_kit::workload::FlowStream;
+use overbank_products::replay::feed::Source;
+use overbank_products::replay::record::TrafficRecord;
+use overbank_products::replay::{self, Contestant, Length};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::translate::Tables;
 
@@ -118,6 +118,7 @@ fn full_system(context: &mut Context<'_>, record: &mut Record) -> Result<(), Lab
         stated: "as in the micro-benchmark".into(),
         measured: [0, 1, 2].map(|i| percent(hit(i))).join(", "),
         holds: hit(0) < hit(1) && hit(1) < hit(2),
+        reason: String::new(),
     });
     record.notes.push(format!(
         "1. How does BLP perform in the full system? 2-4 BLP forwards {:.0} % more packets than the \
@@ -172,6 +173,7 @@ fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<Wider,
         stated: "α = 0.95".into(),
         measured: format!("{}, {}", percent(wide), percent(deep)),
         holds: wide > deep,
+        reason: String::new(),
     });
     record.notes.push(answers::displacement(&all));
     Ok(Wider { plain: at("blp-2-4, plain"), wide, displaced: deep })
@@ -249,6 +251,7 @@ fn policies(
         holds: ["blp-2-16+pblru", "blp-2-16+bubble"]
             .iter()
             .all(|name| hit(&all[1], name) < hit(&all[1], "blp-2-16") + 0.01),
+        reason: String::new(),
     });
     record.checks.push(Check {
         claim: "3: with skew and too many flows promotion on each hit keeps the popular ones"
@@ -256,6 +259,7 @@ fn policies(
         stated: "α = 3, θ = 0.99, blp-2-16: bubble LRU above random".into(),
         measured: ["blp-2-16+bubble", "blp-2-16"].map(|n| percent(hit(skewed, n))).join(", "),
         holds: hit(skewed, "blp-2-16+bubble") > hit(skewed, "blp-2-16"),
+        reason: String::new(),
     });
     record.notes.push(answers::policies(&all, context.penalty_cycles));
     Ok(all)

@@ -15,9 +15,9 @@
 //! buckets are pairs of the slide's. The figures come out of the models' recursion, and out of the
 //! real tables fed with hashes that fall on these buckets.
 
-use crate::experiment::{Context, Experiment, LabError, Record, Table};
-use crate::models::blp_held;
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};
+use overbank_kit::experiment::{Context, Experiment, LabError, Record, Table};
+use overbank_kit::models::blp_held;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 

@@ -41,7 +41,8 @@ impl<K: Key, V: Value> Bucket<K, V> {
     /// Cache lines of a bucket.
     pub(super) const LINES: usize = if Self::fitting(1) >= 3 { 1 } else { 2 };
     /// Entries of a bucket. One under the model checker, which tries every order of every access.
-    pub(super) const SLOTS: usize = if cfg!(loom) { 1 } else { Self::fitting(Self::LINES) };
+    pub(super) const SLOTS: usize =
+        if cfg!(feature = "loom") { 1 } else { Self::fitting(Self::LINES) };
     /// Words from one bucket to the next.
     pub(super) const STRIDE: usize = LINE * Self::LINES;
     /// First word of the keys, or of their low words, or of packed entries.
@@ -184,7 +185,7 @@ impl Header {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::fib::{Key6, MacVlan};

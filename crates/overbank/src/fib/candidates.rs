@@ -56,7 +56,7 @@ impl Candidates {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::hash::Hasher;

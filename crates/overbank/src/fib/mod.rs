@@ -107,8 +107,8 @@
 //! Versions have 32 bits: a reader that sleeps inside a lookup for exactly a multiple of 2³² changes
 //! of one bucket would be deceived, 40 seconds of nothing else at 10 ns each.
 //!
-//! The protocol runs under loom (`model.rs`), and with `--cfg overbank_small` every operation of the
-//! writer also moves entries, under the same tests. On x86-64 acquire loads and both fences are no
+//! The protocol runs under loom (`model.rs`), and with the feature `always-displace` every operation
+//! of the writer also moves entries, under the same tests. On x86-64 acquire loads and both fences are no
 //! instructions; `tests/fib_disassembly.rs` looks.
 //!
 //! # Limits
@@ -123,7 +123,7 @@ mod error;
 #[cfg(feature = "std")]
 mod image;
 mod key;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod model;
 mod reader;
 mod search;

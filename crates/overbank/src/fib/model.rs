@@ -2,7 +2,7 @@
 //! writer, one or two readers, and every order in which their accesses may happen or be seen, up to a
 //! bound of preemptions.
 //!
-//!     RUSTFLAGS="--cfg loom" cargo test -p overbank --lib --profile models --target-dir target/loom fib::model
+//!     cargo test -p overbank --lib --features loom fib::model
 //!
 //! Buckets have one slot here, and the portable comparison reads word by word. Each scene says what
 //! its readers may see and nothing else: an entry that stays is never absent, a value is one
@@ -19,10 +19,12 @@ use super::candidates::Candidates;
 use super::key::{Key, Value};
 use super::{Config, Key6, Reader, Writer};
 
-/// Runs a scene in every order with at most so many preemptions (or `LOOM_MAX_PREEMPTIONS`).
+/// Runs a scene in every order with at most that many preemptions, `LOOM_MAX_PREEMPTIONS` if that
+/// is fewer.
 fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(model.preemption_bound.unwrap_or(preemptions));
+    let allowed = model.preemption_bound.unwrap_or(preemptions);
+    model.preemption_bound = Some(allowed.min(preemptions));
     model.check(scene);
 }
 

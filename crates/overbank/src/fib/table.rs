@@ -40,7 +40,7 @@ impl<K: Key, V: Value> Table<K, V> {
             .ok()
             .filter(|_| (2..=BUCKETS_MAX).contains(&count))
             .ok_or(Error::Buckets { buckets: count })?;
-        let isa = if cfg!(loom) { Isa::Portable } else { Isa::choose(config.isa)? };
+        let isa = if cfg!(feature = "loom") { Isa::Portable } else { Isa::choose(config.isa)? };
         // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
         let words = count.saturating_mul(Bucket::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);

@@ -235,10 +235,10 @@ impl<K: Key, V: Value> Writer<K, V> {
         true
     }
 
-    /// With `--cfg overbank_small`, displacement is constant.
+    /// With the feature `always-displace`, every operation also moves entries.
     #[inline(always)]
     fn churn(&mut self) {
-        if cfg!(overbank_small) {
+        if cfg!(feature = "always-displace") {
             self.shuffle(4);
         }
     }
@@ -345,7 +345,7 @@ impl<K: Key, V: Value> core::fmt::Debug for Writer<K, V> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -13,9 +13,9 @@
 
 use super::super::table1::{model, shape};
 use super::{Course, LAW_FROM, Law, percent, plot};
-use crate::experiment::{Context, LabError, Plot, Record, Series, Table};
-use crate::models::warm_up;
 use overbank::cache::GeometryKind;
+use overbank_kit::experiment::{Context, LabError, Plot, Record, Series, Table};
+use overbank_kit::models::warm_up;
 
 const ALPHAS: [f64; 6] = [0.25, 0.5, 0.95, 1.25, 2.0, 4.0];
 /// α of the tables that the law is fitted to, as a multiple.

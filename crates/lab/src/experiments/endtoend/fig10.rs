@@ -1,7 +1,7 @@
 //! Figure 10: what PBLRU wins, over skew.
 
 use super::{Claim, Course, Point, least, most, percent, promotion, reaches, state_anywhere};
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series};
+use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series};
 
 /// Figure 10.
 pub const FIG10: Experiment = Experiment {

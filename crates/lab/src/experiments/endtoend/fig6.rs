@@ -4,8 +4,8 @@ use super::{
     Claim, Course, DESIGNS, Point, SCALAR, THETAS, cuckoo_and_blp, each, law, least, misses, most,
     percent, plot, points, promotion, reaches, state_anywhere,
 };
-use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series};
-use crate::recommended::RECOMMENDED;
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series};
+use overbank_kit::recommended::RECOMMENDED;
 
 /// Figure 6.
 pub const FIG6: Experiment = Experiment {

@@ -1,9 +1,9 @@
 //! Figure 7: hit rates and lookup latencies.
 
 use super::{Claim, Course, PLAIN, Point, THETAS, each, law, plot, points, state_anywhere};
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series};
-use crate::micro::tsc;
-use crate::models::ALPHA_PAPER;
+use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series};
+use overbank_kit::micro::tsc;
+use overbank_kit::models::ALPHA_PAPER;
 
 /// Figure 7.
 pub const FIG7: Experiment = Experiment {

@@ -16,14 +16,15 @@ pub use fig6::FIG6;
 pub use fig7::FIG7;
 pub use fig10::FIG10;
 
-use crate::experiment::{Check, Context, LabError, Mark, Plot, Record, Series};
-use crate::micro::{SLOT_BYTES, Spread, size_name};
-use crate::recommended::RECOMMENDED;
-use crate::replay::feed::Source;
-use crate::replay::record::{DesignRecord, TrafficRecord};
-use crate::replay::{self, Contestant, Length, Plan, Progress};
-use crate::traffic::Traffic;
-use crate::workload::FlowStream;
+use overbank_kit::experiment::{Check, Context, LabError, Mark, Plot, Record, Series};
+use overbank_kit::micro::{SLOT_BYTES, size_name};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::spread::Spread;
+use overbank_kit::traffic::Traffic;
+use overbank_kit::workload::FlowStream;
+use overbank_products::replay::feed::Source;
+use overbank_products::replay::record::{DesignRecord, TrafficRecord};
+use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::translate::Tables;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +80,7 @@ impl Point {
     /// Nanoseconds that a packet takes longer than with another design in the same round.
     fn longer_ns(&self, name: &str, other: &str) -> f64 {
         let pairs = self.rounds_ns(name).iter().zip(self.rounds_ns(other));
-        Spread::of(pairs.map(|(a, b)| a - b).collect()).median
+        Spread::of(pairs.map(|(a, b)| a - b)).median
     }
 
     /// What a miss costs more than a hit, if there were both.
@@ -344,7 +345,7 @@ impl Claim<'_> {
             record.notes.push(format!("\"{}\" does not hold here. {why}", self.text));
         }
         let (claim, stated) = (self.text.to_owned(), self.stated.to_owned());
-        record.checks.push(Check { claim, stated, measured, holds });
+        record.checks.push(Check { claim, stated, measured, holds, reason: String::new() });
     }
 }
 
@@ -454,7 +455,7 @@ mod tests {
         stop: &'a std::sync::atomic::AtomicBool,
         progress: &'a mut dyn FnMut(&str, f64),
     ) -> Context<'a> {
-        let size = crate::experiment::Size::Smoke;
+        let size = overbank_kit::experiment::Size::Smoke;
         Context { size, seed: 1, penalty_cycles: 1000.0, entries: &[], stop, progress }
     }
 

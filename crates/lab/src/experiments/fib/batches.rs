@@ -16,10 +16,12 @@ use super::measure::{
     ns_per_key, own_floor_ns,
 };
 use super::sizes;
-use crate::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table};
-use crate::micro::Spread;
 use overbank::fib::{BURST_MAX, Key6, Reader};
 use overbank::memory::HugePages;
+use overbank_kit::experiment::{
+    Context, Experiment, LabError, Mark, Plot, Record, Series, Size, Table,
+};
+use overbank_kit::spread::Spread;
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -69,7 +71,7 @@ impl Rounds {
 
     /// Multiples of the floor of the same round.
     fn to_floor(&self, ns: &[f64]) -> Spread {
-        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor).collect())
+        Spread::of(ns.iter().zip(&self.floor).map(|(ns, floor)| ns / floor))
     }
 }
 

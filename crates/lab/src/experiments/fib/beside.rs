@@ -18,11 +18,11 @@ use super::measure::{
     Answers, Draws, Fib, LIST, Part, Which, build, look_up, look_up_ahead, look_up_lists, value,
 };
 use super::{absent, address, sizes};
-use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
 use crate::experiments::live::sys;
-use crate::micro::Spread;
 use overbank::fib::{Key6, Reader};
 use overbank::random::Pcg32;
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
+use overbank_kit::spread::Spread;
 
 /// Lookups while the writer writes.
 pub const FIBWRITER: Experiment = Experiment {

@@ -20,9 +20,9 @@ use super::measure::{
 };
 use super::optimistic::{Census, Filler, Optimistic};
 use super::{absent, address, sizes};
-use crate::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
-use crate::micro::Spread;
-use crate::micro::gather::{self, Footing, Gather, refusal};
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::micro::gather::{self, Footing, Gather, refusal};
+use overbank_kit::spread::Spread;
 
 mod claims;
 
@@ -93,7 +93,7 @@ impl Measured {
     /// How many times as fast `step` is as `other`, by round.
     fn factor(&self, step: usize, other: usize) -> Spread {
         let pairs = self.ns[other].iter().zip(&self.ns[step]);
-        Spread::of(pairs.map(|(other, step)| other / step).collect())
+        Spread::of(pairs.map(|(other, step)| other / step))
     }
 
     fn name(&self) -> String {

@@ -18,10 +18,10 @@
 use super::insertion::{self, Built, Latency};
 use super::measure::{Draws, Part, Plan};
 use super::sizes;
-use crate::experiment::{Context, Experiment, LabError, Record};
 use bench::{Bench, Counts, Traffic};
 use learning::{Lanes, Learning, Learnt};
 use overbank::fib::Key6;
+use overbank_kit::experiment::{Context, Experiment, LabError, Record};
 use overbank_live::l2::{Forwarder, Role, Station};
 
 mod bench;

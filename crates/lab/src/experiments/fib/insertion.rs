@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::measure::{Fib, Part, empty, fill};
 use super::{absent, address, sizes};
-use crate::experiment::{Context, LabError};
 use hdrhistogram::Histogram;
 use overbank::random::Pcg32;
+use overbank_kit::experiment::{Context, LabError};
 
 /// Occupancy that a table is built to, in percent.
 const PERCENT: u64 = 95;

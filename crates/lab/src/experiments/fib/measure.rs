@@ -13,15 +13,15 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use super::{absent, address};
-use crate::experiment::{Context, LabError};
-#[cfg(test)]
-use crate::experiment::{Experiment, Record, Size};
-use crate::micro::Spread;
-use crate::micro::gather::Gather;
-use crate::workload::{FlowStream, Gray, Workload};
 use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
 use overbank::hash::mix;
 use overbank::memory::Pages;
+use overbank_kit::experiment::{Context, LabError};
+#[cfg(test)]
+use overbank_kit::experiment::{Experiment, Record, Size};
+use overbank_kit::micro::gather::Gather;
+use overbank_kit::spread::Spread;
+use overbank_kit::workload::{FlowStream, Gray, Workload};
 
 /// A forwarding table of Ethernet addresses.
 pub(super) type Fib = Writer<Key6, u16>;
@@ -234,7 +234,7 @@ fn floor_ns(
         black_box(touch(hashes));
         start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
     });
-    Spread::of(times.collect()).median
+    Spread::of(times).median
 }
 
 /// Lookups in bursts, each alone.

@@ -2,8 +2,8 @@
 
 use super::measure::Part;
 use super::optimistic::Optimistic;
-use crate::experiment::{Context, LabError, Record};
-use crate::hardware::{last_level_cache_bytes, memory_available_bytes};
+use overbank_kit::experiment::{Context, LabError, Record};
+use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
 
 /// Kept free for everything else, and for what the kernel needs to map a table.
 const RESERVE_BYTES: u64 = 512 << 20;

@@ -1,6 +1,7 @@
 //! What the text of section 7.3 says of figures 8 and 9, and whether it holds.
 
-use crate::micro::{Measured, Round, Row, Spread};
+use overbank_kit::micro::{Measured, Round, Row};
+use overbank_kit::spread::Spread;
 
 /// The paper's designs with random eviction that 2-4 cuckoo-lite is compared with.
 const OTHERS: &[&str] = &["set-4", "set-8", "blp-2-4"];
@@ -156,7 +157,7 @@ impl Claim {
 fn balance(m: &Measured, a: &str, b: &str) -> String {
     let less = |figure: fn(&Round) -> f64| {
         let pairs = row(m, a).rounds.iter().zip(&row(m, b).rounds);
-        Spread::of(pairs.map(|(a, b)| figure(a) - figure(b)).collect()).median
+        Spread::of(pairs.map(|(a, b)| figure(a) - figure(b))).median
     };
     format!(
         "At α {} a key costs {a} {:+.1} ns for lookup and insertion against {b}, and {:+.1} ns for the \

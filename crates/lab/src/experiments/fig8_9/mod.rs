@@ -9,13 +9,14 @@
 
 mod claims;
 
-use crate::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use crate::experiments::grid::PAPER;
-use crate::hardware::{last_level_cache_bytes, memory_available_bytes};
-use crate::micro::gather::times;
-use crate::micro::{self, Cell, DESIGNS, Measured, Plan, Row, Spread, measure_all, size_name, tsc};
-use crate::recommended::RECOMMENDED;
 use claims::{DRAWS_PROMOTION, DRAWS_RANDOM};
+use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
+use overbank_kit::micro::gather::times;
+use overbank_kit::micro::{self, Cell, DESIGNS, Measured, Plan, Row, measure_all, size_name, tsc};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::spread::Spread;
 
 /// Figure 8.
 pub const FIG8: Experiment = Experiment {
@@ -136,6 +137,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
                 stated: claim.stated.to_owned(),
                 measured,
                 holds,
+                reason: String::new(),
             });
         }
     }

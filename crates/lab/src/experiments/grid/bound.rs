@@ -8,9 +8,10 @@
 
 use super::tables::{head, headings};
 use super::{BASELINE, chosen, geometric_mean, in_grid, to_baseline};
-use crate::experiment::{Check, Table};
-use crate::micro::gather::OTHER_PAGES;
-use crate::micro::{Measured, Row, Spread};
+use overbank_kit::experiment::{Check, Table};
+use overbank_kit::micro::gather::OTHER_PAGES;
+use overbank_kit::micro::{Measured, Row};
+use overbank_kit::spread::Spread;
 
 /// For the notes of the record.
 pub const NOTE: &str = "An ideal cache holds exactly the most popular flows and looks up at the cost of \
@@ -112,16 +113,17 @@ pub fn check(all: &[Measured], penalty_ns: f64) -> Option<Check> {
             mean(|b| b.buildable.reached)
         ),
         holds: ideal >= 1.5,
+        reason: String::new(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up;
     use super::*;
-    use crate::micro::Cell;
-    use crate::recommended::RECOMMENDED;
     use overbank::memory::HugePages;
+    use overbank_kit::micro::Cell;
+    use overbank_kit::micro::made_up;
+    use overbank_kit::recommended::RECOMMENDED;
 
     fn measured(floor: f64, rows: &[(&str, f64, f64)]) -> Measured {
         let cell = Cell { entries: 1000, alpha: 2.0, theta: 0.0 };

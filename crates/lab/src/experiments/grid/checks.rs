@@ -2,9 +2,9 @@
 
 use super::tables::percent;
 use super::{Against, BASELINE, against, chosen, geometric_mean, in_grid, is_target, plain};
-use crate::experiment::Check;
-use crate::micro::{Cell, Measured, Way};
 use overbank::cache::Design;
+use overbank_kit::experiment::Check;
+use overbank_kit::micro::{Cell, Measured, Way};
 
 pub(super) fn checks(all: &[Measured], ours: Design, smoke: bool) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -19,6 +19,7 @@ pub(super) fn checks(all: &[Measured], ours: Design, smoke: bool) -> Vec<Check> 
             measured: percent(row.hit_rate),
             // A smoke table has few buckets and little time to fill.
             holds: row.hit_rate >= if smoke { 0.97 } else { 0.98 },
+            reason: String::new(),
         });
         let ratios = Way::ALL.map(|theirs| (theirs, against(m, theirs).filter(|_| !smoke)));
         for (theirs, ratio) in ratios.into_iter().filter_map(|(w, a)| Some((w, a?.baseline))) {
@@ -28,6 +29,7 @@ pub(super) fn checks(all: &[Measured], ours: Design, smoke: bool) -> Vec<Check> 
                 stated: "at least 2".into(),
                 measured: ratio.text(),
                 holds: ratio.median >= 2.0,
+                reason: String::new(),
             });
         }
     }
@@ -43,6 +45,7 @@ pub(super) fn checks(all: &[Measured], ours: Design, smoke: bool) -> Vec<Check> 
                 stated: percent(base),
                 measured: percent(row.hit_rate),
                 holds: row.hit_rate > base,
+                reason: String::new(),
             });
             continue;
         }
@@ -54,6 +57,7 @@ pub(super) fn checks(all: &[Measured], ours: Design, smoke: bool) -> Vec<Check> 
             stated: "at least 0.975".into(),
             measured: format!("{share:.4}"),
             holds: share >= 0.975,
+            reason: String::new(),
         });
     }
     if smoke {
@@ -91,6 +95,7 @@ fn price(m: &Measured) -> Option<Check> {
         stated: "less than 20 %".into(),
         measured,
         holds,
+        reason: String::new(),
     })
 }
 
@@ -117,6 +122,7 @@ fn over_the_grid(all: &[Measured], theirs: Way) -> Vec<Check> {
             stated: "at least 0.97".into(),
             measured: format!("{} in {}, α = {alpha}, θ = {theta}", best.text(), m.cell.size()),
             holds: best.median >= 0.97,
+            reason: String::new(),
         },
         Check {
             claim: format!(
@@ -125,16 +131,17 @@ fn over_the_grid(all: &[Measured], theirs: Way) -> Vec<Check> {
             stated: "at least 1.5".into(),
             measured: format!("{mean:.3}"),
             holds: mean >= 1.5,
+            reason: String::new(),
         },
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{self, Figures};
     use super::*;
-    use crate::micro::Row;
-    use crate::recommended::recommended;
+    use overbank_kit::micro::Row;
+    use overbank_kit::micro::made_up::{self, Figures};
+    use overbank_kit::recommended::recommended;
 
     /// What each design did in a cell of the tests below: 2-4 BLP, 8-way, ours, and ours with random
     /// eviction.

@@ -1,6 +1,6 @@
 //! The grid: α × θ × size, the paper's designs against ours.
 //!
-//! Each cell is one micro-benchmark ([`crate::micro`]) of all designs at once. In each cell ours is
+//! Each cell is one micro-benchmark ([`overbank_kit::micro`]) of all designs at once. In each cell ours is
 //! the design of the short list ([`SHORTLIST`]), its bursts ahead or alone ([`Way`]), that was fastest in
 //! a trial of [`TRIAL`] rounds; what is reported are the rounds after the trial. The designs of the paper
 //! look up their bursts alone, as the paper has it; a second comparison gives the other way to all. The ratio of a cell is the emulated throughput of ours
@@ -9,16 +9,13 @@
 
 pub mod bound;
 mod checks;
-#[cfg(test)]
-pub(crate) mod made_up;
 mod tables;
 
-use crate::experiment::{Context, Experiment, LabError, Record};
-use crate::micro::{
-    self, Cell, Measured, PENALTY_CYCLES, Plan, Row, Spread, Way, measure_all, tsc,
-};
-use crate::recommended::{RECOMMENDED, SHORTLIST, recommended};
 use overbank::cache::{Design, PolicyKind};
+use overbank_kit::experiment::{Context, Experiment, LabError, Record};
+use overbank_kit::micro::{self, Cell, Measured, PENALTY_CYCLES, Plan, Row, Way, measure_all, tsc};
+use overbank_kit::recommended::{RECOMMENDED, SHORTLIST, recommended};
+use overbank_kit::spread::Spread;
 
 /// The designs of the paper, with the policies that it names.
 pub const PAPER: [&str; 10] = [
@@ -294,6 +291,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank_kit::micro::made_up;
 
     #[test]
     fn means() {

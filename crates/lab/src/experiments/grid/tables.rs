@@ -1,10 +1,11 @@
 //! The grid as tables and plots.
 
 use super::{Against, BASELINE, against, best_of_paper, chosen, faster, in_grid};
-use crate::experiment::{Plot, Series, Table};
-use crate::micro::gather::times;
-use crate::micro::{Cell, Measured, Row, Spread, Way};
-use crate::recommended::RECOMMENDED;
+use overbank_kit::experiment::{Plot, Series, Table};
+use overbank_kit::micro::gather::times;
+use overbank_kit::micro::{Cell, Measured, Row, Way};
+use overbank_kit::recommended::RECOMMENDED;
+use overbank_kit::spread::Spread;
 
 pub(super) fn head(measured: &Measured) -> Vec<String> {
     let cell = &measured.cell;

@@ -2,9 +2,9 @@
 
 use super::net::{NEAR, Net, Space};
 use super::ovs::{Ovs, PortType};
-use crate::experiment::LabError;
-use crate::recommended::recommended;
-use crate::traffic::{OUTPUT_PORTS, Traffic};
+use overbank_kit::experiment::LabError;
+use overbank_kit::recommended::recommended;
+use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
 use overbank_live::ports::SwitchPort;
 use overbank_live::status::Status;
 use overbank_live::switch::{Setup, Switch};

@@ -17,10 +17,10 @@
 //! at a time, and their time counts from then: what delays the generator is not the switch's.
 
 use super::net::{FAR, Net, Space};
-use crate::experiment::LabError;
-use crate::traffic::{FRAME_LEN, Traffic};
-use crate::workload::FlowStream;
 use hdrhistogram::Histogram;
+use overbank_kit::experiment::LabError;
+use overbank_kit::traffic::{FRAME_LEN, Traffic};
+use overbank_kit::workload::FlowStream;
 use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, Queue, Receive, Transmit};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use super::host::{Hosts, Load, Window};
 use super::net::Net;
 use super::ovs::Ovs;
 use super::sys;
-use crate::experiment::{Context, LabError};
+use overbank_kit::experiment::{Context, LabError};
 use overbank_live::status::Status;
 use std::ops::Range;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 
 use super::Cores;
 use super::contestants::overbank;
-use crate::experiment::{Context, LabError};
-use crate::traffic::{FRAME_LEN, Traffic};
+use overbank_kit::experiment::{Context, LabError};
+use overbank_kit::traffic::{FRAME_LEN, Traffic};
 use overbank_live::ports::SwitchPort;
 use overbank_live::status::Status;
 use overbank_live::switch::Switch;

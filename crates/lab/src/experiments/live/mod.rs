@@ -25,7 +25,7 @@ mod ovs;
 mod report;
 pub(in crate::experiments) mod sys;
 
-use crate::experiment::{Context, Experiment, LabError, Record};
+use overbank_kit::experiment::{Context, Experiment, LabError, Record};
 use std::time::Duration;
 
 /// The live switch beside others.

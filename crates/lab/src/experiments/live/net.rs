@@ -10,7 +10,7 @@
 //! `ip netns del` removes together with their interfaces.
 
 use super::sys;
-use crate::experiment::LabError;
+use overbank_kit::experiment::LabError;
 use std::fs::File;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,7 +6,7 @@
 
 use super::net::{NEAR, Net, Space, run};
 use super::sys;
-use crate::experiment::LabError;
+use overbank_kit::experiment::LabError;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;

@@ -7,9 +7,9 @@ use super::kernel::{Found, Measured, Turn};
 use super::memory::{Rate, Scaling};
 use super::ovs::Ovs;
 use super::{Cores, Plan};
-use crate::experiment::{Plot, Record, Series, Size, Table};
-use crate::micro::Spread;
-use crate::micro::tsc::cycles_per_ns;
+use overbank_kit::experiment::{Plot, Record, Series, Size, Table};
+use overbank_kit::micro::tsc::cycles_per_ns;
+use overbank_kit::spread::Spread;
 
 /// What two workers are to reach, in multiples of one.
 const SCALING_TARGET: f64 = 1.8;
@@ -24,7 +24,7 @@ const PAIRS: [(Contestant, Contestant); 4] = [
 ];
 
 fn of(values: impl Iterator<Item = f64>) -> Spread {
-    Spread::of(values.collect())
+    Spread::of(values)
 }
 
 fn shown(spread: Spread, digits: usize) -> String {

@@ -1,8 +1,8 @@
 //! The answers to questions 2 to 5 in words: from the figures of the run, whichever way they fell.
 
 use crate::experiments::displacement::Figures;
-use crate::micro::{Measured, Row};
-use crate::recommended::RECOMMENDED;
+use overbank_kit::micro::{Measured, Row};
+use overbank_kit::recommended::RECOMMENDED;
 
 /// Of each structure the figures with nearly all flows fitting and with too many.
 pub(super) type Displaced = [(&'static str, Vec<Figures>)];
@@ -263,8 +263,8 @@ pub(super) fn rules(all: &[Measured], wide: Wider) -> String {
 mod tests {
     use super::*;
     use crate::experiments::displacement::VARIANTS;
-    use crate::experiments::grid::made_up;
-    use crate::micro::Cell;
+    use overbank_kit::micro::Cell;
+    use overbank_kit::micro::made_up;
 
     #[test]
     fn the_answer_on_displacement_is_that_of_the_figures() {

@@ -352,7 +352,7 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
 }
 
 /// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
-const STRIDE: usize = if cfg!(loom) { 1 } else { 32 };
+const STRIDE: usize = if cfg!(feature = "loom") { 1 } else { 32 };
 
 /// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one before
 /// it is compared, and its second round comes after the first one of the next, so that memory is waited
@@ -408,7 +408,7 @@ unsafe fn again<S: Simd, K: Key, V: Value>(view: &View, keys: &[K], values: &mut
     hits
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::super::Kernels;
     use super::super::portable::Portable;

@@ -16,11 +16,11 @@
 mod kernel;
 mod portable;
 
-#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
 mod avx2;
-#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
 mod avx512;
-#[cfg(all(target_arch = "aarch64", not(loom)))]
+#[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
 mod neon;
 
 use super::key::{Key, Value};
@@ -84,11 +84,11 @@ impl<K: Key, V: Value> Kernels<K, V> {
         }
         match isa {
             Isa::Portable => Ok(kernels!(portable)),
-            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
             Isa::Avx2 if isa.is_available() => Ok(kernels!(avx2)),
-            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
             Isa::Avx512 if isa.is_available() => Ok(kernels!(avx512)),
-            #[cfg(all(target_arch = "aarch64", not(loom)))]
+            #[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
             Isa::Neon if isa.is_available() => Ok(kernels!(neon)),
             _ => Err(IsaError::Unavailable { name: isa.name() }),
         }
@@ -135,7 +135,7 @@ macro_rules! entry_points {
 }
 use entry_points;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -1,9 +1,9 @@
 //! What section 3 says of figure 5, our target, and whether they hold.
 
 use super::{Measured, OURS, OURS_AHEAD, PAPER_ALL};
-use crate::experiment::Record;
 use crate::experiments::fib::sizes;
-use crate::micro::Spread;
+use overbank_kit::experiment::Record;
+use overbank_kit::spread::Spread;
 
 const BASELINE: usize = 0;
 const HUGE: usize = 1;
@@ -127,7 +127,7 @@ pub(super) fn add(record: &mut Record, all: &[Measured]) {
             m.facts.lines_a_miss < 1.25,
         );
     }
-    if record.size == crate::experiment::Size::Smoke {
+    if record.size == overbank_kit::experiment::Size::Smoke {
         return;
     }
     for m in all.iter().filter(|m| sizes::past_the_caches(m.bytes) == Some(true)) {
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::experiments::fib::factors::{FIB5, Facts, STEPS};
     use crate::experiments::fib::measure::full_record;
-    use crate::micro::gather::Footing;
     use overbank::memory::HugePages;
+    use overbank_kit::micro::gather::Footing;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
         let facts = Facts {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{FRAME, INGRESS, PORTS, RING, learning, port_of};
-use crate::experiment::LabError;
 use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
-use crate::micro::Spread;
 use overbank::fib::Key6;
+use overbank_kit::experiment::LabError;
+use overbank_kit::spread::Spread;
 use overbank_live::l2::{Address, DropReason, Forwarder, Sighting, Sink};
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
@@ -279,7 +279,7 @@ impl<'a, K: Address> Bench<'a, K> {
             self.stretch(draws)?;
         }
         let times = (0..stretches).map(|_| self.stretch(draws));
-        Ok(Spread::of(times.collect::<Result<_, _>>()?).median)
+        Ok(Spread::of(times.collect::<Result<Vec<_>, _>>()?).median)
     }
 }
 

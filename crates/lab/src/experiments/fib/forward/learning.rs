@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use super::bench::{Bench, Counts, Traffic};
 use super::{INGRESS, PORTS, THETA, port_of};
-use crate::experiment::{Context, LabError};
 use crate::experiments::fib::measure::{Draws, Part, Plan, fill};
 use crate::experiments::fib::{address, sizes};
 use overbank::fib::MacVlan;
+use overbank_kit::experiment::{Context, LabError};
 use overbank_live::l2::{Forwarder, Limits, News, Role, Sighting, Stations};
 
 /// Most stations: 1.6 GiB.
@@ -159,7 +159,7 @@ pub(super) struct Learning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Size;
+    use overbank_kit::experiment::Size;
     use std::sync::atomic::AtomicBool;
 
     const ENTRIES: u64 = 2001;

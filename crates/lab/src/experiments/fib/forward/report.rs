@@ -2,10 +2,10 @@
 
 use super::learning::Learning;
 use super::{FRAME, Measured, PORTS, RING, THETA};
-use crate::experiment::{Mark, Plot, Record, Series, Size, Table};
 use crate::experiments::fib::measure::Plan;
 use crate::experiments::fib::sizes;
-use crate::micro::Spread;
+use overbank_kit::experiment::{Mark, Plot, Record, Series, Size, Table};
+use overbank_kit::spread::Spread;
 
 /// The paper's hardware forwarded so many million packets a second, with so many threads.
 const PAPER: (f64, f64) = (92.0, 16.0);
@@ -24,12 +24,12 @@ impl Measured {
 
 /// Million a second, from nanoseconds each.
 fn rates(ns: &[f64]) -> Spread {
-    Spread::of(ns.iter().map(|ns| 1000.0 / ns).collect())
+    Spread::of(ns.iter().map(|ns| 1000.0 / ns))
 }
 
 /// Nanoseconds that the forwarder adds to the loop, by round.
 fn added(ns: &[f64], pass: &[f64]) -> Spread {
-    Spread::of(ns.iter().zip(pass).map(|(ns, pass)| ns - pass).collect())
+    Spread::of(ns.iter().zip(pass).map(|(ns, pass)| ns - pass))
 }
 
 fn text(spread: Spread) -> String {
@@ -174,7 +174,7 @@ fn forwarding(all: &[Measured]) -> Table {
 
 /// How many times as long a frame takes, by round.
 fn slower(with: &[f64], without: &[f64]) -> Spread {
-    Spread::of(with.iter().zip(without).map(|(with, without)| with / without).collect())
+    Spread::of(with.iter().zip(without).map(|(with, without)| with / without))
 }
 
 /// The live switch; `None` if no size was measured with learning.

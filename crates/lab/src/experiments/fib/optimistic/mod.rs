@@ -21,11 +21,11 @@ mod reads;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::micro::memory::Memory;
 use overbank::fib::Key6;
 use overbank::hash::mix;
 use overbank::memory::HugePages;
 use overbank::prefetch::Prefetch;
+use overbank_kit::micro::memory::Memory;
 
 /// Slots of a bucket.
 const SLOTS: usize = 4;

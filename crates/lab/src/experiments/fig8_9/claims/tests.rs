@@ -1,8 +1,8 @@
 //! Every claim can fail, and says why.
 
 use super::*;
-use crate::experiments::grid::made_up;
-use crate::micro::{Cell, DESIGNS, Plan, designs, measure};
+use overbank_kit::micro::made_up;
+use overbank_kit::micro::{Cell, DESIGNS, Plan, designs, measure};
 
 const FIGURES: [(bool, bool); 3] = [(false, false), (false, true), (true, false)];
 

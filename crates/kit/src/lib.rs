@@ -1,0 +1,27 @@
+//! What a measurement needs, once.
+//!
+//! - [`workload`], [`zipf`], [`traffic`]: which flow does the next packet belong to, and its frame.
+//! - [`experiment`]: a figure: context, claims, record; [`results`]: records with machine and date, as JSON.
+//! - [`rounds`], [`spread`]: contestants take turns; medians, ranges, paired ratios.
+//! - [`machine`]: the processor, its caches and memory; pinning.
+//! - [`micro`]: a table alone, against the clock; [`keyed`]: a table alone, and what it holds.
+//! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by name.
+//! - [`recommended`]: the design for traffic that is not known.
+//! - [`report`]: pages, curves, bars, tables.
+//!
+//! Nothing here knows an experiment, a product or the switch.
+
+pub mod experiment;
+pub mod geometry;
+pub mod keyed;
+pub mod machine;
+pub mod micro;
+pub mod models;
+pub mod recommended;
+pub mod report;
+pub mod results;
+pub mod rounds;
+pub mod spread;
+pub mod traffic;
+pub mod workload;
+pub mod zipf;

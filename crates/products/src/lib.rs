@@ -1,0 +1,9 @@
+//! What people run on traffic of their own.
+//!
+//! - [`replay`]: the same traffic through the switch, once for each design.
+//! - [`advise`]: which flow cache for this traffic?
+//! - [`model`]: hit rates of any geometry, calculated and simulated.
+
+pub mod advise;
+pub mod model;
+pub mod replay;

@@ -1,0 +1,118 @@
+//! Reasons that counters are kept by, declared once each.
+//!
+//! ```
+//! overbank_service::reasons! {
+//!     /// Why a frame was not sent.
+//!     pub enum NotSent {
+//!         QueueFull = "queue_full", "The transmit queue was full";
+//!         TooLong = "too_long", "The frame is longer than the MTU";
+//!     }
+//! }
+//! assert_eq!(NotSent::TooLong.name(), "too_long");
+//! assert_eq!(NotSent::COUNT, 2);
+//! ```
+//!
+//! A counter by reason is an array with one number for each; see [`crate::counters!`].
+
+/// The reasons that an array of counters is kept by.
+///
+/// [`crate::reasons!`] implements it. A type that puts several enums one after another may do so too.
+pub trait Reasons {
+    /// Number of reasons.
+    const COUNT: usize;
+
+    /// Returns the name of the reason at `index`, as in metrics and status documents.
+    fn name_at(index: usize) -> &'static str;
+
+    /// Returns what the reason at `index` means.
+    fn help_at(index: usize) -> &'static str;
+}
+
+/// Declares an enum of reasons: one line each, `Variant = "name", "help";`.
+#[macro_export]
+macro_rules! reasons {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $Reason:ident {
+            $( $Variant:ident = $name:literal, $help:literal; )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        $vis enum $Reason {
+            $( #[doc = $help] $Variant, )+
+        }
+
+        #[allow(dead_code)] // Not every table needs all of them.
+        impl $Reason {
+            /// Every reason, in the order of [`Self::index`].
+            pub const ALL: [Self; [$( $name ),+].len()] = [ $( Self::$Variant ),+ ];
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Position in an array of [`Self::COUNT`] counters.
+            #[inline]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+
+            /// Name in metrics and status documents.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$Variant => $name, )+ }
+            }
+
+            /// What it means.
+            pub const fn help(self) -> &'static str {
+                match self { $( Self::$Variant => $help, )+ }
+            }
+        }
+
+        impl $crate::reasons::Reasons for $Reason {
+            const COUNT: usize = Self::ALL.len();
+
+            fn name_at(index: usize) -> &'static str {
+                Self::ALL.get(index).map_or("unknown", |reason| reason.name())
+            }
+
+            fn help_at(index: usize) -> &'static str {
+                Self::ALL.get(index).map_or("", |reason| reason.help())
+            }
+        }
+    };
+}
+
+/// Markdown: a list of reasons and what they mean.
+pub fn reference<R: Reasons>() -> String {
+    let mut text = String::from("| reason | meaning |\n|---|---|\n");
+    for index in 0..R::COUNT {
+        text.push_str(&format!("| `{}` | {} |\n", R::name_at(index), R::help_at(index)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::reasons! {
+        /// For the test.
+        enum Why {
+            First = "first", "It came first";
+            Second = "second", "It came second";
+        }
+    }
+
+    #[test]
+    fn every_reason_has_an_index_a_name_and_a_help() {
+        for (index, reason) in Why::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), index);
+            assert_eq!(Why::name_at(index), reason.name());
+            assert_eq!(Why::help_at(index), reason.help());
+        }
+        assert_eq!((Why::COUNT, Why::name_at(2)), (2, "unknown"));
+        let wanted = "| reason | meaning |\n|---|---|\n| `first` | It came first |\n\
+                      | `second` | It came second |\n";
+        assert_eq!(reference::<Why>(), wanted);
+    }
+}
