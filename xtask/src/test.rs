@@ -42,6 +42,8 @@ enum Step {
     Clippy,
     /// clippy of the fuzz targets
     ClippyFuzz,
+    /// clippy of the tables for AArch64, whose vectors have files of their own
+    Aarch64,
     /// Builds the tests once
     Build,
     /// Unit, property and end-to-end tests
@@ -119,6 +121,18 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                  --no-default-features --locked -- -D warnings",
             ),
         ),
+        Step::Aarch64 => match target(AARCH64, !options.no_install) {
+            Ok(()) => steps.command(
+                "aarch64",
+                cargo("clippy -p overbank --lib --locked --target")
+                    .args([AARCH64, "--", "-D", "warnings"]),
+            ),
+            // From rustup's server, which may be out of reach.
+            Err(error) => {
+                steps.not_run("aarch64", &format!("{error:#}"));
+                true
+            }
+        },
         Step::Build => {
             let mut command = cargo(BUILD);
             steps.step("build", BUILD, || {
@@ -273,6 +287,22 @@ pub fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments.split_whitespace());
     command
+}
+
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// Makes sure of the standard library of another target.
+fn target(name: &str, install: bool) -> Result<()> {
+    let rustup = |arguments: &[&str]| {
+        Command::new("rustup").args(arguments).stdin(Stdio::null()).output().ok()
+    };
+    let installed = rustup(&["target", "list", "--installed"])
+        .is_some_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line == name));
+    let add = ["target", "add", name];
+    if installed || install && rustup(&add).is_some_and(|added| added.status.success()) {
+        return Ok(());
+    }
+    bail!("the target is missing; add with: rustup {}", add.join(" "))
 }
 
 fn components() -> Result<()> {

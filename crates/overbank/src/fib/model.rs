@@ -15,8 +15,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
+use super::candidates::Candidates;
 use super::key::{Key, Value};
-use super::place::Place;
 use super::{Config, Key6, Reader, Writer};
 
 /// Runs a scene in every order with at most that many preemptions, `LOOM_MAX_PREEMPTIONS` if that
@@ -29,10 +29,10 @@ fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
 }
 
 /// The first key, from `from` on, of which `wanted` holds.
-fn key_where(buckets: usize, from: u64, wanted: impl Fn(Place) -> bool) -> u64 {
+fn key_where(buckets: usize, from: u64, wanted: impl Fn(Candidates) -> bool) -> u64 {
     let hasher = crate::hash::Hasher::new(0);
     (from..)
-        .find(|&key| wanted(super::place::place(hasher.hash(1, key, 0), buckets as u32)))
+        .find(|&key| wanted(Candidates::of(hasher.hash(1, key, 0), buckets as u32)))
         .expect("some key has any two buckets")
 }
 
@@ -218,7 +218,7 @@ fn insert_by_displacement(
     look: impl Fn(usize, &Reader<Key6, u16>, Key6, Key6) + Clone + Send + 'static,
 ) {
     // Home and second of `new` are full; the entry at home can go to bucket 2.
-    let place = |home, second| move |p: Place| (p.home, p.second) == (home, second);
+    let place = |home, second| move |p: Candidates| (p.home, p.second) == (home, second);
     let [old, other, new] =
         [place(0, 2), place(1, 0), place(0, 1)].map(|p| key6(key_where(3, 1, p)));
     let mut writer = Writer::<Key6, u16>::new(&Config::buckets(3)).expect("a small table");

@@ -2,7 +2,7 @@
 
 mod cache;
 mod fib;
-mod fib_readers;
 #[cfg(feature = "std")]
-mod fib_snapshot;
+mod fib_image;
+mod fib_readers;
 mod twin;

@@ -33,9 +33,9 @@ pub(super) const LINE: usize = 8;
 pub(super) const SLOTS_MAX: usize = 7;
 
 /// Sizes and places that follow from the types of key and value.
-pub(super) struct Shape<K, V>(PhantomData<(K, V)>);
+pub(super) struct Bucket<K, V>(PhantomData<(K, V)>);
 
-impl<K: Key, V: Value> Shape<K, V> {
+impl<K: Key, V: Value> Bucket<K, V> {
     /// Key and value share a word.
     pub(super) const PACKED: bool = K::BITS + V::BITS <= 64;
     /// Cache lines of a bucket.
@@ -191,10 +191,10 @@ mod tests {
     use crate::fib::{Key6, MacVlan};
 
     fn check<K: Key, V: Value>(slots: usize, lines: usize) {
-        assert_eq!((Shape::<K, V>::SLOTS, Shape::<K, V>::LINES), (slots, lines));
-        let (word, shift) = Shape::<K, V>::value_at(slots - 1);
-        assert!(word < Shape::<K, V>::STRIDE && shift + V::BITS <= 64);
-        assert!(Shape::<K, V>::PACKED || Shape::<K, V>::VALUES > slots * K::WORDS);
+        assert_eq!((Bucket::<K, V>::SLOTS, Bucket::<K, V>::LINES), (slots, lines));
+        let (word, shift) = Bucket::<K, V>::value_at(slots - 1);
+        assert!(word < Bucket::<K, V>::STRIDE && shift + V::BITS <= 64);
+        assert!(Bucket::<K, V>::PACKED || Bucket::<K, V>::VALUES > slots * K::WORDS);
     }
 
     #[test]
