@@ -54,7 +54,7 @@ impl Datapaths {
         let (send, windows) = channel();
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
-            let pinned = machine::pin(Some(1));
+            let pinned = machine::keep_on(&[1]);
             if ready.send(pinned).is_err() {
                 return;
             }

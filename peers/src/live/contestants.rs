@@ -2,7 +2,7 @@
 
 use super::net::{NEAR, Net, Space};
 use super::ovs::{Ovs, PortType};
-use overbank_kit::experiment::LabError;
+use anyhow::{Context, Result, anyhow, bail};
 use overbank_kit::recommended::recommended;
 use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
 use overbank_ofctl::RuleControl;
@@ -83,14 +83,14 @@ pub fn overbank(
     cores: &[usize],
     workers: usize,
     busy_poll: bool,
-) -> Result<Switch, LabError> {
+) -> Result<Switch> {
     let setup = Setup {
         run: Options { workers, cores: cores.to_vec(), busy_poll, ..Options::default() },
         cache: Some(CacheConfig { design: recommended(), entries: 1 << 18, isa: None }),
-        rules: parse_rules(&rules()).map_err(LabError::failed)?,
+        rules: parse_rules(&rules()).map_err(|error| anyhow!("rules: {error}"))?,
         ..Setup::default()
     };
-    overbank_ofctl::start(setup, ports).map_err(LabError::failed)
+    Ok(overbank_ofctl::start(setup, ports)?)
 }
 
 /// A switch that forwards between the interfaces. Dropped, it lets go of them.
@@ -131,7 +131,7 @@ impl<'a> Running<'a> {
         ovs: Option<&'a Ovs>,
         cores: &[usize],
         workers: usize,
-    ) -> Result<Running<'a>, LabError> {
+    ) -> Result<Running<'a>> {
         match contestant {
             Contestant::Bridge => {
                 // Goes on drop also if it was made half.
@@ -145,7 +145,7 @@ impl<'a> Running<'a> {
                 Ok(Running { switch: None, _others: others })
             }
             Contestant::Ovs(kind) => {
-                let ovs = ovs.ok_or_else(|| LabError::failed("Open vSwitch does not run"))?;
+                let ovs = ovs.context("Open vSwitch does not run")?;
                 let others = Others::Ovs(ovs);
                 ovs.attach(kind, workers)?;
                 Ok(Running { switch: None, _others: others })
@@ -155,11 +155,11 @@ impl<'a> Running<'a> {
                 let switch = net.inside(Space::Switch, cores, || {
                     let ports = (1..).zip(NEAR).map(|(number, near)| {
                         let spec = format!("{port}:{near}{options}");
-                        let parsed = spec.parse().map_err(LabError::failed)?;
+                        let parsed = spec.parse()?;
                         let open = ConfiguredPort::open(number, parsed, workers);
-                        match open.map_err(LabError::failed)? {
+                        match open? {
                             ConfiguredPort { port: None, .. } => {
-                                Err(LabError::Failed(format!("{spec}: the interface is down")))
+                                bail!("{spec}: the interface is down")
                             }
                             open => Ok(open),
                         }
