@@ -53,7 +53,13 @@ impl Engine for Wire {
     type Totals = WireTotals;
     type Drop = WireDrop;
 
-    fn process(&mut self, burst: &[&[u8]], ingress: Ingress, _now_ms: u64, out: &mut Out<WireDrop>) {
+    fn process(
+        &mut self,
+        burst: &[&[u8]],
+        ingress: Ingress,
+        _now_ms: u64,
+        out: &mut Out<WireDrop>,
+    ) {
         let partner = ingress.index ^ 1;
         for (index, frame) in burst.iter().enumerate() {
             let Some(ethertype) = frame.get(12..14) else {
