@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 /// Forward packets between real ports, steered by rules and OpenFlow.
 ///
-/// Every option can also stand in a TOML file, by the same name; options given here replace those of
+/// Every setting can also stand in a TOML file, by the same name; options given here replace those of
 /// the file. All of it is checked before anything starts. Ctrl-C or SIGTERM ends the switch and
 /// prints what was counted; SIGHUP reads the rules again, all of them or none.
 #[derive(ClapArgs)]
