@@ -16,7 +16,7 @@ mod claim;
 mod record;
 
 pub use claim::{Claim, Finding};
-pub use record::{Check, Mark, Plot, Record, Series, Table};
+pub use record::{Check, Column, Mark, Plot, Record, Series, Table};
 
 use crate::micro::PENALTY_CYCLES;
 use serde::{Deserialize, Serialize};
