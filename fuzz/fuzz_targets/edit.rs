@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use overbank_wire::{Field, FlowKey, FrameBuf, evolve, extract};
+use overbank_wire::{Field, FlowKey, FrameBuf, edit_key, extract};
 
 const EDIT_LEN: usize = 18;
 const EDITS_MAX: usize = 40;
@@ -53,6 +53,6 @@ fuzz_target!(|data: &[u8]| {
 fn read_back(field: Field) -> Option<u128> {
     match field {
         Field::Icmp6Type | Field::Icmp6Code => None,
-        _ => Some(evolve::write_mask(field)),
+        _ => Some(edit_key::write_mask(field)),
     }
 }

@@ -30,7 +30,7 @@ const TARGETS: &[Target] = &[
     Target { name: "rules", len_max: 8192, seeds: Some("tests/fixtures") },
     Target { name: "capture", len_max: 1 << 18, seeds: Some("tests/fixtures") },
     Target { name: "cache_ops", len_max: 8192, seeds: None },
-    Target { name: "fib_snapshot", len_max: 16_384, seeds: None },
+    Target { name: "fib_image", len_max: 16_384, seeds: None },
     Target { name: "openflow", len_max: 8192, seeds: None },
 ];
 
@@ -40,7 +40,7 @@ pub struct Options {
     /// Time for all targets together, building aside
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_snapshot, openflow
+    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, openflow
     /// [default: all]
     target: Option<String>,
 }

@@ -4,6 +4,7 @@
 //! commands one after another and sums up. Everything ends non-zero on any failure.
 
 mod bench;
+mod binaries;
 mod fixture;
 mod fuzz;
 mod instructions;
@@ -36,7 +37,8 @@ enum Task {
     #[command(after_help = "Examples:\n  \
         cargo xtask test                  all steps\n  \
         cargo xtask test --no-install     never calls apt-get\n  \
-        cargo xtask test clippy format    these steps only")]
+        cargo xtask test clippy format    these steps only\n  \
+        cargo xtask test models-full      the models with three preemptions, many minutes")]
     Test(test::Options),
     /// The tests under AddressSanitizer (nightly toolchain)
     #[command(after_help = "Examples:\n  \

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{BufRead, BufReader, Write as _};
+use std::ops::AddAssign;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +22,14 @@ pub struct Counts {
     pub failed: u64,
     /// Tests marked `#[ignore]`.
     pub ignored: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
 }
 
 enum Outcome {
@@ -196,9 +205,7 @@ fn run_tests(command: &mut Command) -> Result<Counts> {
         // A reader of ours that has gone away must not end the tests.
         let _ = writeln!(out, "{line}");
         if let Some(found) = parse_counts(&line) {
-            counts.passed += found.passed;
-            counts.failed += found.failed;
-            counts.ignored += found.ignored;
+            counts += found;
         }
     }
     let status = child.wait().context("cannot wait for the tests")?;
@@ -212,7 +219,7 @@ fn run_tests(command: &mut Command) -> Result<Counts> {
 }
 
 /// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
-fn parse_counts(line: &str) -> Option<Counts> {
+pub fn parse_counts(line: &str) -> Option<Counts> {
     let rest = line.strip_prefix("test result: ")?;
     let rest = rest.split_once(". ")?.1;
     let mut counts = Counts::default();

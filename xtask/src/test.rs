@@ -2,7 +2,10 @@
 //!
 //! Packages first, since nothing else is worth running without them; then each step runs even if
 //! one before it failed, so that one run shows everything. Bounded by its steps: no fuzzing, no
-//! measuring; the whole stays far under 25 minutes on two cores.
+//! measuring; the whole takes at most 16 minutes on two cores, from a fresh clone.
+//!
+//! Most of that is compiling, so every step builds with the same packages selected and the same
+//! features: another selection gives dependencies other features and builds them again.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -10,6 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::binaries::{self, Binary};
 use crate::packages;
 use crate::root;
 use crate::steps::{Counts, Steps};
@@ -20,7 +24,7 @@ pub struct Options {
     /// Never call apt-get: say what is missing and fail
     #[arg(long)]
     no_install: bool,
-    /// The steps to run [default: all]
+    /// The steps to run [default: all but models-full]
     #[arg(value_enum)]
     steps: Vec<Step>,
 }
@@ -38,6 +42,10 @@ enum Step {
     Clippy,
     /// clippy of the fuzz targets
     ClippyFuzz,
+    /// clippy of the tables for AArch64, whose vectors have files of their own
+    Aarch64,
+    /// Builds the tests once
+    Build,
     /// Unit, property and end-to-end tests
     Tests,
     /// Examples in the documentation
@@ -46,19 +54,31 @@ enum Step {
     Doc,
     /// The tests of tables and switch again, for each slower instruction set that the machine has
     Simd,
-    /// What threads share without locks, in every order of their steps (loom); the forwarding table
-    /// with entries that move all the time
+    /// The forwarding table's tests with entries that move all the time
+    Moving,
+    /// What threads share without locks, in every order of their steps with two preemptions (loom)
     Models,
+    /// The same with three preemptions
+    ModelsFull,
 }
 
 /// Runs the chosen steps, or all.
 pub fn run(options: &Options) -> Result<()> {
     let mut steps = Steps::default();
+    let mut built = Vec::new();
     for &step in Step::value_variants() {
-        if !options.steps.is_empty() && !options.steps.contains(&step) {
+        let chosen = match options.steps.as_slice() {
+            [] => step != Step::ModelsFull,
+            // They run what that one builds.
+            some if step == Step::Build => {
+                [Step::Build, Step::Tests, Step::Simd].iter().any(|step| some.contains(step))
+            }
+            some => some.contains(&step),
+        };
+        if !chosen {
             continue;
         }
-        let ready = run_step(&mut steps, step, options);
+        let ready = run_step(&mut steps, step, options, &mut built);
         if !ready && matches!(step, Step::Packages | Step::Toolchain) {
             break;
         }
@@ -66,7 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
     steps.finish()
 }
 
-fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
+fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Binary>) -> bool {
     let deny = [("RUSTDOCFLAGS", "-D warnings")];
     match step {
         Step::Packages => {
@@ -101,44 +121,71 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options) -> bool {
                  --no-default-features --locked -- -D warnings",
             ),
         ),
-        Step::Tests => steps.tests(
-            "tests",
-            &mut cargo("test --workspace --lib --bins --tests --examples --locked --no-fail-fast"),
-        ),
+        Step::Aarch64 => match target(AARCH64, !options.no_install) {
+            Ok(()) => steps.command(
+                "aarch64",
+                cargo("clippy -p overbank --lib --locked --target")
+                    .args([AARCH64, "--", "-D", "warnings"]),
+            ),
+            // From rustup's server, which may be out of reach.
+            Err(error) => {
+                steps.not_run("aarch64", &format!("{error:#}"));
+                true
+            }
+        },
+        Step::Build => {
+            let mut command = cargo(BUILD);
+            steps.step("build", BUILD, || {
+                *built = binaries::build(&mut command)?;
+                Ok(Counts::default())
+            })
+        }
+        // Without binaries, the step before has failed and the summary says so.
+        Step::Tests | Step::Simd if built.is_empty() => false,
+        Step::Tests => {
+            let (waiting, busy) = built.iter().cloned().partition(waits);
+            let what = format!("{} binaries in two lanes", built.len());
+            steps.step("tests", &what, || binaries::run(&[waiting, busy], &[]))
+        }
         Step::DocTests => {
             steps.tests("doc tests", &mut cargo("test --workspace --doc --locked --no-fail-fast"))
         }
         Step::Doc => steps.command("doc", cargo("doc --workspace --no-deps --locked").envs(deny)),
-        Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set)),
-        // A target folder of its own: the flag would have everything built again each time.
-        Step::Models => MODELS.iter().fold(true, |all, (name, flags, arguments)| {
-            let mut command = cargo(arguments);
-            command.env("RUSTFLAGS", flags);
-            all & steps.tests(name, &mut command)
-        }),
+        Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set, built)),
+        Step::Moving => steps.tests("moving fib", &mut cargo(MOVING)),
+        Step::Models => models(steps, "", 2),
+        Step::ModelsFull => models(steps, " full", 3),
     }
 }
 
-/// The models: name of the step, the compiler's flags, and how its tests are run. The last one is no
-/// model: each operation of the forwarding table's writer also moves entries, under its own tests.
-const MODELS: &[(&str, &str, &str)] = &[
-    (
-        "models live",
-        "--cfg loom",
-        "test -p overbank-live --lib --profile models --locked --target-dir target/loom mailbox",
-    ),
-    (
-        "models fib",
-        "--cfg loom",
-        "test -p overbank --lib --profile models --locked --target-dir target/loom fib::model",
-    ),
-    (
-        "moving fib",
-        "--cfg overbank_small",
-        "test -p overbank --locked --target-dir target/moving --test fib --test fib_readers \
-         --test fib_snapshot",
-    ),
-];
+/// Builds all tests.
+const BUILD: &str = "test --workspace --lib --bins --tests --examples --locked --no-run";
+
+/// The forwarding table's tests, where each operation of the writer also moves entries. The whole
+/// workspace is selected so that dependencies keep their features.
+const MOVING: &str = "test --workspace --features overbank/always-displace --locked \
+                      --no-fail-fast --test tables fib";
+
+/// The models under loom, with at most that many preemptions where they have a bound.
+fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {
+    let mut live = cargo(MODELS_LIVE);
+    live.env("RUSTFLAGS", "--cfg loom");
+    let mut fib = cargo(MODELS_FIB);
+    fib.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+    steps.tests(&format!("models live{suffix}"), &mut live)
+        & steps.tests(&format!("models fib{suffix}"), &mut fib)
+}
+
+const MODELS_LIVE: &str = "test -p overbank-live --lib --profile models --locked \
+                           --target-dir target/loom mailbox";
+const MODELS_FIB: &str = "test -p overbank --lib --features loom --locked fib::model";
+
+/// Whether a binary waits most of its time: for ports, timers and other programs.
+fn waits(binary: &Binary) -> bool {
+    WAITING.iter().any(|folder| binary.is_of(folder))
+}
+
+const WAITING: &[&str] = &["crates/cli", "crates/live", "crates/ports"];
 
 /// An instruction set that `OVERBANK_SIMD` can force, below the best one that machines may have.
 struct InstructionSet {
@@ -153,7 +200,10 @@ const SLOWER: &[InstructionSet] = &[
     InstructionSet { name: "avx2", present: has_avx2, is_best: || has_avx2() && !has_avx512() },
 ];
 
-fn simd(steps: &mut Steps, set: &InstructionSet) -> bool {
+/// The packages that choose by instruction set.
+const SIMD: &[&str] = &["crates/overbank", "crates/switch"];
+
+fn simd(steps: &mut Steps, set: &InstructionSet, built: &[Binary]) -> bool {
     let name = format!("tests {}", set.name);
     if (set.is_best)() {
         steps.not_run(&name, "the machine's best, so the step tests ran on it");
@@ -163,9 +213,10 @@ fn simd(steps: &mut Steps, set: &InstructionSet) -> bool {
         steps.not_run(&name, "this machine does not have it");
         return true;
     }
-    let mut command =
-        cargo("test -p overbank -p overbank-switch --lib --tests --locked --no-fail-fast");
-    steps.tests(&name, command.env("OVERBANK_SIMD", set.name))
+    let of_tables = |binary: &&Binary| SIMD.iter().any(|folder| binary.is_of(folder));
+    let binaries: Vec<Binary> = built.iter().filter(of_tables).cloned().collect();
+    let what = format!("OVERBANK_SIMD={}, {} binaries", set.name, binaries.len());
+    steps.step(&name, &what, || binaries::run(&[binaries], &[("OVERBANK_SIMD", set.name)]))
 }
 
 /// Whether this machine has AVX2.
@@ -195,6 +246,22 @@ pub fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments.split_whitespace());
     command
+}
+
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// Makes sure of the standard library of another target.
+fn target(name: &str, install: bool) -> Result<()> {
+    let rustup = |arguments: &[&str]| {
+        Command::new("rustup").args(arguments).stdin(Stdio::null()).output().ok()
+    };
+    let installed = rustup(&["target", "list", "--installed"])
+        .is_some_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line == name));
+    let add = ["target", "add", name];
+    if installed || install && rustup(&add).is_some_and(|added| added.status.success()) {
+        return Ok(());
+    }
+    bail!("the target is missing; add with: rustup {}", add.join(" "))
 }
 
 fn components() -> Result<()> {

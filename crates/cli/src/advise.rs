@@ -190,7 +190,7 @@ fn sample_bytes(packets: usize, flows: usize) -> u64 {
 /// Ctrl-C.
 #[cfg(target_os = "linux")]
 fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, TrafficSource)> {
-    let mut live = overbank_ports::live::Live::open(interface)?;
+    let mut sniffer = overbank_ports::sniff::Sniffer::open(interface)?;
     let mut trace = Trace::default();
     let (start, time) = (Instant::now(), Duration::from_secs_f64(args.seconds));
     let memory = args.common.memory;
@@ -203,7 +203,7 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
             break;
         }
         let wait = left.min(Duration::from_millis(100));
-        if let Some(frame) = live.next_frame(wait)? {
+        if let Some(frame) = sniffer.next_frame(wait)? {
             trace.push(frame.data, 1, frame.timestamp_ns);
             frames += 1;
         }
@@ -218,7 +218,7 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
         interface: interface.to_owned(),
         seconds: (start.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         frames,
-        missed: live.missed(),
+        missed: sniffer.missed(),
         broken: trace.broken(),
         memory_full,
     };

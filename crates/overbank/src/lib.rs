@@ -6,11 +6,11 @@
 //!   one writes.
 //!
 //! The tables know nothing of each other. What they share has rooms beside them: [`isa`] (the choice
-//! of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`].
+//! of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], and `file` (checksummed blocks).
 //!
 //! The crate has no threads and no clock, and allocates nothing after a table's construction. It is
 //! `no_std` with `alloc`; the default feature `std` adds the detection of the CPU's instruction
-//! sets, the variable `OVERBANK_SIMD`, tables on huge pages, and the snapshots of `fib`, its only
+//! sets, the variable `OVERBANK_SIMD`, tables on huge pages, and images of `fib` in files, its only
 //! input and output.
 
 #![no_std]
@@ -21,6 +21,8 @@ extern crate std;
 
 pub mod cache;
 pub mod fib;
+#[cfg(feature = "std")]
+pub mod file;
 pub mod hash;
 pub mod isa;
 pub mod memory;
@@ -31,3 +33,58 @@ pub mod random;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    /// The tables. Everything else at the top of the crate is a room that they share.
+    const TABLES: [&str; 2] = ["cache", "fib"];
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// Lines of code that name a table: in another table, or in a shared room.
+    fn uses_of(table: &str, source: &str) -> usize {
+        let paths = [std::format!("crate::{table}"), std::format!("super::{table}")];
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let names = |line: &str| {
+            let after = |path: &str| line.split(path).skip(1).any(ends);
+            paths.iter().any(|path| after(path))
+        };
+        code.filter(|line| names(line)).count()
+    }
+
+    #[test]
+    fn tables_and_rooms_do_not_import_from_other_tables() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        let mut seen = [0; TABLES.len()];
+        for path in &files {
+            let inside = path.strip_prefix(&root).unwrap();
+            let owner = inside.iter().next().unwrap().to_string_lossy().to_string();
+            let source = fs::read_to_string(path).unwrap();
+            for (table, seen) in TABLES.iter().zip(&mut seen) {
+                let uses = uses_of(table, &source);
+                *seen += uses;
+                assert!(uses == 0 || owner == *table, "{} uses {table}", path.display());
+            }
+        }
+        assert!(seen.iter().all(|&uses| uses > 0), "a table names itself: {seen:?}");
+        let code = "use crate::toy::Key;\nuse super::super::toy;\nuse crate::toys;\n// crate::toy";
+        assert_eq!((uses_of("toy", code), uses_of("other", code)), (2, 0));
+    }
+}

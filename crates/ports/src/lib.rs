@@ -1,7 +1,7 @@
 //! Where packets come from and go to: captures on disk, frames in memory, interfaces.
 //!
 //! - [`capture`]: reads pcap and pcapng, plain or gzipped; writes one pcap per output port.
-//! - [`live`]: frames that come in on a network interface, for a while.
+//! - [`sniff`]: frames that come in on a network interface, for a while.
 //! - [`memory`]: many frames in one arena, each on cache lines of its own.
 //! - [`queue`]: what a port of a running switch is. [`spec`] makes one of a text; the kinds are
 //!   [`afpacket`], [`afxdp`], [`tap`], [`mod@pcap`] and [`looped`]; [`fault`] and [`dump`] go around
@@ -19,13 +19,13 @@ pub mod capture;
 pub mod dump;
 pub mod fault;
 pub mod flow;
-#[cfg(target_os = "linux")]
-pub mod live;
 pub mod looped;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
 pub mod queue;
+#[cfg(target_os = "linux")]
+pub mod sniff;
 #[cfg(target_os = "linux")]
 pub mod spec;
 #[cfg(target_os = "linux")]

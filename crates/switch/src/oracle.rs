@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use overbank_wire::edit::FRAME_MAX;
-use overbank_wire::{Field, FlowKey, FrameBuf, Offsets, evolve, extract, key};
+use overbank_wire::{Field, FlowKey, FrameBuf, Offsets, edit_key, extract, key};
 
 use crate::drop::DropReason;
 use crate::ports::{PORT_TABLE, SwitchPort};
@@ -395,13 +395,13 @@ impl<'a> Packet<'a> {
             }
             Action::PushVlan(tpid) => self.push_vlan(tpid)?,
             Action::PopVlan => {
-                if evolve::pop_vlan(&mut self.key) {
+                if edit_key::pop_vlan(&mut self.key) {
                     self.edit()?.pop_vlan();
                 }
             }
             Action::DecTtl => {
-                if evolve::has(Field::NwTtl, &self.key) {
-                    evolve::dec_ttl(&mut self.key).map_err(|_| DropReason::TtlExpired)?;
+                if edit_key::has(Field::NwTtl, &self.key) {
+                    edit_key::dec_ttl(&mut self.key).map_err(|_| DropReason::TtlExpired)?;
                     // A broken header has no TTL to write; what its key says is what counts.
                     let _ = self.edit()?.dec_ttl();
                 }
@@ -461,8 +461,8 @@ impl<'a> Packet<'a> {
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) -> Result<(), DropReason> {
-        if mask & evolve::write_mask(field) != 0
-            && evolve::set_field(&mut self.key, field, value, mask)
+        if mask & edit_key::write_mask(field) != 0
+            && edit_key::set_field(&mut self.key, field, value, mask)
         {
             self.edit()?.set_field(field, value, mask);
         }
@@ -470,7 +470,7 @@ impl<'a> Packet<'a> {
     }
 
     fn push_vlan(&mut self, tpid: u16) -> Result<(), DropReason> {
-        if evolve::push_vlan(&mut self.key, tpid) {
+        if edit_key::push_vlan(&mut self.key, tpid) {
             self.edit()?.push_vlan(tpid);
         }
         Ok(())

@@ -56,7 +56,7 @@ mod action_set;
 
 use std::sync::Arc;
 
-use overbank_wire::{Field, FlowKey, evolve, key};
+use overbank_wire::{Field, FlowKey, edit_key, key};
 
 use self::action_set::ActionSet;
 use crate::classifier::RuleEntry;
@@ -188,7 +188,7 @@ struct Translator<'a> {
 impl<'a> Translator<'a> {
     fn new(tables: &'a Tables, key: &FlowKey, ports: &'a Ports) -> Translator<'a> {
         let mut mask = FlowKey { in_port: u32::MAX, dl_type: u16::MAX, ..FlowKey::default() };
-        if evolve::has(Field::NwFrag, key) {
+        if edit_key::has(Field::NwFrag, key) {
             mask.nw_frag = u8::MAX;
         }
         Translator {
@@ -387,16 +387,16 @@ impl<'a> Translator<'a> {
 
     /// Whether the packet has `field`; notes what that depends on.
     fn has(&mut self, field: Field) -> bool {
-        let mut bits = evolve::has_mask(field);
+        let mut bits = edit_key::has_mask(field);
         // What comes first decides alone, if it says no.
-        if !evolve::has(Field::NwProto, &self.now) {
+        if !edit_key::has(Field::NwProto, &self.now) {
             (bits.nw_proto, bits.nw_frag) = (0, 0);
         }
-        if !evolve::has(Field::Icmp6Type, &self.now) {
+        if !edit_key::has(Field::Icmp6Type, &self.now) {
             (bits.tp_src, bits.tp_dst) = (0, 0);
         }
         self.look(&bits);
-        evolve::has(field, &self.now)
+        edit_key::has(field, &self.now)
     }
 
     fn output(&mut self, port: u32) {
@@ -425,8 +425,8 @@ impl<'a> Translator<'a> {
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        let mask = mask & evolve::write_mask(field);
-        if mask != 0 && self.has(field) && evolve::set_field(&mut self.now, field, value, mask) {
+        let mask = mask & edit_key::write_mask(field);
+        if mask != 0 && self.has(field) && edit_key::set_field(&mut self.now, field, value, mask) {
             self.program.push(Op::Set { field, value: value & mask, mask });
             let mut written = FlowKey::default();
             field.set(&mut written, mask);
@@ -436,7 +436,7 @@ impl<'a> Translator<'a> {
 
     fn push_vlan(&mut self, tpid: u16) {
         self.settle_vlan();
-        if evolve::push_vlan(&mut self.now, tpid) {
+        if edit_key::push_vlan(&mut self.now, tpid) {
             self.program.push(Op::PushVlan(tpid));
         }
     }
@@ -445,7 +445,7 @@ impl<'a> Translator<'a> {
         if self.is_tagged() {
             self.settle_vlan();
             self.program.push(Op::PopVlan);
-            evolve::pop_vlan(&mut self.now);
+            edit_key::pop_vlan(&mut self.now);
         }
     }
 

@@ -21,7 +21,7 @@
 //! - IPv6 destinations with routing segments left are not part of the transport checksum.
 
 use crate::checksum;
-use crate::evolve::write_mask;
+use crate::edit_key::write_mask;
 use crate::extract::{Network, Offsets, Transport};
 use crate::field::Field;
 use crate::key::VLAN_PRESENT;
@@ -45,7 +45,7 @@ pub struct FrameBuf {
 
 /// The bits of a field: those of the number in the `len` bytes at `at`, from bit `shift` up.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldLocation {
     /// From the frame's start; an even distance from the start of the header.
     at: usize,
     /// Even, 2 to 16.
@@ -187,7 +187,7 @@ impl FrameBuf {
     }
 
     /// Where the bits of a writable field are; `None` if the frame does not have it.
-    fn place(&self, field: Field) -> Option<Place> {
+    fn place(&self, field: Field) -> Option<FieldLocation> {
         let o = self.offsets;
         let (l3, l4) = (usize::from(o.l3), o.l4 as usize);
         let (ip4, ip6) = (o.network == Network::Ip4, o.network == Network::Ip6);
@@ -237,7 +237,7 @@ impl FrameBuf {
             }
             _ => return None,
         };
-        Some(Place { at, len, shift, covered })
+        Some(FieldLocation { at, len, shift, covered })
     }
 
     /// The opcode is a 16-bit number of which the field is the low byte, or zero if it does not
@@ -256,7 +256,7 @@ impl FrameBuf {
     }
 
     /// Follows a write of `new` over `old` at `place`.
-    fn update_checksums(&mut self, place: Place, old: u128, new: u128) {
+    fn update_checksums(&mut self, place: FieldLocation, old: u128, new: u128) {
         let delta = checksum::delta(old, new);
         if matches!(place.covered, Covered::Header | Covered::Address4) {
             let at = usize::from(self.offsets.l3) + ipv4::CHECKSUM;
@@ -303,7 +303,7 @@ impl FrameBuf {
     }
 
     /// Follows a write of SCTP ports.
-    fn update_crc(&mut self, place: Place, old: u128, new: u128) {
+    fn update_crc(&mut self, place: FieldLocation, old: u128, new: u128) {
         let (l4, end) = (self.offsets.l4 as usize, self.offsets.end as usize);
         if self.offsets.fragment {
             return;

@@ -3,13 +3,13 @@
 //! The bottom of the packet path: no I/O, no panic on any input, and no allocation but for the one
 //! buffer of a [`FrameBuf`]. [`extract()`] reads a frame into a [`FlowKey`];
 //! [`FlowKey::microflow_hash`] hashes it, once; [`edit`] rewrites a copy of the frame and keeps its
-//! checksums right, and [`evolve`] does the same to the key alone; [`bridge`] reads no more than an
+//! checksums right, and [`edit_key`] does the same to the key alone; [`bridge`] reads no more than an
 //! Ethernet switch needs; [`field`] is the one table of what the fields are called.
 
 pub mod bridge;
 mod checksum;
 pub mod edit;
-pub mod evolve;
+pub mod edit_key;
 pub mod extract;
 pub mod field;
 pub mod hash;

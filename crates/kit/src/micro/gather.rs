@@ -4,7 +4,7 @@
 //! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
 //! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
 //! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways. Large memory is
-//! asked for into the second-level cache ([`is_far`]), as the tables do, which is what makes it cheap.
+//! asked for into the second-level cache ([`Prefetch`]), as the tables do, which is what makes it cheap.
 //!
 //! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
 //! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
@@ -13,7 +13,7 @@
 
 use overbank::cache::BURST;
 use overbank::memory::HugePages;
-use overbank::prefetch::{is_far, prefetch, prefetch_far};
+use overbank::prefetch::{Prefetch, prefetch, prefetch_far};
 
 use super::memory::Memory;
 
@@ -69,7 +69,7 @@ impl Gather {
     }
 
     fn is_far(&self) -> bool {
-        is_far(size_of_val(self.lines.as_slice()))
+        Prefetch::Automatic.is_far(size_of_val(self.lines.as_slice()))
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! How large a cache shall be, and the little else that can be chosen at run time.
 
 use crate::isa::Isa;
+use crate::prefetch::Prefetch;
 
 /// The most buckets of a cache: half of what 32 bits of index can tell apart, so that even then
 /// every bucket is home to at least two index values.
@@ -25,6 +26,7 @@ pub struct Config {
     pub(crate) size: Size,
     pub(crate) seed: u64,
     pub(crate) isa: Option<Isa>,
+    pub(crate) prefetch: Prefetch,
     pub(crate) promote_every: u32,
 }
 
@@ -40,7 +42,13 @@ impl Config {
     }
 
     const fn sized(size: Size) -> Self {
-        Self { size, seed: 0, isa: None, promote_every: PROMOTE_EVERY }
+        Self {
+            size,
+            seed: 0,
+            isa: None,
+            prefetch: Prefetch::Automatic,
+            promote_every: PROMOTE_EVERY,
+        }
     }
 
     /// Seed of the policy's random numbers. The same seed and operations give the same contents.
@@ -54,6 +62,14 @@ impl Config {
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
+        self
+    }
+
+    /// Where probes prefetch lines to. Decided at construction;
+    /// [`FlowCache::prefetches_far`](super::FlowCache::prefetches_far) reports it.
+    #[must_use]
+    pub const fn prefetch(mut self, prefetch: Prefetch) -> Self {
+        self.prefetch = prefetch;
         self
     }
 

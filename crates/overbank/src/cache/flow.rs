@@ -326,6 +326,11 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.table.isa()
     }
 
+    /// Whether probes prefetch into the second-level cache and no further.
+    pub fn prefetches_far(&self) -> bool {
+        self.table.prefetches_far()
+    }
+
     /// Geometry and policy as a value.
     pub fn design(&self) -> Design {
         self.design

@@ -23,6 +23,8 @@ pub trait SignatureCache: Send + Sync {
     fn layout(&self) -> LayoutKind;
     /// The instruction set that the probes use.
     fn isa(&self) -> Isa;
+    /// See [`FlowCache::prefetches_far`].
+    fn prefetches_far(&self) -> bool;
     /// See [`FlowCache::probe_batch`].
     fn probe_batch(&self, hashes: &[u64], out: &mut Probes);
     /// See [`FlowCache::probe_batch_ahead`].
@@ -83,6 +85,10 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
 
     fn isa(&self) -> Isa {
         self.isa()
+    }
+
+    fn prefetches_far(&self) -> bool {
+        self.prefetches_far()
     }
 
     fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {

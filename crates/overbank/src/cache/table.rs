@@ -15,7 +15,6 @@ use super::probes::Probes;
 use super::simd::{Kernels, Scan, View};
 use crate::isa::Isa;
 use crate::memory::{HugePages, Memory};
-use crate::prefetch::is_far;
 
 /// Place of a slot: its bucket (buffer buckets count on) and its number in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,8 @@ pub struct Table<G, L> {
     pub(crate) len: usize,
     kernels: Kernels,
     isa: Isa,
-    shape: PhantomData<(G, L)>,
+    far: bool,
+    types: PhantomData<(G, L)>,
 }
 
 impl<G: Geometry, L: Layout> Table<G, L> {
@@ -63,9 +63,10 @@ impl<G: Geometry, L: Layout> Table<G, L> {
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or(Error::SizeOverflow { buckets, bucket_bytes: Self::STRIDE })?;
         let isa = Isa::choose(config.isa)?;
-        let kernels = Kernels::of::<G, L>(isa, is_far(bytes))?;
+        let far = config.prefetch.is_far(bytes);
+        let kernels = Kernels::of::<G, L>(isa, far)?;
         let memory = Memory::zeroed(bytes)?;
-        Ok(Self { memory, buckets, len: 0, kernels, isa, shape: PhantomData })
+        Ok(Self { memory, buckets, len: 0, kernels, isa, far, types: PhantomData })
     }
 
     /// Buckets that a hash may call home: buffer buckets not counted.
@@ -85,6 +86,10 @@ impl<G: Geometry, L: Layout> Table<G, L> {
 
     pub(crate) fn isa(&self) -> Isa {
         self.isa
+    }
+
+    pub(crate) fn prefetches_far(&self) -> bool {
+        self.far
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -1,9 +1,10 @@
 //! How large a forwarding table shall be, and what can be chosen at run time.
 
+use super::bucket::Bucket;
 use super::key::{Key, Value};
-use super::shape::Shape;
 use crate::isa::Isa;
 use crate::memory::Pages;
+use crate::prefetch::Prefetch;
 
 /// The most buckets of a table: 32 GiB of lines, and 8 values of the hash for each.
 pub const BUCKETS_MAX: usize = 1 << 29;
@@ -27,6 +28,7 @@ pub struct Config {
     pub(super) seed: u64,
     pub(super) isa: Option<Isa>,
     pub(super) pages: Pages,
+    pub(super) prefetch: Prefetch,
     search_max: Option<usize>,
 }
 
@@ -42,7 +44,14 @@ impl Config {
     }
 
     const fn sized(size: Size) -> Self {
-        Self { size, seed: 0, isa: None, pages: Pages::Huge, search_max: None }
+        Self {
+            size,
+            seed: 0,
+            isa: None,
+            pages: Pages::Huge,
+            prefetch: Prefetch::Automatic,
+            search_max: None,
+        }
     }
 
     /// Seed of the hash function. A table that strangers fill should have a random one.
@@ -66,6 +75,14 @@ impl Config {
         self
     }
 
+    /// Where lookups prefetch lines to. Decided at construction;
+    /// [`Reader::prefetches_far`](super::Reader::prefetches_far) reports it.
+    #[must_use]
+    pub const fn prefetch(mut self, prefetch: Prefetch) -> Self {
+        self.prefetch = prefetch;
+        self
+    }
+
     /// How many buckets an insertion looks at before it is refused (2 to [`SEARCH_MAX`]; values
     /// outside are brought inside). The default fills a table past 95 %.
     #[must_use]
@@ -82,7 +99,7 @@ impl Config {
 
     /// Bytes of a table of these types, without constructing it.
     pub fn bytes<K: Key, V: Value>(&self) -> usize {
-        self.bucket_count::<K, V>().saturating_mul(Shape::<K, V>::STRIDE * 8)
+        self.bucket_count::<K, V>().saturating_mul(Bucket::<K, V>::STRIDE * 8)
     }
 
     /// Buckets of a table of these types.
@@ -91,7 +108,7 @@ impl Config {
             Size::Buckets(buckets) => buckets,
             // Two more: with a handful of buckets luck decides, and a refusal would surprise.
             Size::Entries(entries) => {
-                let slots = Shape::<K, V>::SLOTS * OCCUPANCY_PERCENT;
+                let slots = Bucket::<K, V>::SLOTS * OCCUPANCY_PERCENT;
                 let buckets = (entries as u128 * 100).div_ceil(slots as u128) + 2;
                 usize::try_from(buckets).unwrap_or(usize::MAX)
             }
@@ -100,7 +117,7 @@ impl Config {
 
     pub(super) fn search<K: Key, V: Value>(&self) -> usize {
         // Three slots fill to 95.9 % at best, so the last insertions before 95 % search long.
-        let default = match Shape::<K, V>::SLOTS {
+        let default = match Bucket::<K, V>::SLOTS {
             ..4 => 8192,
             4 => 2048,
             _ => 512,

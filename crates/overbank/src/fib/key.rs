@@ -166,7 +166,7 @@ value!(u16);
 value!(u32);
 value!(u64);
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::sealed::{Key as _, Value as _};
     use super::*;

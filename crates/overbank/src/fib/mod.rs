@@ -11,7 +11,7 @@
 //!   home(key)    ┌────────┬───────┬───────┬───────┬───────┬───────┬───────┬───────┐
 //!        ───────▶│ header │ entry │ entry │ entry │ entry │ entry │ entry │ entry │  8 bytes each
 //!                └────────┴───────┴───────┴───────┴───────┴───────┴───────┴───────┘
-//!   second(key)   version · markers · occupied slots        (other types: `shape.rs`)
+//!   second(key)   version · markers · occupied slots        (other types: `bucket.rs`)
 //!        ───────▶ the same, read for the few keys that a marker of the home line points to
 //! ```
 //!
@@ -107,8 +107,8 @@
 //! Versions have 32 bits: a reader that sleeps inside a lookup for exactly a multiple of 2³² changes
 //! of one bucket would be deceived, 40 seconds of nothing else at 10 ns each.
 //!
-//! The protocol runs under loom (`model.rs`), and with `--cfg overbank_small` every operation of the
-//! writer also moves entries, under the same tests. On x86-64 acquire loads and both fences are no
+//! The protocol runs under loom (`model.rs`), and with the feature `always-displace` every operation
+//! of the writer also moves entries, under the same tests. On x86-64 acquire loads and both fences are no
 //! instructions; `tests/fib_disassembly.rs` looks.
 //!
 //! # Limits
@@ -116,18 +116,18 @@
 //! No panic on any argument. No lookup and no change of an entry allocates. A search for a free slot looks at
 //! [`Config::search_max`] buckets at most. 2 to [`BUCKETS_MAX`] buckets.
 
+mod bucket;
+mod candidates;
 mod config;
 mod error;
+#[cfg(feature = "std")]
+mod image;
 mod key;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod model;
-mod place;
 mod reader;
 mod search;
-mod shape;
 mod simd;
-#[cfg(feature = "std")]
-mod snapshot;
 mod sync;
 mod table;
 mod words;
@@ -135,9 +135,9 @@ mod writer;
 
 pub use config::{BUCKETS_MAX, Config, OCCUPANCY_PERCENT, SEARCH_MAX};
 pub use error::{Error, Full};
+#[cfg(feature = "std")]
+pub use image::ImageError;
 pub use key::{Key, Key6, MacVlan, Value};
 pub use reader::Reader;
-#[cfg(feature = "std")]
-pub use snapshot::{Damage, SnapshotError};
 pub use table::BURST_MAX;
 pub use writer::{Stats, Writer};

@@ -2,7 +2,7 @@
 //! writer, one or two readers, and every order in which their accesses may happen or be seen, up to a
 //! bound of preemptions.
 //!
-//!     RUSTFLAGS="--cfg loom" cargo test -p overbank --lib --profile models --target-dir target/loom fib::model
+//!     cargo test -p overbank --lib --features loom fib::model
 //!
 //! Buckets have one slot here, and the portable comparison reads word by word. Each scene says what
 //! its readers may see and nothing else: an entry that stays is never absent, a value is one
@@ -15,22 +15,24 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
+use super::candidates::Candidates;
 use super::key::{Key, Value};
-use super::place::Place;
 use super::{Config, Key6, Reader, Writer};
 
-/// Runs a scene in every order with at most so many preemptions (or `LOOM_MAX_PREEMPTIONS`).
+/// Runs a scene in every order with at most that many preemptions, `LOOM_MAX_PREEMPTIONS` if that
+/// is fewer.
 fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(model.preemption_bound.unwrap_or(preemptions));
+    let allowed = model.preemption_bound.unwrap_or(preemptions);
+    model.preemption_bound = Some(allowed.min(preemptions));
     model.check(scene);
 }
 
 /// The first key, from `from` on, of which `wanted` holds.
-fn key_where(buckets: usize, from: u64, wanted: impl Fn(Place) -> bool) -> u64 {
+fn key_where(buckets: usize, from: u64, wanted: impl Fn(Candidates) -> bool) -> u64 {
     let hasher = crate::hash::Hasher::new(0);
     (from..)
-        .find(|&key| wanted(super::place::place(hasher.hash(1, key, 0), buckets as u32)))
+        .find(|&key| wanted(Candidates::of(hasher.hash(1, key, 0), buckets as u32)))
         .expect("some key has any two buckets")
 }
 
@@ -216,7 +218,7 @@ fn insert_by_displacement(
     look: impl Fn(usize, &Reader<Key6, u16>, Key6, Key6) + Clone + Send + 'static,
 ) {
     // Home and second of `new` are full; the entry at home can go to bucket 2.
-    let place = |home, second| move |p: Place| (p.home, p.second) == (home, second);
+    let place = |home, second| move |p: Candidates| (p.home, p.second) == (home, second);
     let [old, other, new] =
         [place(0, 2), place(1, 0), place(0, 1)].map(|p| key6(key_where(3, 1, p)));
     let mut writer = Writer::<Key6, u16>::new(&Config::buckets(3)).expect("a small table");

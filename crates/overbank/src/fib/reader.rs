@@ -110,7 +110,7 @@ impl<K: Key, V: Value> Reader<K, V> {
     #[inline]
     pub fn prefetch(&self, keys: &[K]) {
         for &key in keys {
-            self.table.prefetch(self.table.place(key).home);
+            self.table.prefetch(self.table.candidates(key).home);
         }
     }
 
@@ -125,9 +125,9 @@ impl<K: Key, V: Value> Reader<K, V> {
 
     /// Lines that the lookup of this key would read if it were absent, for experiments.
     pub fn lines_if_absent(&self, key: K) -> usize {
-        let place = self.table.place(key);
-        let marked = self.table.seen_header(place.home).marked(place.second);
-        super::shape::Shape::<K, V>::LINES * (1 + usize::from(marked))
+        let candidates = self.table.candidates(key);
+        let marked = self.table.seen_header(candidates.home).marked(candidates.second);
+        super::bucket::Bucket::<K, V>::LINES * (1 + usize::from(marked))
     }
 
     /// Entries, at some time not long ago.
@@ -153,6 +153,11 @@ impl<K: Key, V: Value> Reader<K, V> {
     /// The pages that the table lies on. Reads a file of the kernel: not for the packet path.
     pub fn huge_pages(&self) -> HugePages {
         self.table.huge_pages()
+    }
+
+    /// Whether lookups prefetch into the second-level cache and no further.
+    pub fn prefetches_far(&self) -> bool {
+        self.table.far
     }
 
     /// The instruction set of the lookups.

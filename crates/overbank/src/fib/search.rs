@@ -12,9 +12,9 @@
 
 use alloc::vec::Vec;
 
+use super::bucket::Bucket;
+use super::candidates::Candidates;
 use super::key::{Key, Value};
-use super::place::Place;
-use super::shape::Shape;
 use super::table::Table;
 
 /// A bucket on the way.
@@ -51,10 +51,10 @@ impl Search {
     pub(super) fn make_room<K: Key, V: Value>(
         &mut self,
         table: &Table<K, V>,
-        place: Place,
+        candidates: Candidates,
         second: &mut u64,
     ) -> Option<(u32, usize)> {
-        let mut at = self.find(table, place)?;
+        let mut at = self.find(table, candidates)?;
         let mut moves = 0;
         while at >= 2 {
             let Node { bucket, parent, slot } = self.queue[at];
@@ -68,9 +68,13 @@ impl Search {
     }
 
     /// Index of a node whose bucket has a free slot.
-    fn find<K: Key, V: Value>(&mut self, table: &Table<K, V>, place: Place) -> Option<usize> {
+    fn find<K: Key, V: Value>(
+        &mut self,
+        table: &Table<K, V>,
+        candidates: Candidates,
+    ) -> Option<usize> {
         self.queue.clear();
-        for bucket in [place.home, place.second] {
+        for bucket in [candidates.home, candidates.second] {
             self.queue.push(Node { bucket, parent: 0, slot: 0 });
         }
         let mut at = 0;
@@ -79,11 +83,11 @@ impl Search {
             if at >= 2 && table.free_slot(bucket).is_some() {
                 return Some(at);
             }
-            for slot in 0..Shape::<K, V>::SLOTS {
+            for slot in 0..Bucket::<K, V>::SLOTS {
                 if self.queue.len() == self.max {
                     break;
                 }
-                let other = table.place(table.key(bucket, slot)).other(bucket);
+                let other = table.candidates(table.key(bucket, slot)).other(bucket);
                 table.prefetch(other);
                 self.queue.push(Node { bucket: other, parent: at as u32, slot: slot as u8 });
             }

@@ -1,24 +1,24 @@
 //! The atomics of a table: the language's, or those of the model checker.
 
-#![cfg_attr(loom, allow(unsafe_code))] // `own`, under the model checker only.
+#![cfg_attr(feature = "loom", allow(unsafe_code))] // `own`, under the model checker only.
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(super) use alloc::sync::Arc;
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(super) use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(super) use loom::sync::Arc;
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// What the one writer wrote last. To the model checker it is no access that others could see, which
 /// leaves it far fewer orders to try.
 #[inline(always)]
 pub(super) fn own(word: &AtomicU64) -> u64 {
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     return word.load(Ordering::Relaxed);
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     // SAFETY: only the writer stores into a table, and only the writer calls this.
     return unsafe { word.unsync_load() };
 }

@@ -4,18 +4,18 @@
 
 use core::marker::PhantomData;
 
+use super::bucket::{Bucket, Header, LINE};
+use super::candidates::Candidates;
 use super::config::{BUCKETS_MAX, Config};
 use super::error::Error;
 use super::key::{Key, Value};
-use super::place::{self, Place};
-use super::shape::{Header, LINE, Shape};
 use super::simd::{Kernels, View};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
 use super::words::Words;
 use crate::hash::Hasher;
 use crate::isa::Isa;
 use crate::memory::HugePages;
-use crate::prefetch::{is_far, prefetch_at};
+use crate::prefetch::prefetch_at;
 
 /// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
 pub const BURST_MAX: usize = 64;
@@ -27,6 +27,8 @@ pub(super) struct Table<K, V> {
     pub(super) seed: u64,
     pub(super) kernels: Kernels<K, V>,
     pub(super) isa: Isa,
+    /// Whether lines are prefetched into the second-level cache only.
+    pub(super) far: bool,
     len: AtomicUsize,
     types: PhantomData<(K, V)>,
 }
@@ -38,11 +40,12 @@ impl<K: Key, V: Value> Table<K, V> {
             .ok()
             .filter(|_| (2..=BUCKETS_MAX).contains(&count))
             .ok_or(Error::Buckets { buckets: count })?;
-        let isa = if cfg!(loom) { Isa::Portable } else { Isa::choose(config.isa)? };
+        let isa = if cfg!(feature = "loom") { Isa::Portable } else { Isa::choose(config.isa)? };
         // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
-        let words = count.saturating_mul(Shape::<K, V>::STRIDE);
+        let words = count.saturating_mul(Bucket::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);
-        let kernels = Kernels::of(isa, is_far(bytes))?;
+        let far = config.prefetch.is_far(bytes);
+        let kernels = Kernels::of(isa, far)?;
         let words = Words::zeroed(words, config.pages)?;
         let hasher = Hasher::new(config.seed);
         let len = AtomicUsize::new(0);
@@ -53,6 +56,7 @@ impl<K: Key, V: Value> Table<K, V> {
             seed: config.seed,
             kernels,
             isa,
+            far,
             len,
             types: PhantomData,
         })
@@ -63,7 +67,7 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     pub(super) fn slots(&self) -> usize {
-        self.buckets as usize * Shape::<K, V>::SLOTS
+        self.buckets as usize * Bucket::<K, V>::SLOTS
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -78,13 +82,13 @@ impl<K: Key, V: Value> Table<K, V> {
         self.len.load(Ordering::Relaxed)
     }
 
-    pub(super) fn place(&self, key: K) -> Place {
-        place::place(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
+    pub(super) fn candidates(&self, key: K) -> Candidates {
+        Candidates::of(self.hasher.hash(K::WORDS, key.low(), key.high()), self.buckets)
     }
 
     #[inline(always)]
     fn word(&self, bucket: u32, word: usize) -> &AtomicU64 {
-        &self.words.get()[bucket as usize * Shape::<K, V>::STRIDE + word]
+        &self.words.get()[bucket as usize * Bucket::<K, V>::STRIDE + word]
     }
 
     /// A bucket's header as a reader sees it, of some instant.
@@ -95,7 +99,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A line of each hash, chosen by its high half, of which one word is read.
     #[inline(always)]
     pub(super) fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
-        if is_far(self.bytes()) {
+        if self.far {
             self.touch_as::<true>(burst, ahead, hashes)
         } else {
             self.touch_as::<false>(burst, ahead, hashes)
@@ -139,7 +143,7 @@ impl<K: Key, V: Value> Table<K, V> {
 
     /// Asks for a bucket's lines.
     pub(super) fn prefetch(&self, bucket: u32) {
-        if is_far(self.bytes()) {
+        if self.far {
             self.prefetch_as::<true>(bucket);
         } else {
             self.prefetch_as::<false>(bucket);
@@ -149,7 +153,7 @@ impl<K: Key, V: Value> Table<K, V> {
     #[inline(always)]
     fn prefetch_as<const FAR: bool>(&self, bucket: u32) {
         prefetch_at::<FAR>(core::ptr::from_ref(self.word(bucket, 0)).cast());
-        if Shape::<K, V>::LINES == 2 {
+        if Bucket::<K, V>::LINES == 2 {
             prefetch_at::<FAR>(core::ptr::from_ref(self.word(bucket, LINE)).cast());
         }
     }
@@ -174,8 +178,8 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A free slot.
     #[inline(always)]
     pub(super) fn free_slot(&self, bucket: u32) -> Option<usize> {
-        let free = !self.header(bucket).words() & Shape::<K, V>::FULL;
-        (free != 0).then(|| free.trailing_zeros() as usize - Shape::<K, V>::KEYS)
+        let free = !self.header(bucket).words() & Bucket::<K, V>::FULL;
+        (free != 0).then(|| free.trailing_zeros() as usize - Bucket::<K, V>::KEYS)
     }
 
     fn load(&self, bucket: u32, word: usize) -> u64 {
@@ -185,13 +189,13 @@ impl<K: Key, V: Value> Table<K, V> {
     /// The key in a slot that was occupied at some time.
     #[inline(always)]
     pub(super) fn key(&self, bucket: u32, slot: usize) -> K {
-        let low = self.load(bucket, Shape::<K, V>::KEYS + slot) >> Shape::<K, V>::KEY_SHIFT;
-        let high = if K::WORDS == 2 { self.load(bucket, Shape::<K, V>::HIGHS + slot) } else { 0 };
+        let low = self.load(bucket, Bucket::<K, V>::KEYS + slot) >> Bucket::<K, V>::KEY_SHIFT;
+        let high = if K::WORDS == 2 { self.load(bucket, Bucket::<K, V>::HIGHS + slot) } else { 0 };
         K::from_words(low, high)
     }
 
     pub(super) fn value(&self, bucket: u32, slot: usize) -> V {
-        let (word, shift) = Shape::<K, V>::value_at(slot);
+        let (word, shift) = Bucket::<K, V>::value_at(slot);
         V::from_bits(self.load(bucket, word) >> shift)
     }
 
@@ -199,12 +203,12 @@ impl<K: Key, V: Value> Table<K, V> {
     #[inline(always)]
     pub(super) fn find(&self, bucket: u32, key: K) -> Option<usize> {
         let header = self.header(bucket);
-        (0..Shape::<K, V>::SLOTS).find(|&slot| header.has(slot) && self.key(bucket, slot) == key)
+        (0..Bucket::<K, V>::SLOTS).find(|&slot| header.has(slot) && self.key(bucket, slot) == key)
     }
 
     fn store_value(&self, bucket: u32, slot: usize, value: V, ordering: Ordering) {
-        let (word, shift) = Shape::<K, V>::value_at(slot);
-        let others = self.load(bucket, word) & !(Shape::<K, V>::VALUE_MASK << shift);
+        let (word, shift) = Bucket::<K, V>::value_at(slot);
+        let others = self.load(bucket, word) & !(Bucket::<K, V>::VALUE_MASK << shift);
         self.word(bucket, word).store(others | value.to_bits() << shift, ordering);
     }
 
@@ -215,13 +219,13 @@ impl<K: Key, V: Value> Table<K, V> {
         // Pairs with the fence of a reader that still sees the slot's last occupant: whoever loads
         // any of the words stored below sees the new version afterwards.
         fence(Ordering::Release);
-        let low = key.low() << Shape::<K, V>::KEY_SHIFT;
-        let low = if Shape::<K, V>::PACKED { low | value.to_bits() } else { low };
-        self.word(bucket, Shape::<K, V>::KEYS + slot).store(low, Ordering::Relaxed);
+        let low = key.low() << Bucket::<K, V>::KEY_SHIFT;
+        let low = if Bucket::<K, V>::PACKED { low | value.to_bits() } else { low };
+        self.word(bucket, Bucket::<K, V>::KEYS + slot).store(low, Ordering::Relaxed);
         if K::WORDS == 2 {
-            self.word(bucket, Shape::<K, V>::HIGHS + slot).store(key.high(), Ordering::Relaxed);
+            self.word(bucket, Bucket::<K, V>::HIGHS + slot).store(key.high(), Ordering::Relaxed);
         }
-        if !Shape::<K, V>::PACKED {
+        if !Bucket::<K, V>::PACKED {
             self.store_value(bucket, slot, value, Ordering::Relaxed);
         }
         self.set_header(bucket, header.with_slot(slot));
@@ -238,8 +242,11 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// A key of this place will live in its second bucket, or is about to leave its home for it.
-    pub(super) fn mark(&self, place: Place) {
-        self.set_header(place.home, self.header(place.home).bumped().marked_more(place.second));
+    pub(super) fn mark(&self, candidates: Candidates) {
+        self.set_header(
+            candidates.home,
+            self.header(candidates.home).bumped().marked_more(candidates.second),
+        );
     }
 
     /// Puts a marker right that has lost count of the keys that live elsewhere.
@@ -248,8 +255,11 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// A key of this place has gone from its second bucket, or is about to, being at home.
-    pub(super) fn unmark(&self, place: Place) {
-        self.set_header(place.home, self.header(place.home).bumped().marked_less(place.second));
+    pub(super) fn unmark(&self, candidates: Candidates) {
+        self.set_header(
+            candidates.home,
+            self.header(candidates.home).bumped().marked_less(candidates.second),
+        );
     }
 
     /// Moves an entry to its other bucket, where `free` is a free slot: there first, so that it is
@@ -257,13 +267,13 @@ impl<K: Key, V: Value> Table<K, V> {
     /// number of entries in their second bucket, becomes.
     pub(super) fn displace(&self, bucket: u32, slot: usize, free: usize, second: u64) -> u64 {
         let key = self.key(bucket, slot);
-        let place = self.place(key);
-        self.write(place.other(bucket), free, key, self.value(bucket, slot));
-        let leaves_home = bucket == place.home;
+        let candidates = self.candidates(key);
+        self.write(candidates.other(bucket), free, key, self.value(bucket, slot));
+        let leaves_home = bucket == candidates.home;
         if leaves_home {
-            self.mark(place);
+            self.mark(candidates);
         } else {
-            self.unmark(place);
+            self.unmark(candidates);
         }
         self.clear(bucket, slot);
         if leaves_home { second + 1 } else { second.saturating_sub(1) }

@@ -6,12 +6,12 @@ use super::sync::AtomicU64;
 use crate::memory::{HugePages, MemoryError, Pages};
 
 /// Zeroed words on the pages that were asked for, at least 64-byte aligned.
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(super) struct Words {
     memory: crate::memory::Memory,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 impl Words {
     /// At least one word.
     pub(super) fn zeroed(count: usize, pages: Pages) -> Result<Self, MemoryError> {
@@ -33,12 +33,12 @@ impl Words {
 }
 
 /// Words of the model checker, which knows about each access.
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(super) struct Words {
     words: alloc::vec::Vec<AtomicU64>,
 }
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 impl Words {
     pub(super) fn zeroed(count: usize, _: Pages) -> Result<Self, MemoryError> {
         Ok(Self { words: (0..count).map(|_| AtomicU64::new(0)).collect() })

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::bucket::{Bucket, CLASSES};
+use super::candidates::Candidates;
 use super::config::Config;
 use super::error::{Error, Full};
 use super::key::{Key, Value};
-use super::place::Place;
 use super::reader::Reader;
 use super::search::Search;
-use super::shape::{CLASSES, Shape};
 use super::sync::Arc;
 use super::table::Table;
 use crate::random::Pcg32;
@@ -67,21 +67,21 @@ impl<K: Key, V: Value> Writer<K, V> {
     /// table from a list calls this some sixteen keys ahead.
     #[inline]
     pub fn prefetch(&self, key: K) {
-        let place = self.table.place(key);
-        self.table.prefetch(place.home);
-        self.table.prefetch(place.second);
+        let candidates = self.table.candidates(key);
+        self.table.prefetch(candidates.home);
+        self.table.prefetch(candidates.second);
     }
 
     /// Where the key is: its bucket and slot.
     #[inline]
-    fn find(&self, place: Place, key: K) -> Option<(u32, usize)> {
-        if let Some(slot) = self.table.find(place.home, key) {
-            return Some((place.home, slot));
+    fn find(&self, candidates: Candidates, key: K) -> Option<(u32, usize)> {
+        if let Some(slot) = self.table.find(candidates.home, key) {
+            return Some((candidates.home, slot));
         }
-        if !self.table.header(place.home).marked(place.second) {
+        if !self.table.header(candidates.home).marked(candidates.second) {
             return None;
         }
-        self.table.find(place.second, key).map(|slot| (place.second, slot))
+        self.table.find(candidates.second, key).map(|slot| (candidates.second, slot))
     }
 
     fn set_len(&mut self, len: usize) {
@@ -91,28 +91,28 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// The key's value.
     pub fn get(&self, key: K) -> Option<V> {
-        let (bucket, slot) = self.find(self.table.place(key), key)?;
+        let (bucket, slot) = self.find(self.table.candidates(key), key)?;
         Some(self.table.value(bucket, slot))
     }
 
     /// Inserts a key, or replaces its value and gives the old one. An error changes nothing.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Full> {
         self.churn();
-        let place = self.table.place(key);
-        if let Some((bucket, slot)) = self.find(place, key) {
+        let candidates = self.table.candidates(key);
+        if let Some((bucket, slot)) = self.find(candidates, key) {
             return Ok(Some(self.replace(bucket, slot, value)));
         }
-        let bucket = [place.home, place.second]
+        let bucket = [candidates.home, candidates.second]
             .into_iter()
             .find(|&bucket| self.table.free_slot(bucket).is_some());
         let bucket = match bucket {
             Some(bucket) => bucket,
-            None => self.make_room(place)?,
+            None => self.make_room(candidates)?,
         };
         let Some(slot) = self.table.free_slot(bucket) else { return Err(self.full(0)) };
-        if bucket == place.second {
+        if bucket == candidates.second {
             // First, so that a present key is always marked.
-            self.table.mark(place);
+            self.table.mark(candidates);
             self.stats.second += 1;
         }
         self.table.write(bucket, slot, key, value);
@@ -123,9 +123,9 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// Frees a slot in one of the key's buckets, which are full.
     #[cold]
-    fn make_room(&mut self, place: Place) -> Result<u32, Full> {
+    fn make_room(&mut self, candidates: Candidates) -> Result<u32, Full> {
         self.stats.searches += 1;
-        match self.search.make_room(&self.table, place, &mut self.stats.second) {
+        match self.search.make_room(&self.table, candidates, &mut self.stats.second) {
             Some((bucket, moves)) => {
                 self.stats.displaced += moves as u64;
                 Ok(bucket)
@@ -151,19 +151,19 @@ impl<K: Key, V: Value> Writer<K, V> {
     /// Replaces the value of a key and gives the old one; without an entry nothing happens.
     pub fn update(&mut self, key: K, value: V) -> Option<V> {
         self.churn();
-        let (bucket, slot) = self.find(self.table.place(key), key)?;
+        let (bucket, slot) = self.find(self.table.candidates(key), key)?;
         Some(self.replace(bucket, slot, value))
     }
 
     /// Removes a key and gives its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         self.churn();
-        let place = self.table.place(key);
-        let (bucket, slot) = self.find(place, key)?;
+        let candidates = self.table.candidates(key);
+        let (bucket, slot) = self.find(candidates, key)?;
         let old = self.table.value(bucket, slot);
         self.table.clear(bucket, slot);
-        if bucket == place.second {
-            self.table.unmark(place);
+        if bucket == candidates.second {
+            self.table.unmark(candidates);
             self.stats.second -= 1;
         }
         self.set_len(self.len - 1);
@@ -191,10 +191,10 @@ impl<K: Key, V: Value> Writer<K, V> {
         let mut counts: Vec<((u32, u32), u64)> = self.stuck().map(|marker| (marker, 0)).collect();
         for bucket in 0..self.table.buckets {
             let header = self.table.header(bucket);
-            for slot in (0..Shape::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
-                let place = self.table.place(self.table.key(bucket, slot));
-                let marker = (place.home, place.second % CLASSES);
-                if bucket == place.second
+            for slot in (0..Bucket::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
+                let candidates = self.table.candidates(self.table.key(bucket, slot));
+                let marker = (candidates.home, candidates.second % CLASSES);
+                if bucket == candidates.second
                     && let Ok(at) = counts.binary_search_by_key(&marker, |count| count.0)
                 {
                     counts[at].1 += 1;
@@ -212,12 +212,12 @@ impl<K: Key, V: Value> Writer<K, V> {
     pub fn shuffle(&mut self, moves: usize) {
         for _ in 0..moves {
             let bucket = self.pcg.below(self.table.buckets);
-            let slot = self.pcg.below(Shape::<K, V>::SLOTS as u32) as usize;
+            let slot = self.pcg.below(Bucket::<K, V>::SLOTS as u32) as usize;
             if !self.table.header(bucket).has(slot) {
                 continue;
             }
-            let place = self.table.place(self.table.key(bucket, slot));
-            if let Some(free) = self.table.free_slot(place.other(bucket)) {
+            let candidates = self.table.candidates(self.table.key(bucket, slot));
+            if let Some(free) = self.table.free_slot(candidates.other(bucket)) {
                 self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
                 self.stats.displaced += 1;
             }
@@ -227,18 +227,18 @@ impl<K: Key, V: Value> Writer<K, V> {
     /// Moves a key to its other bucket, if it is there and that has room. Changes nothing that a
     /// reader may see, as [`Writer::shuffle`].
     pub fn flip(&mut self, key: K) -> bool {
-        let place = self.table.place(key);
-        let Some((bucket, slot)) = self.find(place, key) else { return false };
-        let Some(free) = self.table.free_slot(place.other(bucket)) else { return false };
+        let candidates = self.table.candidates(key);
+        let Some((bucket, slot)) = self.find(candidates, key) else { return false };
+        let Some(free) = self.table.free_slot(candidates.other(bucket)) else { return false };
         self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
         self.stats.displaced += 1;
         true
     }
 
-    /// With `--cfg overbank_small`, displacement is constant.
+    /// With the feature `always-displace`, every operation also moves entries.
     #[inline(always)]
     fn churn(&mut self) {
-        if cfg!(overbank_small) {
+        if cfg!(feature = "always-displace") {
             self.shuffle(4);
         }
     }
@@ -257,7 +257,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         let start = buckets.start.min(self.buckets()) as u32;
         (start..end).flat_map(move |bucket| {
             let header = table.header(bucket);
-            (0..Shape::<K, V>::SLOTS)
+            (0..Bucket::<K, V>::SLOTS)
                 .filter(move |&slot| header.has(slot))
                 .map(move |slot| (table.key(bucket, slot), table.value(bucket, slot)))
         })
@@ -273,17 +273,17 @@ impl<K: Key, V: Value> Writer<K, V> {
         &self.table
     }
 
-    /// Puts an entry of a snapshot into its slot, which is free. `false` if the key does not belong
+    /// Puts an entry of an image into its slot, which is free. `false` if the key does not belong
     /// into this bucket, or is there already; then the table is not to be used.
     #[cfg(feature = "std")]
     pub(super) fn restore(&mut self, bucket: u32, slot: usize, key: K, value: V) -> bool {
-        let place = self.table.place(key);
-        let second = bucket == place.second;
-        if !(second || bucket == place.home) || self.table.find(bucket, key).is_some() {
+        let candidates = self.table.candidates(key);
+        let second = bucket == candidates.second;
+        if !(second || bucket == candidates.home) || self.table.find(bucket, key).is_some() {
             return false;
         }
         if second {
-            self.table.mark(place);
+            self.table.mark(candidates);
             self.stats.second += 1;
         }
         self.table.write(bucket, slot, key, value);
@@ -297,10 +297,10 @@ impl<K: Key, V: Value> Writer<K, V> {
         let table = &*self.table;
         for bucket in 0..table.buckets {
             let header = table.header(bucket);
-            for slot in (0..Shape::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
+            for slot in (0..Bucket::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
                 let key = table.key(bucket, slot);
-                let place = table.place(key);
-                if bucket == place.second && table.find(place.home, key).is_some() {
+                let candidates = table.candidates(key);
+                if bucket == candidates.second && table.find(candidates.home, key).is_some() {
                     return Err(bucket);
                 }
             }
@@ -345,7 +345,7 @@ impl<K: Key, V: Value> core::fmt::Debug for Writer<K, V> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
@@ -362,8 +362,8 @@ mod tests {
         let second = writer
             .iter()
             .filter(|&(key, _)| {
-                let place = writer.table.place(key);
-                writer.table.find(place.second, key).is_some()
+                let candidates = writer.table.candidates(key);
+                writer.table.find(candidates.second, key).is_some()
             })
             .count();
         assert_eq!(writer.stats().second, second as u64);
@@ -382,8 +382,8 @@ mod tests {
         let mut writer = Writer::<u64, u16>::new(&Config::buckets(1000)).expect("small");
         let keys: Vec<u64> = (0..1_000_000u64)
             .filter(|&key| {
-                let place = writer.table.place(key);
-                place.home == 7 && place.second % CLASSES == 3
+                let candidates = writer.table.candidates(key);
+                candidates.home == 7 && candidates.second % CLASSES == 3
             })
             .take(30)
             .collect();

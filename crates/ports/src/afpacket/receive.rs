@@ -22,7 +22,7 @@ const CLEAR_EVERY: u32 = 64;
 
 /// Where a frame lies.
 #[derive(Clone)]
-enum Place {
+enum FrameLocation {
     /// In the ring: offset and length.
     Ring(usize, usize),
     /// In `whole`, which holds one frame at a time.
@@ -38,7 +38,7 @@ pub(super) struct Receiver {
     socket: PacketSocket,
     link: Arc<Link>,
     /// A super-frame of which segments are still to come.
-    rest: Option<(Place, Segmenter)>,
+    rest: Option<(FrameLocation, Segmenter)>,
     segments: Vec<u8>,
     /// A frame that was too long for its slot, behind its [`VnetHeader`].
     whole: Vec<u8>,
@@ -65,11 +65,11 @@ impl Receiver {
     }
 
     /// Puts one frame right; `None` where it is unusable or a super-frame, now in `rest`.
-    fn take(&mut self, raw: Raw) -> Option<Place> {
+    fn take(&mut self, raw: Raw) -> Option<FrameLocation> {
         let Raw { at, len, wire_len, vnet, tag, copied } = raw;
         let finished = vnet.flags & VnetHeader::NEEDS_CSUM == 0 && vnet.gso_type == 0;
         if finished && !copied && tag.is_none() && len == wire_len && len > 0 {
-            return Some(Place::Ring(at, len));
+            return Some(FrameLocation::Ring(at, len));
         }
         let vnet = if tag.is_some() { vnet.behind_tag() } else { vnet };
         let grown = if tag.is_some() { TAG_LEN } else { 0 };
@@ -79,11 +79,11 @@ impl Receiver {
                 return self.unusable();
             }
             let range = VnetHeader::LEN - grown..VnetHeader::LEN + read;
-            (Place::Whole(range.clone()), &mut self.whole[range])
+            (FrameLocation::Whole(range.clone()), &mut self.whole[range])
         } else if len == wire_len {
             let (at, len) = (at - grown, len + grown);
             // SAFETY: the `Raw` was just given, with TAG_LEN free bytes before it.
-            (Place::Ring(at, len), unsafe { self.ring.bytes_mut(at, len) })
+            (FrameLocation::Ring(at, len), unsafe { self.ring.bytes_mut(at, len) })
         } else {
             return self.unusable();
         };
@@ -107,16 +107,16 @@ impl Receiver {
         }
         match place {
             // `whole` may be needed again in this burst.
-            Place::Whole(range) => {
+            FrameLocation::Whole(range) => {
                 let start = self.segments.len();
                 self.segments.extend_from_slice(&self.whole[range]);
-                Some(Place::Segments(start..self.segments.len()))
+                Some(FrameLocation::Segments(start..self.segments.len()))
             }
             place => Some(place),
         }
     }
 
-    fn unusable(&mut self) -> Option<Place> {
+    fn unusable(&mut self) -> Option<FrameLocation> {
         self.counters.errors += 1;
         None
     }
@@ -143,7 +143,7 @@ impl Receive for Receiver {
             self.ring.release();
         }
         self.segments.clear();
-        let mut places = ArrayVec::<Place, BURST>::new();
+        let mut places = ArrayVec::<FrameLocation, BURST>::new();
         while !places.is_full() {
             if let Some((place, segmenter)) = &mut self.rest {
                 let len = segmenter.segment_len_max();
@@ -152,12 +152,12 @@ impl Receive for Receiver {
                 }
                 let frame = match place {
                     // SAFETY: nothing was released since the frame was given.
-                    Place::Ring(at, len) => unsafe { self.ring.bytes(*at, *len) },
-                    Place::Whole(range) => &self.whole[range.clone()],
-                    Place::Segments(_) => &[],
+                    FrameLocation::Ring(at, len) => unsafe { self.ring.bytes(*at, *len) },
+                    FrameLocation::Whole(range) => &self.whole[range.clone()],
+                    FrameLocation::Segments(_) => &[],
                 };
                 match segmenter.next_segment(frame, &mut self.segments) {
-                    Some(range) => places.push(Place::Segments(range)),
+                    Some(range) => places.push(FrameLocation::Segments(range)),
                     None => self.rest = None,
                 }
                 continue;
@@ -178,11 +178,11 @@ impl Receive for Receiver {
             }
             up?;
         }
-        let frame = |place: &Place| match place {
+        let frame = |place: &FrameLocation| match place {
             // SAFETY: given since the last release, and nobody writes while the result is borrowed.
-            Place::Ring(at, len) => unsafe { self.ring.bytes(*at, *len) },
-            Place::Segments(range) => &self.segments[range.clone()],
-            Place::Whole(_) => &[],
+            FrameLocation::Ring(at, len) => unsafe { self.ring.bytes(*at, *len) },
+            FrameLocation::Segments(range) => &self.segments[range.clone()],
+            FrameLocation::Whole(_) => &[],
         };
         Ok(places.iter().map(frame).collect())
     }

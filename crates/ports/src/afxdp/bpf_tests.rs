@@ -1,4 +1,4 @@
-//! The program's text. That it works is shown on real interfaces (`tests/afxdp.rs`).
+//! The program's text. That it works is shown on real interfaces (`tests/interfaces/afxdp.rs`).
 
 use super::*;
 use std::os::fd::AsFd;

@@ -17,7 +17,7 @@ fn naive_sum(bytes: &[u8]) -> u16 {
 }
 
 #[derive(Clone, Debug)]
-struct Shape {
+struct Headers {
     v6: bool,
     udp: bool,
     tags: usize,
@@ -29,18 +29,18 @@ struct Shape {
 }
 
 prop_compose! {
-    fn shapes(payload_len: Range<usize>)(
+    fn headers(payload_len: Range<usize>)(
         (v6, udp, fin, cwr) in any::<(bool, bool, bool, bool)>(),
         tags in 0..3usize,
         seq in any::<u32>(),
         ports in any::<(u16, u16)>(),
         payload in proptest::collection::vec(any::<u8>(), payload_len),
-    ) -> Shape {
-        Shape { v6, udp, tags, fin, cwr, seq, ports, payload }
+    ) -> Headers {
+        Headers { v6, udp, tags, fin, cwr, seq, ports, payload }
     }
 }
 
-impl Shape {
+impl Headers {
     /// A whole frame with right checksums, made by etherparse. `index` is that of the segment.
     fn frame(&self, seq: u32, id: u16, flags: (bool, bool), payload: &[u8]) -> Vec<u8> {
         let link = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
@@ -149,7 +149,7 @@ fn verified(frame: &[u8]) -> bool {
 }
 
 /// What the segments must be: each built anew by etherparse from its own part of the payload.
-fn naive_segments(shape: &Shape, size: usize) -> Vec<Vec<u8>> {
+fn naive_segments(shape: &Headers, size: usize) -> Vec<Vec<u8>> {
     let mut chunks: Vec<&[u8]> = shape.payload.chunks(size).collect();
     if chunks.is_empty() {
         chunks.push(&[]);
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn partial_checksums_are_completed_as_etherparse_would(shape in shapes(0..300)) {
+    fn partial_checksums_are_completed_as_etherparse_would(shape in headers(0..300)) {
         let whole = shape.whole();
         prop_assert!(verified(&whole), "the oracle agrees with itself");
         let (start, offset) = shape.checksum();
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn whole_and_damaged_frames_stay_as_they_are(shape in shapes(0..300), bit in any::<usize>()) {
+    fn whole_and_damaged_frames_stay_as_they_are(shape in headers(0..300), bit in any::<usize>()) {
         let mut frame = shape.whole();
         prop_assert!(!complete_checksum_if_partial(&mut frame));
         prop_assert_eq!(&frame, &shape.whole());
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn padding_behind_the_packet_is_not_summed(shape in shapes(0..10), padding in 1..30usize) {
+    fn padding_behind_the_packet_is_not_summed(shape in headers(0..10), padding in 1..30usize) {
         let mut frame = shape.partial();
         let needed = !verified(&frame);
         let len = frame.len();
@@ -226,8 +226,8 @@ proptest! {
     }
 
     #[test]
-    fn fragments_are_left_alone(shape in shapes(0..100), offset in 0..0x2000u16) {
-        let mut frame = Shape { v6: false, ..shape.clone() }.partial();
+    fn fragments_are_left_alone(shape in headers(0..100), offset in 0..0x2000u16) {
+        let mut frame = Headers { v6: false, ..shape.clone() }.partial();
         let at = 14 + 4 * shape.tags + 6;
         let more = if offset == 0 { 0x2000 } else { offset };
         frame[at..at + 2].copy_from_slice(&more.to_be_bytes());
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn segments_are_those_of_the_naive_way(shape in shapes(0..5000), size in 1..2000u16) {
+    fn segments_are_those_of_the_naive_way(shape in headers(0..5000), size in 1..2000u16) {
         let cut = cut(&shape.partial(), &shape.vnet(size)).unwrap();
         let naive = naive_segments(&shape, size.into());
         prop_assert_eq!(cut.len(), naive.len());
@@ -249,7 +249,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(
-        shape in shapes(0..100),
+        shape in headers(0..100),
         changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
         cut_at in any::<usize>(),
         (flags, gso_type, gso_size, start, offset) in any::<(u8, u8, u16, u16, u16)>(),
@@ -283,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn flows_hash_alike_in_both_directions(shape in shapes(4..50)) {
+    fn flows_hash_alike_in_both_directions(shape in headers(4..50)) {
         let frame = shape.frame(1, 1, (false, false), &shape.payload);
         let later = shape.frame(9, 9, (true, false), &shape.payload[1..]);
         prop_assert_eq!(crate::flow::flow_hash(&frame), crate::flow::flow_hash(&later));
@@ -302,8 +302,8 @@ proptest! {
     }
 
     #[test]
-    fn a_tag_goes_behind_the_addresses(shape in shapes(0..20), tci in any::<u16>()) {
-        let frame = Shape { tags: 0, ..shape }.whole();
+    fn a_tag_goes_behind_the_addresses(shape in headers(0..20), tci in any::<u16>()) {
+        let frame = Headers { tags: 0, ..shape }.whole();
         let mut room = [&[0; TAG_LEN][..], &frame].concat();
         let done = insert_tag(&mut room, Tag { tpid: 0x88a8, tci });
         prop_assert!(done);
@@ -344,7 +344,7 @@ fn sctp_gets_its_crc() {
 
 #[test]
 fn what_cannot_be_cut_is_refused() {
-    let shape = Shape {
+    let shape = Headers {
         v6: false,
         udp: false,
         tags: 0,
@@ -376,7 +376,7 @@ fn what_cannot_be_cut_is_refused() {
 /// A super-frame of more than 64 KiB says 0 as its length.
 #[test]
 fn super_frames_beyond_64_kib_are_cut() {
-    let shape = Shape {
+    let shape = Headers {
         v6: false,
         udp: false,
         tags: 1,

@@ -1,4 +1,4 @@
-//! `AF_PACKET` sockets, for [`crate::live`] and [`crate::afpacket`].
+//! `AF_PACKET` sockets, for [`crate::sniff`] and [`crate::afpacket`].
 
 #![allow(unsafe_code)] // Socket calls of libc.
 

@@ -151,21 +151,21 @@ pub struct Added {
 
 /// Where a rule is: a link of the list of rules with the same match, highest priority first.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct RuleLink {
     entry: Option<Arc<RuleEntry>>,
     /// The next rule of the list; of a place without a rule, the next one of those.
     next: u32,
 }
 
-/// Places that are copied together when one of them changes.
+/// Links that are copied together when one of them changes.
 const CHUNK: usize = 256;
 
-type Places = CowVec<Place, CHUNK>;
+type RuleLinks = CowVec<RuleLink, CHUNK>;
 
 /// The rules of one OpenFlow table; see the module.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    rules: Places,
+    rules: RuleLinks,
     /// The first place without a rule.
     free: u32,
     subtables: Vec<Option<Arc<Subtable>>>,
@@ -180,7 +180,7 @@ pub struct Classifier {
 impl Default for Classifier {
     fn default() -> Classifier {
         Classifier {
-            rules: Places::default(),
+            rules: RuleLinks::default(),
             free: NIL,
             subtables: Vec::new(),
             free_subtables: Vec::new(),
@@ -265,7 +265,7 @@ impl Classifier {
             return Added { entry: new, replaced: old };
         }
         let new = Arc::new(new);
-        let place = self.alloc(Place { entry: Some(Arc::clone(&new)), next: at });
+        let place = self.alloc(RuleLink { entry: Some(Arc::clone(&new)), next: at });
         match above {
             Some(above) => self.rules[above as usize].next = place,
             None => {
@@ -318,7 +318,7 @@ impl Classifier {
             None => subtable.set_head(&key, next, &self.rules),
         }
         self.len -= 1;
-        let gone = Place { entry: None, next: self.free };
+        let gone = RuleLink { entry: None, next: self.free };
         let removed = std::mem::replace(&mut self.rules[at as usize], gone).entry;
         self.free = at;
         if self.subtable(index).is_empty() {
@@ -405,7 +405,7 @@ impl Classifier {
         index
     }
 
-    fn alloc(&mut self, place: Place) -> u32 {
+    fn alloc(&mut self, place: RuleLink) -> u32 {
         if self.free != NIL {
             let at = self.free;
             let free = std::mem::replace(&mut self.rules[at as usize], place);

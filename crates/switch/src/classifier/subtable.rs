@@ -17,7 +17,7 @@
 use arrayvec::ArrayVec;
 use overbank_wire::{FlowKey, key::WORDS};
 
-use super::{PREFIX_FIELDS, Place, Places, PrefixField, Walks};
+use super::{PREFIX_FIELDS, PrefixField, RuleLink, RuleLinks, Walks};
 use crate::cow::{CowTable, Hashed};
 
 /// The words of the key in the order in which they are hashed, and where each stage ends.
@@ -176,7 +176,7 @@ impl Subtable {
     }
 
     /// The head of the list of rules with the (masked) `key`, if there is one.
-    pub(super) fn head(&self, key: &FlowKey, rules: &Places) -> Option<u32> {
+    pub(super) fn head(&self, key: &FlowKey, rules: &RuleLinks) -> Option<u32> {
         let (_, hash) = self.hashes(key);
         self.rules
             .find(hash, |slot| is_slot(&self.words, slot, hash, key, rules))
@@ -184,7 +184,7 @@ impl Subtable {
     }
 
     /// Makes `head` the head of the list with this key, which may be new.
-    pub(super) fn set_head(&mut self, key: &FlowKey, head: u32, rules: &Places) {
+    pub(super) fn set_head(&mut self, key: &FlowKey, head: u32, rules: &RuleLinks) {
         let (_, hash) = self.hashes(key);
         let words = &self.words;
         let is = |slot: &Slot| is_slot(words, slot, hash, key, rules);
@@ -194,7 +194,7 @@ impl Subtable {
     }
 
     /// Forgets the list of rules with this key.
-    pub(super) fn remove_head(&mut self, key: &FlowKey, rules: &Places) {
+    pub(super) fn remove_head(&mut self, key: &FlowKey, rules: &RuleLinks) {
         let (_, hash) = self.hashes(key);
         let words = &self.words;
         self.rules.remove(hash, |slot| is_slot(words, slot, hash, key, rules));
@@ -248,7 +248,7 @@ impl Subtable {
     pub(super) fn lookup(
         &self,
         key: &FlowKey,
-        rules: &Places,
+        rules: &RuleLinks,
         walks: &mut Walks<'_>,
         wc: &mut FlowKey,
     ) -> Option<u32> {
@@ -280,8 +280,8 @@ impl Subtable {
 
 /// Whether `slot` is that of rules whose masked key is that of `key`.
 #[inline]
-fn is_slot(words: &[(u8, u64)], slot: &Slot, hash: u64, key: &FlowKey, rules: &Places) -> bool {
-    let place: &Place = &rules[slot.rule as usize];
+fn is_slot(words: &[(u8, u64)], slot: &Slot, hash: u64, key: &FlowKey, rules: &RuleLinks) -> bool {
+    let place: &RuleLink = &rules[slot.rule as usize];
     slot.hash == hash
         && place.entry.as_ref().is_some_and(|entry| {
             let (wanted, have) = (entry.rule.matching.key.words(), key.words());

@@ -1,7 +1,7 @@
 //! Edits of frames against full recomputation, and against the same edits of the key.
 
 use super::*;
-use crate::evolve;
+use crate::edit_key;
 use crate::extract::extract;
 use crate::key::FlowKey;
 use crate::testing::frames::{Built, mutated, valid};
@@ -35,12 +35,12 @@ fn apply(buf: &mut FrameBuf, op: Op) -> bool {
     }
 }
 
-fn evolve(key: &mut FlowKey, op: Op) -> bool {
+fn apply_to_key(key: &mut FlowKey, op: Op) -> bool {
     match op {
-        Op::Set(field, value, mask) => evolve::set_field(key, field, value, mask),
-        Op::Push(tpid) => evolve::push_vlan(key, tpid),
-        Op::Pop => evolve::pop_vlan(key),
-        Op::DecTtl => evolve::dec_ttl(key).is_ok(),
+        Op::Set(field, value, mask) => edit_key::set_field(key, field, value, mask),
+        Op::Push(tpid) => edit_key::push_vlan(key, tpid),
+        Op::Pop => edit_key::pop_vlan(key),
+        Op::DecTtl => edit_key::dec_ttl(key).is_ok(),
     }
 }
 
@@ -56,8 +56,8 @@ fn loaded(frame: &[u8]) -> Option<(FrameBuf, FlowKey)> {
 /// ceasing to be neighbour discovery.
 fn beyond_the_key(key: &FlowKey, op: Op) -> bool {
     let mut after = *key;
-    evolve(&mut after, op);
-    let nd = |key: &FlowKey| evolve::has(Field::NdTarget, key);
+    apply_to_key(&mut after, op);
+    let nd = |key: &FlowKey| edit_key::has(Field::NdTarget, key);
     match op {
         Op::Push(_) => key.inner_tci != 0,
         Op::Set(Field::NdSll, ..) => key.arp_sha == [0; 6],
@@ -76,7 +76,7 @@ fn check_edits(built: &Built, ops: &[Op]) -> Result<(), TestCaseError> {
         }
         let before = buf.as_slice().to_vec();
         let done = apply(&mut buf, op);
-        prop_assert_eq!(done, evolve(&mut key, op), "{:?}", op);
+        prop_assert_eq!(done, apply_to_key(&mut key, op), "{:?}", op);
         shift += match op {
             Op::Push(_) if done => 4,
             Op::Pop if done => -4,
@@ -125,7 +125,7 @@ proptest! {
             for &op in &ops {
                 let len = buf.as_slice().len();
                 let done = apply(&mut buf, op);
-                evolve(&mut key, op);
+                apply_to_key(&mut key, op);
                 let grown = match op {
                     Op::Push(_) if done => 4,
                     Op::Pop if done => -4,
@@ -139,11 +139,11 @@ proptest! {
     #[test]
     fn has_depends_on_nothing_outside_its_mask(built in valid(), other: [u64; crate::key::WORDS]) {
         for &field in Field::ALL {
-            let mask = evolve::has_mask(field);
+            let mask = edit_key::has_mask(field);
             let mut noise = FlowKey::default();
             *noise.words_mut() = other;
             let changed = built.key.masked(&mask).or(&noise.and_not(&mask));
-            prop_assert_eq!(evolve::has(field, &changed), evolve::has(field, &built.key));
+            prop_assert_eq!(edit_key::has(field, &changed), edit_key::has(field, &built.key));
         }
     }
 }
@@ -217,13 +217,16 @@ fn ttl_expires_at_one_and_in_broken_headers() {
             frame("0800 4500 001c 0000 4000 0011 66bf 0a000001 0a000002 0001 0002 0008 0000");
         bytes[22] = ttl;
         let (mut buf, mut key) = loaded(&bytes).unwrap();
-        assert_eq!((buf.dec_ttl(), evolve::dec_ttl(&mut key)), (expected, expected));
+        assert_eq!((buf.dec_ttl(), edit_key::dec_ttl(&mut key)), (expected, expected));
         bytes[14] = 0x42;
         let (mut buf, mut key) = loaded(&bytes).unwrap();
-        assert_eq!((buf.dec_ttl(), evolve::dec_ttl(&mut key)), (Err(TtlExpired), Err(TtlExpired)));
+        assert_eq!(
+            (buf.dec_ttl(), edit_key::dec_ttl(&mut key)),
+            (Err(TtlExpired), Err(TtlExpired))
+        );
     }
     let (mut buf, mut key) = loaded(&frame("88b5 0000")).unwrap();
-    assert_eq!((buf.dec_ttl(), evolve::dec_ttl(&mut key)), (Ok(()), Ok(())));
+    assert_eq!((buf.dec_ttl(), edit_key::dec_ttl(&mut key)), (Ok(()), Ok(())));
 }
 
 #[test]

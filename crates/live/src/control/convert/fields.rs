@@ -5,7 +5,7 @@
 
 use overbank_openflow::OxmField;
 use overbank_switch::rule::Match;
-use overbank_wire::{Field, FlowKey, evolve};
+use overbank_wire::{Field, FlowKey, edit_key};
 
 /// Same bits, same meaning; in the order in which prerequisites come first.
 pub(super) const SAME: &[(OxmField, Field)] = &[
@@ -75,12 +75,12 @@ pub fn settable() -> impl Iterator<Item = OxmField> {
 /// Whether every packet that matches has `field`, tags of a VLAN apart: those come and go by
 /// actions, and who asks counts them.
 pub(super) fn established(field: Field, matching: &Match) -> bool {
-    let mut bits = evolve::has_mask(field);
+    let mut bits = edit_key::has_mask(field);
     // A match on transport fields need not say that the packet is no later fragment, and one on
     // neighbour discovery need not give the code; ICMP's numbers have eight bits.
     bits.nw_frag = 0;
     (bits.tp_src, bits.tp_dst) = (bits.tp_src & 0xff, 0);
-    bits.and_not(&matching.mask).is_zero() && evolve::has(field, &matching.key)
+    bits.and_not(&matching.mask).is_zero() && edit_key::has(field, &matching.key)
 }
 
 /// Whether the match asks for a tag.

@@ -33,7 +33,7 @@ impl View {
     /// table.
     #[inline(always)]
     fn bucket<G: Geometry, L: Layout>(&self, hash: u64, choice: usize) -> *const u8 {
-        self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Shape::<G, L>::STRIDE)
+        self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Extent::<G, L>::STRIDE)
     }
 }
 
@@ -46,10 +46,10 @@ fn upcoming(next: Option<&[u64]>) -> &[u64] {
 
 const LINE: usize = 64;
 
-/// Sizes that follow from geometry and layout.
-struct Shape<G, L>(core::marker::PhantomData<(G, L)>);
+/// How far a key's buckets extend, by geometry and layout.
+struct Extent<G, L>(core::marker::PhantomData<(G, L)>);
 
-impl<G: Geometry, L: Layout> Shape<G, L> {
+impl<G: Geometry, L: Layout> Extent<G, L> {
     /// Bytes from one bucket to the next.
     const STRIDE: usize = G::SLOTS * L::SLOT_BYTES;
     /// Bytes that lie together: one bucket, or all of BLP's.
@@ -57,7 +57,7 @@ impl<G: Geometry, L: Layout> Shape<G, L> {
     /// Whether a span always covers the fewest lines possible (tables are line aligned).
     const ALIGNED: bool = Self::STRIDE.is_multiple_of(LINE)
         || (LINE.is_multiple_of(Self::STRIDE) && Self::SPAN == Self::STRIDE);
-    /// A geometry of another shape needs an arm in `compare` first.
+    /// Other sizes need an arm in `compare` first.
     const COMPARABLE: () = assert!(matches!(
         (G::CHOICES, G::SLOTS),
         (1, 4) | (1, 8) | (1, 16) | (2, 4) | (2, 8) | (2, 16) | (4, 4)
@@ -70,12 +70,12 @@ impl<G: Geometry, L: Layout> Shape<G, L> {
 #[inline(always)]
 fn prefetch_span<G: Geometry, L: Layout, const FAR: bool>(p: *const u8) {
     let mut offset = 0;
-    while offset < Shape::<G, L>::SPAN {
+    while offset < Extent::<G, L>::SPAN {
         prefetch_at::<FAR>(p.wrapping_add(offset));
         offset += LINE;
     }
-    if !Shape::<G, L>::ALIGNED {
-        prefetch_at::<FAR>(p.wrapping_add(Shape::<G, L>::SPAN - 1));
+    if !Extent::<G, L>::ALIGNED {
+        prefetch_at::<FAR>(p.wrapping_add(Extent::<G, L>::SPAN - 1));
     }
 }
 
@@ -89,8 +89,8 @@ unsafe fn compare<S: Simd, G: Geometry, L: Layout>(
     second: *const u8,
     fp: u16,
 ) -> u32 {
-    let () = Shape::<G, L>::COMPARABLE;
-    let stride = Shape::<G, L>::STRIDE;
+    let () = Extent::<G, L>::COMPARABLE;
+    let stride = Extent::<G, L>::STRIDE;
     // SAFETY: with adjacent buckets, those after `first` are in the table too (buffer buckets), and
     // each bucket starts with its SLOTS fingerprints of 2 bytes. The instruction set is present by
     // the promise of the entry point.
@@ -108,13 +108,13 @@ unsafe fn compare<S: Simd, G: Geometry, L: Layout>(
             (1, 4) => S::eq4(first, fp),
             (1, 8) => S::eq8(first, fp),
             (1, 16) => S::eq16(first, fp),
-            (2, 4) if Shape::<G, L>::WIDE => S::eq_pair(first, fp),
+            (2, 4) if Extent::<G, L>::WIDE => S::eq_pair(first, fp),
             (2, 4) => S::eq4x2(first, at(1), fp),
             (2, 8) => S::eq8x2(first, at(1), fp),
             (2, 16) => S::eq16x2(first, at(1), fp),
-            (4, 4) if Shape::<G, L>::WIDE => S::eq_quad(first, fp),
+            (4, 4) if Extent::<G, L>::WIDE => S::eq_quad(first, fp),
             (4, 4) => S::eq4x2(first, at(1), fp) | S::eq4x2(at(2), at(3), fp) << 8,
-            _ => 0, // Not compiled: see Shape::COMPARABLE.
+            _ => 0, // Not compiled: see Extent::COMPARABLE.
         }
     }
 }
@@ -148,7 +148,7 @@ unsafe fn value_at<G: Geometry, L: Layout>(
 ) -> u32 {
     let (choice, slot) = (slot / G::SLOTS, slot % G::SLOTS);
     let bucket = if G::ADJACENT {
-        first.wrapping_add(choice * Shape::<G, L>::STRIDE)
+        first.wrapping_add(choice * Extent::<G, L>::STRIDE)
     } else if choice == 0 {
         first
     } else {

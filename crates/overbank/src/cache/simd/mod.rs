@@ -20,6 +20,8 @@ mod portable;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 use super::geometry::Geometry;
 use super::layout::Layout;
@@ -101,8 +103,8 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels for `isa`, if the machine has it. `far`: for a table that the second-level
-    /// cache does not hold ([`is_far`](crate::is_far)).
+    /// The kernels for `isa`, if the machine has it. `far`: those that prefetch into the
+    /// second-level cache and no further.
     pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels_as {
             ($isa:ident, $far:literal) => {
@@ -124,8 +126,10 @@ impl Kernels {
             Isa::Avx2 => kernels!(avx2),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => kernels!(avx512),
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => return Err(IsaError::Unavailable { name: isa.name() }),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => kernels!(neon),
+            // Those of other machines.
+            isa => return Err(IsaError::Unavailable { name: isa.name() }),
         })
     }
 }
@@ -215,6 +219,10 @@ mod tests {
             if Isa::Avx512.is_available() {
                 agrees::<avx512::Avx512>();
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if Isa::Neon.is_available() {
+            agrees::<neon::Neon>();
         }
     }
 }

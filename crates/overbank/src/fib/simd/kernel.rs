@@ -17,9 +17,9 @@
 use core::mem::MaybeUninit;
 
 use super::Simd;
+use crate::fib::bucket::{Bucket, Header, LINE};
+use crate::fib::candidates::Home;
 use crate::fib::key::{Key, Value};
-use crate::fib::place::Home;
-use crate::fib::shape::{Header, LINE, Shape};
 use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
 use crate::hash::Hasher;
@@ -27,7 +27,7 @@ use crate::prefetch::prefetch_at;
 
 /// A table, as a kernel sees it.
 ///
-/// Invariant, made by `Table` and relied on here: at `words` lie `buckets * Shape::STRIDE` words,
+/// Invariant, made by `Table` and relied on here: at `words` lie `buckets * Bucket::STRIDE` words,
 /// 64-byte aligned, that live as long as the view is used, and `buckets >= 2`.
 #[derive(Clone, Copy)]
 pub(in crate::fib) struct View {
@@ -44,7 +44,7 @@ impl View {
     #[inline(always)]
     unsafe fn bucket<K: Key, V: Value>(&self, bucket: u32) -> *const AtomicU64 {
         // SAFETY: inside the table by the caller's promise.
-        unsafe { self.words.add(bucket as usize * Shape::<K, V>::STRIDE) }
+        unsafe { self.words.add(bucket as usize * Bucket::<K, V>::STRIDE) }
     }
 
     #[inline(always)]
@@ -91,15 +91,15 @@ unsafe fn header(bucket: *const AtomicU64, ordering: Ordering) -> Header {
 /// A bucket of a table of this shape; the CPU has the instruction set.
 #[inline(always)]
 unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
-    let slots = Shape::<K, V>::SLOTS;
+    let slots = Bucket::<K, V>::SLOTS;
     // SAFETY: all words read are the bucket's: `equal` reads its one or two lines, and slot < SLOTS.
     unsafe {
         // Acquire: all that was stored before this header was is visible below.
         let before = header(bucket, Ordering::Acquire);
-        let low = key.low() << Shape::<K, V>::KEY_SHIFT;
-        let mut words = S::equal(bucket, low, Shape::<K, V>::KEY_MASK, 1 + slots);
+        let low = key.low() << Bucket::<K, V>::KEY_SHIFT;
+        let mut words = S::equal(bucket, low, Bucket::<K, V>::KEY_MASK, 1 + slots);
         if K::WORDS == 2 {
-            let end = Shape::<K, V>::HIGHS + slots;
+            let end = Bucket::<K, V>::HIGHS + slots;
             let mut highs = S::equal(bucket, key.high(), u64::MAX, end.min(LINE));
             if end > LINE {
                 // Word 8 counts as well, but `equal` leaves out the first of a line.
@@ -111,8 +111,8 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
         }
         let words = words & before.words();
         // No match: the last slot, and nothing of its value.
-        let slot = (words | 1 << slots).trailing_zeros() as usize - Shape::<K, V>::KEYS;
-        let (word, shift) = Shape::<K, V>::value_at(slot);
+        let slot = (words | 1 << slots).trailing_zeros() as usize - Bucket::<K, V>::KEYS;
+        let (word, shift) = Bucket::<K, V>::value_at(slot);
         let bits = (*bucket.add(word)).load(Ordering::Relaxed) >> shift;
         let value = V::from_bits(bits & u64::from(words != 0).wrapping_neg());
         // Pairs with the writer's fence between the new version and the first store into a slot: if
@@ -174,7 +174,7 @@ unsafe fn ask<K: Key, V: Value, const FAR: bool>(view: &View, bucket: u32) {
     unsafe {
         let bucket = view.bucket::<K, V>(bucket);
         prefetch_at::<FAR>(bucket.cast());
-        if Shape::<K, V>::LINES == 2 {
+        if Bucket::<K, V>::LINES == 2 {
             prefetch_at::<FAR>(bucket.add(LINE).cast());
         }
     }
@@ -352,7 +352,7 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
 }
 
 /// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
-const STRIDE: usize = if cfg!(loom) { 1 } else { 32 };
+const STRIDE: usize = if cfg!(feature = "loom") { 1 } else { 32 };
 
 /// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one before
 /// it is compared, and its second round comes after the first one of the next, so that memory is waited
@@ -408,7 +408,7 @@ unsafe fn again<S: Simd, K: Key, V: Value>(view: &View, keys: &[K], values: &mut
     hits
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::super::Kernels;
     use super::super::portable::Portable;

@@ -16,10 +16,12 @@
 mod kernel;
 mod portable;
 
-#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
 mod avx2;
-#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
 mod avx512;
+#[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
+mod neon;
 
 use super::key::{Key, Value};
 use super::sync::AtomicU64;
@@ -60,8 +62,8 @@ pub(super) struct Kernels<K, V> {
 type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
 
 impl<K: Key, V: Value> Kernels<K, V> {
-    /// The kernels for `isa`, which the machine has ([`Isa::choose`]). `far`: for a table that the
-    /// second-level cache does not hold ([`is_far`](crate::is_far)).
+    /// The kernels for `isa`, which the machine has ([`Isa::choose`]). `far`: those that prefetch
+    /// into the second-level cache and no further.
     pub(super) fn of(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels {
             ($isa:ident) => {
@@ -82,10 +84,12 @@ impl<K: Key, V: Value> Kernels<K, V> {
         }
         match isa {
             Isa::Portable => Ok(kernels!(portable)),
-            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
             Isa::Avx2 if isa.is_available() => Ok(kernels!(avx2)),
-            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
             Isa::Avx512 if isa.is_available() => Ok(kernels!(avx512)),
+            #[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
+            Isa::Neon if isa.is_available() => Ok(kernels!(neon)),
             _ => Err(IsaError::Unavailable { name: isa.name() }),
         }
     }
@@ -131,7 +135,7 @@ macro_rules! entry_points {
 }
 use entry_points;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
@@ -172,6 +176,10 @@ mod tests {
             if Isa::Avx512.is_available() {
                 agrees::<avx512::Avx512>();
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if Isa::Neon.is_available() {
+            agrees::<neon::Neon>();
         }
     }
 }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use overbank::fib::Key6;
 use overbank::hash::mix;
 use overbank::memory::HugePages;
+use overbank::prefetch::Prefetch;
 use overbank_kit::micro::memory::Memory;
 
 /// Slots of a bucket.
@@ -41,6 +42,8 @@ pub(super) struct Optimistic {
     versions: Box<[AtomicU32]>,
     buckets: u32,
     seed: u64,
+    /// As `overbank::fib` decides for a table of this size.
+    far: bool,
     /// Zero, which the compiler does not know. An addition of a zero that it sees becomes a fence
     /// and a load.
     nothing: u32,
@@ -60,7 +63,8 @@ impl Optimistic {
 
     fn over(words: Memory<AtomicU64>, buckets: u32, seed: u64) -> Optimistic {
         let versions = (0..VERSIONS).map(|_| AtomicU32::new(0)).collect();
-        Optimistic { words, versions, buckets, seed, nothing: std::hint::black_box(0) }
+        let far = Prefetch::Automatic.is_far(size_of_val(words.as_slice()));
+        Optimistic { words, versions, buckets, seed, far, nothing: std::hint::black_box(0) }
     }
 
     fn buckets(entries: usize) -> usize {

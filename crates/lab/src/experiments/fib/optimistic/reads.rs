@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::{BATCH_MAX, Optimistic};
 use crate::experiments::fib::measure::Answers;
 use overbank::fib::Key6;
-use overbank::prefetch::{is_far, prefetch, prefetch_far};
+use overbank::prefetch::{prefetch, prefetch_far};
 
 /// How a reader reads a version before and after it reads the buckets.
 trait Reads {
@@ -122,7 +122,7 @@ impl Optimistic {
     #[inline(always)]
     fn ask(&self, bucket: u32) {
         let slot = &self.slots(bucket)[0];
-        if is_far(self.bytes()) { prefetch_far(slot) } else { prefetch(slot) }
+        if self.far { prefetch_far(slot) } else { prefetch(slot) }
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 //! when either side comes for them. So that both sides meet there too, the writer names the keys that
 //! it is about to work on, and half of what the readers look up are those.
 //!
-//! The writer moves entries all the time (`shuffle`, `flip`); with `RUSTFLAGS="--cfg overbank_small"`
+//! The writer moves entries all the time (`shuffle`, `flip`); with the feature `always-displace`
 //! it also does so inside every operation.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ struct Size {
 }
 
 const fn run(plain_ms: u64, moving_ms: u64) -> Duration {
-    Duration::from_millis(if cfg!(overbank_small) { moving_ms } else { plain_ms })
+    Duration::from_millis(if cfg!(feature = "always-displace") { moving_ms } else { plain_ms })
 }
 
 /// Half of the keys that come and go would fill the table to the last slot.

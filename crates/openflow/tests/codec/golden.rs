@@ -1,8 +1,6 @@
 //! What `ovs-ofctl` really sends, and what the specification draws: fixed bytes against values.
 
-mod common;
-
-use common::{check, decode, header_of, hex, unhex};
+use crate::common::{check, decode, header_of, hex, unhex};
 use overbank_openflow::consts::{experimenter, group, port, table};
 use overbank_openflow::multipart::{MultipartRequest, Request};
 use overbank_openflow::*;

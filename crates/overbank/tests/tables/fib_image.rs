@@ -1,12 +1,12 @@
-//! Snapshots: what goes in comes out, and a file with any byte changed, or of any other length, is
+//! Images: what goes in comes out, and a file with any byte changed, or of any other length, is
 //! refused with what and where.
-#![cfg(feature = "std")]
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
 
 use overbank::fib::*;
+use overbank::file::{Damage, FileError};
 use overbank::isa::Isa;
 use overbank::memory::Pages;
 use tempfile::TempDir;
@@ -62,7 +62,7 @@ fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, SnapshotError> {
+fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, ImageError> {
     Writer::load(path, &Config::buckets(2))
 }
 
@@ -77,9 +77,14 @@ fn damage_at_any_byte_is_refused() {
             damaged[at] ^= change;
             fs::write(&path, &damaged).unwrap();
             let error = load(&path).unwrap_err();
-            let SnapshotError::Damaged { what, at: place, .. } = &error else { panic!("{error}") };
+            let ImageError::File(FileError::Damaged { what, at: place, .. }) = &error else {
+                panic!("{error}")
+            };
             match at {
-                0..8 => assert_eq!((*what, *place), (Damage::Magic, 0)),
+                0..8 => assert_eq!(
+                    (*what, *place),
+                    (Damage::Magic("an image of a forwarding table"), 0)
+                ),
                 8..64 => assert_eq!((*what, *place), (Damage::Header, 0)),
                 _ => assert_eq!((*what, *place), (Damage::Block(0), 64)),
             }
@@ -98,7 +103,7 @@ fn another_length_is_refused() {
         let expected = if length < 64 { 64 } else { bytes.len() as u64 };
         let found = length as u64;
         assert!(
-            matches!(&error, SnapshotError::Damaged { what: Damage::Length { found: f, expected: e }, .. }
+            matches!(&error, ImageError::File(FileError::Damaged { what: Damage::Length { found: f, expected: e }, .. })
                 if (*f, *e) == (found, expected)),
             "{error}"
         );
@@ -130,7 +135,10 @@ fn a_file_that_was_forged_is_refused() {
         fs::write(&path, sealed(forged)).unwrap();
         load(&path).unwrap_err().to_string()
     };
-    assert!(refused(8, &[2]).contains("snapshot format 2"));
+    assert!(
+        refused(8, &[2])
+            .contains("format 2 of an image of a forwarding table: this program reads format 1")
+    );
     assert!(refused(12, &[8]).contains("keys and values of 8 and 2 bytes, not 6 and 2"));
     let numbers = "numbers do not agree";
     for (at, change) in [(16, [0; 8]), (16, [0xff; 8]), (24, [5; 8]), (32, [0xff; 8]), (48, [1; 8])]
@@ -156,7 +164,7 @@ fn a_file_that_was_forged_is_refused() {
     let error = load(&path).unwrap_err();
     let place = 76 + length as u64;
     assert!(
-        matches!(&error, SnapshotError::Damaged { what: Damage::Block(1), at, .. } if *at == place),
+        matches!(&error, ImageError::File(FileError::Damaged { what: Damage::Block(1), at, .. }) if *at == place),
         "{error}"
     );
 }
@@ -175,7 +183,10 @@ fn damage_is_found_before_there_is_a_table() {
     file.set_len(64 + 12 * (buckets / 4096) + buckets).unwrap();
     let config = Config::buckets(2).pages(Pages::Gigabyte { required: true });
     let error = Writer::<Key6, u16>::load(&path, &config).unwrap_err();
-    assert!(matches!(error, SnapshotError::Damaged { what: Damage::Block(0), .. }), "{error}");
+    assert!(
+        matches!(error, ImageError::File(FileError::Damaged { what: Damage::Block(0), .. })),
+        "{error}"
+    );
 }
 
 /// The last to end stays, whole; nothing else does.
@@ -248,7 +259,7 @@ fn what_the_system_refuses_is_reported() {
     let error = writer.save(&path).unwrap_err();
     assert!(error.to_string().contains("cannot rename: "), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    // A snapshot is replaced by the next one.
+    // An image is replaced by the next one.
     let path = folder.path().join("fib");
     fs::write(&path, b"something else").unwrap();
     writer.save(&path).unwrap();
@@ -267,7 +278,7 @@ fn keys_that_a_kind_does_not_have_are_refused() {
         let loaded = Writer::<MacVlan, u16>::load(&path, &Config::buckets(2));
         match loaded {
             Ok(_) => assert!(fits, "{top:x}"),
-            Err(SnapshotError::Damaged { what: Damage::Misplaced(_), .. }) => assert!(!fits),
+            Err(ImageError::Misplaced { .. }) => assert!(!fits),
             Err(error) => panic!("{error}"),
         }
     }

@@ -1,8 +1,6 @@
 //! Messages that a switch must refuse, and with which error.
 
-mod common;
-
-use common::{decode, unhex};
+use crate::common::{decode, unhex};
 use overbank_openflow::*;
 
 fn code(version: Version, text: &str) -> ErrorCode {

@@ -1,12 +1,10 @@
 //! What is written here, read by Open vSwitch: `ovs-ofctl ofp-parse` prints every sample, and says
 //! of it what was put in. Skipped where ovs-ofctl is not installed.
 
-mod common;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{encode, hex, samples};
+use crate::common::{encode, hex, samples};
 use overbank_openflow::Version;
 
 /// What ofp-parse prints of these messages, one after the other.

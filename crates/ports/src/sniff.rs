@@ -26,7 +26,7 @@ const KERNEL_BUFFER_BYTES: libc::c_int = 32 << 20;
 
 /// Why an interface cannot be listened to.
 #[derive(Debug, thiserror::Error)]
-pub enum LiveError {
+pub enum SniffError {
     /// There is no such interface.
     #[error("{interface}: no such network interface")]
     NoInterface {
@@ -58,7 +58,7 @@ pub enum LiveError {
 }
 
 /// An interface that is being listened to.
-pub struct Live {
+pub struct Sniffer {
     socket: PacketSocket,
     interface: String,
     /// Room for a tag, then the frame.
@@ -67,22 +67,22 @@ pub struct Live {
 
 /// A frame that came in.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveFrame<'a> {
+pub struct SniffedFrame<'a> {
     /// The bytes from the Ethernet destination on, [`FRAME_MAX`] of them at most.
     pub data: &'a [u8],
     /// When it was read, in nanoseconds since 1970.
     pub timestamp_ns: u64,
 }
 
-impl Live {
+impl Sniffer {
     /// Starts listening.
-    pub fn open(interface: &str) -> Result<Live, LiveError> {
+    pub fn open(interface: &str) -> Result<Sniffer, SniffError> {
         let name = || interface.to_owned();
-        let system = |reason| LiveError::System { interface: name(), reason };
-        let missing = || LiveError::NoInterface { interface: name() };
+        let system = |reason| SniffError::System { interface: name(), reason };
+        let missing = || SniffError::NoInterface { interface: name() };
         let index = index_of(interface).map_err(|_| missing())?;
         let socket = PacketSocket::new().map_err(|reason| match reason.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => LiveError::NotAllowed { interface: name() },
+            Some(libc::EPERM | libc::EACCES) => SniffError::NotAllowed { interface: name() },
             _ => system(reason),
         })?;
         socket.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, KERNEL_BUFFER_BYTES);
@@ -90,18 +90,18 @@ impl Live {
         socket.bind(index, libc::ETH_P_ALL as u16).map_err(system)?;
         let hardware = socket.hardware().map_err(system)?;
         if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware) {
-            return Err(LiveError::NotEthernet { interface: name(), hardware });
+            return Err(SniffError::NotEthernet { interface: name(), hardware });
         }
-        Ok(Live { socket, interface: name(), buffer: Box::new([0; TAG_LEN + FRAME_MAX]) })
+        Ok(Sniffer { socket, interface: name(), buffer: Box::new([0; TAG_LEN + FRAME_MAX]) })
     }
 
     /// The next frame that comes in within `wait`.
-    pub fn next_frame(&mut self, wait: Duration) -> Result<Option<LiveFrame<'_>>, LiveError> {
+    pub fn next_frame(&mut self, wait: Duration) -> Result<Option<SniffedFrame<'_>>, SniffError> {
         let fd = self.socket.as_fd().as_raw_fd();
         let failed = |reason: io::Error, interface: &str| match reason.kind() {
             // A signal, or somebody was faster: nothing came.
             io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(None),
-            _ => Err(LiveError::System { interface: interface.to_owned(), reason }),
+            _ => Err(SniffError::System { interface: interface.to_owned(), reason }),
         };
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let wait = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
@@ -126,7 +126,7 @@ impl Live {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Some(LiveFrame { data: &self.buffer[frame], timestamp_ns }))
+        Ok(Some(SniffedFrame { data: &self.buffer[frame], timestamp_ns }))
     }
 
     /// Frames that came since the last call and that the kernel had no room for.
@@ -144,18 +144,18 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named() {
         for name in ["nowhere0", "", "a\0b", "a name that is far too long for one"] {
-            let error = Live::open(name).err().expect("refused");
-            assert!(matches!(error, LiveError::NoInterface { .. }), "{error}");
+            let error = Sniffer::open(name).err().expect("refused");
+            assert!(matches!(error, SniffError::NoInterface { .. }), "{error}");
         }
     }
 
     /// Frames on the loopback interface, once each; without the right to listen, the error.
     #[test]
     fn frames_come_in_and_waiting_ends() {
-        let mut live = match Live::open("lo") {
-            Ok(live) => live,
+        let mut sniffer = match Sniffer::open("lo") {
+            Ok(sniffer) => sniffer,
             Err(error) => {
-                assert!(matches!(error, LiveError::NotAllowed { .. }), "{error}");
+                assert!(matches!(error, SniffError::NotAllowed { .. }), "{error}");
                 assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
                 return;
             }
@@ -169,7 +169,7 @@ mod tests {
         let start = Instant::now();
         let mut seen = Vec::new();
         while start.elapsed() < Duration::from_secs(30) && seen.len() < 20 {
-            if let Some(frame) = live.next_frame(Duration::from_millis(20)).expect("listening") {
+            if let Some(frame) = sniffer.next_frame(Duration::from_millis(20)).expect("listening") {
                 let at = frame.data.windows(16).position(|w| w == mark);
                 seen.extend(at.and_then(|at| frame.data.get(at + 16).copied()));
                 assert!(frame.timestamp_ns > 1_600_000_000_000_000_000);
@@ -177,9 +177,9 @@ mod tests {
         }
         assert_eq!(seen, (0..20).collect::<Vec<u8>>(), "each once, in order");
         let start = Instant::now();
-        while live.next_frame(Duration::ZERO).expect("listening").is_some() {}
-        let _ = live.next_frame(Duration::from_millis(30)).expect("listening");
+        while sniffer.next_frame(Duration::ZERO).expect("listening").is_some() {}
+        let _ = sniffer.next_frame(Duration::from_millis(30)).expect("listening");
         assert!(start.elapsed() < Duration::from_secs(30));
-        assert_eq!(live.missed(), 0);
+        assert_eq!(sniffer.missed(), 0);
     }
 }

@@ -1,14 +1,11 @@
 //! TAP interfaces in network namespaces: the host's stack on one side, our ports on the other.
-#![cfg(target_os = "linux")]
-
-mod netns;
 
 use std::collections::{HashMap, HashSet};
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use netns::traffic::{judge, judge_of_host, tcp, udp};
-use netns::{Net, PATIENCE, Wire, try_run, until, wait};
+use crate::netns::traffic::{judge, judge_of_host, tcp, udp};
+use crate::netns::{Net, PATIENCE, Wire, try_run, until, wait};
 use overbank_ports::flow::flow_hash;
 use overbank_ports::queue::{Port, PortError, SendError};
 use overbank_ports::tap::{self, TapOptions, TapPort};

@@ -1,4 +1,4 @@
-//! Any bytes as the snapshot of a forwarding table: an error of one line, or a table that holds what
+//! Any bytes as the image of a forwarding table: an error of one line, or a table that holds what
 //! the file says and nothing else.
 //!
 //! Bytes at random fail at a checksum, so half of the inputs become a file that is right in all but
@@ -14,7 +14,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use overbank::fib::{Config, Key, Key6, MacVlan, SnapshotError, Value, Writer};
+use overbank::fib::{Config, ImageError, Key, Key6, MacVlan, Value, Writer};
+use overbank::file::FileError;
 use overbank::isa::Isa;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -51,10 +52,10 @@ fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
             let message = error.to_string();
             assert!(!message.is_empty() && message.lines().count() == 1, "{message:?}");
             match error {
-                SnapshotError::Damaged { at, .. } => {
+                ImageError::File(FileError::Damaged { at, .. }) | ImageError::Misplaced { at, .. } => {
                     assert!(at <= file.len() as u64, "{message}");
                 }
-                SnapshotError::Io { .. } => panic!("the file can be read: {message}"),
+                ImageError::File(FileError::Io { .. }) => panic!("the file can be read: {message}"),
                 _ => {}
             }
         }

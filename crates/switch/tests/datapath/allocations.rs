@@ -191,7 +191,7 @@ fn a_snapshot_and_a_change_after_it_copy_little_of_many_rules() {
     assert!(all < 5_000_000, "the list of what went: {all} bytes");
 }
 
-/// Prints what changes cost: `cargo test --release -p overbank-switch --test allocations -- \
+/// Prints what changes cost: `cargo test --release -p overbank-switch --test datapath -- \
 /// --ignored --nocapture`.
 #[test]
 #[ignore = "prints times"]

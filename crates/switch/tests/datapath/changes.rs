@@ -4,12 +4,10 @@
 //! A control plane of its own holds the tables, changes them as OpenFlow's messages say and
 //! publishes clones. Nothing is revalidated at once, so every kind of stale megaflow comes up.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Packet, packet, packet_out, rule, rules};
+use crate::common::{Packet, packet, packet_out, rule, rules};
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::oracle::{Around, Lookups, Oracle, Verdict};
@@ -33,13 +31,13 @@ impl Sink for Collect {
     }
 
     fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
-        let takes = common::takes(packet);
+        let takes = crate::common::takes(packet);
         self.0[index].controller.extend(takes.then(|| packet.into()));
         takes
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
-        common::normal(packet)
+        crate::common::normal(packet)
     }
 }
 
@@ -236,7 +234,7 @@ impl Bench {
             entries: 64,
             isa: None,
         });
-        let ports = common::PORTS.to_vec();
+        let ports = crate::common::PORTS.to_vec();
         let config = Config { cache, megaflows, ports: ports.clone(), seed: 3 };
         let oracle = Oracle::new(rules.clone());
         let tables = Tables::new(rules).expect("few rules");
@@ -253,7 +251,7 @@ impl Bench {
     }
 
     fn around(ports: &[SwitchPort]) -> Around<'_> {
-        Around { ports, takes: &common::takes, normal: &common::normal }
+        Around { ports, takes: &crate::common::takes, normal: &crate::common::normal }
     }
 
     fn publish(&mut self) {

@@ -6,6 +6,7 @@ use overbank::cache::*;
 use overbank::hash::mix;
 use overbank::isa::Isa;
 use overbank::memory::HugePages;
+use overbank::prefetch::{FAR_L2S, Prefetch, l2_bytes};
 use overbank::random::Pcg32;
 
 /// A hash with its parts chosen: the home bucket of `buckets`, the fingerprint, and the bits
@@ -408,6 +409,37 @@ fn the_environment_forces_an_instruction_set() {
     assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
 }
 
+/// Near, far and automatic, decided at construction and by the table's size alone.
+#[test]
+fn the_prefetch_is_what_was_asked_for() {
+    let build = |entries: usize, prefetch| {
+        let config = Config::entries(entries).prefetch(prefetch);
+        let design: Design = "blp-2-16+bubble".parse().unwrap();
+        design.build_from(&config, LayoutKind::Fp16V16).unwrap()
+    };
+    // The first size at which automatic is far, with a bucket to spare for BLP's buffer.
+    let large = FAR_L2S * l2_bytes() / 4;
+    for (entries, automatic) in [(64, false), (large - 64, false), (large, true)] {
+        let far = |prefetch| build(entries, prefetch).prefetches_far();
+        let found = [Prefetch::Near, Prefetch::Far, Prefetch::Automatic].map(far);
+        assert_eq!(found, [false, true, automatic], "{entries}");
+    }
+    // The same answers.
+    let mut caches = [Prefetch::Near, Prefetch::Far].map(|prefetch| build(1 << 12, prefetch));
+    for cache in &mut caches {
+        (0..3000).for_each(|i| assert!(cache.insert(mix(i), i as u32).is_ok()));
+    }
+    for first in (0..6000).step_by(BURST) {
+        let hashes: Vec<u64> = (first..first + BURST as u64).map(mix).collect();
+        let [near, far] = [&caches[0], &caches[1]].map(|cache| {
+            let mut probes = Probes::new();
+            cache.probe_batch(&hashes, &mut probes);
+            probes
+        });
+        assert_eq!((near.mask, near.value, near.matched), (far.mask, far.value, far.matched));
+    }
+}
+
 /// Tables that the second-level cache does not hold have kernels of their own.
 #[test]
 fn large_tables_answer_as_they_must() {
@@ -418,8 +450,9 @@ fn large_tables_answer_as_they_must() {
         GeometryKind::ALL.into_iter().flat_map(|g| Isa::available().map(move |i| (g, i)))
     {
         let design = Design::new(kind, PolicyKind::Random).unwrap();
-        let mut cache = design.build(ENTRIES, LayoutKind::Fp16V16, 1, Some(isa)).unwrap();
-        assert!(overbank::prefetch::is_far(cache.memory_bytes()), "{design}");
+        let config = Config::entries(ENTRIES).seed(1).isa(Some(isa)).prefetch(Prefetch::Far);
+        let mut cache = design.build_from(&config, LayoutKind::Fp16V16).unwrap();
+        assert!(cache.prefetches_far(), "{design}");
         for i in 0..FLOWS {
             cache.insert(flow(i), i as u32).unwrap();
         }

@@ -197,7 +197,7 @@ fn a_refused_insertion_changes_nothing() {
             assert!(full.searched <= search_max.max(2));
             assert!(full.to_string().starts_with("the table is full: "), "{full}");
             assert_eq!(writer.get(Key6::of(number)), None);
-            if !cfg!(overbank_small) {
+            if !cfg!(feature = "always-displace") {
                 assert_eq!(writer.iter().collect::<Vec<_>>(), before, "not even the order");
                 assert_eq!(writer.stats().displaced, stats.displaced);
             }
@@ -303,7 +303,7 @@ fn the_floor_touches_the_lines_of_its_hashes() {
 }
 
 #[test]
-#[cfg(not(overbank_small))] // Which drives half of the entries from home.
+#[cfg(not(feature = "always-displace"))] // Which drives half of the entries from home.
 fn most_misses_are_settled_by_one_line() {
     let mut writer = Writer::<Key6, u16>::new(&Config::entries(100_000)).unwrap();
     (0..100_000).for_each(|number| assert!(writer.insert(Key6::of(number), 1).is_ok()));

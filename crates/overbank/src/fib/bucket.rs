@@ -33,15 +33,16 @@ pub(super) const LINE: usize = 8;
 pub(super) const SLOTS_MAX: usize = 7;
 
 /// Sizes and places that follow from the types of key and value.
-pub(super) struct Shape<K, V>(PhantomData<(K, V)>);
+pub(super) struct Bucket<K, V>(PhantomData<(K, V)>);
 
-impl<K: Key, V: Value> Shape<K, V> {
+impl<K: Key, V: Value> Bucket<K, V> {
     /// Key and value share a word.
     pub(super) const PACKED: bool = K::BITS + V::BITS <= 64;
     /// Cache lines of a bucket.
     pub(super) const LINES: usize = if Self::fitting(1) >= 3 { 1 } else { 2 };
     /// Entries of a bucket. One under the model checker, which tries every order of every access.
-    pub(super) const SLOTS: usize = if cfg!(loom) { 1 } else { Self::fitting(Self::LINES) };
+    pub(super) const SLOTS: usize =
+        if cfg!(feature = "loom") { 1 } else { Self::fitting(Self::LINES) };
     /// Words from one bucket to the next.
     pub(super) const STRIDE: usize = LINE * Self::LINES;
     /// First word of the keys, or of their low words, or of packed entries.
@@ -184,16 +185,16 @@ impl Header {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::fib::{Key6, MacVlan};
 
     fn check<K: Key, V: Value>(slots: usize, lines: usize) {
-        assert_eq!((Shape::<K, V>::SLOTS, Shape::<K, V>::LINES), (slots, lines));
-        let (word, shift) = Shape::<K, V>::value_at(slots - 1);
-        assert!(word < Shape::<K, V>::STRIDE && shift + V::BITS <= 64);
-        assert!(Shape::<K, V>::PACKED || Shape::<K, V>::VALUES > slots * K::WORDS);
+        assert_eq!((Bucket::<K, V>::SLOTS, Bucket::<K, V>::LINES), (slots, lines));
+        let (word, shift) = Bucket::<K, V>::value_at(slots - 1);
+        assert!(word < Bucket::<K, V>::STRIDE && shift + V::BITS <= 64);
+        assert!(Bucket::<K, V>::PACKED || Bucket::<K, V>::VALUES > slots * K::WORDS);
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Tier 3 against the naive twin: classifier and linear scan, translation and oracle.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::{Packet, around, packet, ports, rule, rules};
+use crate::common::{Packet, around, packet, ports, rule, rules};
 use overbank_switch::classifier::Classifier;
 use overbank_switch::drop::DropReason;
 use overbank_switch::exec::{self, Subject};
@@ -50,13 +48,13 @@ impl Sink for Collect<'_> {
     }
 
     fn controller(&mut self, _index: usize, packet: &ControllerPacket<'_>) -> bool {
-        let takes = common::takes(packet);
+        let takes = crate::common::takes(packet);
         self.verdict.controller.extend(takes.then(|| packet.into()));
         takes
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
-        common::normal(packet)
+        crate::common::normal(packet)
     }
 }
 
@@ -147,7 +145,7 @@ proptest! {
             prop_assert_eq!(run(&translation, p), wanted);
             let other = &packets[(i + 1) % packets.len()];
             // Each single choice of the other packet, and a few together.
-            let single = (0..common::CHOICES).map(|bit| 1 << bit);
+            let single = (0..crate::common::CHOICES).map(|bit| 1 << bit);
             for which in single.chain(mixes.iter().map(|(a, b)| a & b)) {
                 let q = p.mixed(other, which);
                 if q.key().matches(&key, &translation.mask) {
@@ -174,10 +172,10 @@ proptest! {
     /// The TTL is the only field that a program decides about at run time: rules full of it, and
     /// packets that differ in nothing else.
     #[test]
-    fn every_ttl_goes_its_way(rules in common::ttl_rules()) {
+    fn every_ttl_goes_its_way(rules in crate::common::ttl_rules()) {
         let tables = Tables::new(rules.clone()).unwrap();
         let oracle = Oracle::new(rules);
-        let plain = Packet([0; common::CHOICES]).frame();
+        let plain = Packet([0; crate::common::CHOICES]).frame();
         let packets = [0u8, 1, 2, 3, 4, 62, 63, 64, 65, 66, 127, 128, 129, 254, 255].map(|ttl| {
             let (mut frame, mut key) = (plain.clone(), FlowKey::default());
             frame[14 + 8] = ttl;
@@ -341,7 +339,7 @@ fn outcome(tables: &[&[Action]]) -> Option<DropReason> {
         .zip(tables)
         .map(|(table, actions)| rule_of(table, 1, Match::default(), actions))
         .collect();
-    let packet = Packet([0; common::CHOICES]);
+    let packet = Packet([0; crate::common::CHOICES]);
     let tables = Tables::new(rules.clone()).unwrap();
     let verdict = run(&translate(&tables, &packet.key(), &ports()), &packet);
     let wanted = Oracle::new(rules).process_in(&packet.frame(), packet.in_port(), &around()).0;
@@ -419,7 +417,7 @@ fn what_resubmit_looks_up() {
 /// The key of a packet with a broken IP header has a TTL of 0, until a rule sets it.
 #[test]
 fn a_broken_header_has_the_ttl_of_its_key() {
-    let mut broken = Packet([0; common::CHOICES]);
+    let mut broken = Packet([0; crate::common::CHOICES]);
     broken.0[7] = 15;
     let set = Action::SetField { field: Field::NwTtl, value: 3, mask: 0xff };
     for (actions, wanted) in [

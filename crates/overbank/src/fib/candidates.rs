@@ -1,4 +1,4 @@
-//! Where a key may live: its home bucket and its second bucket.
+//! The two buckets that may hold a key: its home and its second one.
 //!
 //! ```text
 //!  hash, 64 bits   │ home: high 32 bits × buckets / 2³² │ second: low 32 bits × buckets / 2³² │
@@ -6,9 +6,9 @@
 //!
 //! The hash is [`Hasher`](crate::hash::Hasher)'s.
 
-/// Where a key may live.
+/// The two buckets that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Candidates {
     pub(super) home: u32,
     pub(super) second: u32,
 }
@@ -40,15 +40,15 @@ impl Home {
     }
 }
 
-/// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and they
-/// differ.
-#[inline(always)]
-pub(super) fn place(hash: u64, buckets: u32) -> Place {
-    let home = Home::of(hash, buckets);
-    Place { home: home.bucket, second: home.second(buckets) }
-}
+impl Candidates {
+    /// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and
+    /// they differ.
+    #[inline(always)]
+    pub(super) fn of(hash: u64, buckets: u32) -> Candidates {
+        let home = Home::of(hash, buckets);
+        Candidates { home: home.bucket, second: home.second(buckets) }
+    }
 
-impl Place {
     /// The other one of the key's buckets.
     #[inline(always)]
     pub(super) fn other(self, bucket: u32) -> u32 {
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::hash::Hasher;
@@ -66,14 +66,14 @@ mod tests {
         let hasher = Hasher::new(1);
         for buckets in [2, 3, 5, 64, 1000, 1 << 29] {
             for key in 0..5000 {
-                let place = place(hasher.hash(1, key, 0), buckets);
-                assert!(place.home < buckets && place.second < buckets);
-                assert_ne!(place.home, place.second);
-                assert_eq!(place.other(place.home), place.second);
-                assert_eq!(place.other(place.second), place.home);
+                let key = Candidates::of(hasher.hash(1, key, 0), buckets);
+                assert!(key.home < buckets && key.second < buckets);
+                assert_ne!(key.home, key.second);
+                assert_eq!(key.other(key.home), key.second);
+                assert_eq!(key.other(key.second), key.home);
             }
         }
-        assert_eq!(place(u64::MAX, 7), Place { home: 6, second: 0 });
+        assert_eq!(Candidates::of(u64::MAX, 7), Candidates { home: 6, second: 0 });
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
                 let hasher = Hasher::new(seed);
                 let (mut homes, mut seconds, mut pairs) = ([0u32; 256], [0u32; 256], [0u32; 256]);
                 for i in 0..256 * 64 {
-                    let p = place(hasher.hash(1, key(i), 0), 256);
+                    let p = Candidates::of(hasher.hash(1, key(i), 0), 256);
                     homes[p.home as usize] += 1;
                     seconds[p.second as usize] += 1;
                     pairs[(p.home ^ p.second.rotate_left(4) ^ p.second >> 4) as usize % 256] += 1;

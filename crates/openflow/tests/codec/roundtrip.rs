@@ -1,9 +1,7 @@
 //! Arbitrary messages of each version: what is written reads back as it was, byte for byte the
 //! second time.
 
-mod common;
-
-use common::{decode, header_of};
+use crate::common::{decode, header_of};
 use overbank_openflow::multipart::{
     Desc, FlowMonitor, FlowRequest, FlowStats, FlowStatsShort, GroupFeatures, MeterFeatures,
     MultipartReply, MultipartRequest, PortStats, Reply, Request, StatsReason, TableDesc,

@@ -1,19 +1,16 @@
 //! Real interfaces: veth pairs into network namespaces, through AF_PACKET.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // Rights of a thread.
-
-mod netns;
 
 use std::collections::{HashMap, HashSet};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use netns::traffic::{judge, tcp, udp};
-use netns::{Net, PATIENCE, Wire, receive_until, run, until, wait};
+use crate::netns::traffic::{judge, tcp, udp};
+use crate::netns::{Net, PATIENCE, Wire, receive_until, run, until, wait};
 use overbank_ports::afpacket::{self, AfPacketOptions, AfPacketPort, RingKind};
 use overbank_ports::flow::flow_hash;
-use overbank_ports::live::Live;
 use overbank_ports::queue::{Port, PortError, Queue, SendError};
+use overbank_ports::sniff::Sniffer;
 
 const RINGS: [RingKind; 2] = [RingKind::V2, RingKind::V3];
 
@@ -91,7 +88,7 @@ fn tags_stay_on_frames() {
     for ring in RINGS {
         let Some(net) = Net::new(2) else { return };
         let (mut a, mut b) = (open(&net.near(0), ring, 1), open(&net.near(1), ring, 1));
-        let mut live = Live::open(&net.near(0)).expect("listening");
+        let mut sniffer = Sniffer::open(&net.near(0)).expect("listening");
         let (mut from, mut to) = (far(&net, 0), far(&net, 1));
         let tagged = |tags: &[u8], number| {
             let plain = frame(1, number);
@@ -111,7 +108,7 @@ fn tags_stay_on_frames() {
         let mut heard = Vec::new();
         let start = Instant::now();
         while ours(&heard).len() < frames.len() && start.elapsed() < PATIENCE {
-            let frame = live.next_frame(Duration::from_millis(20)).expect("listening");
+            let frame = sniffer.next_frame(Duration::from_millis(20)).expect("listening");
             heard.extend(frame.map(|frame| frame.data.to_vec()));
         }
         assert_eq!(ours(&heard), frames, "by listening");

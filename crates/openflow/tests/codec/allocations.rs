@@ -2,12 +2,10 @@
 //! of as many small parts as fit.
 #![allow(unsafe_code)] // A global allocator that counts; it hands every call to the system's.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{decode, encode, samples};
+use crate::common::{decode, encode, samples};
 use overbank_openflow::{HEADER_LEN, Header, Version};
 
 /// Most bytes of memory that one byte of a message may cost.

@@ -1,9 +1,7 @@
 //! Bytes from a broken or hostile peer: random ones, and samples with bytes changed, cut off or
 //! doubled. None panics; each is a message that reads back, or an error with a place in it.
 
-mod common;
-
-use common::{check, encode, samples};
+use crate::common::{check, encode, samples};
 use overbank_openflow::{DecodeError, HEADER_LEN, Header, Message, Version};
 use proptest::prelude::*;
 

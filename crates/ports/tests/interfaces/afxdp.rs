@@ -1,8 +1,5 @@
 //! Real interfaces: veth pairs into network namespaces, through AF_XDP.
-#![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // bpf(2), rights of a thread, kill.
-
-mod netns;
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netns::{Net, PATIENCE, Wire, receive_until, run, wait};
+use crate::netns::{Net, PATIENCE, Wire, receive_until, run, wait};
 use overbank_ports::afxdp::{self, AfXdpOptions, CopyMode, FRAMES_MIN, MTU_MAX, XdpMode};
 use overbank_ports::queue::{BURST, Port, PortError, Queue, SendError, TransmitCounters};
 
@@ -903,7 +900,7 @@ fn options_that_cannot_work_are_named() {
 }
 
 /// Not a test: forwards frames of 60 bytes that host 0 sends as fast as it can.
-/// `cargo test --release -p overbank-ports --test afxdp -- --ignored --nocapture rate`
+/// `cargo test --release -p overbank-ports --test interfaces -- --ignored --nocapture rate`
 #[test]
 #[ignore = "a measurement"]
 fn rate() {
@@ -950,7 +947,7 @@ fn rate() {
         let mut b = b.take_queues().pop().expect("one queue");
         let (start, before) = (Instant::now(), cpu_time());
         while start.elapsed() < Duration::from_secs(3) {
-            if netns::pass(&mut a, &mut b) + netns::pass(&mut b, &mut a) == 0 {
+            if crate::netns::pass(&mut a, &mut b) + crate::netns::pass(&mut b, &mut a) == 0 {
                 wait(&[&a, &b], 2);
             }
         }

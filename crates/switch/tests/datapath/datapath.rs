@@ -1,8 +1,6 @@
 //! The three tiers against the linear scan: packet by packet, byte by byte, while rules come and go.
 
-mod common;
-
-use common::{Packet, around, packet, rule, rules};
+use crate::common::{Packet, around, packet, rule, rules};
 use overbank::cache::LayoutKind;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
@@ -26,13 +24,13 @@ impl Sink for Collect {
     }
 
     fn controller(&mut self, index: usize, packet: &ControllerPacket<'_>) -> bool {
-        let takes = common::takes(packet);
+        let takes = crate::common::takes(packet);
         self.0[index].controller.extend(takes.then(|| packet.into()));
         takes
     }
 
     fn normal(&mut self, _index: usize, packet: &NormalPacket) -> Normal {
-        common::normal(packet)
+        crate::common::normal(packet)
     }
 }
 
@@ -57,7 +55,7 @@ fn datapath_of(design: &str, entries: usize, megaflows: usize, rules: Vec<Rule>)
         entries,
         isa: None,
     });
-    let config = Config { cache, megaflows, ports: common::PORTS.to_vec(), seed: 3 };
+    let config = Config { cache, megaflows, ports: crate::common::PORTS.to_vec(), seed: 3 };
     Datapath::new(&config, Tables::new(rules).expect("few rules")).expect("sizes are right")
 }
 

@@ -1,0 +1,8 @@
+//! Caches and forwarding tables against their twins, on every instruction set.
+
+mod cache;
+mod fib;
+#[cfg(feature = "std")]
+mod fib_image;
+mod fib_readers;
+mod twin;

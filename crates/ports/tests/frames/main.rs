@@ -1,0 +1,4 @@
+//! Frames in captures and in memory.
+
+mod captures;
+mod memory;
