@@ -1,7 +1,6 @@
 //! Appendices A and B: final hit rates by calculation against the real tables, over α.
 
 use super::table1::{KINDS, model};
-use overbank::cache::GeometryKind;
 use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
