@@ -4,12 +4,12 @@
 //!
 //! Entries are Ethernet addresses with a 16-bit port, 8 bytes each, filled to 95 %; without
 //! arguments 1 and 16 million of them, bursts of 32, the best instruction set. Each figure is the
-//! median of rounds that take turns in one process: `floor` reads one random line of the table a key and
-//! does nothing else, the cheaper way of bursts alone and ahead; `hit` and `miss` look up addresses
-//! that are there and that are not. `×` is the cost as a multiple of the floor of the same round.
-//! Then hits again with a writer at full speed on another core: one that replaces values, one that
-//! removes and inserts, one that moves entries around without end. `slower` compares with rounds
-//! in between in which that core spins.
+//! median of rounds that take turns in one process: `floor` reads one random line of the table a
+//! key and does nothing else, the cheaper way of bursts alone and ahead; `hit` and `miss` look up
+//! addresses that are there and that are not. `×` is the cost as a multiple of the floor of the
+//! same round. Then hits again with a writer at full speed on another core: one that replaces
+//! values, one that removes and inserts, one that moves entries around without end. `slower`
+//! compares with rounds in between in which that core spins.
 
 use std::hint::black_box;
 use std::process::ExitCode;

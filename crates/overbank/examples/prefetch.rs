@@ -3,10 +3,10 @@
 //!     cargo run --release -p overbank --example prefetch -- [MIB[,MIB…]]
 //!
 //! Two equal tables, one of each kind, take turns in many short rounds of random keys that are
-//! there: forwarding tables of Ethernet addresses, looked up in bursts of 32 and as a list, and flow
-//! caches (blp-2-16), probed in bursts. Prints the cost of far as a multiple of near in the same
-//! round: the median, and the quarter of rounds below and above it. `*` marks the sizes at which
-//! `Prefetch::Automatic` is far. Without arguments from half an L2 to 32 of them.
+//! there: forwarding tables of Ethernet addresses, looked up in bursts of 32 and as a list, and
+//! flow caches (blp-2-16), probed in bursts. Prints the cost of far as a multiple of near in the
+//! same round: the median, and the quarter of rounds below and above it. `*` marks the sizes at
+//! which `Prefetch::Automatic` is far. Without arguments from half an L2 to 32 of them.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -10,15 +10,15 @@
 //!              …  the content
 //! ```
 //!
-//! All numbers are little endian. What the 44 bytes and the contents mean is the table's affair; the
-//! first user is [`fib`](crate::fib).
+//! All numbers are little endian. What the 44 bytes and the contents mean is the table's affair;
+//! the first user is [`fib`](crate::fib).
 //!
 //! The temporary name is the file's with `.PID.N.partial` after it and never one that exists
 //! already. A process that is killed while it saves leaves one such file behind.
 //!
 //! *Cost.* One block of content in memory. *Guarantees.* The old file stays until the new one is on
-//! disk. A damaged file is an error that says what and where, never a panic; the lengths that a file
-//! claims are checked before anything of that size is allocated.
+//! disk. A damaged file is an error that says what and where, never a panic; the lengths that a
+//! file claims are checked before anything of that size is allocated.
 
 use core::ops::RangeInclusive;
 use std::borrow::ToOwned;
@@ -138,8 +138,8 @@ fn header_sum(header: &[u8; HEADER]) -> u64 {
     number(&header[SUM_AT..])
 }
 
-/// Writes a file; `content` puts its blocks, in order. An existing file is replaced only when all is
-/// on disk; of several saves to one path at a time the last to end stays.
+/// Writes a file; `content` puts its blocks, in order. An existing file is replaced only when all
+/// is on disk; of several saves to one path at a time the last to end stays.
 pub(crate) fn save(
     path: &Path,
     kind: &Kind,

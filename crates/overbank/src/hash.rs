@@ -22,8 +22,8 @@ pub const fn mix(hash: u64) -> u64 {
 
 /// The hash function of one table, from its seed.
 ///
-/// Folds two or three 128-bit products with secrets made from the seed. A stranger who does not know
-/// the seed cannot choose keys that crowd one bucket; it is no cryptographic promise.
+/// Folds two or three 128-bit products with secrets made from the seed. A stranger who does not
+/// know the seed cannot choose keys that crowd one bucket; it is no cryptographic promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hasher {
     secrets: [u64; 2],

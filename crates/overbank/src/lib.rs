@@ -5,8 +5,9 @@
 //! - [`fib`]: forwarding tables, exact maps of up to billions of entries, read by many threads while
 //!   one writes.
 //!
-//! The tables know nothing of each other. What they share has rooms beside them: [`isa`] (the choice
-//! of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], and `file` (checksummed blocks).
+//! The tables know nothing of each other. What they share has rooms beside them: [`isa`] (the
+//! choice of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], and `file`
+//! (checksummed blocks).
 //!
 //! The crate has no threads and no clock, and allocates nothing after a table's construction. It is
 //! `no_std` with `alloc`; the default feature `std` adds the detection of the CPU's instruction

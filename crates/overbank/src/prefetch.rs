@@ -1,5 +1,5 @@
-//! Hints to the CPU that a line of memory will be read soon, and how far into its caches the line is
-//! brought.
+//! Hints to the CPU that a line of memory will be read soon, and how far into its caches the line
+//! is brought.
 //!
 //! ```text
 //!  memory ─▶ L3 ─▶ L2 ─▶ L1      near: all the way      far: into L2 and no further
@@ -137,8 +137,8 @@ pub fn prefetch<T>(place: &T) {
     prefetch_at::<false>(core::ptr::from_ref(place).cast());
 }
 
-/// [`prefetch`] into the second-level cache and no further, for memory that this cache does not hold
-/// ([`Prefetch::is_far`]).
+/// [`prefetch`] into the second-level cache and no further, for memory that this cache does not
+/// hold ([`Prefetch::is_far`]).
 #[inline(always)]
 pub fn prefetch_far<T>(place: &T) {
     prefetch_at::<true>(core::ptr::from_ref(place).cast());

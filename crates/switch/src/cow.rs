@@ -13,8 +13,9 @@
 //! the next changes, until the next clone, touch what is already its own. With 100,000 elements
 //! that is a list of a few hundred parts and one part of some hundred elements.
 //!
-//! Cost of a read: a load or two more than the plain structure has. A table's lists never shrink. Panics: [`CowVec`] on an index out of bounds, as a slice does. Elements with the same
-//! bits 32 to 47 of the hash stay in one shard, whatever its size.
+//! Cost of a read: a load or two more than the plain structure has. A table's lists never shrink.
+//! Panics: [`CowVec`] on an index out of bounds, as a slice does. Elements with the same bits 32 to
+//! 47 of the hash stay in one shard, whatever its size.
 //!
 //! Persistent trees (the crates `im` and `rpds`) do the same at a cost of several loads a read,
 //! which a classifier lookup makes dozens of times.

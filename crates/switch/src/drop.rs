@@ -3,7 +3,8 @@
 //! One small enum for the whole engine, so that counters are arrays. A packet that left by at least
 //! one port, or went to a controller, has no reason, whatever happened to it afterwards.
 
-/// Why a packet left by no port and went to no controller. When several apply, the first of this list that does is reported.
+/// Why a packet left by no port and went to no controller. When several apply, the first of this
+/// list that does is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 pub enum DropReason {

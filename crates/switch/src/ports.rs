@@ -1,7 +1,7 @@
 //! The ports of a switch as its rules see them, and the numbers of OpenFlow's reserved ports.
 //!
-//! [`Ports`] answers the two questions that a translation asks: does this port exist, and where does
-//! a packet go that is flooded. Cost: a binary search; a walk over the list. Panics: none.
+//! [`Ports`] answers the two questions that a translation asks: does this port exist, and where
+//! does a packet go that is flooded. Cost: a binary search; a walk over the list. Panics: none.
 
 /// `OFPP_IN_PORT`: back out of the port that the packet came in on.
 pub const PORT_IN_PORT: u32 = 0xffff_fff8;

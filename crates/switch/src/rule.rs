@@ -166,7 +166,8 @@ impl RuleFlags {
 pub struct Rule {
     /// OpenFlow table.
     pub table: u8,
-    /// Higher wins; equal priorities that overlap are decided by the order of insertion, first wins.
+    /// Higher wins; equal priorities that overlap are decided by the order of insertion, first
+    /// wins.
     pub priority: u16,
     /// What it matches.
     pub matching: Match,

@@ -1,7 +1,8 @@
 //! What the datapath hands over: frames to ports and controllers, questions of NORMAL, drops.
 //!
-//! The datapath decides what happens to a packet; a [`Sink`] carries it out. Where a learning switch
-//! would send a packet is asked here and for each packet, so no megaflow depends on what was learnt.
+//! The datapath decides what happens to a packet; a [`Sink`] carries it out. Where a learning
+//! switch would send a packet is asked here and for each packet, so no megaflow depends on what was
+//! learnt.
 
 use crate::drop::DropReason;
 

@@ -119,8 +119,8 @@ impl Tables {
     }
 
     /// Adds a rule at `now_ms`, or replaces the one with the same identity; the new one takes the
-    /// old one's place in the order of insertion. It goes on with the old one's counters, unless its
-    /// flags say otherwise, and its timeouts start anew.
+    /// old one's place in the order of insertion. It goes on with the old one's counters, unless
+    /// its flags say otherwise, and its timeouts start anew.
     ///
     /// # Errors
     /// Nothing is changed then.

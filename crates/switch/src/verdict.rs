@@ -6,9 +6,9 @@
 //!  due    numbers of those that counted since the last flush, and those of the flush at hand
 //! ```
 //!
-//! Many megaflows share a program and the rules that it is made of, so a megaflow holds a number and
-//! the programs stay in the CPU's caches. References are counted; a number is given out again when
-//! nothing refers to it. What is counted for a number goes to its rules and tables when it is
+//! Many megaflows share a program and the rules that it is made of, so a megaflow holds a number
+//! and the programs stay in the CPU's caches. References are counted; a number is given out again
+//! when nothing refers to it. What is counted for a number goes to its rules and tables when it is
 //! flushed, and at the latest when the number is given back: nothing counted is lost.
 //!
 //! There are at most as many verdicts as megaflows, and those of the burst at hand. Counting

@@ -96,13 +96,13 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.table.probe(hashes, None, out);
     }
 
-    /// [`Self::probe_batch`] for one burst after the other: meanwhile asks for the lines of the hashes
-    /// that are probed `next`, [`BURST`] of them at most. A burst alone waits for its first lines; this
-    /// fills the wait.
+    /// [`Self::probe_batch`] for one burst after the other: meanwhile asks for the lines of the
+    /// hashes that are probed `next`, [`BURST`] of them at most. A burst alone waits for its first
+    /// lines; this fills the wait.
     ///
     /// Expects that `hashes` were `next` in the call before (for the first burst, in a call without
-    /// hashes): it does not ask for their lines again. Where they were not, the answer is the same and
-    /// comes late.
+    /// hashes): it does not ask for their lines again. Where they were not, the answer is the same
+    /// and comes late.
     #[inline]
     pub fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
         self.table.probe(hashes, Some(next), out);

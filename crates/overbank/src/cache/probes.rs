@@ -16,10 +16,11 @@ pub struct Probes {
     /// One bit per candidate slot of the key whose fingerprint matches. Almost always no bit or
     /// one; a miss shows a bit with a probability of about candidates / 65536.
     ///
-    /// In cuckoo-lite that has room (2, 3 and 4 fifths full with 4, 8 and 16 slots), a second bucket is looked at only if the first has no
-    /// match. A key whose entry lies in its second bucket while another key's lies, with the same
-    /// fingerprint, in its first (one in thousands of the few in second buckets) is then taken for
-    /// a miss; [`FlowCache::lookup`](super::FlowCache::lookup) and `lookup_batch` look at both.
+    /// In cuckoo-lite that has room (2, 3 and 4 fifths full with 4, 8 and 16 slots), a second
+    /// bucket is looked at only if the first has no match. A key whose entry lies in its second
+    /// bucket while another key's lies, with the same fingerprint, in its first (one in thousands
+    /// of the few in second buckets) is then taken for a miss;
+    /// [`FlowCache::lookup`](super::FlowCache::lookup) and `lookup_batch` look at both.
     pub mask: [u32; BURST],
     /// The value in the first matching slot. Without a match it is some value of the bucket and
     /// means nothing.

@@ -14,8 +14,8 @@
 //!
 //! Kinds are told apart by their sizes only: a table of 8-byte numbers is read as one of addresses
 //! in VLANs if each of its keys could be one. An entry comes back to the slot where it was, so an
-//! image that could be written can be loaded, however full the table. An image takes a byte for each
-//! bucket and the bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
+//! image that could be written can be loaded, however full the table. An image takes a byte for
+//! each bucket and the bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
 //!
 //! Loading allocates the table only when the file's length agrees with its header and the first
 //! block is whole, so a damaged file cannot ask for more than some 64 times its length (128 with
@@ -153,9 +153,9 @@ impl Head {
 }
 
 impl<K: Key, V: Value> Writer<K, V> {
-    /// Writes all entries to a file, which is replaced only when all is on disk; of several saves to
-    /// one file at a time the last to end stays. Readers go on; nothing else can change the table
-    /// meanwhile.
+    /// Writes all entries to a file, which is replaced only when all is on disk; of several saves
+    /// to one file at a time the last to end stays. Readers go on; nothing else can change the
+    /// table meanwhile.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
         let table = self.table();
         let head = Head {

@@ -1,5 +1,5 @@
-//! Forwarding tables: exact maps from addresses to ports, of a handful to billions of entries, read by
-//! any number of threads while one writes.
+//! Forwarding tables: exact maps from addresses to ports, of a handful to billions of entries, read
+//! by any number of threads while one writes.
 //!
 //! A 2-choice cuckoo hash table whose buckets are cache lines, after CuckooSwitch (Dong Zhou,
 //! *Data Structure Engineering for High Performance Software Packet Processing*, section 3). A key
@@ -50,8 +50,9 @@
 //!
 //! *A lookup returns what was true at some instant during the call*, an absent key included; and if
 //! one lookup happens before another, its instant is not later. Readers take no lock and write
-//! nothing. They look again only if the writer *finished* a store in their bucket meanwhile; a writer
-//! that stops anywhere, for however long, holds up no reader (the odd versions of the paper would).
+//! nothing. They look again only if the writer *finished* a store in their bucket meanwhile; a
+//! writer that stops anywhere, for however long, holds up no reader (the odd versions of the paper
+//! would).
 //!
 //! All state is in 64-bit atomics. A bucket's **header** is one word: version, markers, occupied
 //! slots. The writer does four things, in this order of stores:
@@ -63,8 +64,8 @@
 //! | *set* a value | its word, release |
 //! | *displace* an entry | *write* it in its other bucket · header of its **home**: version + 1, marker ± 1, release · *clear* it here |
 //!
-//! An insertion into the second bucket first sets the marker (and the version) of the home; a removal
-//! from there clears the slot first and the marker afterwards. Hence, after every store:
+//! An insertion into the second bucket first sets the marker (and the version) of the home; a
+//! removal from there clears the slot first and the marker afterwards. Hence, after every store:
 //!
 //! 1. A present key is in one slot, or, while it moves, in two with the same value; the words of an
 //!    occupied slot do not change, but for the value when it is *set*.
@@ -83,38 +84,38 @@
 //!
 //! **A miss in one line.** The home's h has no slot with the key, no marker for its second bucket,
 //! and the version held. As above, the words were those of the occupants in h. So when h was stored
-//! (or when the call began, if that is later) the key was not in its home, and by 2 not in its second
-//! bucket.
+//! (or when the call began, if that is later) the key was not in its home, and by 2 not in its
+//! second bucket.
 //!
 //! **A miss in two lines.** Header h of the home, home, header and slots of the second bucket, an
-//! acquire fence, and the home's version again: the same. Assume that the key was present during all
-//! of the call. By 3 there is a slot that it was in from h (or the begin of the call) until the next
-//! version of the home, and everything that was read was stored before that version: a header that
-//! was not is a release store after it, and a slot's word that was not is after a fence W2 after it,
-//! and either would make the new version visible to the last load. So the reader saw that slot
-//! occupied, its words in place, and would have found the key. The version of the second bucket does
-//! not matter for a miss: a *key's whereabouts are guarded by its home alone*.
+//! acquire fence, and the home's version again: the same. Assume that the key was present during
+//! all of the call. By 3 there is a slot that it was in from h (or the begin of the call) until the
+//! next version of the home, and everything that was read was stored before that version: a header
+//! that was not is a release store after it, and a slot's word that was not is after a fence W2
+//! after it, and either would make the new version visible to the last load. So the reader saw that
+//! slot occupied, its words in place, and would have found the key. The version of the second
+//! bucket does not matter for a miss: a *key's whereabouts are guarded by its home alone*.
 //!
-//! **Bursts and lists** are so many lookups, each with an instant of its own in the call, in no order and no
-//! snapshot. They read other keys' buckets between a key's home and its second bucket; what is said
-//! above goes by the order of a key's own loads, however far apart they are.
+//! **Bursts and lists** are so many lookups, each with an instant of its own in the call, in no
+//! order and no snapshot. They read other keys' buckets between a key's home and its second bucket;
+//! what is said above goes by the order of a key's own loads, however far apart they are.
 //!
 //! **In one order.** All stores are the writer's, so they are in one order; give each lookup the
 //! instant named above. Every header is loaded with acquire, and each W3 and *set* is followed by a
 //! release store or is one and ends in a fence of the reader, so a lookup passes on all that it saw
 //! to whatever it happens before.
 //!
-//! Versions have 32 bits: a reader that sleeps inside a lookup for exactly a multiple of 2³² changes
-//! of one bucket would be deceived, 40 seconds of nothing else at 10 ns each.
+//! Versions have 32 bits: a reader that sleeps inside a lookup for exactly a multiple of 2³²
+//! changes of one bucket would be deceived, 40 seconds of nothing else at 10 ns each.
 //!
-//! The protocol runs under loom (`model.rs`), and with the feature `always-displace` every operation
-//! of the writer also moves entries, under the same tests. On x86-64 acquire loads and both fences are no
-//! instructions; `tests/fib_disassembly.rs` looks.
+//! The protocol runs under loom (`model.rs`), and with the feature `always-displace` every
+//! operation of the writer also moves entries, under the same tests. On x86-64 acquire loads and
+//! both fences are no instructions; `tests/fib_disassembly.rs` looks.
 //!
 //! # Limits
 //!
-//! No panic on any argument. No lookup and no change of an entry allocates. A search for a free slot looks at
-//! [`Config::search_max`] buckets at most. 2 to [`BUCKETS_MAX`] buckets.
+//! No panic on any argument. No lookup and no change of an entry allocates. A search for a free
+//! slot looks at [`Config::search_max`] buckets at most. 2 to [`BUCKETS_MAX`] buckets.
 
 mod bucket;
 mod candidates;

@@ -1,6 +1,6 @@
 //! The protocol of [`table`](super::table) and [`simd`](super::simd) under loom: small tables, one
-//! writer, one or two readers, and every order in which their accesses may happen or be seen, up to a
-//! bound of preemptions.
+//! writer, one or two readers, and every order in which their accesses may happen or be seen, up to
+//! a bound of preemptions.
 //!
 //!     cargo test -p overbank --lib --features loom fib::model
 //!
@@ -151,8 +151,8 @@ fn a_displaced_entry_is_never_absent_from_a_burst() {
     });
 }
 
-/// Keys and values of several words, in a slot that gets another occupant. With two readers, one for
-/// each of its keys, the slot is free when they begin; else the old occupant is still there.
+/// Keys and values of several words, in a slot that gets another occupant. With two readers, one
+/// for each of its keys, the slot is free when they begin; else the old occupant is still there.
 fn another_occupant(looks: &'static [usize], burst: bool) {
     let [a, b, fill] = [1u128, 2, 3].map(|key| key << 64 | 5);
     let mut writer = table::<u128, u16>();
@@ -254,8 +254,8 @@ fn an_insertion_that_moves_others_appears_once_and_for_all() {
     });
 }
 
-/// A list, whose bursts overlap, beside a removal and an insertion into the same slot: what stays is
-/// found, and no key has the value of another.
+/// A list, whose bursts overlap, beside a removal and an insertion into the same slot: what stays
+/// is found, and no key has the value of another.
 #[test]
 fn a_list_beside_changes_finds_what_stays() {
     explore(2, || {
@@ -278,8 +278,8 @@ fn a_list_beside_changes_finds_what_stays() {
     });
 }
 
-/// A list whose bursts overlap, beside a key that comes home from its second bucket: it is in the list
-/// twice, and never absent.
+/// A list whose bursts overlap, beside a key that comes home from its second bucket: it is in the
+/// list twice, and never absent.
 #[test]
 fn a_key_that_moves_is_never_absent_from_a_list() {
     explore(2, || {

@@ -45,14 +45,14 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, None) }
     }
 
-    /// [`Reader::lookup_batch`] for one burst after the other: meanwhile asks for the home lines of the
-    /// `next` burst, of which no more than [`BURST_MAX`] keys count. A burst alone waits for memory at its
-    /// begin and at its end; this fills the first wait. ([`Reader::lookup_all`] fills both, for those who
-    /// have all keys at once.)
+    /// [`Reader::lookup_batch`] for one burst after the other: meanwhile asks for the home lines of
+    /// the `next` burst, of which no more than [`BURST_MAX`] keys count. A burst alone waits for
+    /// memory at its begin and at its end; this fills the first wait. ([`Reader::lookup_all`] fills
+    /// both, for those who have all keys at once.)
     ///
-    /// Expects that `keys` were `next` in the call before, or were given to [`Reader::prefetch`]: it
-    /// does not ask for their home lines again. Where they were not, the answer is the same and comes
-    /// late.
+    /// Expects that `keys` were `next` in the call before, or were given to [`Reader::prefetch`]:
+    /// it does not ask for their home lines again. Where they were not, the answer is the same and
+    /// comes late.
     ///
     /// ```
     /// use overbank::fib::{Config, Writer};
@@ -78,15 +78,15 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, Some(next)) }
     }
 
-    /// Looks up any number of keys, the fastest way where there are many: burst follows burst inside, and
-    /// memory is waited for at the begin and at the end only.
+    /// Looks up any number of keys, the fastest way where there are many: burst follows burst
+    /// inside, and memory is waited for at the begin and at the end only.
     ///
     /// Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry; its value is then in
-    /// `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is no snapshot, and
-    /// the instants of its keys are in no order.
+    /// `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is no
+    /// snapshot, and the instants of its keys are in no order.
     ///
-    /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key belongs
-    /// to stay as they are.
+    /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key
+    /// belongs to stay as they are.
     ///
     /// ```
     /// use overbank::fib::{Config, Writer};
@@ -105,8 +105,8 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.all)(&self.table.view(), keys, values, hits) }
     }
 
-    /// Asks for the home lines of keys that will be looked up soon: by [`Reader::lookup`], or as the
-    /// first burst of [`Reader::lookup_batch_ahead`].
+    /// Asks for the home lines of keys that will be looked up soon: by [`Reader::lookup`], or as
+    /// the first burst of [`Reader::lookup_batch_ahead`].
     #[inline]
     pub fn prefetch(&self, keys: &[K]) {
         for &key in keys {
@@ -114,10 +114,10 @@ impl<K: Key, V: Value> Reader<K, V> {
         }
     }
 
-    /// The floor of lookups, for experiments: reads one line of the table for each hash and compares
-    /// nothing. In bursts of `burst`, 1 to [`BURST_MAX`]: all lines of one are asked for before its
-    /// first is read, or, with `ahead`, while those of the burst before it are. Gives a number so that it
-    /// must.
+    /// The floor of lookups, for experiments: reads one line of the table for each hash and
+    /// compares nothing. In bursts of `burst`, 1 to [`BURST_MAX`]: all lines of one are asked for
+    /// before its first is read, or, with `ahead`, while those of the burst before it are. Returns
+    /// a checksum, so that the reads are not optimised away.
     #[inline(never)]
     pub fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         self.table.touch(burst.clamp(1, BURST_MAX), ahead, hashes)

@@ -44,10 +44,10 @@ impl Search {
     }
 
     /// Finds a way to a free slot and moves the entries on it, the last one first. Gives the bucket
-    /// of `place` that has a free slot now, and the number of moves; `None` changes nothing.
+    /// of `candidates` that has a free slot now, and the number of moves; `None` changes nothing.
     /// `second` follows the number of entries in their second bucket.
     ///
-    /// Both buckets of `place` are full.
+    /// Both candidates are full.
     pub(super) fn make_room<K: Key, V: Value>(
         &mut self,
         table: &Table<K, V>,

@@ -12,8 +12,8 @@ pub(super) use loom::sync::Arc;
 #[cfg(feature = "loom")]
 pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// What the one writer wrote last. To the model checker it is no access that others could see, which
-/// leaves it far fewer orders to try.
+/// What the one writer wrote last. To the model checker it is no access that others could see,
+/// which leaves it far fewer orders to try.
 #[inline(always)]
 pub(super) fn own(word: &AtomicU64) -> u64 {
     #[cfg(not(feature = "loom"))]

@@ -241,7 +241,8 @@ impl<K: Key, V: Value> Table<K, V> {
         self.store_value(bucket, slot, value, Ordering::Release);
     }
 
-    /// A key of this place will live in its second bucket, or is about to leave its home for it.
+    /// A key of these candidates will live in its second bucket, or is about to leave its home for
+    /// it.
     pub(super) fn mark(&self, candidates: Candidates) {
         self.set_header(
             candidates.home,
@@ -254,7 +255,7 @@ impl<K: Key, V: Value> Table<K, V> {
         self.set_header(bucket, self.header(bucket).bumped().with_marker(second, count));
     }
 
-    /// A key of this place has gone from its second bucket, or is about to, being at home.
+    /// A key of these candidates has gone from its second bucket, or is about to, being at home.
     pub(super) fn unmark(&self, candidates: Candidates) {
         self.set_header(
             candidates.home,

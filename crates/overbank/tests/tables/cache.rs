@@ -389,7 +389,7 @@ fn env_child() {
 fn the_environment_forces_an_instruction_set() {
     let child = |value: &str| {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "env_child", "--nocapture"])
+            .args(["--exact", "cache::env_child", "--nocapture"])
             .env(Isa::VARIABLE, value)
             .output()
             .unwrap();

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use overbank::fib::*;
 use overbank::isa::Isa;
 use overbank::memory::{HugePages, Pages};
+use overbank::prefetch::{FAR_L2S, Prefetch, l2_bytes};
 use overbank::random::Pcg32;
 
 /// Types under test: how to make keys and values of numbers.
@@ -371,4 +372,37 @@ fn a_billion_ethernet_entries_take_less_than_9_gib() {
     // By the arithmetic of a thousandth; the whole is built by the lab.
     let writer = Writer::<Key6, u16>::new(&Config::entries(1_000_000)).unwrap();
     assert!(writer.reader().bytes() * 1000 < 9 << 30);
+}
+
+/// Near, far and automatic, decided at construction and by the table's size alone.
+#[test]
+fn the_prefetch_is_what_was_asked_for() {
+    // A bucket is a line; the last size below which automatic is near.
+    let large = FAR_L2S * l2_bytes() / 64;
+    for (buckets, automatic) in [(2, false), (large - 1, false), (large, true)] {
+        let far = |prefetch| {
+            let config = Config::buckets(buckets).prefetch(prefetch);
+            let reader = Writer::<Key6, u16>::new(&config).unwrap().reader();
+            assert_eq!(reader.clone().prefetches_far(), reader.prefetches_far());
+            reader.prefetches_far()
+        };
+        let found = [Prefetch::Near, Prefetch::Far, Prefetch::Automatic].map(far);
+        assert_eq!(found, [false, true, automatic], "{buckets} buckets");
+    }
+    // The same answers.
+    let readers = [Prefetch::Near, Prefetch::Far].map(|prefetch| {
+        let mut writer =
+            Writer::<Key6, u16>::new(&Config::buckets(300).prefetch(prefetch)).unwrap();
+        (0..1900).for_each(|i| assert_eq!(writer.insert(Key6::of(i), i as u16), Ok(None)));
+        writer.reader()
+    });
+    let keys: Vec<Key6> = (0..3800).map(Key6::of).collect();
+    let answers = readers.map(|reader| {
+        let (mut values, mut hits) = (vec![0; keys.len()], vec![0; keys.len().div_ceil(64)]);
+        reader.lookup_all(&keys, &mut values, &mut hits);
+        reader.prefetch(&keys[..64]);
+        (reader.touch(32, true, &[]), values, hits)
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0].2.iter().map(|word| word.count_ones()).sum::<u32>(), 1900);
 }

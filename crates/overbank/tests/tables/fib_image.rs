@@ -113,7 +113,8 @@ fn another_length_is_refused() {
     assert!(load(&path).unwrap_err().to_string().contains("its header says"));
 }
 
-/// Rewrites the checksums of the header and the first block, so that only what the numbers mean can be wrong.
+/// Rewrites the checksums of the header and the first block, so that only what the numbers mean can
+/// be wrong.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
     let sum = xxh3_64(&bytes[..56]);

@@ -2,9 +2,9 @@
 //! that the writer had not written, or one older than it saw before, and a key that comes and goes
 //! is there, with the value of that time, or not, as it was at some moment of the lookup.
 //!
-//! In a table of 11 KiB and more and in one of 37 MiB that is 95 % full, whose lines are seldom in a cache
-//! when either side comes for them. So that both sides meet there too, the writer names the keys that
-//! it is about to work on, and half of what the readers look up are those.
+//! In a table of 11 KiB and more and in one of 37 MiB that is 95 % full, whose lines are seldom in
+//! a cache when either side comes for them. So that both sides meet there too, the writer names the
+//! keys that it is about to work on, and half of what the readers look up are those.
 //!
 //! The writer moves entries all the time (`shuffle`, `flip`); with the feature `always-displace`
 //! it also does so inside every operation.

@@ -12,10 +12,10 @@
 //!          [/32 •]                      agrees on 30 bits is in the same position
 //! ```
 //!
-//! Clones share their nodes until they change ([`crate::cow`]). A walk touches at most one 32-byte node for each branching of the rules' prefixes; two nodes a
-//! rule at most. Nothing here panics for prefix lengths from 1 to 128. The idea is that of Open
-//! vSwitch's prefix tracking (Pfaff et al., The Design and Implementation of Open vSwitch, NSDI
-//! 2015, section 5.4).
+//! Clones share their nodes until they change ([`crate::cow`]). A walk touches at most one 32-byte
+//! node for each branching of the rules' prefixes; two nodes a rule at most. Nothing here panics
+//! for prefix lengths from 1 to 128. The idea is that of Open vSwitch's prefix tracking (Pfaff et
+//! al., The Design and Implementation of Open vSwitch, NSDI 2015, section 5.4).
 
 use crate::cow::CowVec;
 

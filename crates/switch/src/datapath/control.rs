@@ -1,8 +1,8 @@
 //! What is done to a datapath between bursts: new rules and ports, counters, idle megaflows, the
 //! packets of controllers.
 //!
-//! All but [`Datapath::change_rules`], [`Datapath::expire`] and [`Datapath::flush`], which walk over
-//! everything, cost little enough to be done between two bursts of a running switch.
+//! All but [`Datapath::change_rules`], [`Datapath::expire`] and [`Datapath::flush`], which walk
+//! over everything, cost little enough to be done between two bursts of a running switch.
 
 use super::{Counters, Datapath, Frame};
 use crate::drop::DropReason;
@@ -90,8 +90,8 @@ impl Datapath {
         self.verdicts.flush(now_ms);
     }
 
-    /// [`Datapath::flush_stats`] for at most `budget` verdicts, so that no burst waits long; true if
-    /// nothing is left to add.
+    /// [`Datapath::flush_stats`] for at most `budget` verdicts, so that no burst waits long; true
+    /// if nothing is left to add.
     pub fn flush_stats_some(&mut self, now_ms: u64, budget: usize) -> bool {
         self.now_ms = now_ms;
         self.verdicts.flush_some(now_ms, budget)

@@ -15,8 +15,9 @@
 //! if the packet matches it now.
 //!
 //! When rules or ports change, a new *epoch* begins ([`MegaflowCache::next_epoch`]): megaflows of
-//! an older one are *stale* and match nothing, until they are installed again with the same mask and
-//! key, or go. So a change costs nothing here, and no packet meets a megaflow that may be wrong.
+//! an older one are *stale* and match nothing, until they are installed again with the same mask
+//! and key, or go. So a change costs nothing here, and no packet meets a megaflow that may be
+//! wrong.
 //!
 //! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
 //! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of

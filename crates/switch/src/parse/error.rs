@@ -231,7 +231,8 @@ fn edits(a: &[u8], b: &[u8]) -> usize {
 pub struct RuleError {
     /// Line, counted from 1.
     pub line: u32,
-    /// Column in characters, counted from 1; one past the last character if the line ends too early.
+    /// Column in characters, counted from 1; one past the last character if the line ends too
+    /// early.
     pub column: u32,
     /// What is wrong.
     pub kind: RuleErrorKind,

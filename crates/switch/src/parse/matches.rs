@@ -12,8 +12,8 @@
 //! - `tp_src` and `tp_dst` on ICMP are type and code, and `icmp_type` may stand for `icmpv6_type`.
 //! - `field=*` matches everything.
 //!
-//! Where Open vSwitch drops bits that do not fit (`nw_tos=7`, `dl_vlan=5000`), this is an error, and
-//! so is a match whose prerequisite is missing, which Open vSwitch widens with a log message.
+//! Where Open vSwitch drops bits that do not fit (`nw_tos=7`, `dl_vlan=5000`), this is an error,
+//! and so is a match whose prerequisite is missing, which Open vSwitch widens with a log message.
 
 use overbank_wire::field::{Field, Prereq};
 use overbank_wire::key::{FRAG_LATER, VLAN_PRESENT};

@@ -9,12 +9,12 @@
 //! A line is: `table` (default 0), `priority` (default 32768), `cookie`, `idle_timeout`,
 //! `hard_timeout`, `importance`, flags and the match in any order, parted by commas or blanks; then
 //! `actions=` and the actions. See `matches.rs`, `actions.rs` and `instructions.rs` for what each
-//! word means and where this is stricter than Open vSwitch, which drops what does not fit; here that
-//! is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a `set_field` to
-//! `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are not.
-//! The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a dump is a
-//! file of rules. A replay has no clock for rules, no controller and no table of addresses:
-//! [`parse_replay_rules`] refuses rules that need one.
+//! word means and where this is stricter than Open vSwitch, which drops what does not fit; here
+//! that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a `set_field`
+//! to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are
+//! not. The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a
+//! dump is a file of rules. A replay has no clock for rules, no controller and no table of
+//! addresses: [`parse_replay_rules`] refuses rules that need one.
 //!
 //! Ports are 0 to [`PORT_MAX`], and `LOCAL`, which is [`PORT_LOCAL`].
 //!
@@ -23,8 +23,8 @@
 //! when a word that might have been it could not be read.
 //!
 //! **Limits.** [`LINE_BYTES_MAX`] bytes in a line, [`ACTIONS_MAX`] actions in a rule, [`RULES_MAX`]
-//! rules, [`ERRORS_KEPT_MAX`] errors kept. Nothing here panics, whatever the text. Time is linear in
-//! the text; memory is that of the rules.
+//! rules, [`ERRORS_KEPT_MAX`] errors kept. Nothing here panics, whatever the text. Time is linear
+//! in the text; memory is that of the rules.
 //!
 //! [`Rule`]'s `Display` writes text that reads back as the same rule.
 

@@ -233,7 +233,8 @@ pub(super) fn tos(span: Span<'_>) -> Result<u128, Fault> {
 
 /// A value of `field` as its format says, masked where the field allows it.
 ///
-/// The VLAN fields and `nw_tos` mean different things in matches and actions; they are the callers'.
+/// The VLAN fields and `nw_tos` mean different things in matches and actions; they are the
+/// callers'.
 pub(super) fn of_field(field: Field, span: Span<'_>) -> Result<Masked, Fault> {
     if !maskable(field) {
         no_mask(field, span)?;

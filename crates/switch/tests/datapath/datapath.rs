@@ -1,4 +1,5 @@
-//! The three tiers against the linear scan: packet by packet, byte by byte, while rules come and go.
+//! The three tiers against the linear scan: packet by packet, byte by byte, while rules come and
+//! go.
 
 use crate::common::{Packet, around, packet, rule, rules};
 use overbank::cache::LayoutKind;

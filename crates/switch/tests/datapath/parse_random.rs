@@ -1,5 +1,5 @@
-//! Rules from text, at random: printed rules read back, the order of a match does not matter, and no
-//! text whatever makes the parser panic or point outside of its line.
+//! Rules from text, at random: printed rules read back, the order of a match does not matter, and
+//! no text whatever makes the parser panic or point outside of its line.
 
 use overbank_switch::parse::{PORT_LOCAL, PORT_MAX, parse_replay_rules, parse_rule, parse_rules};
 use overbank_switch::rule::RuleFlags;

@@ -1,12 +1,13 @@
-//! Half-bubble: ours, for hit rates like those of bubbling on every hit at a fraction of the writes.
+//! Half-bubble: ours, for hit rates like those of bubbling on every hit at a fraction of the
+//! writes.
 //!
 //! Four facts decide it.
 //!
 //! *Which hits bubble* does not change where entries settle: neighbours change places in proportion
 //! to how often each is hit, at whatever rate. But a new entry must climb out of the last slot
 //! before the next eviction takes it. So entries in the lower half of a bucket bubble on every hit,
-//! those in the upper half only in one burst of 16 on average; under skew most hits are in the upper
-//! half, and write nothing.
+//! those in the upper half only in one burst of 16 on average; under skew most hits are in the
+//! upper half, and write nothing.
 //!
 //! *While the table has room* (more than one slot in 24 is empty), there is nothing to choose:
 //! nothing bubbles, and the victim is any candidate slot, because an evicted entry that comes back
@@ -26,9 +27,9 @@
 //! ```
 //!
 //! At rest all candidates are victims alike, as with random eviction, and hits bubble only in one
-//! burst of 16, to see whether an order forms. An order that is too weak for that (θ = 0.5 at α = 3)
-//! is found when ordering is tried again. Without skew a lookup then costs 0.1 to 0.2 ns more than
-//! with random eviction, instead of 3.
+//! burst of 16, to see whether an order forms. An order that is too weak for that (θ = 0.5 at
+//! α = 3) is found when ordering is tried again. Without skew a lookup then costs 0.1 to 0.2 ns
+//! more than with random eviction, instead of 3.
 //!
 //! Cost: four counters; a burst is judged without a branch per key.
 
@@ -107,8 +108,8 @@ impl HalfBubble {
     }
 }
 
-/// Which of up to 32 slots are hits, numbers below the power of two `candidates`, and have `bit` set;
-/// with `bit` 0 all hits. Eight slots at a time, each a byte of a word.
+/// Which of up to 32 slots are hits, numbers below the power of two `candidates`, and have `bit`
+/// set; with `bit` 0 all hits. Eight slots at a time, each a byte of a word.
 #[inline(always)]
 fn hits_with(bit: u8, slots: &[u8], candidates: usize) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;

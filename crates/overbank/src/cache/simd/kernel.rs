@@ -2,8 +2,8 @@
 //!
 //! A probe of a burst makes two passes. The first computes each key's bucket address and asks for
 //! all its cache lines; the second compares. By then most lines are there or on their way, all
-//! waits overlap, and neither pass branches on what it finds. Who names the *next* burst has its lines
-//! asked for between the comparisons of this one, and the wait for the first of them filled.
+//! waits overlap, and neither pass branches on what it finds. Who names the *next* burst has its
+//! lines asked for between the comparisons of this one, and the wait for the first of them filled.
 //!
 //! [`probe_home_first`] is for cuckoo-lite while there is room, when nearly every key lies in its
 //! first bucket: it asks for the first lines only, and in two more passes, over the keys that were
@@ -29,8 +29,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A bucket of a hash. Below `buckets + BUFFER_BUCKETS` for every hash, so the address is in the
-    /// table.
+    /// A bucket of a hash. Below `buckets + BUFFER_BUCKETS` for every hash, so the address is in
+    /// the table.
     #[inline(always)]
     fn bucket<G: Geometry, L: Layout>(&self, hash: u64, choice: usize) -> *const u8 {
         self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Extent::<G, L>::STRIDE)
@@ -166,8 +166,8 @@ unsafe fn value_at<G: Geometry, L: Layout>(
     }
 }
 
-/// Probes the first [`BURST`] of `hashes`. With the `next` burst: asks for its lines, and not for those
-/// of this one, which was next before.
+/// Probes the first [`BURST`] of `hashes`. With the `next` burst: asks for its lines, and not for
+/// those of this one, which was next before.
 ///
 /// # Safety
 /// `view` keeps its invariant for `G` and `L`, and the CPU has `S`.

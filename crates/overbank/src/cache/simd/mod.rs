@@ -94,7 +94,8 @@ pub(crate) struct Scan {
 /// for.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels {
-    /// Probes up to a burst of hashes; with the next burst, asks for its lines in place of this one's.
+    /// Probes up to a burst of hashes; with the next burst, asks for its lines in place of this
+    /// one's.
     pub(crate) probe: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
     /// The same, second buckets only where the first have no match.
     pub(crate) probe_home_first: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),

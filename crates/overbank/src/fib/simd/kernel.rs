@@ -1,18 +1,19 @@
 //! The lookups, written once for every instruction set and shape.
 //!
-//! What makes them right is on the page of the module `fib`. A burst goes in two rounds
-//! (Algorithm 3 of the paper): ask for the home lines, compare them, and ask for the second line of
-//! the few keys that need it; compare these. Neither branches on what it finds, but for how many
-//! second lines there are. A burst in which a bucket changed under the comparison is looked up again key
+//! What makes them right is on the page of the module `fib`. A burst goes in two rounds (Algorithm
+//! 3 of the paper): ask for the home lines, compare them, and ask for the second line of the few
+//! keys that need it; compare these. Neither branches on what it finds, but for how many second
+//! lines there are. A burst in which a bucket changed under the comparison is looked up again key
 //! by key.
 //!
-//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst has its
-//! homes asked for before the comparisons of this one, which fills the first wait. Of a long list ([`all`])
-//! the second round of a burst comes after the first one of the next, which fills the other.
+//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst
+//! has its homes asked for before the comparisons of this one, which fills the first wait. Of a
+//! long list ([`all`]) the second round of a burst comes after the first one of the next, which
+//! fills the other.
 //!
-//! What is not waiting is instructions, and there it counts what is done for each key: the loop over the
-//! homes does nothing but compare; which keys are hits, and which may be in their second buckets, is
-//! found for the whole burst in vectors.
+//! What is not waiting is instructions, and there it counts what is done for each key: the loop
+//! over the homes does nothing but compare; which keys are hits, and which may be in their second
+//! buckets, is found for the whole burst in vectors.
 
 use core::mem::MaybeUninit;
 
@@ -57,12 +58,13 @@ impl View {
 struct Look<V> {
     /// The bucket's header before anything else was read.
     header: Header,
-    /// The slot that it calls occupied and that has the key, as in [`Header::words`]; zero if there is none.
+    /// The slot that it calls occupied and that has the key, as in [`Header::words`]; zero if there
+    /// is none.
     words: u32,
     /// That slot's value; zero if there is none.
     value: V,
-    /// Not zero in the high half if the bucket's version changed meanwhile: what was read may belong
-    /// to a later occupant of a slot.
+    /// Not zero in the high half if the bucket's version changed meanwhile: what was read may
+    /// belong to a later occupant of a slot.
     changed: u64,
 }
 
@@ -92,7 +94,8 @@ unsafe fn header(bucket: *const AtomicU64, ordering: Ordering) -> Header {
 #[inline(always)]
 unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> Look<V> {
     let slots = Bucket::<K, V>::SLOTS;
-    // SAFETY: all words read are the bucket's: `equal` reads its one or two lines, and slot < SLOTS.
+    // SAFETY: all words read are the bucket's: `equal` reads its one or two lines, and slot <
+    // SLOTS.
     unsafe {
         // Acquire: all that was stored before this header was is visible below.
         let before = header(bucket, Ordering::Acquire);
@@ -192,8 +195,8 @@ unsafe fn ask_home<K: Key, V: Value, const FAR: bool>(view: &View, key: K) -> Ho
     home
 }
 
-/// A burst between its rounds. What belongs to keys is initialised for those of the burst, and not for
-/// others: that would be a sixth of the instructions.
+/// A burst between its rounds. What belongs to keys is initialised for those of the burst, and not
+/// for others: that would be a sixth of the instructions.
 struct Burst {
     homes: [MaybeUninit<Home>; BURST_MAX],
     /// The headers seen in the homes.
@@ -232,7 +235,8 @@ impl Burst {
     /// Compares the homes of all keys, and asks for the second lines that are needed.
     ///
     /// # Safety
-    /// As [`one`]; at most BURST_MAX keys, and as many values; `homes` has those of the keys in this view.
+    /// As [`one`]; at most BURST_MAX keys, and as many values; `homes` has those of the keys in
+    /// this view.
     #[inline(always)]
     unsafe fn first_round<S: Simd, K: Key, V: Value, const FAR: bool>(
         &mut self,
@@ -269,7 +273,8 @@ impl Burst {
         self.open &= !self.hits;
         self.changed = changed;
         for i in bits(self.open) {
-            // SAFETY: only bits of keys are set, and their homes are initialised; second < `buckets`.
+            // SAFETY: only bits of keys are set, and their homes are initialised; second <
+            // `buckets`.
             unsafe {
                 let second = self.homes.get_unchecked(i).assume_init().second(view.buckets);
                 ask::<K, V, FAR>(view, second);
@@ -354,9 +359,9 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
 /// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
 const STRIDE: usize = if cfg!(feature = "loom") { 1 } else { 32 };
 
-/// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one before
-/// it is compared, and its second round comes after the first one of the next, so that memory is waited
-/// for at the begin and at the end only.
+/// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one
+/// before it is compared, and its second round comes after the first one of the next, so that
+/// memory is waited for at the begin and at the end only.
 ///
 /// # Safety
 /// As [`one`].
@@ -424,7 +429,8 @@ mod tests {
         (writer.reader(), (0..2 * count).map(key).collect())
     }
 
-    /// Near and far kernels of every instruction set, whatever the table's size, against single lookups.
+    /// Near and far kernels of every instruction set, whatever the table's size, against single
+    /// lookups.
     fn agree<K: Key, V: Value>(key: fn(u64) -> K, value: fn(u64) -> V) {
         let (reader, keys) = full(key, value);
         let due: Vec<Option<V>> = keys.iter().map(|&key| reader.lookup(key)).collect();

@@ -1,8 +1,8 @@
 //! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
 //!
-//! One file per instruction set with two methods, the comparison of a cache line and the bits of a burst;
-//! [`kernel`] has the lookups, written once. The choice is made when a table is constructed and kept as
-//! three function pointers, so a burst costs one indirect call.
+//! One file per instruction set with two methods, the comparison of a cache line and the bits of a
+//! burst; [`kernel`] has the lookups, written once. The choice is made when a table is constructed
+//! and kept as three function pointers, so a burst costs one indirect call.
 //!
 //! A line is compared while the writer may be storing into it, and the language has no vector load
 //! that may race with an atomic store. So the vector files load with one line of assembly, which
@@ -51,11 +51,11 @@ pub(super) struct Kernels<K, V> {
     /// One key.
     pub(super) one: unsafe fn(&View, K) -> Option<V>,
     /// The first 64 keys at most, and as many as there are values. Bit `i` of the answer: key `i`
-    /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and not
-    /// for those of this one.
+    /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and
+    /// not for those of this one.
     pub(super) batch: Batch<K, V>,
-    /// Any number of keys, as many as there are values and bits. Bit `i % 64` of word `i / 64`: key `i`
-    /// has an entry; its value is in place `i`.
+    /// Any number of keys, as many as there are values and bits. Bit `i % 64` of word `i / 64`: key
+    /// `i` has an entry; its value is in place `i`.
     pub(super) all: unsafe fn(&View, &[K], &mut [V], &mut [u64]),
 }
 
