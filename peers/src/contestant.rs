@@ -113,7 +113,7 @@ impl Contestant {
 
 /// Serves until the input ends.
 pub fn run(options: &Options) -> Result<()> {
-    machine::pin(Some(options.core))?;
+    machine::keep_on(&[options.core])?;
     let peer = find(&options.peer)?;
     let stream = FlowStream::zipf(options.flows, options.zipf, options.seed)?;
     let before = machine::heap_bytes();

@@ -1,15 +1,19 @@
 //! What a record says about the machine, pinning, and huge pages that are given back.
 
-// Asking the allocator is a call into the C library.
+// Asking the allocator, and namespaces, are calls into the C library.
 #![allow(unsafe_code)]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-pub use overbank_kit::machine::pin;
+pub use overbank_kit::machine::keep_on;
 use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -30,6 +34,32 @@ pub fn describe(hertz: f64) -> Value {
         "kernel": read("/proc/sys/kernel/osrelease"),
         "load_before": read("/proc/loadavg"),
     })
+}
+
+/// A flag that Ctrl-C and SIGTERM set.
+pub fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("Ctrl-C")?;
+    Ok(stop)
+}
+
+/// Whether this process has root's number. What the kernel then allows shows when it is tried.
+pub fn is_root() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Moves the calling thread into a network namespace; none: a new one.
+pub fn enter(namespace: Option<&File>) -> io::Result<()> {
+    // SAFETY: descriptors and numbers; only the calling thread moves.
+    let done = unsafe {
+        match namespace {
+            Some(file) => libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET),
+            None => libc::unshare(libc::CLONE_NEWNET),
+        }
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Number of cores.

@@ -1,19 +1,23 @@
 //! Caches, forwarding tables and switches of others, measured beside Overbank's on the same machine
 //! at the same time.
 //!
-//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch, [`ovs`].
+//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch with DPDK, [`ovs`];
+//! `live` the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`].
 //! Usually started by `cargo xtask peers`, which installs what is needed.
 
 mod clock;
 mod contestant;
 mod fib;
+mod folder;
 mod keys;
+mod live;
 mod machine;
 mod output;
 mod ovs;
 mod process;
 mod table;
 mod tables;
+mod vswitch;
 
 use std::process::ExitCode;
 
@@ -38,6 +42,8 @@ enum Command {
     Fib(fib::Options),
     /// Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
     Ovs(ovs::Options),
+    /// The live switch between interfaces beside Open vSwitch and the Linux bridge (as root)
+    Live(live::Options),
     /// One table in a process of its own (started by `tables`)
     #[command(hide = true)]
     Contestant(contestant::Options),
@@ -58,6 +64,10 @@ fn list() -> Result<()> {
     }
     println!("ovs:");
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
+    println!("live:");
+    for contestant in live::contestants::ALL {
+        println!("  {}", contestant.name());
+    }
     Ok(())
 }
 
@@ -67,6 +77,7 @@ fn main() -> ExitCode {
         Command::Tables(options) => tables::run(&options),
         Command::Fib(options) => fib::run(&options),
         Command::Ovs(options) => ovs::run(&options),
+        Command::Live(options) => live::run(&options),
         Command::Contestant(options) => contestant::run(&options),
         Command::FibContestant(options) => fib::contest(&options),
     };

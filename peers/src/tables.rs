@@ -17,10 +17,10 @@ use serde_json::json;
 use crate::contestant::Answer;
 use crate::output::{self, Block};
 use crate::process::Process;
-use overbank_kit::spread::Spread;
 use crate::table::dpdk::MEMORY_MIB;
 use crate::table::{PEERS, Peer, find};
 use crate::{clock, machine};
+use overbank_kit::spread::Spread;
 
 /// Arguments of `tables`.
 #[derive(Args)]
@@ -62,6 +62,12 @@ pub struct Options {
     out: PathBuf,
 }
 
+impl Options {
+    fn core(&self) -> usize {
+        self.core.unwrap_or(machine::cpus() - 1)
+    }
+}
+
 #[derive(Serialize)]
 struct Cell {
     alpha: f64,
@@ -85,7 +91,7 @@ struct Row {
 }
 
 fn start(peer: &'static Peer, options: &Options, flows: u32, zipf: f64) -> Result<Process> {
-    let core = options.core.unwrap_or(machine::cpus() - 1);
+    let core = options.core();
     let arguments = [
         ("--flows", flows.to_string()),
         ("--zipf", zipf.to_string()),
@@ -145,7 +151,16 @@ pub fn run(options: &Options) -> Result<()> {
     record["penalty_cycles"] = json!(options.penalty);
     record["seed"] = json!(options.seed);
     record["cells"] = json!(cells);
-    output::write(&options.out, "tables", &record, &intro, &blocks)
+    output::Report {
+        name: "tables",
+        title: "Caches of others beside Overbank's",
+        record: &record,
+        intro,
+        blocks,
+        claims: Vec::new(),
+        core: options.core(),
+    }
+    .write(&options.out)
 }
 
 fn cell(

@@ -39,6 +39,18 @@ impl Binary {
         format!("{} {} {}", folder.display(), self.kind, self.name)
     }
 
+    /// One that was never built.
+    #[cfg(test)]
+    pub fn sample(folder: &str, kind: &str, name: &str) -> Self {
+        let text = str::to_owned;
+        Self {
+            folder: root().join(folder),
+            kind: text(kind),
+            name: text(name),
+            program: format!("/bin/{name}").into(),
+        }
+    }
+
     /// Whether it belongs to the package in this folder of the workspace.
     pub fn is_of(&self, folder: &str) -> bool {
         self.folder == root().join(folder)
@@ -146,12 +158,7 @@ mod tests {
     use super::*;
 
     fn shell(name: &str) -> Binary {
-        Binary {
-            folder: "/".into(),
-            kind: "test".to_owned(),
-            name: name.to_owned(),
-            program: format!("/bin/{name}").into(),
-        }
+        Binary::sample("/", "test", name)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: what others have built, measured beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | ovs
+//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | ovs | live
 //!                                                          (peers/README.md)
 //! ```
 //!
@@ -35,6 +35,11 @@ const BUILD: &[Package] = &[
         sign: &["pkg-config", "--exists", "libdpdk"],
         needed_by: "peers: rte_member, rte_hash",
     },
+];
+
+const LIVE: &[Package] = &[
+    Package { name: "openvswitch-switch", sign: &["ovs-vswitchd"], needed_by: "peers live" },
+    Package { name: "iproute2", sign: &["ip"], needed_by: "peers live: interfaces" },
 ];
 
 const OVS: &[Package] = &[
@@ -77,7 +82,7 @@ pub struct Options {
     /// Say who is compared, and measure nothing
     #[arg(long)]
     list: bool,
-    /// What to measure [default: tables, fib, then ovs --native]
+    /// What to measure [default: tables, fib, live, then ovs --native]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -96,6 +101,12 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// The live switch between interfaces beside Open vSwitch and the Linux bridge (as root)
+    Live {
+        /// Arguments of `overbank-peers live`; `-- --help` names them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Open vSwitch 3.1 with DPDK beside Overbank's datapath (as root)
     Ovs {
         /// Builds Open vSwitch for this very processor (3 minutes, once) and measures that, too
@@ -110,17 +121,23 @@ enum What {
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let (tables, ovs) = match &options.what {
+    let all = ["tables", "fib", "live"].map(|command| (command, Vec::new()));
+    let (measurements, ovs) = match &options.what {
         _ if options.list => (Vec::new(), None),
-        None => (vec![("tables", Vec::new()), ("fib", Vec::new())], Some((true, Vec::new()))),
+        None => (all.to_vec(), Some((true, Vec::new()))),
         Some(What::Tables { arguments }) => (alone("tables", arguments), None),
         Some(What::Fib { arguments }) => (alone("fib", arguments), None),
+        Some(What::Live { arguments }) => (alone("live", arguments), None),
         Some(What::Ovs { native, arguments }) => (Vec::new(), Some((*native, arguments.clone()))),
     };
-    if ovs.is_some() && !packages::is_root() {
-        bail!("Open vSwitch with DPDK needs root: huge pages, network namespaces");
+    let live = measurements.iter().any(|(command, _)| *command == "live");
+    if (ovs.is_some() || live) && !packages::is_root() {
+        bail!("Open vSwitch needs root: network namespaces, huge pages for DPDK");
     }
     packages::ensure(BUILD, true)?;
+    if live {
+        packages::ensure(LIVE, true)?;
+    }
     if let Some((native, _)) = &ovs {
         packages::ensure(OVS, true)?;
         if *native {
@@ -131,7 +148,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.list {
         return steps::run(Command::new(&program).arg("list"));
     }
-    for (command, arguments) in tables {
+    for (command, arguments) in measurements {
         measure(Command::new(&program).arg(command).args(arguments))?;
     }
     if let Some((native, arguments)) = ovs {
@@ -253,6 +270,9 @@ mod tests {
         let line = Line::parse_from(["x", "fib", "--", "--sizes", "1"]);
         let Some(What::Fib { arguments }) = line.options.what else { panic!("fib") };
         assert_eq!(arguments, ["--sizes", "1"]);
+        let line = Line::parse_from(["x", "live", "--", "--smoke"]);
+        let Some(What::Live { arguments }) = line.options.what else { panic!("live") };
+        assert_eq!(arguments, ["--smoke"]);
         assert!(Line::parse_from(["x", "--list"]).options.list);
         assert!(Line::parse_from(["x"]).options.what.is_none());
     }

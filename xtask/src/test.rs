@@ -143,9 +143,14 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         // Without binaries, the step before has failed and the summary says so.
         Step::Tests | Step::Simd if built.is_empty() => false,
         Step::Tests => {
-            let (waiting, busy) = built.iter().cloned().partition(waits);
-            let what = format!("{} binaries in two lanes", built.len());
-            steps.step("tests", &what, || binaries::run(&[waiting, busy], &[]))
+            let what =
+                format!("{} binaries, those that wait beside those that compute", built.len());
+            steps.step("tests", &what, || {
+                let lanes = Lanes::of(built)?;
+                let mut counts = binaries::run(&[lanes.waiting, lanes.busy], &[])?;
+                counts += binaries::run(&[lanes.alone], &[])?;
+                Ok(counts)
+            })
         }
         Step::DocTests => {
             steps.tests("doc tests", &mut cargo("test --workspace --doc --locked --no-fail-fast"))
@@ -180,12 +185,48 @@ const MODELS_LIVE: &str = "test -p overbank-live --lib --profile models --locked
                            --target-dir target/loom mailbox";
 const MODELS_FIB: &str = "test -p overbank --lib --features loom --locked fib::model";
 
-/// Whether a binary waits most of its time: for ports, timers and other programs.
-fn waits(binary: &Binary) -> bool {
-    WAITING.iter().any(|folder| binary.is_of(folder))
+/// Binaries that wait most of their time: for ports, timers and other programs.
+const WAITING: &[&str] = &[
+    "crates/cli test capture_e2e",
+    "crates/cli test switch",
+    "crates/live test openflow",
+    "crates/live test switch",
+    "crates/ports test interfaces",
+];
+
+/// Binaries that load both cores and judge how the switch bears it.
+const ALONE: &[&str] = &["crates/cli test soak"];
+
+/// The binaries by how they run.
+#[derive(Default)]
+struct Lanes {
+    waiting: Vec<Binary>,
+    busy: Vec<Binary>,
+    alone: Vec<Binary>,
 }
 
-const WAITING: &[&str] = &["crates/cli", "crates/live", "crates/ports"];
+impl Lanes {
+    /// Fails if a list names a binary that was not built.
+    fn of(built: &[Binary]) -> Result<Self> {
+        let named = WAITING.iter().chain(ALONE);
+        let gone: Vec<&str> =
+            named.copied().filter(|name| built.iter().all(|b| b.title() != *name)).collect();
+        if !gone.is_empty() {
+            bail!("xtask/src/test.rs names binaries that were not built: {}", gone.join(", "));
+        }
+        let mut lanes = Self::default();
+        for binary in built {
+            let title = binary.title();
+            let lane = match () {
+                () if WAITING.contains(&&*title) => &mut lanes.waiting,
+                () if ALONE.contains(&&*title) => &mut lanes.alone,
+                () => &mut lanes.busy,
+            };
+            lane.push(binary.clone());
+        }
+        Ok(lanes)
+    }
+}
 
 /// An instruction set that `OVERBANK_SIMD` can force, below the best one that machines may have.
 struct InstructionSet {
@@ -282,4 +323,25 @@ fn components() -> Result<()> {
         bail!("the toolchain lacks {list}; add with:\n    rustup component add {list}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_binary_is_in_one_lane_and_each_name_is_of_a_binary() {
+        let named = WAITING.iter().chain(ALONE).map(|title| {
+            let mut words = title.split(' ');
+            let mut word = || words.next().expect("folder, kind and name");
+            Binary::sample(word(), word(), word())
+        });
+        let other = Binary::sample("crates/wire", "lib", "overbank_wire");
+        let built: Vec<Binary> = named.chain([other.clone()]).collect();
+        let lanes = Lanes::of(&built).expect("all there");
+        assert_eq!((lanes.waiting.len(), lanes.alone.len()), (WAITING.len(), ALONE.len()));
+        assert_eq!(lanes.busy, [other]);
+        let error = Lanes::of(&built[1..]).err().expect("the first is not there").to_string();
+        assert!(error.contains(WAITING[0]), "{error}");
+    }
 }

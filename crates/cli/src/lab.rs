@@ -135,7 +135,11 @@ pub fn run(command: &Command) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    let rows = experiments::ALL.iter().map(|e| [e.name, e.title, e.source]);
+    let here = experiments::ALL.iter().map(|e| [e.name, e.title, e.source].map(str::to_owned));
+    let moved = |(name, command): &(&str, &str)| {
+        [(*name).to_owned(), format!("moved: {command}"), String::new()]
+    };
+    let rows = here.chain(experiments::MOVED.iter().map(moved));
     writeln!(std::io::stdout(), "{}", text::lab::columns(["name", "title", "source"], rows))?;
     Ok(())
 }
@@ -282,6 +286,9 @@ fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
             "all" => experiments::ALL.iter().collect(),
             name => experiments::by_name(name).into_iter().collect::<Vec<_>>(),
         };
+        if let Some((_, command)) = experiments::MOVED.iter().find(|(moved, _)| moved == name) {
+            bail!("{name} moved: {command}");
+        }
         if found.is_empty() {
             let known: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();
             bail!("no experiment {name:?}; there are {} and all", known.join(", "));

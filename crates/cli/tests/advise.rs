@@ -124,7 +124,7 @@ fn bad_input_is_refused_in_one_line() {
     refused(2, &["--seconds", "5"], &["--interface"]);
     refused(2, &[cut, "--flows", "5"], &["--flows"]);
     refused(2, &["--miss-ns", "-1"], &[]);
-    refused(1, &["--core", "9999"], &["--core 9999: no such core"]);
+    refused(1, &["--core", "9999"], &["--core: core 9999 is unavailable"]);
     refused(2, &["--core", "0", "--no-calibration"], &["--core", "--no-calibration"]);
 }
 

@@ -38,6 +38,8 @@ fn list_names_title_and_source() {
         let line = line.unwrap_or_else(|| panic!("{} in {out}", experiment.name));
         assert!(line.contains(experiment.title) && line.contains(experiment.source), "{line}");
     }
+    let moved = out.lines().find(|l| l.trim_start().starts_with("live ")).expect("a line");
+    assert!(moved.contains("moved: cargo xtask peers live"), "{moved}");
 }
 
 #[test]
@@ -246,7 +248,8 @@ fn errors_say_what_is_wrong_before_any_work() {
     };
     fails(&["run", "fig99"], &["no experiment \"fig99\"", "table1", "slide15", "all"]);
     fails(&["run"], &["<NAME>"]);
-    fails(&["run", "slide15", "--core", "9999"], &["--core 9999: no such core"]);
+    fails(&["run", "live"], &["live moved: cargo xtask peers live"]);
+    fails(&["run", "slide15", "--core", "9999"], &["--core: core 9999 is unavailable"]);
     fails(&["run", "grid", "--penalty=-1"], &["--penalty", "cycles from 0"]);
     fails(&["run", "grid", "--penalty", "NaN"], &["--penalty", "cycles from 0"]);
     fails(&["model"], &["<GEOMETRY>"]);

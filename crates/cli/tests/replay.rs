@@ -332,7 +332,7 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing_behind() {
     one_line(1, &["--entries", "18446744073709551615"], &["18446744073709551615", "memory"]);
     one_line(1, &["--entries", "1000000000000"], &["--entries 1000000000000", "available"]);
     one_line(1, &["--megaflows", "0"], &["megaflow", "0"]);
-    one_line(1, &["--core", "4096"], &["--core 4096", "no such core"]);
+    one_line(1, &["--core", "4096"], &["--core: core 4096 is unavailable"]);
     one_line(1, &["--rules", "nowhere.rules"], &["nowhere.rules: cannot read the rules: No such"]);
     refused(
         1,

@@ -1,7 +1,9 @@
 //! What a measurement runs on: the processor, its caches and memory as the kernel names them, and the
 //! core that it is pinned to.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use std::io;
 
 /// What it ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,21 +63,44 @@ pub fn memory_available_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Keeps the calling thread on `wanted`, or on the last core that this process may use; returns the
-/// core, or none where the system refuses the last one: the measurement is still worth making.
-pub fn pin(wanted: Option<usize>) -> Result<Option<usize>, PinError> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let Some(id) = wanted else {
-        return Ok(cores.last().filter(|c| core_affinity::set_for_current(**c)).map(|c| c.id));
-    };
-    match cores.iter().find(|c| c.id == id) {
-        Some(core) if core_affinity::set_for_current(*core) => Ok(Some(id)),
-        Some(_) => Err(PinError::Refused(id)),
-        None => {
-            let names: Vec<_> = cores.iter().map(|c| c.id.to_string()).collect();
-            Err(PinError::Unavailable(id, names.join(", ")))
-        }
+/// The cores that the calling thread may use.
+pub fn allowed_cores() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+}
+
+/// The cores that a thread of this process may be put on, also where the calling one is pinned.
+pub fn usable_cores() -> Vec<usize> {
+    let online = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let number =
+        |line: &str| line.strip_prefix("processor")?.split(':').nth(1)?.trim().parse().ok();
+    let online: Vec<usize> = online.lines().filter_map(number).collect();
+    // On a separate thread, which ends pinned to the last one.
+    let try_all = move || online.into_iter().filter(|core| keep_on(&[*core]).is_ok()).collect();
+    std::thread::spawn(try_all).join().unwrap_or_default()
+}
+
+/// Keeps the calling thread, and what it starts, on these cores. No memory is allocated.
+pub fn keep_on(cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
+        set.set(core);
     }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Keeps the calling thread on `wanted`, or on the last core that it may use; returns the core, or
+/// none where the system refuses the last one: the measurement is still worth making.
+pub fn pin(wanted: Option<usize>) -> Result<Option<usize>, PinError> {
+    let cores = allowed_cores();
+    let Some(id) = wanted else {
+        return Ok(cores.last().copied().filter(|core| keep_on(&[*core]).is_ok()));
+    };
+    if !cores.contains(&id) {
+        let names: Vec<_> = cores.iter().map(usize::to_string).collect();
+        return Err(PinError::Unavailable(id, names.join(", ")));
+    }
+    keep_on(&[id]).map_err(|_| PinError::Refused(id)).map(|()| Some(id))
 }
 
 /// Why a thread is not pinned.
@@ -91,7 +116,7 @@ pub enum PinError {
 
 #[cfg(test)]
 mod tests {
-    use super::cpu_name;
+    use super::*;
 
     #[test]
     fn the_processor_has_its_generation() {
@@ -100,5 +125,21 @@ mod tests {
         assert_eq!(cpu_name(info), "AMD EPYC (family 25, model 17)");
         assert_eq!(cpu_name("model name : A: B\n"), "A: B");
         assert_eq!(cpu_name(""), "unknown");
+    }
+
+    #[test]
+    fn a_pinned_thread_may_still_use_the_others() {
+        let all = usable_cores();
+        assert!(!all.is_empty());
+        let (first, then) = std::thread::spawn(move || {
+            keep_on(&[all[0]]).expect("it was possible a moment ago");
+            (allowed_cores(), usable_cores() == all)
+        })
+        .join()
+        .expect("no panic");
+        assert_eq!(first.len(), 1);
+        assert!(then);
+        assert!(keep_on(&[]).is_err() && keep_on(&[CpuSet::MAX_CPU]).is_err());
+        assert!(matches!(pin(Some(CpuSet::MAX_CPU)), Err(PinError::Unavailable(..))));
     }
 }

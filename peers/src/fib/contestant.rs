@@ -225,7 +225,7 @@ impl Contestant<'_> {
         let mut busy = Busy::default();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| -> Result<()> {
-                machine::pin(Some(core))?;
+                machine::keep_on(&[core])?;
                 write(&mut **table, writer_draws, &stop, &go, &changes);
                 Ok(())
             });
@@ -305,7 +305,7 @@ fn write(
 
 /// Serves until the input ends.
 pub fn run(options: &Options) -> Result<()> {
-    machine::pin(Some(options.core))?;
+    machine::keep_on(&[options.core])?;
     let mut contestant = Contestant {
         options,
         peer: find(&options.peer)?,

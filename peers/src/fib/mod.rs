@@ -209,7 +209,16 @@ pub fn run(options: &Options) -> Result<()> {
     record["cells"] = cells.iter().map(report::record).collect();
     let intro = report::intro(options, &record);
     let blocks: Vec<_> = cells.iter().map(report::block).collect();
-    output::write(&options.out, "fib", &record, &intro, &blocks)
+    output::Report {
+        name: "fib",
+        title: "Forwarding tables of others beside Overbank's",
+        record: &record,
+        intro,
+        blocks,
+        claims: cells.iter().flat_map(report::claims).collect(),
+        core: options.core(),
+    }
+    .write(&options.out)
 }
 
 fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell> {
@@ -243,11 +252,11 @@ fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell
             }
         };
         let started = peers.iter().map(|peer| Running::start(options, peer, entries, group));
-        let mut guests: Vec<Running> = started.collect::<Result<_>>()?;
+        let mut others: Vec<Running> = started.collect::<Result<_>>()?;
         for _ in 0..options.rounds {
-            turn(options, &mut own, &mut guests)?;
+            turn(options, &mut own, &mut others)?;
         }
-        cell.entrants.extend(guests.into_iter().map(|running| running.entrant));
+        cell.entrants.extend(others.into_iter().map(|running| running.entrant));
         // The processes have ended; their huge pages go back here.
     }
     cell.entrants.splice(0..0, own.into_iter().map(|running| running.entrant));
@@ -255,9 +264,9 @@ fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell
 }
 
 /// One round of everybody; then, if there is a core for the writer, one with it.
-fn turn(options: &Options, own: &mut [Running], guests: &mut [Running]) -> Result<()> {
+fn turn(options: &Options, own: &mut [Running], others: &mut [Running]) -> Result<()> {
     let mut first: Option<Round> = None;
-    for running in own.iter_mut().chain(guests.iter_mut()) {
+    for running in own.iter_mut().chain(others.iter_mut()) {
         let round: Round = running.process.order("round", options.keys)?;
         let beside = first.get_or_insert_with(|| round.clone()).clone();
         running.entrant.rounds.push((round, beside));
@@ -265,7 +274,7 @@ fn turn(options: &Options, own: &mut [Running], guests: &mut [Running]) -> Resul
     if options.writer_core().is_none() {
         return Ok(());
     }
-    for running in own.iter_mut().chain(guests).filter(|r| r.entrant.peer.name != FLOOR) {
+    for running in own.iter_mut().chain(others).filter(|r| r.entrant.peer.name != FLOOR) {
         let busy: Busy = running.process.order("busy", options.keys.div_ceil(4))?;
         running.entrant.busy.push(busy);
     }

@@ -1,11 +1,12 @@
 //! What the record and the tables of `fib` say.
 
+use overbank_kit::experiment::Check;
 use serde_json::{Value, json};
 
 use super::contestant::Round;
 use super::peer::{FLOOR, LIST, LIST_WAY, OVERBANK_WAYS};
 use super::{Cell, Entrant, Options};
-use crate::output::Block;
+use crate::output::{Block, target};
 use overbank_kit::spread::Spread;
 
 /// Figures of one way of a peer to look up.
@@ -66,6 +67,25 @@ fn rte_hash(cell: &Cell, own_way: usize) -> Option<(f64, f64)> {
             .min_by(f64::total_cmp)
     };
     Some((best(|row| row.hit_ratios)?, best(|row| row.miss_ratios)?))
+}
+
+/// The target at a size: hits and misses of rte_hash at its best take three times those of lists.
+pub fn claims(cell: &Cell) -> Vec<Check> {
+    let best = |ratios: fn(&Row) -> [Spread; OVERBANK_WAYS.len()]| {
+        rows(cell)
+            .filter(|row| row.entrant.peer.name.starts_with("rte_hash"))
+            .map(|row| ratios(&row)[LIST_WAY])
+            .min_by(|a, b| a.median.total_cmp(&b.median))
+    };
+    let found = [("hits", best(|row| row.hit_ratios)), ("misses", best(|row| row.miss_ratios))];
+    let claim = |(what, ratio): (&str, Option<Spread>)| {
+        let size = cell.entries as f64 / 1e6;
+        let text = format!(
+            "{size} M entries, {what}: time of DPDK's rte_hash at its best to lists of {LIST} keys"
+        );
+        Some(target(text, 3.0, ratio?))
+    };
+    found.into_iter().filter_map(claim).collect()
 }
 
 /// A size in the JSON record.
@@ -235,6 +255,10 @@ mod tests {
         assert_eq!(medians(3), [3.0, 3.0, 4.875, 4.5]);
         assert_eq!(record["rte_hash_best"], json!({"hit": 2.0, "miss": 2.0}));
         assert_eq!(record["rte_hash_best_list"], json!({"hit": 3.25, "miss": 3.0}));
+
+        let claims = claims(&cell);
+        assert_eq!(claims[0].measured, "3.25 (2.50 to 4.00)");
+        assert!(claims.iter().all(|claim| claim.holds) && claims[1].claim.contains("misses"));
 
         let Block { title, header, rows } = block(&cell);
         assert!(title.ends_with("hits 2.00 × (3.25 ×l), misses 2.00 × (3.00 ×l)"), "{title}");

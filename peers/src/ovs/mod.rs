@@ -159,11 +159,9 @@ pub fn run(options: &Options) -> Result<()> {
     if machine::cpus() < 2 {
         bail!("two cores are needed: one forwards, one controls");
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("Ctrl-C")?;
+    let stop = machine::stop_on_ctrl_c()?;
     // What this thread starts inherits the core.
-    machine::pin(Some(0))?;
+    machine::keep_on(&[0])?;
 
     let hertz = clock::hertz();
     let mut record = machine::describe(hertz);

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use overbank_products::replay::Contestant;
 use overbank_kit::traffic::{FRAME_LEN, OUTPUT_PORTS};
+use overbank_products::replay::Contestant;
 use overbank_switch::datapath::{CacheConfig, Config, Counters, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
@@ -54,7 +54,7 @@ impl Datapaths {
         let (send, windows) = channel();
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
-            let pinned = machine::pin(Some(1));
+            let pinned = machine::keep_on(&[1]);
             if ready.send(pinned).is_err() {
                 return;
             }

@@ -3,46 +3,20 @@
 // Mapping a file is a call into the C library, and the ids are read from its bytes.
 #![allow(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
 use overbank_kit::workload::FlowStream;
 
+use crate::folder::Folder;
+
 const MAGIC: &[u8; 8] = b"OBFLOWS1";
 const HEADER: usize = 16;
-
-/// A private folder, removed when dropped.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// Below the system's folder for such things: names of sockets must be short.
-    pub fn new(name: &str) -> Result<Folder> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (process, nth) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("overbank-peers-{process}-{nth}-{name}"));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
-        }
-    }
-}
 
 /// A file, mapped as long as this lives.
 pub struct Map {

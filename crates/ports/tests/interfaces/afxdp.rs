@@ -661,7 +661,7 @@ fn a_killed_process_leaves_nothing_behind() {
     let Some(net) = Net::new(1) else { return };
     let near = net.near(0);
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "child_that_holds_a_port", "--nocapture"])
+        .args(["--exact", "afxdp::child_that_holds_a_port", "--nocapture"])
         .env("OVERBANK_TEST_AFXDP", &near)
         .stdout(Stdio::piped())
         .spawn()

@@ -16,7 +16,7 @@
 //! one's `--mode l2`, *with learning* (`learning.rs`). They take turns in each round.
 
 use super::insertion::{self, Built, Latency};
-use super::measure::{Draws, Part, Plan};
+use super::measure::{Draws, Plan};
 use super::sizes;
 use bench::{Bench, Counts, Traffic};
 use learning::{Lanes, Learning, Learnt};
@@ -84,16 +84,12 @@ struct Measured {
     learning: Result<Learning, String>,
 }
 
-fn measure(
-    context: &mut Context<'_>,
-    plan: &Plan,
-    part: Part,
-    entries: u64,
-) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
     let name = sizes::name(entries);
     let with_learning = entries <= learning::ENTRIES_MAX;
     let built = if with_learning { 0.4 } else { 0.8 };
-    let (mut fib, built) = insertion::build(context, part.piece(0.0, built), entries, station_of)?;
+    let (mut fib, built) =
+        context.part((0.0, built), |context| insertion::build(context, entries, station_of))?;
     let reader = fib.reader();
     let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
     let occupancy = fib.occupancy();
@@ -103,7 +99,7 @@ fn measure(
     let mut lanes = [Some(&forwarder), Some(&forwarder), None].map(lane);
     let left_out = learning::left_out(entries);
     let learnt = match left_out {
-        None => Some(Learnt::build(context, part.piece(0.4, 0.8), entries)?),
+        None => Some(context.part((0.4, 0.8), |context| Learnt::build(context, entries))?),
         Some(_) => None,
     };
     let learning_forwarder = learnt.as_ref().map(Learnt::forwarder);
@@ -115,8 +111,8 @@ fn measure(
     let mut zipf = Draws::zipf(entries, THETA, context.seed)?;
     let mut times = Times::default();
     for round in 0..plan.rounds {
-        let share = round as f64 / plan.rounds as f64;
-        context.step(&format!("{name} entries: forwarding"), part.piece(0.8, 0.9).at(share))?;
+        let share = 0.8 + 0.1 * round as f64 / plan.rounds as f64;
+        context.step(&format!("{name} entries: forwarding"), share)?;
         let [first, second, third] = &mut lanes;
         times.uniform.push(first.round(&mut uniform, plan)?);
         times.zipf.push(second.round(&mut zipf, plan)?);
@@ -128,7 +124,7 @@ fn measure(
     let counts = lanes.iter().map(Bench::counts).fold(Counts::default(), |all, one| all + one);
     let learning = with_learning.map(Lanes::end).ok_or(left_out.unwrap_or_default());
 
-    context.step(&format!("{name} entries: single insertions"), part.at(0.9))?;
+    context.step(&format!("{name} entries: single insertions"), 0.9)?;
     let count = if context.smoke() { 2000 } else { 200_000 };
     let latency = insertion::latency(&mut fib, entries, count, context.seed, station_of)?;
     Ok(Measured { entries, bytes, pages, occupancy, built, latency, times, counts, learning })
@@ -138,13 +134,14 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     context.step("starts", 0.0)?;
     let wanted = sizes::wanted(context, &SMOKE, &FULL);
     let plan = Plan::of(context.smoke());
-    let (all, missing) = sizes::each(context, &wanted, |context, part, entries| {
-        match sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
-            Some(line) => Ok(Err(line)),
-            None => measure(context, &plan, part, entries).map(Ok),
-        }
-    })?;
-    let mut record = Record::new((FIB7.name, FIB7.title, FIB7.source), context);
+    let (all, missing) =
+        sizes::each(context, &wanted, |context, entries| {
+            match sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
+                Some(line) => Ok(Err(line)),
+                None => measure(context, &plan, entries).map(Ok),
+            }
+        })?;
+    let mut record = FIB7.record(context);
     sizes::left_out(&mut record, &wanted, missing)?;
     report::write(&mut record, &plan, &all);
     Ok(record)

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::measure::{Fib, Part, empty, fill};
+use super::measure::{Fib, empty, fill};
 use super::{absent, address, sizes};
 use hdrhistogram::Histogram;
 use overbank::random::Pcg32;
@@ -36,12 +36,11 @@ pub(super) struct Built {
 /// Addresses come from a list, so to speak: the lines of each are asked for 16 insertions ahead.
 pub(super) fn build(
     context: &mut Context<'_>,
-    part: Part,
     entries: u64,
     value: impl Fn(u64) -> u16,
 ) -> Result<(Fib, Built), LabError> {
     let name = sizes::name(entries);
-    context.step(&format!("{name} entries: memory"), part.from)?;
+    context.step(&format!("{name} entries: memory"), 0.0)?;
     let start = Instant::now();
     let mut fib = empty(entries, context.seed)?;
     let mut built =
@@ -49,13 +48,15 @@ pub(super) fn build(
     let mut from = 0;
     for percent in (BAND..=PERCENT).step_by(BAND as usize) {
         let until = entries * percent / PERCENT;
-        let piece = part.piece(from as f64 / entries as f64, until as f64 / entries as f64);
+        let piece = (from as f64 / entries as f64, until as f64 / entries as f64);
         let moves = fib.stats().displaced;
         let start = Instant::now();
         let what = format!("{name} entries, to {percent} %");
-        fill(context, &what, piece, from..until, |number, soon| {
-            fib.prefetch(address(soon));
-            fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
+        context.part(piece, |context| {
+            fill(context, &what, from..until, |number, soon| {
+                fib.prefetch(address(soon));
+                fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
+            })
         })?;
         let seconds = start.elapsed().as_secs_f64();
         let count = (until - from).max(1) as f64;
@@ -79,7 +80,7 @@ pub(super) struct Latency {
 }
 
 /// Times single insertions into a table that is 95 % full but for one entry, which was drawn and
-/// removed: new keys, whose lines nobody asked for. The table has the same keys afterwards.
+/// removed: new keys, whose lines were not asked for. The table has the same keys afterwards.
 pub(super) fn latency(
     fib: &mut Fib,
     entries: u64,

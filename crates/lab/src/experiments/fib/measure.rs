@@ -20,7 +20,7 @@ use overbank_kit::experiment::{Context, LabError};
 #[cfg(test)]
 use overbank_kit::experiment::{Experiment, Record, Size};
 use overbank_kit::micro::gather::Gather;
-use overbank_kit::spread::Spread;
+use overbank_kit::spread::{Spread, median};
 use overbank_kit::workload::{FlowStream, Gray, Workload};
 
 /// A forwarding table of Ethernet addresses.
@@ -195,7 +195,7 @@ pub(super) fn ns_per_key(
             return Err(LabError::Failed(format!("{name}: {found}, {should}, or wrong values")));
         }
     }
-    Ok(Spread::of(times).median)
+    Ok(median(times))
 }
 
 /// Nanoseconds per key of the gather kernel over one round of new keys, in bursts of `burst`.
@@ -234,7 +234,7 @@ fn floor_ns(
         black_box(touch(hashes));
         start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
     });
-    Spread::of(times).median
+    median(times)
 }
 
 /// Lookups in bursts, each alone.
@@ -282,23 +282,10 @@ pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, keys: &[Key6]) -> Answer
     answers
 }
 
-/// A part of the progress of an experiment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) from: f64,
-    pub(super) to: f64,
-}
-
-impl Part {
-    /// Progress when this share of the part is done.
-    pub(super) fn at(&self, share: f64) -> f64 {
-        self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
-    }
-
-    /// The piece between two shares of it.
-    pub(super) fn piece(&self, from: f64, to: f64) -> Part {
-        Part { from: self.at(from), to: self.at(to) }
-    }
+/// Million a second, from nanoseconds each.
+pub(super) fn rate(ns: Spread) -> Spread {
+    let Spread { median, low, high } = ns.map(|ns| 1000.0 / ns);
+    Spread { median, low: high, high: low }
 }
 
 /// An empty table for `entries` entries at 95 %, on huge pages.
@@ -313,7 +300,6 @@ pub(super) fn empty(entries: u64, seed: u64) -> Result<Fib, LabError> {
 pub(super) fn fill(
     context: &mut Context<'_>,
     what: &str,
-    part: Part,
     range: std::ops::Range<u64>,
     mut insert: impl FnMut(u64, u64) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
@@ -323,7 +309,7 @@ pub(super) fn fill(
         let until = range.end.min(next + STEP);
         let text =
             format!("{what}: {:.1} of {:.1} M inserted", millions(next), millions(range.end));
-        context.step(&text, part.at((next - range.start) as f64 / count))?;
+        context.step(&text, (next - range.start) as f64 / count)?;
         for number in next..until {
             insert(number, number + AHEAD)?;
         }
@@ -337,14 +323,9 @@ fn millions(entries: u64) -> f64 {
 }
 
 /// A table of the first `entries` addresses.
-pub(super) fn build(
-    context: &mut Context<'_>,
-    what: &str,
-    part: Part,
-    entries: u64,
-) -> Result<Fib, LabError> {
+pub(super) fn build(context: &mut Context<'_>, what: &str, entries: u64) -> Result<Fib, LabError> {
     let mut fib = empty(entries, context.seed)?;
-    fill(context, what, part, 0..entries, |number, soon| {
+    fill(context, what, 0..entries, |number, soon| {
         fib.prefetch(address(soon));
         fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
     })?;
@@ -354,16 +335,9 @@ pub(super) fn build(
 /// The record of a full run that has measured nothing yet.
 #[cfg(test)]
 pub(super) fn full_record(experiment: &Experiment) -> Record {
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let context = Context {
-        size: Size::Full,
-        seed: 1,
-        penalty_cycles: 0.0,
-        entries: &[],
-        stop: &stop,
-        progress: &mut |_, _| (),
-    };
-    Record::new((experiment.name, experiment.title, experiment.source), &context)
+    let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
+    let context = Context { size: Size::Full, ..Context::smoke_run(&stop, &mut silent) };
+    experiment.record(&context)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //!
 //! | experiment | file | what |
 //! |---|---|---|
-//! | `fib5` | `factors.rs` | each optimisation switched on in turn, from concurrent cuckoo to `overbank::fib` |
-//! | `fib6` | `batches.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
+//! | `fib5` | `optimizations.rs` | each optimisation switched on in turn, from concurrent cuckoo to `overbank::fib` |
+//! | `fib6` | `burst_size.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
 //! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded, with learning and without; building the table, insertions |
-//! | `fibwriter` | `beside.rs` | lookups while the writer is idle and while it writes at full speed |
+//! | `fibwriter` | `with_writer.rs` | lookups while the writer is idle and while it writes at full speed |
 //!
 //! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full. Addresses
 //! are made of numbers by a bijection (`address.rs`), so that a billion of them need no memory but the
@@ -14,19 +14,19 @@
 //! free is left out, and the record says so (`sizes.rs`).
 
 mod address;
-mod batches;
-mod beside;
-mod factors;
+mod burst_size;
 mod forward;
 mod insertion;
 mod measure;
 mod optimistic;
+mod optimizations;
 mod sizes;
+mod with_writer;
 
-pub use batches::FIB6;
-pub use beside::FIBWRITER;
-pub use factors::FIB5;
+pub use burst_size::FIB6;
 pub use forward::FIB7;
+pub use optimizations::FIB5;
 pub use sizes::ENTRIES;
+pub use with_writer::FIBWRITER;
 
 use address::{absent, address};

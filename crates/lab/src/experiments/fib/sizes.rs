@@ -1,6 +1,5 @@
 //! Which sizes are measured: those of the experiment or those asked for, as far as memory goes.
 
-use super::measure::Part;
 use super::optimistic::Optimistic;
 use overbank_kit::experiment::{Context, LabError, Record};
 use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
@@ -19,7 +18,7 @@ pub(super) fn wanted(context: &Context<'_>, smoke: &[u64], full: &[u64]) -> Vec<
     sizes
 }
 
-/// Bytes of a forwarding table for so many entries at 95 %.
+/// Bytes of a forwarding table for `entries` entries at 95 %.
 pub(super) fn fib_bytes(entries: u64) -> u64 {
     // 7 entries in a line of 64 bytes.
     (entries * 100).div_ceil(95 * 7) * 64 + 128
@@ -57,18 +56,18 @@ pub(super) fn does_not_fit(entries: u64, bytes: u64) -> Option<String> {
 pub(super) fn each<M>(
     context: &mut Context<'_>,
     wanted: &[u64],
-    mut measure: impl FnMut(&mut Context<'_>, Part, u64) -> Result<Result<M, String>, LabError>,
+    mut measure: impl FnMut(&mut Context<'_>, u64) -> Result<Result<M, String>, LabError>,
 ) -> Result<(Vec<M>, Vec<String>), LabError> {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
     let total: u64 = wanted.iter().sum();
     let at = |entries: u64| entries as f64 / total.max(1) as f64;
     let mut before = 0;
     for &entries in wanted {
-        let part = Part { from: at(before), to: at(before + entries) };
-        match measure(context, part, entries)? {
+        let part = (at(before), at(before + entries));
+        match context.part(part, |context| measure(context, entries))? {
             Ok(measured) => all.push(measured),
             Err(line) => {
-                context.step(&line, part.from)?;
+                context.step(&line, part.0)?;
                 missing.push(line);
             }
         }
@@ -90,7 +89,7 @@ pub(super) fn left_out(
     Ok(())
 }
 
-/// Whether a table of so many bytes is past the last-level cache; `None` where that is not known.
+/// Whether a table of `bytes` bytes is past the last-level cache; `None` where that is not known.
 pub(super) fn past_the_caches(bytes: u64) -> Option<bool> {
     last_level_cache_bytes().map(|cache| bytes > cache as u64)
 }

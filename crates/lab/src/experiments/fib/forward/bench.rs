@@ -2,7 +2,7 @@
 //! ports, and are counted there.
 //!
 //! ```text
-//!  heads, drawn before the clock ─▶ ring ─▶ forwarder, or nobody ─▶ ports 1 to 8
+//!  heads, drawn before the clock ─▶ ring ─▶ forwarder, or none ───▶ ports 1 to 8
 //!  destination, source, type        4096 frames of 64 bytes
 //! ```
 
@@ -14,7 +14,7 @@ use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
 use overbank::fib::Key6;
 use overbank_kit::experiment::LabError;
-use overbank_kit::spread::Spread;
+use overbank_kit::spread::median;
 use overbank_live::l2::{Address, DropReason, Forwarder, Sighting, Sink};
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
@@ -37,7 +37,7 @@ const ONE_STATION: Key6 = Key6::from_bytes([2, 0, 0, 0, 0, 1]);
 /// Whose the frames of a lane are, and whom they are for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Traffic {
-    /// From one station, which nobody looks up, to every entry.
+    /// From one station, which is not looked up, to every entry.
     ToEntries,
     /// From the stations behind the ingress to those behind the other ports: [`learning`].
     AmongStations,
@@ -188,7 +188,7 @@ fn forward<K: Address>(
     Ok(())
 }
 
-/// The same frames from the same ring to the same ports, and nobody looks at them.
+/// The same frames from the same ring to the same ports, and without a lookup.
 #[inline(never)]
 fn pass(arrivals: &mut Arrivals, outputs: &mut Outputs) -> Result<(), PortError> {
     while !arrivals.is_finished() {
@@ -279,7 +279,7 @@ impl<'a, K: Address> Bench<'a, K> {
             self.stretch(draws)?;
         }
         let times = (0..stretches).map(|_| self.stretch(draws));
-        Ok(Spread::of(times.collect::<Result<Vec<_>, _>>()?).median)
+        Ok(median(times.collect::<Result<Vec<_>, _>>()?))
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use super::bench::{Bench, Counts, Traffic};
 use super::{INGRESS, PORTS, THETA, port_of};
-use crate::experiments::fib::measure::{Draws, Part, Plan, fill};
+use crate::experiments::fib::measure::{Draws, Plan, fill};
 use crate::experiments::fib::{address, sizes};
 use overbank::fib::MacVlan;
 use overbank_kit::experiment::{Context, LabError};
@@ -46,7 +46,7 @@ fn limits(entries: u64) -> Limits {
     Limits { entries_max: usize::try_from(entries).unwrap_or(usize::MAX), ..Limits::default() }
 }
 
-/// Why so many are not measured with learning, in one line; `None` if they can be.
+/// Why `entries` stations are not measured with learning, in one line; `None` if they can be.
 pub(super) fn left_out(entries: u64) -> Option<String> {
     if entries > ENTRIES_MAX {
         let (name, most) = (sizes::name(entries), sizes::name(ENTRIES_MAX));
@@ -64,18 +64,14 @@ pub(super) struct Learnt {
 
 impl Learnt {
     /// Learns this many stations.
-    pub(super) fn build(
-        context: &mut Context<'_>,
-        part: Part,
-        entries: u64,
-    ) -> Result<Learnt, LabError> {
+    pub(super) fn build(context: &mut Context<'_>, entries: u64) -> Result<Learnt, LabError> {
         let ports = 1 + usize::from(PORTS);
         let what = format!("{} entries, with learning", sizes::name(entries));
-        context.step(&what, part.from)?;
+        context.step(&what, 0.0)?;
         let start = Instant::now();
         let new = Stations::new(limits(entries), ports, 0, context.seed);
         let mut stations = new.map_err(LabError::failed)?;
-        fill(context, &what, part, 0..entries, |number, _| {
+        fill(context, &what, 0..entries, |number, _| {
             let key = MacVlan::new(address(number).to_bytes(), 0);
             stations.learn(Sighting { key, port: port(number), news: News::Unknown });
             Ok(())
@@ -159,22 +155,11 @@ pub(super) struct Learning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_kit::experiment::Size;
-    use std::sync::atomic::AtomicBool;
-
     const ENTRIES: u64 = 2001;
 
     fn learnt() -> Learnt {
-        let stop = AtomicBool::new(false);
-        let mut context = Context {
-            size: Size::Smoke,
-            seed: 1,
-            penalty_cycles: 0.0,
-            entries: &[],
-            stop: &stop,
-            progress: &mut |_, _| (),
-        };
-        Learnt::build(&mut context, Part { from: 0.0, to: 1.0 }, ENTRIES).unwrap()
+        let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
+        Learnt::build(&mut Context::smoke_run(&stop, &mut silent), ENTRIES).unwrap()
     }
 
     fn counts(learnt: &Learnt) -> Counts {

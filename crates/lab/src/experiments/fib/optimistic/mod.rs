@@ -4,7 +4,7 @@
 //! ```text
 //!  words      │ slot │ slot │ slot │ slot │    a bucket: half a cache line, 4 entries of 8 bytes
 //!             key, 48 bits · value, 16 bits    an empty slot is 0, which is no address
-//!  versions   │ v │ v │ v │ … 4096            an array of their own, 16 KiB; bucket b has v[b % 4096]
+//!  versions   │ v │ v │ v │ … 4096            a separate array, 16 KiB; bucket b has v[b % 4096]
 //! ```
 //!
 //! A key may be in either of two buckets, and a lookup reads both unless the first has it. The one
@@ -54,7 +54,7 @@ pub(super) struct Optimistic {
 pub(super) struct Full;
 
 impl Optimistic {
-    /// An empty table that so many entries fill to 95 %. `None`: no memory, or too many.
+    /// An empty table that `entries` entries fill to 95 %. `None`: no memory, or too many.
     pub(super) fn new(entries: usize, huge: bool, seed: u64) -> Option<Optimistic> {
         let buckets = u32::try_from(Self::buckets(entries)).ok()?;
         let words = Memory::new(buckets as usize * SLOTS, huge, |_| AtomicU64::new(0))?;
@@ -72,7 +72,7 @@ impl Optimistic {
         (entries * 100).div_ceil(95 * SLOTS) + 2
     }
 
-    /// Bytes of the slots of a table for so many entries.
+    /// Bytes of the slots of a table for `entries` entries.
     pub(super) fn bytes_for(entries: usize) -> usize {
         Self::buckets(entries) * SLOTS * 8
     }
@@ -273,7 +273,7 @@ pub(super) struct Census {
 }
 
 impl Optimistic {
-    /// Counts the entries of the first buckets, up to so many.
+    /// Counts the entries of the first buckets, at most `buckets_max`.
     pub(super) fn census(&self, buckets_max: u32) -> Census {
         let mut census = Census { entries: 0, second: 0 };
         for bucket in 0..self.buckets.min(buckets_max) {

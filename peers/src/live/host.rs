@@ -17,8 +17,9 @@
 //! at a time, and their time counts from then: what delays the generator is not the switch's.
 
 use super::net::{FAR, Net, Space};
+use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
-use overbank_kit::experiment::LabError;
+use overbank_kit::machine::allowed_cores;
 use overbank_kit::traffic::{FRAME_LEN, Traffic};
 use overbank_kit::workload::FlowStream;
 use overbank_ports::PortSpec;
@@ -113,21 +114,20 @@ impl Hosts {
     ///
     /// # Errors
     /// The interfaces cannot be opened.
-    pub fn new(net: &Net, flows: u32, seed: u64) -> Result<Hosts, LabError> {
+    pub fn new(net: &Net, flows: u32, seed: u64) -> Result<Hosts> {
         let open = |space, options: &str| {
-            let spec: PortSpec =
-                format!("afpacket:{FAR}{options}").parse().map_err(LabError::failed)?;
-            let open = || overbank_ports::open(&spec, 1).map_err(LabError::failed);
-            let mut port = net.inside(space, &super::sys::allowed_cores(), open)?;
+            let spec: PortSpec = format!("afpacket:{FAR}{options}").parse()?;
+            let open = || Ok(overbank_ports::open(&spec, 1)?);
+            let mut port = net.inside(space, &allowed_cores(), open)?;
             // The kernel tells that a new interface is up some time after it is.
             let end = Instant::now() + LATE_MAX;
             while !port.info().link_up && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let queue = port.take_queues().pop().ok_or_else(|| LabError::failed("no queue"))?;
-            Ok::<_, LabError>((port, queue))
+            let queue = port.take_queues().pop().ok_or_else(|| anyhow!("no queue"))?;
+            anyhow::Ok((port, queue))
         };
-        // The halves that are not needed are closed here: nobody reads host a's ring.
+        // The halves that are not needed are closed here: host a's ring is not read.
         let (port_a, Queue { transmit, .. }) = open(Space::A, ",ring-mib=1")?;
         let (port_b, Queue { receive, .. }) = open(Space::B, "")?;
         let mut hosts = Hosts::between(transmit, receive, flows, seed)?;
@@ -141,7 +141,7 @@ impl Hosts {
         receive: Box<dyn Receive>,
         flows: u32,
         seed: u64,
-    ) -> Result<Hosts, LabError> {
+    ) -> Result<Hosts> {
         let traffic = Traffic::default();
         let mut frames = vec![[0; FRAME_LEN]; flows as usize];
         (0..).zip(&mut frames).for_each(|(id, frame)| traffic.write_frame(id, frame));
@@ -149,7 +149,7 @@ impl Hosts {
             frame[HEADERS..HEADERS + 4].copy_from_slice(&id.to_ne_bytes());
         }
         let mut sequence = vec![0; SEQUENCE];
-        FlowStream::uniform(flows, seed).map_err(LabError::failed)?.fill(&mut sequence);
+        FlowStream::uniform(flows, seed)?.fill(&mut sequence);
         Ok(Hosts {
             transmit,
             sink: Sink { receive, expected: vec![0; flows as usize] },
@@ -277,12 +277,12 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
-    /// What a bad switch does to the n-th frame.
-    type Deed = fn(u64, Vec<u8>, &mut VecDeque<Vec<u8>>);
+    /// What a faulty switch does to the n-th frame.
+    type Fault = fn(u64, Vec<u8>, &mut VecDeque<Vec<u8>>);
 
     struct Wire {
         frames: Arc<Mutex<VecDeque<Vec<u8>>>>,
-        deed: Deed,
+        fault: Fault,
         count: u64,
         burst: Vec<Vec<u8>>,
     }
@@ -290,7 +290,7 @@ mod tests {
     impl Transmit for Wire {
         fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
             let mut frames = self.frames.lock().expect("no panic");
-            (self.deed)(self.count, frame.to_vec(), &mut frames);
+            (self.fault)(self.count, frame.to_vec(), &mut frames);
             self.count += 1;
             Ok(())
         }
@@ -318,9 +318,9 @@ mod tests {
     }
 
     /// One flow through a switch that does that; frames offered, received, out of order, changed.
-    fn through(deed: Deed, load: Load) -> [u64; 4] {
+    fn through(fault: Fault, load: Load) -> [u64; 4] {
         let frames = Arc::<Mutex<VecDeque<Vec<u8>>>>::default();
-        let wire = || Wire { frames: frames.clone(), deed, count: 0, burst: Vec::new() };
+        let wire = || Wire { frames: frames.clone(), fault, count: 0, burst: Vec::new() };
         let mut hosts = Hosts::between(Box::new(wire()), Box::new(wire()), 1, 1).expect("one flow");
         let mut window = hosts.run(load, Duration::from_millis(20));
         // The machine may have had something else to do for all of the time.
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_switch_is_found_good() {
+    fn a_good_switch_passes() {
         for load in [Load::FlatOut, Load::Rate(10_000.0)] {
             let [offered, received, disordered, changed] =
                 through(|_, frame, wire| wire.push_back(frame), load);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bad_switch_does_is_counted() {
+    fn faults_are_counted() {
         let load = Load::FlatOut;
         let tenth = |offered: u64| offered.div_ceil(10);
         let [offered, received, disordered, changed] = through(

@@ -8,7 +8,9 @@
 
 use super::Cores;
 use super::contestants::overbank;
-use overbank_kit::experiment::{Context, LabError};
+use anyhow::{Result, anyhow};
+use overbank_kit::experiment::Context;
+use overbank_kit::machine::keep_on;
 use overbank_kit::traffic::{FRAME_LEN, Traffic};
 use overbank_live::ports::SwitchPort;
 use overbank_live::status::Status;
@@ -61,12 +63,12 @@ pub fn measure(
     plan: &Plan,
     cores: &Cores,
     share: f64,
-) -> Result<Scaling, LabError> {
+) -> Result<Scaling> {
     let mut store = FrameStore::new();
     let (traffic, mut frame) = (Traffic::default(), [0; FRAME_LEN]);
     for id in 0..plan.flows {
         traffic.write_frame(id, &mut frame);
-        store.push(&frame, 0, 0).map_err(LabError::failed)?;
+        store.push(&frame, 0, 0)?;
     }
     let store = Arc::new(store);
     let mut scaling = Scaling { rounds: Vec::new(), accounts: true };
@@ -84,7 +86,7 @@ pub fn measure(
     Ok(scaling)
 }
 
-fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switch, LabError> {
+fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switch> {
     let port = |number, frames: &Arc<FrameStore>| {
         let (options, name) = (MemoryOptions::default(), format!("memory{number}"));
         let port = MemoryPort::from_store(frames.clone(), &options, &name, workers);
@@ -95,15 +97,15 @@ fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switc
     // The switch's other threads, which hardly run, are to be where they may.
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
-            super::sys::pin(&cores.all()).map_err(LabError::failed)?;
+            keep_on(&cores.all())?;
             overbank(ports, &on, workers, true)
         });
-        there.join().unwrap_or_else(|_| Err(LabError::failed("a thread broke")))
+        there.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
     })
 }
 
 /// The rate over about `time`, between two moments at which the workers told what they counted.
-fn window(switch: &Switch, workers: usize, time: Duration) -> Result<Rate, LabError> {
+fn window(switch: &Switch, workers: usize, time: Duration) -> Result<Rate> {
     let (packets, start) = told(switch)?;
     let on_core = workers_on_core_ns();
     std::thread::sleep(time);
@@ -115,7 +117,7 @@ fn window(switch: &Switch, workers: usize, time: Duration) -> Result<Rate, LabEr
 }
 
 /// Packets so far, at a moment at which every worker told.
-fn told(switch: &Switch) -> Result<(u64, Instant), LabError> {
+fn told(switch: &Switch) -> Result<(u64, Instant)> {
     let counts = || switch.status().workers.iter().map(|w| w.packets).collect::<Vec<u64>>();
     let (before, end) = (counts(), Instant::now() + PATIENCE);
     while Instant::now() < end {
@@ -126,7 +128,7 @@ fn told(switch: &Switch) -> Result<(u64, Instant), LabError> {
             return Ok((now.iter().sum(), Instant::now()));
         }
     }
-    Err(LabError::failed("a worker does not work"))
+    Err(anyhow!("a worker does not work"))
 }
 
 /// Time that the workers of this process were on a core; `None` where the kernel does not count it.

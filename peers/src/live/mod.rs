@@ -16,25 +16,72 @@
 //! Needs root for network namespaces. A switch of others that is not installed is left out, and the
 //! record says so.
 
-mod contestants;
+pub mod contestants;
 mod host;
 mod kernel;
 mod memory;
 mod net;
 mod ovs;
 mod report;
-pub(in crate::experiments) mod sys;
 
-use overbank_kit::experiment::{Context, Experiment, LabError, Record};
-use std::time::Duration;
+use anyhow::{Result, bail};
+use clap::Args;
+use overbank_kit::experiment::{Context, Record, Size};
+use overbank_kit::machine::{allowed_cores, pin, usable_cores};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// The live switch beside others.
-pub const LIVE: Experiment = Experiment {
-    name: "live",
-    title: "The live switch beside the Linux bridge and Open vSwitch, and how it scales",
-    source: "Target of this project",
-    run,
-};
+use crate::machine::{is_root, stop_on_ctrl_c};
+use crate::output;
+
+/// Name, title and source of the record.
+const LIVE: (&str, &str, &str) = (
+    "live",
+    "The live switch beside the Linux bridge and Open vSwitch, and how it scales",
+    "Target of this project",
+);
+
+/// Arguments of `live`.
+#[derive(Args)]
+pub struct Options {
+    /// Small sizes: seconds instead of minutes; figures mean little
+    #[arg(long)]
+    smoke: bool,
+    /// Seed of the traffic
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Core of the first worker [default: the last one]
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "target/peers")]
+    out: PathBuf,
+}
+
+/// Measures and writes the record.
+pub fn run(options: &Options) -> Result<()> {
+    let pinned = pin(options.core)?;
+    let stop = stop_on_ctrl_c()?;
+    let mut shown = String::new();
+    let mut progress = |what: &str, done: f64| {
+        if shown != what {
+            eprintln!("{:3.0} %  {what}", 100.0 * done);
+            what.clone_into(&mut shown);
+        }
+    };
+    let mut context = Context {
+        size: if options.smoke { Size::Smoke } else { Size::Full },
+        seed: options.seed,
+        stop: &stop,
+        progress: &mut progress,
+        penalty_cycles: 0.0,
+        entries: &[],
+    };
+    let start = Instant::now();
+    let mut record = measure(&mut context)?;
+    record.seconds = start.elapsed().as_secs_f64();
+    output::write_record(&options.out, record, pinned)
+}
 
 /// Where threads run.
 struct Cores {
@@ -46,13 +93,13 @@ struct Cores {
 
 impl Cores {
     /// Shares out the cores; the core that the calling thread was pinned to is the switch's.
-    fn share_out(smoke: bool) -> Result<Cores, LabError> {
-        let allowed = sys::allowed_cores();
+    fn share_out(smoke: bool) -> Result<Cores> {
+        let allowed = allowed_cores();
         // In a test others may have been kept away from some cores on purpose.
-        let usable = if smoke { allowed.clone() } else { sys::usable_cores() };
+        let usable = if smoke { allowed.clone() } else { usable_cores() };
         let first = allowed.last().copied().filter(|core| usable.contains(core));
         let Some(first) = first.or(usable.last().copied()) else {
-            return Err(LabError::failed("the system does not tell which cores there are"));
+            bail!("the system does not say which cores there are");
         };
         let host = usable.iter().copied().find(|core| *core != first).unwrap_or(first);
         let mut workers = vec![first];
@@ -63,7 +110,7 @@ impl Cores {
         Ok(Cores { host, workers })
     }
 
-    /// Those of a switch with so many workers.
+    /// Those of a switch with `workers` workers.
     fn switch(&self, workers: usize) -> Vec<usize> {
         self.workers.iter().copied().take(workers.max(1)).collect()
     }
@@ -73,7 +120,7 @@ impl Cores {
         self.workers.iter().copied().chain([self.host]).collect()
     }
 
-    /// Whether a switch with so many workers leaves the hosts' core to the hosts.
+    /// Whether a switch with `workers` workers leaves the hosts' core to the hosts.
     fn apart(&self, workers: usize) -> bool {
         self.workers.len() >= workers && !self.switch(workers).contains(&self.host)
     }
@@ -114,17 +161,17 @@ impl Plan {
     }
 }
 
-fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+fn measure(context: &mut Context<'_>) -> Result<Record> {
     context.step("starts", 0.0)?;
-    let missing = match sys::is_root() {
+    let missing = match is_root() {
         false => Some("network namespaces and AF_XDP need root".to_owned()),
-        true => net::Net::new(1).err().map(|error| error.to_string()),
+        true => net::Net::new(1).err().map(|error| format!("{error:#}")),
     };
     if let (Some(why), false) = (&missing, context.smoke()) {
-        return Err(LabError::Failed(why.clone()));
+        bail!("{why}");
     }
     let (plan, cores) = (Plan::of(context.smoke()), Cores::share_out(context.smoke())?);
-    let mut record = Record::new((LIVE.name, LIVE.title, LIVE.source), context);
+    let mut record = Record::new(LIVE, context);
     report::settings(&mut record, &plan, &cores);
     let scaling = memory::measure(context, &plan.memory, &cores, 0.1)?;
     report::memory(&mut record, &scaling, cores.workers.len() >= 2);

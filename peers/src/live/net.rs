@@ -9,10 +9,12 @@
 //! way. All is removed on drop, also by a panic; a killed process leaves namespaces behind, which
 //! `ip netns del` removes together with their interfaces.
 
-use super::sys;
-use overbank_kit::experiment::LabError;
+use crate::machine::enter;
+use crate::vswitch::run;
+use anyhow::{Context, Result, anyhow};
+use overbank_kit::machine::keep_on;
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The switch's interfaces, in its namespace.
@@ -39,11 +41,11 @@ pub struct Net {
 }
 
 impl Net {
-    /// Hosts joined to the switch's namespace by interfaces of so many queues.
+    /// Hosts joined to the switch's namespace by interfaces of `queues` queues.
     ///
     /// # Errors
     /// Rights, `ip` or the kernel's veth are missing.
-    pub fn new(queues: usize) -> Result<Net, LabError> {
+    pub fn new(queues: usize) -> Result<Net> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let net = Net { tag: format!("obl{}x{number}", std::process::id()) };
@@ -76,14 +78,14 @@ impl Net {
     }
 
     /// Runs `ip` in a namespace.
-    pub fn ip(&self, space: Space, arguments: &str) -> Result<(), LabError> {
+    pub fn ip(&self, space: Space, arguments: &str) -> Result<()> {
         ip(&format!("-n {} {arguments}", self.name(space)))
     }
 
     /// The namespace as a file.
-    pub fn file(&self, space: Space) -> Result<File, LabError> {
+    pub fn file(&self, space: Space) -> Result<File> {
         let path = format!("/run/netns/{}", self.name(space));
-        File::open(&path).map_err(|error| LabError::Failed(format!("{path}: {error}")))
+        File::open(&path).context(path)
     }
 
     /// Does something in a namespace and on these cores; threads that it starts are there too.
@@ -91,16 +93,16 @@ impl Net {
         &self,
         space: Space,
         cores: &[usize],
-        work: impl FnOnce() -> Result<T, LabError> + Send,
-    ) -> Result<T, LabError> {
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
         let file = self.file(space)?;
         let there = move || {
-            sys::enter(&file).map_err(LabError::failed)?;
-            sys::pin(cores).map_err(LabError::failed)?;
+            enter(Some(&file))?;
+            keep_on(cores)?;
             work()
         };
         std::thread::scope(|scope| scope.spawn(there).join())
-            .unwrap_or_else(|_| Err(LabError::failed("a thread broke")))
+            .unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
     }
 }
 
@@ -113,21 +115,8 @@ impl Drop for Net {
     }
 }
 
-fn ip(arguments: &str) -> Result<(), LabError> {
+fn ip(arguments: &str) -> Result<()> {
     run(Command::new("ip").args(arguments.split_whitespace())).map(drop)
-}
-
-/// Runs a short command; its output, or what it complained about.
-pub fn run(command: &mut Command) -> Result<String, LabError> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let failed = |why: &str| Err(LabError::Failed(format!("{name}: {}", why.trim())));
-    match command.stdin(Stdio::null()).output() {
-        Err(error) => failed(&error.to_string()),
-        Ok(output) if !output.status.success() => {
-            failed(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it failed"))
-        }
-        Ok(output) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +125,7 @@ mod tests {
 
     #[test]
     fn namespaces_go_also_when_something_breaks() {
-        if !sys::is_root() {
+        if !crate::machine::is_root() {
             println!("skipped: needs root");
             return;
         }
@@ -146,9 +135,8 @@ mod tests {
         assert_eq!(there().count(), 3);
         net.ip(Space::A, "link show eth0").expect("the hosts have interfaces");
         assert!(net.ip(Space::A, "link show va").is_err());
-        let cores = sys::allowed_cores();
-        let broken =
-            net.inside(Space::B, &cores, || -> Result<(), LabError> { panic!("on purpose") });
+        let cores = overbank_kit::machine::allowed_cores();
+        let broken = net.inside(Space::B, &cores, || -> Result<()> { panic!("on purpose") });
         assert!(broken.is_err());
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _net = net;

@@ -5,8 +5,9 @@ use super::contestants::{AFPACKET, AFXDP, AFXDP_BUSY, ALL, Contestant, OVS_AFXDP
 use super::host::{Hosts, Load, Window};
 use super::net::Net;
 use super::ovs::Ovs;
-use super::sys;
-use overbank_kit::experiment::{Context, LabError};
+use anyhow::{Result, anyhow};
+use overbank_kit::experiment::Context;
+use overbank_kit::machine::keep_on;
 use overbank_live::status::Status;
 use std::ops::Range;
 use std::time::Duration;
@@ -57,7 +58,7 @@ pub struct Measured {
     pub accounts: bool,
 }
 
-/// What was found with so many workers.
+/// What was found with one number of workers.
 pub struct Found {
     /// In the order of [`ALL`]; those that are missing are not there.
     pub measured: Vec<Measured>,
@@ -80,29 +81,29 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Sends for a while, on the hosts' core.
-    fn window(&mut self, load: Load, time: Duration) -> Result<Window, LabError> {
+    fn window(&mut self, load: Load, time: Duration) -> Result<Window> {
         let (hosts, core) = (&mut self.hosts, self.host_core);
         let on_core = move || {
-            sys::pin(&[core]).map_err(LabError::failed)?;
+            keep_on(&[core])?;
             Ok(hosts.run(load, time))
         };
         std::thread::scope(|scope| scope.spawn(on_core).join())
-            .unwrap_or_else(|_| Err(LabError::failed("the hosts' thread broke")))
+            .unwrap_or_else(|_| Err(anyhow!("the hosts' thread panicked")))
     }
 
     /// Gives the interfaces to a switch, and sends until its caches are warm.
-    fn attach(&mut self, contestant: Contestant) -> Result<(Running<'a>, Window), LabError> {
+    fn attach(&mut self, contestant: Contestant) -> Result<(Running<'a>, Window)> {
         let (net, ovs, workers) = (self.net, self.ovs, self.workers);
         let running = Running::attach(contestant, net, ovs, &self.switch_cores, workers)?;
         let warm_up = self.window(Load::Rate(GENTLE), self.plan.warm_up)?;
         if warm_up.received == 0 {
-            return Err(LabError::Failed(format!("{}: no frame came through", contestant.name())));
+            return Err(anyhow!("{}: no frame came through", contestant.name()));
         }
         Ok((running, warm_up))
     }
 
     /// The highest rate that was found at which every frame arrives.
-    fn lossless(&mut self, contestant: Contestant) -> Result<f64, LabError> {
+    fn lossless(&mut self, contestant: Contestant) -> Result<f64> {
         let (_running, _) = self.attach(contestant)?;
         let Some(step) = self.plan.step else { return Ok(GENTLE) };
         let most = self.window(Load::FlatOut, step)?.rate();
@@ -117,7 +118,7 @@ impl<'a> Bench<'a> {
         Ok(most * STEPS[STEPS.len() - 1] / 2.0)
     }
 
-    fn turn(&mut self, measured: &mut Measured, common: f64) -> Result<(), LabError> {
+    fn turn(&mut self, measured: &mut Measured, common: f64) -> Result<()> {
         let time = self.plan.window;
         let (running, warm_up) = self.attach(measured.contestant)?;
         let flat_out = self.window(Load::FlatOut, time)?;
@@ -154,14 +155,14 @@ fn contestants(plan: &Plan, workers: usize) -> Vec<Contestant> {
     }
 }
 
-/// Measures all switches with so many workers; progress goes through `share`.
+/// Measures all switches with `workers` workers; progress goes through `share`.
 pub fn measure(
     context: &mut Context<'_>,
     plan: &Plan,
     cores: &Cores,
     workers: usize,
     share: Range<f64>,
-) -> Result<Found, LabError> {
+) -> Result<Found> {
     let contestants = contestants(plan, workers);
     let steps = (contestants.len() * (plan.rounds + 1)) as f64;
     let mut step = 0.0;
@@ -177,7 +178,7 @@ pub fn measure(
     let mut left_out = Vec::new();
     let needs_ovs = contestants.iter().any(|c| matches!(c, Contestant::Ovs(_)));
     let ovs = needs_ovs.then(|| Ovs::start(&net, &switch_cores, &rules()));
-    let ovs = ovs.and_then(|ovs| ovs.map_err(|error| left_out.push(error.to_string())).ok());
+    let ovs = ovs.and_then(|ovs| ovs.map_err(|error| left_out.push(format!("{error:#}"))).ok());
     let mut bench = Bench {
         plan,
         net: &net,
@@ -199,7 +200,7 @@ pub fn measure(
                 measured.push(Measured { contestant, lossless, turns: Vec::new(), accounts: true });
             }
             Err(error) if contestant.is_overbank() => return Err(error),
-            Err(error) => left_out.push(error.to_string()),
+            Err(error) => left_out.push(format!("{error:#}")),
         }
     }
     let slowest = measured.iter().map(|m| m.lossless).fold(f64::INFINITY, f64::min);

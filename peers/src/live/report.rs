@@ -109,7 +109,7 @@ pub fn memory(record: &mut Record, scaling: &Scaling, two_cores: bool) {
     }
 }
 
-/// All switches between interfaces with so many workers.
+/// All switches between interfaces with `workers` workers.
 pub fn kernel(record: &mut Record, found: &Found, workers: usize, cores: &Cores) {
     let with = workers_text(workers);
     rates(record, found, with);
@@ -189,7 +189,7 @@ fn latencies(record: &mut Record, found: &Found, with: &str) {
     let mut rows = Vec::new();
     let mut plot = Plot {
         title: format!("Latency at {:.0} thousand frames a second, {with}", found.common / 1e3),
-        x: "of so many frames, one takes longer".to_owned(),
+        x: "one frame of this many takes longer".to_owned(),
         y: "microseconds".to_owned(),
         log_x: true,
         log_y: true,

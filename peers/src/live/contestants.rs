@@ -2,7 +2,7 @@
 
 use super::net::{NEAR, Net, Space};
 use super::ovs::{Ovs, PortType};
-use overbank_kit::experiment::LabError;
+use anyhow::{Context, Result, anyhow, bail};
 use overbank_kit::recommended::recommended;
 use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
 use overbank_live::ports::SwitchPort;
@@ -82,17 +82,17 @@ pub fn overbank(
     cores: &[usize],
     workers: usize,
     busy_poll: bool,
-) -> Result<Switch, LabError> {
+) -> Result<Switch> {
     let usual = Setup::default();
     let setup = Setup {
         workers,
         cores: cores.to_vec(),
         cache: Some(CacheConfig { design: recommended(), entries: 1 << 18, isa: None }),
-        rules: parse_rules(&rules()).map_err(LabError::failed)?,
+        rules: parse_rules(&rules()).map_err(|error| anyhow!("rules: {error}"))?,
         options: overbank_live::worker::Options { busy_poll, ..usual.options },
         ..usual
     };
-    Switch::start(setup, ports).map_err(LabError::failed)
+    Ok(Switch::start(setup, ports)?)
 }
 
 /// A switch that forwards between the interfaces. Dropped, it lets go of them.
@@ -133,7 +133,7 @@ impl<'a> Running<'a> {
         ovs: Option<&'a Ovs>,
         cores: &[usize],
         workers: usize,
-    ) -> Result<Running<'a>, LabError> {
+    ) -> Result<Running<'a>> {
         match contestant {
             Contestant::Bridge => {
                 // Goes on drop also if it was made half.
@@ -147,7 +147,7 @@ impl<'a> Running<'a> {
                 Ok(Running { switch: None, _others: others })
             }
             Contestant::Ovs(kind) => {
-                let ovs = ovs.ok_or_else(|| LabError::failed("Open vSwitch does not run"))?;
+                let ovs = ovs.context("Open vSwitch does not run")?;
                 let others = Others::Ovs(ovs);
                 ovs.attach(kind, workers)?;
                 Ok(Running { switch: None, _others: others })
@@ -157,11 +157,11 @@ impl<'a> Running<'a> {
                 let switch = net.inside(Space::Switch, cores, || {
                     let ports = (1..).zip(NEAR).map(|(number, near)| {
                         let spec = format!("{port}:{near}{options}");
-                        let parsed = spec.parse().map_err(LabError::failed)?;
+                        let parsed = spec.parse()?;
                         let open = SwitchPort::open(number, parsed, workers);
-                        match open.map_err(LabError::failed)? {
+                        match open? {
                             SwitchPort { port: None, .. } => {
-                                Err(LabError::Failed(format!("{spec}: the interface is down")))
+                                bail!("{spec}: the interface is down")
                             }
                             open => Ok(open),
                         }

@@ -15,13 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::measure::{
-    Answers, Draws, Fib, LIST, Part, Which, build, look_up, look_up_ahead, look_up_lists, value,
+    Answers, Draws, Fib, LIST, Which, build, look_up, look_up_ahead, look_up_lists, value,
 };
 use super::{absent, address, sizes};
-use crate::experiments::live::sys;
 use overbank::fib::{Key6, Reader};
 use overbank::random::Pcg32;
-use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Size, Table};
+use overbank_kit::experiment::{
+    Claim, Context, Experiment, Finding, LabError, Plot, Record, Series, Size, Table,
+};
+use overbank_kit::machine::{allowed_cores, keep_on, usable_cores};
 use overbank_kit::spread::Spread;
 
 /// Lookups while the writer writes.
@@ -110,7 +112,7 @@ impl Lane {
         self.busy.iter().zip(&self.idle).map(|(busy, idle)| busy / idle).collect()
     }
 
-    /// The quartiles of the same: slices are short, and the ends of so many rounds say little.
+    /// The quartiles of the same: slices are short, and the extremes of 201 rounds say little.
     fn quartiles(&self) -> (f64, f64) {
         let mut ratios = self.ratios();
         ratios.sort_by(f64::total_cmp);
@@ -236,7 +238,6 @@ fn slice(way: &Way, reader: &Reader<Key6, u16>, draws: &mut Draws, keys: usize) 
 fn measure(
     context: &mut Context<'_>,
     plan: &Plan,
-    part: Part,
     (fib, work, entries): (&mut Fib, Work, u64),
     core: usize,
 ) -> Result<Measured, LabError> {
@@ -257,7 +258,7 @@ fn measure(
     std::thread::scope(|scope| -> Result<(), LabError> {
         let signals = &signals;
         let writer = scope.spawn(move || -> Result<(), LabError> {
-            sys::pin(&[core]).map_err(LabError::failed)?;
+            keep_on(&[core]).map_err(LabError::failed)?;
             write(fib, work, entries, seed, signals);
             Ok(())
         });
@@ -265,7 +266,7 @@ fn measure(
         for round in 0..plan.rounds {
             let share = round as f64 / plan.rounds as f64;
             let what = format!("{} entries, the writer {}", sizes::name(entries), work.name());
-            context.step(&what, part.at(share))?;
+            context.step(&what, share)?;
             for (way, lane) in WAYS.iter().zip(&mut found.lanes) {
                 let (idle, answers) = slice(way, &reader, &mut draws, plan.keys);
                 lane.idle.push(idle);
@@ -275,7 +276,7 @@ fn measure(
                 signals.go.store(true, Ordering::Relaxed);
                 while signals.operations.load(Ordering::Relaxed) == before {
                     if writer.is_finished() {
-                        return Err(LabError::Failed(format!("core {core} is not to be had")));
+                        return Err(LabError::Failed(format!("core {core} is unavailable")));
                     }
                     std::hint::spin_loop();
                 }
@@ -289,7 +290,7 @@ fn measure(
             }
         }
         drop(stops);
-        writer.join().unwrap_or_else(|_| Err(LabError::failed("the writer's thread broke")))
+        writer.join().unwrap_or_else(|_| Err(LabError::failed("the writer's thread panicked")))
     })?;
     found.writes = found.operations as f64 / seconds / 1e6;
     Ok(found)
@@ -297,7 +298,7 @@ fn measure(
 
 /// A core beside that of this thread; `None` if there is none.
 fn other_core(smoke: bool) -> Option<usize> {
-    let (allowed, usable) = (sys::allowed_cores(), sys::usable_cores());
+    let (allowed, usable) = (allowed_cores(), usable_cores());
     let mine = allowed.last().copied()?;
     let cores = if smoke && allowed.len() > 1 { allowed } else { usable };
     cores.into_iter().find(|core| *core != mine)
@@ -308,7 +309,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let smoke = context.smoke();
     let plan =
         if smoke { Plan { keys: 1 << 12, rounds: 5 } } else { Plan { keys: 1 << 15, rounds: 201 } };
-    let mut record = Record::new((FIBWRITER.name, FIBWRITER.title, FIBWRITER.source), context);
+    let mut record = FIBWRITER.record(context);
     record.setting(
         "lookups",
         format!(
@@ -318,32 +319,28 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     );
     record.setting("slices", format!("{} keys, {} pairs each", plan.keys, plan.rounds));
     let Some(core) = other_core(smoke) else {
-        record.notes.push(
-            "Skipped: the writer needs a core beside the readers', and there is one core only."
-                .into(),
-        );
+        record.note("Skipped: the writer needs a core beside the readers', and there is one only.");
         record.setting("writer", "skipped, one core only");
         record.tables.push(table(&[]));
         return Ok(record);
     };
     record.setting("writer", format!("on core {core}"));
     // The reader's thread stays where it is, also where the whole process was not pinned.
-    let mine = sys::allowed_cores();
+    let mine = allowed_cores();
     let reader_core = mine.iter().copied().rfind(|mine| *mine != core).unwrap_or(core);
-    sys::pin(&[reader_core]).map_err(LabError::failed)?;
+    keep_on(&[reader_core]).map_err(LabError::failed)?;
     let measured = sizes_and_works(context, &plan, core, &mut record);
-    sys::pin(&mine).map_err(LabError::failed)?;
+    keep_on(&mine).map_err(LabError::failed)?;
     let all = measured?;
     record.plots.extend((0..WAYS.len()).map(|way| plot(&all, way)));
     record.tables.push(table(&all));
     claims(&mut record, &all);
-    record.notes.push(
-        "A writer at full speed also takes its share of the memory's bandwidth and of the shared cache, \
-         which any program on another core would do. A key that is removed and inserted again finds its slot \
-         free; one that stands for another has to find a free slot in a table 95 % full, or to make one. \
-         Keys are absent between their removal and their insertion, and up to 4096 while others stand \
-         for them; a reader that looked then was told so, rightly."
-            .into(),
+    record.note(
+        "A writer at full speed also takes its share of the memory's bandwidth and of the shared \
+         cache, which any program on another core would do. A key that is removed and inserted again \
+         finds its slot free; one that stands for another has to find a free slot in a table 95 % \
+         full, or to make one. Keys are absent between their removal and their insertion, and up to \
+         4096 while others stand for them; a reader that looked then missed them, rightly.",
     );
     Ok(record)
 }
@@ -355,120 +352,94 @@ fn sizes_and_works(
     record: &mut Record,
 ) -> Result<Vec<Measured>, LabError> {
     let wanted = sizes::wanted(context, &SMOKE, &FULL);
-    let (all, missing) = sizes::each(context, &wanted, |context, part, entries| {
+    let (all, missing) = sizes::each(context, &wanted, |context, entries| {
         if let Some(line) = sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
             return Ok(Err(line));
         }
         let what = format!("{} entries", sizes::name(entries));
-        let mut fib = build(context, &what, part.piece(0.0, 0.4), entries)?;
-        let mut of_size = Vec::new();
-        for (i, work) in WORKS.into_iter().enumerate() {
-            let from = 0.4 + 0.15 * i as f64;
-            let part = part.piece(from, from + 0.15);
-            of_size.push(measure(context, plan, part, (&mut fib, work, entries), core)?);
-        }
-        Ok(Ok(of_size))
+        let mut fib = context.part((0.0, 0.4), |context| build(context, &what, entries))?;
+        let name = |work: &Work| format!("{what}, the writer {}", work.name());
+        let of_size = context.part((0.4, 1.0), |context| {
+            context.each(WORKS, name, |context, work| {
+                measure(context, plan, (&mut fib, work, entries), core)
+            })
+        });
+        of_size.map(Ok)
     })?;
     sizes::left_out(record, &wanted, missing)?;
     Ok(all.into_iter().flatten().collect())
 }
 
+fn percent(factor: f64) -> f64 {
+    100.0 * (factor - 1.0)
+}
+
 /// Of one of [`WAYS`].
 fn plot(all: &[Measured], way: usize) -> Plot {
     let series = WORKS.into_iter().map(|work| {
-        let of = || all.iter().filter(|m| m.work == work);
-        let percent = |factor: f64| 100.0 * (factor - 1.0);
-        let mut series = Series::measured(
-            format!("the writer {}", work.name()),
-            of().map(|m| (m.entries as f64, percent(m.lanes[way].slower().median))).collect(),
-        );
-        series.ranges = of()
-            .map(|m| {
-                let (low, high) = m.lanes[way].quartiles();
-                (percent(low), percent(high))
-            })
-            .collect();
-        series
+        let points = all.iter().filter(|m| m.work == work).map(|m| {
+            let (low, high) = m.lanes[way].quartiles();
+            let median = m.lanes[way].slower().median;
+            (m.entries as f64, Spread { median, low, high }.change())
+        });
+        Series::rounds(format!("the writer {}", work.name()), points)
     });
-    Plot {
-        title: format!(
-            "what a writer costs readers, {}: median and quartiles of the rounds",
-            WAYS[way].name
-        ),
-        x: "entries of the table".into(),
-        y: "longer lookups, %".into(),
-        log_x: true,
-        log_y: false,
-        series: series.collect(),
-        stated: Vec::new(),
-    }
+    let title = format!(
+        "what a writer costs readers, {}: median and quartiles of the rounds",
+        WAYS[way].name
+    );
+    Plot::new(title, "entries of the table", "longer lookups, %").log_x().with(series)
 }
 
 fn table(all: &[Measured]) -> Table {
-    let headings = [
-        "entries",
-        "the writer",
-        "M operations a second",
-        "lookups",
-        "ns a lookup, writer idle",
-        "writing",
-        "longer, median",
-        "quartiles",
-        "present keys not found, all ways",
-    ];
     let lanes = all.iter().flat_map(|m| m.lanes.iter().zip(&WAYS).map(move |lane| (m, lane)));
-    let rows = lanes.map(|(m, (lane, way))| {
-        let spread = |ns: &[f64]| {
-            let Spread { median, low, high } = Spread::of(ns.to_vec());
-            format!("{median:.1} [{low:.1}–{high:.1}]")
-        };
-        let percent = |factor: f64| format!("{:+.1} %", 100.0 * (factor - 1.0));
-        let (low, high) = lane.quartiles();
-        vec![
-            sizes::name(m.entries),
-            m.work.name().to_owned(),
-            format!("{:.1}", m.writes),
-            way.name.to_owned(),
-            spread(&lane.idle),
-            spread(&lane.busy),
-            percent(lane.slower().median),
-            format!("{} to {}", percent(low), percent(high)),
-            format!("{} of {}", m.absent, m.lookups),
-        ]
-    });
-    Table {
-        title: "Lookups beside the writer: medians and ranges of the rounds".into(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let ns = |ns: &[f64]| Spread::of(ns.iter().copied()).cell(1);
+    let shown = |factor: f64| format!("{:+.1} %", percent(factor));
+    Table::of(
+        "Lookups beside the writer: medians and ranges of the rounds",
+        lanes,
+        &[
+            ("entries", &|(m, _)| sizes::name(m.entries)),
+            ("the writer", &|(m, _)| m.work.name().to_owned()),
+            ("M operations a second", &|(m, _)| format!("{:.1}", m.writes)),
+            ("lookups", &|(_, (_, way))| way.name.to_owned()),
+            ("ns a lookup, writer idle", &|(_, (lane, _))| ns(&lane.idle)),
+            ("writing", &|(_, (lane, _))| ns(&lane.busy)),
+            ("longer, median", &|(_, (lane, _))| shown(lane.slower().median)),
+            ("quartiles", &|(_, (lane, _))| {
+                let (low, high) = lane.quartiles();
+                format!("{} to {}", shown(low), shown(high))
+            }),
+            ("present keys not found, all ways", &|(m, _)| {
+                format!("{} of {}", m.absent, m.lookups)
+            }),
+        ],
+    )
 }
+
+const CLAIMS: &[Claim<Measured>] = &[
+    Claim::new("every present key is found", "none absent", |m| {
+        let found = Finding::new(m.absent == 0, format!("{} of {} absent", m.absent, m.lookups));
+        found.filter(|_| m.work.keeps_all())
+    }),
+    Claim::new("it writes", "an operation in each slice at least", |m| {
+        let slices = m.lanes.iter().map(|lane| lane.busy.len() as u64).sum();
+        Finding::new(m.operations >= slices, format!("{} operations", m.operations))
+    }),
+];
 
 fn claims(record: &mut Record, all: &[Measured]) {
     for m in all {
-        if m.work.keeps_all() {
+        record.judge(&m.what(), CLAIMS, m);
+        let judged = record.size == Size::Full && m.work.has_target();
+        for (lane, way) in m.lanes.iter().zip(&WAYS).filter(|_| judged) {
+            let cost = lane.slower().median - 1.0;
             record.claim(
-                format!("{}: every present key is found", m.what()),
-                "none absent",
-                format!("{} of {} absent", m.absent, m.lookups),
-                m.absent == 0,
+                format!("{}: longer lookups, {}", m.what(), way.name),
+                format!("less than {:.0} %", 100.0 * TARGET),
+                format!("{:+.1} %", 100.0 * cost),
+                cost < TARGET,
             );
-        }
-        record.claim(
-            format!("{}: it writes", m.what()),
-            "an operation in each slice at least",
-            format!("{} operations", m.operations),
-            m.operations >= m.lanes.iter().map(|lane| lane.busy.len() as u64).sum(),
-        );
-        if record.size == Size::Full && m.work.has_target() {
-            for (lane, way) in m.lanes.iter().zip(&WAYS) {
-                let cost = lane.slower().median - 1.0;
-                record.claim(
-                    format!("{}: longer lookups, {}", m.what(), way.name),
-                    format!("less than {:.0} %", 100.0 * TARGET),
-                    format!("{:+.1} %", 100.0 * cost),
-                    cost < TARGET,
-                );
-            }
         }
     }
 }
