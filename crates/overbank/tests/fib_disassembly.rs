@@ -154,7 +154,7 @@ fn lookups_order_no_memory() {
         assert_ne!(ordering(&[guilty]), [""; 0], "{guilty} was not noticed");
     }
     // `simd::` holds the kernels, called by pointer; the rest is called from the functions above.
-    for isa in Isa::ALL.map(Isa::name) {
+    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512].map(Isa::name) {
         for entry in ["one", "batch", "all"] {
             let name = format!("fib::simd::{isa}::{entry}");
             assert!(functions.values().any(|f| f.0.contains(&name)), "{name} is not there");
