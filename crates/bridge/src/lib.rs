@@ -7,6 +7,7 @@
 mod control;
 mod engine;
 mod forward;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 #[cfg(feature = "top")]
 mod screen;
 
-use crate::switch::rates::Rates;
+use crate::switch::rates::{Column, PortRates, Rates, columns};
 use crate::switch::status::{SCHEMA, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -32,7 +32,7 @@ pub struct Args {
     socket: Option<PathBuf>,
     /// Where the switch serves its metrics
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket",
-          default_value = crate::switch::config::METRICS_DEFAULT)]
+          default_value = overbank_service::options::METRICS_DEFAULT)]
     address: SocketAddr,
     /// Seconds between two readings
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_interval)]
@@ -183,25 +183,27 @@ fn short(n: f64) -> String {
 }
 
 /// A number of things that there are: all of it while that is short.
-fn count(n: usize) -> String {
+fn count(n: u64) -> String {
     if n < 10_000_000 { n.to_string() } else { short(n as f64) }
 }
 
 /// The first lines: what is there.
 fn summary(rates: &Rates) -> String {
     let t = &rates.total;
-    let share = |part: f64| if t.packets > 0.0 { part / t.packets * 100.0 } else { 0.0 };
+    let of = |name| t.rates.get(name);
+    let packets = of("packets");
+    let share = |name| if packets > 0.0 { of(name) / packets * 100.0 } else { 0.0 };
     let ethernet = rates.mode == "l2";
-    let mut text = format!("{} packets/s   ", short(t.packets));
+    let mut text = format!("{} packets/s   ", short(packets));
     if ethernet {
-        let _ = write!(text, "Ethernet   flooded {:.1} %", share(t.flooded));
+        let _ = write!(text, "Ethernet   flooded {:.1} %", share("flooded"));
     } else {
         let _ = write!(
             text,
             "tier 1 {:.1} %   tier 2 {:.1} %   tier 3 {:.1} %",
-            share(t.microflow),
-            share(t.megaflow),
-            share(t.classifier),
+            share("microflow"),
+            share("megaflow"),
+            share("classifier"),
         );
     }
     let _ = write!(text, "\n{:.1} a burst", t.burst);
@@ -214,14 +216,14 @@ fn summary(rates: &Rates) -> String {
             "\n{} stations   {} learned/s   {} not learned/s",
             count(rates.stations),
             short(rates.learned),
-            short(t.not_learned),
+            short(of("not_learned")),
         );
     } else {
         let _ = write!(
             text,
             "\n{} rules   {} megaflows   {} stations   {} controllers",
             rates.rules,
-            t.megaflows,
+            of("megaflows"),
             count(rates.stations),
             rates.controllers,
         );
@@ -236,42 +238,27 @@ fn summary(rates: &Rates) -> String {
 }
 
 /// Heads of the table of ports.
-const HEADS: [&str; 9] = [
-    "port",
-    "name",
-    "received/s",
-    "bit/s",
-    "dropped/s",
-    "missed/s",
-    "sent/s",
-    "bit/s",
-    "not sent/s",
-];
+fn heads(columns: &[Column]) -> Vec<&'static str> {
+    ["port", "name"].into_iter().chain(columns.iter().map(|column| column.head)).collect()
+}
 
 /// The rows of that table.
-fn rows(rates: &Rates) -> Vec<[String; 9]> {
-    let idle =
-        |p: &&crate::switch::rates::PortRates| p.name != "controllers" || p.received + p.sent > 0.0;
-    let rows = rates.ports.iter().filter(idle).map(|p| {
+fn rows(rates: &Rates, columns: &[Column]) -> Vec<Vec<String>> {
+    let is_shown = |p: &&PortRates| {
+        p.name != "controllers" || p.rates.get("received") + p.rates.get("sent") > 0.0
+    };
+    let rows = rates.ports.iter().filter(is_shown).map(|p| {
         let up = if p.link_up || p.name == "controllers" { "" } else { " (down)" };
         let number = if p.name == "controllers" { "-".to_owned() } else { p.number.to_string() };
-        [
-            number,
-            format!("{}{up}", p.name),
-            short(p.received),
-            short(p.received_bytes * 8.0),
-            short(p.dropped),
-            short(p.missed),
-            short(p.sent),
-            short(p.sent_bytes * 8.0),
-            short(p.not_sent),
-        ]
+        let rates = columns.iter().map(|c| short(p.rates.get(c.rate) * c.scale));
+        [number, format!("{}{up}", p.name)].into_iter().chain(rates).collect()
     });
     rows.collect()
 }
 
 fn render(rates: &Rates) -> String {
-    let mut table = crate::switch::table(&HEADS);
-    table.add_rows(rows(rates));
+    let columns = columns();
+    let mut table = crate::switch::table(&heads(&columns));
+    table.add_rows(rows(rates, &columns));
     format!("{}\n\n{table}", summary(rates))
 }

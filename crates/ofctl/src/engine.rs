@@ -43,11 +43,15 @@ overbank_service::counters! {
             rate "classifier";
         packet_outs: counter packets "Packets of controllers sent";
         packet_ins: counter packets "Packets queued for the controllers";
-        flooded: counter packets "Frames sent to all ports" as "flooded_packets" rate;
+        flooded: counter packets
+            "Frames sent to all ports: their destination was a group or not known"
+            as "flooded_packets" rate;
         learn_limited: counter reports
-            "Stations not reported: too many at a time behind their port" rate "not_learned";
+            "Stations not reported: above `mac-rate` behind their port; one for each frame"
+            rate "not_learned";
         learn_queue_full: counter reports
-            "Stations not reported: too many reports waited" rate "not_learned";
+            "Stations not reported: above `mac-queue` waited; one for each frame"
+            rate "not_learned";
     }
 }
 

@@ -11,8 +11,8 @@
 pub mod engine;
 pub mod rules;
 pub mod sessions;
+pub mod settings;
 mod setup;
-pub mod socket;
 pub mod target;
 
 pub use engine::{RuleEngine, RuleTotals};

@@ -19,6 +19,7 @@ pub mod engine;
 pub mod link;
 pub mod ports;
 pub mod running;
+pub mod settings;
 pub mod status;
 pub mod sys;
 pub mod totals;

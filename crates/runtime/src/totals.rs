@@ -45,8 +45,8 @@ overbank_service::reasons! {
 overbank_service::counters! {
     /// What one worker counted at one port, beside its [`DropCounts`].
     pub struct PortTotals: "overbank_port_" {
-        received: counter packets "Frames that came in" as "received_packets" rate;
-        received_bytes: counter bytes "Bytes that came in" rate;
+        received: counter packets "Frames that came in" as "received_packets" rate top "in/s";
+        received_bytes: counter bytes "Bytes that came in" rate top "bit/s";
         forwarded: counter packets "Frames of this ingress port that left by a port"
             as "forwarded_packets" rate;
         to_controller: counter packets
@@ -55,14 +55,14 @@ overbank_service::counters! {
         controller_copies: counter packets
             "Copies for the controllers of frames that also left by a port";
         missed: counter packets "Frames lost before the switch saw them"
-            as "missed_packets" rate;
+            as "missed_packets" rate top "missed/s";
         errors: counter packets "Frames that arrived unusable" as "receive_errors";
         outputs: counter packets "Frames that were to leave by this port" as "output_packets";
-        sent: counter packets "Frames handed to the outside" as "sent_packets" rate;
-        sent_bytes: counter bytes "Bytes handed to the outside" rate;
+        sent: counter packets "Frames handed to the outside" as "sent_packets" rate top "out/s";
+        sent_bytes: counter bytes "Bytes handed to the outside" rate top "bit/s";
         queued: gauge packets "Frames that wait in the transmit queue" in status;
         not_sent[NotSent]: counter packets "Frames that were to leave and did not"
-            as "not_sent_packets" rate;
+            as "not_sent_packets" rate top "unsent/s";
     }
 }
 
@@ -140,6 +140,7 @@ impl<R: Reasons + 'static> Counters for DropCounts<R> {
         shown: Shown::Everywhere,
         metrics: &[Metric { name: "overbank_port_dropped_packets", label: None }],
         rate: Some("dropped"),
+        column: Some("dropped/s"),
         len: Self::WORDS,
         reason: Some(Self::name_at),
     }];

@@ -12,6 +12,7 @@
 
 mod learn;
 pub mod listing;
+pub mod settings;
 mod setup;
 mod station;
 mod stations;

@@ -31,8 +31,10 @@
 use super::MacTotals;
 use super::learn::Reports;
 use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
+use crate::settings::StationSettings;
 use overbank::fib::{Config, Error, Full, MacVlan, Reader, Writer};
 use overbank::memory::{HugePages, Pages};
+use overbank_service::settings::Table as _;
 
 /// Epochs of an ageing time.
 pub const AGE_EPOCHS: u16 = 8;
@@ -64,11 +66,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8192 stations, on huge pages where there are any, 300 seconds, 4096 reports a second, 1024
-    /// that wait.
+    /// The defaults of the settings.
     fn default() -> Self {
-        let pages = Pages::Huge;
-        Limits { entries_max: 8192, pages, age_s: 300, learn_per_s: 4096, queue: 1024 }
+        let settings = StationSettings::defaults();
+        settings.expect("every setting of the table has a default that is right").limits()
     }
 }
 

@@ -25,7 +25,7 @@ overbank_service::counters! {
         aged: counter addresses "Stations forgotten because they were silent";
         flushed: counter addresses "Stations forgotten because their port went";
         evicted: counter addresses "Stations that made room for new ones";
-        refused: counter addresses "New stations for which there was no room";
+        refused: counter addresses "New stations for which there was no room; one for each report";
     }
 }
 

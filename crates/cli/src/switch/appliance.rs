@@ -1,11 +1,12 @@
 //! What a control side has beside its engine, to be run as a service: its mode, its sessions, what it
 //! answers, what SIGHUP does.
 
-use crate::switch::config::{Config, Problems, read_rules};
+use crate::switch::settings::{Config, read_rules};
 use overbank_bridge::BridgeControl;
 use overbank_ofctl::RuleControl;
 use overbank_ofctl::sessions::{self, ControlError, ControlOptions};
 use overbank_runtime::{Control, Handle};
+use overbank_service::settings::Problems;
 use overbank_stations::listing::Listing;
 use std::future::Future;
 use std::path::Path;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 /// A control side that the command runs.
 pub trait Appliance: Control {
-    /// What decides where frames go, as in the setting `mode`.
+    /// Name of its mode, as in the setting `mode`.
     const MODE: &'static str;
 
     /// Returns the answer to a line of the status socket that asks for stations.
@@ -62,7 +63,7 @@ impl Appliance for RuleControl {
         options: ControlOptions,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), ControlError>> + Send + 'static {
-        sessions::serve(config.openflow.clone(), handle, options, stop)
+        sessions::serve(config.targets.clone(), handle, options, stop)
     }
 }
 

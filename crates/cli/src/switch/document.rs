@@ -11,41 +11,18 @@ use overbank_ofctl::sessions::{ControlCounters, ControlSnapshot};
 use overbank_runtime::status::StatusOf;
 use overbank_runtime::{Engine, Handle, Status};
 use overbank_service::counters::{Counters, Exposition};
+use overbank_service::endpoints::{Documents, EndpointTotals, Limits};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is served of a running engine.
-pub trait Source: Send + Sync {
-    /// Returns the status document.
-    fn json(&self) -> serde_json::Result<String>;
-
-    /// Adds every number to the metrics.
-    fn expose(&self, to: &mut Exposition);
-}
-
-/// What sessions and servers count, beside the engine.
-#[derive(Clone, Debug, Default)]
+/// What sessions and endpoints count, beside the engine.
+#[derive(Clone, Debug)]
 pub struct Served {
     /// What the OpenFlow sessions counted; `None` without `--openflow`.
     pub openflow: Option<Arc<ControlCounters>>,
-    /// Connections for metrics that waited.
-    pub metrics_waited: Arc<AtomicU64>,
-    /// Connections to the status socket that waited.
-    pub status_waited: Arc<AtomicU64>,
-}
-
-overbank_service::counters! {
-    /// Connections that waited, in the status document.
-    pub struct Waited: "overbank_" {
-        metrics_waited: counter connections
-            "Connections for metrics that found all seats taken"
-            as "metrics_connections_waited";
-        status_waited: counter connections
-            "Connections to the status socket that found all seats taken"
-            as "status_connections_waited";
-    }
+    /// Limits of the endpoints, which count what they kept waiting.
+    pub limits: Limits,
 }
 
 /// The document.
@@ -58,17 +35,10 @@ pub struct Document<S> {
     status: S,
     openflow: BTreeMap<&'static str, u64>,
     #[serde(flatten)]
-    waited: Waited,
+    endpoints: EndpointTotals,
 }
 
 impl Served {
-    fn waited(&self) -> Waited {
-        Waited {
-            metrics_waited: self.metrics_waited.load(Relaxed),
-            status_waited: self.status_waited.load(Relaxed),
-        }
-    }
-
     fn openflow(&self) -> Option<ControlSnapshot> {
         self.openflow.as_ref().map(|counters| counters.snapshot())
     }
@@ -91,7 +61,7 @@ impl Served {
             datapath_id: format!("{datapath_id:016x}"),
             status,
             openflow,
-            waited: self.waited(),
+            endpoints: self.limits.totals(),
         }
     }
 }
@@ -106,67 +76,34 @@ pub struct Live<C: Appliance> {
     pub served: Served,
 }
 
-impl<C: Appliance> Source for Live<C>
+impl<C: Appliance> Documents for Live<C>
 where
     <C::Engine as Engine>::Totals: Serialize,
 {
-    fn json(&self) -> serde_json::Result<String> {
+    fn metrics(&self) -> Exposition {
         let status: StatusOf<C> = Status::new(&self.handle);
-        serde_json::to_string(&self.served.document::<C>(self.datapath_id, status))
-    }
-
-    fn expose(&self, to: &mut Exposition) {
-        let status: StatusOf<C> = Status::new(&self.handle);
-        status.expose(to);
-        to.add(&[], &self.served.waited());
+        let mut to = Exposition::new();
+        status.expose(&mut to);
+        to.add(&[], &self.served.limits.totals());
         if let Some(counted) = self.served.openflow() {
             to.add(&[], &counted);
         }
+        to
+    }
+
+    fn status(&self) -> serde_json::Result<Vec<u8>> {
+        let status: StatusOf<C> = Status::new(&self.handle);
+        serde_json::to_vec(&self.served.document::<C>(self.datapath_id, status))
+    }
+
+    /// A listing of stations for a line that begins with `fdb`, the status for any other.
+    fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
+        if line.starts_with("fdb") {
+            return serde_json::to_vec(&C::listing(&self.handle, line));
+        }
+        self.status()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use overbank_ofctl::RuleTotals;
-    use overbank_ofctl::rules::ControlTotals;
-    use overbank_runtime::status::PublisherTotals;
-    use overbank_runtime::{PortTotals, WorkerTotals};
-    use overbank_service::counters::{Counter, Shown};
-    use overbank_stations::{MacTotals, StationTotals};
-
-    /// Families that are computed and not counted, and the one of reasons.
-    const OTHERS: [&str; 4] = [
-        "overbank_uptime_seconds",
-        "overbank_port_up",
-        "overbank_worker_datapath_share",
-        "overbank_port_dropped_packets",
-    ];
-
-    /// Every family stands in the documentation, and the other way round.
-    #[test]
-    fn the_documentation_has_them_all() {
-        let documented = include_str!("../../../../docs/metrics.md");
-        let tables: [&[Counter]; 8] = [
-            PortTotals::TABLE,
-            WorkerTotals::TABLE,
-            RuleTotals::TABLE,
-            ControlTotals::TABLE,
-            PublisherTotals::TABLE,
-            StationTotals::TABLE,
-            MacTotals::TABLE,
-            ControlSnapshot::TABLE,
-        ];
-        let all = tables.into_iter().flatten().chain(Waited::TABLE);
-        let counted = all.filter(|counter| counter.shown == Shown::Everywhere);
-        let names = counted.flat_map(|counter| counter.metrics).map(|metric| metric.name);
-        let names: Vec<&str> = names.chain(OTHERS).collect();
-        for name in &names {
-            assert!(documented.contains(&format!("`{name}")), "{name}");
-        }
-        for name in documented.split('`').filter(|word| word.starts_with("overbank_")) {
-            let name = name.trim_end_matches("_total");
-            assert!(names.contains(&name), "{name}");
-        }
-    }
-}
+mod tests;

@@ -1,48 +1,37 @@
 //! What happens in a second: the difference of two status documents.
+//!
+//! Which counters are rates, and by which name, stands in their tables (`rate`).
 
 use crate::switch::status::{PortStatus, Status, WorkerStatus};
+use overbank_runtime::PortTotals;
+use overbank_service::counters::{Counters, Rates as Counted};
 use serde::Serialize;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch-rates/1";
 
-/// One port; all in packets, bytes or frames a second.
+/// One port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)] // As in `PortStatus`.
 pub struct PortRates {
+    /// OpenFlow number.
     pub number: u32,
+    /// Interface, or kind where there is none.
     pub name: String,
+    /// Whether frames can pass.
     pub link_up: bool,
-    pub received: f64,
-    pub received_bytes: f64,
-    pub forwarded: f64,
-    pub to_controller: f64,
-    pub dropped: f64,
-    pub missed: f64,
-    pub sent: f64,
-    pub sent_bytes: f64,
-    pub not_sent: f64,
+    /// Frames and bytes a second.
+    #[serde(flatten)]
+    pub rates: Counted,
 }
 
 /// One worker, or all of them together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerRates {
-    /// Packets a second through the datapath.
-    pub packets: f64,
-    /// Of those, decided by tier 1.
-    pub microflow: f64,
-    /// Of those, decided by tier 2.
-    pub megaflow: f64,
-    /// Of those, decided by tier 3.
-    pub classifier: f64,
-    /// Of those, sent to all ports.
-    pub flooded: f64,
-    /// Reports of stations a second that were not made: too many, or the queue was full.
-    pub not_learned: f64,
+    /// Packets a second, and what decided them.
+    #[serde(flatten)]
+    pub rates: Counted,
     /// Packets of a burst.
     pub burst: f64,
-    /// Megaflows there are.
-    pub megaflows: u64,
     /// Share of the datapath in the measured time with packets, since the start.
     pub datapath_share: Option<f64>,
 }
@@ -65,12 +54,12 @@ pub struct Rates {
     /// All workers together.
     pub total: WorkerRates,
     /// Rules there are.
-    pub rules: usize,
+    pub rules: u64,
     /// Controllers that are connected.
-    pub controllers: usize,
+    pub controllers: u64,
     /// Addresses known.
-    pub stations: usize,
-    /// Stations a second that were new.
+    pub stations: u64,
+    /// Addresses a second that were new.
     pub learned: f64,
     /// Whether the accounts of all ports close.
     pub closes: bool,
@@ -83,69 +72,82 @@ impl Rates {
         if old.datapath_id != new.datapath_id || old.ports.len() != new.ports.len() {
             return None;
         }
-        let per_s = |old: u64, new: u64| new.saturating_sub(old) as f64 * 1e3 / interval_ms as f64;
-        let sum = |of: &std::collections::BTreeMap<String, u64>| of.values().sum();
-        let port = |(old, new): (&PortStatus, &PortStatus)| PortRates {
-            number: new.number,
-            name: new.name.clone(),
-            link_up: new.link_up,
-            received: per_s(old.received, new.received),
-            received_bytes: per_s(old.received_bytes, new.received_bytes),
-            forwarded: per_s(old.forwarded, new.forwarded),
-            to_controller: per_s(old.to_controller, new.to_controller),
-            dropped: per_s(sum(&old.dropped), sum(&new.dropped)),
-            missed: per_s(old.missed, new.missed),
-            sent: per_s(old.sent, new.sent),
-            sent_bytes: per_s(old.sent_bytes, new.sent_bytes),
-            not_sent: per_s(sum(&old.not_sent), sum(&new.not_sent)),
-        };
-        let worker = |old: &WorkerStatus, new: &WorkerStatus| {
-            let packets = per_s(old.packets, new.packets);
-            let bursts = per_s(old.bursts, new.bursts);
-            WorkerRates {
-                packets,
-                microflow: per_s(old.microflow_hits, new.microflow_hits),
-                megaflow: per_s(old.megaflow_hits, new.megaflow_hits),
-                classifier: per_s(old.classifier_lookups, new.classifier_lookups),
-                flooded: per_s(old.flooded, new.flooded),
-                not_learned: per_s(
-                    old.learn_limited + old.learn_queue_full,
-                    new.learn_limited + new.learn_queue_full,
-                ),
-                burst: if bursts > 0.0 { packets / bursts } else { 0.0 },
-                megaflows: new.megaflows,
-                datapath_share: new.datapath_share,
-            }
-        };
+        let ports = old.ports.iter().zip(&new.ports);
+        let workers = old.workers.iter().zip(&new.workers);
+        let macs = |of: &Status| of.control.stations.macs;
         Some(Rates {
             schema: SCHEMA,
             interval_ms,
             uptime_ms: new.uptime_ms,
             mode: new.mode.clone(),
-            ports: old.ports.iter().zip(&new.ports).map(port).collect(),
-            workers: old.workers.iter().zip(&new.workers).map(|(o, n)| worker(o, n)).collect(),
-            total: worker(&old.total, &new.total),
-            rules: new.control.rules,
-            controllers: new.control.controllers,
-            stations: new.control.stations,
-            learned: per_s(old.control.macs.learned, new.control.macs.learned),
+            ports: ports.map(|(old, new)| port(old, new, interval_ms)).collect(),
+            workers: workers.map(|(old, new)| worker(old, new, interval_ms)).collect(),
+            total: worker(&old.total, &new.total, interval_ms),
+            rules: new.control.totals.rules,
+            controllers: new.control.totals.controllers,
+            stations: new.control.stations.totals.stations,
+            learned: Counted::between(&macs(old), &macs(new), interval_ms).get("learned"),
             closes: new.closes,
         })
     }
 }
 
+fn port(old: &PortStatus, new: &PortStatus, interval_ms: u64) -> PortRates {
+    let mut rates = Counted::between(&old.totals, &new.totals, interval_ms);
+    // Their reasons are the engine's; all of them together are the rate.
+    let dropped = |of: &PortStatus| of.dropped.values().sum::<u64>();
+    let frames = dropped(new).saturating_sub(dropped(old));
+    rates.put("dropped", frames as f64 * 1e3 / interval_ms as f64);
+    PortRates { number: new.number, name: new.name.clone(), link_up: new.link_up, rates }
+}
+
+fn worker(old: &WorkerStatus, new: &WorkerStatus, interval_ms: u64) -> WorkerRates {
+    let mut rates = Counted::between(&old.worker, &new.worker, interval_ms);
+    rates.extend(Counted::between(&old.engine, &new.engine, interval_ms));
+    let packets = new.worker.packets.saturating_sub(old.worker.packets);
+    let bursts = new.worker.bursts.saturating_sub(old.worker.bursts);
+    let burst = if bursts > 0 { packets as f64 / bursts as f64 } else { 0.0 };
+    WorkerRates { rates, burst, datapath_share: new.datapath_share }
+}
+
+/// A column of the table of ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its head, short enough for 80 columns.
+    pub head: &'static str,
+    /// The rate in it.
+    pub rate: &'static str,
+    /// What a count of it stands for: 8 bits are a byte.
+    pub scale: f64,
+}
+
+/// The columns of the table of ports, from the tables of counters.
+pub fn columns() -> Vec<Column> {
+    let counted = PortTotals::TABLE.iter().filter_map(|counter| {
+        let scale = if counter.unit == "bytes" { 8.0 } else { 1.0 };
+        Some(Column { head: counter.column?, rate: counter.rate?, scale })
+    });
+    let mut columns: Vec<Column> = counted.collect();
+    columns.push(Column { head: "dropped/s", rate: "dropped", scale: 1.0 });
+    columns
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank_runtime::WorkerTotals;
 
     #[test]
     fn differences_over_time() {
         let port = |received, dropped| PortStatus {
-            received,
+            totals: PortTotals { received, ..PortTotals::default() },
             dropped: [("no_rule".to_owned(), dropped)].into(),
             ..PortStatus::default()
         };
-        let worker = |packets, bursts| WorkerStatus { packets, bursts, ..Default::default() };
+        let worker = |packets, bursts| WorkerStatus {
+            worker: WorkerTotals { packets, bursts, ..WorkerTotals::default() },
+            ..WorkerStatus::default()
+        };
         let old = Status {
             uptime_ms: 1000,
             ports: vec![port(10, 1)],
@@ -159,8 +161,42 @@ mod tests {
             ..Status::default()
         };
         let rates = Rates::between(&old, &new).expect("half a second");
-        assert_eq!((rates.ports[0].received, rates.ports[0].dropped), (20.0, 6.0));
-        assert_eq!((rates.total.packets, rates.total.burst), (80.0, 8.0));
+        let of = |name| rates.ports[0].rates.get(name);
+        assert_eq!((of("received"), of("dropped")), (20.0, 6.0));
+        assert_eq!((rates.total.rates.get("packets"), rates.total.burst), (80.0, 8.0));
         assert!(Rates::between(&new, &old).is_none() && Rates::between(&new, &new).is_none());
+    }
+
+    /// Fields of `docs/switch-status.md` that scripts may read.
+    #[test]
+    fn the_document_has_the_fields_that_it_always_had() {
+        let status = |uptime_ms| Status {
+            uptime_ms,
+            ports: vec![PortStatus::default()],
+            workers: vec![WorkerStatus::default()],
+            ..Status::default()
+        };
+        let rates = Rates::between(&status(0), &status(1)).expect("a millisecond");
+        let document = serde_json::to_value(&rates).expect("a document");
+        let (port, worker) = (&document["ports"][0], &document["workers"][0]);
+        for field in "number name link_up received received_bytes forwarded to_controller dropped \
+                      missed sent sent_bytes not_sent"
+            .split_whitespace()
+        {
+            assert!(port.get(field).is_some(), "{field}: {port}");
+        }
+        for field in "packets microflow megaflow classifier flooded not_learned burst megaflows \
+                      datapath_share"
+            .split_whitespace()
+        {
+            assert!(worker.get(field).is_some(), "{field}: {worker}");
+        }
+        assert!(worker["megaflows"].is_u64(), "a gauge is a whole number");
+        for field in
+            "schema interval_ms uptime_ms mode total rules controllers stations learned closes"
+                .split_whitespace()
+        {
+            assert!(document.get(field).is_some(), "{field}: {document}");
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! From a checked configuration to what the engines are made of.
 
-use crate::switch::config::Config;
+use crate::switch::settings::Config;
 use overbank_ofctl::rules::ControlConfig;
-use overbank_runtime::Options;
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::rule::Rule;
 
@@ -12,32 +11,24 @@ fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-fn options(config: &Config) -> Options {
-    Options {
-        workers: config.workers,
-        cores: config.cores.clone(),
-        busy_poll: config.busy_poll,
-        orders: config.packet_outs,
-    }
-}
-
 /// Returns what the configuration says of the rule switch.
 pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {
-    let cache = |design| CacheConfig { design, entries: config.entries, isa: None };
+    let of = &config.rules;
+    let cache = |design| CacheConfig { design, entries: of.entries, isa: None };
     overbank_ofctl::Setup {
-        run: options(config),
-        cache: config.cache.map(cache),
-        megaflows: config.megaflows,
-        megaflow_idle_ms: u32::try_from(config.megaflow_idle.as_millis()).unwrap_or(u32::MAX),
+        run: config.run.clone(),
+        cache: of.cache.0.map(cache),
+        megaflows: of.megaflows,
+        megaflow_idle_ms: u32::try_from(of.megaflow_idle.as_millis()).unwrap_or(u32::MAX),
         rules,
-        controller_queue: config.controller_queue,
+        controller_queue: config.controllers.controller_queue,
         control: ControlConfig {
-            rules_max: config.rules_max,
+            rules_max: of.max_rules,
             mac: config.mac,
             statics: config.statics.clone(),
-            fail_mode: config.fail_mode,
-            has_controllers: config.openflow.iter().any(|target| !target.is_passive()),
-            datapath_id: config.datapath_id.unwrap_or(0),
+            fail_mode: config.controllers.fail_mode,
+            has_controllers: config.targets.iter().any(|target| !target.is_passive()),
+            datapath_id: config.switch.datapath_id.map_or(0, |id| id.0),
             seed: seed(),
         },
     }
@@ -46,7 +37,7 @@ pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {
 /// Returns what the configuration says of the Ethernet switch.
 pub fn bridge(config: &Config) -> overbank_bridge::Setup {
     overbank_bridge::Setup {
-        run: options(config),
+        run: config.run.clone(),
         mac: config.mac,
         statics: config.statics.clone(),
         isolated: config.isolated.clone(),

@@ -1,97 +1,71 @@
-//! The status document as `overbank top` and the totals read it, whatever the engine is: numbers that
-//! an engine does not have are 0. It is written by [`super::document`]; the fields are described in
-//! `docs/switch-status.md`.
+//! The status document as `overbank top` and the totals read it, whatever the engine is: a number that
+//! an engine does not have is 0. The tables of counters say what is in it; it is written by
+//! [`super::document`], and its fields are described in `docs/switch-status.md`.
 
-use overbank_stations::MacTotals;
-use serde::{Deserialize, Serialize};
+use overbank_ofctl::RuleTotals;
+use overbank_ofctl::rules::ControlTotals;
+use overbank_runtime::{NotSent, PortTotals, WorkerTotals};
+use overbank_stations::StationsStatus;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch/1";
 
 /// One port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // docs/switch-status.md; as in `PortTotals`.
 pub struct PortStatus {
+    /// OpenFlow number.
     pub number: u32,
+    /// Interface, or kind where there is none.
     pub name: String,
-    pub detail: String,
+    /// Whether frames can pass.
     pub link_up: bool,
-    pub received: u64,
-    pub received_bytes: u64,
-    pub forwarded: u64,
-    pub to_controller: u64,
-    pub controller_copies: u64,
+    /// What became of its frames.
+    #[serde(flatten)]
+    pub totals: PortTotals,
+    /// Those that went nowhere, by reason.
     pub dropped: BTreeMap<String, u64>,
-    pub missed: u64,
-    pub errors: u64,
-    pub outputs: u64,
-    pub sent: u64,
-    pub sent_bytes: u64,
-    pub queued: u64,
-    pub not_sent: BTreeMap<String, u64>,
-    /// Whether both accounts close.
-    pub closes: bool,
+}
+
+impl PortStatus {
+    /// Returns the frames that were to leave and did not, by reason, without zeros.
+    pub fn not_sent(&self) -> BTreeMap<String, u64> {
+        let all =
+            NotSent::ALL.into_iter().map(|reason| (reason, self.totals.not_sent[reason.index()]));
+        all.filter(|(_, n)| *n != 0).map(|(reason, n)| (reason.name().to_owned(), n)).collect()
+    }
 }
 
 /// One worker, or all of them together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // docs/switch-status.md; as in `WorkerTotals`.
 pub struct WorkerStatus {
-    pub version: u64,
-    pub packets: u64,
-    pub microflow_lookups: u64,
-    pub microflow_hits: u64,
-    pub megaflow_lookups: u64,
-    pub megaflow_hits: u64,
-    pub megaflow_subtables: u64,
-    pub megaflow_evictions: u64,
-    pub megaflow_expirations: u64,
-    pub megaflows: u64,
-    pub classifier_lookups: u64,
-    pub bursts: u64,
-    pub rounds: u64,
-    pub waits: u64,
-    pub packet_outs: u64,
-    pub packet_ins: u64,
-    pub flooded: u64,
-    pub learn_limited: u64,
-    pub learn_queue_full: u64,
-    pub snapshots: u64,
-    /// Of the measured time with packets: the datapath's own share, without receiving, copying out
-    /// and system calls; absent when nothing was measured.
+    /// What it counted of itself.
+    #[serde(flatten)]
+    pub worker: WorkerTotals,
+    /// What its engine counted; the Ethernet switch counts a part of this.
+    #[serde(flatten)]
+    pub engine: RuleTotals,
+    /// Of the measured time with packets, the engine's own share; absent when nothing was measured.
     pub datapath_share: Option<f64>,
-    /// Cycles a packet of the datapath itself, receiving, copying out, flushing.
-    pub cycles_per_packet: Option<[f64; 4]>,
 }
 
 /// Rules, learnt addresses and controllers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // docs/switch-status.md.
 pub struct ControlStatus {
-    pub version: u64,
-    pub rules: usize,
-    pub rules_max: usize,
-    pub rules_refused: u64,
-    pub rules_expired: u64,
-    pub reloads: u64,
-    pub snapshots_published: u64,
-    pub controllers: usize,
-    pub packets_lost: u64,
-    pub events_lost: u64,
-    pub stations: usize,
-    pub stations_static: usize,
-    pub stations_max: usize,
-    pub stations_bytes: usize,
-    pub stations_pages: String,
-    pub macs: MacTotals,
+    /// Rules and controllers.
+    #[serde(flatten)]
+    pub totals: ControlTotals,
+    /// Learnt addresses.
+    #[serde(flatten)]
+    pub stations: StationsStatus,
 }
 
 /// The document.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// [`SCHEMA`].
@@ -110,12 +84,6 @@ pub struct Status {
     pub total: WorkerStatus,
     /// Rules, learnt addresses, controllers.
     pub control: ControlStatus,
-    /// What the OpenFlow sessions counted; empty without `--openflow`.
-    pub openflow: BTreeMap<String, u64>,
-    /// Connections for metrics that found all seats taken and waited.
-    pub metrics_waited: u64,
-    /// Connections to the status socket that found all seats taken and waited.
-    pub status_waited: u64,
     /// Whether all accounts of all ports close.
     pub closes: bool,
 }

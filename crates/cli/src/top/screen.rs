@@ -1,7 +1,7 @@
 //! The screen of `overbank top`.
 
-use super::{Readings, rows, summary};
-use crate::switch::rates::Rates;
+use super::{Readings, heads, rows, summary};
+use crate::switch::rates::{Rates, columns};
 use anyhow::Result;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Readings that the curve shows, at most.
 const HISTORY: usize = 512;
-/// Heads of the table of ports, short enough for 80 columns.
-const HEADS: [&str; 9] =
-    ["port", "name", "in/s", "bit/s", "dropped/s", "missed/s", "out/s", "bit/s", "unsent/s"];
-/// Width of each column; the name gets what is left.
-const WIDTHS: [u16; 9] = [5, 0, 8, 8, 9, 8, 8, 8, 8];
+/// Narrowest column of numbers: `987.65 M`.
+const NUMBER_WIDTH: u16 = 8;
+/// Width of the column of port numbers.
+const PORT_WIDTH: u16 = 5;
 /// Widest name: 15 letters, and that it is down.
 const NAME_MAX: u16 = 22;
 /// How often keys are looked at.
@@ -48,7 +47,7 @@ fn show(readings: &mut Readings, terminal: &mut DefaultTerminal) -> Result<()> {
             if history.len() == HISTORY {
                 history.pop_back();
             }
-            history.push_front(rates.total.packets as u64);
+            history.push_front(rates.total.rates.get("packets") as u64);
             last = Some(rates);
         }
         if let Some(rates) = &last {
@@ -74,7 +73,8 @@ fn wants_to_end(until: Instant) -> Result<bool> {
 }
 
 fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
-    let rows = rows(rates);
+    let columns = columns();
+    let (heads, rows) = (heads(&columns), rows(rates, &columns));
     let [head, curve, ports, workers] = Layout::vertical([
         Constraint::Length(4),
         Constraint::Length(7),
@@ -91,13 +91,14 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         .data(&history)
         .style(Style::new().cyan());
     frame.render_widget(curve_widget, curve);
+    let numbers = columns.iter().map(|c| NUMBER_WIDTH.max(c.head.len() as u16));
+    let numbers: Vec<u16> = numbers.collect();
     // Two borders, and a space between columns.
-    let others = WIDTHS.iter().sum::<u16>() + 2 + WIDTHS.len() as u16 - 1;
-    let mut widths = WIDTHS;
-    widths[1] = frame.area().width.saturating_sub(others).clamp(4, NAME_MAX);
-    let widths = widths.map(Constraint::Length);
-    let table = Table::new(rows.into_iter().map(|row| Row::new(row.to_vec())), widths)
-        .header(Row::new(HEADS.to_vec()).bold())
+    let others = PORT_WIDTH + numbers.iter().sum::<u16>() + 2 + numbers.len() as u16 + 1;
+    let name = frame.area().width.saturating_sub(others).clamp(4, NAME_MAX);
+    let widths = [PORT_WIDTH, name].into_iter().chain(numbers).map(Constraint::Length);
+    let table = Table::new(rows.into_iter().map(Row::new), widths)
+        .header(Row::new(heads).bold())
         .block(Block::bordered().title(" ports "));
     frame.render_widget(table, ports);
     let lines: Vec<Line<'_>> = rates
@@ -105,16 +106,17 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         .iter()
         .enumerate()
         .map(|(i, w)| {
+            let of = |name| super::short(w.rates.get(name));
             let how = match rates.mode.as_str() {
-                "l2" => format!("{} flooded", super::short(w.flooded)),
+                "l2" => format!("{} flooded", of("flooded")),
                 _ => format!(
                     "{} in tier 1, {} in tier 2, {} in tier 3",
-                    super::short(w.microflow),
-                    super::short(w.megaflow),
-                    super::short(w.classifier),
+                    of("microflow"),
+                    of("megaflow"),
+                    of("classifier"),
                 ),
             };
-            let packets = super::short(w.packets);
+            let packets = of("packets");
             Line::from(format!("worker {i}: {packets} packets/s, {how}, {:.1} a burst", w.burst))
         })
         .collect();
@@ -124,50 +126,63 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch::rates::{PortRates, SCHEMA, WorkerRates};
+    use crate::switch::status::{PortStatus, Status, WorkerStatus};
+    use overbank_ofctl::RuleTotals;
+    use overbank_runtime::{PortTotals, WorkerTotals};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     fn screen(mode: &str, width: u16, height: u16) -> String {
-        let port = PortRates {
+        let port = PortStatus {
             number: 65279,
             name: "veth0".to_owned(),
             link_up: true,
-            received: 123_456_789.0,
-            received_bytes: 98_765_432_100.0,
-            forwarded: 0.0,
-            to_controller: 0.0,
-            dropped: 7.0,
-            missed: 8.0,
-            sent: 9.0,
-            sent_bytes: 10.0,
-            not_sent: 987_654_321.0,
+            totals: PortTotals {
+                received: 123_456_789,
+                received_bytes: 98_765_432_100,
+                missed: 8,
+                sent: 9,
+                sent_bytes: 10,
+                not_sent: [987_654_321, 0, 0, 0, 0],
+                ..PortTotals::default()
+            },
+            dropped: [("no_rule".to_owned(), 7)].into(),
         };
-        let total = WorkerRates {
-            packets: 123_456_789.0,
-            microflow: 123_456_789.0,
-            megaflow: 0.0,
-            classifier: 0.0,
-            flooded: 12_345.0,
-            not_learned: 1e6,
-            burst: 32.0,
-            megaflows: 65_536,
+        let worker = WorkerStatus {
+            worker: WorkerTotals {
+                packets: 123_456_789,
+                bursts: 3_858_025,
+                ..WorkerTotals::default()
+            },
+            engine: RuleTotals {
+                microflow_hits: 123_456_789,
+                flooded: 12_345,
+                learn_limited: 1_000_000,
+                megaflows: 65_536,
+                ..RuleTotals::default()
+            },
             datapath_share: Some(1.0),
         };
-        let rates = Rates {
-            schema: SCHEMA,
-            interval_ms: 1000,
+        let mut new = Status {
             uptime_ms: 86_400_000,
             mode: mode.to_owned(),
             ports: vec![port],
-            workers: vec![total.clone()],
-            total,
-            rules: 1_000_000,
-            controllers: 16,
-            stations: 2_500_000_000,
-            learned: 123_456.0,
+            workers: vec![worker.clone()],
+            total: worker,
             closes: true,
+            ..Status::default()
         };
+        new.control.totals.rules = 1_000_000;
+        new.control.totals.controllers = 16;
+        new.control.stations.totals.stations = 2_500_000_000;
+        new.control.stations.macs.learned = 123_456;
+        let old = Status {
+            uptime_ms: new.uptime_ms - 1000,
+            ports: vec![PortStatus::default()],
+            workers: vec![WorkerStatus::default()],
+            ..Status::default()
+        };
+        let rates = Rates::between(&old, &new).expect("a second");
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
         let history = VecDeque::from([1, 2, 3]);
         terminal.draw(|frame| draw(frame, &rates, &history)).expect("in memory");
@@ -183,9 +198,9 @@ mod tests {
             "datapath 100 % of the time",
             "16 controllers",
             "up 86400 s",
-            "in/s     bit/s    dropped/s missed/s out/s    bit/s    unsent/s",
+            "in/s     bit/s    missed/s out/s    bit/s    unsent/s dropped/s",
             "65279 veth0",
-            "123.46 M 790.12 G 7",
+            "123.46 M 790.12 G 8",
             "987.65 M",
             "worker 0: 123.46 M packets/s",
         ] {

@@ -23,7 +23,7 @@ fn everything_that_is_wrong_is_told_before_anything_starts() {
     let output = overbank().arg("switch").arg("--config").arg(&config).output().expect("runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("3 things are wrong"), "{errors}");
+    assert!(errors.contains("3 problems"), "{errors}");
     for wanted in
         ["switch.toml:3: wokers: no such setting", "switch.toml:4: mac-age: \"-1\"", "rules.txt:2:"]
     {
@@ -41,7 +41,10 @@ fn everything_that_is_wrong_is_told_before_anything_starts() {
     assert_eq!(check(&[]).status.code(), Some(1));
     let output = check(&["--workers", "2", "--port", "1=memory:", "--port", "2=tap:nowhere"]);
     assert!(output.status.success());
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ports: 2, rules: 1, nothing is wrong\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "configuration is valid: 2 ports, 1 rule\n"
+    );
     // What only the system knows is told for all ports, too.
     let output = overbank()
         .args(["switch", "--metrics", "off", "--port", "1=afpacket:nowhere0"])
@@ -84,7 +87,7 @@ fn captures_leave_as_replay_says() {
         let output = command.output().expect("runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
-        assert!(errors.contains("all captures are through"), "{errors}");
+        assert!(errors.contains("all captures are done"), "{errors}");
         let totals = totals(&String::from_utf8_lossy(&output.stdout));
         let frames = |path: &Path| -> Vec<Vec<u8>> {
             let store = read_ethernet(path, &Limits::default()).expect("a capture");

@@ -38,14 +38,12 @@ use timeouts::Timeouts;
 /// Most packets for controllers taken from one worker in a tick.
 const PACKETS_PER_TICK: usize = 1024;
 
-/// What happens while no controller is connected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailMode {
-    /// The rules stand as they are.
-    #[default]
-    Secure,
-    /// The switch forwards as a learning switch does.
-    Standalone,
+overbank_service::choices! {
+    /// What happens while no controller is connected.
+    pub enum FailMode: "MODE" {
+        Secure = "secure", "the rules stand as they are";
+        Standalone = "standalone", "the switch forwards as a learning switch does";
+    }
 }
 
 /// What the control side is made of.

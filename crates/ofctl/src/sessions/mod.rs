@@ -40,6 +40,8 @@ mod tables;
 #[cfg(test)]
 mod testing;
 
+use crate::settings::ControllerSettings;
+use overbank_service::settings::Table as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,23 +88,9 @@ pub struct ControlOptions {
 }
 
 impl Default for ControlOptions {
+    /// The defaults of the settings.
     fn default() -> ControlOptions {
-        ControlOptions {
-            connections: 16,
-            probe: Duration::from_secs(5),
-            stall: Duration::from_secs(30),
-            handshake: Duration::from_secs(10),
-            backoff: (Duration::from_secs(1), Duration::from_secs(8)),
-            reply_bytes: 256 * 1024,
-            messages_per_turn: 64,
-            buffers: 256,
-            buffer_bytes: 1024 * 1024,
-            packet_ins: 256,
-            events: 4096,
-            bundles: 8,
-            bundle_messages: 65_536,
-            description: "Overbank switch".to_owned(),
-            counters: Arc::default(),
-        }
+        let settings = ControllerSettings::defaults();
+        settings.expect("every setting of the table has a default that is right").options()
     }
 }

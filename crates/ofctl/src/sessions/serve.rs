@@ -23,7 +23,6 @@ use super::counters::{count, uncount};
 use super::log_limit::Lines;
 use super::roles::{Roles, SessionId};
 use crate::rules::RuleControl;
-use crate::socket;
 use crate::target::Target;
 
 /// Notices that wait for a session; it takes them at once unless it is stuck.
@@ -207,7 +206,7 @@ impl Listener {
 async fn remove_stale(path: &Path) {
     if let Err(error) = UnixStream::connect(path).await {
         // If it cannot be removed, `bind` says so.
-        let _ = socket::remove_stale_socket(path, &error);
+        let _ = overbank_service::sys::remove_stale_socket(path, &error);
     }
 }
 

@@ -4,7 +4,7 @@
 //! overbank_service::counters! {
 //!     /// What one worker counted at one port.
 //!     pub struct PortTotals: "overbank_port_" {
-//!         received:         counter packets "Frames received" as "received_packets" rate;
+//!         received:         counter packets "Frames received" as "received_packets" rate top "in/s";
 //!         received_bytes:   counter bytes   "Bytes received";
 //!         dropped[Reason]:  counter packets "Frames dropped" as "dropped_packets";
 //!         queued:           gauge   packets "Frames in the transmit queue" in status;
@@ -30,6 +30,7 @@
 //! | `as "metric" {label = "value"}, …` | the same family for several fields, told apart by a label |
 //! | `in status`, `in none` | not in the metrics; not in the status document either |
 //! | `rate`, `rate "name"` | part of the rates of `overbank top`; fields of one name are added up |
+//! | `top "head"` | a column of its table, under this head |
 //!
 //! From the table come: the struct (plain numbers, no atomics: a worker increments them), its words
 //! (for `overbank-handover`), sums ([`add`](Counters::add)), Prometheus text ([`Exposition`]), status
@@ -101,6 +102,8 @@ pub struct Counter {
     pub metrics: &'static [Metric],
     /// Name among the rates of `overbank top`.
     pub rate: Option<&'static str>,
+    /// Head of its column in `overbank top`.
+    pub column: Option<&'static str>,
     /// Numbers: 1, or one for each reason.
     pub len: usize,
     /// Names of the reasons.
@@ -175,6 +178,7 @@ macro_rules! counters {
                $(as $( $metric:literal $({ $label:ident = $value:literal })? ),+ )?
                $(in $shown:ident)?
                $(rate $($rate:literal)?)?
+               $(top $column:literal)?
             ; )+
         }
     ) => {
@@ -201,6 +205,7 @@ macro_rules! counters {
                     @metrics $prefix $name [ $($( $metric $({ $label = $value })? ),+)? ]
                 ),
                 rate: $crate::counters!(@rate $name $( [ $($rate)? ] )?),
+                column: $crate::counters!(@column $($column)?),
                 len: <$crate::counters!(@type $($Reasons)?) as $crate::counters::Value>::LEN,
                 reason: $crate::counters!(@reason $($Reasons)?),
             }, )+ ];
@@ -259,6 +264,9 @@ macro_rules! counters {
     (@rate $name:ident) => { None };
     (@rate $name:ident []) => { Some(stringify!($name)) };
     (@rate $name:ident [$rate:literal]) => { Some($rate) };
+
+    (@column) => { None };
+    (@column $column:literal) => { Some($column) };
 
     (@reason) => { None };
     (@reason $Reasons:ty) => { Some(<$Reasons as $crate::reasons::Reasons>::name_at) };

@@ -2,10 +2,19 @@
 
 use super::{Counters, Kind};
 use serde::Serialize;
+use serde::ser::SerializeMap as _;
 
 /// Numbers a second of those counters that are declared with `rate`; gauges as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rates(Vec<(&'static str, f64)>);
+pub struct Rates(Vec<Rate>);
+
+/// One rate; a gauge stays a whole number in documents.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    name: &'static str,
+    value: f64,
+    gauge: bool,
+}
 
 impl Rates {
     /// Returns the rates from `old` to `new`, readings `interval_ms` apart (0 counts as 1).
@@ -16,41 +25,50 @@ impl Rates {
         new.visit(|counter, _, new| {
             let old = olds.next().unwrap_or(0);
             let Some(name) = counter.rate else { return };
-            let value = match counter.kind {
-                Kind::Counter => new.saturating_sub(old) as f64 * per_s,
-                Kind::Gauge | Kind::Oldest | Kind::Peak => new as f64,
-            };
-            rates.put(name, value);
+            let gauge = counter.kind != Kind::Counter;
+            let value = if gauge { new as f64 } else { new.saturating_sub(old) as f64 * per_s };
+            rates.merge(Rate { name, value, gauge });
         });
         rates
     }
 
-    /// Adds `value` to the rate called `name`.
+    /// Adds `value`, a second, to the rate called `name`.
     pub fn put(&mut self, name: &'static str, value: f64) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += value,
-            None => self.0.push((name, value)),
+        self.merge(Rate { name, value, gauge: false });
+    }
+
+    fn merge(&mut self, rate: Rate) {
+        match self.0.iter_mut().find(|known| known.name == rate.name) {
+            Some(known) => known.value += rate.value,
+            None => self.0.push(rate),
         }
     }
 
     /// Adds the rates of another table.
     pub fn extend(&mut self, other: Rates) {
-        other.0.into_iter().for_each(|(name, value)| self.put(name, value));
+        other.0.into_iter().for_each(|rate| self.merge(rate));
     }
 
     /// Returns the rate called `name`; 0 if there is none.
     pub fn get(&self, name: &str) -> f64 {
-        self.0.iter().find(|(known, _)| *known == name).map_or(0.0, |(_, value)| *value)
+        self.0.iter().find(|rate| rate.name == name).map_or(0.0, |rate| rate.value)
     }
 
     /// Returns names and rates, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        self.0.iter().copied()
+        self.0.iter().map(|rate| (rate.name, rate.value))
     }
 }
 
 impl Serialize for Rates {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(self.0.iter().copied())
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for rate in &self.0 {
+            match rate.gauge {
+                true => map.serialize_entry(rate.name, &(rate.value as u64))?,
+                false => map.serialize_entry(rate.name, &rate.value)?,
+            }
+        }
+        map.end()
     }
 }

@@ -13,7 +13,7 @@ crate::reasons! {
 crate::counters! {
     /// For the test.
     struct Port: "ob_port_" {
-        received:        counter packets "Frames received" as "received_packets" rate;
+        received:        counter packets "Frames received" as "received_packets" rate top "in/s";
         received_bytes:  counter bytes   "Bytes received";
         dropped[Reason]: counter packets "Frames dropped" as "dropped_packets" rate "lost";
         missed:          counter packets "Frames missed" rate "lost";
@@ -151,11 +151,12 @@ fn rates_are_differences_and_gauges_as_they_are() {
     let rates = Rates::between(&port(), &new, 500);
     let pairs: Vec<_> = rates.iter().collect();
     assert_eq!(pairs, [("received", 20.0), ("lost", 6.0), ("queued", 2.0)]);
+    assert_eq!((Port::TABLE[0].column, Port::TABLE[1].column), (Some("in/s"), None));
     assert_eq!((rates.get("lost"), rates.get("none")), (6.0, 0.0));
     // A service that was started anew counts from 0.
     assert_eq!(Rates::between(&new, &port(), 500).get("received"), 0.0);
     let text = serde_json::to_string(&rates).expect("an object");
-    assert_eq!(text, r#"{"received":20.0,"lost":6.0,"queued":2.0}"#);
+    assert_eq!(text, r#"{"received":20.0,"lost":6.0,"queued":2}"#);
 }
 
 #[test]

@@ -114,6 +114,11 @@ pub trait Table: Sized {
     /// Reads all of them; what is wrong is reported by [`Check::finish`]. `None` if a setting without
     /// default is wrong or missing.
     fn read(check: &mut Check) -> Option<Self>;
+
+    /// Returns the values without any file or flag; `None` if one has no default.
+    fn defaults() -> Option<Self> {
+        Self::read(&mut Source::new(&[Self::SECTION]).check())
+    }
 }
 
 /// The name with `-` for `_`.

@@ -1,10 +1,31 @@
-//! Sockets of the file system that a killed process left behind.
+//! The few calls of Linux that a service needs and std does not have.
+
+#![allow(unsafe_code)] // Calls of libc; see each block.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Removes the socket that a killed process left behind, on which `refused` is what a connection met.
+/// Forbids this thread and all that it starts to gain privileges.
+///
+/// # Errors
+/// The kernel refuses; old kernels only.
+pub fn no_new_privileges() -> io::Result<()> {
+    // SAFETY: no pointers.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lets this process lock as much memory as it needs; returns whether it may.
+pub fn unlimited_locked_memory() -> bool {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a pointer to an rlimit that lives until the call returns.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0 }
+}
+
+/// Removes a socket that a killed process left behind; `refused` is the error of a connection to it.
 /// A file that is no socket refuses connections as well, and stays.
 ///
 /// # Errors
@@ -20,10 +41,10 @@ pub fn remove_stale_socket(path: &Path, refused: &io::Error) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn only_sockets_that_nobody_answers_on_are_removed() {
-        use std::os::unix::net::{UnixListener, UnixStream};
+    fn only_sockets_without_a_listener_are_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
         let met = |path: &Path| UnixStream::connect(path).expect_err("nobody answers");

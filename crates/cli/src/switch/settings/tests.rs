@@ -1,12 +1,25 @@
 use super::*;
 use overbank::memory::Pages;
+use overbank_ofctl::rules::FailMode;
+use overbank_ofctl::sessions::ControlOptions;
+use overbank_service::document;
+use overbank_service::options::{LogFormat, LogLevel};
+use overbank_service::settings::{Off, text};
+use overbank_stations::Limits;
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
+
+const CORES: [usize; 4] = [1, 0, 2, 8];
 
 fn check(text: &str) -> Result<Config, Problems> {
-    let mut settings = Settings::new();
-    settings.text(&Arc::from("ob.toml"), text);
-    settings.check_on(&[1, 0, 2, 8])
+    let mut source = Source::new(&SECTIONS);
+    source.text(&Arc::from("ob.toml"), text);
+    Config::new(source, &CORES)
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().flat_map(|section| section.settings).map(|setting| setting.name)
 }
 
 const WHOLE: &str = r#"
@@ -55,74 +68,66 @@ keep-privileges = true
 
 #[test]
 fn every_setting_can_be_in_the_file() {
-    for (name, _) in SETTINGS {
+    assert_eq!(names().count(), 41);
+    for name in names() {
         assert!(WHOLE.contains(&format!("\n{name} = ")), "{name}");
     }
     let config = check(WHOLE).expect("all of it is right");
     assert_eq!(config.ports.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(config.rules.as_deref(), Some(std::path::Path::new("rules.txt")));
-    assert_eq!(config.openflow.len(), 2);
-    assert_eq!((config.workers, &config.cores[..]), (2, &[0, 1][..]));
-    assert_eq!(config.cache.expect("named").to_string(), "blp-2-16");
-    assert_eq!((config.entries, config.megaflows), (4096, 1000));
-    assert_eq!(config.megaflow_idle, Duration::from_millis(2500));
-    assert_eq!(config.rules_max, 100);
+    assert_eq!(config.rules.rules.as_deref(), Some(Path::new("rules.txt")));
+    assert_eq!(config.targets.len(), 2);
+    assert_eq!((config.run.workers, &config.run.cores[..]), (2, &[0, 1][..]));
+    assert_eq!((config.run.orders, config.run.busy_poll), (12, true));
+    assert_eq!(config.rules.cache.0.expect("named").to_string(), "blp-2-16");
+    assert_eq!((config.rules.entries, config.rules.megaflows), (4096, 1000));
+    assert_eq!(config.rules.megaflow_idle, Duration::from_millis(2500));
+    assert_eq!(config.rules.max_rules, 100);
     let pages = Pages::Gigabyte { required: true };
     let limits = Limits { entries_max: 50, pages, age_s: 60, learn_per_s: 10, queue: 9 };
-    assert_eq!((config.mac, config.mode), (limits, Mode::OpenFlow));
+    assert_eq!((config.mac, config.switch.mode), (limits, Mode::OpenFlow));
     let statics: Vec<String> =
         config.statics.iter().map(|(key, port)| format!("{key}={port}")).collect();
     assert_eq!(statics, ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0a@0=1"]);
     assert!(config.isolated.is_empty());
-    assert_eq!(config.controller_queue, 16);
-    let limits = ControllerLimits {
-        connections: 5,
-        hello: Duration::from_secs(2),
-        probe: Duration::ZERO,
-        stall: Duration::from_millis(1500),
-        bytes: 100_000,
-        packets: 11,
-        buffers: 1000,
-        events: 7,
-        bundles: 3,
-        bundle_messages: 13,
-    };
-    assert_eq!(config.controllers, limits);
-    assert_eq!((config.packet_outs, config.status_connections), (12, 3));
-    let options = limits.options();
+    assert_eq!(config.controllers.controller_queue, 16);
+    let options = config.controllers.options();
     assert_eq!((options.connections, options.buffers), (5, 1000));
     assert_eq!((options.events, options.bundles), (7, 3));
-    assert_eq!((options.handshake, options.stall), (limits.hello, limits.stall));
+    assert_eq!(options.handshake, Duration::from_secs(2));
+    assert_eq!(options.stall, Duration::from_millis(1500));
     assert_eq!((options.probe, options.reply_bytes), (Duration::ZERO, 100_000));
     assert_eq!((options.packet_ins, options.bundle_messages), (11, 13));
     assert_eq!(options.buffer_bytes, 4_096_000);
-    assert_eq!(config.metrics_connections, 9);
-    assert_eq!(config.fail_mode, FailMode::Standalone);
-    assert_eq!(config.metrics, None);
-    assert_eq!(config.status_socket.as_deref(), Some(std::path::Path::new("/run/ob.sock")));
-    assert_eq!((config.log.as_str(), config.log_format), ("debug", LogFormat::Json));
-    assert_eq!(config.datapath_id, Some(42));
-    assert_eq!(config.duration, Some(Duration::from_secs(1)));
-    assert!(config.busy_poll && config.keep_privileges);
+    assert_eq!(config.controllers.fail_mode, FailMode::Standalone);
+    let service = &config.service;
+    assert_eq!((service.metrics, service.metrics_connections), (Off(None), 9));
+    assert_eq!(service.status_socket.0.as_deref(), Some(Path::new("/run/ob.sock")));
+    assert_eq!(service.status_connections, 3);
+    assert_eq!((service.log, service.log_format), (LogLevel::Debug, LogFormat::Json));
+    assert_eq!(service.duration, Some(Duration::from_secs(1)));
+    assert!(service.keep_privileges && config.metrics_required);
+    assert_eq!(config.switch.datapath_id, Some(DatapathId(42)));
 }
 
 #[test]
 fn only_the_ports_are_needed() {
     let config = check("port = \"1=memory:\"").expect("one text is a list of one");
-    assert_eq!((config.workers, config.mode), (1, Mode::OpenFlow));
+    assert_eq!((config.run.workers, config.switch.mode), (1, Mode::OpenFlow));
     assert_eq!(config.mac, Limits::default());
-    assert_eq!(config.cache.expect("the default").to_string(), CACHE_DEFAULT);
-    assert_eq!(config.metrics, METRICS_DEFAULT.parse().ok());
+    assert_eq!(config.rules.cache.0.expect("the default").to_string(), "cuckoo-2-16+half-bubble");
+    assert_eq!(config.service.metrics.0, "127.0.0.1:9273".parse().ok());
     let (options, default) = (config.controllers.options(), ControlOptions::default());
     // Two ways to the same numbers; the counters are each one's own.
     let without =
         |of: &ControlOptions| ControlOptions { counters: Default::default(), ..of.clone() };
     assert_eq!(format!("{:?}", without(&options)), format!("{:?}", without(&default)));
     assert_eq!((options.connections, options.events, options.bundles), (16, 4096, 8));
-    assert_eq!((config.packet_outs, config.status_connections), (256, 16));
-    assert_eq!(config.metrics_connections, 64);
-    assert_eq!(config.fail_mode, FailMode::Secure);
-    assert!(config.status_socket.is_none() && !config.busy_poll && !config.keep_privileges);
+    assert_eq!((config.run.orders, config.run.busy_poll), (256, false));
+    assert_eq!(config.controllers.fail_mode, FailMode::Secure);
+    let service = &config.service;
+    assert_eq!((service.metrics_connections, service.status_connections), (64, 16));
+    assert!(service.status_socket.0.is_none() && !service.keep_privileges);
+    assert!(!config.metrics_required);
 }
 
 #[test]
@@ -131,25 +136,25 @@ fn an_ethernet_switch_needs_no_more_than_its_mode() {
         "port = [\"1=memory:\", \"2=memory:\", \"3=memory:\"]\nmode = \"l2\"\nisolated = \"1, 3\"
                 mac-static = \"02:00:00:00:00:01=2\"\nmac-entries = 2500000000\nmac-pages = \"small\"";
     let config = check(text).expect("right");
-    assert_eq!((config.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
+    assert_eq!((config.switch.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
     assert_eq!((config.statics.len(), config.mac.entries_max), (1, 2_500_000_000));
     assert_eq!(config.mac.pages, Pages::Small);
 }
 
 #[test]
 fn flags_replace_what_the_file_says() {
-    let mut settings = Settings::new();
-    settings.text(&Arc::from("ob.toml"), WHOLE);
-    settings.flag("port", ["7=memory:"]);
-    settings.flag("workers", Some(3));
-    settings.flag("cores", ["0,1,0"]);
-    settings.flag("mac-static", ["02:00:00:00:00:0b=7"]);
-    settings.flag("rules", None::<&str>);
-    let config = settings.check_on(&[0, 1]).expect("right");
+    let mut source = Source::new(&SECTIONS);
+    source.text(&Arc::from("ob.toml"), WHOLE);
+    source.flag("port", ["7=memory:"]);
+    source.flag("workers", Some(3));
+    source.flag("cores", ["0,1,0"]);
+    source.flag("mac-static", ["02:00:00:00:00:0b=7"]);
+    source.flag("rules", None::<&str>);
+    let config = Config::new(source, &[0, 1]).expect("right");
     assert_eq!(config.ports.len(), 1);
-    assert_eq!((config.ports[0].number, config.workers), (7, 3));
-    assert_eq!(config.cores, [0, 1, 0]);
-    assert!(config.rules.is_some(), "no flag is no change");
+    assert_eq!((config.ports[0].number, config.run.workers), (7, 3));
+    assert_eq!(config.run.cores, [0, 1, 0]);
+    assert!(config.rules.rules.is_some(), "no flag is no change");
 }
 
 /// Description, file, and what the errors say, in order.
@@ -159,7 +164,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "an unknown key",
         "port = [\"1=memory:\"]\n\nwokers = 2",
-        &["ob.toml:3: wokers: no such setting; there are port, mode, rules"],
+        &["ob.toml:3: wokers: no such setting; there are mode, datapath-id, port"],
     ),
     (
         "all at once, each with its line",
@@ -190,7 +195,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "a list where one value is needed",
         "port = [\"1=memory:\"]\nworkers = [1, 2]",
-        &["ob.toml:2: workers: 2 values, one is needed: a number of threads"],
+        &["ob.toml:2: workers: 2 values, one is needed: a number from 1 to 64"],
     ),
     (
         "cores that do not fit the workers",
@@ -201,8 +206,8 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "cores that are not there",
         "port = [\"1=memory:\"]\nworkers = 3\ncores = [0, 99,\n3]",
         &[
-            "ob.toml:3: cores: core 99 is none that this process may use; there are 0-2, 8",
-            "ob.toml:4: cores: core 3 is none that this process may use; there are 0-2, 8",
+            "ob.toml:3: cores: core 99 is unavailable: this process may use cores 0-2, 8",
+            "ob.toml:4: cores: core 3 is unavailable: this process may use cores 0-2, 8",
         ],
     ),
     (
@@ -247,17 +252,17 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "port = [\"1=memory:\"]\nmode = \"l2\"\nfail-mode = \"standalone\"\n\
          openflow = \"ptcp:\"\ncontroller-queue = 3\nmegaflows = 4\nmac-age = 9",
         &[
-            "ob.toml:3: fail-mode: the Ethernet switch has no rules",
-            "ob.toml:4: openflow: the Ethernet switch has no rules",
-            "ob.toml:5: controller-queue: the Ethernet switch has no rules",
-            "ob.toml:6: megaflows: the Ethernet switch has no rules",
+            "ob.toml:3: fail-mode: not a setting of mode l2; leave it out, or use mode openflow",
+            "ob.toml:4: openflow: not a setting of mode l2; leave it out, or use mode openflow",
+            "ob.toml:5: controller-queue: not a setting of mode l2; leave it out, or use mode openflow",
+            "ob.toml:6: megaflows: not a setting of mode l2; leave it out, or use mode openflow",
         ],
     ),
     (
         "isolated ports without the Ethernet switch",
         "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
         &[
-            "ob.toml:2: isolated: ports are isolated in the Ethernet switch only",
+            "ob.toml:2: isolated: not a setting of mode openflow; leave it out, or use mode l2",
             "ob.toml:3: mode: \"L2\" is not one of openflow, l2",
         ],
     ),
@@ -304,7 +309,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn everything_that_is_wrong_is_told_with_its_place() {
+fn every_problem_is_reported_with_its_location() {
     for (about, text, wanted) in WRONG {
         let problems = check(text).err().unwrap_or_else(|| panic!("{about}: accepted"));
         let lines: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
@@ -318,19 +323,45 @@ fn everything_that_is_wrong_is_told_with_its_place() {
 
 #[test]
 fn files_that_cannot_be_read_are_named() {
-    let mut settings = Settings::new();
-    settings.flag("port", ["1=memory:"]);
-    settings.file(std::path::Path::new("/nowhere/ob.toml"));
-    let problems = settings.check().expect_err("no such file").to_string();
+    let mut source = Source::new(&SECTIONS);
+    source.flag("port", ["1=memory:"]);
+    source.file(Path::new("/nowhere/ob.toml"));
+    let problems = Config::new(source, &CORES).expect_err("no such file").to_string();
     assert!(problems.starts_with("/nowhere/ob.toml: cannot be read: "), "{problems}");
+    assert_eq!(problems.lines().count(), 1, "{problems}");
+}
+
+/// Settings of `packaging/switch.toml` that are not commented out.
+const ACTIVE: [&str; 2] = ["port", "openflow"];
+
+const HEAD: &str = "\
+# Configuration of `overbank switch --config switch.toml`; `--check` reports what is wrong with it.
+# Every setting is an option of the command by the same name. What is commented out shows the default,
+# or an example where there is none. Generated from the tables of settings.
+";
+
+fn repository(path: &str) -> String {
+    format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
-fn files_without_end_are_not_read_to_their_end() {
-    let mut settings = Settings::new();
-    settings.file(std::path::Path::new("/dev/zero"));
-    let problems = settings.check().expect_err("too long").to_string();
-    assert_eq!(problems, "/dev/zero: cannot be read: longer than 1 MiB");
+fn documents_are_made_of_the_tables() {
+    let text = format!("{HEAD}{}", text::example(&SECTIONS, &ACTIVE));
+    document::whole(repository("packaging/switch.toml"), &text).unwrap_or_else(|e| panic!("{e}"));
+    let mut reference = String::new();
+    for section in &SECTIONS {
+        let rows = text::reference(section);
+        reference.push_str(&format!("### {}\n{rows}\n", section.title));
+    }
+    document::part(repository("docs/switch.md"), "settings", &reference)
+        .unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn the_packaged_configuration_is_right() {
+    let text = std::fs::read_to_string(repository("packaging/switch.toml")).expect("it is there");
+    let config = check(&text).expect("right");
+    assert_eq!((config.ports.len(), config.targets.len()), (2, 1));
 }
 
 proptest! {

@@ -1,8 +1,8 @@
-//! Connections of strangers to the metrics: so many at one time, each closed when nothing moves on it.
+//! A limit on connections at one time, and an end to those on which nothing moves.
 //!
-//! Without either bound, idle connections could take all descriptors of the process, and then no port
-//! could be opened again and no controller let in. Who comes while all seats are taken waits in the
-//! system's queue until one is free; the first of them with a descriptor, and counted.
+//! Without either, idle connections could take all descriptors of the process: then no port could be
+//! opened again and no controller accepted. A connection beyond the limit waits: the first one with a
+//! descriptor, and counted; the rest in the system's queue.
 //!
 //! Panics: none.
 
@@ -19,55 +19,65 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Connections at one time, unless told otherwise.
-pub const CONNECTIONS: usize = 64;
-/// A connection on which nothing moves for so long is closed.
+/// A connection on which nothing moves for this long is closed.
 pub const IDLE_MAX: Duration = Duration::from_secs(30);
-/// No descriptors left, perhaps; there may be after so long.
-const RETRY: Duration = Duration::from_millis(100);
+/// Wait after a failed accept: descriptors may be free again by then.
+pub const RETRY: Duration = Duration::from_millis(100);
 
-/// A listener with so many seats.
-pub struct Seated {
-    listener: TcpListener,
-    seats: Arc<Semaphore>,
-    idle: Duration,
+/// At most this many connections at one time.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimit {
+    permits: Arc<Semaphore>,
     waited: Arc<AtomicU64>,
 }
 
-impl Seated {
-    /// Seats in front of `listener`. `waited` counts connections that found none free when their
-    /// turn came.
-    pub fn new(
-        listener: TcpListener,
-        seats: usize,
-        idle: Duration,
-        waited: Arc<AtomicU64>,
-    ) -> Seated {
-        Seated { listener, seats: Arc::new(Semaphore::new(seats)), idle, waited }
+impl ConnectionLimit {
+    /// Returns a limit of `connections`.
+    pub fn new(connections: usize) -> ConnectionLimit {
+        ConnectionLimit { permits: Arc::new(Semaphore::new(connections)), waited: Arc::default() }
+    }
+
+    /// Waits until there is room, and takes it until the permit is dropped. `None` never comes: the
+    /// semaphore is not closed.
+    pub async fn admit(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Some(permit);
+        }
+        self.waited.fetch_add(1, Relaxed);
+        self.permits.clone().acquire_owned().await.ok()
+    }
+
+    /// Returns how many connections had to wait.
+    pub fn waited(&self) -> u64 {
+        self.waited.load(Relaxed)
     }
 }
 
-/// A seat, now or later; `None` never comes, as the seats are not taken away. Who has to wait is
-/// counted.
-pub async fn seat(seats: &Arc<Semaphore>, waited: &AtomicU64) -> Option<OwnedSemaphorePermit> {
-    if let Ok(seat) = seats.clone().try_acquire_owned() {
-        return Some(seat);
-    }
-    waited.fetch_add(1, Relaxed);
-    seats.clone().acquire_owned().await.ok()
+/// A listener with a limit.
+pub struct Limited {
+    listener: TcpListener,
+    limit: ConnectionLimit,
+    idle: Duration,
 }
 
-impl Listener for Seated {
-    type Io = Guest;
+impl Limited {
+    /// Puts `limit` in front of `listener`; a connection on which nothing moves for `idle` ends.
+    pub fn new(listener: TcpListener, limit: ConnectionLimit, idle: Duration) -> Limited {
+        Limited { listener, limit, idle }
+    }
+}
+
+impl Listener for Limited {
+    type Io = Connection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Guest, SocketAddr) {
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             if let Ok((stream, peer)) = self.listener.accept().await
-                && let Some(seat) = seat(&self.seats, &self.waited).await
+                && let Some(permit) = self.limit.admit().await
             {
                 let deadline = Box::pin(sleep(self.idle));
-                return (Guest { stream, deadline, idle: self.idle, _seat: seat }, peer);
+                return (Connection { stream, deadline, idle: self.idle, _permit: permit }, peer);
             }
             sleep(RETRY).await;
         }
@@ -78,16 +88,16 @@ impl Listener for Seated {
     }
 }
 
-/// A connection on its seat.
-pub struct Guest {
+/// An admitted connection.
+pub struct Connection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
     idle: Duration,
-    _seat: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Guest {
-    /// What a step came to, or an error if the connection has waited for too long.
+impl Connection {
+    /// Passes on what a step gave, or an error if the connection was idle for too long.
     fn moved<T>(&mut self, cx: &mut Context<'_>, step: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if step.is_ready() {
             self.deadline.as_mut().reset(Instant::now() + self.idle);
@@ -98,7 +108,7 @@ impl Guest {
     }
 }
 
-impl AsyncRead for Guest {
+impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -109,7 +119,7 @@ impl AsyncRead for Guest {
     }
 }
 
-impl AsyncWrite for Guest {
+impl AsyncWrite for Connection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -139,43 +149,44 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn who_finds_no_seat_is_counted() {
+    async fn a_connection_beyond_the_limit_waits_and_is_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let waited = Arc::new(AtomicU64::new(0));
-        let mut seated = Seated::new(listener, 1, PATIENCE * 60, waited.clone());
+        let limit = ConnectionLimit::new(1);
+        let mut limited = Limited::new(listener, limit.clone(), PATIENCE * 60);
         let _first = TcpStream::connect(address).await.expect("connected");
-        let (guest, _) = seated.accept().await;
-        assert_eq!(waited.load(Relaxed), 0);
+        let (connection, _) = limited.accept().await;
+        assert_eq!(limit.waited(), 0);
         let _second = TcpStream::connect(address).await.expect("connected");
         let waiting = tokio::spawn(async move {
-            let (guest, _) = seated.accept().await;
-            (seated, guest)
+            let (connection, _) = limited.accept().await;
+            (limited, connection)
         });
         timeout(PATIENCE, async {
-            while waited.load(Relaxed) == 0 {
+            while limit.waited() == 0 {
                 tokio::task::yield_now().await;
             }
         })
         .await
         .expect("the second waits");
         assert!(!waiting.is_finished());
-        drop(guest);
-        let (mut seated, guest) = timeout(PATIENCE, waiting).await.expect("in time").expect("ends");
-        drop(guest);
+        drop(connection);
+        let (mut limited, connection) =
+            timeout(PATIENCE, waiting).await.expect("in time").expect("ends");
+        drop(connection);
         let _third = TcpStream::connect(address).await.expect("connected");
-        timeout(PATIENCE, seated.accept()).await.expect("there is a seat");
-        assert_eq!(waited.load(Relaxed), 1);
+        timeout(PATIENCE, limited.accept()).await.expect("there is room");
+        assert_eq!(limit.waited(), 1);
     }
 
     #[tokio::test]
-    async fn who_only_sits_there_makes_room() {
+    async fn idle_connections_make_room() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let seated = Seated::new(listener, 2, Duration::from_millis(100), Arc::default());
-        let seats = seated.seats.clone();
+        let limit = ConnectionLimit::new(2);
+        let limited = Limited::new(listener, limit.clone(), Duration::from_millis(100));
         let router = Router::new().route("/", get(|| async { "here" }));
-        let server = tokio::spawn(async move { axum::serve(seated, router).await });
+        let server = tokio::spawn(async move { axum::serve(limited, router).await });
         let mut idle = Vec::new();
         for half in ["", "GET / HTTP/1.1\r\nHo"] {
             let mut stream = TcpStream::connect(address).await.expect("connected");
@@ -193,12 +204,12 @@ mod tests {
             assert!(end.is_ok(), "an idle connection is closed");
         }
         timeout(PATIENCE, async {
-            while seats.available_permits() == 0 {
+            while limit.permits.available_permits() == 0 {
                 tokio::task::yield_now().await;
             }
         })
         .await
-        .expect("the seats are free again");
+        .expect("there is room again");
         server.abort();
     }
 }

@@ -1,0 +1,211 @@
+//! The settings of `overbank switch`: the tables of its rooms, put together and checked as a whole.
+//!
+//! ```text
+//!   SwitchSettings   mode, identity              ┐
+//!   RuntimeSettings  ports, workers              │ in every mode
+//!   StationSettings  MAC addresses               │
+//!   ServiceSettings  metrics, status, logs       ┘
+//!   RuleSettings, ControllerSettings               mode openflow
+//!   BridgeSettings                                 mode l2
+//! ```
+//!
+//! Nothing of the system is touched but the files themselves, and the system is asked which cores
+//! there are: interfaces are not opened here. Panics: none, whatever the files.
+
+use overbank::fib::MacVlan;
+use overbank_bridge::settings::BridgeSettings;
+use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
+use overbank_ofctl::target::Target;
+use overbank_runtime::Options;
+use overbank_runtime::settings::{PortSetting, RuntimeSettings, port_number};
+use overbank_service::options::ServiceSettings;
+use overbank_service::settings::{
+    Check, Location, Problem, Problems, Range, Section, SettingValue, Source, Table, read_at_most,
+};
+use overbank_stations::settings::StationSettings;
+use overbank_switch::parse::parse_rules;
+use overbank_switch::rule::Rule;
+use overbank_switch::tables::Tables;
+use std::path::Path;
+
+/// Longest file of rules.
+const RULE_BYTES_MAX: u64 = 1 << 30;
+
+overbank_service::choices! {
+    /// What decides where frames go.
+    pub enum Mode: "MODE" {
+        OpenFlow = "openflow", "rules and controllers";
+        L2 = "l2", "an Ethernet switch that learns addresses";
+    }
+}
+
+overbank_service::settings! {
+    /// What the switch is.
+    pub struct SwitchSettings: "Switch" {
+        mode: Mode = "openflow", "What decides where frames go: openflow (rules and controllers) \
+            or l2 (an Ethernet switch that learns addresses)";
+        datapath_id: Option<DatapathId>, "Identity towards controllers, up to 16 hexadecimal digits"
+            or "the first port's address" example "00:00:02:00:00:00:00:01";
+    }
+}
+
+/// Identity towards controllers; not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatapathId(pub u64);
+
+impl SettingValue for DatapathId {
+    const VALUE_NAME: &'static str = "HEX";
+
+    fn accepts(_: &Range) -> String {
+        "1 to 16 hexadecimal digits, not all zero".to_owned()
+    }
+
+    fn read(text: &str, range: &Range) -> Result<DatapathId, String> {
+        let digits: String = text.trim_start_matches("0x").chars().filter(|c| *c != ':').collect();
+        let hex = !digits.is_empty() && digits.len() <= 16 && !digits.starts_with('+');
+        match u64::from_str_radix(&digits, 16) {
+            Ok(id) if hex && id != 0 => Ok(DatapathId(id)),
+            _ => Err(format!("{text:?} is not a number of {}", Self::accepts(range))),
+        }
+    }
+}
+
+/// Every section, in the order of help and documents.
+pub const SECTIONS: [Section; 7] = [
+    SwitchSettings::SECTION,
+    RuntimeSettings::SECTION,
+    RuleSettings::SECTION,
+    ControllerSettings::SECTION,
+    BridgeSettings::SECTION,
+    StationSettings::SECTION,
+    ServiceSettings::SECTION,
+];
+
+/// Sections that belong to one mode.
+const OF_MODE: [(Mode, Section); 3] = [
+    (Mode::OpenFlow, RuleSettings::SECTION),
+    (Mode::OpenFlow, ControllerSettings::SECTION),
+    (Mode::L2, BridgeSettings::SECTION),
+];
+
+/// Everything, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the switch is.
+    pub switch: SwitchSettings,
+    /// The ports, by number.
+    pub ports: Vec<PortSetting>,
+    /// How workers are run.
+    pub run: Options,
+    /// Rules and flow caches.
+    pub rules: RuleSettings,
+    /// Control connections.
+    pub controllers: ControllerSettings,
+    /// Where they come from and go to.
+    pub targets: Vec<Target>,
+    /// Numbers of the ports that are isolated.
+    pub isolated: Vec<u32>,
+    /// Bounds of MAC learning.
+    pub mac: overbank_stations::Limits,
+    /// Static addresses, and the numbers of their ports.
+    pub statics: Vec<(MacVlan, u32)>,
+    /// Metrics, status, logs, privileges.
+    pub service: ServiceSettings,
+    /// Whether an address for metrics was named; otherwise the switch does without if it is taken.
+    pub metrics_required: bool,
+}
+
+impl Config {
+    /// Checks what was written, on a machine with these cores; none: unknown.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn new(source: Source, available_cores: &[usize]) -> Result<Config, Problems> {
+        let mut check = source.check();
+        let config = Config::read(&mut check, available_cores);
+        check.finish(config)
+    }
+
+    fn read(check: &mut Check, available_cores: &[usize]) -> Option<Config> {
+        let metrics_required = check.given("metrics").is_some();
+        let switch = SwitchSettings::read(check);
+        let runtime = RuntimeSettings::read(check);
+        let rules = RuleSettings::read(check);
+        let controllers = ControllerSettings::read(check);
+        let bridge = BridgeSettings::read(check);
+        let stations = StationSettings::read(check);
+        let service = ServiceSettings::read(check);
+        // Every table has been read, so that all problems are known.
+        let (switch, runtime, rules, controllers) = (switch?, runtime?, rules?, controllers?);
+        for (mode, section) in OF_MODE.iter().filter(|(mode, _)| *mode != switch.mode) {
+            let (owner, mode) = (mode.name(), switch.mode.name());
+            let what = format!("not a setting of mode {mode}; leave it out, or use mode {owner}");
+            check.refuse(section, &what);
+        }
+        let ports = runtime.ports(check);
+        let stations = stations?;
+        let run = Options {
+            orders: controllers.controller_packet_outs,
+            ..runtime.options(check, available_cores)
+        };
+        Some(Config {
+            targets: controllers.targets(check),
+            isolated: bridge?.isolated(check, &ports),
+            statics: stations.statics(check, |text| port_number(text, &ports)),
+            mac: stations.limits(),
+            service: service?,
+            switch,
+            ports,
+            run,
+            rules,
+            controllers,
+            metrics_required,
+        })
+    }
+}
+
+/// Reads a file of rules and checks that together they are a set of tables.
+///
+/// # Errors
+/// One problem for each error of the file.
+pub fn read_rules(path: &Path) -> Result<Vec<Rule>, Problems> {
+    let name = path.display().to_string();
+    let bytes = read_at_most(path, RULE_BYTES_MAX, "1 GiB");
+    let bytes = bytes.map_err(|e| in_text(format!("{name}: the rules cannot be read: {e}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| in_text(format!("{name}: not UTF-8 text, rules are needed")))?;
+    let rules = parse_rules(&text).map_err(|errors| {
+        let text = errors.in_file(&name).to_string();
+        Problems(text.lines().flat_map(|line| in_text(line.to_owned()).0).collect())
+    })?;
+    Tables::new(rules.clone()).map_err(|error| in_text(format!("{name}: {error}")))?;
+    Ok(rules)
+}
+
+/// A problem whose text says where it is.
+fn in_text(what: String) -> Problems {
+    Problems(vec![Problem { location: Location::InText, what }])
+}
+
+/// Returns the configuration and its rules, or everything that is wrong with either.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn prepare(source: Source) -> Result<(Config, Vec<Rule>), Problems> {
+    let rules = source.first("rules").map_or(Ok(Vec::new()), |path| read_rules(Path::new(path)));
+    match (Config::new(source, &RuntimeSettings::available_cores()), rules) {
+        (Ok(config), Ok(rules)) if rules.len() > config.rules.max_rules => {
+            let max = config.rules.max_rules;
+            Err(in_text(format!("rules: {} rules, max-rules is {max}", rules.len())))
+        }
+        (Ok(config), Ok(rules)) => Ok((config, rules)),
+        (Err(mut all), Err(of_rules)) => {
+            all.0.extend(of_rules.0);
+            Err(all)
+        }
+        (Err(all), Ok(_)) | (Ok(_), Err(all)) => Err(all),
+    }
+}
+
+#[cfg(test)]
+mod tests;

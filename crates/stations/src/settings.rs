@@ -1,0 +1,99 @@
+//! The settings of learnt and static addresses.
+
+use crate::{Limits, mac_of};
+use overbank::fib::MacVlan;
+use overbank::memory::Pages;
+use overbank_service::settings::{Check, Located, Range, SettingValue, number};
+
+overbank_service::choices! {
+    /// Pages that the table shall lie on.
+    pub enum PageSize: "PAGES" {
+        Huge = "huge", "2 MiB where the system gives them";
+        Gigabyte = "1g", "of the pool of 1 GiB pages; too few of them fail the start";
+        Small = "small", "4 KiB";
+    }
+}
+
+overbank_service::settings! {
+    /// Learnt and static addresses.
+    pub struct StationSettings: "MAC addresses" {
+        mac_entries: usize = 8192, in 0..=2_500_000_000, "Limit of learnt addresses";
+        mac_pages: PageSize = "huge", "Pages of their table: huge (2 MiB where the system gives \
+            them), 1g (from the pool of 1 GiB pages; too few fail the start) or small";
+        mac_age: u32 = 300, in 1..=1_000_000,
+            "Seconds after which a silent address is forgotten";
+        mac_rate: u32 = 4096, in 1..=1_000_000,
+            "Limit of addresses that a worker learns in a second behind each port";
+        mac_queue: usize = 1024, in 1..=1_048_576,
+            "Limit of reports of addresses that wait, for each worker and kind";
+        mac_static: Vec<Located<StaticSetting>>,
+            "An address that stays behind a port; once for each" example "02:00:00:00:00:01@10=2";
+    }
+}
+
+/// A static address and its port, of which it is not yet known whether there is one.
+#[derive(Clone, Debug)]
+pub struct StaticSetting {
+    /// The address in its VLAN.
+    pub key: MacVlan,
+    /// Number of the port, as it was written.
+    pub port: String,
+}
+
+impl SettingValue for StaticSetting {
+    const VALUE_NAME: &'static str = "MAC[@VLAN]=PORT";
+
+    fn accepts(_: &Range) -> String {
+        Self::VALUE_NAME.to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<StaticSetting, String> {
+        let wrong = || format!("{text:?}: write MAC[@VLAN]=PORT, such as 02:00:00:00:00:01@10=3");
+        let (station, port) = text.split_once('=').ok_or_else(wrong)?;
+        let (address, vlan) = match station.trim().split_once('@') {
+            Some((address, vlan)) => (address, number(vlan, &Some(0..=4095))? as u16),
+            None => (station.trim(), 0),
+        };
+        let mac = mac_of(address).ok_or_else(wrong)?;
+        if mac[0] & 1 != 0 || mac == [0; 6] {
+            return Err(format!("{address} is no address of a station: it is a group, or zero"));
+        }
+        Ok(StaticSetting { key: MacVlan::new(mac, vlan), port: port.to_owned() })
+    }
+}
+
+impl StationSettings {
+    /// Returns the limits of learning and of its table.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            entries_max: self.mac_entries,
+            pages: match self.mac_pages {
+                PageSize::Huge => Pages::Huge,
+                PageSize::Gigabyte => Pages::Gigabyte { required: true },
+                PageSize::Small => Pages::Small,
+            },
+            age_s: self.mac_age,
+            learn_per_s: self.mac_rate,
+            queue: self.mac_queue,
+        }
+    }
+
+    /// Returns the static addresses and the numbers of their ports, which `port_number` reads.
+    /// Reports addresses that are there already, and ports that are not.
+    pub fn statics(
+        &self,
+        check: &mut Check,
+        port_number: impl Fn(&str) -> Result<u32, String>,
+    ) -> Vec<(MacVlan, u32)> {
+        let mut statics = Vec::new();
+        for Located { value, location } in self.mac_static.clone() {
+            match port_number(&value.port) {
+                Ok(port) => statics.push(Located { value: (value.key, port), location }),
+                Err(what) => check.problem(location, what),
+            }
+        }
+        let taken = |(key, _): &(MacVlan, u32)| format!("{key} is there already");
+        let statics = check.distinct(statics, |(key, _)| *key, taken);
+        statics.into_iter().map(|entry| entry.value).collect()
+    }
+}
