@@ -13,14 +13,17 @@ const UPDATE: &str = "OVERBANK_UPDATE";
 /// # Errors
 /// The document cannot be read or has no such part, or the part is another text.
 pub fn part(path: impl AsRef<Path>, name: &str, text: &str) -> Result<(), String> {
-    let path = path.as_ref();
+    part_of(path.as_ref(), name, text, update())
+}
+
+fn part_of(path: &Path, name: &str, text: &str, update: bool) -> Result<(), String> {
     let document = read(path)?;
     let begin = format!("<!-- {name} -->\n");
     let missing = || format!("{}: no part between `{}` and `<!-- end -->`", path.display(), begin);
     let (head, rest) = document.split_once(&begin).ok_or_else(missing)?;
     let (_, tail) = rest.split_once("<!-- end -->").ok_or_else(missing)?;
     let wanted = format!("{head}{begin}{text}<!-- end -->{tail}");
-    compare(path, name, &document, &wanted)
+    compare(path, name, &document, &wanted, update)
 }
 
 /// Compares the whole document at `path` with `text`.
@@ -29,19 +32,24 @@ pub fn part(path: impl AsRef<Path>, name: &str, text: &str) -> Result<(), String
 /// It cannot be read, or is another text.
 pub fn whole(path: impl AsRef<Path>, text: &str) -> Result<(), String> {
     let path = path.as_ref();
-    compare(path, "the document", &read(path).unwrap_or_default(), text)
+    compare(path, "the document", &read(path).unwrap_or_default(), text, update())
 }
 
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn compare(path: &Path, name: &str, is: &str, wanted: &str) -> Result<(), String> {
+/// Whether documents are written instead of compared.
+fn update() -> bool {
+    std::env::var_os(UPDATE).is_some_and(|value| value == "1")
+}
+
+fn compare(path: &Path, name: &str, is: &str, wanted: &str, update: bool) -> Result<(), String> {
     if is == wanted {
         return Ok(());
     }
     let path = path.display();
-    if std::env::var_os(UPDATE).is_some_and(|value| value == "1") {
+    if update {
         return std::fs::write(path.to_string(), wanted)
             .map_err(|error| format!("{path}: {error}"));
     }
@@ -63,12 +71,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("page.md");
         std::fs::write(&path, "head\n<!-- table -->\none\ntwo\n<!-- end -->\n").expect("written");
-        assert_eq!(part(&path, "table", "one\ntwo\n"), Ok(()));
-        let error = part(&path, "table", "one\nthree\n").expect_err("it differs");
+        assert_eq!(part_of(&path, "table", "one\ntwo\n", false), Ok(()));
+        let error = part_of(&path, "table", "one\nthree\n", false).expect_err("it differs");
         assert!(error.contains("page.md:4: table differs"), "{error}");
         assert!(error.contains("is:     two\nwanted: three"), "{error}");
-        let error = part(&path, "other", "").expect_err("no such part");
+        let error = part_of(&path, "other", "", false).expect_err("no such part");
         assert!(error.contains("no part between `<!-- other -->"), "{error}");
-        assert!(whole(&path, "head\n").is_err());
+        assert_eq!(part_of(&path, "table", "one\nthree\n", true), Ok(()));
+        assert_eq!(part_of(&path, "table", "one\nthree\n", false), Ok(()));
     }
 }
