@@ -16,9 +16,9 @@ use overbank::cache::Design;
 use overbank::memory::HugePages;
 use overbank_kit::micro::{Cell, Measured, measure, tsc};
 use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
+use overbank_kit::spread::{Spread, geometric_mean};
 use overbank_lab::experiments::grid::{
-    ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, geometric_mean, plan, ratio,
+    ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, plan, ratio,
 };
 
 struct Options {

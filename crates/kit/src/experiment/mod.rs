@@ -107,7 +107,8 @@ impl Context<'_> {
     ) -> Result<T, LabError> {
         let Context { size, seed, penalty_cycles, entries, stop, .. } = *self;
         let progress = &mut *self.progress;
-        let mut show = |what: &str, done: f64| progress(what, from + (to - from) * done);
+        // Rounding must not go past the end, where the next part begins.
+        let mut show = |what: &str, done: f64| progress(what, (from + (to - from) * done).min(to));
         work(&mut Context { size, seed, penalty_cycles, entries, stop, progress: &mut show })
     }
 
@@ -122,11 +123,11 @@ impl Context<'_> {
         I: IntoIterator<IntoIter: ExactSizeIterator>,
     {
         let items = items.into_iter();
-        let piece = 1.0 / items.len().max(1) as f64;
+        let count = items.len().max(1) as f64;
         let numbered = items.enumerate().map(|(number, item)| {
-            let from = number as f64 * piece;
+            let (from, to) = (number as f64 / count, (number + 1) as f64 / count);
             self.step(&name(&item), from)?;
-            self.part((from, from + piece), |context| work(context, item))
+            self.part((from, to), |context| work(context, item))
         });
         numbered.collect()
     }

@@ -102,6 +102,25 @@ pub struct Check {
     pub reason: String,
 }
 
+impl Check {
+    /// Without a reason.
+    pub fn new(
+        claim: impl Into<String>,
+        stated: impl Into<String>,
+        measured: impl Into<String>,
+        holds: bool,
+    ) -> Check {
+        let (claim, stated, measured) = (claim.into(), stated.into(), measured.into());
+        Check { claim, stated, measured, holds, reason: String::new() }
+    }
+
+    /// With a reason, which counts where it differs.
+    pub fn because(self, reason: &str) -> Check {
+        let reason = if self.holds { String::new() } else { reason.to_owned() };
+        Check { reason, ..self }
+    }
+}
+
 impl Record {
     /// An empty record of `experiment`.
     pub fn new(experiment: (&str, &str, &str), context: &Context<'_>) -> Record {
@@ -134,14 +153,13 @@ impl Record {
         measured: impl Into<String>,
         holds: bool,
     ) {
-        let (claim, stated, measured) = (claim.into(), stated.into(), measured.into());
-        self.checks.push(Check { claim, stated, measured, holds, reason: String::new() });
+        self.checks.push(Check::new(claim, stated, measured, holds));
     }
 
     /// Gives the claim that was added last a reason, which counts where it differs.
     pub fn because(&mut self, reason: &str) {
-        if let Some(check) = self.checks.last_mut().filter(|check| !check.holds) {
-            reason.clone_into(&mut check.reason);
+        if let Some(check) = self.checks.pop() {
+            self.checks.push(check.because(reason));
         }
     }
 

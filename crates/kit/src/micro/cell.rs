@@ -1,5 +1,7 @@
 //! A point of a grid: size, load and skew.
 
+use crate::zipf::power_sum;
+
 /// Bytes of a slot: 16-bit fingerprint, 16-bit value.
 pub const SLOT_BYTES: usize = 4;
 
@@ -50,28 +52,16 @@ pub fn size_name(bytes: usize) -> String {
     }
 }
 
-/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular.
-///
-/// [`top_share`](crate::zipf::top_share), but in constant time: a sum for the first ranks and the
-/// Euler-Maclaurin formula for the rest (its error is far below 10⁻⁹).
+/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular: as
+/// [`top_share`](crate::zipf::top_share), but in constant time.
 pub fn static_optimum(flows: u32, theta: f64, top: usize) -> f64 {
-    const EXACT: u32 = 10_000;
-    let weight = |rank: f64| rank.powf(-theta);
-    let sum = |n: u32| -> f64 {
-        let head: f64 = (1..=n.min(EXACT)).rev().map(|i| weight(f64::from(i))).sum();
-        if n <= EXACT {
-            return head;
-        }
-        let (from, to) = (f64::from(EXACT), f64::from(n));
-        let integral = if (theta - 1.0).abs() < 1e-9 {
-            (to / from).ln()
-        } else {
-            (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta)
-        };
-        head + integral + (weight(to) - weight(from)) / 2.0
-    };
     let top = u32::try_from(top).unwrap_or(u32::MAX).min(flows);
-    if top == flows { 1.0 } else { sum(top) / sum(flows) }
+    let sum = |ranks: u32| power_sum(1.0, f64::from(ranks), theta);
+    match top {
+        0 => 0.0,
+        top if top == flows => 1.0,
+        top => sum(top) / sum(flows),
+    }
 }
 
 #[cfg(test)]

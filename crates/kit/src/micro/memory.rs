@@ -10,10 +10,10 @@ use overbank::memory::HugePages;
 
 /// `count` values side by side, shared by whoever has a reference.
 pub struct Memory<T> {
-    place: Place<T>,
+    backing: Backing<T>,
 }
 
-enum Place<T> {
+enum Backing<T> {
     Allocated(Vec<T>),
     #[cfg(target_os = "linux")]
     Mapped(mapping::Mapping<T>),
@@ -28,31 +28,31 @@ impl<T> Memory<T> {
         #[cfg(target_os = "linux")]
         if count.checked_mul(size_of::<T>())? >= mapping::HUGE_PAGE {
             let mapping = mapping::Mapping::new(count, huge, make)?;
-            return Some(Memory { place: Place::Mapped(mapping) });
+            return Some(Memory { backing: Backing::Mapped(mapping) });
         }
         let _ = huge;
         let mut values = Vec::new();
         values.try_reserve_exact(count).ok()?;
         values.extend((0..count).map(make));
-        Some(Memory { place: Place::Allocated(values) })
+        Some(Memory { backing: Backing::Allocated(values) })
     }
 
     /// The values.
     #[inline(always)]
     pub fn as_slice(&self) -> &[T] {
-        match &self.place {
-            Place::Allocated(values) => values,
+        match &self.backing {
+            Backing::Allocated(values) => values,
             #[cfg(target_os = "linux")]
-            Place::Mapped(mapping) => mapping.values(),
+            Backing::Mapped(mapping) => mapping.values(),
         }
     }
 
     /// The pages that the kernel gave. Reads a file of the kernel.
     pub fn huge_pages(&self) -> HugePages {
-        match &self.place {
-            Place::Allocated(_) => HugePages::No,
+        match &self.backing {
+            Backing::Allocated(_) => HugePages::No,
             #[cfg(target_os = "linux")]
-            Place::Mapped(mapping) => mapping.huge_pages(),
+            Backing::Mapped(mapping) => mapping.huge_pages(),
         }
     }
 }

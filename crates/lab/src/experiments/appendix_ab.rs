@@ -1,9 +1,8 @@
 //! Appendices A and B: final hit rates by calculation against the real tables, over α.
 
-use super::table1::{kinds, model, shape};
-use overbank::cache::GeometryKind;
-use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
-use overbank_kit::geometry::AnyGeometry;
+use super::table1::{KINDS, model};
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{ALPHA_PAPER, blp, blp_held, blp_solution};
 use overbank_kit::workload::FlowStream;
@@ -21,7 +20,7 @@ pub const APPENDIX_AB: Experiment = Experiment {
 
 /// Buckets of a key, where any may be.
 const HS: [u32; 5] = [1, 2, 3, 4, 8];
-/// Shapes that no kernel exists for, and α where they are at their end soon.
+/// Geometries that no kernel exists for, and α where they are at their end soon.
 const SIMULATED: [&str; 6] =
     ["set-6", "blp-3-5", "blp-8-2", "blp-2-32", "cuckoo-3-3", "cuckoo-2-12"];
 const ALPHAS_SIMULATED: [f64; 4] = [0.25, 0.75, 1.5, 4.0];
@@ -38,15 +37,14 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     } else {
         (1 << 16, 120, &ALPHAS[..])
     };
-    let source = (APPENDIX_AB.name, APPENDIX_AB.title, APPENDIX_AB.source);
-    let mut record = Record::new(source, context);
+    let mut record = APPENDIX_AB.record(context);
     record.setting("entries", entries);
     record.setting("lookups", format!("{lookups_per_key} per key"));
     record.setting("eviction", "random");
     printed_digits(&mut record);
 
     let mut curves = Vec::new();
-    for (i, kind) in kinds().enumerate() {
+    for (i, kind) in KINDS.into_iter().enumerate() {
         let (mut measured, mut worst) = (Vec::new(), (0.0f64, 0.0));
         let mut overfull = false;
         for (j, &alpha) in alphas.iter().enumerate() {
@@ -66,7 +64,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             measured.push((alpha, rate));
         }
         // Cuckoo-lite's model is a bound, loose around α = 1; the smoke size has larger luck.
-        let tolerance = if shape(kind).2 { 0.75 } else { 1.0 } + if smoke { 1.5 } else { 0.0 };
+        let tolerance = if AnyGeometry::from(kind).family == Family::Cuckoo { 1.0 } else { 0.75 }
+            + if smoke { 1.5 } else { 0.0 };
         record.claim(
             format!("{}: measured within {tolerance} points of the model at every α", kind.name()),
             "0",
@@ -76,50 +75,30 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         curves.push((kind, measured));
     }
 
-    let families: [(&str, &[GeometryKind]); 3] = [
-        (
-            "Set-associative caches (appendix A)",
-            &[GeometryKind::Set4, GeometryKind::Set8, GeometryKind::Set16],
-        ),
-        (
-            "Bounded linear probing (appendix B)",
-            &[
-                GeometryKind::Blp2x4,
-                GeometryKind::Blp2x8,
-                GeometryKind::Blp2x16,
-                GeometryKind::Blp4x4,
-            ],
-        ),
-        ("Cuckoo-lite (upper bound)", &[GeometryKind::Cuckoo2x4, GeometryKind::Cuckoo2x8]),
+    let families: [(&str, &str, &[(&str, f64)]); 3] = [
+        ("Set-associative caches (appendix A)", "set", &[("4-way", 82.0), ("8-way", 88.0)]),
+        ("Bounded linear probing (appendix B)", "blp", &[("2-4 BLP", 94.0)]),
+        ("Cuckoo-lite (upper bound)", "cuckoo", &[("2-4 cuckoo-lite", 99.0)]),
     ];
-    for (title, family) in families {
-        let mut series = Vec::new();
-        for (kind, measured) in curves.iter().filter(|c| family.contains(&c.0)) {
+    for (title, family, stated) in families {
+        let x = "oversubscription factor α (keys / entries)";
+        let y = "hits, % of those of a table that fills every slot";
+        let mut plot = Plot::new(title, x, y).log_x();
+        for (kind, measured) in curves.iter().filter(|(kind, _)| kind.name().starts_with(family)) {
             // Against a table without collisions, so that the curves can be told apart.
-            let share = |alpha: f64, rate: f64| (alpha, rate * alpha.max(1.0));
-            series.push(Series::measured(
-                kind.name(),
-                measured.iter().map(|p| share(p.0, p.1)).collect(),
-            ));
-            let model = |alpha| share(alpha, 100.0 * model(*kind, alpha));
-            let model = fine(alphas).map(model).collect();
-            series.push(Series::model(format!("{}, model", kind.name()), model));
+            let share = |(alpha, rate): (f64, f64)| (alpha, rate * f64::max(alpha, 1.0));
+            let measured = measured.iter().copied().map(share).collect();
+            let model = fine(alphas).map(|alpha| share((alpha, 100.0 * model(*kind, alpha))));
+            let name = kind.name();
+            plot = plot.with([
+                Series::measured(name, measured),
+                Series::model(format!("{name}, model"), model.collect()),
+            ]);
         }
-        let stated = |name: &str, y: f64| Mark { name: name.to_owned(), x: ALPHA_PAPER, y };
-        let stated = match family[0] {
-            GeometryKind::Set4 => vec![stated("4-way: 82 %", 82.0), stated("8-way: 88 %", 88.0)],
-            GeometryKind::Blp2x4 => vec![stated("2-4 BLP: 94 %", 94.0)],
-            _ => vec![stated("2-4 cuckoo-lite: 99 %", 99.0)],
+        let mark = |plot: Plot, &(name, y): &(&str, f64)| {
+            plot.mark(format!("{name}: {y} %"), ALPHA_PAPER, y)
         };
-        record.plots.push(Plot {
-            title: title.to_owned(),
-            x: "oversubscription factor α (keys / entries)".to_owned(),
-            y: "hits, % of those of a table that fills every slot".to_owned(),
-            log_x: true,
-            log_y: false,
-            series,
-            stated,
-        });
+        record.plots.push(stated.iter().fold(plot, mark));
     }
     context.step("any H and m", 0.95)?;
     any_geometry(&mut record, smoke, context.seed);
@@ -200,11 +179,8 @@ fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
         rows.push(row);
     }
     let headings = ["", "H = 1 (set-m)", "H = 2", "H = 3", "H = 4", "H = 8"];
-    record.tables.push(Table {
-        title: format!("Any (H, m) at α = 10⁶/2²⁰: model / most of {slots} slots, percent"),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows,
-    });
+    let title = format!("Any (H, m) at α = 10⁶/2²⁰: model / most of {slots} slots, percent");
+    record.tables.push(Table { rows, ..Table::new(title, headings) });
     let tolerance = if smoke { 1.0 } else { 0.15 };
     record.claim(
         "the model for any (H, m) against the most that a random key set allows",
@@ -214,44 +190,44 @@ fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
     );
 }
 
-/// The models of shapes that no kernel exists for beside a naive table of them.
+/// The models of geometries that no kernel exists for beside a naive table of them.
 fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabError> {
     let smoke = context.smoke();
     let (entries, lookups_per_key) = if smoke { (1 << 12, 40) } else { (1 << 15, 100) };
-    let shapes: Result<Vec<AnyGeometry>, _> = SIMULATED.iter().map(|name| name.parse()).collect();
-    let shapes = shapes.map_err(LabError::failed)?;
+    let geometries: Result<Vec<AnyGeometry>, _> =
+        SIMULATED.iter().map(|name| name.parse()).collect();
+    let geometries = geometries.map_err(LabError::failed)?;
     let simulation = Simulation { entries, lookups_per_key, seed: context.seed };
-    let (stop, progress) = (context.stop, &mut *context.progress);
-    let mut show = |what: &str, done: f64| progress(what, 0.96 + 0.04 * done);
-    let found = calculate(&shapes, &ALPHAS_SIMULATED, Some(simulation), stop, &mut show)
-        .map_err(LabError::failed)?;
+    let found = context.part((0.96, 1.0), |context| {
+        let (stop, progress) = (context.stop, &mut *context.progress);
+        calculate(&geometries, &ALPHAS_SIMULATED, Some(simulation), stop, progress)
+            .map_err(LabError::failed)
+    })?;
     if found.interrupted {
         return Err(LabError::Stopped);
     }
     let mut worst = (0.0f64, String::new());
-    let rows = found.rows.chunks(ALPHAS_SIMULATED.len()).map(|of_shape| {
-        let cells = of_shape.iter().map(|row| {
+    let rows = found.rows.chunks(ALPHAS_SIMULATED.len()).map(|of_geometry| {
+        let cells = of_geometry.iter().map(|row| {
             let (model, measured) = (100.0 * row.hit_rate, 100.0 * row.simulated.unwrap_or(0.0));
             if (measured - model).abs() > worst.0.abs() {
                 worst = (measured - model, format!("{} at α = {}", row.geometry, row.alpha));
             }
             format!("{model:.2} / {measured:.2}")
         });
-        [of_shape[0].geometry.clone()].into_iter().chain(cells).collect()
+        [of_geometry[0].geometry.clone()].into_iter().chain(cells).collect()
     });
     let rows = rows.collect();
     let alphas = ALPHAS_SIMULATED.map(|alpha| format!("α = {alpha}"));
-    record.tables.push(Table {
-        title: format!(
-            "Shapes without a kernel: model / a naive table of {entries} slots after {lookups_per_key} \
-             lookups per key, percent (cuckoo-lite: a bound)"
-        ),
-        headings: [String::new()].into_iter().chain(alphas).collect(),
-        rows,
-    });
+    let title = format!(
+        "Geometries without a kernel: model / a naive table of {entries} slots after {lookups_per_key} \
+         lookups per key, percent (cuckoo-lite: a bound)"
+    );
+    let headings = [String::new()].into_iter().chain(alphas);
+    record.tables.push(Table { rows, ..Table::new(title, headings) });
     let tolerance = if smoke { 1.75 } else { 0.75 };
     record.claim(
-        format!("the models for any shape within {tolerance} points of a naive table"),
+        format!("the models for any geometry within {tolerance} points of a naive table"),
         "0",
         format!("{:+.2} points at most, {}", worst.0, worst.1),
         worst.0.abs() < tolerance,

@@ -153,8 +153,7 @@ impl Law {
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let (most_entries, warm, mixed, counted, seeds) =
         if context.smoke() { (1 << 11, 60, 20, 20, 1u32) } else { (1 << 14, 200, 40, 80, 3) };
-    let source = (APPENDIX_C.name, APPENDIX_C.title, APPENDIX_C.source);
-    let mut record = Record::new(source, context);
+    let mut record = APPENDIX_C.record(context);
     let sizes = ALPHAS.map(|(alpha, halved)| format!("{} at α = {alpha}", most_entries / halved));
     record.setting("entries", sizes.join(", "));
     record.setting("warm-up", format!("{warm} uniform lookups per key, {mixed} by the law"));
@@ -229,15 +228,12 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
                 sigmas >= -SIGMAS,
             );
         }
-        let names = KINDS.map(|kind| kind.name().to_owned());
-        record.tables.push(Table {
-            title: format!(
-                "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the keys that \
-                 the same tables hold, which uniform keys hit)"
-            ),
-            headings: ["distribution".to_owned()].into_iter().chain(names).collect(),
-            rows,
-        });
+        let title = format!(
+            "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the keys that the \
+             same tables hold, which uniform keys hit)"
+        );
+        let headings = ["distribution"].into_iter().chain(KINDS.map(|kind| kind.name()));
+        record.tables.push(Table { rows, ..Table::new(title, headings) });
     }
     record.notes.push(
         "Random eviction in every row. The appendix speaks of the state after a sufficiently long \

@@ -27,9 +27,10 @@
 
 mod range;
 
-use super::table1::{model, shape};
+use super::table1::model;
 use overbank::cache::GeometryKind;
-use overbank_kit::experiment::{Context, Experiment, LabError, Mark, Plot, Record, Series, Table};
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{warm_up, warm_up_seen};
 use overbank_kit::workload::FlowStream;
@@ -85,7 +86,7 @@ impl Course {
     }
 
     fn seen(&self, time: f64) -> f64 {
-        let (h, m, _) = shape(self.kind);
+        let AnyGeometry { h, m, .. } = self.kind.into();
         warm_up_seen(h, m, self.alpha, time)
     }
 
@@ -159,28 +160,21 @@ struct Sizes {
     tolerance: f64,
 }
 
+impl Sizes {
+    fn of(smoke: bool) -> Sizes {
+        let (fit_entries, test_entries) =
+            if smoke { (1 << 12, 1 << 13) } else { (1 << 16, 1 << 18) };
+        let (fit_until, until) = if smoke { (50.0, 100.0) } else { (200.0, 1000.0) };
+        let tolerance = if smoke { 1.5 } else { 0.3 };
+        Sizes { fit_entries, test_entries, fit_until, until, tolerance }
+    }
+}
+
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let sizes = if context.smoke() {
-        Sizes {
-            fit_entries: 1 << 12,
-            test_entries: 1 << 13,
-            fit_until: 50.0,
-            until: 100.0,
-            tolerance: 1.5,
-        }
-    } else {
-        Sizes {
-            fit_entries: 1 << 16,
-            test_entries: 1 << 18,
-            fit_until: 200.0,
-            until: 1000.0,
-            tolerance: 0.3,
-        }
-    };
-    let source = (APPENDIX_D.name, APPENDIX_D.title, APPENDIX_D.source);
-    let mut record = Record::new(source, context);
-    record
-        .setting("entries", format!("{} (fit), {} (test)", sizes.fit_entries, sizes.test_entries));
+    let sizes = Sizes::of(context.smoke());
+    let mut record = APPENDIX_D.record(context);
+    let entries = format!("{} (fit), {} (test)", sizes.fit_entries, sizes.test_entries);
+    record.setting("entries", entries);
     record.setting("keys", "uniform");
     record.setting("eviction", "random");
 
@@ -294,8 +288,8 @@ fn claims(
         worst.0.abs() <= tolerance,
     );
     for course in others {
-        let (h, _, adjacent) = shape(course.kind);
-        if h == 1 {
+        let AnyGeometry { family, .. } = course.kind.into();
+        if family == Family::Set {
             let off = course.rates.iter().map(|r| 100.0 * (course.seen(r.0) - r.1));
             let off =
                 off.fold(0.0, |worst: f64, off| if off.abs() > worst.abs() { off } else { worst });
@@ -305,7 +299,7 @@ fn claims(
                 format!("{off:+.2} points at most"),
                 off.abs() <= tolerance,
             );
-        } else if !adjacent {
+        } else if family == Family::Cuckoo {
             let deficit = |c: &Course| {
                 let at = |t| 100.0 * (model(c.kind, ALPHA) - c.at(t));
                 (at(10.0), at(100.0))
@@ -332,16 +326,9 @@ fn filling_share(course: &Course, from: f64, to: f64) -> f64 {
     if a <= 0.0 || b <= 0.0 { 0.0 } else { (a / b).ln() / (to - from) }
 }
 
-fn plot(title: &str, y: &str, log_y: bool, series: Vec<Series>, stated: Vec<Mark>) -> Plot {
-    Plot {
-        title: title.to_owned(),
-        x: "lookups per key of the working set, τ".to_owned(),
-        y: y.to_owned(),
-        log_x: true,
-        log_y,
-        series,
-        stated,
-    }
+fn plot(title: &str, y: &str, log_y: bool, series: Vec<Series>) -> Plot {
+    let plot = Plot::new(title, "lookups per key of the working set, τ", y).log_x().with(series);
+    Plot { log_y, ..plot }
 }
 
 fn percent(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
@@ -361,21 +348,24 @@ fn approach(main: &Course, law: Law) -> Plot {
             percent(from(LAW_FROM).map(|t| (t, main.seen(t) - law.missing(t)))),
         ),
     ];
-    let mark = Mark { name: "< 1 % below".to_owned(), x: 20.0, y: 99.0 * most };
-    plot("Warm-up of 2-4 BLP at α = 0.95", "hits per 100 lookups", false, series, vec![mark])
+    plot("Warm-up of 2-4 BLP at α = 0.95", "hits per 100 lookups", false, series).mark(
+        "< 1 % below",
+        20.0,
+        99.0 * most,
+    )
 }
 
 fn tails(main: &Course, others: &[Course]) -> Plot {
     let mut series: Vec<Series> = [main]
         .into_iter()
-        .chain(others.iter().filter(|c| shape(c.kind).0 > 1))
+        .chain(others.iter().filter(|c| AnyGeometry::from(c.kind).family != Family::Set))
         .map(|course| Series::measured(course.kind.name(), course.deficit()))
         .collect();
     let most = model(main.kind, ALPHA);
     let equation = main.rates.iter().map(|r| (r.0, most - warm_up(most, r.0)));
     let equation = equation.filter(|p| p.1 > 1e-5);
     series.push(Series::model("differential equation (blp-2-4)", percent(equation)));
-    plot("What is missing to the maximum at α = 0.95", "points of hit rate", true, series, vec![])
+    plot("What is missing to the maximum at α = 0.95", "points of hit rate", true, series)
 }
 
 fn held_out(tests: &[(Course, Law)]) -> Plot {
@@ -394,7 +384,6 @@ fn held_out(tests: &[(Course, Law)]) -> Plot {
         "points of hit rate missing to the maximum",
         true,
         series,
-        vec![],
     )
 }
 
@@ -419,12 +408,8 @@ fn filling(main: &Course) -> Table {
         "missing, points",
         "share of the missing that fill a slot",
     ];
-    Table {
-        title: "blp-2-4, α = 0.95: the equation’s assumption is that the last column is 1"
-            .to_owned(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let title = "blp-2-4, α = 0.95: the equation’s assumption is that the last column is 1";
+    Table { rows: rows.collect(), ..Table::new(title, headings) }
 }
 
 fn tested(tests: &[(Course, Law)]) -> Table {
@@ -443,11 +428,7 @@ fn tested(tests: &[(Course, Law)]) -> Table {
         })
     });
     let headings = ["α", "keys", "lookups per key", "hit rate %", "law", "equation"];
-    Table {
-        title: "blp-2-4 where the law was not fitted".to_owned(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    Table { rows: rows.collect(), ..Table::new("blp-2-4 where the law was not fitted", headings) }
 }
 
 fn exponents(main: &Course, others: &[Course], laws: &[Law], until: f64) -> Table {
@@ -456,11 +437,8 @@ fn exponents(main: &Course, others: &[Course], laws: &[Law], until: f64) -> Tabl
         vec![name.to_owned(), law.alpha.to_string(), q, format!("{:.3}", law.gamma)]
     };
     let own = laws.iter().map(|law| row("blp-2-4", law));
-    let lines = others.iter().filter(|c| shape(c.kind).0 > 1 && shape(c.kind).2);
+    let lines = others.iter().filter(|c| AnyGeometry::from(c.kind).family == Family::Blp);
     let rest = lines.chain([main]).map(|c| row(c.kind.name(), &Law::fit(c, until)));
-    Table {
-        title: "q and γ of the law".to_owned(),
-        headings: ["design", "α", "q", "γ"].map(str::to_owned).to_vec(),
-        rows: own.chain(rest).collect(),
-    }
+    let rows = own.chain(rest).collect();
+    Table { rows, ..Table::new("q and γ of the law", ["design", "α", "q", "γ"]) }
 }

@@ -19,7 +19,9 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use overbank::random::Pcg32;
-use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::experiment::{
+    Claim, Column, Context, Experiment, Finding, LabError, Plot, Record, Series, Table,
+};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::workload::FlowStream;
 
@@ -33,7 +35,7 @@ pub const DISPLACEMENT: Experiment = Experiment {
 
 /// Where a hash may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum Reach {
     /// Two buckets anywhere.
     Cuckoo,
     /// Two buckets side by side.
@@ -51,7 +53,7 @@ struct Search {
 
 /// The displacing cache.
 pub(super) struct Displacing {
-    shape: Shape,
+    reach: Reach,
     slots_per_bucket: usize,
     buckets: usize,
     /// Whole hashes; 0 is empty.
@@ -69,10 +71,10 @@ pub(super) struct Displacing {
 }
 
 impl Displacing {
-    pub(super) fn new(shape: Shape, m: usize, entries: usize, depth: u32, seed: u64) -> Displacing {
+    pub(super) fn new(reach: Reach, m: usize, entries: usize, depth: u32, seed: u64) -> Displacing {
         let buckets = (entries / m).max(2);
         Displacing {
-            shape,
+            reach,
             slots_per_bucket: m,
             buckets,
             // BLP's last bucket spills into one more.
@@ -89,9 +91,9 @@ impl Displacing {
     /// The two buckets of a hash.
     fn homes(&self, hash: u64) -> [usize; 2] {
         let first = (((hash >> 32) * self.buckets as u64) >> 32) as usize;
-        match self.shape {
-            Shape::Blp => [first, first + 1],
-            Shape::Cuckoo => {
+        match self.reach {
+            Reach::Blp => [first, first + 1],
+            Reach::Cuckoo => {
                 let stirred = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
                 let other = ((stirred * (self.buckets as u64 - 1)) >> 32) as usize;
                 [first, other + usize::from(other >= first)]
@@ -247,15 +249,69 @@ pub(super) fn play(table: &mut Displacing, stream: &mut FlowStream, seed: u64) -
     figures
 }
 
-/// Name, shape, slots of a bucket, depth.
-pub(super) const VARIANTS: [(&str, Shape, usize, u32); 7] = [
-    ("cuckoo-2-4, plain", Shape::Cuckoo, 4, 0),
-    ("cuckoo-2-4, depth 1", Shape::Cuckoo, 4, 1),
-    ("cuckoo-2-4, depth 2", Shape::Cuckoo, 4, 2),
-    ("blp-2-4, plain", Shape::Blp, 4, 0),
-    ("blp-2-4, depth 1", Shape::Blp, 4, 1),
-    ("blp-2-4, depth 2", Shape::Blp, 4, 2),
-    ("blp-2-16, plain", Shape::Blp, 16, 0),
+/// Name, where a hash may be, slots of a bucket, depth.
+pub(super) type Variant = (&'static str, Reach, usize, u32);
+
+/// What is compared.
+pub(super) const VARIANTS: [Variant; 7] = [
+    ("cuckoo-2-4, plain", Reach::Cuckoo, 4, 0),
+    ("cuckoo-2-4, depth 1", Reach::Cuckoo, 4, 1),
+    ("cuckoo-2-4, depth 2", Reach::Cuckoo, 4, 2),
+    ("blp-2-4, plain", Reach::Blp, 4, 0),
+    ("blp-2-4, depth 1", Reach::Blp, 4, 1),
+    ("blp-2-4, depth 2", Reach::Blp, 4, 2),
+    ("blp-2-16, plain", Reach::Blp, 16, 0),
+];
+
+/// What was measured under a skew: of each variant the figures over α.
+struct Skew {
+    theta: f64,
+    variants: Vec<(&'static str, Vec<(f64, Figures)>)>,
+}
+
+impl Skew {
+    fn rate(&self, name: &str, alpha: f64) -> Option<f64> {
+        let (_, points) = self.variants.iter().find(|v| v.0 == name)?;
+        points.iter().find(|p| p.0 == alpha).map(|p| 100.0 * p.1.hit_rate)
+    }
+
+    /// Two variants at an α.
+    fn pair(&self, alpha: f64, names: [&str; 2], holds: fn(f64, f64) -> bool) -> Option<Finding> {
+        let (a, b) = (self.rate(names[0], alpha)?, self.rate(names[1], alpha)?);
+        Finding::new(holds(a, b), format!("{a:.2} %, {b:.2} %"))
+    }
+}
+
+const CUCKOO: [&str; 2] = ["cuckoo-2-4, depth 2", "cuckoo-2-4, plain"];
+const BLP: [&str; 2] = ["blp-2-4, depth 2", "blp-2-4, plain"];
+const WIDE: [&str; 2] = ["blp-2-16, plain", "blp-2-4, depth 2"];
+
+const CLAIMS: &[Claim<Skew>] = &[
+    Claim::new(
+        "α = 0.95: displacement raises the hit rate while flows fit",
+        "cuckoo-2-4, depth 2 against cuckoo-2-4, plain",
+        |skew: &Skew| skew.pair(0.95, CUCKOO, |a, b| a > b),
+    ),
+    Claim::new(
+        "α = 2: but not when the table is full",
+        "cuckoo-2-4, depth 2 against cuckoo-2-4, plain",
+        |skew: &Skew| skew.pair(2.0, CUCKOO, |a, b| (a - b).abs() < 0.5),
+    ),
+    Claim::new(
+        "α = 0.95: displacement raises the hit rate while flows fit",
+        "blp-2-4, depth 2 against blp-2-4, plain",
+        |skew: &Skew| skew.pair(0.95, BLP, |a, b| a > b),
+    ),
+    Claim::new(
+        "α = 2: but not when the table is full",
+        "blp-2-4, depth 2 against blp-2-4, plain",
+        |skew: &Skew| skew.pair(2.0, BLP, |a, b| (a - b).abs() < 0.5),
+    ),
+    Claim::new(
+        "α = 0.95: a line-sized bucket beats two displacements in 2-4 BLP",
+        "blp-2-16, plain against blp-2-4, depth 2",
+        |skew: &Skew| skew.pair(0.95, WIDE, |a, b| a > b),
+    ),
 ];
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -263,133 +319,74 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let entries: usize = if smoke { 1 << 12 } else { 1 << 18 };
     let alphas: &[f64] = if smoke { &[0.95] } else { &[0.5, 0.75, 0.95, 1.25, 2.0] };
     let thetas: &[f64] = if smoke { &[0.0] } else { &[0.0, 0.99] };
-    let mut record =
-        Record::new((DISPLACEMENT.name, DISPLACEMENT.title, DISPLACEMENT.source), context);
-    record.settings = vec![
-        ("slots".into(), entries.to_string()),
-        ("lookups per flow".into(), "20, from an empty table".into()),
-    ];
-    let all = (VARIANTS.len() * thetas.len() * alphas.len()) as f64;
-    let mut done = 0.0;
-    for &theta in thetas {
-        let mut rates: Vec<Series> = Vec::new();
-        for (name, shape, m, depth) in VARIANTS {
-            let mut points = Vec::new();
-            for &alpha in alphas {
-                context.step(&format!("{name}, α {alpha}, θ {theta}"), done / all)?;
-                done += 1.0;
-                let flows = (entries as f64 * alpha) as u32;
-                let mut stream = FlowStream::zipf(flows, theta, context.seed)
-                    .map_err(|e| LabError::Failed(e.to_string()))?;
-                let mut table = Displacing::new(shape, m, entries, depth, context.seed);
-                let figures = play(&mut table, &mut stream, context.seed);
-                points.push((alpha, figures));
-            }
-            rates.push(Series {
-                name: name.to_owned(),
-                points: points.iter().map(|(a, f)| (*a, 100.0 * f.hit_rate)).collect(),
-                ranges: Vec::new(),
-                model: false,
-            });
-            note(&mut record, name, theta, &points);
-        }
-        checks(&mut record, theta, &rates);
-        record.plots.push(Plot {
-            title: format!("hit rate after 20 lookups per flow, θ = {theta}"),
-            x: "oversubscription α (flows per slot)".into(),
-            y: "hit rate, %".into(),
-            log_x: false,
-            log_y: false,
-            series: rates,
-            stated: Vec::new(),
+    let mut record = DISPLACEMENT.record(context);
+    record.setting("slots", entries);
+    record.setting("lookups per flow", "20, from an empty table");
+    let skews = context.each(
+        thetas,
+        |theta| format!("θ {theta}"),
+        |context, &theta| {
+            let name = |v: &Variant| format!("{}, θ {theta}", v.0);
+            let variants = context.each(VARIANTS, name, |context, (name, kind, m, depth)| {
+                let figures = context.each(
+                    alphas,
+                    |a| format!("{name}, α {a}, θ {theta}"),
+                    |context, &alpha| {
+                        let flows = (entries as f64 * alpha) as u32;
+                        let mut stream = FlowStream::zipf(flows, theta, context.seed)
+                            .map_err(LabError::failed)?;
+                        let mut table = Displacing::new(kind, m, entries, depth, context.seed);
+                        Ok((alpha, play(&mut table, &mut stream, context.seed)))
+                    },
+                );
+                Ok((name, figures?))
+            })?;
+            Ok(Skew { theta, variants })
+        },
+    )?;
+    for skew in &skews {
+        let theta = skew.theta;
+        record.judge(&format!("θ = {theta}"), CLAIMS, skew);
+        let filled = skew.variants.iter().filter_map(|(name, points)| {
+            let (_, figures) = points.iter().find(|p| p.0 == 0.95)?;
+            let points = figures.fill.iter().map(|&(x, y)| (x, 100.0 * y));
+            Some(Series::measured(*name, points.collect()))
         });
+        let title = format!("warm-up at α = 0.95, θ = {theta}");
+        let warm_up = Plot::new(title, "lookups per flow", "hit rate, %").log_x().with(filled);
+        let rates = skew.variants.iter().map(|(name, points)| {
+            let points = points.iter().map(|(alpha, f)| (*alpha, 100.0 * f.hit_rate));
+            Series::measured(*name, points.collect())
+        });
+        let title = format!("hit rate after 20 lookups per flow, θ = {theta}");
+        let rates =
+            Plot::new(title, "oversubscription α (flows per slot)", "hit rate, %").with(rates);
+        record.plots.extend([warm_up, rates]);
+        let rows =
+            skew.variants.iter().flat_map(|(name, points)| points.iter().map(|p| (*name, p)));
+        type Row<'a> = (&'static str, &'a (f64, Figures));
+        let columns: [Column<'_, Row<'_>>; 6] = [
+            ("design", &|r| r.0.to_owned()),
+            ("α", &|r| r.1.0.to_string()),
+            ("hit rate, %", &|r| format!("{:.2}", 100.0 * r.1.1.hit_rate)),
+            ("ns", &|r| format!("{:.0}", r.1.1.insert_ns)),
+            ("buckets read", &|r| format!("{:.1}", r.1.1.read)),
+            ("entries moved", &|r| format!("{:.2}", r.1.1.moved)),
+        ];
+        let title = format!("θ = {theta}: insertions after 20 lookups per flow");
+        record.tables.push(Table::of(title, rows, &columns));
     }
-    record.notes = vec![
-        "Displacement fills the table sooner and to the last slot, which helps where nearly all \
-         flows fit (α ≤ 1). Once the table is full there is no empty slot to be reached: the search \
-         reads its buckets in vain on every insertion, and the entry that leaves is a random one \
-         all the same."
-            .into(),
-        "A wider bucket does most of what displacement does, without any move and without knowing \
-         where an entry may also lie, which a table of 16-bit fingerprints does not (cuckoo could \
-         derive it from the fingerprint, at the price of a worse second bucket; BLP would need a bit \
-         per slot)."
-            .into(),
-    ];
+    record.note(
+        "Displacement fills the table sooner and to the last slot, which helps where nearly all flows fit \
+         (α ≤ 1). Once the table is full there is no empty slot to be reached: the search reads its buckets \
+         in vain on every insertion, and the entry that leaves is a random one all the same.",
+    );
+    record.note(
+        "A wider bucket does most of what displacement does, without any move and without knowing where an \
+         entry may also lie, which a table of 16-bit fingerprints does not (cuckoo could derive it from the \
+         fingerprint, at the price of a worse second bucket; BLP would need a bit per slot).",
+    );
     Ok(record)
-}
-
-/// Adds the warm-up curve and the table's rows of one variant.
-fn note(record: &mut Record, name: &str, theta: f64, points: &[(f64, Figures)]) {
-    let curves = format!("warm-up at α = 0.95, θ = {theta}");
-    if let Some((_, figures)) = points.iter().find(|p| p.0 == 0.95) {
-        let series = Series {
-            name: name.to_owned(),
-            points: figures.fill.iter().map(|&(x, y)| (x, 100.0 * y)).collect(),
-            ranges: Vec::new(),
-            model: false,
-        };
-        match record.plots.iter_mut().find(|plot| plot.title == curves) {
-            Some(plot) => plot.series.push(series),
-            None => record.plots.push(Plot {
-                title: curves,
-                x: "lookups per flow".into(),
-                y: "hit rate, %".into(),
-                log_x: true,
-                log_y: false,
-                series: vec![series],
-                stated: Vec::new(),
-            }),
-        }
-    }
-    let title = format!("θ = {theta}: insertions after 20 lookups per flow");
-    let rows = points.iter().map(|(alpha, f)| {
-        vec![
-            name.to_owned(),
-            alpha.to_string(),
-            format!("{:.2}", 100.0 * f.hit_rate),
-            format!("{:.0}", f.insert_ns),
-            format!("{:.1}", f.read),
-            format!("{:.2}", f.moved),
-        ]
-    });
-    let rows = rows.collect();
-    match record.tables.iter_mut().find(|table| table.title == title) {
-        Some(table) => table.rows.extend::<Vec<_>>(rows),
-        None => record.tables.push(Table {
-            title,
-            headings: ["design", "α", "hit rate, %", "ns", "buckets read", "entries moved"]
-                .map(str::to_owned)
-                .to_vec(),
-            rows,
-        }),
-    }
-}
-
-fn checks(record: &mut Record, theta: f64, rates: &[Series]) {
-    let at = |name: &str, alpha: f64| {
-        let series = rates.iter().find(|series| series.name == name)?;
-        series.points.iter().find(|p| p.0 == alpha).map(|p| p.1)
-    };
-    let mut claim = |claim: &str, alpha: f64, names: [&str; 2], holds: fn(f64, f64) -> bool| {
-        if let (Some(a), Some(b)) = (at(names[0], alpha), at(names[1], alpha)) {
-            record.checks.push(Check {
-                claim: format!("θ = {theta}, α = {alpha}: {claim}"),
-                stated: format!("{} against {}", names[0], names[1]),
-                measured: format!("{a:.2} %, {b:.2} %"),
-                holds: holds(a, b),
-                reason: String::new(),
-            });
-        }
-    };
-    for shape in ["cuckoo-2-4", "blp-2-4"] {
-        let names = [format!("{shape}, depth 2"), format!("{shape}, plain")];
-        let names = [&*names[0], &*names[1]];
-        claim("displacement raises the hit rate while flows fit", 0.95, names, |a, b| a > b);
-        claim("but not when the table is full", 2.0, names, |a, b| (a - b).abs() < 0.5);
-    }
-    let names = ["blp-2-16, plain", "blp-2-4, depth 2"];
-    claim("a line-sized bucket beats two displacements in 2-4 BLP", 0.95, names, |a, b| a > b);
 }
 
 #[cfg(test)]
@@ -399,8 +396,8 @@ mod tests {
 
     #[test]
     fn entries_are_moved_and_never_lost_but_by_eviction() {
-        for (name, shape, m, depth) in VARIANTS {
-            let mut table = Displacing::new(shape, m, 512, depth, 1);
+        for (name, reach, m, depth) in VARIANTS {
+            let mut table = Displacing::new(reach, m, 512, depth, 1);
             let hashes: Vec<u64> = (1..=600).map(mix).collect();
             for (i, &hash) in hashes.iter().enumerate() {
                 if !table.contains(hash) {
@@ -420,7 +417,7 @@ mod tests {
     #[test]
     fn deeper_searches_hold_more() {
         let held = |depth| {
-            let mut table = Displacing::new(Shape::Cuckoo, 4, 4096, depth, 1);
+            let mut table = Displacing::new(Reach::Cuckoo, 4, 4096, depth, 1);
             (1..=3800).map(mix).for_each(|hash| table.insert(hash));
             table.evictions
         };
@@ -430,7 +427,7 @@ mod tests {
     /// 2-4 BLP, 16 buckets and the spill, no slot empty: every inner bucket holds two entries that
     /// may also lie in the next bucket and two that may also lie in the one before.
     fn full_blp(depth: u32) -> Displacing {
-        let mut table = Displacing::new(Shape::Blp, 4, 64, depth, 1);
+        let mut table = Displacing::new(Reach::Blp, 4, 64, depth, 1);
         for bucket in 0..=16u64 {
             for i in 0..4 {
                 let first = if i < 2 { bucket.min(15) } else { bucket.saturating_sub(1) };
@@ -452,7 +449,7 @@ mod tests {
             assert_eq!((table.buckets_read, table.moves, table.evictions), (buckets, 0, 1));
         }
         // Anywhere: counted by sets, and hardly a bucket is reached twice.
-        let mut table = Displacing::new(Shape::Cuckoo, 4, 1 << 16, 0, 1);
+        let mut table = Displacing::new(Reach::Cuckoo, 4, 1 << 16, 0, 1);
         (1..=1 << 20).map(mix).for_each(|hash| table.insert(hash));
         assert!(table.slots[..1 << 16].iter().all(|&slot| slot != 0));
         for (depth, most) in [(0, 2), (1, 2 + 8), (2, 2 + 8 + 32)] {

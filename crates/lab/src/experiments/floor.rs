@@ -43,24 +43,17 @@ const ALPHAS: [f64; 2] = [0.5, 0.95];
 struct Kind {
     name: &'static str,
     way: Way,
-    spread: fn(&Row) -> Spread,
     ns: fn(&Round) -> f64,
 }
 
-const PROBE: Kind = Kind {
-    name: "batched probe",
-    way: Way::Alone,
-    spread: |row| row.probe_ns,
-    ns: |round| round.probe_ns,
-};
+impl Kind {
+    fn spread(&self, row: &Row) -> Spread {
+        Spread::of(row.rounds.iter().map(self.ns))
+    }
+}
 
-const LOOKUP: Kind = Kind {
-    name: "verified lookup",
-    way: Way::Alone,
-    spread: |row| row.lookup_ns,
-    ns: |round| round.lookup_ns,
-};
-
+const PROBE: Kind = Kind { name: "batched probe", way: Way::Alone, ns: |round| round.probe_ns };
+const LOOKUP: Kind = Kind { name: "verified lookup", way: Way::Alone, ns: |round| round.lookup_ns };
 const KINDS: [Kind; 4] = [
     PROBE,
     LOOKUP,
@@ -99,12 +92,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     };
     let all = measure_all(context, (0.1, 1.0), &cells, &designs, plan, cycles_per_ns)?;
 
-    let mut record = Record::new((FLOOR.name, FLOOR.title, FLOOR.source), context);
-    record.settings = vec![
-        ("keys of a round".into(), plan(&cells[0]).keys.to_string()),
-        ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
-    ];
+    let mut record = FLOOR.record(context);
+    record.setting("keys of a round", plan(&cells[0]).keys);
+    record.setting("TSC", format!("{cycles_per_ns:.3} GHz"));
+    record.setting("instruction set", overbank::isa::Isa::best());
     let l2 = l2_cache_bytes();
     record.setting("L2 cache", l2.map_or("of unknown size".to_owned(), size_name));
     if !smoke {
@@ -113,106 +104,80 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let floors: Vec<&Gathered> = gathered.iter().filter(|g| g.is_floor(&all)).collect();
     for alpha in ALPHAS {
         let at: Vec<&Measured> = all.iter().filter(|m| m.cell.alpha == alpha).collect();
-        for kind in KINDS {
-            record.plots.push(plot(&at, &names, &floors, kind));
-        }
+        record.plots.extend(KINDS.map(|kind| plot(&at, &names, &floors, kind)));
     }
-    record.tables.push(Table {
-        title: "The gather kernel".into(),
-        headings: ["memory", "huge pages", "ns per key", "lowest", "highest"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: gathered
-            .iter()
-            .map(|g| {
-                let mut row = vec![size_name(g.bytes), g.pages.to_string()];
-                row.extend([g.ns.median, g.ns.low, g.ns.high].map(|ns| format!("{ns:.2}")));
-                row
-            })
-            .collect(),
-    });
-    let mut headings = vec!["design".to_owned()];
-    headings.extend(all.iter().map(|m| format!("{}, α = {}", m.cell.size(), m.cell.alpha)));
-    let mut rows = vec![vec!["gather kernel, same keys".to_owned()]];
-    rows[0].extend(all.iter().map(|m| format!("{:.2}", m.floor_ns.median)));
+    record.tables.push(Table::of(
+        "The gather kernel",
+        &gathered,
+        &[
+            ("memory", &|g| size_name(g.bytes)),
+            ("huge pages", &|g| g.pages.to_string()),
+            ("ns per key", &|g| format!("{:.2}", g.ns.median)),
+            ("lowest", &|g| format!("{:.2}", g.ns.low)),
+            ("highest", &|g| format!("{:.2}", g.ns.high)),
+        ],
+    ));
+    let cells = all.iter().map(|m| format!("{}, α = {}", m.cell.size(), m.cell.alpha));
+    let title = "ns per key (as a multiple of the gather kernel in the same round)";
+    let mut table = Table::new(title, ["design".to_owned()].into_iter().chain(cells));
+    let mut row = |name: String, cell: &dyn Fn(&Measured) -> String| {
+        table.row([name].into_iter().chain(all.iter().map(cell)));
+    };
+    row("gather kernel, same keys".to_owned(), &|m| format!("{:.2}", m.floor_ns.median));
     for kind in KINDS {
-        rows.extend(names.iter().enumerate().map(|(i, name)| {
-            let mut row = vec![format!("{name}, {}", kind.name)];
-            row.extend(all.iter().map(|m| {
+        for (i, name) in names.iter().enumerate() {
+            row(format!("{name}, {}", kind.name), &|m| {
                 let of = &m.rows_of(kind.way)[i];
                 let multiple = m.to_floor(of, kind.ns).map(|multiple| multiple.median);
-                format!("{:.2} ({})", (kind.spread)(of).median, times(multiple))
-            }));
-            row
-        }));
-    }
-    rows.extend(names.iter().enumerate().map(|(i, name)| {
-        let mut row = vec![format!("{name}, hit rate")];
-        row.extend(all.iter().map(|m| format!("{:.2} %", 100.0 * m.rows[i].hit_rate)));
-        row
-    }));
-    record.tables.push(Table {
-        title: "ns per key (as a multiple of the gather kernel in the same round)".into(),
-        headings,
-        rows,
-    });
-    record.checks = all.iter().filter_map(hits).collect();
-    let mut differ = Vec::new();
-    if !smoke {
-        for m in all.iter().filter(|m| is_past(l2, m)) {
-            record.checks.extend(KINDS.iter().filter_map(|kind| check(m, kind)));
-            differ.extend(KINDS.iter().filter_map(|kind| why_not(m, kind)));
+                format!("{:.2} ({})", kind.spread(of).median, times(multiple))
+            });
         }
     }
-    record.notes = vec![
-        "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over \
-         the burst adds one word of it. A probe does that and compares fingerprints, finds the slot \
-         and loads its value; geometries that read two lines need twice the memory traffic, which \
-         shows once the table is past the last-level cache. A verified lookup is a probe, compares the \
-         value found with the key's, and reports the hit to the policy."
-            .into(),
-        "Ahead: each burst asks for the lines of the next one. The kernel runs both ways, and the cheaper \
-         one of a round is its floor."
-            .into(),
-        "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the recommended \
-         design reads two lines of many keys, and some keys miss: the table has the share of hits."
-            .into(),
-    ];
+    for (i, name) in names.iter().enumerate() {
+        row(format!("{name}, hit rate"), &|m| format!("{:.2} %", 100.0 * m.rows[i].hit_rate));
+    }
+    record.tables.push(table);
+    record.checks = all.iter().filter_map(hits).collect();
+    if !smoke {
+        let past = all.iter().filter(|m| is_past(l2, m));
+        record.checks.extend(past.flat_map(|m| KINDS.iter().filter_map(|kind| check(m, kind))));
+    }
+    record.notes = NOTES.map(str::to_owned).into();
     record.notes.extend(micro::without_floor(&all));
-    record.notes.append(&mut differ);
     Ok(record)
 }
+
+const NOTES: [&str; 3] = [
+    "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over the burst \
+     adds one word of it. A probe does that and compares fingerprints, finds the slot and loads its value; \
+     geometries that read two lines need twice the memory traffic, which shows once the table is past the \
+     last-level cache. A verified lookup is a probe, compares the value found with the key's, and reports \
+     the hit to the policy.",
+    "Ahead: each burst asks for the lines of the next one. The kernel runs both ways, and the cheaper one of \
+     a round is its floor.",
+    "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the recommended design \
+     reads two lines of many keys, and some keys miss: the table has the share of hits.",
+];
+
+/// Why a multiple may be past the target.
+const PAST: &str = "Where memory is near, the kernel hardly waits, and what it costs to compare fingerprints \
+    and to choose a slot is a large multiple of little; where it is far, a second line counts. The table has \
+    every design's multiple.";
 
 /// Curves of all designs over the size of the table, and that of the kernel.
 fn plot(at: &[&Measured], names: &[&str], floors: &[&Gathered], kind: Kind) -> Plot {
     let in_mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-    let mut series = vec![Series {
-        name: "gather kernel".into(),
-        points: floors.iter().map(|g| (in_mib(g.bytes), g.ns.median)).collect(),
-        ranges: floors.iter().map(|g| g.ns.range()).collect(),
-        model: true,
-    }];
-    series.extend(names.iter().enumerate().map(|(i, name)| {
+    let kernel = Series::rounds("gather kernel", floors.iter().map(|g| (in_mib(g.bytes), g.ns)));
+    let curves = names.iter().enumerate().map(|(i, name)| {
         let point = |m: &&Measured| {
             let mib = in_mib(m.cell.entries * micro::SLOT_BYTES);
-            (mib, (kind.spread)(&m.rows_of(kind.way)[i]).median)
+            (mib, kind.spread(&m.rows_of(kind.way)[i]))
         };
-        Series {
-            name: (*name).to_owned(),
-            points: at.iter().map(point).collect(),
-            ranges: at.iter().map(|m| (kind.spread)(&m.rows_of(kind.way)[i]).range()).collect(),
-            model: false,
-        }
-    }));
-    Plot {
-        title: format!("{}, α = {}", kind.name, at.first().map_or(0.0, |m| m.cell.alpha)),
-        x: "table, MiB".into(),
-        y: "ns per key".into(),
-        log_x: true,
-        log_y: true,
-        series,
-        stated: Vec::new(),
-    }
+        Series::rounds(*name, at.iter().map(point))
+    });
+    let alpha = at.first().map_or(0.0, |m| m.cell.alpha);
+    let plot = Plot::new(format!("{}, α = {alpha}", kind.name), "table, MiB", "ns per key");
+    plot.log_x().log_y().with([Series { model: true, ..kernel }]).with(curves)
 }
 
 /// Bytes of the L2 cache of core 0; `None` where the kernel does not say.
@@ -233,56 +198,23 @@ fn is_past(l2: Option<usize>, m: &Measured) -> bool {
 
 /// What the targets rest on: that keys are hits, at any size.
 fn hits(m: &Measured) -> Option<Check> {
-    let ours = m.row(RECOMMENDED)?;
-    let Cell { alpha, .. } = m.cell;
+    let rate = m.row(RECOMMENDED)?.hit_rate;
+    let (alpha, size) = (m.cell.alpha, m.cell.size());
     let least = if alpha < 0.9 { 0.999 } else { 0.97 };
-    Some(Check {
-        claim: format!("{RECOMMENDED}, {}, α = {alpha}: hit rate", m.cell.size()),
-        stated: format!("at least {} %", 100.0 * least),
-        measured: format!("{:.2} %", 100.0 * ours.hit_rate),
-        holds: ours.hit_rate >= least,
-        reason: String::new(),
-    })
+    let claim = format!("{RECOMMENDED}, {size}, α = {alpha}: hit rate");
+    let (stated, measured) =
+        (format!("at least {} %", 100.0 * least), format!("{:.2} %", 100.0 * rate));
+    Some(Check::new(claim, stated, measured, rate >= least))
 }
 
 /// The target of a cell; `None` where the kernel is no floor of our table.
 fn check(m: &Measured, kind: &Kind) -> Option<Check> {
     let multiple = m.to_floor(m.row_of(RECOMMENDED, kind.way)?, kind.ns)?;
-    let Cell { alpha, .. } = m.cell;
-    let (size, name) = (m.cell.size(), kind.name);
-    Some(Check {
-        claim: format!(
-            "{RECOMMENDED}, {size}, past the L2 cache, α = {alpha}: {name} to the floor"
-        ),
-        stated: format!("at most {TARGET}"),
-        measured: multiple.text(),
-        holds: multiple.median <= TARGET,
-        reason: String::new(),
-    })
-}
-
-/// Why the recommended design is past the target in a cell, if it is: figures of this run.
-fn why_not(m: &Measured, kind: &Kind) -> Option<String> {
-    if check(m, kind)?.holds {
-        return None;
-    }
-    let median = |row: &Row| (kind.spread)(row).median;
-    let (ours, floor) = (median(m.row_of(RECOMMENDED, kind.way)?), m.floor_ns.median);
-    let rows = m.rows_of(kind.way).iter().filter(|row| m.has_floor(row));
-    let best = rows.min_by(|a, b| median(a).total_cmp(&median(b)))?;
-    Some(format!(
-        "{}, α = {}, {name}: past the target. The kernel takes {floor:.2} ns a key, and ours {:.2} ns \
-         more; the cheapest {name} of any design here is that of {} with {:.2} ns more (×{:.2}). Where \
-         memory is near, the kernel hardly waits, and what it costs to compare fingerprints and to \
-         choose a slot is a large multiple of little; where it is far, a second line counts.",
-        m.cell.size(),
-        m.cell.alpha,
-        ours - floor,
-        best.design,
-        median(best) - floor,
-        m.to_floor(best, kind.ns)?.median,
-        name = kind.name,
-    ))
+    let (alpha, size, name) = (m.cell.alpha, m.cell.size(), kind.name);
+    let claim =
+        format!("{RECOMMENDED}, {size}, past the L2 cache, α = {alpha}: {name} to the floor");
+    let holds = multiple.median <= TARGET;
+    Some(Check::new(claim, format!("at most {TARGET}"), multiple.text(), holds).because(PAST))
 }
 
 /// The gather kernel alone.
@@ -309,10 +241,9 @@ impl Gathered {
 /// The gather kernel on `bytes` of memory, over seven rounds of new keys; of each the cheaper way, bursts
 /// alone or ahead.
 fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError> {
-    let failed = |error: String| LabError::Failed(error);
     let gather = Gather::new(bytes)
-        .ok_or_else(|| failed(format!("not enough memory for {}", size_name(bytes))))?;
-    let mut stream = FlowStream::uniform(u32::MAX, seed).map_err(|e| failed(e.to_string()))?;
+        .ok_or_else(|| LabError::Failed(format!("not enough memory for {}", size_name(bytes))))?;
+    let mut stream = FlowStream::uniform(u32::MAX, seed).map_err(LabError::failed)?;
     let mut drawn = Keys::seeded(seed);
     let mut rounds = Vec::new();
     for _ in 0..7 {
@@ -338,7 +269,6 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_kit::experiment::Size;
     use overbank_kit::micro::made_up;
     use std::sync::atomic::AtomicBool;
 
@@ -346,29 +276,6 @@ mod tests {
         let rows = [("set-4", (1.0, 3.0, 1.0)), (RECOMMENDED, (1.0, ours, 1.0))];
         let m = made_up::measured(Cell::mib(4.0, 0.95, 0.0), 2.0, &rows);
         Measured { ahead: m.rows.clone(), ..m }
-    }
-
-    #[test]
-    fn past_the_target_it_says_why() {
-        for kind in &KINDS {
-            assert_eq!(why_not(&measured(3.2), kind), None);
-            let why = why_not(&measured(4.0), kind).unwrap();
-            for part in [
-                "4 MiB, α = 0.95, ",
-                ": past the target",
-                kind.name,
-                "takes 2.00 ns",
-                "2.00 ns more",
-                "set-4 with 1.00 ns more (×1.50)",
-            ] {
-                assert!(why.contains(part), "{part}: {why}");
-            }
-            let mut other = measured(4.0);
-            other.rows[0].huge_pages = HugePages::No;
-            other.ahead[0].huge_pages = HugePages::No;
-            let why = why_not(&other, kind).unwrap();
-            assert!(why.contains(&format!("{RECOMMENDED} with 2.00 ns")), "no floor: {why}");
-        }
     }
 
     #[test]
@@ -410,9 +317,9 @@ mod tests {
     #[test]
     fn a_floor_on_other_pages_is_not_judged_by() {
         let mut m = measured(4.0);
-        assert!(!check(&m, &PROBE).unwrap().holds && why_not(&m, &PROBE).is_some());
+        assert_eq!(check(&m, &PROBE).map(|check| check.reason), Some(PAST.to_owned()));
         m.floor_pages = HugePages::No;
-        assert!(check(&m, &PROBE).is_none() && why_not(&m, &PROBE).is_none());
+        assert!(check(&m, &PROBE).is_none());
         m.floor_pages = HugePages::Yes;
         m.rows[0].huge_pages = HugePages::No;
         assert!(check(&m, &PROBE).is_some(), "the other table's pages do not matter");
@@ -429,14 +336,8 @@ mod tests {
     #[test]
     fn the_record_has_all_tables_and_both_loads() {
         let stop = AtomicBool::new(false);
-        let mut context = Context {
-            size: Size::Smoke,
-            seed: 1,
-            penalty_cycles: micro::PENALTY_CYCLES,
-            entries: &[],
-            stop: &stop,
-            progress: &mut |_, _| {},
-        };
+        let mut silent = |_: &str, _: f64| {};
+        let mut context = Context::smoke_run(&stop, &mut silent);
         let record = run(&mut context).unwrap();
         let [kernel, table] = &record.tables[..] else { panic!("{:?}", record.tables.len()) };
         assert_eq!(kernel.rows.len(), 2);

@@ -9,22 +9,15 @@
 //! The figures here are short runs for the answers; the experiments that the answers name have the
 //! long ones.
 
-mod answers;
-
-use answers::{Tolerated, Wider};
-
-use crate::experiments::displacement::{Displacing, VARIANTS, play};
-use crate::experiments::table3::approximate;
-use overbank_kit::experiment::{Check, Context, Experiment, LabError, Record, Table};
+use super::displacement::{Displacing, Figures, VARIANTS, play};
+use super::endtoend::Course;
+use super::table3::{Approximate, approximate};
+use overbank_kit::experiment::{Claim, Context, Experiment, Finding, LabError, Record, Table};
 use overbank_kit::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
+use overbank_kit::models::ALPHA_PAPER;
 use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::traffic::Traffic;
 use overbank_kit::workload::FlowStream;
-use overbank_products::replay::feed::Source;
-use overbank_products::replay::record::TrafficRecord;
-use overbank_products::replay::{self, Contestant, Length};
-use overbank_switch::parse::parse_rules;
-use overbank_switch::translate::Tables;
+use overbank_products::replay::record::DesignRecord;
 
 /// The questions.
 pub const QUESTIONS: Experiment = Experiment {
@@ -34,152 +27,25 @@ pub const QUESTIONS: Experiment = Experiment {
     run,
 };
 
-fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let mut record = Record::new((QUESTIONS.name, QUESTIONS.title, QUESTIONS.source), context);
-    let cycles_per_ns = tsc::cycles_per_ns();
-    full_system(context, &mut record)?;
-    let wide = displacement(context, &mut record)?;
-    let all = policies(context, &mut record, cycles_per_ns)?;
-    tolerance(context, &mut record)?;
-    rules(&mut record, &all, wide, cycles_per_ns);
-    record.settings = vec![
-        ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        context.penalty_setting(),
-        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
-    ];
-    Ok(record)
+/// What was measured for them.
+struct Found {
+    /// 1: the designs of the whole switch.
+    switch: Vec<DesignRecord>,
+    /// 2: of each structure the figures at [`LOADS`].
+    displaced: Vec<(&'static str, Vec<Figures>)>,
+    /// 3 and 5: policies and geometries in a cell each.
+    cells: Vec<Measured>,
+    /// 4: tables whose matches are believed.
+    believed: Vec<(&'static str, Approximate)>,
 }
 
-fn headings(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
-}
-
-/// 1: the real three tiers, so that a miss costs what it costs.
-fn full_system(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabError> {
-    const NAMES: [&str; 5] = ["set-4", "set-8", "blp-2-4", "blp-2-16", RECOMMENDED];
-    context.step("question 1: three tiers", 0.0)?;
-    let failed = |error: String| LabError::Failed(error);
-    let smoke = context.smoke();
-    let (flows, entries) = if smoke { (8_000, 8_192) } else { (1_000_000, 1 << 20) };
-    let traffic = Traffic::default();
-    let rules = parse_rules(&traffic.rules()).map_err(|e| failed(e.to_string()))?;
-    let tables = Tables::new(rules).map_err(|e| failed(e.to_string()))?;
-    let stream = FlowStream::uniform(flows, context.seed).map_err(|e| failed(e.to_string()))?;
-    let contestants = NAMES.map(|name| super::grid::design(name).map(Contestant::Cache));
-    let plan = replay::Plan {
-        contestants: contestants.into_iter().collect::<Result<_, _>>()?,
-        entries,
-        megaflows: 1 << 16,
-        ports: vec![1, 2, 3, 4, 5],
-        seed: context.seed,
-        isa: None,
-        warmup_loops: if smoke { 5 } else { 10 },
-        length: Length::Loops(2),
-        rounds: 3,
-        pinned_core: None,
-    };
-    let source = Source::BuiltIn { stream: &stream, traffic };
-    let label = TrafficRecord::BuiltIn {
-        flows,
-        theta: 0.0,
-        classes: traffic.classes(),
-        alpha: f64::from(flows) / entries as f64,
-    };
-    let outcome = replay::run(&plan, &source, &tables, label, None, context.stop, &mut |_| {})
-        .map_err(|e| failed(e.to_string()))?;
-    context.step("question 2: displacement", 0.2)?;
-    let rate = |i: usize| outcome.designs.get(i).and_then(|d| d.mpps).unwrap_or(0.0);
-    let base = rate(0);
-    record.tables.push(Table {
-        title: format!("1. The whole switch, {flows} uniform flows on {entries} slots"),
-        headings: headings(&["design", "hit rate", "M packets/s", "to set-4"]),
-        rows: outcome
-            .designs
-            .iter()
-            .map(|d| {
-                vec![
-                    d.design.clone(),
-                    percent(d.hit_rate),
-                    d.mpps.map_or("-".into(), |m| format!("{m:.2}")),
-                    d.mpps.map_or("-".into(), |m| format!("{:.3}", m / base)),
-                ]
-            })
-            .collect(),
-    });
-    let hit = |i: usize| outcome.designs.get(i).map_or(0.0, |d| d.hit_rate);
-    record.checks.push(Check {
-        claim:
-            "1: in the full system 2-4 BLP has a higher hit rate than 8-way, and 8-way than 4-way"
-                .into(),
-        stated: "as in the micro-benchmark".into(),
-        measured: [0, 1, 2].map(|i| percent(hit(i))).join(", "),
-        holds: hit(0) < hit(1) && hit(1) < hit(2),
-        reason: String::new(),
-    });
-    record.notes.push(format!(
-        "1. How does BLP perform in the full system? 2-4 BLP forwards {:.0} % more packets than the \
-         4-way table that Open vSwitch has, and BLP with line-sized buckets {:.0} % more, and \
-         {RECOMMENDED} {:.0} % more, in the three real tiers. The gain is smaller than in the micro-benchmark, because a packet costs \
-         more than its lookup; figures 6 and 7 have the curves.",
-        100.0 * (rate(2) / base.max(1e-9) - 1.0),
-        100.0 * (rate(3) / base.max(1e-9) - 1.0),
-        100.0 * (rate(4) / base.max(1e-9) - 1.0),
-    ));
-    Ok(())
-}
-
-/// 2: hit rate against the price of an insertion.
-fn displacement(context: &mut Context<'_>, record: &mut Record) -> Result<Wider, LabError> {
-    let entries = if context.smoke() { 1 << 11 } else { 1 << 17 };
-    let mut rows = Vec::new();
-    let mut all = Vec::new();
-    for (name, shape, m, depth) in VARIANTS {
-        let mut row = vec![name.to_owned()];
-        let mut both = Vec::new();
-        for alpha in [0.95, 1.5] {
-            let flows = (f64::from(entries) * alpha) as u32;
-            let mut stream = FlowStream::uniform(flows, context.seed)
-                .map_err(|e| LabError::Failed(e.to_string()))?;
-            let mut table = Displacing::new(shape, m, entries as usize, depth, context.seed);
-            let figures = play(&mut table, &mut stream, context.seed);
-            row.push(percent(figures.hit_rate));
-            row.push(format!("{:.1}", figures.read));
-            both.push(figures);
-        }
-        all.push((name, both));
-        rows.push(row);
-    }
-    record.tables.push(Table {
-        title: format!("2. Displacement, uniform keys, {entries} slots, 20 lookups per flow")
-            .to_owned(),
-        headings: headings(&[
-            "structure",
-            "hits, α = 0.95",
-            "buckets read per insertion",
-            "hits, α = 1.5",
-            "buckets read per insertion",
-        ]),
-        rows,
-    });
-    let at = |name: &str| answers::figures_of(&all, name, 0).map_or(0.0, |f| f.hit_rate);
-    let (wide, deep) = (at("blp-2-16, plain"), at("blp-2-4, depth 2"));
-    record.checks.push(Check {
-        claim: "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP"
-            .into(),
-        stated: "α = 0.95".into(),
-        measured: format!("{}, {}", percent(wide), percent(deep)),
-        holds: wide > deep,
-        reason: String::new(),
-    });
-    record.notes.push(answers::displacement(&all));
-    Ok(Wider { plain: at("blp-2-4, plain"), wide, displaced: deep })
-}
-
-const GEOMETRY_AND_POLICY: &[&str] = &[
+/// α of question 2: nearly all flows fit, and too many.
+const LOADS: [f64; 2] = [0.95, 1.5];
+/// (α, θ) of questions 3 and 5.
+const CELLS: [(f64, f64); 5] = [(0.95, 0.0), (1.5, 0.0), (1.5, 0.8), (1.5, 0.99), (3.0, 0.99)];
+const SWITCH: [&str; 5] = ["set-4", "set-8", "blp-2-4", "blp-2-16", RECOMMENDED];
+const BELIEVED: [&str; 3] = ["set-8", "blp-2-4", "blp-2-16"];
+const GEOMETRY_AND_POLICY: [&str; 12] = [
     "set-8",
     "set-8+pblru",
     "set-8+bubble",
@@ -193,19 +59,324 @@ const GEOMETRY_AND_POLICY: &[&str] = &[
     "blp-2-16+bubble",
     RECOMMENDED,
 ];
+/// Points of hit rate below which two policies are as good: rates come from some 10⁵ lookups.
+const ALIKE: f64 = 0.5;
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// Points of hit rate and nanoseconds of a lookup that a change adds in a cell.
+fn change(m: &Measured, from: &str, to: &str) -> Option<(f64, f64)> {
+    let (from, to) = (m.row(from)?, m.row(to)?);
+    let points = 100.0 * (to.hit_rate - from.hit_rate);
+    Some((points, to.lookup_ns.median - from.lookup_ns.median))
+}
+
+fn place(m: &Measured) -> String {
+    format!("α = {}, θ = {}", m.cell.alpha, m.cell.theta)
+}
+
+impl Found {
+    /// Points of hit rate that `to` adds to `from`, and three standard errors of it, in points.
+    fn gain(&self, from: &str, to: &str, load: usize) -> Option<(f64, f64)> {
+        let of = |name: &str| Some(&self.displaced.iter().find(|d| d.0 == name)?.1[load]);
+        let (from, to) = (of(from)?, of(to)?);
+        let variance = from.hit_rate * (1.0 - from.hit_rate) / from.lookups.max(1) as f64;
+        Some((100.0 * (to.hit_rate - from.hit_rate), 300.0 * (2.0 * variance).sqrt()))
+    }
+
+    /// The most of what one and two displacements add in each geometry, in multiples of its noise.
+    fn displacement(&self, load: usize) -> Option<(f64, String)> {
+        let (mut most, mut texts) = (f64::MIN, Vec::new());
+        for geometry in ["cuckoo-2-4", "blp-2-4"] {
+            for depth in [1, 2] {
+                let to = format!("{geometry}, depth {depth}");
+                let (points, noise) = self.gain(&format!("{geometry}, plain"), &to, load)?;
+                most = most.max(points / noise);
+                texts.push(format!("{to}: {points:+.2} points (noise ±{noise:.2})"));
+            }
+        }
+        Some((most, texts.join("; ")))
+    }
+
+    /// Points that promotion on each hit adds to 2-16 BLP where `wanted`, cell by cell.
+    fn bubbling(&self, wanted: impl Fn(&Cell) -> bool) -> Vec<f64> {
+        let cells = self.cells.iter().filter(|m| wanted(&m.cell));
+        cells.filter_map(|m| Some(change(m, "blp-2-16", "blp-2-16+bubble")?.0)).collect()
+    }
+}
+
+const CLAIMS: &[Claim<Found>] = &[
+    Claim::new(
+        "1: in the full system 2-4 BLP has a higher hit rate than 8-way, and 8-way than 4-way",
+        "as in the micro-benchmark",
+        |found: &Found| {
+            let rates: Vec<f64> = found.switch.iter().take(3).map(|d| d.hit_rate).collect();
+            let shown = rates.iter().map(|&rate| percent(rate)).collect::<Vec<_>>().join(", ");
+            Finding::new(rates.windows(2).all(|pair| pair[0] < pair[1]), shown)
+        },
+    ),
+    Claim::new(
+        "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP",
+        "α = 0.95",
+        |found: &Found| {
+            let [wide, deep] = ["blp-2-16, plain", "blp-2-4, depth 2"]
+                .map(|to| found.gain("blp-2-4, plain", to, 0).map_or(0.0, |gain| gain.0));
+            Finding::new(wide > deep, format!("{wide:+.2} and {deep:+.2} points"))
+        },
+    ),
+    Claim::timed(
+        "2: displacement wins hits where nearly all flows fit",
+        "α = 0.95: more than its noise",
+        |found: &Found| {
+            let (most, text) = found.displacement(0)?;
+            Finding::new(most > 1.0, text)
+        },
+    ),
+    Claim::timed(
+        "2: and none where more flows come than fit",
+        "α = 1.5: no more than its noise",
+        |found: &Found| {
+            let (most, text) = found.displacement(1)?;
+            Finding::new(most <= 1.0, text)
+        },
+    ),
+    Claim::new(
+        "3: without skew no policy beats random eviction by a point",
+        "α = 1.5, blp-2-16: PBLRU, bubble LRU to random",
+        |found: &Found| {
+            let m = &found.cells[1];
+            let won = ["blp-2-16+pblru", "blp-2-16+bubble"].map(|to| change(m, "blp-2-16", to));
+            let [Some(pblru), Some(bubble)] = won else { return None };
+            let shown = format!("{:+.2} and {:+.2} points", pblru.0, bubble.0);
+            Finding::new(pblru.0.max(bubble.0) < 1.0, shown)
+        },
+    ),
+    Claim::new(
+        "3: with skew and too many flows promotion on each hit keeps the popular ones",
+        "α = 3, θ = 0.99, blp-2-16: bubble LRU above random",
+        |found: &Found| {
+            let (points, _) = change(&found.cells[4], "blp-2-16", "blp-2-16+bubble")?;
+            Finding::new(points > 0.0, format!("{points:+.2} points"))
+        },
+    ),
+    Claim::timed(
+        "4: wrong answers for new flows are one in 2¹⁶ per occupied candidate slot",
+        "within four standard deviations of the count",
+        |found: &Found| {
+            let as_calculated = |a: &Approximate| {
+                let (seen, due) = (a.foreign * a.probed as f64, a.q * a.probed as f64);
+                (seen - due).abs() <= 4.0 * due.max(1.0).sqrt()
+            };
+            let shown = found.believed.iter().map(|(name, a)| {
+                format!("{name} {:.4} % for {:.4} %", 100.0 * a.foreign, 100.0 * a.q)
+            });
+            let shown = shown.collect::<Vec<_>>().join("; ");
+            Finding::new(found.believed.iter().all(|(_, a)| as_calculated(a)), shown)
+        },
+    ),
+    Claim::timed(
+        "4: within the working set wrong answers are fewer",
+        "in every design",
+        |found: &Found| {
+            let fewer = |a: &Approximate| a.wrong <= a.foreign;
+            let shown = found.believed.iter().map(|(name, a)| {
+                format!("{name} {:.4} % for {:.4} %", 100.0 * a.wrong, 100.0 * a.foreign)
+            });
+            let shown = shown.collect::<Vec<_>>().join("; ");
+            Finding::new(found.believed.iter().all(|(_, a)| fewer(a)), shown)
+        },
+    ),
+    Claim::timed(
+        "5a: a bucket as wide as the line wins hits for nothing, as one vector compares all of it",
+        "blp-2-4 to blp-2-16: more hits for at most one nanosecond",
+        |found: &Found| {
+            let (points, ns) = change(&found.cells[0], "blp-2-4", "blp-2-16")?;
+            let shown = format!("{points:+.2} points, {ns:+.1} ns at {}", place(&found.cells[0]));
+            Finding::new(points > 0.0 && ns <= 1.0, shown)
+        },
+    ),
+    Claim::timed(
+        "5b: a second line costs least beside the first",
+        "against 8-way, which reads one: 2-4 BLP less than 2-4 cuckoo-lite",
+        |found: &Found| {
+            let (_, beside) = change(&found.cells[0], "set-8", "blp-2-4")?;
+            let (_, anywhere) = change(&found.cells[0], "set-8", "cuckoo-2-4")?;
+            Finding::new(beside < anywhere, format!("{beside:+.1} and {anywhere:+.1} ns a lookup"))
+        },
+    )
+    .because("cuckoo-lite here looks at second buckets only where it must while it has room"),
+    Claim::timed(
+        "5c: the recommended design is nowhere slower than 2-4 BLP",
+        "at least its throughput in every cell, with the penalty of a miss",
+        |found: &Found| {
+            let ratio = |m: &Measured| {
+                Some(m.row(RECOMMENDED)?.to(m.row("blp-2-4")?, |round| round.throughput).median)
+            };
+            let ratios = || found.cells.iter().filter_map(ratio);
+            let (low, high) = (ratios().fold(f64::MAX, f64::min), ratios().fold(0.0, f64::max));
+            Finding::new(low >= 1.0, format!("{low:.2} to {high:.2} of it"))
+        },
+    ),
+    Claim::timed(
+        "5d: evict at random until skew and oversubscription come together",
+        "bubbling in 2-16 BLP: half a point or more where θ > 0 and α > 1, less elsewhere",
+        |found: &Found| {
+            let both = |cell: &Cell| cell.theta > 0.0 && cell.alpha > 1.0;
+            let least = found.bubbling(both).into_iter().fold(f64::MAX, f64::min);
+            let rest = found.bubbling(|cell| !both(cell)).into_iter().fold(f64::MIN, f64::max);
+            let shown = format!("{least:+.2} points at least there, {rest:+.2} at most elsewhere");
+            Finding::new(least >= ALIKE && rest < ALIKE, shown)
+        },
+    ),
+];
+
+const NOTES: [&str; 5] = [
+    "1. How does BLP perform in the full system? The table has the packet rates. The gain over the 4-way \
+     table that Open vSwitch has is smaller than in the micro-benchmark, because a packet costs more than \
+     its lookup; figures 6 and 7 have the curves.",
+    "2. How should displacement and eviction be balanced? Displacement can win only where there is an empty \
+     slot to be reached; once more flows come than fit, the search reads its buckets in vain. Widen the \
+     bucket before you displace.",
+    "3. What kind of eviction policy? Without skew no order of the flows is better than another; with skew \
+     and too many flows promotion keeps the popular ones, at the price that the table has.",
+    "4. What if wrong answers are tolerable? Then the table never fetches an entry to verify it, and wants \
+     few candidates, or wider fingerprints, where exact use wants many candidates. A flow that is mistaken \
+     stays so until the other entry leaves, because it is never inserted.",
+    "5. Are there general rules? Spend a nanosecond on a lookup if (change of hit rate) × (miss penalty) is \
+     more: the table has the penalty from which each change pays.",
+];
+
+fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let smoke = context.smoke();
+    let cycles_per_ns = tsc::cycles_per_ns();
+    let found = Found {
+        switch: context.part((0.0, 0.2), full_system)?,
+        displaced: context.part((0.2, 0.3), displacement)?,
+        cells: policies(context, cycles_per_ns)?,
+        believed: context.part((0.8, 1.0), tolerance)?,
+    };
+    let mut record = QUESTIONS.record(context);
+    record.settings([
+        ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
+        context.penalty_setting(),
+        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
+    ]);
+    record.judge("", CLAIMS, &found);
+    let base = found.switch[0].mpps.unwrap_or(f64::NAN);
+    let rate = |d: &DesignRecord, to: f64, digits: usize| {
+        d.mpps.map_or("-".to_owned(), |mpps| format!("{:.digits$}", mpps / to))
+    };
+    record.tables.push(Table::of(
+        "1. The whole switch, uniform flows, α = 10⁶/2²⁰",
+        &found.switch,
+        &[
+            ("design", &|d| d.design.clone()),
+            ("hit rate", &|d| percent(d.hit_rate)),
+            ("M packets/s", &|d| rate(d, 1.0, 2)),
+            ("to set-4", &|d| rate(d, base, 3)),
+        ],
+    ));
+    let entries = displaced_entries(smoke);
+    record.tables.push(Table::of(
+        format!("2. Displacement, uniform keys, {entries} slots, 20 lookups per flow"),
+        &found.displaced,
+        &[
+            ("structure", &|d| d.0.to_owned()),
+            ("hits, α = 0.95", &|d| percent(d.1[0].hit_rate)),
+            ("buckets read per insertion", &|d| format!("{:.1}", d.1[0].read)),
+            ("hits, α = 1.5", &|d| percent(d.1[1].hit_rate)),
+            ("buckets read per insertion", &|d| format!("{:.1}", d.1[1].read)),
+        ],
+    ));
+    let headings = |first: &[&str]| {
+        first.iter().map(|&s| s.to_owned()).chain(found.cells.iter().map(place)).collect::<Vec<_>>()
+    };
+    let size = found.cells[0].cell.size();
+    let title = format!("3. Policies, {size}: hit rate, ns of a lookup, emulated M/s");
+    let mut policies = Table::new(title, headings(&["design"]));
+    for (i, name) in GEOMETRY_AND_POLICY.into_iter().enumerate() {
+        let cell = |r: &Row| {
+            let (hits, rate) = (percent(r.hit_rate), r.throughput.median);
+            format!("{hits}, {:.1}, {rate:.1}", r.lookup_ns.median)
+        };
+        policies
+            .row([name.to_owned()].into_iter().chain(found.cells.iter().map(|m| cell(&m.rows[i]))));
+    }
+    record.tables.push(policies);
+    record.tables.push(Table::of(
+        "4. Approximate use, uniform flows",
+        &found.believed,
+        &[
+            ("design", &|b| b.0.to_owned()),
+            ("hit rate", &|b| percent(b.1.hits)),
+            ("wrong answers, working set", &|b| format!("{:.5} %", 100.0 * b.1.wrong)),
+            ("wrong answers, new flows", &|b| format!("{:.5} %", 100.0 * b.1.foreign)),
+            ("M keys/s", &|b| format!("{:.1}", b.1.speed.median)),
+        ],
+    ));
+    let title = "5. Miss penalty, in cycles, from which the change pays";
+    let mut rules = Table::new(title, headings(&["from", "to"]));
+    for (from, to) in [
+        ("set-8", "blp-2-4"),
+        ("blp-2-4", "cuckoo-2-4"),
+        ("blp-2-4", "blp-2-16"),
+        ("blp-2-4", "blp-2-4+pblru"),
+        ("blp-2-16", "blp-2-16+bubble"),
+        ("blp-2-4", RECOMMENDED),
+    ] {
+        let penalty = |m: &Measured| {
+            let (points, ns) = change(m, from, to)?;
+            Some(pays(ns * cycles_per_ns, points / 100.0))
+        };
+        let cells = found.cells.iter().map(|m| penalty(m).unwrap_or_else(|| "-".to_owned()));
+        rules.row([from, to].map(str::to_owned).into_iter().chain(cells));
+    }
+    record.tables.push(rules);
+    record.notes.extend(NOTES.map(str::to_owned));
+    Ok(record)
+}
+
+/// 1: the real three tiers, so that a miss costs what it costs.
+fn full_system(context: &mut Context<'_>) -> Result<Vec<DesignRecord>, LabError> {
+    let (entries, warmup_loops) = if context.smoke() { (1 << 13, 5) } else { (1 << 20, 10) };
+    let (alphas, thetas) = (&[ALPHA_PAPER][..], &[0.0][..]);
+    let course = Course { entries, alphas, thetas, warmup_loops, rounds: 5 };
+    let mut points = course.measure(context, &SWITCH)?;
+    let point = points.pop();
+    point.map(|p| p.designs).ok_or_else(|| LabError::Failed("no point was measured".into()))
+}
+
+fn displaced_entries(smoke: bool) -> usize {
+    if smoke { 1 << 11 } else { 1 << 17 }
+}
+
+/// 2: hit rate against the price of an insertion.
+fn displacement(context: &mut Context<'_>) -> Result<Vec<(&'static str, Vec<Figures>)>, LabError> {
+    let entries = displaced_entries(context.smoke());
+    context.each(
+        VARIANTS,
+        |v| format!("displacement: {}", v.0),
+        |context, (name, kind, m, depth)| {
+            let figures = LOADS.map(|alpha| {
+                let flows = (entries as f64 * alpha) as u32;
+                let mut stream =
+                    FlowStream::uniform(flows, context.seed).map_err(LabError::failed)?;
+                let mut table = Displacing::new(kind, m, entries, depth, context.seed);
+                Ok(play(&mut table, &mut stream, context.seed))
+            });
+            Ok((name, figures.into_iter().collect::<Result<_, LabError>>()?))
+        },
+    )
+}
 
 /// 3: policies over skew.
-fn policies(
-    context: &mut Context<'_>,
-    record: &mut Record,
-    cycles_per_ns: f64,
-) -> Result<Vec<Measured>, LabError> {
+fn policies(context: &mut Context<'_>, cycles_per_ns: f64) -> Result<Vec<Measured>, LabError> {
     let smoke = context.smoke();
     let mib = if smoke { 1.0 / 32.0 } else { 4.0 };
-    let points = [(0.95, 0.0), (1.5, 0.0), (1.5, 0.8), (1.5, 0.99), (3.0, 0.99)];
-    let cells: Vec<Cell> =
-        points.iter().map(|&(alpha, theta)| Cell::mib(mib, alpha, theta)).collect();
-    let designs = micro::designs(GEOMETRY_AND_POLICY)?;
+    let cells = CELLS.map(|(alpha, theta)| Cell::mib(mib, alpha, theta));
+    let designs = micro::designs(&GEOMETRY_AND_POLICY)?;
     let penalty_cycles = context.penalty_cycles;
     let plan = |_: &Cell| Plan {
         warm_per_flow: 20.0,
@@ -216,94 +387,21 @@ fn policies(
         penalty_cycles,
         ahead: false,
     };
-    let all = measure_all(context, (0.3, 0.8), &cells, &designs, plan, cycles_per_ns)?;
-    let mut names = vec!["design".to_owned()];
-    names.extend(points.map(|(alpha, theta)| format!("α = {alpha}, θ = {theta}")));
-    record.tables.push(Table {
-        title: format!("3. Policies, {}: hit rate, ns of a lookup, emulated M/s", cells[0].size()),
-        headings: names,
-        rows: GEOMETRY_AND_POLICY
-            .iter()
-            .enumerate()
-            .map(|(i, name)| {
-                let mut row = vec![(*name).to_owned()];
-                row.extend(all.iter().map(|m| {
-                    let r = &m.rows[i];
-                    format!(
-                        "{}, {:.1}, {:.1}",
-                        percent(r.hit_rate),
-                        r.lookup_ns.median,
-                        r.throughput.median
-                    )
-                }));
-                row
-            })
-            .collect(),
-    });
-    let hit = |m: &Measured, name: &str| m.row(name).map_or(0.0, |r| r.hit_rate);
-    let skewed = &all[4];
-    record.checks.push(Check {
-        claim: "3: without skew no policy beats random eviction by a point".into(),
-        stated: "α = 1.5, blp-2-16: random, PBLRU, bubble LRU".into(),
-        measured: ["blp-2-16", "blp-2-16+pblru", "blp-2-16+bubble"]
-            .map(|name| percent(hit(&all[1], name)))
-            .join(", "),
-        holds: ["blp-2-16+pblru", "blp-2-16+bubble"]
-            .iter()
-            .all(|name| hit(&all[1], name) < hit(&all[1], "blp-2-16") + 0.01),
-        reason: String::new(),
-    });
-    record.checks.push(Check {
-        claim: "3: with skew and too many flows promotion on each hit keeps the popular ones"
-            .into(),
-        stated: "α = 3, θ = 0.99, blp-2-16: bubble LRU above random".into(),
-        measured: ["blp-2-16+bubble", "blp-2-16"].map(|n| percent(hit(skewed, n))).join(", "),
-        holds: hit(skewed, "blp-2-16+bubble") > hit(skewed, "blp-2-16"),
-        reason: String::new(),
-    });
-    record.notes.push(answers::policies(&all, context.penalty_cycles));
-    Ok(all)
+    measure_all(context, (0.3, 0.8), &cells, &designs, plan, cycles_per_ns)
 }
 
 /// 4: what verification costs and saves.
-fn tolerance(context: &mut Context<'_>, record: &mut Record) -> Result<(), LabError> {
-    let smoke = context.smoke();
+fn tolerance(context: &mut Context<'_>) -> Result<Vec<(&'static str, Approximate)>, LabError> {
     let (entries, flows, bursts) =
-        if smoke { (1 << 12, 3906, 1 << 12) } else { (1 << 20, 1_000_000, 1 << 19) };
-    let mut rows = Vec::new();
-    let mut answered = Vec::new();
-    for (i, name) in ["set-8", "blp-2-4", "blp-2-16"].iter().enumerate() {
-        context.step("question 4: approximate use", 0.8 + 0.06 * i as f64)?;
-        let design = super::grid::design(name)?;
-        let a = approximate(design, entries, flows, bursts, context.seed)?;
-        rows.push(vec![
-            (*name).to_owned(),
-            percent(a.hits),
-            format!("{:.5} %", 100.0 * a.wrong),
-            format!("{:.5} %", 100.0 * a.foreign),
-            format!("{:.1}", a.speed.median),
-        ]);
-        answered.push(Tolerated {
-            name,
-            wrong: a.wrong,
-            foreign: a.foreign,
-            expected: a.q,
-            probed: a.probed,
-        });
-    }
-    record.tables.push(Table {
-        title: format!("4. Approximate use, {flows} uniform flows on {entries} slots"),
-        headings: headings(&[
-            "design",
-            "hit rate",
-            "wrong answers, working set",
-            "wrong answers, new flows",
-            "M keys/s",
-        ]),
-        rows,
-    });
-    record.notes.push(answers::tolerance(&answered));
-    Ok(())
+        if context.smoke() { (1 << 12, 3906, 1 << 12) } else { (1 << 20, 1_000_000, 1 << 19) };
+    context.each(
+        BELIEVED,
+        |name| format!("approximate use: {name}"),
+        |context, name| {
+            let design = super::grid::design(name)?;
+            Ok((name, approximate(design, entries, flows, bursts, context.seed)?))
+        },
+    )
 }
 
 /// From, or up to, which penalty of a miss a change pays that costs so many cycles a lookup more (or
@@ -319,43 +417,10 @@ fn pays(cycles: f64, hits: f64) -> String {
     }
 }
 
-/// 5: at which miss penalty does a better hit rate pay for a slower lookup?
-fn rules(record: &mut Record, all: &[Measured], wide: Wider, cycles_per_ns: f64) {
-    let pairs = [
-        ("set-8", "blp-2-4"),
-        ("blp-2-4", "cuckoo-2-4"),
-        ("blp-2-4", "blp-2-16"),
-        ("blp-2-4", "blp-2-4+pblru"),
-        ("blp-2-16", "blp-2-16+bubble"),
-        ("blp-2-4", RECOMMENDED),
-    ];
-    let break_even = |a: &Row, b: &Row| {
-        let ns = b.lookup_ns.median - a.lookup_ns.median;
-        pays(ns * cycles_per_ns, b.hit_rate - a.hit_rate)
-    };
-    let mut names = vec!["from".to_owned(), "to".to_owned()];
-    names.extend(all.iter().map(|m| format!("α = {}, θ = {}", m.cell.alpha, m.cell.theta)));
-    record.tables.push(Table {
-        title: "5. Miss penalty, in cycles, from which the change pays".into(),
-        headings: names,
-        rows: pairs
-            .iter()
-            .map(|&(a, b)| {
-                let mut row = vec![a.to_owned(), b.to_owned()];
-                row.extend(all.iter().map(|m| match (m.row(a), m.row(b)) {
-                    (Some(a), Some(b)) => break_even(a, b),
-                    _ => "-".to_owned(),
-                }));
-                row
-            })
-            .collect(),
-    });
-    record.notes.push(answers::rules(all, wide));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank_kit::micro::made_up;
 
     #[test]
     fn a_change_pays_from_or_up_to_a_penalty() {
@@ -365,5 +430,48 @@ mod tests {
         assert_eq!(pays(2.6, 0.01), "260");
         assert_eq!(pays(2.6, -0.01), "never");
         assert_eq!(pays(2.6, 0.0005), "never");
+    }
+
+    /// Points that promotion wins without and with skew, what a wider bucket costs, where the second line
+    /// of cuckoo-lite costs so much, and throughput of the recommended design.
+    fn found([even, skewed, wider_ns, cuckoo_ns, ours]: [f64; 5]) -> Found {
+        let cell = |(alpha, theta): (f64, f64)| {
+            let promoted = if theta > 0.0 { skewed } else { even } / 100.0;
+            let rows = [
+                ("set-8", (0.80, 3.0, 20.0)),
+                ("blp-2-4", (0.85, 4.0, 20.0)),
+                ("cuckoo-2-4", (0.86, cuckoo_ns, 20.0)),
+                ("blp-2-16", (0.90, 4.0 + wider_ns, 20.0)),
+                ("blp-2-16+pblru", (0.90 + promoted / 2.0, 5.0, 20.0)),
+                ("blp-2-16+bubble", (0.90 + promoted, 6.0, 20.0)),
+                (RECOMMENDED, (0.9, 4.0, ours)),
+            ];
+            made_up::measured(Cell { entries: 1000, alpha, theta }, 1.0, &rows)
+        };
+        let cells = CELLS.map(cell).into();
+        Found { switch: Vec::new(), displaced: Vec::new(), cells, believed: Vec::new() }
+    }
+
+    #[test]
+    fn each_rule_can_fail() {
+        let holds = |figures, part: &str| {
+            let claim = CLAIMS.iter().find(|claim| claim.text.starts_with(part)).unwrap();
+            (claim.judge)(&found(figures)).unwrap().holds
+        };
+        let all = [0.0, 4.0, 0.5, 6.0, 30.0];
+        for (part, at, fails) in [
+            ("3: without", 0, 1.1),
+            ("3: with skew", 1, -0.1),
+            ("5a", 2, 1.1),
+            ("5b", 3, 3.9),
+            ("5c", 4, 19.9),
+            ("5d", 0, 0.6),
+            ("5d", 1, 0.4),
+        ] {
+            assert!(holds(all, part), "{part}");
+            let mut figures = all;
+            figures[at] = fails;
+            assert!(!holds(figures, part), "{part}");
+        }
     }
 }

@@ -18,6 +18,7 @@
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};
 use overbank_kit::experiment::{Context, Experiment, LabError, Record, Table};
 use overbank_kit::models::blp_held;
+use overbank_kit::spread::{Spread, median};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
@@ -83,7 +84,7 @@ fn settle<G: Geometry>(seed: u64) -> Result<Settled, LabError> {
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     context.step("25 keys", 0.0)?;
-    let mut record = Record::new((SLIDE15.name, SLIDE15.title, SLIDE15.source), context);
+    let mut record = SLIDE15.record(context);
     record.setting("slots", SLOTS);
     record.setting("keys by bucket", ARRIVALS.map(|a| a.to_string()).join(" "));
 
@@ -102,37 +103,25 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             (0..100).map(|i| settle(context.seed.wrapping_add(i))).collect::<Result<_, _>>()?;
         let occupancy = |held: u64| held as f64 / f64::from(SLOTS);
         let all = runs.iter().all(|r| r.held as u64 == most);
-        let mut lookups: Vec<u64> = runs.iter().map(|r| r.lookups).collect();
-        lookups.sort_unstable();
+        let lookups = median(runs.iter().map(|r| r.lookups as f64));
         rows.push(vec![
             name.to_owned(),
             stated.map_or("–".to_owned(), |s| s.to_string()),
             format!("{most} of {SLOTS}"),
             occupancy(most).to_string(),
-            lookups[lookups.len() / 2].to_string(),
+            format!("{lookups:.0}"),
         ]);
-        let range = runs
-            .iter()
-            .map(|r| r.held as u64)
-            .fold((u64::MAX, 0), |range, held| (range.0.min(held), range.1.max(held)));
-        let measured = match range {
-            (low, high) if low == high => occupancy(low).to_string(),
-            (low, high) => format!("{} to {}", occupancy(low), occupancy(high)),
+        let held = Spread::of(runs.iter().map(|r| occupancy(r.held as u64)));
+        let measured = match held {
+            Spread { low, high, .. } if low == high => low.to_string(),
+            Spread { low, high, .. } => format!("{low} to {high}"),
         };
-        match stated {
-            Some(value) => record.claim(
-                format!("occupancy of {name}, recursion and 100 runs of the real table"),
-                value.to_string(),
-                measured,
-                all && occupancy(most) == value,
-            ),
-            None => record.claim(
-                format!("{name} ends where the recursion says, in 100 runs"),
-                occupancy(most).to_string(),
-                measured,
-                all,
-            ),
-        }
+        let (claim, value) = match stated {
+            Some(value) => ("occupancy, recursion and 100 runs of the real table", value),
+            None => ("ends where the recursion says, in 100 runs", occupancy(most)),
+        };
+        let holds = all && occupancy(most) == value;
+        record.claim(format!("{name}: {claim}"), value.to_string(), measured, holds);
         if let (Some(_), Some(first)) = (stated, runs.first()) {
             for (bucket, names) in first.contents.iter().enumerate() {
                 let names: Vec<String> = names.iter().map(u32::to_string).collect();
@@ -142,16 +131,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         }
     }
     let headings = ["design", "slide", "held", "occupancy", "lookups to get there (median)"];
-    record.tables.push(Table {
-        title: "Occupied slots in the end".to_owned(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows,
-    });
-    record.tables.push(Table {
-        title: "One final state of the real tables (a key has the number of its bucket)".to_owned(),
-        headings: ["design", "bucket", "keys"].map(str::to_owned).to_vec(),
-        rows: contents,
-    });
+    record.tables.push(Table { rows, ..Table::new("Occupied slots in the end", headings) });
+    let title = "One final state of the real tables (a key has the number of its bucket)";
+    let headings = ["design", "bucket", "keys"];
+    record.tables.push(Table { rows: contents, ..Table::new(title, headings) });
     record.notes.push(
         "The slide names no design beside its figures. 0.71875 is 23 of 32 slots with five of the \
          seven keys of bucket 1 held: the 8-way cache, whose first bucket (the slide's 0 and 1) is \

@@ -16,7 +16,7 @@
 use std::time::Instant;
 
 use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
-use overbank_kit::experiment::{Check, Context, Experiment, LabError, Record, Table};
+use overbank_kit::experiment::{Claim, Context, Experiment, Finding, LabError, Record, Table};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::spread::Spread;
 use overbank_kit::workload::FlowStream;
@@ -129,11 +129,9 @@ pub(super) fn approximate(
     bursts: usize,
     seed: u64,
 ) -> Result<Approximate, LabError> {
-    let failed = |error: String| LabError::Failed(error);
-    let mut cache = design
-        .build(entries, LayoutKind::Fp16V16, seed, None)
-        .map_err(|e| failed(e.to_string()))?;
-    let mut stream = FlowStream::uniform(flows, seed).map_err(|e| failed(e.to_string()))?;
+    let mut cache =
+        design.build(entries, LayoutKind::Fp16V16, seed, None).map_err(LabError::failed)?;
+    let mut stream = FlowStream::uniform(flows, seed).map_err(LabError::failed)?;
     let mut probes = Probes::new();
     let mut keys = Keys::seeded(seed);
     let (mut right, mut wrong, mut looked_up) = (0u64, 0u64, 0u64);
@@ -189,121 +187,119 @@ pub(super) fn approximate(
     })
 }
 
+/// What a run measured: its lookups of the working set, and each design.
+struct Found {
+    lookups: f64,
+    designs: Vec<(&'static str, Option<Stated>, Approximate)>,
+}
+
+impl Found {
+    fn of(&self, name: &str) -> Option<&Approximate> {
+        self.designs.iter().find(|design| design.0 == name).map(|design| &design.2)
+    }
+}
+
+const CLAIMS: &[Claim<Found>] = &[
+    Claim::new("hit rates: 4-way < 8-way < 2-4 BLP", "81 %, 86 %, 88 %", |found: &Found| {
+        let rates = [found.of("set-4")?, found.of("set-8")?, found.of("blp-2-4")?].map(|a| a.hits);
+        let shown = rates.map(|rate| percent(rate, 1)).join(", ");
+        Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
+    }),
+    Claim::timed(
+        "false positives: 8 candidate slots have about twice those of 4",
+        "1.83 (8-way), 1.87 (2-4 BLP)",
+        |found: &Found| {
+            let four = found.of("set-4")?.wrong;
+            let ratios = [found.of("set-8")?.wrong / four, found.of("blp-2-4")?.wrong / four];
+            let shown = format!("{:.2}, {:.2}", ratios[0], ratios[1]);
+            Finding::new(ratios.iter().all(|ratio| (1.5..2.9).contains(ratio)), shown)
+        },
+    ),
+];
+
+fn percent(share: f64, digits: usize) -> String {
+    format!("{:.digits$} %", 100.0 * share)
+}
+
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let smoke = context.smoke();
     let (entries, flows) = if smoke { (1 << 12, 3906) } else { (1 << 20, 1_000_000) };
     let (bursts, sets) = if smoke { (1 << 14, 1) } else { (1 << 20, KEY_SETS) };
-    let mut record = Record::new((TABLE3.name, TABLE3.title, TABLE3.source), context);
-    let percent = |share: f64, digits: usize| format!("{:.digits$} %", 100.0 * share);
-    let mut rows = Vec::new();
-    let mut found = Vec::new();
-    for (i, (name, stated)) in DESIGNS.iter().enumerate() {
-        let design = super::grid::design(name)?;
-        let mut all = Vec::new();
-        for set in 0..sets {
-            let done = i as f64 + set as f64 / sets as f64;
-            context.step(name, done / DESIGNS.len() as f64)?;
-            let seed = context.seed.wrapping_add(set);
-            all.push(approximate(design, entries, flows, bursts, seed)?);
-        }
-        let a = Approximate::mean(&all);
-        let stated = stated.map_or(["-", "-", "-"].map(str::to_owned), |(speed, wrong, hits)| {
-            [format!("{speed} M/s"), format!("{wrong} %"), format!("{hits} %")]
-        });
-        rows.push(vec![
-            (*name).to_owned(),
-            percent(a.hits, 2),
-            percent(a.wrong, 5),
-            percent(a.expected(), 5),
-            percent(a.foreign, 5),
-            percent(a.q, 5),
-            format!("{:.1} ({:.1} to {:.1})", a.speed.median, a.speed.low, a.speed.high),
-            stated[2].clone(),
-            stated[1].clone(),
-            stated[0].clone(),
-        ]);
-        found.push((*name, a));
-    }
-    record.settings = vec![
-        ("flows, slots".into(), format!("{flows}, {entries}")),
-        ("lookups measured".into(), format!("{}, sets of keys: {sets}", bursts * BURST)),
-    ];
-    record.tables.push(Table {
-        title: "A matching fingerprint is believed; nothing is verified".into(),
-        headings: [
-            "design",
-            "hit rate",
-            "false positives",
-            "predicted",
-            "foreign keys",
-            "predicted",
-            "M keys/s",
-            "paper: hits",
-            "paper: false positives",
-            "paper: speed",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows,
-    });
-    for (name, a) in &found {
+    let mut record = TABLE3.record(context);
+    record.setting("flows, slots", format!("{flows}, {entries}"));
+    let lookups = bursts * BURST;
+    record.setting("lookups measured", format!("{lookups}, sets of keys: {sets}"));
+    let designs = context.each(
+        DESIGNS,
+        |d| d.0.to_owned(),
+        |context, (name, stated)| {
+            let design = super::grid::design(name)?;
+            let seeds = (0..sets).map(|set| context.seed.wrapping_add(set)).collect::<Vec<_>>();
+            let all = context.each(
+                seeds,
+                |_| name.to_owned(),
+                |_, seed| approximate(design, entries, flows, bursts, seed),
+            )?;
+            Ok((name, stated, Approximate::mean(&all)))
+        },
+    )?;
+    let found = Found { lookups: lookups as f64 * sets as f64, designs };
+    for (name, _, a) in &found.designs {
         // Counts are Poisson: four standard deviations, and 3 % for the first-order occupancy.
-        let near = |share: f64, predicted: f64, count: f64| {
-            (share - predicted).abs() < 4.0 * (predicted / count).sqrt() + 0.03 * predicted
-        };
-        let count = (bursts * BURST) as f64 * sets as f64;
-        record.checks.push(Check {
-            claim: format!("{name}: a foreign key is mistaken with 1 − (1 − 2⁻¹⁶)^occupied"),
-            stated: percent(a.q, 5),
-            measured: percent(a.foreign, 5),
-            holds: near(a.foreign, a.q, 2.0 * count),
-            reason: String::new(),
-        });
+        let luck = 4.0 * (a.q / (2.0 * found.lookups)).sqrt() + 0.03 * a.q;
+        record.claim(
+            format!("{name}: a foreign key is mistaken with 1 − (1 − 2⁻¹⁶)^occupied"),
+            percent(a.q, 5),
+            percent(a.foreign, 5),
+            (a.foreign - a.q).abs() < luck,
+        );
         if !smoke {
-            record.checks.push(Check {
-                claim: format!(
-                    "{name}: false positives of the working set are s·h/(1 + h), with the luck of \
-                     {:.0} pairs",
+            // Four standard deviations, and 5 % for buckets that overlap; a fifth at most.
+            let luck = (0.05 + 4.0 / a.pairs().sqrt()).min(0.2);
+            record.claim(
+                format!(
+                    "{name}: false positives of the working set are s·h/(1 + h), with the luck of {:.0} \
+                     pairs",
                     a.pairs()
                 ),
-                stated: percent(a.expected(), 5),
-                measured: percent(a.wrong, 5),
-                // Four standard deviations, and 5 % for buckets that overlap; a fifth at most.
-                holds: (a.wrong / a.expected() - 1.0).abs()
-                    < (0.05 + 4.0 / a.pairs().sqrt()).min(0.2),
-                reason: String::new(),
-            });
+                percent(a.expected(), 5),
+                percent(a.wrong, 5),
+                (a.wrong / a.expected() - 1.0).abs() < luck,
+            );
         }
     }
-    let of = |name: &str| found.iter().find(|f| f.0 == name).map(|f| &f.1);
-    if let (Some(set4), Some(set8), Some(blp)) = (of("set-4"), of("set-8"), of("blp-2-4")) {
-        record.checks.push(Check {
-            claim: "hit rates: 4-way < 8-way < 2-4 BLP".into(),
-            stated: "81 %, 86 %, 88 %".into(),
-            measured: [set4, set8, blp].map(|a| percent(a.hits, 1)).join(", "),
-            holds: set4.hits < set8.hits && set8.hits < blp.hits,
-            reason: String::new(),
-        });
-        if !smoke {
-            record.checks.push(Check {
-                claim: "false positives: 8 candidate slots have about twice those of 4".into(),
-                stated: "1.83 (8-way), 1.87 (2-4 BLP)".into(),
-                measured: format!("{:.2}, {:.2}", set8.wrong / set4.wrong, blp.wrong / set4.wrong),
-                holds: [set8, blp].iter().all(|a| (1.5..2.9).contains(&(a.wrong / set4.wrong))),
-                reason: String::new(),
-            });
-        }
-    }
-    record.notes = vec![
-        "The paper's ratios are more than three times what 16-bit fingerprints can give: four candidate slots \
-         can be mistaken at most 4 × 2⁻¹⁶ = 0.0061 % of the time, and it states 0.0208 %. \
+    record.judge("", CLAIMS, &found);
+    let stated =
+        |stated: Option<Stated>, text: fn(Stated) -> String| stated.map_or("-".to_owned(), text);
+    record.tables.push(Table::of(
+        "A matching fingerprint is believed; nothing is verified",
+        &found.designs,
+        &[
+            ("design", &|d| d.0.to_owned()),
+            ("hit rate", &|d| percent(d.2.hits, 2)),
+            ("false positives", &|d| percent(d.2.wrong, 5)),
+            ("predicted", &|d| percent(d.2.expected(), 5)),
+            ("foreign keys", &|d| percent(d.2.foreign, 5)),
+            ("predicted", &|d| percent(d.2.q, 5)),
+            ("M keys/s", &|d| {
+                let Spread { median, low, high } = d.2.speed;
+                format!("{median:.1} ({low:.1} to {high:.1})")
+            }),
+            ("paper: hits", &|d| stated(d.1, |s| format!("{} %", s.2))),
+            ("paper: false positives", &|d| stated(d.1, |s| format!("{} %", s.1))),
+            ("paper: speed", &|d| stated(d.1, |s| format!("{} M/s", s.0))),
+        ],
+    ));
+    record.note(
+        "The paper's ratios are more than three times what 16-bit fingerprints can give: four candidate \
+         slots can be mistaken at most 4 × 2⁻¹⁶ = 0.0061 % of the time, and it states 0.0208 %. \
          Fingerprints of 14 bits would give figures of that size (4 × 2⁻¹⁴ = 0.0244 %, times the \
-         occupancy). That eight candidate slots have about twice the false positives of four holds."
-            .into(),
-        "A key that is mistaken is not inserted, so it stays mistaken until the other entry leaves; \
-         a cache that verifies repairs that on the next lookup."
-            .into(),
-    ];
+         occupancy). That eight candidate slots have about twice the false positives of four holds.",
+    );
+    record.note(
+        "A key that is mistaken is not inserted, so it stays mistaken until the other entry leaves; a cache \
+         that verifies repairs that on the next lookup.",
+    );
     Ok(record)
 }
 

@@ -11,7 +11,7 @@
 //!                               seen      2.5 keys a slot, so all are taken:  0.25
 //! ```
 
-use super::super::table1::{model, shape};
+use super::super::table1::model;
 use super::{Course, LAW_FROM, Law, percent, plot};
 use overbank::cache::GeometryKind;
 use overbank_kit::experiment::{Context, LabError, Plot, Record, Series, Table};
@@ -72,17 +72,10 @@ pub(super) fn add(
             let done = (i * ALPHAS.len() + j) as f64 / (KINDS.len() * ALPHAS.len()) as f64;
             let name = kind.name();
             context.step(&format!("{name} at α = {alpha}"), from + (1.0 - from) * done)?;
-            let entries = entries
-                / if alpha >= 4.0 {
-                    4
-                } else if alpha >= 2.0 {
-                    2
-                } else {
-                    1
-                };
+            let entries = entries / if alpha >= 4.0 { 4 } else { 1 + usize::from(alpha >= 2.0) };
             let seed = context.seed.wrapping_add(1);
             let course = Course::measure(kind, entries, alpha, seed, until)?;
-            let law = if shape(kind).0 == 1 {
+            let law = if kind.is_set_associative() {
                 None
             } else {
                 let near = NEAR.map(|f| {
@@ -159,7 +152,7 @@ fn course_plot(case: &Case) -> Plot {
         ),
     ];
     let title = format!("Warm-up of 2-4 BLP at α = {}", course.alpha);
-    plot(&title, "hits per 100 lookups", false, series, vec![])
+    plot(&title, "hits per 100 lookups", false, series)
 }
 
 fn table(cases: &[Case]) -> Table {
@@ -192,12 +185,8 @@ fn table(cases: &[Case]) -> Table {
         "q",
         "γ",
     ];
-    Table {
-        title: "Where each model is farthest off, in points of hit rate (model less measured)"
-            .to_owned(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let title = "Where each model is farthest off, in points of hit rate (model less measured)";
+    Table { rows: rows.collect(), ..Table::new(title, headings) }
 }
 
 fn at_times(cases: &[Case]) -> Table {
@@ -216,9 +205,6 @@ fn at_times(cases: &[Case]) -> Table {
     });
     let headings =
         ["design", "α", "lookups per key", "hit rate %", "equation", "seen(τ), the law from 5"];
-    Table {
-        title: "Measured, the equation and ours, α from 0.25 to 4".to_owned(),
-        headings: headings.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
+    let title = "Measured, the equation and ours, α from 0.25 to 4";
+    Table { rows: rows.collect(), ..Table::new(title, headings) }
 }

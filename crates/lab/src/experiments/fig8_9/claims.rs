@@ -1,13 +1,10 @@
 //! What the text of section 7.3 says of figures 8 and 9, and whether it holds.
 
-use overbank_kit::micro::{Measured, Round, Row};
-use overbank_kit::spread::Spread;
+use overbank_kit::experiment::Check;
+use overbank_kit::micro::{Measured, Row};
 
-/// The paper's designs with random eviction that 2-4 cuckoo-lite is compared with.
-const OTHERS: &[&str] = &["set-4", "set-8", "blp-2-4"];
-
-/// Fewest draws per flow for what is said of hit rates and throughputs of random eviction: after so
-/// many they are within about a point of where they stay.
+/// Fewest draws per flow for what is said of hit rates and throughputs of random eviction: after that
+/// they are within about a point of where they stay.
 pub(super) const DRAWS_RANDOM: f64 = 3.0;
 /// The same for designs that promote with skew, which take longer: after three draws they lack some
 /// three points.
@@ -23,32 +20,24 @@ enum Of {
     Hits,
     /// Time of a lookup: less is ahead.
     Cost,
-    /// More is ahead.
+    /// Throughput: more is ahead.
     Speed,
 }
 
 /// A sentence of section 7.3: at some α each of `lead` is ahead of each of `over`.
 pub(super) struct Claim {
-    pub(super) text: &'static str,
-    pub(super) stated: &'static str,
+    text: &'static str,
+    stated: &'static str,
     of: Of,
     lead: &'static [&'static str],
     over: &'static [&'static str],
     at: fn(f64) -> bool,
-    /// What probably explains it, if it does not hold; follows the figures.
-    guess: &'static str,
+    /// What probably explains a difference.
+    reason: &'static str,
 }
 
-fn row<'a>(m: &'a Measured, name: &str) -> &'a Row {
-    // Every design of DESIGNS was measured, and claims are about those.
-    m.row(name).expect("a design of the list")
-}
-
-/// Two designs at one α.
-struct Pair<'a> {
-    m: &'a Measured,
-    lead: &'static str,
-    over: &'static str,
+/// The pair of a cell that is hardest for a claim.
+struct Hardest {
     /// How far the first is ahead: points of hit rate, or the median of the ratios of the same round
     /// (of the second to the first for times) less 1.
     ahead: f64,
@@ -62,43 +51,31 @@ impl Claim {
         self.of != Of::Hits
     }
 
-    /// Fewest draws per flow for it to be judged with skew θ: none for a lookup of designs that evict
-    /// at random, for their tables are full from the first.
-    fn draws(&self, theta: f64) -> f64 {
+    /// Whether the warm-up was long enough. A lookup of designs that evict at random needs none, for their
+    /// tables are full from the first; without skew no order is better than another.
+    fn is_warm(&self, m: &Measured) -> bool {
         let promotes = self.lead.iter().chain(self.over).any(|name| name.contains('+'));
-        match (self.of, promotes) {
-            (Of::Cost, false) => 0.0,
-            // Without skew no order is better than another.
-            (Of::Hits | Of::Speed, true) if theta > 0.0 => DRAWS_PROMOTION,
-            _ => DRAWS_RANDOM,
-        }
+        m.warmed
+            >= match (self.of, promotes) {
+                (Of::Cost, false) => 0.0,
+                (Of::Hits | Of::Speed, true) if m.cell.theta > 0.0 => DRAWS_PROMOTION,
+                _ => DRAWS_RANDOM,
+            }
     }
 
-    /// Whether it is about such a cell and the warm-up was long enough there.
-    fn judges(&self, m: &Measured) -> bool {
-        (self.at)(m.cell.alpha) && m.warmed >= self.draws(m.cell.theta)
-    }
-
-    /// The α of `size` that it is about and cannot be judged at.
-    pub(super) fn left_out(&self, size: &[Measured]) -> Vec<String> {
-        let out = size.iter().filter(|m| (self.at)(m.cell.alpha) && !self.judges(m));
-        out.map(|m| m.cell.alpha.to_string()).collect()
-    }
-
-    /// At each α of `size` that it can be judged at, the pair that is hardest for it.
-    fn hardest<'a>(&self, size: &'a [Measured]) -> Vec<Pair<'a>> {
-        let cells = size.iter().filter(|m| self.judges(m));
-        let hardest = cells.filter_map(|m| {
-            let pairs = self.lead.iter().flat_map(|lead| self.over.iter().map(move |o| (lead, o)));
-            let pairs = pairs.map(|(lead, over)| self.pair(m, lead, over));
-            pairs.min_by(|a, b| a.ahead.total_cmp(&b.ahead))
+    fn hardest(&self, m: &Measured) -> Option<Hardest> {
+        let pairs =
+            self.lead.iter().flat_map(|lead| self.over.iter().map(move |over| (lead, over)));
+        let pairs = pairs.filter_map(|(lead, over)| {
+            let (ahead, holds, figures) = self.compare(m.row(lead)?, m.row(over)?);
+            let figures = format!("α {}: {figures} ({lead}, {over})", m.cell.alpha);
+            Some(Hardest { ahead, holds, figures })
         });
-        hardest.collect()
+        pairs.min_by(|a, b| a.ahead.total_cmp(&b.ahead))
     }
 
-    fn pair<'a>(&self, m: &'a Measured, lead: &'static str, over: &'static str) -> Pair<'a> {
-        let (a, b) = (row(m, lead), row(m, over));
-        let (ahead, holds, figures) = match self.of {
+    fn compare(&self, a: &Row, b: &Row) -> (f64, bool, String) {
+        match self.of {
             Of::Hits => {
                 let (a, b) = (100.0 * a.hit_rate, 100.0 * b.hit_rate);
                 (a - b, a >= b - SAME_POINTS, format!("{a:.2}, {b:.2}"))
@@ -111,237 +88,284 @@ impl Claim {
                 let ratio = a.to(b, |round| round.throughput);
                 (ratio.median - 1.0, ratio.median > 1.0, format!("×{}", ratio.text()))
             }
-        };
-        Pair { m, lead, over, ahead, holds, figures }
+        }
     }
 
-    /// Whether it holds, and what was measured; `None` where the warm-up was too short everywhere.
-    pub(super) fn test(&self, size: &[Measured]) -> Option<(bool, String)> {
-        let hardest = self.hardest(size);
-        let shown = hardest.iter().map(|pair| {
-            let Pair { lead, over, figures, .. } = pair;
-            format!("α {}: {figures} ({lead}, {over})", pair.m.cell.alpha)
+    /// What was found in the cells of a size where the warm-up was long enough, if it was anywhere; and the
+    /// α where it was too short.
+    pub(super) fn judge(&self, size: &[Measured]) -> (Option<Check>, Vec<f64>) {
+        let about = size.iter().filter(|m| (self.at)(m.cell.alpha));
+        let (warm, cold): (Vec<_>, Vec<_>) = about.partition(|m| self.is_warm(m));
+        let hardest: Vec<Hardest> = warm.into_iter().filter_map(|m| self.hardest(m)).collect();
+        let holds = hardest.iter().all(|hardest| hardest.holds);
+        let check = hardest.first().is_some().then(|| Check {
+            claim: format!("{}: {}", size[0].cell.size(), self.text),
+            stated: self.stated.to_owned(),
+            measured: hardest.iter().map(|h| &*h.figures).collect::<Vec<_>>().join("; "),
+            holds,
+            reason: if holds { String::new() } else { self.reason.to_owned() },
         });
-        let text = shown.collect::<Vec<_>>().join("; ");
-        (!hardest.is_empty()).then(|| (hardest.iter().all(|pair| pair.holds), text))
+        (check, cold.iter().map(|m| m.cell.alpha).collect())
     }
 
-    /// Why it does not hold: who is ahead instead and by how much, and what makes the difference where
-    /// that was measured.
-    pub(super) fn why(&self, size: &[Measured]) -> String {
-        let failing: Vec<Pair<'_>> =
-            self.hardest(size).into_iter().filter(|pair| !pair.holds).collect();
-        let mut parts: Vec<String> = Vec::new();
-        for pair in &failing {
-            let (alpha, lead, over) = (pair.m.cell.alpha, pair.lead, pair.over);
-            parts.push(match self.of {
-                Of::Hits => {
-                    format!("At α {alpha} {over} hits {:.2} points more than {lead}.", -pair.ahead)
-                }
-                Of::Cost => format!(
-                    "At α {alpha} a lookup of {lead} takes {:.2} times that of {over}.",
-                    1.0 / (1.0 + pair.ahead)
-                ),
-                Of::Speed => balance(pair.m, lead, over),
-            });
-        }
-        if !failing.is_empty() && !self.guess.is_empty() {
-            parts.push(self.guess.to_owned());
-        }
-        parts.join(" ")
+    /// For a list of what was left out.
+    pub(super) fn text(&self) -> &'static str {
+        self.text
+    }
+
+    const fn at(self, at: fn(f64) -> bool) -> Claim {
+        Claim { at, ..self }
+    }
+
+    const fn because(self, reason: &'static str) -> Claim {
+        Claim { reason, ..self }
     }
 }
 
-/// Where the throughputs of `a` and `b` part: their lookups with insertions, and the penalties of
-/// their misses, in nanoseconds a key; differences of the same round.
-fn balance(m: &Measured, a: &str, b: &str) -> String {
-    let less = |figure: fn(&Round) -> f64| {
-        let pairs = row(m, a).rounds.iter().zip(&row(m, b).rounds);
-        Spread::of(pairs.map(|(a, b)| figure(a) - figure(b))).median
-    };
-    format!(
-        "At α {} a key costs {a} {:+.1} ns for lookup and insertion against {b}, and {:+.1} ns for the \
-         penalty of its misses.",
-        m.cell.alpha,
-        less(|round| round.whole_ns),
-        less(|round| 1000.0 / round.throughput - round.whole_ns),
-    )
+type Names = &'static [&'static str];
+
+const fn hits(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
+    Claim { text, stated, of: Of::Hits, lead, over, at: |_| true, reason: "" }
 }
 
-fn anywhere(_: f64) -> bool {
-    true
+const fn cost(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
+    Claim { of: Of::Cost, ..hits(text, stated, lead, over) }
+}
+
+const fn speed(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
+    Claim { of: Of::Speed, ..hits(text, stated, lead, over) }.because(BALANCE)
 }
 
 fn middle(alpha: f64) -> bool {
     (0.75..=1.25).contains(&alpha)
 }
 
-pub(super) fn claims(skewed: bool, large: bool) -> Vec<Claim> {
-    let hits = |text, stated, lead, over| Claim {
-        text,
-        stated,
-        of: Of::Hits,
-        lead,
-        over,
-        at: anywhere,
-        guess: "",
-    };
-    let cost = |text, stated, lead, over| Claim {
-        text,
-        stated,
-        of: Of::Cost,
-        lead,
-        over,
-        at: anywhere,
-        guess: "",
-    };
-    let speed = |text, stated, lead, over| Claim {
-        text,
-        stated,
-        of: Of::Speed,
-        lead,
-        over,
-        at: anywhere,
-        guess: "",
-    };
-    let mut claims = vec![
-        hits(
-            "2-4 cuckoo-lite has the highest hit rate of the plain designs",
-            "at least that of each other plain design less half a point, at every α",
-            &["cuckoo-2-4"],
-            OTHERS,
-        ),
-        hits(
-            "2-4 BLP has a higher hit rate than 8-way",
-            "at least that of 8-way less half a point, at every α",
-            &["blp-2-4"],
-            &["set-8"],
-        ),
-        hits(
-            "8-way has a higher hit rate than 4-way",
-            "at least that of 4-way less half a point, at every α",
-            &["set-8"],
-            &["set-4"],
-        ),
-        Claim {
-            guess: "Probably because cuckoo-lite, while it has room, reads one line a key here, and with \
-                    less room asks for its second line in the same pass as for the first.",
-            ..cost(
-                "2-4 cuckoo-lite has the highest lookup cost of the plain designs",
-                "slower than each other plain design, at every α",
-                OTHERS,
-                &["cuckoo-2-4"],
-            )
-        },
-        Claim {
-            guess: "Probably because 2-4 BLP compares both its buckets in one load, and because misses, \
-                    of which set-associative tables have more, cost mispredicted branches.",
-            ..cost(
-                "4-way and 8-way have the lowest lookup cost of the plain designs",
-                "each faster than 2-4 BLP and 2-4 cuckoo-lite, at every α",
-                &["set-4", "set-8"],
-                &["blp-2-4", "cuckoo-2-4"],
-            )
-        },
-    ];
-    let (pblru, dc): (&'static [_], &'static [_]) = (&["blp-2-4+pblru"], &["set-8+dc-bubble"]);
-    if skewed {
-        claims.extend([
-            speed(
-                "8-way achieves the highest throughput of the plain designs",
-                "8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)",
-                &["set-8"],
-                &["set-4", "blp-2-4", "cuckoo-2-4"],
-            ),
-            speed(
-                "2-4 BLP has a higher throughput than 2-4 cuckoo-lite",
-                "“much higher”, taken as higher, at every α",
-                &["blp-2-4"],
-                &["cuckoo-2-4"],
-            ),
-            hits(
-                "2-4 BLP with PBLRU has a higher hit rate than 8-way with DC-Bubble",
-                "at least that of DC-Bubble less half a point, at every α",
-                pblru,
-                dc,
-            ),
-            cost(
-                "2-4 BLP with PBLRU has a lower lookup cost than 8-way with DC-Bubble",
-                "lower at every α",
-                pblru,
-                dc,
-            ),
-            speed(
-                "2-4 BLP with PBLRU has a higher throughput than 8-way with DC-Bubble",
-                "higher at every α",
-                pblru,
-                dc,
-            ),
-            speed(
-                "2-4 BLP with PBLRU has a lower throughput than with random eviction",
-                "lower at every α",
-                &["blp-2-4"],
-                pblru,
-            ),
-        ]);
-        return claims;
-    }
-    if large {
-        claims.extend([
-            speed(
-                "2-4 cuckoo-lite has a lower throughput than 2-4 BLP",
-                "lower at every α",
-                &["blp-2-4"],
-                &["cuckoo-2-4"],
-            ),
-            Claim {
-                at: |alpha| alpha == 0.5,
-                ..speed(
-                    "at small α 8-way outperforms 2-4 BLP",
-                    "at α = 0.5",
-                    &["set-8"],
-                    &["blp-2-4"],
-                )
-            },
-        ]);
-    } else {
-        claims.extend([
-            Claim {
-                at: middle,
-                ..speed(
-                    "2-4 cuckoo-lite has the best throughput of the plain designs for α from 0.75 to 1.25",
-                    "cuckoo-2-4 first",
-                    &["cuckoo-2-4"],
-                    OTHERS,
-                )
-            },
-            Claim {
-                at: |alpha| !middle(alpha),
-                ..speed(
-                    "2-4 BLP has the best throughput of the plain designs at all other α",
-                    "blp-2-4 first",
-                    &["blp-2-4"],
-                    &["set-4", "set-8", "cuckoo-2-4"],
-                )
-            },
-        ]);
-    }
-    claims.extend([
-        speed(
-            "2-4 BLP with PBLRU is slower than with random eviction",
-            "lower throughput at every α",
-            &["blp-2-4"],
-            pblru,
-        ),
-        speed(
-            "2-4 BLP with PBLRU is faster than 8-way with DC-Bubble",
-            "“much faster”, taken as a higher throughput, at every α",
-            pblru,
-            dc,
-        ),
-    ]);
-    claims
+const SET4: Names = &["set-4"];
+const SET8: Names = &["set-8"];
+const BLP: Names = &["blp-2-4"];
+const CUCKOO: Names = &["cuckoo-2-4"];
+const PBLRU: Names = &["blp-2-4+pblru"];
+const DC: Names = &["set-8+dc-bubble"];
+/// The designs with random eviction but 2-4 cuckoo-lite.
+const OTHERS: Names = &["set-4", "set-8", "blp-2-4"];
+
+const BALANCE: &str = "A throughput is a lookup with its insertions and the penalty of its misses; the \
+    table has hit rate and lookup cost of each design.";
+
+/// Of every size and skew.
+const ALWAYS: &[Claim] = &[
+    hits(
+        "2-4 cuckoo-lite has the highest hit rate of the plain designs",
+        "at least that of each other plain design less half a point, at every α",
+        CUCKOO,
+        OTHERS,
+    ),
+    hits(
+        "2-4 BLP has a higher hit rate than 8-way",
+        "at least that of 8-way less half a point, at every α",
+        BLP,
+        SET8,
+    ),
+    hits(
+        "8-way has a higher hit rate than 4-way",
+        "at least that of 4-way less half a point, at every α",
+        SET8,
+        SET4,
+    ),
+    cost(
+        "2-4 cuckoo-lite has the highest lookup cost of the plain designs",
+        "slower than each other plain design, at every α",
+        OTHERS,
+        CUCKOO,
+    )
+    .because(
+        "Probably because cuckoo-lite, while it has room, reads one line a key here, and with less room asks \
+         for its second line in the same pass as for the first.",
+    ),
+    cost(
+        "4-way and 8-way have the lowest lookup cost of the plain designs",
+        "each faster than 2-4 BLP and 2-4 cuckoo-lite, at every α",
+        &["set-4", "set-8"],
+        &["blp-2-4", "cuckoo-2-4"],
+    )
+    .because(
+        "Probably because 2-4 BLP compares both its buckets in one load, and because misses, of which \
+         set-associative tables have more, cost mispredicted branches.",
+    ),
+];
+
+const SKEWED: &[Claim] = &[
+    speed(
+        "8-way achieves the highest throughput of the plain designs",
+        "8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)",
+        SET8,
+        &["set-4", "blp-2-4", "cuckoo-2-4"],
+    ),
+    speed(
+        "2-4 BLP has a higher throughput than 2-4 cuckoo-lite",
+        "“much higher”, taken as higher, at every α",
+        BLP,
+        CUCKOO,
+    ),
+    hits(
+        "2-4 BLP with PBLRU has a higher hit rate than 8-way with DC-Bubble",
+        "at least that of DC-Bubble less half a point, at every α",
+        PBLRU,
+        DC,
+    ),
+    cost(
+        "2-4 BLP with PBLRU has a lower lookup cost than 8-way with DC-Bubble",
+        "lower at every α",
+        PBLRU,
+        DC,
+    ),
+    speed(
+        "2-4 BLP with PBLRU has a higher throughput than 8-way with DC-Bubble",
+        "higher at every α",
+        PBLRU,
+        DC,
+    ),
+    speed(
+        "2-4 BLP with PBLRU has a lower throughput than with random eviction",
+        "lower at every α",
+        BLP,
+        PBLRU,
+    ),
+];
+
+const LARGE: &[Claim] = &[
+    speed("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", "lower at every α", BLP, CUCKOO),
+    speed("at small α 8-way outperforms 2-4 BLP", "at α = 0.5", SET8, BLP).at(|alpha| alpha == 0.5),
+];
+
+const SMALL: &[Claim] = &[
+    speed(
+        "2-4 cuckoo-lite has the best throughput of the plain designs for α from 0.75 to 1.25",
+        "cuckoo-2-4 first",
+        CUCKOO,
+        OTHERS,
+    )
+    .at(middle),
+    speed(
+        "2-4 BLP has the best throughput of the plain designs at all other α",
+        "blp-2-4 first",
+        BLP,
+        &["set-4", "set-8", "cuckoo-2-4"],
+    )
+    .at(|alpha| !middle(alpha)),
+];
+
+const UNIFORM: &[Claim] = &[
+    speed(
+        "2-4 BLP with PBLRU is slower than with random eviction",
+        "lower throughput at every α",
+        BLP,
+        PBLRU,
+    ),
+    speed(
+        "2-4 BLP with PBLRU is faster than 8-way with DC-Bubble",
+        "“much faster”, taken as a higher throughput, at every α",
+        PBLRU,
+        DC,
+    ),
+];
+
+/// What is said of a size under a skew.
+pub(super) fn claims(skewed: bool, large: bool) -> impl Iterator<Item = &'static Claim> {
+    let of_size = if large { LARGE } else { SMALL };
+    let more = if skewed { [SKEWED, &[]] } else { [of_size, UNIFORM] };
+    [ALWAYS, more[0], more[1]].into_iter().flatten()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use overbank_kit::micro::{Cell, made_up};
+
+    /// Ends and middle of every range of α that a claim has.
+    const ALPHAS: [f64; 5] = [0.5, 0.75, 0.95, 1.25, 1.5];
+    const FIGURES: [(bool, bool); 3] = [(false, false), (false, true), (true, false)];
+
+    /// Cells in which the designs in front of a claim are far ahead of those behind; but at one α, where
+    /// `a` is ahead of `b` by `by`, of 50.
+    fn cells(claim: &Claim, skewed: bool, place: f64, pair: [&str; 2], by: f64) -> Vec<Measured> {
+        let sign = if claim.of == Of::Cost { -1.0 } else { 1.0 };
+        let cell = |alpha: f64| {
+            let rows = claim.lead.iter().chain(claim.over).map(|&name| {
+                let number = match name {
+                    name if alpha == place && name == pair[0] => 50.0 + sign * by,
+                    name if alpha == place && name == pair[1] => 50.0,
+                    name => 50.0 + sign * if claim.lead.contains(&name) { 40.0 } else { -40.0 },
+                };
+                let mut figures = [50.0; 3];
+                figures[claim.of as usize] = number;
+                (name, (figures[0] / 100.0, figures[1], figures[2]))
+            });
+            let theta = if skewed { 0.99 } else { 0.0 };
+            let cell = Cell { entries: 1000, alpha, theta };
+            let m = made_up::measured(cell, 1.0, &rows.collect::<Vec<_>>());
+            Measured { warmed: DRAWS_PROMOTION, ..m }
+        };
+        ALPHAS.map(cell).into()
+    }
+
+    /// Each claim with each pair that it is about, at each α: it fails once what it says is ahead is not,
+    /// and not before; then it has its reason.
+    #[test]
+    fn every_claim_can_fail() {
+        for (skewed, large) in FIGURES {
+            for claim in claims(skewed, large) {
+                for (a, b) in claim.lead.iter().flat_map(|a| claim.over.iter().map(move |b| (a, b)))
+                {
+                    for place in ALPHAS {
+                        let judged = |by| {
+                            let size = cells(claim, skewed, place, [a, b], by);
+                            claim.judge(&size).0.expect("judged")
+                        };
+                        let text = format!("{}: {a}, {b} at α = {place}", claim.text);
+                        let about = (claim.at)(place);
+                        let is_hits = claim.of == Of::Hits;
+                        // Within half a point hit rates are the same; as fast is not faster.
+                        let (enough, short) = if is_hits { (-0.49, -0.51) } else { (0.01, -0.01) };
+                        assert!(judged(enough).holds, "{text}");
+                        assert_eq!(judged(0.0).holds, is_hits || !about, "{text}");
+                        let short = judged(short);
+                        assert_eq!(short.holds, !about, "{text}");
+                        assert_eq!(short.reason, if about { claim.reason } else { "" }, "{text}");
+                        assert!(
+                            !about || short.measured.contains(&format!("({a}, {b})")),
+                            "{text}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was warmed up for a short time is not judged; where nothing is left, there is no claim.
+    #[test]
+    fn short_warm_ups_are_left_out() {
+        let judged = |skewed, warmed: f64| {
+            let made = claims(skewed, true).map(|claim| {
+                let mut size = cells(claim, skewed, 0.0, [""; 2], 0.0);
+                size.iter_mut().for_each(|m| m.warmed = warmed);
+                (claim, claim.judge(&size))
+            });
+            made.filter(|(_, (check, _))| check.is_some()).map(|(c, _)| (c.of, c.lead[0])).collect()
+        };
+        let found: Vec<(Of, &str)> = judged(true, 0.0);
+        assert_eq!(found, [(Of::Cost, "set-4"); 2], "lookups of designs that evict at random");
+        // With skew promotion needs longer than random eviction.
+        let found: Vec<(Of, &str)> = judged(true, DRAWS_RANDOM);
+        assert_eq!(found.iter().filter(|(of, _)| *of == Of::Hits).count(), 3);
+        assert!(!found.contains(&(Of::Speed, PBLRU[0])) && found.contains(&(Of::Cost, PBLRU[0])));
+        let found: Vec<(Of, &str)> = judged(false, DRAWS_RANDOM);
+        assert_eq!(found.len(), claims(false, true).count());
+        // One α that is too short decides nothing and is named.
+        let claim = &ALWAYS[0];
+        let mut size = cells(claim, false, 0.5, ["cuckoo-2-4", "set-4"], -9.0);
+        size[0].warmed = 0.0;
+        let (check, left_out) = claim.judge(&size);
+        assert!(check.unwrap().holds && left_out == [0.5]);
+    }
+}

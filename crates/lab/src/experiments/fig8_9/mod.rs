@@ -11,7 +11,7 @@ mod claims;
 
 use crate::experiments::grid::PAPER;
 use claims::{DRAWS_PROMOTION, DRAWS_RANDOM};
-use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
+use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
 use overbank_kit::micro::gather::times;
 use overbank_kit::micro::{self, Cell, DESIGNS, Measured, Plan, Row, measure_all, size_name, tsc};
@@ -99,162 +99,102 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
     };
     let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan, cycles_per_ns)?;
 
-    let mut record = Record::new((experiment.name, experiment.title, experiment.source), context);
-    record.settings = vec![
-        ("skew θ".into(), theta.to_string()),
+    let mut record = experiment.record(context);
+    let sizes = plan(&cells[0]);
+    record.settings([
+        ("skew θ".to_owned(), theta.to_string()),
         context.penalty_setting(),
-        ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
-        ("keys of a timed part, rounds".into(), {
-            let plan = plan(&cells[0]);
-            format!("{}, {}", plan.keys, plan.rounds)
-        }),
-    ];
+        ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
+        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
+        ("keys of a timed part, rounds".to_owned(), format!("{}, {}", sizes.keys, sizes.rounds)),
+    ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
     }
-    let (mut differ, mut left_out) = (Vec::new(), Vec::new());
+    let mut left_out = Vec::new();
     for size in all.chunk_by(|a, b| a.cell.entries == b.cell.entries) {
         record.plots.extend(plots(size, cycles_per_ns));
         record.tables.push(table(size, cycles_per_ns));
         let large = size[0].cell.entries > 1 << 22;
-        for claim in claims::claims(theta > 0.0, large) {
-            if smoke && claim.timed() {
-                continue;
-            }
+        for claim in claims::claims(theta > 0.0, large).filter(|claim| !smoke || !claim.timed()) {
+            let (check, short) = claim.judge(size);
+            record.checks.extend(check);
             let name = size[0].cell.size();
-            let short = claim.left_out(size);
-            if !short.is_empty() {
-                left_out.push(format!("{name}, α {}: \"{}\"", short.join(", "), claim.text));
-            }
-            let Some((holds, measured)) = claim.test(size) else { continue };
-            if !holds {
-                let why = claim.why(size);
-                differ.push(format!("{name}: \"{}\" does not hold here. {why}", claim.text));
-            }
-            record.checks.push(Check {
-                claim: format!("{name}: {}", claim.text),
-                stated: claim.stated.to_owned(),
-                measured,
-                holds,
-                reason: String::new(),
-            });
+            left_out.extend(short.iter().map(|a| format!("{name}, α {a}: \"{}\"", claim.text())));
         }
     }
+    record.notes.extend(NOTES.map(str::to_owned));
     let cache = last_level_cache_bytes().map_or("of unknown size".to_owned(), size_name);
-    record.notes = vec![
-        "The paper measured an Intel Xeon with AVX2, where each design's lookup was its own code; \
-         here every design has the same burst, with all lines asked for before the first is read and \
-         one compare for a whole bucket of any width. cuckoo-lite looks at second buckets only where \
-         the first have no match while it has room (up to two fifths full with 4 slots, four with \
-         16), which is not in the paper."
-            .into(),
-        "Designs take turns in each round. A claim about time is judged by the ratio of two designs in \
-         the same round: given is the median of these with the lowest and the highest, which need not be \
-         the ratio of the medians."
-            .into(),
-        match far {
-            Some(mib) => format!(
-                "The last-level cache here has {cache}; {mib} MiB is far past it, with three α and \
-                 little warm-up, to keep the run short."
-            ),
-            None if smoke => "At smoke size there is one size only.".into(),
-            None => format!("The last-level cache here has {cache}; a third size did not fit into memory."),
-        },
-        format!(
-            "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at \
-             α ≥ 2), then {DRAWS_PROMOTION} draws per flow, in tables past 16 MiB {DRAWS_RANDOM}, and in \
-             the third size {DRAWS_FAR}. With skew hit rates are then too low rather than \
-             too high: after three draws random eviction lacks about a point, designs that promote some \
-             three. Hit rates and throughputs of designs that evict at \
-             random, and all lookup costs of those that promote, are judged after {DRAWS_RANDOM} draws \
-             or more; hit rates and throughputs of those that promote, with skew, after \
-             {DRAWS_PROMOTION}."
-        ),
-    ];
+    let third = far.map_or("none here".to_owned(), |mib| format!("{mib} MiB"));
+    record.setting("last-level cache, third size", format!("{cache}, {third}"));
     record.notes.extend(micro::without_floor(&all));
     if !left_out.is_empty() {
         let left_out = left_out.join("; ");
-        record.notes.push(format!("Not judged, for the warm-up was too short: {left_out}."));
+        record.note(format!("Not judged, for the warm-up was too short: {left_out}."));
     }
-    record.notes.append(&mut differ);
     Ok(record)
+}
+
+const NOTES: [&str; 3] = [
+    "The paper measured an Intel Xeon with AVX2, where each design's lookup was its own code; here every \
+     design has the same burst, with all lines asked for before the first is read and one compare for a \
+     whole bucket of any width. cuckoo-lite looks at second buckets only where the first have no match \
+     while it has room (up to two fifths full with 4 slots, four with 16), which is not in the paper.",
+    "Designs take turns in each round. A claim about time is judged by the ratio of two designs in the same \
+     round: given is the median of these with the lowest and the highest, which need not be the ratio of \
+     the medians.",
+    "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
+     20 draws per flow, in tables past 16 MiB 3, and in the third size, far past the last-level cache, 0.5. \
+     With skew hit rates are then too low rather than too high: after three draws random eviction lacks \
+     about a point, designs that promote some three. Hit rates and throughputs of designs that evict at \
+     random, and all lookup costs of those that promote, are judged after 3 draws or more; hit rates and \
+     throughputs of those that promote, with skew, after 20.",
+];
+
+/// The α of a size in their order, each with its cell.
+fn over_alpha(size: &[Measured], value: impl Fn(&Measured) -> Spread) -> Vec<(f64, Spread)> {
+    size.iter().map(|m| (m.cell.alpha, value(m))).collect()
 }
 
 fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
     let name = size[0].cell.size();
     let shown = |name: &str| PAPER.contains(&name) || BEYOND.contains(&name);
-    let plot = |title: &str, y: &str, value: &dyn Fn(&Row) -> Spread, scale: f64, ranges: bool| {
+    let plot = |title: &str, y: &str, value: &dyn Fn(&Row) -> Spread| {
         let shown = DESIGNS.iter().enumerate().filter(|(_, design)| shown(design));
-        let series = shown.map(|(i, design)| {
-            let at = |m: &Measured| (m.cell.alpha, value(&m.rows[i]));
-            let range = |m: &Measured| {
-                let (low, high) = at(m).1.range();
-                (low * scale, high * scale)
-            };
-            Series {
-                name: (*design).to_owned(),
-                points: size.iter().map(|m| (m.cell.alpha, at(m).1.median * scale)).collect(),
-                ranges: if ranges { size.iter().map(range).collect() } else { Vec::new() },
-                model: false,
-            }
-        });
-        Plot {
-            title: format!("{name}: {title}"),
-            x: "oversubscription α (flows per slot)".into(),
-            y: y.to_owned(),
-            log_x: false,
-            log_y: false,
-            series: series.collect(),
-            stated: Vec::new(),
-        }
+        let curve = |(i, design): (usize, &&str)| {
+            Series::rounds(*design, over_alpha(size, |m| value(&m.rows[i])))
+        };
+        let x = "oversubscription α (flows per slot)";
+        Plot::new(format!("{name}: {title}"), x, y).with(shown.map(curve))
     };
-    let mut cost = plot("lookup cost", "cycles per key", &|row| row.lookup_ns, cycles_per_ns, true);
-    cost.series.push(Series {
-        name: "gather kernel".into(),
-        // Where it is a floor of nothing, its curve would look like one.
-        points: size
-            .iter()
-            .filter(|m| m.rows.iter().any(|row| m.has_floor(row)))
-            .map(|m| (m.cell.alpha, m.floor_ns.median * cycles_per_ns))
-            .collect(),
-        ranges: Vec::new(),
-        model: true,
-    });
-    let hit_rate = |row: &Row| Spread { median: row.hit_rate, ..Spread::default() };
+    let cycles = |ns: Spread| ns.map(|ns| ns * cycles_per_ns);
+    // Where the kernel is a floor of nothing, its curve would look like one.
+    let floors = size.iter().filter(|m| m.rows.iter().any(|row| m.has_floor(row)));
+    let floors = floors.map(|m| (m.cell.alpha, cycles(m.floor_ns).median)).collect();
+    let cost = plot("lookup cost", "cycles per key", &|row| cycles(row.lookup_ns));
+    let mut rates = plot("hit rate", "hit rate, %", &|row| Spread::of([100.0 * row.hit_rate]));
+    rates.series.iter_mut().for_each(|series| series.ranges.clear());
     // From hundreds of millions of keys to a few: only so can they be told apart at high α.
-    let speed =
-        plot("emulated throughput", "million keys per second", &|row| row.throughput, 1.0, true);
-    let speed = Plot { log_y: true, ..speed };
-    vec![cost, plot("hit rate", "hit rate, %", &hit_rate, 100.0, false), speed]
+    let speed = plot("emulated throughput", "million keys per second", &|row| row.throughput);
+    vec![cost.with([Series::model("gather kernel", floors)]), rates, speed.log_y()]
 }
 
 fn table(size: &[Measured], cycles_per_ns: f64) -> Table {
-    let mut headings = vec!["design".to_owned()];
-    headings.extend(size.iter().map(|m| format!("α = {}", m.cell.alpha)));
-    let rows = DESIGNS.iter().enumerate().map(|(i, design)| {
-        let mut row = vec![(*design).to_owned()];
-        row.extend(size.iter().map(|m| {
+    let name = size[0].cell.size();
+    let what = "hit rate, lookup cost (as a multiple of the gather kernel), emulated throughput";
+    let alphas = size.iter().map(|m| format!("α = {}", m.cell.alpha));
+    let mut table =
+        Table::new(format!("{name}: {what}"), ["design".to_owned()].into_iter().chain(alphas));
+    for (i, design) in DESIGNS.iter().enumerate() {
+        let cell = |m: &Measured| {
             let r = &m.rows[i];
-            let cost = r.lookup_ns.median;
-            format!(
-                "{:.1} %, {:.0} cycles ({}), {:.1} M/s",
-                100.0 * r.hit_rate,
-                cost * cycles_per_ns,
-                times(m.to_floor(r, |round| round.lookup_ns).map(|multiple| multiple.median)),
-                r.throughput.median
-            )
-        }));
-        row
-    });
-    Table {
-        title: format!(
-            "{}: hit rate, lookup cost (as a multiple of the gather kernel), emulated throughput",
-            size[0].cell.size()
-        ),
-        headings,
-        rows: rows.collect(),
+            let floor = times(m.to_floor(r, |round| round.lookup_ns).map(|floor| floor.median));
+            let (hits, cycles) = (100.0 * r.hit_rate, r.lookup_ns.median * cycles_per_ns);
+            format!("{hits:.1} %, {cycles:.0} cycles ({floor}), {:.1} M/s", r.throughput.median)
+        };
+        table.row([(*design).to_owned()].into_iter().chain(size.iter().map(cell)));
     }
+    table
 }
 
 #[cfg(test)]

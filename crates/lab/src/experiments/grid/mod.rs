@@ -163,13 +163,6 @@ fn against(measured: &Measured, theirs: Way) -> Option<Against> {
     })
 }
 
-/// Geometric mean; 1 of nothing.
-pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) =
-        values.into_iter().fold((0.0, 0u32), |(sum, count), v| (sum + v.ln(), count + 1));
-    (sum / f64::from(count.max(1))).exp()
-}
-
 /// `name` as a design.
 pub fn design(name: &str) -> Result<Design, LabError> {
     name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
@@ -216,31 +209,24 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let flows: f64 = cells.iter().map(|cell| f64::from(cell.flows())).sum();
     let (mut all, mut before) = (Vec::with_capacity(cells.len()), 0.0);
     for cell in &cells {
-        let after = before + f64::from(cell.flows()) / flows;
+        let part = (before, before + f64::from(cell.flows()) / flows);
         let designs = designs_of(cell)?;
-        all.extend(measure_all(
-            context,
-            (before, after),
-            &[*cell],
-            &designs,
-            plan_of,
-            cycles_per_ns,
-        )?);
-        before = after;
+        all.extend(measure_all(context, part, &[*cell], &designs, plan_of, cycles_per_ns)?);
+        before = part.1;
     }
 
-    let mut record = Record::new((GRID.name, GRID.title, GRID.source), context);
+    let mut record = GRID.record(context);
     let plan = plan_of(&cells[0]);
     let penalty_ns = penalty_cycles / cycles_per_ns;
-    record.settings = vec![
-        ("short list".into(), SHORTLIST.join(", ")),
-        ("rounds of the trial".into(), plan.trial.to_string()),
-        ("recommended where nothing is known".into(), RECOMMENDED.into()),
+    record.settings([
+        ("short list".to_owned(), SHORTLIST.join(", ")),
+        ("rounds of the trial".to_owned(), plan.trial.to_string()),
+        ("recommended where nothing is known".to_owned(), RECOMMENDED.to_owned()),
         context.penalty_setting(),
-        ("TSC".into(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".into(), overbank::isa::Isa::best().to_string()),
-        ("rounds".into(), plan.rounds.to_string()),
-    ];
+        ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
+        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
+        ("rounds".to_owned(), plan.rounds.to_string()),
+    ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
     }
@@ -257,47 +243,36 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         record.checks.extend(bound::check(&all, penalty_ns));
     }
     let warmed = all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min);
-    record.notes = vec![
-        format!(
-            "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at \
-             α ≥ 2), then 20 draws per flow, in the large tables at least {warmed:.1}. Where \
-             that is few, hit rates with skew are too low rather than too high: after three draws random \
-             eviction lacks about a point, designs that promote some three. Where the hit rate has a \
-             target (α = 3, θ = 0.99; α = 1.5, θ = 0.8) it is 160 draws per flow, in large tables at \
-             most 1200 million in all; and there are 15 rounds, as promotion is priced there."
-        ),
-        "Ours is, in each cell, the design of the short list that was fastest in the trial, whose rounds \
-         are not among those reported. \"Ahead\" says that each burst asks for the lines of the next one \
-         while it is compared (`probe_batch_ahead`). That is no part of the paper, so its designs look \
-         up their bursts alone; the columns and claims that say \"all ahead\" give it to all designs. \
-         The hit rate under skew is that of the design that is recommended where nothing is known; the \
-         price of promotion is that of the design that was chosen in the cell."
-            .into(),
-        "Designs take turns in each round, and a ratio is one of figures of the same round: given is the \
-         median over the rounds, in tables with the lowest and the highest. It need not be the ratio of \
-         the medians."
-            .into(),
-        bound::NOTE.into(),
-        "The static optimum is the hit rate of a table that holds exactly the most popular flows."
-            .into(),
-        "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole \
-         key pays for one more memory access, the same for all designs."
-            .into(),
-    ];
+    record.setting("least draws per flow before a measurement", format!("{warmed:.1}"));
+    record.notes = NOTES.map(str::to_owned).into();
     record.notes.extend(micro::without_floor(&all));
     Ok(record)
 }
+
+const NOTES: [&str; 6] = [
+    "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
+     20 draws per flow, in the large tables fewer. Where that is few, hit rates with skew are too low rather \
+     than too high: after three draws random eviction lacks about a point, designs that promote some three. \
+     Where the hit rate has a target (α = 3, θ = 0.99; α = 1.5, θ = 0.8) it is 160 draws per flow, in large \
+     tables at most 1200 million in all; and there are 15 rounds, as promotion is priced there.",
+    "Ours is, in each cell, the design of the short list that was fastest in the trial, whose rounds are not \
+     among those reported. \"Ahead\" says that each burst asks for the lines of the next one while it is \
+     compared (`probe_batch_ahead`). That is no part of the paper, so its designs look up their bursts \
+     alone; the columns and claims that say \"all ahead\" give it to all designs. The hit rate under skew is \
+     that of the design that is recommended where nothing is known; the price of promotion is that of the \
+     design that was chosen in the cell.",
+    "Designs take turns in each round, and a ratio is one of figures of the same round: given is the median \
+     over the rounds, in tables with the lowest and the highest. It need not be the ratio of the medians.",
+    bound::NOTE,
+    "The static optimum is the hit rate of a table that holds exactly the most popular flows.",
+    "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole key pays for \
+     one more memory access, the same for all designs.",
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use overbank_kit::micro::made_up;
-
-    #[test]
-    fn means() {
-        assert_eq!(geometric_mean([]), 1.0);
-        assert!((geometric_mean([2.0, 8.0]) - 4.0).abs() < 1e-12);
-    }
 
     /// What the hit rates of large tables rest on, see [`WARM_MAX`]: few draws everywhere, more where the
     /// hit rate has a target, no bound in small tables.

@@ -21,25 +21,29 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 pub(super) fn ratios(all: &[Measured]) -> Table {
-    let more = [
-        "best of the paper",
-        "M/s",
-        "ours",
-        "M/s",
-        "ratio",
-        "to blp-2-4",
-        "all ahead: ratio",
-        "all ahead: to blp-2-4",
-        "hits",
-        "of optimum",
-    ];
-    let rows = all.iter().filter_map(|m| {
-        let (best, ours, alone) = (best_of_paper(m)?, chosen(m)?, against(m, Way::Alone)?);
-        let text = |of: fn(&Against) -> Spread| {
-            against(m, Way::Ahead).map_or_else(String::new, |ahead| of(&ahead).text())
-        };
-        let mut row = head(m);
-        row.extend([
+    let mut table = Table::new(
+        "Ours, chosen by the trial, against the best of the paper's designs in each cell (ratios: of the \
+         same round, median and range)",
+        headings(&[
+            "best of the paper",
+            "M/s",
+            "ours",
+            "M/s",
+            "ratio",
+            "to blp-2-4",
+            "all ahead: ratio",
+            "all ahead: to blp-2-4",
+            "hits",
+            "of optimum",
+        ]),
+    );
+    for m in all {
+        let measured = best_of_paper(m).zip(chosen(m)).zip(against(m, Way::Alone));
+        let Some(((best, ours), alone)) = measured else { continue };
+        let ahead = against(m, Way::Ahead);
+        let text =
+            |of: fn(&Against) -> Spread| ahead.as_ref().map_or(String::new(), |a| of(a).text());
+        table.row(head(m).into_iter().chain([
             best.design.to_string(),
             format!("{:.1}", best.throughput.median),
             ours.name(),
@@ -50,16 +54,9 @@ pub(super) fn ratios(all: &[Measured]) -> Table {
             text(|ahead| ahead.baseline),
             percent(ours.hit_rate),
             format!("{:.4}", ours.hit_rate / m.cell.static_optimum()),
-        ]);
-        Some(row)
-    });
-    Table {
-        title: "Ours, chosen by the trial, against the best of the paper's designs in each cell \
-                (ratios: of the same round, median and range)"
-            .into(),
-        headings: headings(&more),
-        rows: rows.collect(),
+        ]));
     }
+    table
 }
 
 fn by_design(
@@ -72,17 +69,12 @@ fn by_design(
     let most = all.iter().map(|m| m.rows_of(way)).max_by_key(|rows| rows.len());
     let names: Vec<String> =
         most.unwrap_or_default().iter().map(|r| r.design.to_string()).collect();
-    let rows = all.iter().map(|m| {
-        let mut row = head(m);
+    let mut table = Table::new(title, headings(&names.iter().map(|s| &**s).collect::<Vec<_>>()));
+    for m in all {
         let of = |name| m.row_of(name, way).map_or_else(String::new, |r| value(m, r));
-        row.extend(names.iter().map(|name| of(name)));
-        row
-    });
-    Table {
-        title: title.to_owned(),
-        headings: headings(&names.iter().map(|s| &**s).collect::<Vec<_>>()),
-        rows: rows.collect(),
+        table.row(head(m).into_iter().chain(names.iter().map(|name| of(name))));
     }
+    table
 }
 
 pub(super) fn hits(all: &[Measured]) -> Table {
@@ -111,39 +103,22 @@ pub(super) fn throughput(all: &[Measured], way: Way) -> Table {
 
 /// One plot per size and θ: throughput relative to the best of the paper's designs.
 pub(super) fn plots(all: &[Measured]) -> Vec<Plot> {
-    let mut groups: Vec<Vec<&Measured>> = Vec::new();
-    for m in all.iter().filter(|m| in_grid(&m.cell)) {
-        let same = |a: &Cell| a.entries == m.cell.entries && a.theta == m.cell.theta;
-        match groups.iter_mut().find(|group| same(&group[0].cell)) {
-            Some(group) => group.push(m),
-            None => groups.push(vec![m]),
-        }
-    }
-    let plot = |group: &Vec<&Measured>| {
+    let grid: Vec<&Measured> = all.iter().filter(|m| in_grid(&m.cell)).collect();
+    let same = |a: &Cell, b: &Cell| a.entries == b.entries && a.theta == b.theta;
+    let plot = |group: &[&Measured]| {
         let curve = |name: &str, row: &dyn for<'a> Fn(&'a Measured) -> Option<&'a Row>| {
             let points = group
                 .iter()
                 .filter_map(|m| Some((m.cell.alpha, faster(row(m)?, best_of_paper(m)?).median)));
-            Series {
-                name: name.to_owned(),
-                points: points.collect(),
-                ranges: Vec::new(),
-                model: false,
-            }
+            Series::measured(name, points.collect())
         };
         let cell = group[0].cell;
         let names = ["set-8", "cuckoo-2-4", BASELINE, "blp-2-4+pblru", RECOMMENDED];
         let curves = names.iter().map(|name| curve(name, &|m| m.row(name)));
-        let curves = curves.chain([curve("ours, by trial", &chosen)]);
-        Plot {
-            title: format!("{}, θ = {}", cell.size(), cell.theta),
-            x: "oversubscription α (flows per slot)".into(),
-            y: "throughput to the paper's best of that cell".into(),
-            log_x: false,
-            log_y: false,
-            series: curves.collect(),
-            stated: Vec::new(),
-        }
+        let title = format!("{}, θ = {}", cell.size(), cell.theta);
+        let y = "throughput to the paper's best of that cell";
+        Plot::new(title, "oversubscription α (flows per slot)", y)
+            .with(curves.chain([curve("ours, by trial", &chosen)]))
     };
-    groups.iter().map(plot).collect()
+    grid.chunk_by(|a, b| same(&a.cell, &b.cell)).map(plot).collect()
 }
