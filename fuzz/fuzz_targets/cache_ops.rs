@@ -10,7 +10,9 @@
 use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
-use overbank::cache::{BURST, Config, Design, Inserted, LayoutKind, MISS, Probes, SignatureCache, fingerprint};
+use overbank::cache::{
+    BURST, Config, Design, Inserted, LayoutKind, MISS, Probes, SignatureCache, fingerprint,
+};
 use overbank::hash::mix;
 use overbank::isa::Isa;
 

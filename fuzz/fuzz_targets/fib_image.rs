@@ -52,7 +52,8 @@ fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
             let message = error.to_string();
             assert!(!message.is_empty() && message.lines().count() == 1, "{message:?}");
             match error {
-                ImageError::File(FileError::Damaged { at, .. }) | ImageError::Misplaced { at, .. } => {
+                ImageError::File(FileError::Damaged { at, .. })
+                | ImageError::Misplaced { at, .. } => {
                     assert!(at <= file.len() as u64, "{message}");
                 }
                 ImageError::File(FileError::Io { .. }) => panic!("the file can be read: {message}"),

@@ -108,7 +108,7 @@ fn run() -> Result<(), Failure> {
             .split(',')
             .map(|mib| Ok((mib.parse::<f64>()? * f64::from(1 << 20)) as usize))
             .collect::<Result<Vec<_>, Failure>>()?,
-        None => (0..7).map(|double| l2 / 2 << double).collect(),
+        None => (0..7).map(|double| (l2 / 2) << double).collect(),
     };
     println!("L2 of {} KiB; far ÷ near, median (quartiles)", l2 >> 10);
     for bytes in sizes {

@@ -56,7 +56,7 @@ pub struct Frame<'a> {
 trait Frames: Copy {
     fn len(self) -> usize;
     /// Bytes and port of frame `i`.
-    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32);
+    fn get(&self, i: usize) -> (&[u8], u32);
     /// Frames from burst `nth` on, at most [`BURST`]; none behind the end.
     fn burst(self, nth: usize) -> Self;
 }
@@ -68,7 +68,7 @@ impl Frames for &[Frame<'_>] {
     }
 
     #[inline(always)]
-    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32) {
+    fn get(&self, i: usize) -> (&[u8], u32) {
         (self[i].bytes, self[i].in_port)
     }
 
@@ -93,7 +93,7 @@ impl Frames for OfPort<'_> {
     }
 
     #[inline(always)]
-    fn get<'a>(&'a self, i: usize) -> (&'a [u8], u32) {
+    fn get(&self, i: usize) -> (&[u8], u32) {
         (self.frames[i], self.in_port)
     }
 

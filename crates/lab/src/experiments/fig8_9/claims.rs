@@ -98,7 +98,7 @@ impl Claim {
         let (warm, cold): (Vec<_>, Vec<_>) = about.partition(|m| self.is_warm(m));
         let hardest: Vec<Hardest> = warm.into_iter().filter_map(|m| self.hardest(m)).collect();
         let holds = hardest.iter().all(|hardest| hardest.holds);
-        let check = hardest.first().is_some().then(|| Check {
+        let check = (!hardest.is_empty()).then(|| Check {
             claim: format!("{}: {}", size[0].cell.size(), self.text),
             stated: self.stated.to_owned(),
             measured: hardest.iter().map(|h| &*h.figures).collect::<Vec<_>>().join("; "),
