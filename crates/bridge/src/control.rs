@@ -4,7 +4,7 @@ use crate::engine::Bridge;
 use crate::forward::{Forwarder, Role};
 use overbank::fib::MacVlan;
 use overbank_runtime::{
-    ConfiguredPort, Control, ControlStatus, Handle, Options, PortDesc, Publisher, Running,
+    ConfiguredPort, Control, ControlStatus, Handle, Options, Parts, PortDesc, Publisher, Running,
 };
 use overbank_service::counters::Exposition;
 use overbank_stations::listing::Listing;
@@ -65,7 +65,7 @@ impl BridgeControl {
     pub fn new(
         setup: &Setup,
         publisher: Publisher<Bridge>,
-    ) -> Result<(BridgeControl, Vec<Bridge>), StartError> {
+    ) -> Result<Parts<BridgeControl>, StartError> {
         let ports: Vec<_> = publisher.ports().iter().map(|p| (p.number, p.link_up)).collect();
         let stations = set_up(setup.mac, &setup.statics, &ports, setup.seed)?;
         let role = |(number, _): &(u32, bool)| Role {
@@ -80,7 +80,8 @@ impl BridgeControl {
             engines.push(Bridge::new(forwarder, watch, publisher.common().clone()));
             reports.push(of_worker);
         }
-        Ok((BridgeControl { publisher, stations, reports }, engines))
+        let control = BridgeControl { publisher, stations, reports };
+        Ok(Parts { control, first: (), engines })
     }
 
     /// Where stations are.

@@ -2,7 +2,7 @@
 
 use crate::engine::RuleEngine;
 use crate::rules::{ControlConfig, FailMode, RuleControl, RuleRefused};
-use overbank_runtime::{ConfiguredPort, Options, PortDesc, Publisher, Running};
+use overbank_runtime::{ConfiguredPort, Options, Parts, PortDesc, Publisher, Running};
 use overbank_stations::{Limits, StationsError};
 use overbank_switch::Datapath;
 use overbank_switch::datapath::{self, CacheConfig};
@@ -88,7 +88,7 @@ pub fn start(setup: Setup, ports: Vec<ConfiguredPort>) -> Result<Switch, StartEr
 fn build(
     mut setup: Setup,
     publisher: Publisher<RuleEngine>,
-) -> Result<(RuleControl, Vec<RuleEngine>), StartError> {
+) -> Result<Parts<RuleControl>, StartError> {
     if setup.control.datapath_id == 0 {
         setup.control.datapath_id = datapath_id(publisher.ports());
     }
@@ -108,5 +108,5 @@ fn build(
         let shared = control.add_worker(setup.controller_queue);
         engines.push(RuleEngine::new(datapath, &first, shared, setup.megaflow_idle_ms));
     }
-    Ok((control, engines))
+    Ok(Parts { control, first, engines })
 }

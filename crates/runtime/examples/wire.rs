@@ -13,8 +13,8 @@
 
 use overbank_ports::PortSpec;
 use overbank_runtime::{
-    ConfiguredPort, Control, ControlStatus, Engine, Ingress, Options, Out, PortDesc, Publisher,
-    Running, start,
+    ConfiguredPort, Control, ControlStatus, Engine, Ingress, Options, Out, Parts, PortDesc,
+    Publisher, Running, start,
 };
 use overbank_service::counters::Exposition;
 use serde::Serialize;
@@ -139,7 +139,7 @@ pub fn wire(options: &Options, ports: Vec<ConfiguredPort>) -> io::Result<Running
         let ports = publisher.ports().len() as u16;
         let engine = |_| Wire { ports, totals: WireTotals::default() };
         let engines = (0..options.workers).map(engine).collect();
-        Ok((WireControl(publisher), engines))
+        Ok(Parts { control: WireControl(publisher), first: (), engines })
     })
 }
 

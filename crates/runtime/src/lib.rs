@@ -28,7 +28,7 @@ pub mod worker;
 pub use control::{Control, Handle, Publisher};
 pub use engine::{Engine, Ingress};
 pub use ports::{ConfiguredPort, PortDesc};
-pub use running::{Options, Running, start};
+pub use running::{Options, Parts, Running, start};
 pub use status::{ControlStatus, PortStatus, Status, WorkerStatus};
 pub use totals::{DropCounts, NotSent, PortTotals, WorkerTotals};
 pub use worker::Out;

@@ -10,6 +10,7 @@
 //! their own.
 
 use crate::control::{Control, Handle, Publisher};
+use crate::engine::Engine;
 use crate::link::{Link, Snapshot, WorkerEnd};
 use crate::ports::{ConfiguredPort, PortKeeper};
 use crate::status::{Status, StatusOf};
@@ -52,22 +53,29 @@ pub struct Running<C: Control> {
     pinned: Vec<Option<usize>>,
 }
 
-/// Starts the threads; forwarding begins at once. `build` makes the control side, which keeps the
-/// publisher, and an engine for each worker, which runs on the control side's first snapshot.
+/// What an engine at work is made of.
+pub struct Parts<C: Control> {
+    /// The control side, which keeps the publisher.
+    pub control: C,
+    /// What the engines were made to run on, until the first snapshot is published.
+    pub first: <C::Engine as Engine>::Snapshot,
+    /// An engine for each worker.
+    pub engines: Vec<C::Engine>,
+}
+
+/// Starts the threads; forwarding begins at once. `build` makes the parts.
 ///
 /// # Errors
 /// That of `build`, or the system has no threads or descriptors left. Nothing runs then.
 pub fn start<C: Control, Error: From<io::Error>>(
     options: &Options,
     mut ports: Vec<ConfiguredPort>,
-    build: impl FnOnce(Publisher<C::Engine>) -> Result<(C, Vec<C::Engine>), Error>,
+    build: impl FnOnce(Publisher<C::Engine>) -> Result<Parts<C>, Error>,
 ) -> Result<Running<C>, Error> {
     let descs = ports.iter_mut().map(ConfiguredPort::describe).collect();
-    let (control, engines) = build(Publisher::new(descs)?)?;
-    let first = Snapshot::<C::Engine> {
-        engine: control.snapshot(),
-        ports: control.publisher().views().clone(),
-    };
+    let Parts { control, first, engines } = build(Publisher::new(descs)?)?;
+    let ports_now = control.publisher().views().clone();
+    let first = Snapshot::<C::Engine> { engine: first, ports: ports_now };
     let common = control.publisher().common().clone();
     let (mut ends, mut workers) = (Vec::new(), Vec::new());
     for engine in engines {
