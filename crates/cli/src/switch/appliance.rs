@@ -80,6 +80,7 @@ impl Appliance for BridgeControl {
     }
 
     /// There are no sessions.
+    #[expect(clippy::manual_async_fn, reason = "an async fn would borrow the configuration")]
     fn serve(
         _config: &Config,
         _handle: Handle<Self>,
