@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Record {
     /// Name, title and source of the experiment.
     pub name: String,
-    /// See [`Experiment::title`].
+    /// Title of the experiment: what is measured, in a line.
     pub title: String,
-    /// See [`Experiment::source`].
+    /// Where the experiment comes from: paper and figure, table or section.
     pub source: String,
     /// Smoke or full.
     pub size: Size,

@@ -168,7 +168,7 @@ pub trait Counters: Clone + Default + Send + Sync + 'static {
     }
 }
 
-/// Declares counters, one line each; see [`crate::counters`].
+/// Declares counters, one line each; see [the module](mod@crate::counters).
 #[macro_export]
 macro_rules! counters {
     (

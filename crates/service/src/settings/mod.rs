@@ -134,7 +134,7 @@ pub const fn kebab<const N: usize>(name: &str) -> [u8; N] {
     bytes
 }
 
-/// Declares settings, one line each; see [`crate::settings`].
+/// Declares settings, one line each; see [the module](mod@crate::settings).
 #[macro_export]
 macro_rules! settings {
     (
