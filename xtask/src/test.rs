@@ -175,15 +175,15 @@ const MOVING: &str = "test --workspace --features overbank/always-displace --loc
 fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {
     let mut handover = cargo(MODELS_HANDOVER);
     handover.env("RUSTFLAGS", "--cfg loom");
-    let mut fib = cargo(MODELS_FIB);
-    fib.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+    let mut tables = cargo(MODELS_TABLES);
+    tables.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     steps.tests(&format!("models handover{suffix}"), &mut handover)
-        & steps.tests(&format!("models fib{suffix}"), &mut fib)
+        & steps.tests(&format!("models tables{suffix}"), &mut tables)
 }
 
 const MODELS_HANDOVER: &str = "test -p overbank-handover --lib --profile models --locked \
                                --target-dir target/loom";
-const MODELS_FIB: &str = "test -p overbank --lib --features loom --locked fib::model";
+const MODELS_TABLES: &str = "test -p overbank --lib --features loom --locked ::model::";
 
 /// Binaries that wait most of their time: for ports, timers and other programs.
 const WAITING: &[&str] = &[

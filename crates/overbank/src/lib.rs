@@ -4,12 +4,13 @@
 //!   lines and forget what they cannot hold.
 //! - [`fib`]: forwarding tables, exact maps of up to billions of entries, read by many threads while
 //!   one writes.
+//! - [`partition`]: which of a few parts a key is in, without the keys: 1.2 to 4.4 bits each.
 //!
 //! The tables know nothing of each other. What they share has rooms beside them: [`isa`] (the
-//! choice of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], and `file`
-//! (checksummed blocks).
+//! choice of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], `file`
+//! (checksummed blocks), and the words and atomics that threads share.
 //!
-//! The crate has no threads and no clock, and allocates nothing after a table's construction. It is
+//! The crate has no threads and no clock, and no lookup allocates. It is
 //! `no_std` with `alloc`; the default feature `std` adds the detection of the CPU's instruction
 //! sets, the variable `OVERBANK_SIMD`, tables on huge pages, and images of `fib` in files, its only
 //! input and output.
@@ -27,8 +28,11 @@ pub mod file;
 pub mod hash;
 pub mod isa;
 pub mod memory;
+pub mod partition;
 pub mod prefetch;
 pub mod random;
+mod sync;
+mod words;
 
 /// The example of the README, under test.
 #[cfg(doctest)]
@@ -43,7 +47,7 @@ mod tests {
     use std::vec::Vec;
 
     /// The tables. Everything else at the top of the crate is a room that they share.
-    const TABLES: [&str; 2] = ["cache", "fib"];
+    const TABLES: [&str; 3] = ["cache", "fib", "partition"];
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {

@@ -115,7 +115,7 @@ pub(crate) struct Memory {
 
 // SAFETY: `Memory` owns its bytes alone, as a `Box<[u8]>` does; shared access only reads.
 unsafe impl Send for Memory {}
-// SAFETY: as above; every write goes through `&mut self`, or is that of an atomic (`fib::words`).
+// SAFETY: as above; every write goes through `&mut self`, or is that of an atomic (`words`).
 unsafe impl Sync for Memory {}
 
 impl Memory {

@@ -129,9 +129,7 @@ mod model;
 mod reader;
 mod search;
 mod simd;
-mod sync;
 mod table;
-mod words;
 mod writer;
 
 pub use config::{BUCKETS_MAX, Config, OCCUPANCY_PERCENT, SEARCH_MAX};

@@ -3,10 +3,10 @@
 #![allow(unsafe_code)] // The calls across the SIMD seam.
 
 use super::key::{Key, Value};
-use super::sync::Arc;
 use super::table::{BURST_MAX, Table};
 use crate::isa::Isa;
 use crate::memory::HugePages;
+use crate::sync::Arc;
 
 /// Reads a table while its [`Writer`](super::Writer) writes. Cheap to clone, one for each thread.
 ///

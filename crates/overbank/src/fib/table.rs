@@ -10,12 +10,12 @@ use super::config::{BUCKETS_MAX, Config};
 use super::error::Error;
 use super::key::{Key, Value};
 use super::simd::{Kernels, View};
-use super::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
-use super::words::Words;
 use crate::hash::Hasher;
 use crate::isa::Isa;
 use crate::memory::HugePages;
 use crate::prefetch::prefetch_at;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
+use crate::words::Words;
 
 /// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
 pub const BURST_MAX: usize = 64;

@@ -10,9 +10,9 @@ use super::error::{Error, Full};
 use super::key::{Key, Value};
 use super::reader::Reader;
 use super::search::Search;
-use super::sync::Arc;
 use super::table::Table;
 use crate::random::Pcg32;
+use crate::sync::Arc;
 
 /// What a writer did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

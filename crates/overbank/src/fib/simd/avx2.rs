@@ -6,8 +6,8 @@ use core::arch::x86_64::*;
 use super::kernel::{self, View};
 use super::{Simd, entry_points};
 use crate::fib::key::{Key, Value};
-use crate::fib::sync::AtomicU64;
 use crate::fib::table::BURST_MAX;
+use crate::sync::AtomicU64;
 
 pub(super) struct Avx2;
 

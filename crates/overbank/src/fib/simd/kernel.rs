@@ -21,10 +21,10 @@ use super::Simd;
 use crate::fib::bucket::{Bucket, Header, LINE};
 use crate::fib::candidates::Home;
 use crate::fib::key::{Key, Value};
-use crate::fib::sync::{AtomicU64, Ordering, fence};
 use crate::fib::table::BURST_MAX;
 use crate::hash::Hasher;
 use crate::prefetch::prefetch_at;
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A table, as a kernel sees it.
 ///

@@ -24,9 +24,9 @@ mod avx512;
 mod neon;
 
 use super::key::{Key, Value};
-use super::sync::AtomicU64;
 use super::table::BURST_MAX;
 use crate::isa::{Isa, IsaError};
+use crate::sync::AtomicU64;
 
 pub(super) use kernel::View;
 

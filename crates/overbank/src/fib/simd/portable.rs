@@ -3,8 +3,8 @@
 use super::kernel::{self, View};
 use super::{Simd, entry_points};
 use crate::fib::key::{Key, Value};
-use crate::fib::sync::{AtomicU64, Ordering};
 use crate::fib::table::BURST_MAX;
+use crate::sync::{AtomicU64, Ordering};
 
 pub(super) struct Portable;
 

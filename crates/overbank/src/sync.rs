@@ -3,22 +3,31 @@
 #![cfg_attr(feature = "loom", allow(unsafe_code))] // `own`, under the model checker only.
 
 #[cfg(not(feature = "loom"))]
-pub(super) use alloc::sync::Arc;
+pub(crate) use alloc::sync::Arc;
 #[cfg(not(feature = "loom"))]
-pub(super) use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(feature = "loom")]
-pub(super) use loom::sync::Arc;
+pub(crate) use loom::sync::Arc;
 #[cfg(feature = "loom")]
-pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// What the one writer wrote last. To the model checker it is no access that others could see,
 /// which leaves it far fewer orders to try.
 #[inline(always)]
-pub(super) fn own(word: &AtomicU64) -> u64 {
+pub(crate) fn own(word: &AtomicU64) -> u64 {
     #[cfg(not(feature = "loom"))]
     return word.load(Ordering::Relaxed);
     #[cfg(feature = "loom")]
     // SAFETY: only the writer stores into a table, and only the writer calls this.
     return unsafe { word.unsync_load() };
+}
+
+/// Lets the thread that this one waits for go on.
+#[inline(always)]
+pub(crate) fn pause() {
+    #[cfg(not(feature = "loom"))]
+    core::hint::spin_loop();
+    #[cfg(feature = "loom")]
+    loom::thread::yield_now();
 }

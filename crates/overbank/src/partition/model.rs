@@ -1,0 +1,141 @@
+//! The protocol of [`table`](super::table) under loom: one writer that applies a change, a reader of
+//! two keys, and every order in which their accesses may happen or be seen, up to a bound of
+//! preemptions.
+//!
+//!     cargo test -p overbank --lib --features loom partition::model
+//!
+//! In each scene one key stays as it is, whatever happens to the words around it; the other one has
+//! the old value or the new one, and no mixture of their bits.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use loom::thread;
+
+use super::block::{Entry, Image, Workshop};
+use super::delta::{Change, Delta};
+use super::shape::{RowBits, Shape, bucket_of};
+use super::table::{Shared, Table};
+use crate::hash::mix;
+use crate::isa::Isa;
+use crate::memory::Pages;
+
+const PLANES: usize = 2;
+const GROUPS: usize = 2;
+/// A value whose bits all change in a move, and what it becomes.
+const MOVE: [u8; 2] = [0b01, 0b10];
+const STAYS: u8 = 0b11;
+
+fn shape() -> Shape {
+    Shape::new(RowBits::R64, PLANES, GROUPS)
+}
+
+/// A hash whose bucket is in group 0, or group 1, of an empty block's first choice.
+fn hash_in(group: u16, from: u64) -> u64 {
+    let shape = shape();
+    let in_group = |hash: &u64| shape.candidates()[bucket_of(*hash)][0] == group;
+    (from..).map(mix).find(in_group).expect("half of the buckets are")
+}
+
+/// An image of these keys in which every bucket takes its first candidate, but for `turned`; groups
+/// are solved from seed `seed` on.
+fn image(keys: &[Entry], turned: Option<u16>, seed: usize) -> Image {
+    let shape = shape();
+    let mut workshop = Workshop::<u64>::new();
+    let mut choices = [0; super::shape::CHOICE_WORDS];
+    if let Some(bucket) = turned {
+        choices[usize::from(bucket >> 6)] |= 1 << (bucket & 63);
+    }
+    let mut words = vec![0; GROUPS * shape.group_words()];
+    for (group, words) in words.chunks_exact_mut(shape.group_words()).enumerate() {
+        let of_group = |key: &&Entry| {
+            let bucket = bucket_of(key.0);
+            let choice = choices[bucket / 64] >> (bucket % 64) & 1;
+            usize::from(shape.candidates()[bucket][choice as usize]) == group
+        };
+        let keys: Vec<Entry> = keys.iter().filter(of_group).copied().collect();
+        assert!(workshop.group(&shape, &keys, seed, words) < super::row::SEEDS);
+    }
+    Image { choices, words, fallback: Vec::new(), seeds_tried: 0 }
+}
+
+fn groups(image: &Image) -> Vec<(u16, Vec<u64>)> {
+    let words = image.words.chunks_exact(shape().group_words());
+    words.enumerate().map(|(group, words)| (group as u16, words.to_vec())).collect()
+}
+
+/// Runs `change` beside a reader of `keys`, of which the first may have any of `values`.
+fn explore(
+    keys: [Entry; 2],
+    values: &'static [u8],
+    before: Image,
+    change: impl Fn(&Table) + Send + Sync + Clone + 'static,
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(model.preemption_bound.unwrap_or(2).min(2));
+    model.check(move || {
+        let table = Table::new(shape(), 1, 1, Isa::Portable, Pages::Small).expect("small");
+        table.set_block(0, &before).expect("no fallback");
+        let table = Shared::new(table);
+        let reader = thread::spawn({
+            let table = table.clone();
+            move || {
+                let mut found = [0; 2];
+                table.lookup_batch(&keys.map(|key| key.0), &mut found);
+                assert!(values.contains(&found[0]), "{:#04b}", found[0]);
+                assert_eq!(found[1], STAYS);
+            }
+        });
+        change(&table);
+        reader.join().expect("no panic");
+        let mut found = [0; 2];
+        table.lookup_batch(&keys.map(|key| key.0), &mut found);
+        assert_eq!(found, [*values.last().expect("one"), STAYS]);
+    });
+}
+
+fn delta(change: Change) -> Delta {
+    Delta { table: 0, sequence: 1, block: 0, change }
+}
+
+#[test]
+fn model_a_moving_key_has_its_old_value_or_its_new_one() {
+    let (moves, stays) = (hash_in(0, 1), hash_in(0, 1000));
+    let keys = [(moves, MOVE[0]), (stays, STAYS)];
+    let before = image(&keys, None, 0);
+    let shape = shape();
+    let seed = super::shape::seed_of(PLANES, |plane| before.words[plane]);
+    let correction = Workshop::<u64>::new().correction(&shape, &keys, 0, seed).expect("full rank");
+    let change = Change::Move { group: 0, planes: MOVE[0] ^ MOVE[1], correction };
+    let delta = delta(change);
+    explore(keys, &MOVE, before, move |table| delta.apply(table).expect("no fallback"));
+}
+
+#[test]
+fn model_another_seed_disturbs_no_key() {
+    let keys = [(hash_in(0, 1), MOVE[0]), (hash_in(0, 1000), STAYS)];
+    let (before, after) = (image(&keys, None, 0), image(&keys, None, 5));
+    let change = Change::Groups { turns: Vec::new(), groups: groups(&after), fallback: Vec::new() };
+    let delta = delta(change);
+    explore(keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
+}
+
+#[test]
+fn model_a_bucket_takes_its_other_group() {
+    let keys = [(hash_in(0, 1), MOVE[0]), (hash_in(1, 1000), STAYS)];
+    let bucket = bucket_of(keys[0].0) as u16;
+    let (before, after) = (image(&keys, None, 0), image(&keys, Some(bucket), 3));
+    let change =
+        Change::Groups { turns: vec![bucket], groups: groups(&after), fallback: Vec::new() };
+    let delta = delta(change);
+    explore(keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
+}
+
+#[test]
+fn model_a_block_is_replaced_whole() {
+    let keys = [(hash_in(0, 1), MOVE[0]), (hash_in(1, 1000), STAYS)];
+    let moved = [(keys[0].0, MOVE[1]), keys[1]];
+    let bucket = bucket_of(keys[1].0) as u16;
+    let (before, after) = (image(&keys, None, 0), image(&moved, Some(bucket), 9));
+    explore(keys, &MOVE, before, move |table| table.set_block(0, &after).expect("no fallback"));
+}

@@ -1,0 +1,233 @@
+//! The shape of a table: what follows from row width, value bits and groups a block, and nothing else.
+//!
+//! ```text
+//!   hash  63        32 31      11 10       0
+//!         │  block    │           │ bucket │      block = high half × blocks >> 32
+//!                                     │
+//!   candidates[bucket] = two groups of the block, one bit of the block's choices picks one
+//! ```
+//!
+//! Two tables of one shape read each other's block images.
+
+use alloc::vec::Vec;
+
+use super::solve::PLANES_MAX;
+use crate::random::Pcg32;
+
+/// Buckets of a block.
+pub(super) const BUCKETS: usize = 2048;
+/// Words with the choices of a block.
+pub(super) const CHOICE_WORDS: usize = BUCKETS / 64;
+/// Keys of a block on average: eight a bucket.
+pub(super) const BLOCK_KEYS: usize = 8 * BUCKETS;
+/// Most groups of a block.
+pub(super) const GROUPS_MAX: usize = 512;
+
+/// Bits of a row. Wider rows need fewer bits a key and more time for a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowBits {
+    /// 64: changes take half the time, 0.1 to 0.2 bits a key more.
+    R64,
+    /// 128: the smallest tables.
+    #[default]
+    R128,
+}
+
+impl RowBits {
+    /// As a number.
+    pub const fn get(self) -> usize {
+        match self {
+            RowBits::R64 => 64,
+            RowBits::R128 => 128,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) row: RowBits,
+    /// Bits of a value: a plane of words each.
+    pub(super) planes: usize,
+    /// Groups of a block.
+    pub(super) groups: usize,
+    /// By bucket: the groups that it may be in.
+    candidates: Vec<[u16; 2]>,
+    /// Buckets by group that they may be in; group g has those from `starts[g]` to `starts[g + 1]`.
+    members: Vec<u16>,
+    starts: Vec<u16>,
+}
+
+impl Shape {
+    /// `planes` from 1 to 8, `groups` from 2 to [`GROUPS_MAX`].
+    pub(super) fn new(row: RowBits, planes: usize, groups: usize) -> Self {
+        debug_assert!((1..=PLANES_MAX).contains(&planes) && (2..=GROUPS_MAX).contains(&groups));
+        // Every group as often as any other, in an order that depends on nothing but their number.
+        let mut slots: Vec<u16> = (0..2 * BUCKETS).map(|i| (i % groups) as u16).collect();
+        let mut pcg = Pcg32::new(groups as u64, 0x6461);
+        for last in (1..slots.len()).rev() {
+            slots.swap(last, pcg.below(last as u32 + 1) as usize);
+        }
+        for bucket in 0..BUCKETS {
+            // The same group twice is no choice: exchange one with any bucket that has none of it.
+            let (a, b) = (2 * bucket, 2 * bucket + 1);
+            while slots[a] == slots[b] {
+                let other = pcg.below(2 * BUCKETS as u32) as usize;
+                if slots[other] != slots[a] && slots[other ^ 1] != slots[a] {
+                    slots.swap(b, other);
+                }
+            }
+        }
+        let candidates: Vec<[u16; 2]> = slots.chunks_exact(2).map(|c| [c[0], c[1]]).collect();
+        let mut lists: Vec<Vec<u16>> = (0..groups).map(|_| Vec::new()).collect();
+        for (bucket, both) in candidates.iter().enumerate() {
+            both.iter().for_each(|&group| lists[usize::from(group)].push(bucket as u16));
+        }
+        let mut starts = Vec::with_capacity(groups + 1);
+        let mut members = Vec::with_capacity(slots.len());
+        for list in &lists {
+            starts.push(members.len() as u16);
+            members.extend_from_slice(list);
+        }
+        starts.push(members.len() as u16);
+        Self { row, planes, groups, candidates, members, starts }
+    }
+
+    /// Groups a block that `keys` keys in `blocks` blocks fill well.
+    pub(super) fn groups_for(row: RowBits, planes: usize, keys: usize, blocks: usize) -> usize {
+        // Per mille of the unknowns. More would leave the fullest blocks (their keys differ by the
+        // square root of their number, 0.8 %) with groups that no choice of candidates relieves.
+        let fill = match row {
+            RowBits::R64 => 910,
+            RowBits::R128 => 945,
+        };
+        let groups = (keys.div_ceil(blocks) * 1000).div_ceil(unknowns(row, planes) * fill);
+        groups.clamp(2, GROUPS_MAX)
+    }
+
+    /// The two groups of a bucket.
+    #[inline(always)]
+    pub(super) fn candidates(&self) -> &[[u16; 2]] {
+        &self.candidates
+    }
+
+    /// Buckets that may be in `group`.
+    pub(super) fn members(&self, group: usize) -> &[u16] {
+        &self.members[usize::from(self.starts[group])..usize::from(self.starts[group + 1])]
+    }
+
+    /// Bits of a plane that keys may use: the others hold the seed.
+    pub(super) fn unknowns(&self) -> usize {
+        unknowns(self.row, self.planes)
+    }
+
+    /// Words of a plane.
+    pub(super) fn limbs(&self) -> usize {
+        self.row.get() / 64
+    }
+
+    /// Words of a group.
+    pub(super) fn group_words(&self) -> usize {
+        self.planes * self.limbs()
+    }
+}
+
+const fn unknowns(row: RowBits, planes: usize) -> usize {
+    row.get() - seed_bits(planes)
+}
+
+/// Top bits of each of the first planes that hold the seed.
+pub(super) const fn seed_bits(planes: usize) -> usize {
+    match planes {
+        1 => 4,
+        2 | 3 => 2,
+        _ => 1,
+    }
+}
+
+/// Planes that hold bits of the seed.
+const fn seed_planes(planes: usize) -> usize {
+    match planes {
+        1 => 1,
+        2 | 3 => 2,
+        _ => 4,
+    }
+}
+
+/// The seed in the words of a group. `top(plane)` is the plane's last word.
+#[inline(always)]
+pub(super) fn seed_of(planes: usize, top: impl Fn(usize) -> u64) -> usize {
+    let bits = seed_bits(planes);
+    let mut seed = 0;
+    for plane in 0..seed_planes(planes) {
+        seed |= (top(plane) >> (64 - bits)) << (plane * bits);
+    }
+    seed as usize
+}
+
+/// The bits of `seed` in the last word of `plane`.
+pub(super) const fn seed_part(planes: usize, plane: usize, seed: usize) -> u64 {
+    let bits = seed_bits(planes);
+    if plane >= seed_planes(planes) {
+        return 0;
+    }
+    ((seed >> (plane * bits)) as u64 & ((1 << bits) - 1)) << (64 - bits)
+}
+
+/// Which bucket of its block a hash belongs to.
+#[inline(always)]
+pub(super) const fn bucket_of(hash: u64) -> usize {
+    hash as usize & (BUCKETS - 1)
+}
+
+/// Which of `blocks` blocks a hash belongs to.
+#[inline(always)]
+pub(super) const fn block_of(hash: u64, blocks: u32) -> usize {
+    (((hash >> 32) * blocks as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bucket_has_two_groups_and_every_group_as_many_buckets() {
+        for groups in [2, 3, 5, 40, 128, 137, 300, GROUPS_MAX] {
+            let shape = Shape::new(RowBits::R128, 2, groups);
+            assert_eq!(shape.candidates().len(), BUCKETS);
+            assert!(shape.candidates().iter().all(|both| both[0] != both[1]), "{groups}");
+            let sizes: Vec<usize> = (0..groups).map(|g| shape.members(g).len()).collect();
+            let (min, max) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            assert!(max - min <= 1, "{groups}: {min} to {max}");
+            for group in 0..groups {
+                for &bucket in shape.members(group) {
+                    let both = shape.candidates()[usize::from(bucket)];
+                    assert!(both.contains(&(group as u16)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_are_kept_beside_the_unknowns() {
+        for planes in 1..=PLANES_MAX {
+            for seed in 0..16 {
+                let words: Vec<u64> = (0..planes).map(|p| seed_part(planes, p, seed)).collect();
+                assert_eq!(seed_of(planes, |plane| words[plane]), seed, "{planes} planes");
+                for row in [RowBits::R64, RowBits::R128] {
+                    let unknowns = unknowns(row, planes) - (row.get() - 64);
+                    assert!(words.iter().all(|word| word & (u64::MAX >> (64 - unknowns)) == 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_share_the_hashes_evenly() {
+        let mut counts = [0; 7];
+        for i in 0..70_000u64 {
+            counts[block_of(crate::hash::mix(i), 7)] += 1;
+        }
+        assert!(counts.iter().all(|&n| (9_500..10_500).contains(&n)), "{counts:?}");
+    }
+}
