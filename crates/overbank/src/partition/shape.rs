@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use super::solve::PLANES_MAX;
+use crate::partition::solve::PLANES_MAX;
 use crate::random::Pcg32;
 
 /// Buckets of a block.
