@@ -1,8 +1,8 @@
 //! Partition tables: which of up to 256 parts a key belongs to, in little more than the bits of the
 //! answer. The keys themselves are not kept.
 //!
-//! **A key that was never inserted gets an arbitrary value**, not "absent". Who must know whether a
-//! key exists asks another table, usually the one at the place that the value leads to.
+//! **A key that was never inserted gets an arbitrary value**, not "absent". A caller that must know
+//! whether a key exists asks another table, usually the one that the value leads to.
 //!
 //! | you need | take |
 //! |---|---|
