@@ -1,7 +1,7 @@
 //! The control side of the Ethernet switch: the one writer of the table of stations.
 
 use crate::engine::Bridge;
-use crate::forward::{Forwarder, Role};
+use crate::{Forwarder, Role};
 use overbank::fib::MacVlan;
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Handle, Options, Parts, PortDesc, Publisher, Running,

@@ -1,6 +1,6 @@
 //! A worker's engine of the Ethernet switch: a [`Forwarder`] that learns.
 
-use crate::forward::{DropReason, Forwarder, Sink};
+use crate::{DropReason, Forwarder, Sink};
 use overbank_runtime::link::Common;
 use overbank_runtime::{Engine, Ingress, Out};
 use overbank_stations::{Sighting, Watch};

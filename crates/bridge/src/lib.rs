@@ -1,16 +1,17 @@
 //! The Ethernet switch: forwarding by address and VLAN.
 //!
-//! - [`Forwarder`]: bursts of frames through the table of stations ([`overbank_stations`]).
+//! - [`Forwarder`]: bursts of frames through the table of stations ([`overbank_stations::forward`]).
 //! - [`Bridge`]: a worker's engine: a forwarder that learns.
 //! - [`BridgeControl`]: the table's writer, behind the runtime's lock; [`start`] puts both to work.
 
 mod control;
 mod engine;
-mod forward;
 pub mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use control::{BridgeControl, BridgeStatus, Setup, StartError, listing, start};
 pub use engine::{Bridge, BridgeTotals};
-pub use forward::{DropReason, Forwarder, Role, Sink};
+pub use overbank_stations::forward::{DropReason, Forwarder, Role, Sink};
+
+const _: () = assert!(overbank_stations::forward::BURST == overbank_ports::queue::BURST);

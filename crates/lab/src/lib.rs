@@ -2,3 +2,4 @@
 //! ([`overbank_kit`]) and with the products ([`overbank_products`]) that they are about.
 
 pub mod experiments;
+mod prelude;

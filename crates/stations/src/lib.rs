@@ -6,10 +6,12 @@
 //! - [`Station`]: what the table holds for an address.
 //! - [`Watch`], [`Learner`]: what a worker knows of stations, and what it reports.
 //! - [`Stations`]: the writer's side; learns, moves, ages, flushes, makes room.
+//! - [`forward`]: a burst of frames to the ports of their destinations.
 //! - [`Listing`](listing::Listing): the table for people and scripts (`overbank fdb`).
 //!
 //! The Ethernet switch and NORMAL in OpenFlow rules both use it; it knows neither.
 
+pub mod forward;
 mod learn;
 pub mod listing;
 pub mod settings;

@@ -288,6 +288,23 @@ impl Table {
         Table { rows, ..Table::new(title, columns.iter().map(|(heading, _)| *heading)) }
     }
 
+    /// A row for each of `rows`, a column for each of `columns`; `corner` is above the rows' names.
+    pub fn pivot<R, C>(
+        title: impl Into<String>,
+        corner: &str,
+        (rows, name): (impl IntoIterator<Item = R>, impl Fn(&R) -> String),
+        (columns, heading): (impl IntoIterator<Item = C>, impl Fn(&C) -> String),
+        cell: impl Fn(&R, &C) -> String,
+    ) -> Table {
+        let columns: Vec<C> = columns.into_iter().collect();
+        let mut table =
+            Table::new(title, [corner.to_owned()].into_iter().chain(columns.iter().map(heading)));
+        for row in rows {
+            table.row([name(&row)].into_iter().chain(columns.iter().map(|of| cell(&row, of))));
+        }
+        table
+    }
+
     /// Adds a row.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
@@ -304,6 +321,10 @@ mod tests {
             Table::of("t", [1, 2], &[("n", &|n| n.to_string()), ("2n", &|n| (2 * n).to_string())]);
         assert_eq!(table.headings, ["n", "2n"]);
         assert_eq!(table.rows, [["1", "2"], ["2", "4"]]);
+        let text = i32::to_string;
+        let table = Table::pivot("t", "×", ([1, 2], text), ([3, 4], text), |a, b| text(&(a * b)));
+        assert_eq!(table.headings, ["×", "3", "4"]);
+        assert_eq!(table.rows, [["1", "3", "4"], ["2", "6", "8"]]);
     }
 
     #[test]

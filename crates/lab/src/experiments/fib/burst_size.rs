@@ -12,17 +12,13 @@
 //! All take turns in every round; each draws its own keys anew. The paper's batches are alone.
 
 use super::measure::{
-    Answers, Draws, LIST, Plan, Which, build, look_up, look_up_ahead, look_up_lists, ns_per_key,
-    own_floor_ns, rate,
+    Answers, Draws, LIST, Plan, Which, build, floor_ns, look_up, look_up_ahead, look_up_lists,
+    ns_per_key, rate,
 };
 use super::sizes;
+use crate::prelude::*;
 use overbank::fib::{BURST_MAX, Key6, Reader};
 use overbank::memory::HugePages;
-use overbank_kit::experiment::{
-    Claim, Context, Experiment, Finding, LabError, Plot, Record, Series, Size, Table,
-};
-use overbank_kit::rounds::Rounds;
-use overbank_kit::spread::Spread;
 
 /// Figure 6.
 pub const FIB6: Experiment = Experiment {
@@ -75,7 +71,7 @@ struct Measured {
 
 impl Measured {
     fn name(&self) -> String {
-        sizes::name(self.entries)
+        sizes::name_of(self.entries)
     }
 
     fn batch(&self, size: usize) -> &Rounds {
@@ -90,8 +86,7 @@ impl Measured {
 }
 
 fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
-    let name = sizes::name(entries);
-    let what = format!("{name} entries");
+    let what = sizes::name_of(entries);
     let fib = context.part((0.0, 0.6), |context| build(context, &what, entries))?;
     let reader = fib.reader();
     let bytes = reader.bytes();
@@ -100,17 +95,21 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
     let (mut batches, mut lists) = (vec![none(WAYS.len() + 1); BATCHES.len()], none(3));
     for round in 0..plan.rounds {
         let share = 0.6 + 0.4 * round as f64 / plan.rounds as f64;
-        context.step(&format!("{name} entries: lookups"), share)?;
+        context.step(&format!("{what}: lookups"), share)?;
         let timed = |draws: &mut Draws, which, look_up: &dyn Fn(&[Key6]) -> Answers| {
-            let mut work = |keys: &[Key6]| look_up(keys);
-            ns_per_key("overbank::fib", draws, (which, plan.keys, bytes), &mut work)
+            ns_per_key("overbank::fib", draws, (which, plan.keys, bytes), look_up)
         };
         for (&batch, rounds) in BATCHES.iter().zip(&mut batches) {
             for ((_, _, which, look_up), ns) in WAYS.iter().zip(&mut rounds.figures) {
                 ns.push(timed(&mut draws, *which, &|keys| look_up(&reader, batch, keys))?);
             }
-            let floor = own_floor_ns(&reader, &mut draws, batch, (plan.keys, bytes));
-            rounds.figures[FLOOR].push(floor);
+            // The lines of the table itself, no other memory, which the host may keep otherwise; the
+            // cheaper of both ways.
+            let floor = [false, true].map(|ahead| {
+                let touch = |hashes: &[u64]| reader.touch(batch, ahead, hashes);
+                floor_ns(&mut draws, (plan.keys, bytes), touch)
+            });
+            rounds.figures[FLOOR].push(floor[0].min(floor[1]));
         }
         for (which, ns) in [Which::Present, Which::Absent].into_iter().zip(&mut lists.figures) {
             ns.push(timed(&mut draws, which, &|keys| look_up_lists(&reader, keys))?);
@@ -118,29 +117,16 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
     }
     // The last batch is the longest burst.
     lists.figures[2] = batches[BATCHES.len() - 1].figures[FLOOR].clone();
-    Ok(Measured {
-        entries,
-        bytes: bytes as u64,
-        huge_pages: reader.huge_pages(),
-        lines_a_hit: 1.0 + fib.stats().second as f64 / entries as f64,
-        batches,
-        lists,
-    })
+    let lines_a_hit = 1.0 + fib.stats().second as f64 / entries as f64;
+    let (bytes, huge_pages) = (bytes as u64, reader.huge_pages());
+    Ok(Measured { entries, bytes, huge_pages, lines_a_hit, batches, lists })
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    context.step("starts", 0.0)?;
-    let wanted = sizes::wanted(context, &SMOKE, &FULL);
     let plan = Plan::of(context.smoke());
-    let (all, missing) =
-        sizes::each(context, &wanted, |context, entries| {
-            match sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
-                Some(line) => Ok(Err(line)),
-                None => measure(context, &plan, entries).map(Ok),
-            }
-        })?;
-    let mut record = FIB6.record(context);
-    sizes::left_out(&mut record, &wanted, missing)?;
+    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
+    let (mut record, all) =
+        sizes::figure(context, &FIB6, (&SMOKE, &FULL), sizes::fib_bytes, measure)?;
     record.settings([
         ("lookups", format!("uniform, {}", plan.describe())),
         ("threads", "1 (the paper: 16)".into()),
@@ -148,14 +134,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("the paper's machine", "2 × Xeon E5-2680, 2 × 20 MiB of L3 cache".into()),
     ]);
     record.plots.extend(plots(&all));
-    record.tables.extend([
-        table("Present keys", &all, HIT),
-        table("Absent keys", &all, MISS),
-        table("Present keys, next burst named", &all, HIT_AHEAD),
-        table("Absent keys, next burst named", &all, MISS_AHEAD),
-        lists(&all),
-        floors(&all),
-    ]);
+    record.tables.extend(tables(&all));
     claims(&mut record, &all);
     record.note(
         "The floor is one random line a key, of the table's own lines, prefetched in the same bursts. \
@@ -163,9 +142,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          95 % a fifth of the present keys needs a second line, asked for when the first has come.",
     );
     record.note(
-        "Next burst named: while a burst is looked up, the home lines of the next one are asked for; \
-         the first is prefetched. Lists go on with the next burst before the second lines of this one \
-         are compared. The floor is the cheaper of bursts alone and bursts that ask ahead.",
+        "Next burst named: while a burst is looked up, the home lines of the next one are asked for. \
+         Lists go on with the next burst before the second lines of this one are compared. The floor is \
+         the cheaper of bursts alone and bursts that ask ahead.",
     );
     Ok(record)
 }
@@ -175,17 +154,14 @@ fn plots(all: &[Measured]) -> [Plot; 4] {
         let curve = |m: &Measured| {
             let points = BATCHES.iter().zip(&m.batches);
             let points = points.map(|(&batch, rounds)| (batch as f64, value(rounds)));
-            Series::rounds(format!("{} entries", m.name()), points)
+            Series::rounds(m.name(), points)
         };
         Plot::new(title, "lookups of a batch", y).log_x().with(all.iter().map(curve))
     };
     let (y, floor) = ("million lookups a second", "present keys to the gather floor");
+    let present = plot("present keys, one core", y, &|rounds| rate(rounds.spread(HIT)));
     [
-        plot("present keys, one core", y, &|rounds| rate(rounds.spread(HIT))).mark(
-            "the paper's 350 M/s, by thread",
-            14.0,
-            PAPER.1 / PAPER.0,
-        ),
+        present.mark("the paper's 350 M/s, by thread", 14.0, PAPER.1 / PAPER.0),
         plot("absent keys, one core", y, &|rounds| rate(rounds.spread(MISS))),
         plot(floor, "multiple", &|rounds| rounds.ratio(HIT, FLOOR)),
         plot(&format!("{floor}, next burst named"), "multiple", &|rounds| {
@@ -194,47 +170,42 @@ fn plots(all: &[Measured]) -> [Plot; 4] {
     ]
 }
 
-fn headings(first: &str, all: &[Measured]) -> Vec<String> {
-    let sizes = all.iter().map(|m| format!("{} entries", m.name()));
-    [first.to_owned()].into_iter().chain(sizes).collect()
-}
-
-/// Figures, and their multiples of the floor of the same round.
-fn cell(rounds: &Rounds, figure: usize, floor: usize) -> String {
-    format!("{} (×{:.2})", rounds.spread(figure).cell(1), rounds.ratio(figure, floor).median)
-}
-
-fn table(title: &str, all: &[Measured], way: usize) -> Table {
-    let title = format!("{title}: ns a lookup, median and range of the rounds (to the floor)");
-    let mut table = Table::new(title, headings("batch", all));
-    for (i, batch) in BATCHES.iter().enumerate() {
-        let cells = all.iter().map(|m| cell(&m.batches[i], way, FLOOR));
-        table.row([batch.to_string()].into_iter().chain(cells));
-    }
-    table
-}
-
-fn lists(all: &[Measured]) -> Table {
-    let title = format!(
-        "Lists of {LIST} keys: ns a lookup, median and range of the rounds (to the floor in bursts of \
-         {BURST_MAX})"
+fn tables(all: &[Measured]) -> Vec<Table> {
+    // Figures, and their multiples of the floor of the same round.
+    let cell = |rounds: &Rounds, figure: usize, floor: usize| {
+        format!("{} (×{:.2})", rounds.spread(figure).cell(1), rounds.ratio(figure, floor).median)
+    };
+    let named = [
+        ("Present keys", HIT),
+        ("Absent keys", MISS),
+        ("Present keys, next burst named", HIT_AHEAD),
+        ("Absent keys, next burst named", MISS_AHEAD),
+    ];
+    let name = |m: &&Measured| m.name();
+    let batches = named.map(|(title, way)| {
+        let title = format!("{title}: ns a lookup, median and range of the rounds (to the floor)");
+        let rows = (BATCHES.iter().enumerate(), |(_, batch): &(usize, &usize)| batch.to_string());
+        Table::pivot(title, "batch", rows, (all, name), |row, m| {
+            cell(&m.batches[row.0], way, FLOOR)
+        })
+    });
+    let lists = Table::pivot(
+        format!(
+            "Lists of {LIST} keys: ns a lookup, median and range of the rounds (to the floor in \
+             bursts of {BURST_MAX})"
+        ),
+        "keys",
+        (["present", "absent"].into_iter().enumerate(), |row: &(usize, &str)| row.1.to_owned()),
+        (all, name),
+        |row, m| cell(&m.lists, row.0, 2),
     );
-    let mut table = Table::new(title, headings("keys", all));
-    for (figure, name) in ["present", "absent"].into_iter().enumerate() {
-        let cells = all.iter().map(|m| cell(&m.lists, figure, 2));
-        table.row([name.to_owned()].into_iter().chain(cells));
-    }
-    table
-}
-
-fn floors(all: &[Measured]) -> Table {
     let [short, long] = TARGET_BATCHES.map(|batch| format!("floor, bursts of {batch}: ns"));
     let floor = |m: &Measured, at: usize| m.batch(TARGET_BATCHES[at]).spread(FLOOR).cell(1);
-    Table::of(
+    let floors = Table::of(
         "The tables, 95 % full, and the gather kernel",
         all,
         &[
-            ("entries", &|m| m.name()),
+            ("entries", &|m| sizes::name(m.entries)),
             ("MiB", &|m| format!("{:.1}", m.bytes as f64 / f64::from(1 << 20))),
             ("bytes an entry", &|m| format!("{:.2}", m.bytes as f64 / m.entries as f64)),
             ("lines a hit", &|m| format!("{:.2}", m.lines_a_hit)),
@@ -242,7 +213,8 @@ fn floors(all: &[Measured]) -> Table {
             (&short, &|m| floor(m, 0)),
             (&long, &|m| floor(m, 1)),
         ],
-    )
+    );
+    batches.into_iter().chain([lists, floors]).collect()
 }
 
 /// Counts, at any size: 7 slots of 8, two spare buckets.
@@ -291,34 +263,34 @@ const ALL: &[Claim<[Measured]>] = &[Claim::timed(
 
 fn claims(record: &mut Record, all: &[Measured]) {
     for m in all {
-        record.judge(&format!("{} entries at 95 %", m.name()), COUNTS, m);
+        record.judge(&format!("{} at 95 %", m.name()), COUNTS, m);
     }
     let full = record.size == Size::Full;
     for m in all.iter().filter(|m| full && m.entries >= TARGET_ENTRIES) {
-        let mut floor = |what: String, factor: Spread| {
-            let claim = format!("{} entries, {what} to the gather floor", m.name());
+        let bursts = TARGET_BATCHES.into_iter().flat_map(|batch| {
+            WAYS.iter().enumerate().map(move |(figure, (keys, way, ..))| {
+                let what = format!("bursts of {batch}, {way}: {keys}");
+                (what, m.batch(batch).ratio(figure, FLOOR))
+            })
+        });
+        let lists = ["hits", "misses"].into_iter().enumerate();
+        let lists = lists.map(|(i, keys)| (format!("lists: {keys}"), m.lists.ratio(i, 2)));
+        for (what, factor) in bursts.chain(lists) {
+            let claim = format!("{}, {what} to the gather floor", m.name());
             let holds = factor.median <= TARGET;
             record.claim(claim, format!("at most {TARGET} ×"), factor.text(), holds);
-        };
-        for batch in TARGET_BATCHES {
-            for (figure, (keys, way, ..)) in WAYS.iter().enumerate() {
-                let what = format!("bursts of {batch}, {way}: {keys}");
-                floor(what, m.batch(batch).ratio(figure, FLOOR));
-            }
         }
-        floor("lists: hits".into(), m.lists.ratio(0, 2));
-        floor("lists: misses".into(), m.lists.ratio(1, 2));
     }
-    let cached = all.iter().rfind(|m| sizes::past_the_caches(2 * m.bytes) == Some(false));
+    let cached = sizes::largest_cached(all, |m| m.bytes);
     let past = all.iter().rfind(|m| sizes::past_the_caches(m.bytes) == Some(true));
     for m in [cached, past].into_iter().flatten() {
-        record.judge(&format!("{} entries", m.name()), ANY, m);
+        record.judge(&m.name(), ANY, m);
     }
     if let Some(m) = cached {
-        record.judge(&format!("{} entries, in the L3 cache", m.name()), CACHED, m);
+        record.judge(&format!("{}, in the L3 cache", m.name()), CACHED, m);
     }
     if let Some(m) = past {
-        record.judge(&format!("{} entries, past the caches", m.name()), PAST, m);
+        record.judge(&format!("{}, past the caches", m.name()), PAST, m);
     }
     record.judge("", ALL, all);
 }
@@ -326,38 +298,30 @@ fn claims(record: &mut Record, all: &[Measured]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::fib::measure::full_record;
-
-    fn measured(hit: f64) -> Measured {
-        let of = |ns: &[f64]| Rounds { figures: ns.iter().map(|&ns| vec![ns; 3]).collect() };
-        Measured {
-            entries: TARGET_ENTRIES,
-            bytes: TARGET_ENTRIES * 9,
-            huge_pages: HugePages::Yes,
-            lines_a_hit: 1.2,
-            batches: vec![of(&[hit, hit - 0.3, 1.4, 1.2, 1.0]); BATCHES.len()],
-            lists: of(&[hit - 0.4, 1.1, 1.0]),
-        }
-    }
 
     /// Hits alone and with the next burst named, in bursts of 32 and 64, and lists; misses are fast.
     #[test]
     fn all_ways_are_judged_by_the_floor() {
-        let judged = |hit| {
+        let of = |ns: &[f64]| Rounds { figures: ns.iter().map(|&ns| vec![ns; 3]).collect() };
+        for (hit, [alone, ahead, list]) in [
+            (1.5, [true, true, true]),
+            (1.8, [false, true, true]),
+            (2.05, [false, false, true]),
+            (2.2, [false, false, false]),
+        ] {
+            let m = Measured {
+                entries: TARGET_ENTRIES,
+                bytes: TARGET_ENTRIES * 9,
+                huge_pages: HugePages::Yes,
+                lines_a_hit: 1.2,
+                batches: vec![of(&[hit, hit - 0.3, 1.4, 1.2, 1.0]); BATCHES.len()],
+                lists: of(&[hit - 0.4, 1.1, 1.0]),
+            };
             let mut record = full_record(&FIB6);
-            claims(&mut record, &[measured(hit)]);
+            claims(&mut record, &[m]);
             let floors = record.checks.iter().filter(|c| c.claim.contains("gather floor"));
-            floors.map(|check| check.holds).collect::<Vec<bool>>()
-        };
-        let all = |hit, ahead, list| {
-            [vec![hit, ahead, true, true, hit, ahead, true, true], vec![list, true]].concat()
-        };
-        assert_eq!(judged(1.5), all(true, true, true));
-        assert_eq!(judged(1.8), all(false, true, true));
-        assert_eq!(judged(2.05), all(false, false, true));
-        assert_eq!(judged(2.2), all(false, false, false));
-        let all = [measured(1.5)];
-        assert_eq!(table("", &all, HIT).rows[0][1], "1.5 [1.5–1.5] (×1.50)");
-        assert_eq!(lists(&all).rows[1][1], "1.1 [1.1–1.1] (×1.10)");
+            let expected = [alone, ahead, true, true, alone, ahead, true, true, list, true];
+            assert!(floors.map(|check| check.holds).eq(expected), "{hit}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Figure 7: frames forwarded from memory ports, by size of the table; and building that table.
 //!
 //! ```text
-//!  addresses drawn, not timed ─▶ ring of frames ─▶ l2::Forwarder ─▶ 8 memory ports, which count
+//!  addresses drawn, not timed ─▶ ring of frames ─▶ Forwarder ─▶    8 memory ports, which count
 //!                                64 bytes each,    the switch's      each frame is expected at the
 //!                                rewritten as      own datapath      port of its address
 //!                                they arrive
@@ -18,12 +18,11 @@
 use super::insertion::{self, Built, Latency};
 use super::measure::{Draws, Plan};
 use super::sizes;
-use bench::{Bench, Counts, Traffic};
-use learning::{Lanes, Learning, Learnt};
-use overbank::fib::Key6;
-use overbank_bridge::{Forwarder, Role};
-use overbank_kit::experiment::{Context, Experiment, LabError, Record};
+use crate::prelude::*;
+use bench::{Counts, Lane, alone, among_stations, in_turn, through, to_entries};
+use learning::{Learning, Learnt};
 use overbank_stations::Station;
+use overbank_stations::forward::{Forwarder, Role};
 
 mod bench;
 mod learning;
@@ -44,6 +43,9 @@ const FULL: [u64; 5] = [100_000, 1_000_000, 16_000_000, 128_000_000, 1_000_000_0
 const PORTS: u16 = 8;
 /// The port that frames come in on.
 const INGRESS: u16 = 0;
+/// What all of them may do.
+const ROLES: [Role; 1 + PORTS as usize] =
+    [Role { isolated: false, flood: true }; 1 + PORTS as usize];
 /// Bytes of a frame without its check sequence; on the wire, with it, the paper's 64.
 const FRAME: usize = 60;
 /// Frames of the ring: 256 KiB, in a second-level cache, as after a network card's direct cache
@@ -61,14 +63,13 @@ fn station_of(number: u64) -> u16 {
     Station::fixed(port_of(number)).bits()
 }
 
-/// Nanoseconds a frame by round.
-#[derive(Default)]
-struct Times {
-    uniform: Vec<f64>,
-    zipf: Vec<f64>,
-    /// The loop without the forwarder.
-    pass: Vec<f64>,
-}
+/// Lanes of a measurement; the last two where it has learning.
+const UNIFORM: usize = 0;
+const ZIPF: usize = 1;
+/// The loop without the forwarder.
+const ALONE: usize = 2;
+const LEARNT_UNIFORM: usize = 3;
+const LEARNT_ZIPF: usize = 4;
 
 /// What was measured at one size.
 struct Measured {
@@ -78,72 +79,58 @@ struct Measured {
     occupancy: f64,
     built: Built,
     latency: Latency,
-    times: Times,
-    /// Of the frames of `times`.
+    /// Nanoseconds a frame of each lane.
+    times: Rounds,
+    /// Of the frames of the lanes without learning.
     counts: Counts,
     /// With learning, or why not, in one line.
     learning: Result<Learning, String>,
 }
 
 fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
-    let name = sizes::name(entries);
-    let with_learning = entries <= learning::ENTRIES_MAX;
-    let built = if with_learning { 0.4 } else { 0.8 };
+    let what = sizes::name_of(entries);
+    let built = if entries <= learning::ENTRIES_MAX { 0.4 } else { 0.8 };
     let (mut fib, built) =
         context.part((0.0, built), |context| insertion::build(context, entries, station_of))?;
-    let reader = fib.reader();
-    let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
-    let occupancy = fib.occupancy();
-
-    let forwarder = Forwarder::new(fib.reader(), &[Role::default(); 1 + PORTS as usize]);
-    let lane = |forwarder| Bench::<Key6>::new(forwarder, Traffic::ToEntries);
-    let mut lanes = [Some(&forwarder), Some(&forwarder), None].map(lane);
-    let left_out = learning::left_out(entries);
-    let learnt = match left_out {
-        None => Some(context.part((0.4, 0.8), |context| Learnt::build(context, entries))?),
-        Some(_) => None,
+    let learnt = match learning::left_out(entries) {
+        None => Ok(context.part((0.4, 0.8), |context| Learnt::build(context, entries))?),
+        Some(line) => Err(line),
     };
-    let learning_forwarder = learnt.as_ref().map(Learnt::forwarder);
-    let mut with_learning = match learnt.as_ref().zip(learning_forwarder.as_ref()) {
-        Some((learnt, forwarder)) => Some(Lanes::new(learnt, forwarder, context.seed)?),
-        None => None,
-    };
-    let mut uniform = Draws::uniform(entries, context.seed)?;
-    let mut zipf = Draws::zipf(entries, THETA, context.seed)?;
-    let mut times = Times::default();
-    for round in 0..plan.rounds {
-        let share = 0.8 + 0.1 * round as f64 / plan.rounds as f64;
-        context.step(&format!("{name} entries: forwarding"), share)?;
-        let [first, second, third] = &mut lanes;
-        times.uniform.push(first.round(&mut uniform, plan)?);
-        times.zipf.push(second.round(&mut zipf, plan)?);
-        times.pass.push(third.round(&mut uniform, plan)?);
-        if let Some(lanes) = &mut with_learning {
-            lanes.round(plan)?;
-        }
+    let seed = context.seed;
+    let forwarder = Forwarder::new(fib.reader(), &ROLES);
+    let learning_forwarder = learnt.as_ref().ok().map(Learnt::forwarder);
+    let mut lanes = vec![
+        Lane::new(through(&forwarder), to_entries, Draws::uniform(entries, seed)?),
+        Lane::new(through(&forwarder), to_entries, Draws::zipf(entries, THETA, seed)?),
+        Lane::new(alone(), in_turn, Draws::uniform(entries, seed)?),
+    ];
+    if let Some(forwarder) = &learning_forwarder {
+        let (uniform, zipf) =
+            (Draws::uniform(entries / 2, seed)?, Draws::zipf(entries / 2, THETA, seed)?);
+        lanes.extend(
+            [uniform, zipf].map(|draws| Lane::new(through(forwarder), among_stations, draws)),
+        );
     }
-    let counts = lanes.iter().map(Bench::counts).fold(Counts::default(), |all, one| all + one);
-    let learning = with_learning.map(Lanes::end).ok_or(left_out.unwrap_or_default());
+    let step = |share| context.step(&format!("{what}: forwarding"), 0.8 + 0.1 * share);
+    let times = Rounds::run(&mut lanes, plan.rounds, step, |lane, _| lane.round(plan))?;
+    let counts = |lanes: &[Lane<'_>]| lanes.iter().map(Lane::counts).sum();
+    let learning = learnt.as_ref().map(|learnt| learnt.found(counts(&lanes[LEARNT_UNIFORM..])));
+    let learning = learning.map_err(String::clone);
+    let counts = counts(&lanes[..LEARNT_UNIFORM]);
 
-    context.step(&format!("{name} entries: single insertions"), 0.9)?;
+    context.step(&format!("{what}: single insertions"), 0.9)?;
     let count = if context.smoke() { 2000 } else { 200_000 };
-    let latency = insertion::latency(&mut fib, entries, count, context.seed, station_of)?;
+    let latency = insertion::latency(&mut fib, entries, count, seed, station_of)?;
+    let (reader, occupancy) = (fib.reader(), fib.occupancy());
+    let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
     Ok(Measured { entries, bytes, pages, occupancy, built, latency, times, counts, learning })
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    context.step("starts", 0.0)?;
-    let wanted = sizes::wanted(context, &SMOKE, &FULL);
     let plan = Plan::of(context.smoke());
-    let (all, missing) =
-        sizes::each(context, &wanted, |context, entries| {
-            match sizes::does_not_fit(entries, sizes::fib_bytes(entries)) {
-                Some(line) => Ok(Err(line)),
-                None => measure(context, &plan, entries).map(Ok),
-            }
-        })?;
-    let mut record = FIB7.record(context);
-    sizes::left_out(&mut record, &wanted, missing)?;
+    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
+    let (mut record, all) =
+        sizes::figure(context, &FIB7, (&SMOKE, &FULL), sizes::fib_bytes, measure)?;
     report::write(&mut record, &plan, &all);
     Ok(record)
 }

@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use super::measure::{Fib, empty, fill};
 use super::{absent, address, sizes};
-use hdrhistogram::Histogram;
+use crate::prelude::*;
 use overbank::random::Pcg32;
-use overbank_kit::experiment::{Context, LabError};
 
 /// Occupancy that a table is built to, in percent.
 const PERCENT: u64 = 95;
@@ -39,8 +38,8 @@ pub(super) fn build(
     entries: u64,
     value: impl Fn(u64) -> u16,
 ) -> Result<(Fib, Built), LabError> {
-    let name = sizes::name(entries);
-    context.step(&format!("{name} entries: memory"), 0.0)?;
+    let what = sizes::name_of(entries);
+    context.step(&format!("{what}: memory"), 0.0)?;
     let start = Instant::now();
     let mut fib = empty(entries, context.seed)?;
     let mut built =
@@ -51,7 +50,7 @@ pub(super) fn build(
         let piece = (from as f64 / entries as f64, until as f64 / entries as f64);
         let moves = fib.stats().displaced;
         let start = Instant::now();
-        let what = format!("{name} entries, to {percent} %");
+        let what = format!("{what}, to {percent} %");
         context.part(piece, |context| {
             fill(context, &what, from..until, |number, soon| {
                 fib.prefetch(address(soon));
@@ -89,51 +88,48 @@ pub(super) fn latency(
     value: impl Fn(u64) -> u16,
 ) -> Result<Latency, LabError> {
     let mut pcg = Pcg32::new(seed, 13);
-    // Up to a minute, three digits.
-    let histogram = || Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3);
-    let mut times = histogram().map_err(LabError::failed)?;
-    let mut clock = histogram().map_err(LabError::failed)?;
+    let (mut times, mut clock) = (Vec::new(), Vec::new());
     for new in 0..count {
         let start = Instant::now();
-        clock.saturating_record(start.elapsed().as_nanos() as u64);
+        clock.push(start.elapsed().as_nanos() as u64);
         // At most 2^32 entries: `Draws` refuses more.
         let number = u64::from(pcg.below(entries as u32));
         fib.remove(address(number));
         let start = Instant::now();
         let inserted = fib.insert(absent(new), 0);
-        times.saturating_record(start.elapsed().as_nanos() as u64);
+        times.push(start.elapsed().as_nanos() as u64);
         inserted.map_err(LabError::failed)?;
         fib.remove(absent(new));
         fib.insert(address(number), value(number)).map_err(LabError::failed)?;
     }
-    let at = |quantile| times.value_at_quantile(quantile);
-    Ok(Latency {
-        p50: at(0.5),
-        p99: at(0.99),
-        p999: at(0.999),
-        max: times.max(),
-        count,
-        clock: clock.value_at_quantile(0.5),
-    })
+    times.sort_unstable();
+    clock.sort_unstable();
+    let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|share| quantile(&times, share));
+    Ok(Latency { p50, p99, p999, max, count, clock: quantile(&clock, 0.5) })
+}
+
+/// The least of sorted values that is not below this share of them; 0 of none.
+fn quantile(sorted: &[u64], share: f64) -> u64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::fib::measure::tests::filled;
     use crate::experiments::fib::measure::value;
 
     #[test]
     fn timing_insertions_leaves_the_table_as_it_was() {
         let entries = 20_000;
-        let mut fib = empty(entries, 3).unwrap();
-        for number in 0..entries {
-            assert_eq!(fib.insert(address(number), value(number)), Ok(None));
-        }
+        let mut fib = filled(entries);
         let found = latency(&mut fib, entries, 3000, 5, value).unwrap();
         assert!(found.p50 <= found.p99 && found.p99 <= found.p999 && found.p999 <= found.max);
         assert_eq!((found.count, fib.len()), (3000, 20_000));
-        for number in 0..entries {
-            assert_eq!(fib.get(address(number)), Some(value(number)));
-        }
+        assert!((0..entries).all(|n| fib.get(address(n)) == Some(value(n))));
+        let values: Vec<u64> = (1..=1000).collect();
+        assert_eq!([0.5, 0.99, 0.999, 1.0].map(|q| quantile(&values, q)), [500, 990, 999, 1000]);
+        assert_eq!(quantile(&[], 0.5), 0);
     }
 }

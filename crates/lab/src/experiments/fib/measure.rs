@@ -13,15 +13,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use super::{absent, address};
+use crate::prelude::*;
 use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
 use overbank::hash::mix;
 use overbank::memory::Pages;
-use overbank_kit::experiment::{Context, LabError};
-#[cfg(test)]
-use overbank_kit::experiment::{Experiment, Record, Size};
-use overbank_kit::micro::gather::Gather;
-use overbank_kit::spread::{Spread, median};
-use overbank_kit::workload::{FlowStream, Gray, Workload};
+use overbank_kit::workload::{Gray, Workload};
 
 /// A forwarding table of Ethernet addresses.
 pub(super) type Fib = Writer<Key6, u16>;
@@ -97,13 +93,8 @@ impl Draws {
     }
 
     fn of(stream: Box<dyn Workload>) -> Draws {
-        Draws {
-            stream,
-            ids: Vec::new(),
-            keys: Vec::new(),
-            hashes: Vec::new(),
-            expected: Vec::new(),
-        }
+        let (ids, keys, hashes, expected) = Default::default();
+        Draws { stream, ids, keys, hashes, expected }
     }
 
     /// Draws the numbers of `count` entries.
@@ -117,22 +108,19 @@ impl Draws {
     /// Draws `count` keys.
     pub(super) fn draw(&mut self, which: Which, count: usize) {
         self.numbers(count);
-        let number = |&id: &u32| u64::from(id);
+        let (key, there): (fn(u64) -> Key6, _) = match which {
+            Which::Present => (address, true),
+            Which::Absent => (absent, false),
+        };
         self.keys.clear();
-        match which {
-            Which::Present => self.keys.extend(self.ids.iter().map(|id| address(number(id)))),
-            Which::Absent => self.keys.extend(self.ids.iter().map(|id| absent(number(id)))),
-        }
+        self.keys.extend(self.ids.iter().map(|&id| key(id.into())));
         self.hashes.clear();
         self.hashes.extend(self.keys.iter().map(|key| mix(key.get())));
-        let stretch = stretch_of(count);
         self.expected.clear();
-        self.expected.extend(self.ids.chunks(stretch).map(|ids| match which {
-            Which::Present => {
-                let sum = ids.iter().map(|id| u64::from(value(number(id)))).sum();
-                Answers { hits: ids.len() as u64, sum }
-            }
-            Which::Absent => Answers::default(),
+        self.expected.extend(self.ids.chunks(stretch_of(count)).map(|ids| {
+            let mut answers = Answers::default();
+            ids.iter().for_each(|&id| answers.add(there.then(|| value(id.into()))));
+            answers
         }));
     }
 }
@@ -144,9 +132,6 @@ fn number(entries: u64) -> Result<u32, LabError> {
 fn stretch_of(count: usize) -> usize {
     count.div_ceil(STRETCHES).next_multiple_of(BURST_MAX)
 }
-
-/// Someone who looks up keys.
-pub(super) type LookUp<'a> = Box<dyn FnMut(&[Key6]) -> Answers + 'a>;
 
 /// How many keys a round draws.
 #[derive(Clone, Copy, Debug)]
@@ -173,55 +158,41 @@ fn lead_in(bytes: usize) -> usize {
     (bytes / 64).saturating_mul(4).clamp(1 << 12, 1 << 16)
 }
 
+/// Median nanoseconds a key of `work`, stretch by stretch, and what it gave.
+fn timed<T, R>(keys: &[T], mut work: impl FnMut(&[T]) -> R) -> (f64, Vec<R>) {
+    let stretches = keys.chunks(stretch_of(keys.len())).map(|keys| {
+        let start = Instant::now();
+        let found = black_box(work(keys));
+        (start.elapsed().as_secs_f64() * 1e9 / keys.len() as f64, found)
+    });
+    let (ns, found): (Vec<f64>, Vec<R>) = stretches.unzip();
+    (median(ns), found)
+}
+
 /// Nanoseconds per key of `work` over one round of new keys, after a lead-in of others; an error if
 /// an answer is wrong. `bytes`: of the table.
 pub(super) fn ns_per_key(
     name: &str,
     draws: &mut Draws,
     (which, keys, bytes): (Which, usize, usize),
-    work: &mut dyn FnMut(&[Key6]) -> Answers,
+    mut work: impl FnMut(&[Key6]) -> Answers,
 ) -> Result<f64, LabError> {
     draws.draw(which, lead_in(bytes));
     black_box(work(&draws.keys));
     draws.draw(which, keys);
-    let mut times = Vec::with_capacity(STRETCHES);
-    for (keys, expected) in draws.keys.chunks(stretch_of(keys)).zip(&draws.expected) {
-        let start = Instant::now();
-        let answers = work(keys);
-        times.push(start.elapsed().as_secs_f64() * 1e9 / keys.len() as f64);
-        if answers != *expected {
-            let found = format!("{} of {} keys found", answers.hits, keys.len());
-            let should = format!("{} are there", expected.hits);
-            return Err(LabError::Failed(format!("{name}: {found}, {should}, or wrong values")));
-        }
+    let (ns, found) = timed(&draws.keys, work);
+    if found != draws.expected {
+        let hits = |answers: &[Answers]| answers.iter().map(|a| a.hits).sum::<u64>();
+        let (found, there) = (hits(&found), hits(&draws.expected));
+        return Err(LabError::Failed(format!(
+            "{name}: {found} of {keys} keys found, {there} are there, or wrong values"
+        )));
     }
-    Ok(median(times))
+    Ok(ns)
 }
 
-/// Nanoseconds per key of the gather kernel over one round of new keys, in bursts of `burst`.
-pub(super) fn gather_ns(
-    gather: &Gather,
-    draws: &mut Draws,
-    burst: usize,
-    (keys, bytes): (usize, usize),
-) -> f64 {
-    floor_ns(draws, (keys, bytes), |hashes| gather.touch_in(burst, hashes))
-}
-
-/// The same where the lines are those of a table itself, in no other memory, which the host may keep
-/// otherwise; the cheaper of both ways, bursts alone or ahead.
-pub(super) fn own_floor_ns(
-    reader: &Reader<Key6, u16>,
-    draws: &mut Draws,
-    burst: usize,
-    (keys, bytes): (usize, usize),
-) -> f64 {
-    let ways = [false, true]
-        .map(|ahead| floor_ns(draws, (keys, bytes), |hashes| reader.touch(burst, ahead, hashes)));
-    ways[0].min(ways[1])
-}
-
-fn floor_ns(
+/// Nanoseconds per key over one round of new keys of a kernel that touches a line a hash.
+pub(super) fn floor_ns(
     draws: &mut Draws,
     (keys, bytes): (usize, usize),
     touch: impl Fn(&[u64]) -> u64,
@@ -229,12 +200,7 @@ fn floor_ns(
     draws.draw(Which::Present, lead_in(bytes));
     black_box(touch(&draws.hashes));
     draws.draw(Which::Present, keys);
-    let times = draws.hashes.chunks(stretch_of(keys)).map(|hashes| {
-        let start = Instant::now();
-        black_box(touch(hashes));
-        start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
-    });
-    median(times)
+    timed(&draws.hashes, touch).0
 }
 
 /// Lookups in bursts, each alone.
@@ -307,8 +273,8 @@ pub(super) fn fill(
     let mut next = range.start;
     while next < range.end {
         let until = range.end.min(next + STEP);
-        let text =
-            format!("{what}: {:.1} of {:.1} M inserted", millions(next), millions(range.end));
+        let [done, all] = [next, range.end].map(|entries| entries as f64 / 1e6);
+        let text = format!("{what}: {done:.1} of {all:.1} M inserted");
         context.step(&text, (next - range.start) as f64 / count)?;
         for number in next..until {
             insert(number, number + AHEAD)?;
@@ -316,10 +282,6 @@ pub(super) fn fill(
         next = until;
     }
     Ok(())
-}
-
-fn millions(entries: u64) -> f64 {
-    entries as f64 / 1e6
 }
 
 /// A table of the first `entries` addresses.
@@ -332,34 +294,26 @@ pub(super) fn build(context: &mut Context<'_>, what: &str, entries: u64) -> Resu
     Ok(fib)
 }
 
-/// The record of a full run that has measured nothing yet.
 #[cfg(test)]
-pub(super) fn full_record(experiment: &Experiment) -> Record {
-    let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
-    let context = Context { size: Size::Full, ..Context::smoke_run(&stop, &mut silent) };
-    experiment.record(&context)
-}
-
-#[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A table of so many entries.
+    pub(crate) fn filled(entries: u64) -> Fib {
+        smoke(|context| build(context, "", entries)).unwrap()
+    }
 
     #[test]
     fn both_ways_find_what_is_there() {
-        const ENTRIES: u64 = 1000;
-        let mut fib = empty(ENTRIES, 1).unwrap();
-        for number in 0..ENTRIES {
-            fib.insert(address(number), value(number)).unwrap();
-        }
-        let reader = fib.reader();
-        let keys: Vec<Key6> = (0..2 * ENTRIES).rev().map(address).collect();
-        let expected = Answers { hits: ENTRIES, sum: (0..ENTRIES).sum() };
+        let reader = filled(1000).reader();
+        let keys: Vec<Key6> = (0..2000).rev().map(address).collect();
+        let expected = Answers { hits: 1000, sum: (0..1000).sum() };
         for burst in [1, 7, 32, BURST_MAX, 1000] {
             assert_eq!(look_up(&reader, burst, &keys), expected, "{burst}");
             assert_eq!(look_up_ahead(&reader, burst, &keys), expected, "{burst}");
         }
-        assert_eq!(look_up_ahead(&reader, 32, &[]), Answers::default());
         assert_eq!(look_up_lists(&reader, &keys), expected);
+        assert_eq!(look_up_ahead(&reader, 32, &[]), Answers::default());
         assert_eq!(look_up_lists(&reader, &[]), Answers::default());
     }
 }

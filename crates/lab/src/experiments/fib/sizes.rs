@@ -1,22 +1,13 @@
 //! Which sizes are measured: those of the experiment or those asked for, as far as memory goes.
 
 use super::optimistic::Optimistic;
-use overbank_kit::experiment::{Context, LabError, Record};
+use crate::prelude::*;
 use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
 
 /// Kept free for everything else, and for what the kernel needs to map a table.
 const RESERVE_BYTES: u64 = 512 << 20;
 /// Entries of a table that can be asked for.
 pub const ENTRIES: std::ops::RangeInclusive<u64> = 1000..=3_000_000_000;
-
-/// The sizes of an experiment, in entries, ascending.
-pub(super) fn wanted(context: &Context<'_>, smoke: &[u64], full: &[u64]) -> Vec<u64> {
-    let own = if context.smoke() { smoke } else { full };
-    let mut sizes = if context.entries.is_empty() { own } else { context.entries }.to_vec();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
 
 /// Bytes of a forwarding table for `entries` entries at 95 %.
 pub(super) fn fib_bytes(entries: u64) -> u64 {
@@ -39,59 +30,61 @@ pub(super) fn does_not_fit(entries: u64, bytes: u64) -> Option<String> {
     if fits(bytes) {
         return None;
     }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let free = memory_available_bytes().unwrap_or(0);
+    let [bytes, reserve, free] = [bytes, RESERVE_BYTES, free].map(gib);
     Some(format!(
-        "{} entries left out: {:.1} GiB and {:.1} in reserve do not fit into the {:.1} GiB that are \
-         free",
-        name(entries),
-        gib(bytes),
-        gib(RESERVE_BYTES),
-        gib(free)
+        "{} left out: {bytes:.1} GiB and {reserve:.1} in reserve do not fit into the {free:.1} GiB \
+         that are free",
+        name_of(entries)
     ))
 }
 
-/// Measures one size after the other, with progress by entries, most of which goes into building.
-/// Gives what was measured, and the lines of those that `measure` left out for want of memory.
-pub(super) fn each<M>(
-    context: &mut Context<'_>,
-    wanted: &[u64],
-    mut measure: impl FnMut(&mut Context<'_>, u64) -> Result<Result<M, String>, LabError>,
-) -> Result<(Vec<M>, Vec<String>), LabError> {
-    let (mut all, mut missing) = (Vec::new(), Vec::new());
-    let total: u64 = wanted.iter().sum();
-    let at = |entries: u64| entries as f64 / total.max(1) as f64;
-    let mut before = 0;
-    for &entries in wanted {
-        let part = (at(before), at(before + entries));
-        match context.part(part, |context| measure(context, entries))? {
-            Ok(measured) => all.push(measured),
-            Err(line) => {
-                context.step(&line, part.0)?;
-                missing.push(line);
-            }
-        }
-        before += entries;
-    }
-    Ok((all, missing))
+pub(super) fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
-/// Notes what was left out; an error if that is everything.
-pub(super) fn left_out(
-    record: &mut Record,
-    all: &[u64],
-    missing: Vec<String>,
-) -> Result<(), LabError> {
-    if !missing.is_empty() && missing.len() == all.len() {
+/// A figure over sizes: those of the experiment, or those asked for. Measures each whose tables fit into
+/// memory, with progress by entries, most of which goes into building; the record notes the others.
+pub(super) fn figure<M>(
+    context: &mut Context<'_>,
+    experiment: &Experiment,
+    (smoke, full): (&[u64], &[u64]),
+    bytes: fn(u64) -> u64,
+    mut measure: impl FnMut(&mut Context<'_>, u64) -> Result<M, LabError>,
+) -> Result<(Record, Vec<M>), LabError> {
+    context.step("starts", 0.0)?;
+    let own = if context.smoke() { smoke } else { full };
+    let mut sizes = if context.entries.is_empty() { own } else { context.entries }.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let total = sizes.iter().sum::<u64>().max(1) as f64;
+    let (mut all, mut missing, mut before) = (Vec::new(), Vec::new(), 0);
+    for entries in sizes {
+        let part = (before as f64 / total, (before + entries) as f64 / total);
+        before += entries;
+        if let Some(line) = does_not_fit(entries, bytes(entries)) {
+            context.step(&line, part.0)?;
+            missing.push(line);
+        } else {
+            all.push(context.part(part, |context| measure(context, entries))?);
+        }
+    }
+    if all.is_empty() {
         return Err(LabError::Failed(missing.join("; ")));
     }
+    let mut record = experiment.record(context);
     record.notes.extend(missing.into_iter().map(|line| format!("{line}.")));
-    Ok(())
+    Ok((record, all))
 }
 
 /// Whether a table of `bytes` bytes is past the last-level cache; `None` where that is not known.
 pub(super) fn past_the_caches(bytes: u64) -> Option<bool> {
     last_level_cache_bytes().map(|cache| bytes > cache as u64)
+}
+
+/// The largest table that the last-level cache holds with room to spare, of ascending ones.
+pub(super) fn largest_cached<M>(all: &[M], bytes: impl Fn(&M) -> u64) -> Option<&M> {
+    all.iter().rfind(|m| past_the_caches(2 * bytes(m)) == Some(false))
 }
 
 /// "10 k", "16 M", "1 G".
@@ -109,22 +102,21 @@ pub(super) fn name(entries: u64) -> String {
     entries.to_string()
 }
 
-/// Bytes of an entry in a table 95 % full: what the configuration gives, for tests of the above.
-#[cfg(test)]
-fn real_fib_bytes(entries: u64) -> u64 {
-    use overbank::fib::{Config, Key6, Writer};
-    let writer = Writer::<Key6, u16>::new(&Config::entries(entries as usize)).expect("small");
-    writer.reader().bytes() as u64
+/// "16 M entries".
+pub(super) fn name_of(entries: u64) -> String {
+    format!("{} entries", name(entries))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank::fib::{Config, Key6, Writer};
 
     #[test]
     fn bytes_are_those_of_the_tables() {
         for entries in [1000, 12_345, 1_000_000] {
-            assert_eq!(fib_bytes(entries), real_fib_bytes(entries));
+            let table = Writer::<Key6, u16>::new(&Config::entries(entries as usize)).unwrap();
+            assert_eq!(fib_bytes(entries), table.reader().bytes() as u64);
         }
         // Under 9 GiB for a billion.
         assert!(fib_bytes(1_000_000_000) < 9 << 30);
@@ -132,13 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn names_and_what_does_not_fit_are_short() {
         let names = [999, 10_000, 16_000_000, 1_500_000, 1_000_000_000].map(name);
         assert_eq!(names, ["999", "10 k", "16 M", "1.50 M", "1 G"]);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_said_in_one_line() {
         assert_eq!(does_not_fit(1000, 1000), None);
         let line = does_not_fit(3_000_000_000, 1 << 60).expect("an exbibyte");
         assert!(line.starts_with("3 G entries left out: ") && !line.contains('\n'), "{line}");

@@ -6,68 +6,65 @@
 //!  destination, source, type        4096 frames of 64 bytes
 //! ```
 
+use std::iter::Sum;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::{FRAME, INGRESS, PORTS, RING, learning, port_of};
 use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
+use crate::prelude::*;
 use overbank::fib::Key6;
-use overbank_bridge::{DropReason, Forwarder, Sink};
-use overbank_kit::experiment::LabError;
-use overbank_kit::spread::median;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use overbank_ports::queue::{BURST, Port, PortError, Receive, ReceiveCounters, Received, Transmit};
+use overbank_stations::forward::{DropReason, Forwarder, Sink};
 use overbank_stations::{Address, Sighting};
 
 /// The first bytes of a frame: destination, source, IPv4, and what follows.
 type Head = [u8; 16];
 
-fn head(to: Key6, from: Key6) -> Head {
+fn head(to: u64, from: Key6) -> Head {
     let mut head = [0; 16];
-    head[..6].copy_from_slice(&to.to_bytes());
+    head[..6].copy_from_slice(&address(to).to_bytes());
     head[6..12].copy_from_slice(&from.to_bytes());
     head[12] = 8;
     head
 }
 
-/// The source of all frames where sources are not looked up.
-const ONE_STATION: Key6 = Key6::from_bytes([2, 0, 0, 0, 0, 1]);
+/// Draws the heads of so many frames, each with the port that it must leave by.
+type Frames = fn(&mut Draws, usize) -> Vec<(Head, u16)>;
 
-/// Whose the frames of a lane are, and whom they are for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Traffic {
-    /// From one station, which is not looked up, to every entry.
-    ToEntries,
-    /// From the stations behind the ingress to those behind the other ports: [`learning`].
-    AmongStations,
+/// From one station, which is not looked up, to every entry.
+pub(super) fn to_entries(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
+    const ONE_STATION: Key6 = Key6::from_bytes([2, 0, 0, 0, 0, 1]);
+    let numbers = draws.numbers(count).iter().map(|&to| u64::from(to));
+    numbers.map(|to| (head(to, ONE_STATION), port_of(to))).collect()
 }
 
-impl Traffic {
-    /// The heads of `count` frames, and the port that each must leave by.
-    fn draw(self, draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
-        let wide = |&number: &u32| u64::from(number);
-        match self {
-            Traffic::ToEntries => {
-                let numbers = draws.numbers(count).iter().map(wide);
-                numbers.map(|to| (head(address(to), ONE_STATION), port_of(to))).collect()
-            }
-            Traffic::AmongStations => {
-                let (to, from) = draws.numbers(2 * count).split_at(count);
-                let pairs = to.iter().map(wide).zip(from.iter().map(wide));
-                let frame = |(to, from)| {
-                    let (to, from) = (learning::receiver(to), learning::sender(from));
-                    (head(address(to), address(from)), learning::port(to))
-                };
-                pairs.map(frame).collect()
-            }
-        }
-    }
+/// The same frames, each burst to the ports in turn: [`alone`].
+pub(super) fn in_turn(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
+    let frames = to_entries(draws, count).into_iter().enumerate();
+    frames.map(|(i, (head, _))| (head, turn(i % BURST))).collect()
+}
+
+/// The port of a frame of a burst.
+fn turn(place: usize) -> u16 {
+    1 + place as u16 % PORTS
+}
+
+/// From the stations behind the ingress to those behind the other ports: [`learning`].
+pub(super) fn among_stations(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
+    let (to, from) = draws.numbers(2 * count).split_at(count);
+    let frame = |(&to, &from): (&u32, &u32)| {
+        let to = learning::receiver(to.into());
+        (head(to, address(learning::sender(from.into()))), learning::port(to))
+    };
+    to.iter().zip(from).map(frame).collect()
 }
 
 /// Frames that arrive with the heads of a list.
-struct Arrivals {
+pub(super) struct Arrivals {
     frames: Vec<Frame>,
     heads: Vec<Head>,
     /// Frames given out of the list.
@@ -124,7 +121,7 @@ impl Receive for Arrivals {
 const _: () = assert!(RING.is_multiple_of(BURST));
 
 /// The transmitting halves of the ports.
-struct Outputs {
+pub(super) struct Outputs {
     ports: Vec<Box<dyn Transmit>>,
     dropped: u64,
     /// Frames whose source told something.
@@ -174,42 +171,41 @@ impl<K> Sink<K> for Outputs {
     }
 }
 
-/// All frames of the list, through the forwarder.
-#[inline(never)]
-fn forward<K: Address>(
-    forwarder: &Forwarder<K>,
-    arrivals: &mut Arrivals,
-    outputs: &mut Outputs,
-) -> Result<(), PortError> {
-    while !arrivals.is_finished() {
-        let burst = arrivals.receive()?;
-        forwarder.forward(INGRESS, &burst, outputs);
-        outputs.flush()?;
-    }
-    Ok(())
+/// Takes all frames of the list to the ports.
+pub(super) type Carry<'a> = Box<dyn Fn(&mut Arrivals, &mut Outputs) -> Result<(), PortError> + 'a>;
+
+/// Through a forwarder.
+pub(super) fn through<K: Address>(forwarder: &Forwarder<K>) -> Carry<'_> {
+    Box::new(|arrivals, outputs| {
+        while !arrivals.is_finished() {
+            let burst = arrivals.receive()?;
+            forwarder.forward(INGRESS, &burst, outputs);
+            outputs.flush()?;
+        }
+        Ok(())
+    })
 }
 
 /// The same frames from the same ring to the same ports, and without a lookup.
-#[inline(never)]
-fn pass(arrivals: &mut Arrivals, outputs: &mut Outputs) -> Result<(), PortError> {
-    while !arrivals.is_finished() {
-        let burst = arrivals.receive()?;
-        for (i, frame) in burst.iter().enumerate() {
-            outputs.send(1 + i as u16 % PORTS, frame);
+pub(super) fn alone() -> Carry<'static> {
+    Box::new(|arrivals, outputs| {
+        while !arrivals.is_finished() {
+            let burst = arrivals.receive()?;
+            burst.iter().enumerate().for_each(|(i, frame)| outputs.send(turn(i), frame));
+            outputs.flush()?;
         }
-        outputs.flush()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Frames of one list: a quarter of the ring's lines at a time stays in the fastest caches.
 const STRETCH: usize = 2048;
 
 /// A lane of the measurement.
-pub(super) struct Bench<'a, K> {
-    /// `None`: the loop alone.
-    forwarder: Option<&'a Forwarder<K>>,
-    traffic: Traffic,
+pub(super) struct Lane<'a> {
+    carry: Carry<'a>,
+    frames: Frames,
+    draws: Draws,
     arrivals: Arrivals,
     outputs: Outputs,
     counts: Counts,
@@ -225,22 +221,20 @@ pub(super) struct Counts {
     pub(super) news: u64,
 }
 
-impl std::ops::Add for Counts {
-    type Output = Counts;
-
-    fn add(self, other: Counts) -> Counts {
-        Counts {
-            frames: self.frames + other.frames,
-            right: self.right + other.right,
-            news: self.news + other.news,
-        }
+impl Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
+        all.fold(Counts::default(), |a, b| Counts {
+            frames: a.frames + b.frames,
+            right: a.right + b.right,
+            news: a.news + b.news,
+        })
     }
 }
 
-impl<'a, K: Address> Bench<'a, K> {
-    pub(super) fn new(forwarder: Option<&'a Forwarder<K>>, traffic: Traffic) -> Bench<'a, K> {
-        let (arrivals, outputs) = (Arrivals::new(), Outputs::new());
-        Bench { forwarder, traffic, arrivals, outputs, counts: Counts::default() }
+impl<'a> Lane<'a> {
+    pub(super) fn new(carry: Carry<'a>, frames: Frames, draws: Draws) -> Lane<'a> {
+        let (arrivals, outputs, counts) = (Arrivals::new(), Outputs::new(), Counts::default());
+        Lane { carry, frames, draws, arrivals, outputs, counts }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -248,21 +242,13 @@ impl<'a, K: Address> Bench<'a, K> {
     }
 
     /// Nanoseconds a frame of one list; every frame must leave by its port.
-    fn stretch(&mut self, draws: &mut Draws) -> Result<f64, LabError> {
-        let frames = self.traffic.draw(draws, STRETCH);
+    fn stretch(&mut self) -> Result<f64, LabError> {
+        let frames = (self.frames)(&mut self.draws, STRETCH);
         self.arrivals.expect(frames.iter().map(|(head, _)| *head));
         let mut expected = self.outputs.sent();
-        let count = |(i, (_, port)): (usize, &(Head, u16))| match self.forwarder {
-            Some(_) => expected[usize::from(*port)] += 1,
-            None => expected[1 + i % BURST % usize::from(PORTS)] += 1,
-        };
-        frames.iter().enumerate().for_each(count);
+        frames.iter().for_each(|(_, port)| expected[usize::from(*port)] += 1);
         let start = Instant::now();
-        match self.forwarder {
-            Some(forwarder) => forward(forwarder, &mut self.arrivals, &mut self.outputs),
-            None => pass(&mut self.arrivals, &mut self.outputs),
-        }
-        .map_err(LabError::failed)?;
+        (self.carry)(&mut self.arrivals, &mut self.outputs).map_err(LabError::failed)?;
         let ns = start.elapsed().as_secs_f64() * 1e9 / STRETCH as f64;
         self.counts.frames += STRETCH as u64;
         let sent = self.outputs.sent();
@@ -274,41 +260,37 @@ impl<'a, K: Address> Bench<'a, K> {
     }
 
     /// The median of some stretches, after others that are not timed.
-    pub(super) fn round(&mut self, draws: &mut Draws, plan: &Plan) -> Result<f64, LabError> {
+    pub(super) fn round(&mut self, plan: &Plan) -> Result<f64, LabError> {
         let stretches = (plan.keys / STRETCH).max(2);
         for _ in 0..stretches / 2 {
-            self.stretch(draws)?;
+            self.stretch()?;
         }
-        let times = (0..stretches).map(|_| self.stretch(draws));
+        let times = (0..stretches).map(|_| self.stretch());
         Ok(median(times.collect::<Result<Vec<_>, _>>()?))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::station_of;
+    use super::super::{ROLES, station_of};
     use super::*;
     use crate::experiments::fib::measure::empty;
-    use overbank_bridge::Role;
 
     #[test]
     fn frames_arrive_with_the_heads_of_the_list() {
         let mut arrivals = Arrivals::new();
         for count in [0, 1, 31, 32, 33, RING, RING + 45, 2 * RING] {
-            let pairs = (0..count as u64).map(|i| (address(i * 7 + 3), address(i * 5 + 1)));
-            arrivals.expect(pairs.clone().map(|(to, from)| head(to, from)));
-            let mut expected = pairs;
+            let mut heads = (0..count as u64).map(|i| head(i * 7 + 3, address(i * 5 + 1)));
+            arrivals.expect(heads.clone());
             while !arrivals.is_finished() {
                 for frame in arrivals.receive().unwrap() {
-                    let (to, from) = expected.next().expect("no more than there are");
                     assert_eq!(
-                        (&frame[..6], &frame[6..12]),
-                        (&to.to_bytes()[..], &from.to_bytes()[..])
+                        (Some(&frame[..16]), frame.len()),
+                        (heads.next().as_ref().map(|h| &h[..]), FRAME)
                     );
-                    assert_eq!((&frame[12..14], frame.len()), (&[8, 0][..], FRAME));
                 }
             }
-            assert_eq!(expected.next(), None, "{count}");
+            assert_eq!(heads.next(), None, "{count}");
             assert!(arrivals.receive().unwrap().is_empty());
         }
     }
@@ -321,15 +303,13 @@ mod tests {
             let port = if number % 10 == 0 { 1 + number % 8 } else { number };
             fib.insert(address(number), station_of(port)).unwrap();
         }
-        let forwarder = Forwarder::new(fib.reader(), &[Role::default(); 1 + PORTS as usize]);
-        let mut bench = Bench::new(Some(&forwarder), Traffic::ToEntries);
-        let mut draws = Draws::uniform(1000, 1).unwrap();
-        bench.stretch(&mut draws).unwrap();
-        let counts = bench.counts();
-        assert_eq!(counts.frames, STRETCH as u64);
-        assert!(counts.right < STRETCH as u64, "{counts:?}");
-        let mut alone = Bench::<Key6>::new(None, Traffic::ToEntries);
-        alone.stretch(&mut draws).unwrap();
-        assert_eq!(alone.counts().right, alone.counts().frames);
+        let forwarder = Forwarder::new(fib.reader(), &ROLES);
+        let draws = || Draws::uniform(1000, 1).unwrap();
+        let mut lane = Lane::new(through(&forwarder), to_entries, draws());
+        lane.stretch().unwrap();
+        assert!(lane.counts.frames == STRETCH as u64 && lane.counts.right < lane.counts.frames);
+        let mut alone = Lane::new(alone(), in_turn, draws());
+        alone.stretch().unwrap();
+        assert_eq!(alone.counts.right, alone.counts.frames);
     }
 }

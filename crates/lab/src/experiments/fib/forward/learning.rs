@@ -2,8 +2,8 @@
 //!
 //! The paper's switch looks up destinations. The live switch looks up the source as well, to learn
 //! it, and its keys are an address in a VLAN; so a burst of 32 frames is a lookup of 64 keys, in a
-//! table of 13.5 bytes an entry. Here that is [`Stations`](overbank_stations::Stations), which
-//! learns all stations first, and [`Forwarder`](overbank_bridge::Forwarder) on it:
+//! table of 13.5 bytes an entry. Here that is [`Stations`], which learns all stations first, and
+//! [`Forwarder`] on it:
 //!
 //! ```text
 //!  even numbers   behind the port that frames come in on     sources
@@ -15,13 +15,13 @@
 
 use std::time::Instant;
 
-use super::bench::{Bench, Counts, Traffic};
-use super::{INGRESS, PORTS, THETA, port_of};
-use crate::experiments::fib::measure::{Draws, Plan, fill};
+use super::bench::Counts;
+use super::{INGRESS, ROLES, port_of};
+use crate::experiments::fib::measure::fill;
 use crate::experiments::fib::{address, sizes};
+use crate::prelude::*;
 use overbank::fib::MacVlan;
-use overbank_bridge::{Forwarder, Role};
-use overbank_kit::experiment::{Context, LabError};
+use overbank_stations::forward::Forwarder;
 use overbank_stations::{Limits, News, Sighting, Stations};
 
 /// Most stations: 1.6 GiB.
@@ -66,11 +66,10 @@ pub(super) struct Learnt {
 impl Learnt {
     /// Learns this many stations.
     pub(super) fn build(context: &mut Context<'_>, entries: u64) -> Result<Learnt, LabError> {
-        let ports = 1 + usize::from(PORTS);
-        let what = format!("{} entries, with learning", sizes::name(entries));
+        let what = format!("{}, with learning", sizes::name_of(entries));
         context.step(&what, 0.0)?;
         let start = Instant::now();
-        let new = Stations::new(limits(entries), ports, 0, context.seed);
+        let new = Stations::new(limits(entries), ROLES.len(), 0, context.seed);
         let mut stations = new.map_err(LabError::failed)?;
         fill(context, &what, 0..entries, |number, _| {
             let key = MacVlan::new(address(number).to_bytes(), 0);
@@ -86,125 +85,69 @@ impl Learnt {
 
     /// The switch's forwarding by it, with sources looked up.
     pub(super) fn forwarder(&self) -> Forwarder {
-        let roles = [Role::default(); 1 + PORTS as usize];
-        Forwarder::new(self.stations.reader(), &roles).learning(self.stations.epoch())
+        Forwarder::new(self.stations.reader(), &ROLES).learning(self.stations.epoch())
+    }
+
+    /// What was found, with the counts of frames.
+    pub(super) fn found(&self, counts: Counts) -> Learning {
+        let (reader, seconds) = (self.stations.reader(), self.seconds);
+        let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
+        let occupancy = reader.len() as f64 / reader.slots() as f64;
+        Learning { bytes, pages, occupancy, seconds, counts }
     }
 }
 
-/// The lanes with learning, and what they took.
-pub(super) struct Lanes<'a> {
-    learnt: &'a Learnt,
-    lanes: [(Bench<'a, MacVlan>, Draws); 2],
-    /// Nanoseconds a frame by round: uniform, Zipf.
-    ns: [Vec<f64>; 2],
-}
-
-impl<'a> Lanes<'a> {
-    pub(super) fn new(
-        learnt: &'a Learnt,
-        forwarder: &'a Forwarder,
-        seed: u64,
-    ) -> Result<Lanes<'a>, LabError> {
-        let ranks = learnt.stations.len() as u64 / 2;
-        let lane = |draws| (Bench::new(Some(forwarder), Traffic::AmongStations), draws);
-        let (uniform, zipf) = (Draws::uniform(ranks, seed)?, Draws::zipf(ranks, THETA, seed)?);
-        let lanes = [uniform, zipf].map(lane);
-        Ok(Lanes { learnt, lanes, ns: Default::default() })
-    }
-
-    /// A round of both.
-    pub(super) fn round(&mut self, plan: &Plan) -> Result<(), LabError> {
-        for ((bench, draws), ns) in self.lanes.iter_mut().zip(&mut self.ns) {
-            ns.push(bench.round(draws, plan)?);
-        }
-        Ok(())
-    }
-
-    /// What was measured.
-    pub(super) fn end(self) -> Learning {
-        let reader = self.learnt.stations.reader();
-        let [uniform, zipf] = self.ns;
-        Learning {
-            bytes: reader.bytes() as u64,
-            pages: reader.huge_pages().to_string(),
-            occupancy: reader.len() as f64 / reader.slots() as f64,
-            seconds: self.learnt.seconds,
-            uniform,
-            zipf,
-            counts: self
-                .lanes
-                .iter()
-                .map(|(bench, _)| bench.counts())
-                .fold(Counts::default(), |a, b| a + b),
-        }
-    }
-}
-
-/// What was measured with learning at one size.
+/// What was found with learning at one size, but for the times.
 pub(super) struct Learning {
     pub(super) bytes: u64,
     pub(super) pages: String,
     pub(super) occupancy: f64,
     /// Until all were learnt.
     pub(super) seconds: f64,
-    /// Nanoseconds a frame by round.
-    pub(super) uniform: Vec<f64>,
-    pub(super) zipf: Vec<f64>,
     pub(super) counts: Counts,
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::PORTS;
+    use super::super::bench::{Lane, among_stations, through};
     use super::*;
+    use crate::experiments::fib::measure::{Draws, Plan};
     const ENTRIES: u64 = 2001;
 
-    fn learnt() -> Learnt {
-        let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
-        Learnt::build(&mut Context::smoke_run(&stop, &mut silent), ENTRIES).unwrap()
-    }
-
-    fn counts(learnt: &Learnt) -> Counts {
+    /// Counts of a round after a change of the table.
+    fn counts(change: impl FnOnce(&mut Learnt)) -> Counts {
+        let mut learnt = smoke(|context| Learnt::build(context, ENTRIES)).unwrap();
+        change(&mut learnt);
         let forwarder = learnt.forwarder();
-        let mut lanes = Lanes::new(learnt, &forwarder, 1).unwrap();
-        lanes.round(&Plan::of(true)).unwrap();
-        lanes.end().counts
+        let draws = Draws::uniform(ENTRIES / 2, 1).unwrap();
+        let mut lane = Lane::new(through(&forwarder), among_stations, draws);
+        lane.round(&Plan::of(true)).unwrap();
+        lane.counts()
     }
 
     #[test]
-    fn every_source_is_known_and_every_frame_arrives() {
-        let counts = counts(&learnt());
-        assert!(counts.frames > 0);
-        assert_eq!((counts.right, counts.news), (counts.frames, 0));
-    }
-
-    #[test]
-    fn a_source_that_is_not_known_is_noticed() {
-        let told = |change: fn(&mut Learnt)| {
-            let mut learnt = learnt();
-            change(&mut learnt);
-            counts(&learnt)
-        };
+    fn sources_that_are_not_known_and_wrong_ports_are_noticed() {
+        let known = counts(|_| {});
+        assert_eq!((known.right, known.news), (known.frames, 0));
         // Of another epoch: all are.
-        let silent = told(|learnt| learnt.stations.epoch().set(1));
+        let silent = counts(|learnt| learnt.stations.epoch().set(1));
         assert_eq!((silent.right, silent.news), (silent.frames, silent.frames));
-        // Half of the sources behind another port.
-        let moved = told(|learnt| {
-            for rank in 0..ENTRIES / 4 {
-                let key = MacVlan::new(address(sender(rank)).to_bytes(), 0);
-                learnt.stations.learn(Sighting { key, port: 1, news: News::Moved });
-            }
-        });
-        assert!(moved.news > 0 && moved.news < moved.frames, "{moved:?}");
-        assert_eq!(moved.right, moved.frames);
-        // Receivers behind another port than theirs.
-        let wrong = told(|learnt| {
-            for rank in 0..ENTRIES / 4 {
-                let (key, number) = (address(receiver(rank)).to_bytes(), receiver(rank));
-                let (key, port) = (MacVlan::new(key, 0), 1 + port(number) % PORTS);
-                learnt.stations.learn(Sighting { key, port, news: News::Moved });
-            }
-        });
-        assert!(wrong.right < wrong.frames && wrong.news == 0, "{wrong:?}");
+        // Half of the sources, and then of the receivers, behind another port.
+        let moved = |of: fn(u64) -> u64| {
+            counts(|learnt| {
+                for number in (0..ENTRIES / 4).map(of) {
+                    let key = MacVlan::new(address(number).to_bytes(), 0);
+                    let port = 1 + port(number) % PORTS;
+                    learnt.stations.learn(Sighting { key, port, news: News::Moved });
+                }
+            })
+        };
+        let senders = moved(sender);
+        assert!(senders.news > 0 && senders.news < senders.frames, "{senders:?}");
+        assert_eq!(senders.right, senders.frames);
+        let receivers = moved(receiver);
+        assert!(receivers.right < receivers.frames && receivers.news == 0, "{receivers:?}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The record of figure 7.
 
 use super::learning::Learning;
-use super::{FRAME, Measured, PORTS, RING, THETA};
-use crate::experiments::fib::measure::{self, Plan};
-use crate::experiments::fib::sizes;
-use overbank_kit::experiment::{Claim, Column, Finding, Plot, Record, Series, Table};
-use overbank_kit::spread::Spread;
+use super::{
+    ALONE, FRAME, LEARNT_UNIFORM, LEARNT_ZIPF, Measured, PORTS, RING, THETA, UNIFORM, ZIPF,
+};
+use crate::experiments::fib::insertion::Band;
+use crate::experiments::fib::measure::{Plan, rate};
+use crate::experiments::fib::sizes::{self, gib};
+use crate::prelude::*;
 
 /// The paper's hardware forwarded 92 million packets a second with 16 threads.
 const PAPER: (f64, f64) = (92.0, 16.0);
@@ -17,23 +19,34 @@ impl Measured {
         sizes::name(self.entries)
     }
 
-    fn gib(&self) -> f64 {
-        self.bytes as f64 / f64::from(1 << 30)
+    /// Million frames a second.
+    fn rate(&self, lane: usize) -> Spread {
+        rate(self.times.spread(lane))
     }
-}
 
-fn ns(ns: &[f64]) -> Spread {
-    Spread::of(ns.iter().copied())
-}
+    fn mpps(&self, lane: usize) -> String {
+        self.rate(lane).cell(1)
+    }
 
-/// Million a second, from nanoseconds each.
-fn rate(of: &[f64]) -> Spread {
-    measure::rate(ns(of))
-}
+    fn ns(&self, lane: usize) -> String {
+        self.times.spread(lane).cell(1)
+    }
 
-/// Nanoseconds that the forwarder adds to the loop, by round.
-fn added(ns: &[f64], pass: &[f64]) -> Spread {
-    Spread::of_differences(ns.iter().copied(), pass.iter().copied())
+    /// Nanoseconds that the forwarder adds to the loop, by round.
+    fn added(&self, lane: usize) -> String {
+        let of = |lane: usize| self.times.figures[lane].iter().copied();
+        Spread::of_differences(of(lane), of(ALONE)).cell(1)
+    }
+
+    /// How many times as long a frame takes as in another lane.
+    fn slower(&self, lane: usize, than: usize) -> String {
+        format!("{:.2}", self.times.ratio(lane, than).median)
+    }
+
+    /// Of what was found with learning.
+    fn learnt(&self, text: impl Fn(&Learning) -> String) -> String {
+        self.learning.as_ref().map_or_else(String::clone, text)
+    }
 }
 
 pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
@@ -48,10 +61,8 @@ pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
         ("the paper's machine", "2 × Xeon E5-2680, 8 ports of 10 GbE, about 92 Mpps".into()),
     ]);
     record.plots.extend([packets(all), insertions(all)]);
-    record.tables.push(forwarding(all));
-    record.tables.extend(with_learning(all));
-    record.tables.extend([tables(all), latencies(all), bands(all)]);
-    all.iter().for_each(|m| record.judge(&format!("{} entries", m.name()), CLAIMS, m));
+    record.tables.extend(tables(all));
+    all.iter().for_each(|m| record.judge(&sizes::name_of(m.entries), CLAIMS, m));
     record.note(
         "The loop alone is the same loop without the forwarder: a new destination is written into each \
          frame, the frame is received and sent. Addresses are drawn when the clock does not run. The \
@@ -76,26 +87,23 @@ pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
 }
 
 fn packets(all: &[Measured]) -> Plot {
-    let curve = |name: &str, of: fn(&Measured) -> Option<&Vec<f64>>| {
-        let points = all.iter().filter_map(|m| Some((m.entries as f64, rate(of(m)?))));
-        Series::rounds(name, points)
-    };
-    let series = [
-        curve("uniform", |m| Some(&m.times.uniform)),
-        curve("Zipf 0.99", |m| Some(&m.times.zipf)),
-        Series { model: true, ..curve("the loop alone", |m| Some(&m.times.pass)) },
-        curve("uniform, with learning", |m| Some(&m.learning.as_ref().ok()?.uniform)),
-        curve("Zipf 0.99, with learning", |m| Some(&m.learning.as_ref().ok()?.zipf)),
+    let lanes = [
+        ("uniform", UNIFORM),
+        ("Zipf 0.99", ZIPF),
+        ("the loop alone", ALONE),
+        ("uniform, with learning", LEARNT_UNIFORM),
+        ("Zipf 0.99, with learning", LEARNT_ZIPF),
     ];
-    let plot = Plot::new(
-        "frames forwarded by one core",
-        "entries of the table",
-        "million packets a second",
-    );
-    let drawn = series.into_iter().filter(|series| !series.points.is_empty());
+    let curves = lanes.map(|(name, lane)| {
+        let measured = all.iter().filter(|m| lane < m.times.figures.len());
+        let points = measured.map(|m| (m.entries as f64, m.rate(lane)));
+        Series { model: lane == ALONE, ..Series::rounds(name, points) }
+    });
+    let (x, y) = ("entries of the table", "million packets a second");
+    let plot = Plot::new("frames forwarded by one core", x, y).log_x();
+    let plot = plot.with(curves.into_iter().filter(|curve| !curve.points.is_empty()));
     // Where that size was measured; elsewhere the mark would stretch the axis.
-    let billion = all.iter().filter(|m| m.entries == 1_000_000_000);
-    billion.fold(plot.log_x().with(drawn), |plot, m| {
+    all.iter().filter(|m| m.entries == 1_000_000_000).fold(plot, |plot, m| {
         plot.mark("the paper's 92 Mpps, by thread", m.entries as f64, PAPER.0 / PAPER.1)
     })
 }
@@ -103,68 +111,58 @@ fn packets(all: &[Measured]) -> Plot {
 fn insertions(all: &[Measured]) -> Plot {
     let series = all.iter().map(|m| {
         let points = m.built.bands.iter().map(|band| (band.percent as f64, band.rate));
-        Series::measured(format!("{} entries", m.name()), points.collect())
+        Series::measured(sizes::name_of(m.entries), points.collect())
     });
     let (x, y) = ("occupancy, %", "million insertions a second");
     Plot::new("rate of insertion up to each occupancy", x, y).log_y().with(series)
 }
 
-fn forwarding(all: &[Measured]) -> Table {
-    Table::of(
+fn tables(all: &[Measured]) -> Vec<Table> {
+    let each = |bytes: u64, entries: u64| format!("{:.2}", bytes as f64 / entries as f64);
+    let forwarding = Table::of(
         "Forwarding: median and range of the rounds",
         all,
         &[
             ("entries", &|m| m.name()),
-            ("uniform: Mpps", &|m| rate(&m.times.uniform).cell(1)),
-            ("Zipf 0.99: Mpps", &|m| rate(&m.times.zipf).cell(1)),
-            ("the loop alone: Mpps", &|m| rate(&m.times.pass).cell(1)),
-            ("uniform: ns a frame", &|m| ns(&m.times.uniform).cell(1)),
-            ("Zipf 0.99: ns", &|m| ns(&m.times.zipf).cell(1)),
-            ("the loop alone: ns", &|m| ns(&m.times.pass).cell(1)),
-            ("added, uniform: ns", &|m| added(&m.times.uniform, &m.times.pass).cell(1)),
-            ("added, Zipf 0.99: ns", &|m| added(&m.times.zipf, &m.times.pass).cell(1)),
+            ("uniform: Mpps", &|m| m.mpps(UNIFORM)),
+            ("Zipf 0.99: Mpps", &|m| m.mpps(ZIPF)),
+            ("the loop alone: Mpps", &|m| m.mpps(ALONE)),
+            ("uniform: ns a frame", &|m| m.ns(UNIFORM)),
+            ("Zipf 0.99: ns", &|m| m.ns(ZIPF)),
+            ("the loop alone: ns", &|m| m.ns(ALONE)),
+            ("added, uniform: ns", &|m| m.added(UNIFORM)),
+            ("added, Zipf 0.99: ns", &|m| m.added(ZIPF)),
         ],
-    )
-}
-
-/// The switch that learns; `None` if no size was measured with learning.
-fn with_learning(all: &[Measured]) -> Option<Table> {
-    let learnt: Vec<(&Measured, &Learning)> =
-        all.iter().filter_map(|m| Some((m, m.learning.as_ref().ok()?))).collect();
-    let slower = |with: &[f64], without: &[f64]| {
-        let factor = Spread::of_ratios(with.iter().copied(), without.iter().copied());
-        format!("{:.2}", factor.median)
-    };
-    let title = "Forwarding with learning, as --mode l2: address and VLAN, destination and source \
-                 looked up, all sources known";
-    let columns: &[Column<'_, &(&Measured, &Learning)>] = &[
-        ("entries", &|(m, _)| m.name()),
-        ("uniform: Mpps", &|(_, l)| rate(&l.uniform).cell(1)),
-        ("Zipf 0.99: Mpps", &|(_, l)| rate(&l.zipf).cell(1)),
-        ("uniform: ns a frame", &|(_, l)| ns(&l.uniform).cell(1)),
-        ("Zipf 0.99: ns", &|(_, l)| ns(&l.zipf).cell(1)),
-        ("added, uniform: ns", &|(m, l)| added(&l.uniform, &m.times.pass).cell(1)),
-        ("added, Zipf 0.99: ns", &|(m, l)| added(&l.zipf, &m.times.pass).cell(1)),
-        ("× without learning, uniform", &|(m, l)| slower(&l.uniform, &m.times.uniform)),
-        ("× without learning, Zipf 0.99", &|(m, l)| slower(&l.zipf, &m.times.zipf)),
-        ("GiB", &|(_, l)| format!("{:.3}", l.bytes as f64 / f64::from(1 << 30))),
-        ("bytes an entry", &|(m, l)| format!("{:.2}", l.bytes as f64 / m.entries as f64)),
-        ("occupancy", &|(_, l)| format!("{:.2} %", 100.0 * l.occupancy)),
-        ("huge pages", &|(_, l)| l.pages.clone()),
-        ("learnt in: s", &|(_, l)| format!("{:.2}", l.seconds)),
-    ];
-    (!learnt.is_empty()).then(|| Table::of(title, &learnt, columns))
-}
-
-fn tables(all: &[Measured]) -> Table {
-    Table::of(
+    );
+    let with_learning = Table::of(
+        "Forwarding with learning, as --mode l2: address and VLAN, destination and source looked up, \
+         all sources known",
+        all.iter().filter(|m| m.learning.is_ok()),
+        &[
+            ("entries", &|m| m.name()),
+            ("uniform: Mpps", &|m| m.mpps(LEARNT_UNIFORM)),
+            ("Zipf 0.99: Mpps", &|m| m.mpps(LEARNT_ZIPF)),
+            ("uniform: ns a frame", &|m| m.ns(LEARNT_UNIFORM)),
+            ("Zipf 0.99: ns", &|m| m.ns(LEARNT_ZIPF)),
+            ("added, uniform: ns", &|m| m.added(LEARNT_UNIFORM)),
+            ("added, Zipf 0.99: ns", &|m| m.added(LEARNT_ZIPF)),
+            ("× without learning, uniform", &|m| m.slower(LEARNT_UNIFORM, UNIFORM)),
+            ("× without learning, Zipf 0.99", &|m| m.slower(LEARNT_ZIPF, ZIPF)),
+            ("GiB", &|m| m.learnt(|l| format!("{:.3}", gib(l.bytes)))),
+            ("bytes an entry", &|m| m.learnt(|l| each(l.bytes, m.entries))),
+            ("occupancy", &|m| m.learnt(|l| percent(l.occupancy, 2))),
+            ("huge pages", &|m| m.learnt(|l| l.pages.clone())),
+            ("learnt in: s", &|m| m.learnt(|l| format!("{:.2}", l.seconds))),
+        ],
+    );
+    let building = Table::of(
         "Building the table",
         all,
         &[
             ("entries", &|m| m.name()),
-            ("GiB", &|m| format!("{:.3}", m.gib())),
-            ("bytes an entry", &|m| format!("{:.2}", m.bytes as f64 / m.entries as f64)),
-            ("occupancy", &|m| format!("{:.2} %", 100.0 * m.occupancy)),
+            ("GiB", &|m| format!("{:.3}", gib(m.bytes))),
+            ("bytes an entry", &|m| each(m.bytes, m.entries)),
+            ("occupancy", &|m| percent(m.occupancy, 2)),
             ("huge pages", &|m| m.pages.clone()),
             ("memory: s", &|m| format!("{:.2}", m.built.allocated_s)),
             ("insertions: s", &|m| format!("{:.2}", m.built.filled_s)),
@@ -173,11 +171,8 @@ fn tables(all: &[Measured]) -> Table {
                 format!("{:.1}", m.entries as f64 / m.built.filled_s / 1e6)
             }),
         ],
-    )
-}
-
-fn latencies(all: &[Measured]) -> Table {
-    Table::of(
+    );
+    let latencies = Table::of(
         "One insertion at 95 %: ns",
         all,
         &[
@@ -189,23 +184,17 @@ fn latencies(all: &[Measured]) -> Table {
             ("of it the clock", &|m| m.latency.clock.to_string()),
             ("insertions", &|m| m.latency.count.to_string()),
         ],
-    )
-}
-
-fn bands(all: &[Measured]) -> Table {
-    let sizes = all.iter().map(|m| format!("{} entries", m.name()));
-    let mut table = Table::new(
-        "Million insertions a second (entries moved by each)",
-        ["occupancy up to".to_owned()].into_iter().chain(sizes),
     );
-    for (i, band) in all.first().map_or(&[][..], |m| &m.built.bands).iter().enumerate() {
-        let cells = all.iter().map(|m| {
-            let band = &m.built.bands[i];
-            format!("{:.1} ({:.3})", band.rate, band.moves)
-        });
-        table.row([format!("{} %", band.percent)].into_iter().chain(cells));
-    }
-    table
+    let bands = all.first().map_or(&[][..], |m| &m.built.bands).iter().enumerate();
+    let bands = Table::pivot(
+        "Million insertions a second (entries moved by each)",
+        "occupancy up to",
+        (bands, |(_, band): &(usize, &Band)| format!("{} %", band.percent)),
+        (all, |m: &&Measured| sizes::name_of(m.entries)),
+        |&(i, _), m| format!("{:.1} ({:.3})", m.built.bands[i].rate, m.built.bands[i].moves),
+    );
+    let with_learning = Some(with_learning).filter(|table| !table.rows.is_empty());
+    [forwarding].into_iter().chain(with_learning).chain([building, latencies, bands]).collect()
 }
 
 const CLAIMS: &[Claim<Measured>] = &[
@@ -226,7 +215,7 @@ const CLAIMS: &[Claim<Measured>] = &[
     ),
     // The two spare buckets count in a small table.
     Claim::new("occupancy without a refused insertion", "about 95 % at least", |m| {
-        Finding::new(m.occupancy > 0.9495, format!("{:.2} %", 100.0 * m.occupancy))
+        Finding::new(m.occupancy > 0.9495, percent(m.occupancy, 2))
     }),
     Claim::new(
         "entries moved by an insertion, up to 5 % and up to 95 %",
@@ -238,7 +227,7 @@ const CLAIMS: &[Claim<Measured>] = &[
         },
     ),
     Claim::new("GiB a billion of 8 bytes", "below 9", |m| {
-        let each = m.bytes as f64 / m.entries as f64 * 1e9 / f64::from(1 << 30);
+        let each = gib(m.bytes) / m.entries as f64 * 1e9;
         let found = Finding::new(each < GIB_MAX, format!("{each:.2}"));
         found.filter(|_| m.entries >= 1_000_000_000)
     }),
@@ -246,7 +235,7 @@ const CLAIMS: &[Claim<Measured>] = &[
         "Mpps of one core, uniform and Zipf 0.99",
         "the paper: 92 by 16 threads up to a billion entries, 5.75 each",
         |m| {
-            let (uniform, zipf) = (rate(&m.times.uniform).median, rate(&m.times.zipf).median);
+            let [uniform, zipf] = [UNIFORM, ZIPF].map(|lane| m.rate(lane).median);
             let holds = uniform.min(zipf) >= PAPER.0 / PAPER.1;
             Finding::new(holds, format!("{uniform:.1}, {zipf:.1}"))
         },

@@ -12,12 +12,10 @@
 //! again; a reader that saw an odd version, or another one afterwards, starts again. The lookups are
 //! in [`reads`]; the writer's part here, a search breadth first, is the same for all of them and
 //! measured by none.
-//!
-//! What differs from `overbank::fib`: there a bucket is a whole line of 7 slots with its version in
-//! it, readers never wait for a writer, markers tell which absent keys need no second line, and a
-//! bucket is compared by one vector instruction, without branches.
 
 mod reads;
+
+pub(super) use reads::LOOK_UPS;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -137,6 +135,17 @@ impl Optimistic {
         Key6::new(self.slots(bucket)[slot].load(Ordering::Relaxed) >> 16)
     }
 
+    /// Entries of the first buckets, at most `buckets_max`, and those of them in their second bucket,
+    /// whose lookup reads two.
+    pub(super) fn census(&self, buckets_max: u32) -> (u64, u64) {
+        let buckets = 0..self.buckets.min(buckets_max);
+        let slots = buckets.flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)));
+        let entries = slots.filter_map(|(bucket, slot)| Some((bucket, self.key(bucket, slot)?)));
+        entries.filter(|(_, key)| key.get() != 0).fold((0, 0), |(all, second), (bucket, key)| {
+            (all + 1, second + u64::from(self.places(key).0 != bucket))
+        })
+    }
+
     /// Changes buckets `a` and `b` (which may be one) so that no reader believes what it saw of them
     /// meanwhile: Algorithms 1 and 2, "displace".
     fn change(&self, a: u32, b: u32, stores: impl FnOnce()) {
@@ -158,6 +167,15 @@ impl Optimistic {
 
     fn put(&self, bucket: u32, slot: usize, word: u64) {
         self.slots(bucket)[slot].store(word, Ordering::Relaxed);
+    }
+
+    /// Moves an entry to a free slot of its other bucket.
+    fn displace(&self, from: u32, slot: usize, to: u32, free: usize) {
+        let word = self.slots(from)[slot].load(Ordering::Relaxed);
+        self.change(from, to, || {
+            self.put(from, slot, 0);
+            self.put(to, free, word);
+        });
     }
 }
 
@@ -213,11 +231,7 @@ impl Filler<'_> {
                 return Some((bucket, free));
             }
             let (from, slot) = (self.queue[parent as usize].bucket, usize::from(slot));
-            let word = self.table.slots(from)[slot].load(Ordering::Relaxed);
-            self.table.change(from, bucket, || {
-                self.table.put(from, slot, 0);
-                self.table.put(bucket, free, word);
-            });
+            self.table.displace(from, slot, bucket, free);
             (at, free) = (parent as usize, slot);
         }
     }
@@ -232,11 +246,7 @@ impl Filler<'_> {
             let (first, second) = table.places(key);
             let to = if first == from { second } else { first };
             let Some(free) = table.free(to) else { continue };
-            let word = table.slots(from)[slot].load(Ordering::Relaxed);
-            table.change(from, to, || {
-                table.put(from, slot, 0);
-                table.put(to, free, word);
-            });
+            table.displace(from, slot, to, free);
         }
     }
 
@@ -261,31 +271,6 @@ impl Filler<'_> {
             at += 1;
         }
         None
-    }
-}
-
-/// Where entries are, for the record.
-pub(super) struct Census {
-    /// Entries of the table.
-    pub(super) entries: u64,
-    /// Those in their second bucket: a lookup of theirs reads two.
-    pub(super) second: u64,
-}
-
-impl Optimistic {
-    /// Counts the entries of the first buckets, at most `buckets_max`.
-    pub(super) fn census(&self, buckets_max: u32) -> Census {
-        let mut census = Census { entries: 0, second: 0 };
-        for bucket in 0..self.buckets.min(buckets_max) {
-            for slot in 0..SLOTS {
-                let Some(key) = self.key(bucket, slot).filter(|key| key.get() != 0) else {
-                    continue;
-                };
-                census.entries += 1;
-                census.second += u64::from(self.places(key).0 != bucket);
-            }
-        }
-        census
     }
 }
 

@@ -1,11 +1,11 @@
 //! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3.
 //!
-//! | | versions are read | batch | prefetch |
+//! | [`LOOK_UPS`] | versions are read | batch | prefetch |
 //! |---|---|---|---|
-//! | [`Optimistic::look_up_locked`] | by an atomic addition of zero, `lock xadd` | – | – |
-//! | [`Optimistic::look_up`] | by loads, without a fence on x86-64 | – | – |
-//! | [`Optimistic::look_up_batched`] | by loads, those of a batch at once | yes | – |
-//! | [`Optimistic::look_up_prefetched`] | by loads, those of a batch at once | yes | two rounds |
+//! | locked | by an atomic addition of zero, `lock xadd` | – | – |
+//! | loads | by loads, without a fence on x86-64 | – | – |
+//! | batched | by loads, those of a batch at once | yes | – |
+//! | prefetched | by loads, those of a batch at once | yes | two rounds |
 //!
 //! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch` of
 //! zero, a locked instruction that is also the full barrier. So readers store into the counters.
@@ -61,41 +61,20 @@ fn odd(version: u32) -> bool {
     version & 1 == 1
 }
 
+/// Looks keys up, in batches of so many where it knows batches.
+pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[Key6]) -> Answers;
+
+/// In the order of figure 5.
+pub(in crate::experiments::fib) const LOOK_UPS: [LookUp; 4] = [
+    Optimistic::one_by_one::<Locked>,
+    Optimistic::one_by_one::<Loads>,
+    Optimistic::in_batches::<false>,
+    Optimistic::in_batches::<true>,
+];
+
 impl Optimistic {
-    /// One lookup after the other, as in the baseline.
     #[inline(never)]
-    pub(in crate::experiments::fib) fn look_up_locked(&self, keys: &[Key6]) -> Answers {
-        self.one_by_one::<Locked>(keys)
-    }
-
-    /// One after the other, without a locked instruction.
-    #[inline(never)]
-    pub(in crate::experiments::fib) fn look_up(&self, keys: &[Key6]) -> Answers {
-        self.one_by_one::<Loads>(keys)
-    }
-
-    /// In batches, but each line is waited for when it is needed.
-    #[inline(never)]
-    pub(in crate::experiments::fib) fn look_up_batched(
-        &self,
-        batch: usize,
-        keys: &[Key6],
-    ) -> Answers {
-        self.in_batches::<false>(batch, keys)
-    }
-
-    /// In batches, with both rounds of prefetching.
-    #[inline(never)]
-    pub(in crate::experiments::fib) fn look_up_prefetched(
-        &self,
-        batch: usize,
-        keys: &[Key6],
-    ) -> Answers {
-        self.in_batches::<true>(batch, keys)
-    }
-
-    #[inline(always)]
-    fn one_by_one<R: Reads>(&self, keys: &[Key6]) -> Answers {
+    fn one_by_one<R: Reads>(&self, _: usize, keys: &[Key6]) -> Answers {
         let mut answers = Answers::default();
         keys.iter().for_each(|&key| answers.add(self.one::<R>(key)));
         answers
@@ -125,7 +104,7 @@ impl Optimistic {
         if self.far { prefetch_far(slot) } else { prefetch(slot) }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn in_batches<const PREFETCH: bool>(&self, batch: usize, keys: &[Key6]) -> Answers {
         let mut answers = Answers::default();
         let mut found = [None; BATCH_MAX];

@@ -16,12 +16,14 @@
 //! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there are
 //! packets, no waiting for more).
 
+use super::{Address, Epoch, Heard, Sighting, Station};
 use arrayvec::ArrayVec;
 use overbank::fib::{BURST_MAX, MacVlan, Reader};
-use overbank_ports::queue::BURST;
-use overbank_stations::{Address, Epoch, Heard, Sighting, Station};
 use overbank_wire::bridge::Header;
 use std::mem;
+
+/// Frames that are looked up together.
+pub const BURST: usize = 32;
 
 const _: () = assert!(2 * BURST <= BURST_MAX, "destinations and sources are one batch");
 
@@ -114,8 +116,8 @@ struct Answers<'a, K> {
 ///
 /// ```
 /// use overbank::fib::{Config, Key6, Writer};
-/// use overbank_bridge::{DropReason, Forwarder, Role, Sink};
 /// use overbank_stations::Station;
+/// use overbank_stations::forward::{DropReason, Forwarder, Role, Sink};
 ///
 /// // A table of addresses, filled beforehand.
 /// let mut fib = Writer::<Key6, u16>::new(&Config::entries(1000))?;

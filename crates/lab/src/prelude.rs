@@ -1,0 +1,54 @@
+//! What nearly every figure uses.
+
+pub(crate) use overbank_kit::experiment::{
+    Check, Claim, Column, Context, Experiment, Finding, LabError, Plot, Record, Series, Size, Table,
+};
+pub(crate) use overbank_kit::recommended::RECOMMENDED;
+pub(crate) use overbank_kit::rounds::Rounds;
+pub(crate) use overbank_kit::spread::{Spread, geometric_mean, median};
+pub(crate) use overbank_kit::workload::FlowStream;
+
+use overbank::cache::Design;
+
+/// "81.25 %".
+pub(crate) fn percent(share: f64, digits: usize) -> String {
+    format!("{:.digits$} %", 100.0 * share)
+}
+
+/// Each as text, separated by semicolons.
+pub(crate) fn listed<T>(items: impl IntoIterator<Item = T>, text: impl Fn(T) -> String) -> String {
+    items.into_iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// The value farthest from zero, with what it is of; the default of nothing.
+pub(crate) fn farthest<T: Default>(values: impl IntoIterator<Item = (f64, T)>) -> (f64, T) {
+    values.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())).unwrap_or_default()
+}
+
+/// Draws among `flows` flows by Zipf's law, evenly for θ = 0.
+pub(crate) fn draws(flows: u32, theta: f64, seed: u64) -> Result<FlowStream, LabError> {
+    FlowStream::zipf(flows, theta, seed).map_err(LabError::failed)
+}
+
+/// `name` as a design.
+pub(crate) fn design(name: &str) -> Result<Design, LabError> {
+    name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
+}
+
+/// "AVX-512", or what this machine has, as a setting of a record.
+pub(crate) fn isa() -> (String, String) {
+    ("instruction set".to_owned(), overbank::isa::Isa::best().to_string())
+}
+
+/// Gives `work` a context of the smoke size.
+#[cfg(test)]
+pub(crate) fn smoke<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
+    work(&mut Context::smoke_run(&stop, &mut silent))
+}
+
+/// The record of a full run that has measured nothing yet.
+#[cfg(test)]
+pub(crate) fn full_record(experiment: &Experiment) -> Record {
+    smoke(|context| Record { size: Size::Full, ..experiment.record(context) })
+}
