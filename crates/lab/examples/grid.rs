@@ -10,100 +10,31 @@
 //! ratio to the best of the paper's designs in this cell (if there are any) and to blp-2-4: medians of
 //! those of the same round. At the end the geometric means over the cells.
 
-use std::process::ExitCode;
-
 use overbank::cache::Design;
-use overbank::memory::HugePages;
 use overbank_kit::micro::{Cell, Measured, measure, tsc};
 use overbank_kit::recommended::RECOMMENDED;
 use overbank_kit::spread::{Spread, geometric_mean};
 use overbank_lab::experiments::grid::{
     ALPHAS, BASELINE, MIB, PAPER, THETAS, best_of_paper, plan, ratio,
 };
-
-struct Options {
-    designs: Vec<Design>,
-    alphas: Vec<f64>,
-    thetas: Vec<f64>,
-    mib: Vec<f64>,
-    warm: Option<f64>,
-    rounds: Option<usize>,
-    penalty: Option<f64>,
-}
+use std::collections::HashMap;
 
 type Failure = Box<dyn std::error::Error>;
 
-fn numbers(list: &str) -> Result<Vec<f64>, Failure> {
+/// A list of numbers after a flag, or else these.
+fn numbers(flags: &HashMap<String, String>, flag: &str, or: &[f64]) -> Result<Vec<f64>, Failure> {
+    let Some(list) = flags.get(flag) else { return Ok(or.to_vec()) };
     Ok(list.split(',').map(str::parse).collect::<Result<_, _>>()?)
 }
 
-fn options() -> Result<Options, Failure> {
-    let mut options = Options {
-        designs: Vec::new(),
-        alphas: ALPHAS.to_vec(),
-        thetas: THETAS.to_vec(),
-        mib: MIB.to_vec(),
-        warm: None,
-        rounds: None,
-        penalty: None,
-    };
-    let mut arguments = std::env::args().skip(1);
-    let mut names = Vec::new();
-    while let Some(argument) = arguments.next() {
-        if argument == "--paper" {
-            names.extend(PAPER.map(str::to_owned));
-            continue;
-        }
-        if !argument.starts_with("--") {
-            names.extend(argument.split(',').map(str::to_owned));
-            continue;
-        }
-        let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
-        match argument.as_str() {
-            "--alpha" => options.alphas = numbers(&value)?,
-            "--theta" => options.thetas = numbers(&value)?,
-            "--mib" => options.mib = numbers(&value)?,
-            "--warm" => options.warm = Some(value.parse()?),
-            "--rounds" => options.rounds = Some(value.parse()?),
-            "--penalty" => options.penalty = Some(value.parse()?),
-            _ => return Err(format!("unknown option {argument}").into()),
-        }
-    }
-    if !names.iter().any(|name| !PAPER.contains(&name.as_str())) {
-        names.push(RECOMMENDED.to_owned());
-    }
-    for name in names {
-        let design = name.parse()?;
-        if !options.designs.contains(&design) {
-            options.designs.push(design);
-        }
-    }
-    Ok(options)
-}
-
 fn print(m: &Measured) {
+    let Cell { alpha, theta, .. } = m.cell;
+    let (flows, floor) = (m.cell.flows(), m.floor_ns.median);
+    print!("{}  α {alpha}  θ {theta}   {flows} flows, {:.1} draws each;", m.cell.size(), m.warmed);
+    println!(" gather {floor:.2} ns");
     println!(
-        "{}  α {}  θ {}   {} flows, {:.1} draws each; gather {:.2} ns",
-        m.cell.size(),
-        m.cell.alpha,
-        m.cell.theta,
-        m.cell.flows(),
-        m.warmed,
-        m.floor_ns.median
-    );
-    println!(
-        "  {:<20}{:>7}{:>8}{:>7}{:>8}{:>7}{:>7}{:>8}  {:<17}{:>6}{:>9}",
-        "design",
-        "hit %",
-        "of opt",
-        "probe",
-        "lookup",
-        "whole",
-        "floors",
-        "M/s",
-        "range",
-        "best",
-        "blp-2-4"
+        "  design                hit %  of opt  probe  lookup  whole floors     M/s  range              \
+         best  blp-2-4  huge pages"
     );
     let show = |ratio: Option<Spread>| ratio.map_or("-".to_owned(), |r| format!("{:.3}", r.median));
     for row in &m.rows {
@@ -112,69 +43,78 @@ fn print(m: &Measured) {
         let floors = floors.map_or("-".to_owned(), |floors| format!("{:.2}", floors.median));
         let best = best_of_paper(m).map(|best| row.to(best, |round| round.throughput));
         println!(
-            "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{:>7}{:>8.1}  {:<17}{:>6}{:>9}",
+            "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{floors:>7}{:>8.1}  {:<17}{:>6}{:>9}  {}",
             100.0 * row.hit_rate,
             row.hit_rate / m.cell.static_optimum(),
             row.probe_ns.median,
             row.lookup_ns.median,
             row.whole_ns.median,
-            floors,
             row.throughput.median,
             format!("({:.1} to {:.1})", row.throughput.low, row.throughput.high),
             show(best),
             show(ratio(m, &name, BASELINE)),
+            row.huge_pages,
         );
-        if row.huge_pages != HugePages::Yes {
-            println!("    (huge pages: {})", row.huge_pages);
-        }
     }
 }
 
-fn run() -> Result<(), Failure> {
-    let options = options()?;
+fn main() -> Result<(), Failure> {
+    let (mut flags, mut names) = (HashMap::new(), Vec::new());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--paper" => names.extend(PAPER.map(str::to_owned)),
+            "--alpha" | "--theta" | "--mib" | "--warm" | "--rounds" | "--penalty" => {
+                let value = arguments.next().ok_or_else(|| format!("{argument} needs a value"))?;
+                flags.insert(argument, value);
+            }
+            flag if flag.starts_with("--") => return Err(format!("unknown option {flag}").into()),
+            list => names.extend(list.split(',').map(str::to_owned)),
+        }
+    }
+    if !names.iter().any(|name| !PAPER.contains(&name.as_str())) {
+        names.push(RECOMMENDED.to_owned());
+    }
+    let mut designs: Vec<Design> = Vec::new();
+    for name in names {
+        let design = name.parse()?;
+        if !designs.contains(&design) {
+            designs.push(design);
+        }
+    }
     let cycles_per_ns = tsc::cycles_per_ns();
     println!("TSC {cycles_per_ns:.3} GHz");
     let mut all = Vec::new();
-    for &mib in &options.mib {
-        for &theta in &options.thetas {
-            for &alpha in &options.alphas {
+    for mib in numbers(&flags, "--mib", &MIB)? {
+        for theta in numbers(&flags, "--theta", &THETAS)? {
+            for alpha in numbers(&flags, "--alpha", &ALPHAS)? {
                 let cell = Cell::mib(mib, alpha, theta);
                 let mut plan = plan(&cell);
                 plan.trial = 0;
-                if let Some(warm) = options.warm {
-                    (plan.warm_per_flow, plan.warm_max) = (warm, u64::MAX);
+                if let Some(warm) = flags.get("--warm") {
+                    (plan.warm_per_flow, plan.warm_max) = (warm.parse()?, u64::MAX);
                 }
-                plan.rounds = options.rounds.unwrap_or(plan.rounds);
-                plan.penalty_cycles = options.penalty.unwrap_or(plan.penalty_cycles);
-                let m = measure(cell, &options.designs, &plan, cycles_per_ns, 1, &mut |_| Ok(()))?;
+                if let Some(rounds) = flags.get("--rounds") {
+                    plan.rounds = rounds.parse()?;
+                }
+                if let Some(penalty) = flags.get("--penalty") {
+                    plan.penalty_cycles = penalty.parse()?;
+                }
+                let m = measure(cell, &designs, &plan, cycles_per_ns, 1, &mut |_| Ok(()))?;
                 print(&m);
                 all.push(m);
             }
         }
     }
     println!("geometric means over {} cells: to the paper's best of each, to blp-2-4", all.len());
-    for design in &options.designs {
-        let name = design.to_string();
-        let to_best = all
-            .iter()
-            .filter_map(|m| Some(ratio(m, &name, &best_of_paper(m)?.design.to_string())?.median));
+    for name in designs.iter().map(Design::to_string) {
+        let to_best =
+            all.iter().filter_map(|m| ratio(m, &name, &best_of_paper(m)?.design.to_string()));
+        let to_best = to_best.map(|ratio| ratio.median);
         let worst = to_best.clone().min_by(f64::total_cmp).unwrap_or(1.0);
         let to_base = all.iter().filter_map(|m| Some(ratio(m, &name, BASELINE)?.median));
-        println!(
-            "  {name:<20}{:>8.3} (worst {worst:.3}){:>8.3}",
-            geometric_mean(to_best),
-            geometric_mean(to_base)
-        );
+        let (best, base) = (geometric_mean(to_best), geometric_mean(to_base));
+        println!("  {name:<20}{best:>8.3} (worst {worst:.3}){base:>8.3}");
     }
     Ok(())
-}
-
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("grid: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -5,11 +5,9 @@
 //! here the real tables are fed such sequences: hit rates only, nothing timed, every design the same
 //! packets in the same order.
 
-use crate::experiments::grid::design;
+use crate::prelude::*;
 use overbank::cache::Design;
-use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::workload::{FlowStream, Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
+use overbank_kit::workload::{Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
 use overbank_products::advise::AdviseError;
 use overbank_products::advise::simulate::{Sequence, simulate};
 

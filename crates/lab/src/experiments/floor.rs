@@ -9,20 +9,16 @@
 //! bursts alone, and each burst asking for the lines of the next one meanwhile. Keys, bursts, memory and
 //! kind of pages are the same for all.
 
-use std::hint::black_box;
-use std::time::Instant;
-
+use crate::prelude::*;
 use overbank::cache::BURST;
 use overbank::memory::HugePages;
-use overbank_kit::experiment::{Check, Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::micro::gather::{Footing, Gather, times};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::micro::{
     self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, size_name, tsc,
 };
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
-use overbank_kit::workload::FlowStream;
+use std::hint::black_box;
+use std::time::Instant;
 
 /// The floor.
 pub const FLOOR: Experiment = Experiment {
@@ -31,9 +27,6 @@ pub const FLOOR: Experiment = Experiment {
     source: "beyond the paper",
     run,
 };
-
-/// How many times the floor a batched probe or a verified lookup may cost past the L2 cache.
-const TARGET: f64 = 1.6;
 
 /// With room, and nearly full.
 const ALPHAS: [f64; 2] = [0.5, 0.95];
@@ -76,11 +69,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mib: &[f64] = if smoke { &[0.125] } else { &[4.0, 16.0, 64.0, 256.0] };
     let cells: Vec<Cell> =
         mib.iter().flat_map(|&mib| ALPHAS.map(|alpha| Cell::mib(mib, alpha, 0.0))).collect();
-    let mut names = DESIGNS.to_vec();
-    if !names.contains(&RECOMMENDED) {
-        names.push(RECOMMENDED);
-    }
-    let designs = micro::designs(&names)?;
+    let designs = micro::designs(DESIGNS)?;
     let plan = |_: &Cell| Plan {
         warm_per_flow: 0.0,
         warm_max: 0,
@@ -93,18 +82,20 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let all = measure_all(context, (0.1, 1.0), &cells, &designs, plan, cycles_per_ns)?;
 
     let mut record = FLOOR.record(context);
-    record.setting("keys of a round", plan(&cells[0]).keys);
-    record.setting("TSC", format!("{cycles_per_ns:.3} GHz"));
-    record.setting("instruction set", overbank::isa::Isa::best());
     let l2 = l2_cache_bytes();
-    record.setting("L2 cache", l2.map_or("of unknown size".to_owned(), size_name));
+    record.settings([
+        ("keys of a round".to_owned(), plan(&cells[0]).keys.to_string()),
+        ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
+        isa(),
+        ("L2 cache".to_owned(), l2.map_or("of unknown size".to_owned(), size_name)),
+    ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
     }
     let floors: Vec<&Gathered> = gathered.iter().filter(|g| g.is_floor(&all)).collect();
     for alpha in ALPHAS {
         let at: Vec<&Measured> = all.iter().filter(|m| m.cell.alpha == alpha).collect();
-        record.plots.extend(KINDS.map(|kind| plot(&at, &names, &floors, kind)));
+        record.plots.extend(KINDS.map(|kind| plot(&at, &floors, kind)));
     }
     record.tables.push(Table::of(
         "The gather kernel",
@@ -124,24 +115,20 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         table.row([name].into_iter().chain(all.iter().map(cell)));
     };
     row("gather kernel, same keys".to_owned(), &|m| format!("{:.2}", m.floor_ns.median));
-    for kind in KINDS {
-        for (i, name) in names.iter().enumerate() {
-            row(format!("{name}, {}", kind.name), &|m| {
-                let of = &m.rows_of(kind.way)[i];
-                let multiple = m.to_floor(of, kind.ns).map(|multiple| multiple.median);
-                format!("{:.2} ({})", kind.spread(of).median, times(multiple))
-            });
-        }
+    for (kind, (i, name)) in
+        KINDS.iter().flat_map(|k| DESIGNS.iter().enumerate().map(move |d| (k, d)))
+    {
+        row(format!("{name}, {}", kind.name), &|m| {
+            let of = &m.rows_of(kind.way)[i];
+            let multiple = m.to_floor(of, kind.ns).map(|multiple| multiple.median);
+            format!("{:.2} ({})", kind.spread(of).median, times(multiple))
+        });
     }
-    for (i, name) in names.iter().enumerate() {
-        row(format!("{name}, hit rate"), &|m| format!("{:.2} %", 100.0 * m.rows[i].hit_rate));
+    for (i, name) in DESIGNS.iter().enumerate() {
+        row(format!("{name}, hit rate"), &|m| percent(m.rows[i].hit_rate, 2));
     }
     record.tables.push(table);
-    record.checks = all.iter().filter_map(hits).collect();
-    if !smoke {
-        let past = all.iter().filter(|m| is_past(l2, m));
-        record.checks.extend(past.flat_map(|m| KINDS.iter().filter_map(|kind| check(m, kind))));
-    }
+    claims(&mut record, &all, l2);
     record.notes = NOTES.map(str::to_owned).into();
     record.notes.extend(micro::without_floor(&all));
     Ok(record)
@@ -165,10 +152,10 @@ const PAST: &str = "Where memory is near, the kernel hardly waits, and what it c
     every design's multiple.";
 
 /// Curves of all designs over the size of the table, and that of the kernel.
-fn plot(at: &[&Measured], names: &[&str], floors: &[&Gathered], kind: Kind) -> Plot {
+fn plot(at: &[&Measured], floors: &[&Gathered], kind: Kind) -> Plot {
     let in_mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let kernel = Series::rounds("gather kernel", floors.iter().map(|g| (in_mib(g.bytes), g.ns)));
-    let curves = names.iter().enumerate().map(|(i, name)| {
+    let curves = DESIGNS.iter().enumerate().map(|(i, name)| {
         let point = |m: &&Measured| {
             let mib = in_mib(m.cell.entries * micro::SLOT_BYTES);
             (mib, kind.spread(&m.rows_of(kind.way)[i]))
@@ -190,31 +177,45 @@ fn l2_cache_bytes() -> Option<usize> {
     read(index, "size")?.trim().strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// Whether a cell's table is past the L2 cache. One of unknown size counts as smaller than every table
-/// of the full size.
-fn is_past(l2: Option<usize>, m: &Measured) -> bool {
-    l2.is_none_or(|bytes| m.cell.entries.saturating_mul(micro::SLOT_BYTES) > bytes)
-}
-
 /// What the targets rest on: that keys are hits, at any size.
-fn hits(m: &Measured) -> Option<Check> {
+const HITS: [&[Claim<Measured>]; 2] = [
+    &[Claim::new("hit rate", "at least 99.9 %", |m: &Measured| hits(m, 0.999))],
+    &[Claim::new("hit rate", "at least 97 %", |m: &Measured| hits(m, 0.97))],
+];
+
+fn hits(m: &Measured, least: f64) -> Option<Finding> {
     let rate = m.row(RECOMMENDED)?.hit_rate;
-    let (alpha, size) = (m.cell.alpha, m.cell.size());
-    let least = if alpha < 0.9 { 0.999 } else { 0.97 };
-    let claim = format!("{RECOMMENDED}, {size}, α = {alpha}: hit rate");
-    let (stated, measured) =
-        (format!("at least {} %", 100.0 * least), format!("{:.2} %", 100.0 * rate));
-    Some(Check::new(claim, stated, measured, rate >= least))
+    Finding::new(rate >= least, percent(rate, 2))
 }
 
-/// The target of a cell; `None` where the kernel is no floor of our table.
-fn check(m: &Measured, kind: &Kind) -> Option<Check> {
-    let multiple = m.to_floor(m.row_of(RECOMMENDED, kind.way)?, kind.ns)?;
-    let (alpha, size, name) = (m.cell.alpha, m.cell.size(), kind.name);
-    let claim =
-        format!("{RECOMMENDED}, {size}, past the L2 cache, α = {alpha}: {name} to the floor");
-    let holds = multiple.median <= TARGET;
-    Some(Check::new(claim, format!("at most {TARGET}"), multiple.text(), holds).because(PAST))
+/// Past the L2 cache; not where the kernel is no floor of our table.
+const TARGETS: &[Claim<Measured>] = &[
+    Claim::timed("batched probe to the floor", "at most 1.6", |m| target(m, 0)).because(PAST),
+    Claim::timed("verified lookup to the floor", "at most 1.6", |m| target(m, 1)).because(PAST),
+    Claim::timed("batched probe, ahead to the floor", "at most 1.6", |m| target(m, 2))
+        .because(PAST),
+    Claim::timed("verified lookup, ahead to the floor", "at most 1.6", |m| target(m, 3))
+        .because(PAST),
+];
+
+/// How many times the floor a batched probe or a verified lookup may cost past the L2 cache.
+fn target(m: &Measured, kind: usize) -> Option<Finding> {
+    let kind = KINDS[kind];
+    Finding::at_most(1.6, m.to_floor(m.row_of(RECOMMENDED, kind.way)?, kind.ns)?)
+}
+
+/// An L2 cache of unknown size counts as smaller than every table of the full size.
+fn claims(record: &mut Record, all: &[Measured], l2: Option<usize>) {
+    let place = |m: &Measured, past: &str| {
+        format!("{RECOMMENDED}, {}{past}, α = {}", m.cell.size(), m.cell.alpha)
+    };
+    for m in all {
+        record.judge(&place(m, ""), HITS[usize::from(m.cell.alpha > 0.9)], m);
+    }
+    let bytes = |m: &Measured| m.cell.entries.saturating_mul(micro::SLOT_BYTES);
+    for m in all.iter().filter(|m| l2.is_none_or(|l2| bytes(m) > l2)) {
+        record.judge(&place(m, ", past the L2 cache"), TARGETS, m);
+    }
 }
 
 /// The gather kernel alone.
@@ -243,7 +244,7 @@ impl Gathered {
 fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError> {
     let gather = Gather::new(bytes)
         .ok_or_else(|| LabError::Failed(format!("not enough memory for {}", size_name(bytes))))?;
-    let mut stream = FlowStream::uniform(u32::MAX, seed).map_err(LabError::failed)?;
+    let mut stream = draws(u32::MAX, 0.0, seed)?;
     let mut drawn = Keys::seeded(seed);
     let mut rounds = Vec::new();
     for _ in 0..7 {
@@ -259,7 +260,7 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
                 });
                 start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
             });
-            Spread::of(times).median
+            median(times)
         });
         rounds.push(ns[0].min(ns[1]));
     }
@@ -270,90 +271,51 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
 mod tests {
     use super::*;
     use overbank_kit::micro::made_up;
-    use std::sync::atomic::AtomicBool;
 
-    fn measured(ours: f64) -> Measured {
-        let rows = [("set-4", (1.0, 3.0, 1.0)), (RECOMMENDED, (1.0, ours, 1.0))];
-        let m = made_up::measured(Cell::mib(4.0, 0.95, 0.0), 2.0, &rows);
+    fn measured(alpha: f64, hits: f64) -> Measured {
+        let rows = [("set-4", (1.0, 3.0, 1.0)), (RECOMMENDED, (hits, 3.2, 1.0))];
+        let m = made_up::measured(Cell::mib(4.0, alpha, 0.0), 2.0, &rows);
         Measured { ahead: m.rows.clone(), ..m }
     }
 
-    #[test]
-    fn probe_and_lookup_are_judged_each_by_its_name() {
-        let mut m = measured(3.2);
-        let judged = |m: &Measured, kind| check(m, kind).unwrap();
-        assert!(judged(&m, &PROBE).holds && judged(&m, &LOOKUP).holds);
-        m.rows[1].rounds[0].lookup_ns = 3.3;
-        assert!(judged(&m, &PROBE).holds && !judged(&m, &LOOKUP).holds);
-        let (probe, lookup) = (judged(&m, &PROBE), judged(&m, &LOOKUP));
-        assert!(
-            probe.claim.ends_with("4 MiB, past the L2 cache, α = 0.95: batched probe to the floor")
-        );
-        assert!(lookup.claim.ends_with("α = 0.95: verified lookup to the floor"));
-        assert_eq!((&*lookup.measured, &*lookup.stated), ("1.650 (1.650 to 1.650)", "at most 1.6"));
-        m.rows[1].rounds[0].probe_ns = 3.3;
-        assert!(!judged(&m, &PROBE).holds);
-        // Ahead is another row.
-        let [.., ahead] = KINDS;
-        assert!(judged(&m, &ahead).holds && judged(&m, &ahead).claim.contains("lookup, ahead to"));
-        m.ahead[1].rounds[0].lookup_ns = 3.3;
-        assert!(!judged(&m, &ahead).holds);
-
-        assert!(is_past(Some(2 << 20), &m) && is_past(None, &m));
-        assert!(!is_past(Some(4 << 20), &m), "a table as large as the cache is not past it");
+    fn judged(m: &Measured, l2: usize) -> Vec<bool> {
+        let mut record = full_record(&FLOOR);
+        claims(&mut record, std::slice::from_ref(m), Some(l2));
+        record.checks.iter().map(|check| check.holds).collect()
     }
 
+    /// Hits, and probe and lookup, alone and ahead, each by its figure.
     #[test]
-    fn most_keys_are_hits() {
+    fn each_is_judged_by_its_name() {
         for (alpha, least) in [(0.5, 0.999), (0.95, 0.97)] {
-            for (rate, holds) in [(least, true), (least - 0.0001, false)] {
-                let rows = [(RECOMMENDED, (rate, 3.0, 1.0))];
-                let m = made_up::measured(Cell::mib(4.0, alpha, 0.0), 2.0, &rows);
-                assert_eq!(hits(&m).unwrap().holds, holds, "{alpha}, {rate}");
-            }
+            assert!(judged(&measured(alpha, least), 0)[0]);
+            assert!(!judged(&measured(alpha, least - 0.0001), 0)[0]);
+        }
+        let good = measured(0.95, 1.0);
+        assert_eq!(judged(&good, 2 << 20), [true; 5]);
+        assert_eq!(judged(&good, 4 << 20), [true], "a table as large as the cache is not past it");
+        for kind in 0..KINDS.len() {
+            let mut m = good.clone();
+            let row = if kind < 2 { &mut m.rows[1] } else { &mut m.ahead[1] };
+            let round = &mut row.rounds[0];
+            *if kind % 2 == 0 { &mut round.probe_ns } else { &mut round.lookup_ns } = 3.3;
+            let failed = judged(&m, 0)[1..].iter().position(|holds| !holds);
+            assert_eq!(failed, Some(kind));
         }
     }
 
     #[test]
     fn a_floor_on_other_pages_is_not_judged_by() {
-        let mut m = measured(4.0);
-        assert_eq!(check(&m, &PROBE).map(|check| check.reason), Some(PAST.to_owned()));
-        m.floor_pages = HugePages::No;
-        assert!(check(&m, &PROBE).is_none());
-        m.floor_pages = HugePages::Yes;
+        let mut m = measured(0.95, 1.0);
         m.rows[0].huge_pages = HugePages::No;
-        assert!(check(&m, &PROBE).is_some(), "the other table's pages do not matter");
-
+        assert_eq!(judged(&m, 0).len(), 5, "the other table's pages do not matter");
         // The kernel alone, on as much memory as the tables, and on more.
         let of = |mib: usize, pages| Gathered { bytes: mib << 20, pages, ns: Spread::default() };
-        let all = [m];
+        let all = [m.clone()];
         assert!(of(4, HugePages::Yes).is_floor(&all) && of(4, HugePages::No).is_floor(&all));
         assert!(!of(4, HugePages::Unknown).is_floor(&all));
         assert!(of(8, HugePages::Unknown).is_floor(&all));
-    }
-
-    /// What does not depend on time: all tables, both loads, both kinds, and the hits.
-    #[test]
-    fn the_record_has_all_tables_and_both_loads() {
-        let stop = AtomicBool::new(false);
-        let mut silent = |_: &str, _: f64| {};
-        let mut context = Context::smoke_run(&stop, &mut silent);
-        let record = run(&mut context).unwrap();
-        let [kernel, table] = &record.tables[..] else { panic!("{:?}", record.tables.len()) };
-        assert_eq!(kernel.rows.len(), 2);
-        assert_eq!(table.headings, ["design", "128 KiB, α = 0.5", "128 KiB, α = 0.95"]);
-        for name in DESIGNS.iter().chain([&RECOMMENDED]) {
-            for what in KINDS.map(|kind| kind.name).into_iter().chain(["hit rate"]) {
-                let first = format!("{name}, {what}");
-                let row = table.rows.iter().find(|row| row[0] == first);
-                assert_eq!(row.map(Vec::len), Some(3), "{first}");
-            }
-        }
-        let plots: Vec<&str> = record.plots.iter().map(|plot| &*plot.title).collect();
-        let titles = |alpha| KINDS.map(|kind| format!("{}, α = {alpha}", kind.name));
-        let expected = ALPHAS.map(titles).concat();
-        assert_eq!(plots, expected);
-        assert_eq!(record.checks.len(), 2, "the hit rates, no time");
-        assert!(record.checks.iter().all(|check| check.holds), "{:?}", record.checks);
+        m.floor_pages = HugePages::No;
+        assert_eq!(judged(&m, 0).len(), 1);
     }
 }

@@ -9,14 +9,12 @@
 //! The figures here are short runs for the answers; the experiments that the answers name have the
 //! long ones.
 
-use super::displacement::{Displacing, Figures, VARIANTS, play};
+use super::displacement::{Figures, VARIANTS, play};
 use super::endtoend::Course;
 use super::table3::{Approximate, approximate};
-use overbank_kit::experiment::{Claim, Context, Experiment, Finding, LabError, Record, Table};
-use overbank_kit::micro::{self, Cell, Measured, Plan, Row, measure_all, tsc};
+use crate::prelude::*;
+use overbank_kit::micro::{self, Cell, Measured, Plan, measure_all, tsc};
 use overbank_kit::models::ALPHA_PAPER;
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::workload::FlowStream;
 use overbank_products::replay::record::DesignRecord;
 
 /// The questions.
@@ -61,10 +59,6 @@ const GEOMETRY_AND_POLICY: [&str; 12] = [
 ];
 /// Points of hit rate below which two policies are as good: rates come from some 10⁵ lookups.
 const ALIKE: f64 = 0.5;
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
-}
 
 /// Points of hit rate and nanoseconds of a lookup that a change adds in a cell.
 fn change(m: &Measured, from: &str, to: &str) -> Option<(f64, f64)> {
@@ -113,8 +107,8 @@ const CLAIMS: &[Claim<Found>] = &[
         "as in the micro-benchmark",
         |found: &Found| {
             let rates: Vec<f64> = found.switch.iter().take(3).map(|d| d.hit_rate).collect();
-            let shown = rates.iter().map(|&rate| percent(rate)).collect::<Vec<_>>().join(", ");
-            Finding::new(rates.windows(2).all(|pair| pair[0] < pair[1]), shown)
+            let shown = listed(&rates, |&rate| percent(rate, 2));
+            Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
         },
     ),
     Claim::new(
@@ -169,10 +163,9 @@ const CLAIMS: &[Claim<Found>] = &[
                 let (seen, due) = (a.foreign * a.probed as f64, a.q * a.probed as f64);
                 (seen - due).abs() <= 4.0 * due.max(1.0).sqrt()
             };
-            let shown = found.believed.iter().map(|(name, a)| {
-                format!("{name} {:.4} % for {:.4} %", 100.0 * a.foreign, 100.0 * a.q)
+            let shown = listed(&found.believed, |(name, a)| {
+                format!("{name} {} for {}", percent(a.foreign, 4), percent(a.q, 4))
             });
-            let shown = shown.collect::<Vec<_>>().join("; ");
             Finding::new(found.believed.iter().all(|(_, a)| as_calculated(a)), shown)
         },
     ),
@@ -180,12 +173,10 @@ const CLAIMS: &[Claim<Found>] = &[
         "4: within the working set wrong answers are fewer",
         "in every design",
         |found: &Found| {
-            let fewer = |a: &Approximate| a.wrong <= a.foreign;
-            let shown = found.believed.iter().map(|(name, a)| {
-                format!("{name} {:.4} % for {:.4} %", 100.0 * a.wrong, 100.0 * a.foreign)
+            let shown = listed(&found.believed, |(name, a)| {
+                format!("{name} {} for {}", percent(a.wrong, 4), percent(a.foreign, 4))
             });
-            let shown = shown.collect::<Vec<_>>().join("; ");
-            Finding::new(found.believed.iter().all(|(_, a)| fewer(a)), shown)
+            Finding::new(found.believed.iter().all(|(_, a)| a.wrong <= a.foreign), shown)
         },
     ),
     Claim::timed(
@@ -214,8 +205,7 @@ const CLAIMS: &[Claim<Found>] = &[
             let ratio = |m: &Measured| {
                 Some(m.row(RECOMMENDED)?.to(m.row("blp-2-4")?, |round| round.throughput).median)
             };
-            let ratios = || found.cells.iter().filter_map(ratio);
-            let (low, high) = (ratios().fold(f64::MAX, f64::min), ratios().fold(0.0, f64::max));
+            let Spread { low, high, .. } = Spread::of(found.cells.iter().filter_map(ratio));
             Finding::new(low >= 1.0, format!("{low:.2} to {high:.2} of it"))
         },
     ),
@@ -233,17 +223,15 @@ const CLAIMS: &[Claim<Found>] = &[
 ];
 
 const NOTES: [&str; 5] = [
-    "1. How does BLP perform in the full system? The table has the packet rates. The gain over the 4-way \
-     table that Open vSwitch has is smaller than in the micro-benchmark, because a packet costs more than \
-     its lookup; figures 6 and 7 have the curves.",
+    "1. How does BLP perform in the full system? The gain over the 4-way table that Open vSwitch has is \
+     smaller than in the micro-benchmark, because a packet costs more than its lookup; figures 6 and 7 have \
+     the curves.",
     "2. How should displacement and eviction be balanced? Displacement can win only where there is an empty \
-     slot to be reached; once more flows come than fit, the search reads its buckets in vain. Widen the \
-     bucket before you displace.",
+     slot to be reached: widen the bucket before you displace.",
     "3. What kind of eviction policy? Without skew no order of the flows is better than another; with skew \
      and too many flows promotion keeps the popular ones, at the price that the table has.",
     "4. What if wrong answers are tolerable? Then the table never fetches an entry to verify it, and wants \
-     few candidates, or wider fingerprints, where exact use wants many candidates. A flow that is mistaken \
-     stays so until the other entry leaves, because it is never inserted.",
+     few candidates, or wider fingerprints. A flow that is mistaken stays so until the other entry leaves.",
     "5. Are there general rules? Spend a nanosecond on a lookup if (change of hit rate) × (miss penalty) is \
      more: the table has the penalty from which each change pays.",
 ];
@@ -258,11 +246,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         believed: context.part((0.8, 1.0), tolerance)?,
     };
     let mut record = QUESTIONS.record(context);
-    record.settings([
-        ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
-        context.penalty_setting(),
-        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
-    ]);
+    let clock = ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz"));
+    record.settings([clock, context.penalty_setting(), isa()]);
     record.judge("", CLAIMS, &found);
     let base = found.switch[0].mpps.unwrap_or(f64::NAN);
     let rate = |d: &DesignRecord, to: f64, digits: usize| {
@@ -273,7 +258,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         &found.switch,
         &[
             ("design", &|d| d.design.clone()),
-            ("hit rate", &|d| percent(d.hit_rate)),
+            ("hit rate", &|d| percent(d.hit_rate, 2)),
             ("M packets/s", &|d| rate(d, 1.0, 2)),
             ("to set-4", &|d| rate(d, base, 3)),
         ],
@@ -284,56 +269,53 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         &found.displaced,
         &[
             ("structure", &|d| d.0.to_owned()),
-            ("hits, α = 0.95", &|d| percent(d.1[0].hit_rate)),
+            ("hits, α = 0.95", &|d| percent(d.1[0].hit_rate, 2)),
             ("buckets read per insertion", &|d| format!("{:.1}", d.1[0].read)),
-            ("hits, α = 1.5", &|d| percent(d.1[1].hit_rate)),
+            ("hits, α = 1.5", &|d| percent(d.1[1].hit_rate, 2)),
             ("buckets read per insertion", &|d| format!("{:.1}", d.1[1].read)),
         ],
     ));
-    let headings = |first: &[&str]| {
-        first.iter().map(|&s| s.to_owned()).chain(found.cells.iter().map(place)).collect::<Vec<_>>()
-    };
     let size = found.cells[0].cell.size();
-    let title = format!("3. Policies, {size}: hit rate, ns of a lookup, emulated M/s");
-    let mut policies = Table::new(title, headings(&["design"]));
-    for (i, name) in GEOMETRY_AND_POLICY.into_iter().enumerate() {
-        let cell = |r: &Row| {
-            let (hits, rate) = (percent(r.hit_rate), r.throughput.median);
-            format!("{hits}, {:.1}, {rate:.1}", r.lookup_ns.median)
-        };
-        policies
-            .row([name.to_owned()].into_iter().chain(found.cells.iter().map(|m| cell(&m.rows[i]))));
-    }
-    record.tables.push(policies);
+    let name = |(_, name): &(usize, &str)| (*name).to_owned();
+    record.tables.push(Table::pivot(
+        format!("3. Policies, {size}: hit rate, ns of a lookup, emulated M/s"),
+        "design",
+        (GEOMETRY_AND_POLICY.into_iter().enumerate(), name),
+        (&found.cells, |m: &&Measured| place(m)),
+        |&(i, _), m| {
+            let (r, hits) = (&m.rows[i], percent(m.rows[i].hit_rate, 2));
+            format!("{hits}, {:.1}, {:.1}", r.lookup_ns.median, r.throughput.median)
+        },
+    ));
     record.tables.push(Table::of(
         "4. Approximate use, uniform flows",
         &found.believed,
         &[
             ("design", &|b| b.0.to_owned()),
-            ("hit rate", &|b| percent(b.1.hits)),
+            ("hit rate", &|b| percent(b.1.hits, 2)),
             ("wrong answers, working set", &|b| format!("{:.5} %", 100.0 * b.1.wrong)),
             ("wrong answers, new flows", &|b| format!("{:.5} %", 100.0 * b.1.foreign)),
             ("M keys/s", &|b| format!("{:.1}", b.1.speed.median)),
         ],
     ));
-    let title = "5. Miss penalty, in cycles, from which the change pays";
-    let mut rules = Table::new(title, headings(&["from", "to"]));
-    for (from, to) in [
+    let changes = [
         ("set-8", "blp-2-4"),
         ("blp-2-4", "cuckoo-2-4"),
         ("blp-2-4", "blp-2-16"),
         ("blp-2-4", "blp-2-4+pblru"),
         ("blp-2-16", "blp-2-16+bubble"),
         ("blp-2-4", RECOMMENDED),
-    ] {
-        let penalty = |m: &Measured| {
-            let (points, ns) = change(m, from, to)?;
-            Some(pays(ns * cycles_per_ns, points / 100.0))
-        };
-        let cells = found.cells.iter().map(|m| penalty(m).unwrap_or_else(|| "-".to_owned()));
-        rules.row([from, to].map(str::to_owned).into_iter().chain(cells));
-    }
-    record.tables.push(rules);
+    ];
+    record.tables.push(Table::pivot(
+        "5. Miss penalty, in cycles, from which the change pays",
+        "change",
+        (changes, |(from, to): &(&str, &str)| format!("{from} to {to}")),
+        (&found.cells, |m: &&Measured| place(m)),
+        |(from, to), m| {
+            let change = change(m, from, to);
+            change.map_or("-".into(), |(points, ns)| pays(ns * cycles_per_ns, points / 100.0))
+        },
+    ));
     record.notes.extend(NOTES.map(str::to_owned));
     Ok(record)
 }
@@ -358,15 +340,9 @@ fn displacement(context: &mut Context<'_>) -> Result<Vec<(&'static str, Vec<Figu
     context.each(
         VARIANTS,
         |v| format!("displacement: {}", v.0),
-        |context, (name, kind, m, depth)| {
-            let figures = LOADS.map(|alpha| {
-                let flows = (entries as f64 * alpha) as u32;
-                let mut stream =
-                    FlowStream::uniform(flows, context.seed).map_err(LabError::failed)?;
-                let mut table = Displacing::new(kind, m, entries, depth, context.seed);
-                Ok(play(&mut table, &mut stream, context.seed))
-            });
-            Ok((name, figures.into_iter().collect::<Result<_, LabError>>()?))
+        |context, variant| {
+            let figures = LOADS.map(|alpha| play(variant, entries, (alpha, 0.0), context.seed));
+            Ok((variant.0, figures.into_iter().collect::<Result<_, _>>()?))
         },
     )
 }
@@ -398,8 +374,7 @@ fn tolerance(context: &mut Context<'_>) -> Result<Vec<(&'static str, Approximate
         BELIEVED,
         |name| format!("approximate use: {name}"),
         |context, name| {
-            let design = super::grid::design(name)?;
-            Ok((name, approximate(design, entries, flows, bursts, context.seed)?))
+            Ok((name, approximate(design(name)?, entries, flows, bursts, context.seed)?))
         },
     )
 }

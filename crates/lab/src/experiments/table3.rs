@@ -13,13 +13,10 @@
 //! thirty of a million keys in 4-way buckets), so that the figure depends on the luck of the keys: the
 //! full size takes the mean of `KEY_SETS` sets.
 
-use std::time::Instant;
-
+use crate::prelude::*;
 use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
-use overbank_kit::experiment::{Claim, Context, Experiment, Finding, LabError, Record, Table};
 use overbank_kit::micro::keys::Keys;
-use overbank_kit::spread::Spread;
-use overbank_kit::workload::FlowStream;
+use std::time::Instant;
 
 /// Table 3.
 pub const TABLE3: Experiment = Experiment {
@@ -131,10 +128,10 @@ pub(super) fn approximate(
 ) -> Result<Approximate, LabError> {
     let mut cache =
         design.build(entries, LayoutKind::Fp16V16, seed, None).map_err(LabError::failed)?;
-    let mut stream = FlowStream::uniform(flows, seed).map_err(LabError::failed)?;
+    let mut stream = draws(flows, 0.0, seed)?;
     let mut probes = Probes::new();
     let mut keys = Keys::seeded(seed);
-    let (mut right, mut wrong, mut looked_up) = (0u64, 0u64, 0u64);
+    let (mut right, mut wrong) = (0u64, 0u64);
     let mut speeds = Vec::new();
     let chunk = 1 << 16;
     let chunks = (bursts * BURST).div_ceil(chunk).max(4);
@@ -150,24 +147,22 @@ pub(super) fn approximate(
             }
             if round >= chunks {
                 speeds.push(hashes.len() as f64 / start.elapsed().as_secs_f64() / 1e6);
-                right += u64::from(sums.0);
-                wrong += u64::from(sums.1);
-                looked_up += hashes.len() as u64;
+                (right, wrong) = (right + u64::from(sums.0), wrong + u64::from(sums.1));
             }
         }
     }
+    let looked_up = (chunks * chunk) as u64;
     // Foreign keys: ids past the working set. They are probed only, so the table stays as it is.
-    let (mut foreign, mut probed) = (0u64, 0u64);
-    let mut next = flows;
-    for _ in 0..2 * chunks {
-        keys.set((0..chunk as u32).map(|i| next.wrapping_add(i)));
-        next = next.wrapping_add(chunk as u32);
+    let mut foreign = 0u64;
+    for part in 0..2 * chunks as u32 {
+        let first = flows.wrapping_add(part * chunk as u32);
+        keys.set((0..chunk as u32).map(|i| first.wrapping_add(i)));
         for hashes in keys.hashes.chunks_exact(BURST) {
             cache.probe_batch(hashes, &mut probes);
             foreign += u64::from(probes.matched.count_ones());
-            probed += BURST as u64;
         }
     }
+    let probed = 2 * looked_up;
     let occupied = cache.len() as f64 / cache.capacity() as f64 * cache.candidates() as f64;
     speeds.sort_by(f64::total_cmp);
     let tenth = speeds.len() / 10;
@@ -217,10 +212,6 @@ const CLAIMS: &[Claim<Found>] = &[
     ),
 ];
 
-fn percent(share: f64, digits: usize) -> String {
-    format!("{:.digits$} %", 100.0 * share)
-}
-
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let smoke = context.smoke();
     let (entries, flows) = if smoke { (1 << 12, 3906) } else { (1 << 20, 1_000_000) };
@@ -233,7 +224,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         DESIGNS,
         |d| d.0.to_owned(),
         |context, (name, stated)| {
-            let design = super::grid::design(name)?;
+            let design = design(name)?;
             let seeds = (0..sets).map(|set| context.seed.wrapping_add(set)).collect::<Vec<_>>();
             let all = context.each(
                 seeds,
@@ -330,10 +321,7 @@ mod tests {
 
     #[test]
     fn a_match_is_believed() {
-        let mut cache = super::super::grid::design("set-4")
-            .unwrap()
-            .build(64, LayoutKind::Fp16V16, 1, None)
-            .unwrap();
+        let mut cache = design("set-4").unwrap().build(64, LayoutKind::Fp16V16, 1, None).unwrap();
         let mut keys = Keys::default();
         keys.set(0..10);
         cache.insert(keys.hashes[0], 0).unwrap();

@@ -1,6 +1,6 @@
 //! What the text of section 7.3 says of figures 8 and 9, and whether it holds.
 
-use overbank_kit::experiment::Check;
+use crate::prelude::*;
 use overbank_kit::micro::{Measured, Row};
 
 /// Fewest draws per flow for what is said of hit rates and throughputs of random eviction: after that
@@ -25,8 +25,8 @@ enum Of {
 }
 
 /// A sentence of section 7.3: at some α each of `lead` is ahead of each of `over`.
-pub(super) struct Claim {
-    text: &'static str,
+pub(super) struct Order {
+    pub(super) text: &'static str,
     stated: &'static str,
     of: Of,
     lead: &'static [&'static str],
@@ -36,16 +36,7 @@ pub(super) struct Claim {
     reason: &'static str,
 }
 
-/// The pair of a cell that is hardest for a claim.
-struct Hardest {
-    /// How far the first is ahead: points of hit rate, or the median of the ratios of the same round
-    /// (of the second to the first for times) less 1.
-    ahead: f64,
-    holds: bool,
-    figures: String,
-}
-
-impl Claim {
+impl Order {
     /// Whether it is about time, which the smoke size says nothing of.
     pub(super) fn timed(&self) -> bool {
         self.of != Of::Hits
@@ -63,32 +54,27 @@ impl Claim {
             }
     }
 
-    fn hardest(&self, m: &Measured) -> Option<Hardest> {
+    /// The pair of a cell that is hardest for it: how far the first is ahead (points of hit rate, or the
+    /// median of the ratios of the same round less 1), whether that is enough, and the figures.
+    fn hardest(&self, m: &Measured) -> Option<(f64, bool, String)> {
         let pairs =
             self.lead.iter().flat_map(|lead| self.over.iter().map(move |over| (lead, over)));
         let pairs = pairs.filter_map(|(lead, over)| {
             let (ahead, holds, figures) = self.compare(m.row(lead)?, m.row(over)?);
-            let figures = format!("α {}: {figures} ({lead}, {over})", m.cell.alpha);
-            Some(Hardest { ahead, holds, figures })
+            Some((ahead, holds, format!("α {}: {figures} ({lead}, {over})", m.cell.alpha)))
         });
-        pairs.min_by(|a, b| a.ahead.total_cmp(&b.ahead))
+        pairs.min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
     fn compare(&self, a: &Row, b: &Row) -> (f64, bool, String) {
-        match self.of {
-            Of::Hits => {
-                let (a, b) = (100.0 * a.hit_rate, 100.0 * b.hit_rate);
-                (a - b, a >= b - SAME_POINTS, format!("{a:.2}, {b:.2}"))
-            }
-            Of::Cost => {
-                let ratio = a.to(b, |round| round.lookup_ns);
-                (1.0 / ratio.median - 1.0, ratio.median < 1.0, format!("×{}", ratio.text()))
-            }
-            Of::Speed => {
-                let ratio = a.to(b, |round| round.throughput);
-                (ratio.median - 1.0, ratio.median > 1.0, format!("×{}", ratio.text()))
-            }
+        if self.of == Of::Hits {
+            let (a, b) = (100.0 * a.hit_rate, 100.0 * b.hit_rate);
+            return (a - b, a >= b - SAME_POINTS, format!("{a:.2}, {b:.2}"));
         }
+        let cost = self.of == Of::Cost;
+        let ratio = a.to(b, if cost { |round| round.lookup_ns } else { |round| round.throughput });
+        let ahead = if cost { 1.0 / ratio.median } else { ratio.median };
+        (ahead - 1.0, ahead > 1.0, format!("×{}", ratio.text()))
     }
 
     /// What was found in the cells of a size where the warm-up was long enough, if it was anywhere; and the
@@ -96,44 +82,37 @@ impl Claim {
     pub(super) fn judge(&self, size: &[Measured]) -> (Option<Check>, Vec<f64>) {
         let about = size.iter().filter(|m| (self.at)(m.cell.alpha));
         let (warm, cold): (Vec<_>, Vec<_>) = about.partition(|m| self.is_warm(m));
-        let hardest: Vec<Hardest> = warm.into_iter().filter_map(|m| self.hardest(m)).collect();
-        let holds = hardest.iter().all(|hardest| hardest.holds);
-        let check = (!hardest.is_empty()).then(|| Check {
-            claim: format!("{}: {}", size[0].cell.size(), self.text),
-            stated: self.stated.to_owned(),
-            measured: hardest.iter().map(|h| &*h.figures).collect::<Vec<_>>().join("; "),
-            holds,
-            reason: if holds { String::new() } else { self.reason.to_owned() },
+        let hardest: Vec<_> = warm.into_iter().filter_map(|m| self.hardest(m)).collect();
+        let holds = hardest.iter().all(|hardest| hardest.1);
+        let check = (!hardest.is_empty()).then(|| {
+            let claim = format!("{}: {}", size[0].cell.size(), self.text);
+            let measured = listed(&hardest, |hardest| hardest.2.clone());
+            Check::new(claim, self.stated, measured, holds).because(self.reason)
         });
         (check, cold.iter().map(|m| m.cell.alpha).collect())
     }
 
-    /// For a list of what was left out.
-    pub(super) fn text(&self) -> &'static str {
-        self.text
+    const fn at(self, at: fn(f64) -> bool) -> Order {
+        Order { at, ..self }
     }
 
-    const fn at(self, at: fn(f64) -> bool) -> Claim {
-        Claim { at, ..self }
-    }
-
-    const fn because(self, reason: &'static str) -> Claim {
-        Claim { reason, ..self }
+    const fn because(self, reason: &'static str) -> Order {
+        Order { reason, ..self }
     }
 }
 
 type Names = &'static [&'static str];
 
-const fn hits(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
-    Claim { text, stated, of: Of::Hits, lead, over, at: |_| true, reason: "" }
+const fn hits(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
+    Order { text, stated, of: Of::Hits, lead, over, at: |_| true, reason: "" }
 }
 
-const fn cost(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
-    Claim { of: Of::Cost, ..hits(text, stated, lead, over) }
+const fn cost(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
+    Order { of: Of::Cost, ..hits(text, stated, lead, over) }
 }
 
-const fn speed(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Claim {
-    Claim { of: Of::Speed, ..hits(text, stated, lead, over) }.because(BALANCE)
+const fn speed(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
+    Order { of: Of::Speed, ..hits(text, stated, lead, over) }.because(BALANCE)
 }
 
 fn middle(alpha: f64) -> bool {
@@ -153,7 +132,7 @@ const BALANCE: &str = "A throughput is a lookup with its insertions and the pena
     table has hit rate and lookup cost of each design.";
 
 /// Of every size and skew.
-const ALWAYS: &[Claim] = &[
+const ALWAYS: &[Order] = &[
     hits(
         "2-4 cuckoo-lite has the highest hit rate of the plain designs",
         "at least that of each other plain design less half a point, at every α",
@@ -194,7 +173,7 @@ const ALWAYS: &[Claim] = &[
     ),
 ];
 
-const SKEWED: &[Claim] = &[
+const SKEWED: &[Order] = &[
     speed(
         "8-way achieves the highest throughput of the plain designs",
         "8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)",
@@ -233,12 +212,12 @@ const SKEWED: &[Claim] = &[
     ),
 ];
 
-const LARGE: &[Claim] = &[
+const LARGE: &[Order] = &[
     speed("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", "lower at every α", BLP, CUCKOO),
     speed("at small α 8-way outperforms 2-4 BLP", "at α = 0.5", SET8, BLP).at(|alpha| alpha == 0.5),
 ];
 
-const SMALL: &[Claim] = &[
+const SMALL: &[Order] = &[
     speed(
         "2-4 cuckoo-lite has the best throughput of the plain designs for α from 0.75 to 1.25",
         "cuckoo-2-4 first",
@@ -255,7 +234,7 @@ const SMALL: &[Claim] = &[
     .at(|alpha| !middle(alpha)),
 ];
 
-const UNIFORM: &[Claim] = &[
+const UNIFORM: &[Order] = &[
     speed(
         "2-4 BLP with PBLRU is slower than with random eviction",
         "lower throughput at every α",
@@ -271,7 +250,7 @@ const UNIFORM: &[Claim] = &[
 ];
 
 /// What is said of a size under a skew.
-pub(super) fn claims(skewed: bool, large: bool) -> impl Iterator<Item = &'static Claim> {
+pub(super) fn claims(skewed: bool, large: bool) -> impl Iterator<Item = &'static Order> {
     let of_size = if large { LARGE } else { SMALL };
     let more = if skewed { [SKEWED, &[]] } else { [of_size, UNIFORM] };
     [ALWAYS, more[0], more[1]].into_iter().flatten()
@@ -288,7 +267,7 @@ mod tests {
 
     /// Cells in which the designs in front of a claim are far ahead of those behind; but at one α, where
     /// `a` is ahead of `b` by `by`, of 50.
-    fn cells(claim: &Claim, skewed: bool, place: f64, pair: [&str; 2], by: f64) -> Vec<Measured> {
+    fn cells(claim: &Order, skewed: bool, place: f64, pair: [&str; 2], by: f64) -> Vec<Measured> {
         let sign = if claim.of == Of::Cost { -1.0 } else { 1.0 };
         let cell = |alpha: f64| {
             let rows = claim.lead.iter().chain(claim.over).map(|&name| {
@@ -313,31 +292,24 @@ mod tests {
     /// and not before; then it has its reason.
     #[test]
     fn every_claim_can_fail() {
-        for (skewed, large) in FIGURES {
-            for claim in claims(skewed, large) {
-                for (a, b) in claim.lead.iter().flat_map(|a| claim.over.iter().map(move |b| (a, b)))
-                {
-                    for place in ALPHAS {
-                        let judged = |by| {
-                            let size = cells(claim, skewed, place, [a, b], by);
-                            claim.judge(&size).0.expect("judged")
-                        };
-                        let text = format!("{}: {a}, {b} at α = {place}", claim.text);
-                        let about = (claim.at)(place);
-                        let is_hits = claim.of == Of::Hits;
-                        // Within half a point hit rates are the same; as fast is not faster.
-                        let (enough, short) = if is_hits { (-0.49, -0.51) } else { (0.01, -0.01) };
-                        assert!(judged(enough).holds, "{text}");
-                        assert_eq!(judged(0.0).holds, is_hits || !about, "{text}");
-                        let short = judged(short);
-                        assert_eq!(short.holds, !about, "{text}");
-                        assert_eq!(short.reason, if about { claim.reason } else { "" }, "{text}");
-                        assert!(
-                            !about || short.measured.contains(&format!("({a}, {b})")),
-                            "{text}"
-                        );
-                    }
-                }
+        let all = FIGURES
+            .into_iter()
+            .flat_map(|(skewed, large)| claims(skewed, large).map(move |claim| (skewed, claim)));
+        for (skewed, claim) in all {
+            let pairs = claim.lead.iter().flat_map(|a| claim.over.iter().map(move |b| (a, b)));
+            for ((a, b), place) in pairs.flat_map(|pair| ALPHAS.map(|place| (pair, place))) {
+                let judged =
+                    |by| claim.judge(&cells(claim, skewed, place, [a, b], by)).0.expect("judged");
+                let text = format!("{}: {a}, {b} at α = {place}", claim.text);
+                let (about, is_hits) = ((claim.at)(place), claim.of == Of::Hits);
+                // Within half a point hit rates are the same; as fast is not faster.
+                let (enough, short) = if is_hits { (-0.49, -0.51) } else { (0.01, -0.01) };
+                assert!(judged(enough).holds, "{text}");
+                assert_eq!(judged(0.0).holds, is_hits || !about, "{text}");
+                let short = judged(short);
+                assert_eq!(short.holds, !about, "{text}");
+                assert_eq!(short.reason, if about { claim.reason } else { "" }, "{text}");
+                assert!(!about || short.measured.contains(&format!("({a}, {b})")), "{text}");
             }
         }
     }
@@ -345,27 +317,24 @@ mod tests {
     /// What was warmed up for a short time is not judged; where nothing is left, there is no claim.
     #[test]
     fn short_warm_ups_are_left_out() {
-        let judged = |skewed, warmed: f64| {
-            let made = claims(skewed, true).map(|claim| {
+        let judged = |skewed, warmed: f64| -> Vec<(Of, &str)> {
+            let judged = |claim: &&Order| {
                 let mut size = cells(claim, skewed, 0.0, [""; 2], 0.0);
                 size.iter_mut().for_each(|m| m.warmed = warmed);
-                (claim, claim.judge(&size))
-            });
-            made.filter(|(_, (check, _))| check.is_some()).map(|(c, _)| (c.of, c.lead[0])).collect()
+                claim.judge(&size).0.is_some()
+            };
+            claims(skewed, true).filter(judged).map(|claim| (claim.of, claim.lead[0])).collect()
         };
-        let found: Vec<(Of, &str)> = judged(true, 0.0);
-        assert_eq!(found, [(Of::Cost, "set-4"); 2], "lookups of designs that evict at random");
+        assert_eq!(judged(true, 0.0), [(Of::Cost, "set-4"); 2], "lookups that evict at random");
         // With skew promotion needs longer than random eviction.
-        let found: Vec<(Of, &str)> = judged(true, DRAWS_RANDOM);
+        let found = judged(true, DRAWS_RANDOM);
         assert_eq!(found.iter().filter(|(of, _)| *of == Of::Hits).count(), 3);
         assert!(!found.contains(&(Of::Speed, PBLRU[0])) && found.contains(&(Of::Cost, PBLRU[0])));
-        let found: Vec<(Of, &str)> = judged(false, DRAWS_RANDOM);
-        assert_eq!(found.len(), claims(false, true).count());
+        assert_eq!(judged(false, DRAWS_RANDOM).len(), claims(false, true).count());
         // One α that is too short decides nothing and is named.
-        let claim = &ALWAYS[0];
-        let mut size = cells(claim, false, 0.5, ["cuckoo-2-4", "set-4"], -9.0);
+        let mut size = cells(&ALWAYS[0], false, 0.5, ["cuckoo-2-4", "set-4"], -9.0);
         size[0].warmed = 0.0;
-        let (check, left_out) = claim.judge(&size);
+        let (check, left_out) = ALWAYS[0].judge(&size);
         assert!(check.unwrap().holds && left_out == [0.5]);
     }
 }

@@ -10,13 +10,11 @@
 mod claims;
 
 use crate::experiments::grid::PAPER;
+use crate::prelude::*;
 use claims::{DRAWS_PROMOTION, DRAWS_RANDOM};
-use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
 use overbank_kit::micro::gather::times;
 use overbank_kit::micro::{self, Cell, DESIGNS, Measured, Plan, Row, measure_all, size_name, tsc};
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
 
 /// Figure 8.
 pub const FIG8: Experiment = Experiment {
@@ -101,12 +99,15 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
 
     let mut record = experiment.record(context);
     let sizes = plan(&cells[0]);
+    let cache = last_level_cache_bytes().map_or("of unknown size".to_owned(), size_name);
+    let third = far.map_or("none here".to_owned(), |mib| format!("{mib} MiB"));
     record.settings([
         ("skew θ".to_owned(), theta.to_string()),
         context.penalty_setting(),
         ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
+        isa(),
         ("keys of a timed part, rounds".to_owned(), format!("{}, {}", sizes.keys, sizes.rounds)),
+        ("last-level cache, third size".to_owned(), format!("{cache}, {third}")),
     ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
@@ -115,18 +116,14 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
     for size in all.chunk_by(|a, b| a.cell.entries == b.cell.entries) {
         record.plots.extend(plots(size, cycles_per_ns));
         record.tables.push(table(size, cycles_per_ns));
-        let large = size[0].cell.entries > 1 << 22;
+        let (name, large) = (size[0].cell.size(), size[0].cell.entries > 1 << 22);
         for claim in claims::claims(theta > 0.0, large).filter(|claim| !smoke || !claim.timed()) {
             let (check, short) = claim.judge(size);
             record.checks.extend(check);
-            let name = size[0].cell.size();
-            left_out.extend(short.iter().map(|a| format!("{name}, α {a}: \"{}\"", claim.text())));
+            left_out.extend(short.iter().map(|a| format!("{name}, α {a}: \"{}\"", claim.text)));
         }
     }
     record.notes.extend(NOTES.map(str::to_owned));
-    let cache = last_level_cache_bytes().map_or("of unknown size".to_owned(), size_name);
-    let third = far.map_or("none here".to_owned(), |mib| format!("{mib} MiB"));
-    record.setting("last-level cache, third size", format!("{cache}, {third}"));
     record.notes.extend(micro::without_floor(&all));
     if !left_out.is_empty() {
         let left_out = left_out.join("; ");
@@ -151,18 +148,13 @@ const NOTES: [&str; 3] = [
      throughputs of those that promote, with skew, after 20.",
 ];
 
-/// The α of a size in their order, each with its cell.
-fn over_alpha(size: &[Measured], value: impl Fn(&Measured) -> Spread) -> Vec<(f64, Spread)> {
-    size.iter().map(|m| (m.cell.alpha, value(m))).collect()
-}
-
 fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
     let name = size[0].cell.size();
     let shown = |name: &str| PAPER.contains(&name) || BEYOND.contains(&name);
     let plot = |title: &str, y: &str, value: &dyn Fn(&Row) -> Spread| {
         let shown = DESIGNS.iter().enumerate().filter(|(_, design)| shown(design));
         let curve = |(i, design): (usize, &&str)| {
-            Series::rounds(*design, over_alpha(size, |m| value(&m.rows[i])))
+            Series::rounds(*design, size.iter().map(|m| (m.cell.alpha, value(&m.rows[i]))))
         };
         let x = "oversubscription α (flows per slot)";
         Plot::new(format!("{name}: {title}"), x, y).with(shown.map(curve))
@@ -180,21 +172,19 @@ fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
 }
 
 fn table(size: &[Measured], cycles_per_ns: f64) -> Table {
-    let name = size[0].cell.size();
     let what = "hit rate, lookup cost (as a multiple of the gather kernel), emulated throughput";
-    let alphas = size.iter().map(|m| format!("α = {}", m.cell.alpha));
-    let mut table =
-        Table::new(format!("{name}: {what}"), ["design".to_owned()].into_iter().chain(alphas));
-    for (i, design) in DESIGNS.iter().enumerate() {
-        let cell = |m: &Measured| {
+    Table::pivot(
+        format!("{}: {what}", size[0].cell.size()),
+        "design",
+        (DESIGNS.iter().enumerate(), |(_, design): &(usize, &&str)| design.to_string()),
+        (size, |m: &&Measured| format!("α = {}", m.cell.alpha)),
+        |&(i, _), m| {
             let r = &m.rows[i];
             let floor = times(m.to_floor(r, |round| round.lookup_ns).map(|floor| floor.median));
             let (hits, cycles) = (100.0 * r.hit_rate, r.lookup_ns.median * cycles_per_ns);
             format!("{hits:.1} %, {cycles:.0} cycles ({floor}), {:.1} M/s", r.throughput.median)
-        };
-        table.row([(*design).to_owned()].into_iter().chain(size.iter().map(cell)));
-    }
-    table
+        },
+    )
 }
 
 #[cfg(test)]

@@ -11,11 +11,10 @@ pub mod bound;
 mod checks;
 mod tables;
 
+use crate::prelude::*;
 use overbank::cache::{Design, PolicyKind};
-use overbank_kit::experiment::{Context, Experiment, LabError, Record};
 use overbank_kit::micro::{self, Cell, Measured, PENALTY_CYCLES, Plan, Row, Way, measure_all, tsc};
-use overbank_kit::recommended::{RECOMMENDED, SHORTLIST, recommended};
-use overbank_kit::spread::Spread;
+use overbank_kit::recommended::SHORTLIST;
 
 /// The designs of the paper, with the policies that it names.
 pub const PAPER: [&str; 10] = [
@@ -34,11 +33,11 @@ pub const PAPER: [&str; 10] = [
 /// The paper's own choice, which ratios are given to.
 pub const BASELINE: &str = "blp-2-4";
 
-/// α of the grid.
+/// α, θ, and sizes in MiB, of the grid.
 pub const ALPHAS: [f64; 6] = [0.5, 0.75, 0.95, 1.25, 2.0, 3.0];
-/// θ of the grid.
+/// See [`ALPHAS`].
 pub const THETAS: [f64; 3] = [0.0, 0.8, 0.99];
-/// Sizes of the grid in MiB.
+/// See [`ALPHAS`].
 pub const MIB: [f64; 2] = [4.0, 64.0];
 
 /// Where the hit rate under skew has a target, as (α, θ); the second is no cell of the grid.
@@ -82,14 +81,9 @@ fn cells(smoke: bool) -> Vec<Cell> {
         let points = [(0.5, 0.0), (0.95, 0.0), (3.0, 0.99), (1.5, 0.8)];
         return points.map(|(alpha, theta)| Cell::mib(1.0 / 16.0, alpha, theta)).to_vec();
     }
-    let mut cells = Vec::new();
-    for mib in MIB {
-        for theta in THETAS {
-            cells.extend(ALPHAS.map(|alpha| Cell::mib(mib, alpha, theta)));
-        }
-    }
-    cells.extend(MIB.map(|mib| Cell::mib(mib, 1.5, 0.8)));
-    cells
+    let places = MIB.into_iter().flat_map(|mib| THETAS.map(|theta| (mib, theta)));
+    let grid = places.flat_map(|(mib, theta)| ALPHAS.map(|alpha| Cell::mib(mib, alpha, theta)));
+    grid.chain(MIB.map(|mib| Cell::mib(mib, 1.5, 0.8))).collect()
 }
 
 fn in_grid(cell: &Cell) -> bool {
@@ -110,8 +104,7 @@ fn best_of_paper_in(measured: &Measured, way: Way) -> Option<&Row> {
     of_paper.max_by(|a, b| a.throughput.median.total_cmp(&b.throughput.median))
 }
 
-/// Another design must be so much faster in the trial than the first of the short list: rounds of a
-/// trial scatter, and without this the difference of two that are alike would be chance.
+/// Another design must be so much faster in the trial than the first of the short list: less is chance.
 const FASTER: f64 = 1.02;
 
 /// The design of the short list, ahead or alone, that was fastest in the trial; the first of them, ahead,
@@ -138,11 +131,6 @@ fn faster(row: &Row, than: &Row) -> Spread {
     row.to(than, |round| round.throughput)
 }
 
-/// Throughput of a row to that of 2-4 BLP in its cell, bursts alone.
-fn to_baseline(measured: &Measured, row: &Row) -> Option<Spread> {
-    Some(faster(row, measured.row(BASELINE)?))
-}
-
 /// Throughputs of ours in a cell.
 struct Against {
     /// To the best of the paper's designs.
@@ -163,15 +151,9 @@ fn against(measured: &Measured, theirs: Way) -> Option<Against> {
     })
 }
 
-/// `name` as a design.
-pub fn design(name: &str) -> Result<Design, LabError> {
-    name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
-}
-
 /// The same geometry with random eviction.
 fn plain(design: Design) -> Result<Design, LabError> {
-    Design::new(design.geometry(), PolicyKind::Random)
-        .map_err(|error| LabError::Failed(error.to_string()))
+    Design::new(design.geometry(), PolicyKind::Random).map_err(LabError::failed)
 }
 
 /// The designs of a cell: the paper's, the short list, and the recommended geometry with random
@@ -217,39 +199,36 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 
     let mut record = GRID.record(context);
     let plan = plan_of(&cells[0]);
-    let penalty_ns = penalty_cycles / cycles_per_ns;
+    let bounds = bound::bounds(&all, penalty_cycles / cycles_per_ns);
+    let warmed = all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min);
     record.settings([
         ("short list".to_owned(), SHORTLIST.join(", ")),
         ("rounds of the trial".to_owned(), plan.trial.to_string()),
         ("recommended where nothing is known".to_owned(), RECOMMENDED.to_owned()),
         context.penalty_setting(),
         ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
-        ("instruction set".to_owned(), overbank::isa::Isa::best().to_string()),
+        isa(),
         ("rounds".to_owned(), plan.rounds.to_string()),
+        ("least draws per flow before a measurement".to_owned(), format!("{warmed:.1}")),
     ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
     }
     record.tables = vec![
         tables::ratios(&all),
-        bound::table(&all, penalty_ns),
+        bound::table(&bounds),
         tables::hits(&all),
         tables::throughput(&all, Way::Alone),
         tables::throughput(&all, Way::Ahead),
     ];
     record.plots = tables::plots(&all);
-    record.checks = checks::checks(&all, recommended(), smoke);
-    if !smoke {
-        record.checks.extend(bound::check(&all, penalty_ns));
-    }
-    let warmed = all.iter().map(|m| m.warmed).fold(f64::MAX, f64::min);
-    record.setting("least draws per flow before a measurement", format!("{warmed:.1}"));
+    checks::judge(&mut record, &all, &bounds);
     record.notes = NOTES.map(str::to_owned).into();
     record.notes.extend(micro::without_floor(&all));
     Ok(record)
 }
 
-const NOTES: [&str; 6] = [
+const NOTES: [&str; 5] = [
     "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
      20 draws per flow, in the large tables fewer. Where that is few, hit rates with skew are too low rather \
      than too high: after three draws random eviction lacks about a point, designs that promote some three. \
@@ -258,160 +237,14 @@ const NOTES: [&str; 6] = [
     "Ours is, in each cell, the design of the short list that was fastest in the trial, whose rounds are not \
      among those reported. \"Ahead\" says that each burst asks for the lines of the next one while it is \
      compared (`probe_batch_ahead`). That is no part of the paper, so its designs look up their bursts \
-     alone; the columns and claims that say \"all ahead\" give it to all designs. The hit rate under skew is \
-     that of the design that is recommended where nothing is known; the price of promotion is that of the \
-     design that was chosen in the cell.",
+     alone; what says \"all ahead\" gives it to all designs. The hit rate under skew is that of the design \
+     recommended where nothing is known; the price of promotion that of the design chosen in the cell.",
     "Designs take turns in each round, and a ratio is one of figures of the same round: given is the median \
      over the rounds, in tables with the lowest and the highest. It need not be the ratio of the medians.",
     bound::NOTE,
-    "The static optimum is the hit rate of a table that holds exactly the most popular flows.",
     "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole key pays for \
      one more memory access, the same for all designs.",
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use overbank_kit::micro::made_up;
-
-    /// What the hit rates of large tables rest on, see [`WARM_MAX`]: few draws everywhere, more where the
-    /// hit rate has a target, no bound in small tables.
-    #[test]
-    fn warm_ups_are_bounded_in_large_tables() {
-        let bound = |mib, alpha, theta| plan(&Cell::mib(mib, alpha, theta)).warm_max;
-        assert_eq!(WARM_MAX, [96_000_000, 1_200_000_000]);
-        for (alpha, theta) in [(0.95, 0.0), (3.0, 0.8), (2.0, 0.99), (3.0, 0.0), (0.8, 0.8)] {
-            assert_eq!(bound(64.0, alpha, theta), WARM_MAX[0], "α {alpha}, θ {theta}");
-            assert_eq!(bound(4.0, alpha, theta), u64::MAX);
-        }
-        for (alpha, theta) in [(3.0, 0.99), (1.5, 0.8)] {
-            assert_eq!(bound(64.0, alpha, theta), WARM_MAX[1], "α {alpha}, θ {theta}");
-            assert_eq!(bound(4.0, alpha, theta), u64::MAX);
-        }
-        // 16 MiB is the last size without a bound.
-        assert_eq!((bound(16.0, 3.0, 0.99), bound(16.01, 3.0, 0.99)), (u64::MAX, WARM_MAX[1]));
-        let plain = plan(&Cell::mib(4.0, 0.5, 0.0));
-        let target = plan(&Cell::mib(4.0, 3.0, 0.99));
-        assert_eq!((plain.warm_per_flow, target.warm_per_flow), (20.0, 160.0));
-        assert_eq!((plain.rounds, target.rounds), (5, 15));
-    }
-
-    #[test]
-    fn the_best_of_the_paper_is_the_fastest_of_its_designs() {
-        let cell = Cell::mib(1.0, 0.5, 0.0);
-        let rows = [
-            ("set-8", (0.9, 5.0, 20.0)),
-            ("blp-2-4", (0.95, 4.0, 30.0)),
-            // Faster, and not the paper's.
-            ("blp-2-16", (0.99, 3.0, 40.0)),
-        ];
-        let m = made_up::measured(cell, 1.0, &rows);
-        assert_eq!(best_of_paper(&m).map(|row| row.design.to_string()), Some("blp-2-4".to_owned()));
-        let median = |name, to| ratio(&m, name, to).map(|ratio| ratio.median);
-        assert_eq!(median("blp-2-16", "set-8"), Some(2.0));
-        assert_eq!(median("set-4", "set-8"), None);
-    }
-
-    /// Ours is a tenth faster in most rounds, though the medians say that it is slower: the machine was.
-    #[test]
-    fn ratios_are_of_the_same_round() {
-        let rounds = |rates: [f64; 5]| rates.map(|rate| (0.9, 1000.0 / rate, rate));
-        let mut m = made_up::measured(Cell::mib(1.0, 0.95, 0.0), 1.0, &[]);
-        m.rows = vec![
-            made_up::row(BASELINE, &rounds([100.0, 50.0, 40.0, 90.0, 80.0])),
-            made_up::row(RECOMMENDED, &rounds([110.0, 55.0, 44.0, 70.0, 60.0])),
-        ];
-        let expected = Spread::of(vec![1.1, 1.1, 1.1, 70.0 / 90.0, 0.75]);
-        let ratio = ratio(&m, RECOMMENDED, BASELINE).unwrap();
-        assert!((ratio.median - 1.1).abs() < 1e-9, "{ratio:?}");
-        assert_eq!(ratio.text(), expected.text());
-        assert!(m.rows[1].throughput.median < m.rows[0].throughput.median);
-        assert_eq!(tables::ratios(&[m.clone()]).rows[0][7..9], ["1.100 (0.750 to 1.100)"; 2]);
-        let checks = checks::checks(&[m], recommended(), false);
-        let measured = |part: &str| {
-            let check = checks.iter().find(|check| check.claim.contains(part));
-            check.unwrap_or_else(|| panic!("{part}")).measured.clone()
-        };
-        assert_eq!(measured("throughput to 2-4 BLP"), "1.100 (0.750 to 1.100)");
-        assert!(measured("Never behind").starts_with("1.100 (0.750 to 1.100)"));
-        assert_eq!(measured("geometric mean"), "1.100");
-    }
-
-    /// The trial decides, not what is found afterwards; and designs of the paper are not asked.
-    #[test]
-    fn ours_is_the_fastest_of_the_trial() {
-        let rows = ["set-8", RECOMMENDED, "set-16", "set-16+pblru"].map(|n| (n, (0.5, 1.0, 10.0)));
-        let mut m = made_up::measured(Cell::mib(1.0, 1.0, 0.0), 1.0, &rows);
-        let trial = |m: &mut Measured, trials: [f64; 4]| {
-            m.rows.iter_mut().zip(trials).for_each(|(row, trial)| row.trial = trial);
-        };
-        trial(&mut m, [9.0, 5.0, 5.09, 4.0]);
-        assert_eq!(chosen(&m).unwrap().design.to_string(), RECOMMENDED, "two per cent are chance");
-        trial(&mut m, [9.0, 3.0, 5.0, 4.0]);
-        m.rows[3].throughput.median = 99.0;
-        assert_eq!(chosen(&m).unwrap().design.to_string(), "set-16");
-        m.rows.iter_mut().for_each(|row| row.trial = 0.0);
-        assert_eq!(chosen(&m).unwrap().design.to_string(), RECOMMENDED);
-        m.rows.truncate(1);
-        assert!(chosen(&m).is_none());
-    }
-
-    /// Ours may look up ahead, the paper's designs do not; unless all do.
-    #[test]
-    fn ahead_is_ours_alone_or_everybodys() {
-        let rows = [("set-8", 20.0), (BASELINE, 10.0), (RECOMMENDED, 24.0), ("set-16", 1.0)];
-        let rows = rows.map(|(name, rate)| (name, (0.5, 1.0, rate)));
-        let mut m = made_up::measured(Cell::mib(1.0, 0.5, 0.0), 1.0, &rows);
-        assert!(against(&m, Way::Ahead).is_none(), "not measured");
-        let faster = [("set-8", 40.0), (BASELINE, 20.0), (RECOMMENDED, 30.0), ("set-16", 1.0)];
-        m.ahead = faster
-            .map(|(name, rate)| Row { way: Way::Ahead, ..made_up::row(name, &[(0.5, 1.0, rate)]) })
-            .into();
-        assert_eq!(chosen(&m).unwrap().name(), format!("{RECOMMENDED}, ahead"));
-        let of = |m: &Measured, way| against(m, way).map(|a| (a.best.median, a.baseline.median));
-        assert_eq!(of(&m, Way::Alone), Some((1.5, 3.0)));
-        assert_eq!(of(&m, Way::Ahead), Some((0.75, 1.5)));
-        let checks = checks::checks(&[m.clone()], recommended(), false);
-        let holds = |claim: &str| {
-            checks.iter().find(|check| check.claim.ends_with(claim)).map(|check| check.holds)
-        };
-        assert_eq!(holds("worst cell"), Some(true));
-        assert_eq!(holds("worst cell (all ahead)"), Some(false));
-        assert_eq!(holds("over the grid (all ahead)"), Some(true));
-        let row = &tables::ratios(&[m.clone()]).rows[0];
-        assert!(row[7].starts_with("1.500") && row[9].starts_with("0.750"), "{row:?}");
-        // Alone where that was clearly faster in the trial.
-        m.rows[2].trial = 31.0;
-        assert_eq!(chosen(&m).unwrap().way, Way::Alone);
-        m.rows[2].trial = 30.5;
-        assert_eq!(chosen(&m).unwrap().way, Way::Ahead, "two per cent are chance");
-    }
-
-    /// Each design that may be chosen where promotion has a price has its plain geometry beside it, and
-    /// both sizes have such a cell for each target.
-    #[test]
-    fn target_cells_have_what_they_are_judged_by() {
-        let cells = cells(false);
-        for mib in MIB {
-            for (alpha, theta) in SKEW_TARGETS {
-                let cell = Cell::mib(mib, alpha, theta);
-                assert_eq!(cells.iter().filter(|other| **other == cell).count(), 1, "{cell:?}");
-                let designs = designs_of(&cell).unwrap();
-                for name in SHORTLIST {
-                    let bare = plain(design(name).unwrap()).unwrap();
-                    assert!(designs.contains(&bare), "{bare} for {name}");
-                }
-            }
-        }
-        let count = |alpha, theta| designs_of(&Cell::mib(4.0, alpha, theta)).unwrap().len();
-        assert_eq!((count(3.0, 0.99), count(3.0, 0.8)), (count(3.0, 0.8) + 1, 15));
-    }
-
-    #[test]
-    fn names_are_designs() {
-        for name in PAPER.iter().chain([&BASELINE]) {
-            assert!(design(name).is_ok(), "{name}");
-        }
-        assert!(PAPER.contains(&BASELINE));
-    }
-}
+mod tests;

@@ -1,62 +1,52 @@
 //! The grid as tables and plots.
 
 use super::{Against, BASELINE, against, best_of_paper, chosen, faster, in_grid};
-use overbank_kit::experiment::{Plot, Series, Table};
+use crate::prelude::*;
 use overbank_kit::micro::gather::times;
 use overbank_kit::micro::{Cell, Measured, Row, Way};
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
 
-pub(super) fn head(measured: &Measured) -> Vec<String> {
-    let cell = &measured.cell;
-    vec![cell.size(), cell.theta.to_string(), cell.alpha.to_string()]
-}
-
-pub(super) fn headings(more: &[&str]) -> Vec<String> {
-    ["size", "θ", "α"].iter().chain(more).map(|&s| s.to_owned()).collect()
-}
-
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
+/// A row for each of `items`, which begins with its cell.
+pub(super) fn of_cells<T>(
+    title: &str,
+    items: impl IntoIterator<Item = T>,
+    cell: impl Fn(&T) -> &Cell,
+    columns: &[Column<'_, T>],
+) -> Table {
+    let head: [Column<'_, T>; 3] = [
+        ("size", &|item| cell(item).size()),
+        ("θ", &|item| cell(item).theta.to_string()),
+        ("α", &|item| cell(item).alpha.to_string()),
+    ];
+    Table::of(title, items, &head.into_iter().chain(columns.iter().copied()).collect::<Vec<_>>())
 }
 
 pub(super) fn ratios(all: &[Measured]) -> Table {
-    let mut table = Table::new(
+    let measured = all
+        .iter()
+        .filter_map(|m| Some((m, best_of_paper(m)?, chosen(m)?, against(m, Way::Alone)?)));
+    let ahead = |m: &Measured, of: fn(&Against) -> Spread| {
+        against(m, Way::Ahead).map_or(String::new(), |ratios| of(&ratios).text())
+    };
+    of_cells(
         "Ours, chosen by the trial, against the best of the paper's designs in each cell (ratios: of the \
          same round, median and range)",
-        headings(&[
-            "best of the paper",
-            "M/s",
-            "ours",
-            "M/s",
-            "ratio",
-            "to blp-2-4",
-            "all ahead: ratio",
-            "all ahead: to blp-2-4",
-            "hits",
-            "of optimum",
-        ]),
-    );
-    for m in all {
-        let measured = best_of_paper(m).zip(chosen(m)).zip(against(m, Way::Alone));
-        let Some(((best, ours), alone)) = measured else { continue };
-        let ahead = against(m, Way::Ahead);
-        let text =
-            |of: fn(&Against) -> Spread| ahead.as_ref().map_or(String::new(), |a| of(a).text());
-        table.row(head(m).into_iter().chain([
-            best.design.to_string(),
-            format!("{:.1}", best.throughput.median),
-            ours.name(),
-            format!("{:.1}", ours.throughput.median),
-            alone.best.text(),
-            alone.baseline.text(),
-            text(|ahead| ahead.best),
-            text(|ahead| ahead.baseline),
-            percent(ours.hit_rate),
-            format!("{:.4}", ours.hit_rate / m.cell.static_optimum()),
-        ]));
-    }
-    table
+        measured,
+        |(m, ..)| &m.cell,
+        &[
+            ("best of the paper", &|(_, best, ..)| best.design.to_string()),
+            ("M/s", &|(_, best, ..)| format!("{:.1}", best.throughput.median)),
+            ("ours", &|(_, _, ours, _)| ours.name()),
+            ("M/s", &|(_, _, ours, _)| format!("{:.1}", ours.throughput.median)),
+            ("ratio", &|(.., alone)| alone.best.text()),
+            ("to blp-2-4", &|(.., alone)| alone.baseline.text()),
+            ("all ahead: ratio", &|(m, ..)| ahead(m, |ratios| ratios.best)),
+            ("all ahead: to blp-2-4", &|(m, ..)| ahead(m, |ratios| ratios.baseline)),
+            ("hits", &|(_, _, ours, _)| percent(ours.hit_rate, 2)),
+            ("of optimum", &|(m, _, ours, _)| {
+                format!("{:.4}", ours.hit_rate / m.cell.static_optimum())
+            }),
+        ],
+    )
 }
 
 fn by_design(
@@ -69,10 +59,11 @@ fn by_design(
     let most = all.iter().map(|m| m.rows_of(way)).max_by_key(|rows| rows.len());
     let names: Vec<String> =
         most.unwrap_or_default().iter().map(|r| r.design.to_string()).collect();
-    let mut table = Table::new(title, headings(&names.iter().map(|s| &**s).collect::<Vec<_>>()));
-    for m in all {
-        let of = |name| m.row_of(name, way).map_or_else(String::new, |r| value(m, r));
-        table.row(head(m).into_iter().chain(names.iter().map(|name| of(name))));
+    let mut table = of_cells(title, all, |m| &m.cell, &[]);
+    table.headings.extend(names.iter().cloned());
+    for (row, m) in table.rows.iter_mut().zip(all) {
+        let of = |name: &String| m.row_of(name, way).map_or_else(String::new, |r| value(m, r));
+        row.extend(names.iter().map(of));
     }
     table
 }
@@ -92,12 +83,9 @@ pub(super) fn throughput(all: &[Measured], way: Way) -> Table {
         Way::Ahead => "The same, each burst asking for the next one",
     };
     by_design(all, way, title, |m, row| {
-        let ns = row.lookup_ns.median;
-        format!(
-            "{:.1} ({ns:.1}, {})",
-            row.throughput.median,
-            times(m.to_floor(row, |round| round.lookup_ns).map(|multiple| multiple.median))
-        )
+        let (rate, ns) = (row.throughput.median, row.lookup_ns.median);
+        let multiple = m.to_floor(row, |round| round.lookup_ns).map(|multiple| multiple.median);
+        format!("{rate:.1} ({ns:.1}, {})", times(multiple))
     })
 }
 
