@@ -1,14 +1,13 @@
 //! Appendices A and B: final hit rates by calculation against the real tables, over α.
 
 use super::table1::{KINDS, model};
-use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
+use crate::prelude::*;
+use overbank::cache::GeometryKind;
+use overbank::random::Pcg32;
 use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{ALPHA_PAPER, blp, blp_held, blp_solution};
-use overbank_kit::workload::FlowStream;
-use overbank_products::model::{Simulation, calculate};
-use rand_pcg::Pcg32;
-use rand_pcg::rand_core::RngCore;
+use overbank_products::model::{Row, Simulation, calculate};
 
 /// The two models.
 pub const APPENDIX_AB: Experiment = Experiment {
@@ -43,36 +42,32 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.setting("eviction", "random");
     printed_digits(&mut record);
 
-    let mut curves = Vec::new();
-    for (i, kind) in KINDS.into_iter().enumerate() {
-        let (mut measured, mut worst) = (Vec::new(), (0.0f64, 0.0));
-        let mut overfull = false;
-        for (j, &alpha) in alphas.iter().enumerate() {
-            let done = (i as f64 + j as f64 / alphas.len() as f64) / 10.0;
-            context.step(&format!("{} at α = {alpha}", kind.name()), done)?;
+    let places = KINDS.into_iter().flat_map(|kind| alphas.iter().map(move |&alpha| (kind, alpha)));
+    let places: Vec<(GeometryKind, f64)> = places.collect();
+    let name = |(kind, alpha): &(GeometryKind, f64)| format!("{} at α = {alpha}", kind.name());
+    let found = context.part((0.0, 0.9), |context| {
+        context.each(places, name, |context, (kind, alpha)| {
             let keys = (entries as f64 * alpha) as u32;
             let mut bench =
                 KeyedTable::new(kind, entries, context.seed).map_err(LabError::failed)?;
-            let mut stream = FlowStream::uniform(keys, context.seed).map_err(LabError::failed)?;
-            bench.warm(&mut stream, lookups_per_key * u64::from(keys));
-            let rate = 100.0 * bench.held() as f64 / f64::from(keys);
-            overfull |= bench.held() as u64 > bench.most(keys);
-            let off = rate - 100.0 * model(kind, alpha);
-            if off.abs() > f64::abs(worst.0) {
-                worst = (off, alpha);
-            }
-            measured.push((alpha, rate));
-        }
+            bench.warm(&mut draws(keys, 0.0, context.seed)?, lookups_per_key * u64::from(keys));
+            let overfull = bench.held() as u64 > bench.most(keys);
+            Ok((alpha, 100.0 * bench.held() as f64 / f64::from(keys), overfull))
+        })
+    })?;
+    let curves: Vec<_> = KINDS.into_iter().zip(found.chunks(alphas.len())).collect();
+    for &(kind, measured) in &curves {
+        let off = measured.iter().map(|m| (m.1 - 100.0 * model(kind, m.0), m.0));
+        let (off, at) = farthest(off);
         // Cuckoo-lite's model is a bound, loose around α = 1; the smoke size has larger luck.
         let tolerance = if AnyGeometry::from(kind).family == Family::Cuckoo { 1.0 } else { 0.75 }
             + if smoke { 1.5 } else { 0.0 };
         record.claim(
             format!("{}: measured within {tolerance} points of the model at every α", kind.name()),
             "0",
-            format!("{:+.2} points at most, at α = {}", worst.0, worst.1),
-            worst.0.abs() < tolerance && !overfull,
+            format!("{off:+.2} points at most, at α = {at}"),
+            off.abs() < tolerance && measured.iter().all(|m| !m.2),
         );
-        curves.push((kind, measured));
     }
 
     /// Title, how the names of its members begin, hit rates that the paper states.
@@ -89,7 +84,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         for (kind, measured) in curves.iter().filter(|(kind, _)| kind.name().starts_with(family)) {
             // Against a table without collisions, so that the curves can be told apart.
             let share = |(alpha, rate): (f64, f64)| (alpha, rate * f64::max(alpha, 1.0));
-            let measured = measured.iter().copied().map(share).collect();
+            let measured = measured.iter().map(|m| share((m.0, m.1))).collect();
             let model = fine(alphas).map(|alpha| share((alpha, 100.0 * model(*kind, alpha))));
             let name = kind.name();
             plot = plot.with([
@@ -105,85 +100,63 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     context.step("any H and m", 0.95)?;
     any_geometry(&mut record, smoke, context.seed);
     simulated(&mut record, context)?;
-    record.notes.push(
-        "Cuckoo-lite: the bound takes every bucket for as full as the keys that may lie in it allow. \
-         At α = 1 that is 1.5 % of the slots empty for want of keys, which a bound by load factor \
-         alone does not see."
-            .to_owned(),
+    record.note(
+        "Appendix B prints its digits for “α = 0.95”; they are the solution at 10⁶ keys on 2²⁰ entries, \
+         0.95367, to all eight places.",
+    );
+    record.note(
+        "Cuckoo-lite: the bound takes every bucket for as full as the keys that may lie in it allow. At α = 1 \
+         that is 1.5 % of the slots empty for want of keys, which a bound by load factor alone does not see.",
+    );
+    record.note(
+        "Any other (H, m), up to 1024 slots a key: `overbank lab model blp-3-5 --alpha 0.95 --simulate 65536`.",
     );
     Ok(record)
 }
 
 /// Three values from each α to the next.
 fn fine(alphas: &[f64]) -> impl Iterator<Item = f64> {
-    let between = |pair: &[f64]| {
-        let (a, b) = (pair[0], pair[1]);
-        [a, a + (b - a) / 3.0, a + (b - a) * 2.0 / 3.0]
-    };
-    let all: Vec<f64> = alphas.windows(2).flat_map(between).chain(alphas.last().copied()).collect();
-    all.into_iter()
+    let between = |pair: &[f64]| [0.0, 1.0, 2.0].map(|n| pair[0] + (pair[1] - pair[0]) * n / 3.0);
+    alphas.windows(2).flat_map(between).chain(alphas.last().copied())
 }
 
 fn printed_digits(record: &mut Record) {
-    let paper = blp_solution(2, 4, ALPHA_PAPER);
-    let sharp = blp_solution(2, 4, 0.95);
+    let (paper, sharp) = (blp_solution(2, 4, ALPHA_PAPER), blp_solution(2, 4, 0.95));
     let digits = |p: &[f64]| p.iter().map(|p| format!("{p:.8}")).collect::<Vec<_>>().join(" ");
-    // The last digit printed: 10⁻⁸, and theirs is off by one unit in places.
-    let holds = paper.spill.iter().zip(PRINTED).all(|(ours, p)| (ours - p).abs() < 1e-8);
-    record.claim(
-        "p₀ … p₄ of 2-4 BLP, solved at α = 10⁶/2²⁰",
-        digits(&PRINTED),
-        digits(&paper.spill),
-        holds,
-    );
-    let same = sharp.spill.iter().zip(PRINTED).all(|(ours, p)| (ours - p).abs() < 1e-8);
-    record.claim(
-        "the same at α = 0.95, as the appendix says",
-        digits(&PRINTED),
-        digits(&sharp.spill),
-        same,
-    );
-    record.claim(
-        "E[c], occupied slots of 4",
-        "3.59",
-        format!("{:.4}", paper.occupied),
-        (paper.occupied - 3.59).abs() < 0.005,
-    );
-    record.notes.push(
-        "Appendix B prints its digits for “α = 0.95”; they are the solution at 10⁶ keys on 2²⁰ \
-         entries, 0.95367, to all eight places."
-            .to_owned(),
-    );
+    for (claim, spill) in [
+        ("p₀ … p₄ of 2-4 BLP, solved at α = 10⁶/2²⁰", &paper.spill),
+        ("the same at α = 0.95, as the appendix says", &sharp.spill),
+    ] {
+        // The last digit printed: 10⁻⁸, and theirs is off by one unit in places.
+        let holds = spill.iter().zip(PRINTED).all(|(ours, p)| (ours - p).abs() < 1e-8);
+        record.claim(claim, digits(&PRINTED), digits(spill), holds);
+    }
+    let (found, holds) = (paper.occupied, (paper.occupied - 3.59).abs() < 0.005);
+    record.claim("E[c], occupied slots of 4", "3.59", format!("{found:.4}"), holds);
 }
 
 /// The model beside the most that one random key set allows, for H and m that no kernel exists for.
 fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
     let (slots, sizes): (u32, &[u32]) =
         if smoke { (1 << 16, &[1, 2, 4, 16]) } else { (1 << 21, &[1, 2, 3, 4, 6, 8, 16, 32, 64]) };
-    let mut rng = Pcg32::new(seed, 2);
-    let mut worst = 0.0f64;
-    let mut rows = Vec::new();
-    for &m in sizes {
-        let mut row = vec![format!("m = {m}")];
-        let buckets = slots / m;
-        let keys = (f64::from(slots) * ALPHA_PAPER) as u32;
-        let mut arrivals = vec![0u32; buckets as usize];
-        for _ in 0..keys {
-            let random = u64::from(rng.next_u32()) * u64::from(buckets);
-            arrivals[(random >> 32) as usize] += 1;
-        }
-        for h in HS {
-            let model = 100.0 * blp(h, m, ALPHA_PAPER);
-            let held = 100.0 * blp_held(h, m, arrivals.iter().copied()) as f64 / f64::from(keys);
-            worst = worst.max((model - held).abs());
-            row.push(format!("{model:.2} / {held:.2}"));
-        }
-        rows.push(row);
-    }
-    let headings = ["", "H = 1 (set-m)", "H = 2", "H = 3", "H = 4", "H = 8"];
-    let title = format!("Any (H, m) at α = 10⁶/2²⁰: model / most of {slots} slots, percent");
-    record.tables.push(Table { rows, ..Table::new(title, headings) });
-    let tolerance = if smoke { 1.0 } else { 0.15 };
+    let mut pcg = Pcg32::new(seed, 2);
+    let keys = (f64::from(slots) * ALPHA_PAPER) as u32;
+    let rows = sizes.iter().map(|&m| {
+        let mut arrivals = vec![0u32; (slots / m) as usize];
+        (0..keys).for_each(|_| arrivals[pcg.below(slots / m) as usize] += 1);
+        let held = |h| blp_held(h, m, arrivals.iter().copied()) as f64 / f64::from(keys);
+        (m, HS.map(|h| (100.0 * blp(h, m, ALPHA_PAPER), 100.0 * held(h))))
+    });
+    let rows: Vec<(u32, [(f64, f64); HS.len()])> = rows.collect();
+    record.tables.push(Table::pivot(
+        format!("Any (H, m) at α = 10⁶/2²⁰: model / most of {slots} slots, percent"),
+        "",
+        (&rows, |row: &&(u32, _)| format!("m = {}", row.0)),
+        (HS.into_iter().enumerate(), |(_, h): &(usize, u32)| format!("H = {h}")),
+        |row, &(i, _)| format!("{:.2} / {:.2}", row.1[i].0, row.1[i].1),
+    ));
+    let off = rows.iter().flat_map(|row| row.1).map(|(model, held)| (model - held).abs());
+    let (worst, tolerance) = (off.fold(0.0, f64::max), if smoke { 1.0 } else { 0.15 });
     record.claim(
         "the model for any (H, m) against the most that a random key set allows",
         "0",
@@ -196,9 +169,8 @@ fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
 fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabError> {
     let smoke = context.smoke();
     let (entries, lookups_per_key) = if smoke { (1 << 12, 40) } else { (1 << 15, 100) };
-    let geometries: Result<Vec<AnyGeometry>, _> =
-        SIMULATED.iter().map(|name| name.parse()).collect();
-    let geometries = geometries.map_err(LabError::failed)?;
+    let geometries = SIMULATED.iter().map(|name| name.parse().map_err(LabError::failed));
+    let geometries: Vec<AnyGeometry> = geometries.collect::<Result<_, _>>()?;
     let simulation = Simulation { entries, lookups_per_key, seed: context.seed };
     let found = context.part((0.96, 1.0), |context| {
         let (stop, progress) = (context.stop, &mut *context.progress);
@@ -208,36 +180,30 @@ fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabEr
     if found.interrupted {
         return Err(LabError::Stopped);
     }
-    let mut worst = (0.0f64, String::new());
-    let rows = found.rows.chunks(ALPHAS_SIMULATED.len()).map(|of_geometry| {
-        let cells = of_geometry.iter().map(|row| {
-            let (model, measured) = (100.0 * row.hit_rate, 100.0 * row.simulated.unwrap_or(0.0));
-            if (measured - model).abs() > worst.0.abs() {
-                worst = (measured - model, format!("{} at α = {}", row.geometry, row.alpha));
-            }
+    let pair = |row: &Row| (100.0 * row.hit_rate, 100.0 * row.simulated.unwrap_or(0.0));
+    record.tables.push(Table::pivot(
+        format!(
+            "Geometries without a kernel: model / a naive table of {entries} slots after \
+             {lookups_per_key} lookups per key, percent (cuckoo-lite: a bound)"
+        ),
+        "",
+        (found.rows.chunks(ALPHAS_SIMULATED.len()), |row: &&[Row]| row[0].geometry.clone()),
+        (ALPHAS_SIMULATED.into_iter().enumerate(), |a: &(usize, f64)| format!("α = {}", a.1)),
+        |row, &(i, _)| {
+            let (model, measured) = pair(&row[i]);
             format!("{model:.2} / {measured:.2}")
-        });
-        [of_geometry[0].geometry.clone()].into_iter().chain(cells).collect()
-    });
-    let rows = rows.collect();
-    let alphas = ALPHAS_SIMULATED.map(|alpha| format!("α = {alpha}"));
-    let title = format!(
-        "Geometries without a kernel: model / a naive table of {entries} slots after {lookups_per_key} \
-         lookups per key, percent (cuckoo-lite: a bound)"
-    );
-    let headings = [String::new()].into_iter().chain(alphas);
-    record.tables.push(Table { rows, ..Table::new(title, headings) });
+        },
+    ));
+    let (off, at) = farthest(found.rows.iter().map(|row| {
+        let (model, measured) = pair(row);
+        (measured - model, format!("{} at α = {}", row.geometry, row.alpha))
+    }));
     let tolerance = if smoke { 1.75 } else { 0.75 };
     record.claim(
         format!("the models for any geometry within {tolerance} points of a naive table"),
         "0",
-        format!("{:+.2} points at most, {}", worst.0, worst.1),
-        worst.0.abs() < tolerance,
-    );
-    record.notes.push(
-        "Any other (H, m), up to 1024 slots a key: `overbank lab model blp-3-5 --alpha 0.95 --simulate \
-         65536`."
-            .to_owned(),
+        format!("{off:+.2} points at most, {at}"),
+        off.abs() < tolerance,
     );
     Ok(())
 }

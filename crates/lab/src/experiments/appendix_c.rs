@@ -17,10 +17,9 @@
 //! A claim fails where a difference is negative by `SIGMAS` standard deviations.
 
 use super::table1::model;
+use crate::prelude::*;
 use overbank::cache::GeometryKind;
-use overbank_kit::experiment::{Context, Experiment, LabError, Record, Table};
 use overbank_kit::keyed::KeyedTable;
-use overbank_kit::workload::FlowStream;
 use rand_distr::weighted::WeightedAliasIndex;
 use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg32;
@@ -150,98 +149,114 @@ impl Law {
     }
 }
 
+/// Lookups per key: of uniform keys, then by the law, and then those that are counted; and seeds.
+struct Plan {
+    warm: u32,
+    mixed: u32,
+    counted: u32,
+    seeds: u32,
+}
+
+/// What each design does under a law; all are fed the same keys in the same order.
+fn count(
+    plan: &Plan,
+    law: Law,
+    (entries, keys): (usize, u32),
+    seed: u64,
+) -> Result<[Counted; KINDS.len()], LabError> {
+    let mut found = [Counted::default(); KINDS.len()];
+    for seed in (0..plan.seeds).map(|i| seed.wrapping_add(u64::from(i))) {
+        let mut rng = Pcg32::new(seed, 3);
+        let weights = law.weights(keys, &mut rng)?;
+        let variance = variance(&weights);
+        let index = WeightedAliasIndex::new(weights).map_err(LabError::failed)?;
+        let mut uniform = draws(keys, 0.0, seed)?;
+        let benches = KINDS.map(|kind| KeyedTable::new(kind, entries, seed));
+        let benches = benches.into_iter().collect::<Result<Vec<_>, _>>();
+        let mut benches = benches.map_err(LabError::failed)?;
+        let mut buffer = vec![0u32; keys as usize];
+        for pass in 0..plan.warm + plan.mixed + plan.counted {
+            if pass < plan.warm {
+                uniform.fill(&mut buffer);
+            } else {
+                buffer.iter_mut().for_each(|key| *key = index.sample(&mut rng) as u32);
+            }
+            for (bench, found) in benches.iter_mut().zip(&mut found) {
+                if pass == plan.warm + plan.mixed {
+                    found.held += bench.held() as f64;
+                    found.keys += f64::from(keys);
+                    found.variance = variance;
+                }
+                let hits = bench.lookups(&buffer);
+                if pass >= plan.warm + plan.mixed {
+                    found.hits += hits as f64;
+                    found.lookups += f64::from(keys);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let (most_entries, warm, mixed, counted, seeds) =
-        if context.smoke() { (1 << 11, 60, 20, 20, 1u32) } else { (1 << 14, 200, 40, 80, 3) };
+    let (most_entries, plan) = if context.smoke() {
+        (1 << 11, Plan { warm: 60, mixed: 20, counted: 20, seeds: 1 })
+    } else {
+        (1 << 14, Plan { warm: 200, mixed: 40, counted: 80, seeds: 3 })
+    };
     let mut record = APPENDIX_C.record(context);
     let sizes = ALPHAS.map(|(alpha, halved)| format!("{} at α = {alpha}", most_entries / halved));
-    record.setting("entries", sizes.join(", "));
-    record.setting("warm-up", format!("{warm} uniform lookups per key, {mixed} by the law"));
-    record.setting("counted", format!("{counted} lookups per key"));
-    record.setting("seeds", seeds);
-
-    for (part, (alpha, halved)) in ALPHAS.into_iter().enumerate() {
+    let Plan { warm, mixed, counted, seeds } = plan;
+    record.settings([
+        ("entries", sizes.join(", ")),
+        ("warm-up", format!("{warm} uniform lookups per key, {mixed} by the law")),
+        ("counted", format!("{counted} lookups per key")),
+        ("seeds", seeds.to_string()),
+    ]);
+    let places = ALPHAS.into_iter().flat_map(|load| LAWS.map(|law| (load, law)));
+    let places: Vec<((f64, usize), Law)> = places.collect();
+    let name = |(load, law): &((f64, usize), Law)| format!("{} at α = {}", law.name(), load.0);
+    let all = context.each(places, name, |context, ((alpha, halved), law)| {
         let entries = most_entries / halved;
         let keys = (entries as f64 * alpha) as u32;
-        let mut rows = Vec::new();
-        // Of each design, the law that is the farthest below, in standard deviations.
-        let mut least = [(f64::INFINITY, Counted::default(), Law::Uniform); KINDS.len()];
-        for (number, law) in LAWS.into_iter().enumerate() {
-            let done = (part * LAWS.len() + number) as f64 / (ALPHAS.len() * LAWS.len()) as f64;
-            context.step(&format!("{} at α = {alpha}", law.name()), done)?;
-            let mut found = [Counted::default(); KINDS.len()];
-            for seed in (0..seeds).map(|i| context.seed.wrapping_add(u64::from(i))) {
-                let mut rng = Pcg32::new(seed, 3);
-                let weights = law.weights(keys, &mut rng)?;
-                let variance = variance(&weights);
-                let index = WeightedAliasIndex::new(weights).map_err(LabError::failed)?;
-                let mut uniform = FlowStream::uniform(keys, seed).map_err(LabError::failed)?;
-                let mut benches = KINDS
-                    .map(|kind| KeyedTable::new(kind, entries, seed).map_err(LabError::failed))
-                    .into_iter()
-                    .collect::<Result<Vec<_>, _>>()?;
-                // All designs are fed the same keys in the same order.
-                let mut buffer = vec![0u32; keys as usize];
-                for loop_number in 0..warm + mixed + counted {
-                    if loop_number < warm {
-                        uniform.fill(&mut buffer);
-                    } else {
-                        buffer.iter_mut().for_each(|key| *key = index.sample(&mut rng) as u32);
-                    }
-                    for (bench, found) in benches.iter_mut().zip(&mut found) {
-                        if loop_number == warm + mixed {
-                            found.held += bench.held() as f64;
-                            found.keys += f64::from(keys);
-                            found.variance = variance;
-                        }
-                        let hits = bench.lookups(&buffer);
-                        if loop_number >= warm + mixed {
-                            found.hits += hits as f64;
-                            found.lookups += f64::from(keys);
-                        }
-                    }
-                }
-            }
-            for (least, found) in least.iter_mut().zip(found) {
-                let sigmas = found.gain() / found.deviation();
-                if number > 0 && sigmas < least.0 {
-                    *least = (sigmas, found, law);
-                }
-            }
-            let cells =
-                found.iter().map(|found| format!("{:.2} ({:+.2})", found.rate(), found.gain()));
-            rows.push([law.name()].into_iter().chain(cells).collect());
-        }
-        let calculated = KINDS.map(|kind| format!("{:.2}", 100.0 * model(kind, alpha)));
-        let title = "uniform, by calculation (cuckoo-lite: a bound)".to_owned();
-        rows.insert(1, [title].into_iter().chain(calculated).collect());
-        for (kind, (sigmas, found, law)) in KINDS.into_iter().zip(least) {
-            let chance = SIGMAS * found.deviation();
+        Ok((law, count(&plan, law, (entries, keys), context.seed)?))
+    })?;
+    for ((alpha, _), found) in ALPHAS.into_iter().zip(all.chunks(LAWS.len())) {
+        let sigmas = |found: &Counted| found.gain() / found.deviation();
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            // The law that is the farthest below, in standard deviations.
+            let below = found[1..].iter().map(|(law, found)| (law, &found[i]));
+            let least = below.min_by(|a, b| sigmas(a.1).total_cmp(&sigmas(b.1)));
+            let Some((law, found)) = least else { continue };
+            let (chance, sigmas) = (SIGMAS * found.deviation(), sigmas(found));
+            let (gain, law) = (found.gain(), law.name());
             record.claim(
                 format!("{} at α = {alpha}: no distribution hits less than uniform", kind.name()),
                 format!("≥ 0, by chance ≥ -{chance:.3} ({SIGMAS} standard deviations)"),
-                format!(
-                    "{:+.3} points ({sigmas:+.1} deviations) at least, {}",
-                    found.gain(),
-                    law.name()
-                ),
+                format!("{gain:+.3} points ({sigmas:+.1} deviations) at least, {law}"),
                 sigmas >= -SIGMAS,
             );
         }
-        let title = format!(
-            "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the keys that the \
-             same tables hold, which uniform keys hit)"
+        let mut table = Table::pivot(
+            format!(
+                "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the keys that \
+                 the same tables hold, which uniform keys hit)"
+            ),
+            "distribution",
+            (found, |row: &&(Law, _)| row.0.name()),
+            (KINDS.into_iter().enumerate(), |(_, kind): &(usize, GeometryKind)| kind.name().into()),
+            |row, &(i, _)| format!("{:.2} ({:+.2})", row.1[i].rate(), row.1[i].gain()),
         );
-        let headings = ["distribution"].into_iter().chain(KINDS.map(|kind| kind.name()));
-        record.tables.push(Table { rows, ..Table::new(title, headings) });
+        let calculated = KINDS.map(|kind| format!("{:.2}", 100.0 * model(kind, alpha)));
+        let title = "uniform, by calculation (cuckoo-lite: a bound)".to_owned();
+        table.rows.insert(1, [title].into_iter().chain(calculated).collect());
+        record.tables.push(table);
     }
-    record.notes.push(
-        "Random eviction in every row. The appendix speaks of the state after a sufficiently long \
-         warm-up. Keys that come rarely would make that very long, so the warm-up is uniform and the law \
-         comes after it: the slots that are occupied then stay so. What a skewed law costs before, when \
-         it has to fill the table itself, is a matter of appendix D. The chance that a claim allows is \
-         that of the lookups counted and of the hash functions, and of nothing seen here before."
-            .to_owned(),
+    record.note(
+        "Random eviction in every row. The appendix speaks of the state after a sufficiently long warm-up, \
+         which keys that come rarely would make very long; so the warm-up is uniform and the law comes after \
+         it. What a skewed law costs when it has to fill the table itself is a matter of appendix D. The \
+         chance that a claim allows is that of the lookups counted and of the hash functions.",
     );
     Ok(record)
 }

@@ -22,18 +22,16 @@
 //! with seen(τ) the most that the keys seen so far allow ([`warm_up_seen`], without parameters),
 //! and q, γ of the geometry and α alone: the process is local, so the size does not enter. They are
 //! fitted on one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and
-//! up to τ = 1000. Where keys have one bucket there are no chains, and seen(τ) is exact; where the
-//! second bucket is anywhere, chains are as short as log n, and the deficit falls exponentially.
+//! up to τ = 1000. With one bucket a key there are no chains, and seen(τ) is exact.
 
 mod range;
 
 use super::table1::model;
+use crate::prelude::*;
 use overbank::cache::GeometryKind;
-use overbank_kit::experiment::{Context, Experiment, LabError, Plot, Record, Series, Table};
 use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{warm_up, warm_up_seen};
-use overbank_kit::workload::FlowStream;
 
 /// Warm-up.
 pub const APPENDIX_D: Experiment = Experiment {
@@ -71,7 +69,7 @@ impl Course {
     ) -> Result<Course, LabError> {
         let keys = (entries as f64 * alpha) as u32;
         let mut bench = KeyedTable::new(kind, entries, seed).map_err(LabError::failed)?;
-        let mut stream = FlowStream::uniform(keys, seed).map_err(LabError::failed)?;
+        let mut stream = draws(keys, 0.0, seed)?;
         let most = bench.most(keys) as f64 / f64::from(keys);
         let luck = most / model(kind, alpha);
         let mut done = 0;
@@ -85,20 +83,67 @@ impl Course {
         Ok(Course { kind, alpha, keys, rates })
     }
 
+    fn at(&self, time: f64) -> f64 {
+        self.rates.iter().find(|r| r.0 == time).map_or(0.0, |r| r.1)
+    }
+
+    fn times(&self, from: f64) -> impl Iterator<Item = f64> {
+        self.rates.iter().map(|r| r.0).filter(move |time| *time >= from)
+    }
+
+    fn family(&self) -> Family {
+        AnyGeometry::from(self.kind).family
+    }
+
+    /// r_max, without the keys' luck.
+    fn most(&self) -> f64 {
+        model(self.kind, self.alpha)
+    }
+
     fn seen(&self, time: f64) -> f64 {
         let AnyGeometry { h, m, .. } = self.kind.into();
         warm_up_seen(h, m, self.alpha, time)
     }
 
-    fn at(&self, time: f64) -> f64 {
-        self.rates.iter().find(|r| r.0 == time).map_or(0.0, |r| r.1)
+    fn equation(&self, time: f64) -> f64 {
+        warm_up(self.most(), time)
     }
 
     /// r_max − r, in points, as far as it is more than a handful of keys.
     fn deficit(&self) -> Vec<(f64, f64)> {
-        let most = model(self.kind, self.alpha);
-        let points = self.rates.iter().map(|(t, r)| (*t, 100.0 * (most - r)));
+        let points = self.rates.iter().map(|(t, r)| (*t, 100.0 * (self.most() - r)));
         points.filter(|p| p.1 > 1000.0 / f64::from(self.keys)).collect()
+    }
+
+    /// Hit rate won from one time to another, per lookup and key, over the mean of r_max − r: of an
+    /// exponential its rate exactly.
+    fn filling_share(&self, from: f64, to: f64) -> f64 {
+        let (a, b) = (self.most() - self.at(from), self.most() - self.at(to));
+        if a <= 0.0 || b <= 0.0 { 0.0 } else { (a / b).ln() / (to - from) }
+    }
+
+    /// Where a model is farthest off between two times, in points of hit rate, and when.
+    fn worst(&self, times: std::ops::Range<f64>, model: impl Fn(f64) -> f64) -> (f64, f64) {
+        let rates = self.rates.iter().filter(|r| times.contains(&r.0));
+        farthest(rates.map(|&(time, rate)| (100.0 * (model(time) - rate), time)))
+    }
+}
+
+/// A course and the law for it; none for one bucket a key, where seen(τ) is all.
+struct Case {
+    course: Course,
+    law: Option<Law>,
+}
+
+impl Case {
+    /// seen(τ), less what the law says is missing from where it begins.
+    fn ours(&self, time: f64) -> f64 {
+        let missing = self.law.filter(|_| time >= LAW_FROM).map_or(0.0, |law| law.missing(time));
+        self.course.seen(time) - missing
+    }
+
+    fn worst_law(&self) -> (f64, f64) {
+        self.course.worst(LAW_FROM..f64::INFINITY, |time| self.ours(time))
     }
 }
 
@@ -151,60 +196,41 @@ impl Law {
     }
 }
 
-/// Sizes of a run.
-struct Sizes {
-    fit_entries: usize,
-    test_entries: usize,
-    fit_until: f64,
-    until: f64,
-    tolerance: f64,
-}
-
-impl Sizes {
-    fn of(smoke: bool) -> Sizes {
-        let (fit_entries, test_entries) =
-            if smoke { (1 << 12, 1 << 13) } else { (1 << 16, 1 << 18) };
-        let (fit_until, until) = if smoke { (50.0, 100.0) } else { (200.0, 1000.0) };
-        let tolerance = if smoke { 1.5 } else { 0.3 };
-        Sizes { fit_entries, test_entries, fit_until, until, tolerance }
-    }
-}
-
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let sizes = Sizes::of(context.smoke());
+    let smoke = context.smoke();
+    let (fit_entries, test_entries) = if smoke { (1 << 12, 1 << 13) } else { (1 << 16, 1 << 18) };
+    let (fit_until, until) = if smoke { (50.0, 100.0) } else { (200.0, 1000.0) };
+    let tolerance = if smoke { 1.5 } else { 0.3 };
     let mut record = APPENDIX_D.record(context);
-    let entries = format!("{} (fit), {} (test)", sizes.fit_entries, sizes.test_entries);
-    record.setting("entries", entries);
+    record.setting("entries", format!("{fit_entries} (fit), {test_entries} (test)"));
     record.setting("keys", "uniform");
     record.setting("eviction", "random");
 
-    let blp = GeometryKind::Blp2x4;
-    let fit_alphas: &[f64] = &[0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-    let mut laws = Vec::new();
-    for (i, &alpha) in fit_alphas.iter().enumerate() {
-        context.step(&format!("blp-2-4 at α = {alpha}, to fit"), i as f64 * 0.04)?;
-        let until = sizes.fit_until;
-        let course = Course::measure(blp, sizes.fit_entries, alpha, context.seed, until)?;
-        laws.push(Law::fit(&course, until));
-    }
-    let mut tests = Vec::new();
+    let (blp, seed) = (GeometryKind::Blp2x4, context.seed);
+    let measure = Course::measure;
+    let laws = context.part((0.0, 0.3), |context| {
+        let alphas = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
+        let name = |alpha: &f64| format!("blp-2-4 at α = {alpha}, to fit");
+        context.each(alphas, name, |_, alpha| {
+            Ok(Law::fit(&measure(blp, fit_entries, alpha, seed, fit_until)?, fit_until))
+        })
+    })?;
     // The last ones go on to the end; a smaller table with another seed does, too.
     let cases = [
-        (0.75, sizes.test_entries, sizes.fit_until),
-        (0.85, sizes.test_entries, sizes.fit_until),
-        (1.05, sizes.test_entries, sizes.fit_until),
-        (1.35, sizes.test_entries, sizes.fit_until),
-        (ALPHA, sizes.fit_entries / 2, sizes.until),
-        (ALPHA, sizes.test_entries, sizes.until),
+        (0.75, test_entries, fit_until),
+        (0.85, test_entries, fit_until),
+        (1.05, test_entries, fit_until),
+        (1.35, test_entries, fit_until),
+        (ALPHA, fit_entries / 2, until),
+        (ALPHA, test_entries, until),
     ];
-    for (i, (alpha, entries, until)) in cases.into_iter().enumerate() {
-        context.step(&format!("blp-2-4 at α = {alpha}, to test"), 0.32 + i as f64 * 0.08)?;
-        let course = Course::measure(blp, entries, alpha, context.seed.wrapping_add(1), until)?;
-        let law = Law::between(&laws, alpha)
-            .ok_or_else(|| LabError::Failed(format!("α = {alpha} is not between fitted ones")))?;
-        tests.push((course, law));
-    }
-    let mut others = Vec::new();
+    let tests = context.part((0.3, 0.8), |context| {
+        let name = |case: &(f64, usize, f64)| format!("blp-2-4 at α = {}, to test", case.0);
+        context.each(cases, name, |_, (alpha, entries, until)| {
+            let course = measure(blp, entries, alpha, seed.wrapping_add(1), until)?;
+            Ok(Case { course, law: Law::between(&laws, alpha) })
+        })
+    })?;
     let kinds = [
         GeometryKind::Blp2x8,
         GeometryKind::Blp2x16,
@@ -212,233 +238,189 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         GeometryKind::Cuckoo2x4,
         GeometryKind::Set8,
     ];
-    for (i, kind) in kinds.into_iter().enumerate() {
-        let name = kind.name();
-        context.step(&format!("{name} at α = {ALPHA}"), 0.8 + i as f64 * 0.02)?;
-        others.push(Course::measure(kind, sizes.fit_entries, ALPHA, context.seed, sizes.until)?);
-    }
-    let Some((main, law)) = tests.last() else { return Ok(record) };
+    let others = context.part((0.8, 0.9), |context| {
+        let name = |kind: &GeometryKind| format!("{} at α = {ALPHA}", kind.name());
+        context.each(kinds, name, |_, kind| measure(kind, fit_entries, ALPHA, seed, until))
+    })?;
+    let Some(main) = tests.last() else { return Ok(record) };
 
-    claims(&mut record, main, &tests, &others, sizes.tolerance);
-    record.plots.push(approach(main, *law));
-    record.plots.push(tails(main, &others));
-    record.plots.push(held_out(&tests));
-    record.tables.push(filling(main));
-    record.tables.push(tested(&tests));
-    record.tables.push(exponents(main, &others, &laws, sizes.fit_until));
-    let range = (sizes.fit_entries, sizes.fit_until, sizes.tolerance);
-    range::add(&mut record, context, range, 0.9)?;
-    record.notes.push(
-        "Why the tail is slow. The equation takes each key that is still missing for one that finds \
-         an empty slot in its buckets. After a few lookups per key nearly all missing keys find \
-         their buckets full; what they do is to evict another key, which is missing then. The slot \
-         that is still empty lies some buckets away, and is filled only by a chain of evictions \
-         that happens to lead there, a random walk whose every step takes about one lookup per key. \
-         Long chains are rare and slow, and the mixture of all lengths is a power law, not an \
-         exponential. Cuckoo-lite's second bucket is anywhere, no slot is farther away than a few \
-         steps, and its tail is exponential; with one bucket a key there are no chains at all."
-            .to_owned(),
+    claims(&mut record, main, &tests, &others, tolerance);
+    record.plots = vec![approach(main), tails(&main.course, &others), held_out(&tests)];
+    record.tables = vec![
+        filling(&main.course),
+        at_times("blp-2-4 where the law was not fitted", &tests, &[5.0, 20.0, 100.0, 1000.0]),
+        exponents(&main.course, &others, &laws, fit_until),
+    ];
+    context.part((0.9, 1.0), |context| {
+        range::add(&mut record, context, (fit_entries, fit_until, tolerance))
+    })?;
+    record.note(
+        "Why the tail is slow. The equation takes each key that is still missing for one that finds an empty \
+         slot in its buckets. After a few lookups per key nearly all missing keys find their buckets full, \
+         and evict another key, which is missing then. The slot that is still empty lies some buckets away, \
+         and is filled only by a chain of evictions that happens to lead there, a random walk whose every \
+         step takes about one lookup per key. Long chains are rare and slow, and the mixture of all lengths \
+         is a power law. Cuckoo-lite's second bucket is anywhere, so no slot is farther away than a few \
+         steps, and its tail is exponential; with one bucket a key there are no chains at all.",
     );
-    record.notes.push(
-        "What it means. A flow cache never sees a thousand times its working set. At 20 lookups per \
-         key, the paper's own warm-up, the hit rate of 2-4 BLP is that of the law here, not r_max."
-            .to_owned(),
+    record.note(
+        "What it means. A flow cache never sees a thousand times its working set. At 20 lookups per key, the \
+         paper's own warm-up, the hit rate of 2-4 BLP is that of the law here, not r_max.",
     );
     Ok(record)
 }
 
-fn claims(
-    record: &mut Record,
-    main: &Course,
-    tests: &[(Course, Law)],
-    others: &[Course],
-    tolerance: f64,
-) {
-    let most = model(main.kind, ALPHA);
-    let short = 100.0 * (most - main.at(20.0));
+fn claims(record: &mut Record, main: &Case, tests: &[Case], others: &[Course], tolerance: f64) {
+    let most = main.course.most();
+    let short = 100.0 * (most - main.course.at(20.0));
     record.claim(
         "2-4 BLP at α = 0.95 is less than 1 % below its maximum after 20 lookups per key",
         "< 1 %",
         format!("{short:.2} points, {:.2} %", short / most),
         short / most < 1.0,
     );
-    // Hit rate won per lookup and key between 14 and 30, over r_max − r: 1 by the equation.
-    let share = filling_share(main, 14.0, 30.0);
+    let share = main.course.filling_share(14.0, 30.0);
     record.claim(
         "share of the missing keys that fill a slot when looked up, around 20 lookups per key",
         "1 (assumption of the equation)",
         format!("{share:.3}"),
         share > 0.9,
     );
-    let mut worst = (0.0, 0.0, 0.0);
-    for (course, law) in tests {
-        for &(time, rate) in course.rates.iter().filter(|r| r.0 >= LAW_FROM) {
-            let off = 100.0 * (course.seen(time) - law.missing(time) - rate);
-            if off.abs() > f64::abs(worst.0) {
-                worst = (off, course.alpha, time);
-            }
-        }
-    }
+    let worst = tests.iter().map(|case| {
+        let (off, time) = case.worst_law();
+        (off, (case.course.alpha, time))
+    });
+    let (off, (alpha, time)) = farthest(worst);
+    let within = format!("within {tolerance} points");
     record.claim(
         format!(
             "law seen(τ) − q (1 + τ)^−γ at other α, sizes and seeds than fitted, τ ≥ {LAW_FROM}"
         ),
-        format!("within {tolerance} points"),
-        format!("{:+.2} points at most, α = {}, τ = {}", worst.0, worst.1, worst.2),
-        worst.0.abs() <= tolerance,
+        &*within,
+        format!("{off:+.2} points at most, α = {alpha}, τ = {time}"),
+        off.abs() <= tolerance,
     );
     for course in others {
-        let AnyGeometry { family, .. } = course.kind.into();
-        if family == Family::Set {
-            let off = course.rates.iter().map(|r| 100.0 * (course.seen(r.0) - r.1));
-            let off =
-                off.fold(0.0, |worst: f64, off| if off.abs() > worst.abs() { off } else { worst });
-            record.claim(
-                format!("{}: seen(τ) without parameters, at every τ", course.kind.name()),
-                format!("within {tolerance} points"),
-                format!("{off:+.2} points at most"),
-                off.abs() <= tolerance,
-            );
-        } else if family == Family::Cuckoo {
-            let deficit = |c: &Course| {
-                let at = |t| 100.0 * (model(c.kind, ALPHA) - c.at(t));
-                (at(10.0), at(100.0))
+        let name = course.kind.name();
+        if course.family() == Family::Set {
+            let (off, _) = course.worst(0.0..f64::INFINITY, |time| course.seen(time));
+            let claim = format!("{name}: seen(τ) without parameters, at every τ");
+            let measured = format!("{off:+.2} points at most");
+            record.claim(claim, &*within, measured, off.abs() <= tolerance);
+        } else if course.family() == Family::Cuckoo {
+            let fold = |of: &Course| {
+                let at = |time| 100.0 * (of.most() - of.at(time));
+                at(10.0) / f64::max(at(100.0), 1e-3)
             };
-            let (blp, cuckoo) = (deficit(main), deficit(course));
+            let (blp, cuckoo) = (fold(&main.course), fold(course));
             record.claim(
-                format!(
-                    "{}: from 10 to 100 lookups per key the deficit falls faster",
-                    course.kind.name()
-                ),
-                format!("than blp-2-4’s {:.1}-fold", blp.0 / blp.1.max(1e-3)),
-                format!("{:.1}-fold", cuckoo.0 / cuckoo.1.max(1e-3)),
-                cuckoo.0 / cuckoo.1.max(1e-3) > blp.0 / blp.1.max(1e-3),
+                format!("{name}: from 10 to 100 lookups per key the deficit falls faster"),
+                format!("than blp-2-4’s {blp:.1}-fold"),
+                format!("{cuckoo:.1}-fold"),
+                cuckoo > blp,
             );
         }
     }
 }
 
-/// Hit rate won from one time to another, per lookup and key, over the mean of r_max − r.
-fn filling_share(course: &Course, from: f64, to: f64) -> f64 {
-    let most = model(course.kind, course.alpha);
-    let (a, b) = (most - course.at(from), most - course.at(to));
-    // Of an exponential this is its rate exactly.
-    if a <= 0.0 || b <= 0.0 { 0.0 } else { (a / b).ln() / (to - from) }
+fn plot(title: &str, y: &str, series: Vec<Series>) -> Plot {
+    Plot::new(title, "lookups per key of the working set, τ", y).log_x().with(series)
 }
 
-fn plot(title: &str, y: &str, log_y: bool, series: Vec<Series>) -> Plot {
-    let plot = Plot::new(title, "lookups per key of the working set, τ", y).log_x().with(series);
-    Plot { log_y, ..plot }
+/// A calculated curve, in percent.
+fn curve(name: &str, times: impl Iterator<Item = f64>, rate: impl Fn(f64) -> f64) -> Series {
+    Series::model(name, times.map(|time| (time, 100.0 * rate(time))).collect())
 }
 
-fn percent(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    points.map(|(t, r)| (t, 100.0 * r)).collect()
-}
-
-fn approach(main: &Course, law: Law) -> Plot {
-    let most = model(main.kind, ALPHA);
-    let times = || main.rates.iter().map(|r| r.0).filter(|t| *t >= 1.0);
-    let from = |least: f64| times().filter(move |t| *t >= least);
+fn approach(main: &Case) -> Plot {
+    let course = &main.course;
+    let measured = curve("blp-2-4", course.times(1.0), |t| course.at(t));
     let series = vec![
-        Series::measured("blp-2-4", percent(times().map(|t| (t, main.at(t))))),
-        Series::model("differential equation", percent(times().map(|t| (t, warm_up(most, t))))),
-        Series::model("most of the keys seen", percent(times().map(|t| (t, main.seen(t))))),
-        Series::model(
-            "law (fitted at other α and size)",
-            percent(from(LAW_FROM).map(|t| (t, main.seen(t) - law.missing(t)))),
-        ),
+        Series { model: false, ..measured },
+        curve("differential equation", course.times(1.0), |t| course.equation(t)),
+        curve("most of the keys seen", course.times(1.0), |t| course.seen(t)),
+        curve("law (fitted at other α and size)", course.times(LAW_FROM), |t| main.ours(t)),
     ];
-    plot("Warm-up of 2-4 BLP at α = 0.95", "hits per 100 lookups", false, series).mark(
+    plot("Warm-up of 2-4 BLP at α = 0.95", "hits per 100 lookups", series).mark(
         "< 1 % below",
         20.0,
-        99.0 * most,
+        99.0 * course.most(),
     )
 }
 
 fn tails(main: &Course, others: &[Course]) -> Plot {
-    let mut series: Vec<Series> = [main]
-        .into_iter()
-        .chain(others.iter().filter(|c| AnyGeometry::from(c.kind).family != Family::Set))
-        .map(|course| Series::measured(course.kind.name(), course.deficit()))
-        .collect();
-    let most = model(main.kind, ALPHA);
-    let equation = main.rates.iter().map(|r| (r.0, most - warm_up(most, r.0)));
-    let equation = equation.filter(|p| p.1 > 1e-5);
-    series.push(Series::model("differential equation (blp-2-4)", percent(equation)));
-    plot("What is missing to the maximum at α = 0.95", "points of hit rate", true, series)
+    let courses = [main].into_iter().chain(others.iter().filter(|c| c.family() != Family::Set));
+    let measured = courses.map(|course| Series::measured(course.kind.name(), course.deficit()));
+    let missing = |t: f64| main.most() - main.equation(t);
+    let times = main.times(0.0).filter(|&t| missing(t) > 1e-5);
+    let equation = curve("differential equation (blp-2-4)", times, missing);
+    let series = measured.chain([equation]).collect();
+    plot("What is missing to the maximum at α = 0.95", "points of hit rate", series).log_y()
 }
 
-fn held_out(tests: &[(Course, Law)]) -> Plot {
-    let mut series = Vec::new();
-    let (_, rest) = tests.split_last().map_or((None, tests), |(last, rest)| (Some(last), rest));
-    for (course, law) in rest.iter().filter(|t| t.0.alpha != ALPHA).chain(tests.last()) {
+fn held_out(tests: &[Case]) -> Plot {
+    let shown = tests.iter().filter(|case| case.course.alpha != ALPHA).chain(tests.last());
+    let series = shown.flat_map(|case| {
+        let course = &case.course;
         let name = format!("α = {}", course.alpha);
-        let most = model(course.kind, course.alpha);
-        series.push(Series::measured(name.clone(), course.deficit()));
-        let times = course.rates.iter().map(|r| r.0).filter(|t| *t >= LAW_FROM);
-        let law = times.map(|t| (t, most - course.seen(t) + law.missing(t)));
-        series.push(Series::model(format!("{name}, law"), percent(law)));
-    }
-    plot(
-        "The law at α, sizes and seeds that it was not fitted on (2-4 BLP)",
-        "points of hit rate missing to the maximum",
-        true,
-        series,
-    )
+        let law = curve(&format!("{name}, law"), course.times(LAW_FROM), |t| {
+            course.most() - case.ours(t)
+        });
+        [Series::measured(name, course.deficit()), law]
+    });
+    let title = "The law at α, sizes and seeds that it was not fitted on (2-4 BLP)";
+    plot(title, "points of hit rate missing to the maximum", series.collect()).log_y()
 }
 
 /// What the equation counts on and what happens.
 fn filling(main: &Course) -> Table {
-    let most = model(main.kind, ALPHA);
-    let times: Vec<f64> = main.rates.iter().map(|r| r.0).collect();
-    let rows = times.windows(2).filter(|p| main.at(p[1]) < most - 1e-4).map(|pair| {
-        let share = filling_share(main, pair[0], pair[1]);
-        vec![
-            format!("{} to {}", pair[0], pair[1]),
-            format!("{:.2}", 100.0 * main.at(pair[1])),
-            format!("{:.2}", 100.0 * warm_up(most, pair[1])),
-            format!("{:.3}", 100.0 * (most - main.at(pair[1]))),
-            format!("{share:.3}"),
-        ]
-    });
-    let headings = [
-        "lookups per key",
-        "hit rate % at the end",
-        "by the equation",
-        "missing, points",
-        "share of the missing that fill a slot",
-    ];
-    let title = "blp-2-4, α = 0.95: the equation’s assumption is that the last column is 1";
-    Table { rows: rows.collect(), ..Table::new(title, headings) }
+    let times: Vec<f64> = main.times(0.0).collect();
+    let pairs = times.windows(2).filter(|p| main.at(p[1]) < main.most() - 1e-4);
+    Table::of(
+        "blp-2-4, α = 0.95: the equation’s assumption is that the last column is 1",
+        pairs,
+        &[
+            ("lookups per key", &|p| format!("{} to {}", p[0], p[1])),
+            ("hit rate % at the end", &|p| format!("{:.2}", 100.0 * main.at(p[1]))),
+            ("by the equation", &|p| format!("{:.2}", 100.0 * main.equation(p[1]))),
+            ("missing, points", &|p| format!("{:.3}", 100.0 * (main.most() - main.at(p[1])))),
+            ("share of the missing that fill a slot", &|p| {
+                format!("{:.3}", main.filling_share(p[0], p[1]))
+            }),
+        ],
+    )
 }
 
-fn tested(tests: &[(Course, Law)]) -> Table {
-    let rows = tests.iter().flat_map(|(course, law)| {
-        let most = model(course.kind, course.alpha);
-        let wanted = |t: &f64| [5.0, 20.0, 100.0, 1000.0].contains(t);
-        course.rates.iter().filter(move |r| wanted(&r.0)).map(move |&(time, rate)| {
-            vec![
-                course.alpha.to_string(),
-                course.keys.to_string(),
-                time.to_string(),
-                format!("{:.2}", 100.0 * rate),
-                format!("{:.2}", 100.0 * (course.seen(time) - law.missing(time))),
-                format!("{:.2}", 100.0 * warm_up(most, time)),
-            ]
-        })
-    });
-    let headings = ["α", "keys", "lookups per key", "hit rate %", "law", "equation"];
-    Table { rows: rows.collect(), ..Table::new("blp-2-4 where the law was not fitted", headings) }
+/// Measured, the law and the equation at some times.
+fn at_times(title: &str, cases: &[Case], times: &[f64]) -> Table {
+    let rates = cases.iter().flat_map(|case| case.course.rates.iter().map(move |r| (case, r)));
+    Table::of(
+        title,
+        rates.filter(|(_, rate)| times.contains(&rate.0)),
+        &[
+            ("design", &|(case, _)| case.course.kind.name().to_owned()),
+            ("α", &|(case, _)| case.course.alpha.to_string()),
+            ("keys", &|(case, _)| case.course.keys.to_string()),
+            ("lookups per key", &|(_, rate)| rate.0.to_string()),
+            ("hit rate %", &|(_, rate)| format!("{:.2}", 100.0 * rate.1)),
+            ("seen(τ), the law from 5", &|(case, r)| format!("{:.2}", 100.0 * case.ours(r.0))),
+            ("equation", &|(case, r)| format!("{:.2}", 100.0 * case.course.equation(r.0))),
+        ],
+    )
 }
 
 fn exponents(main: &Course, others: &[Course], laws: &[Law], until: f64) -> Table {
-    let row = |name: &str, law: &Law| {
-        let q = format!("{:.4}", law.ln_q.exp());
-        vec![name.to_owned(), law.alpha.to_string(), q, format!("{:.3}", law.gamma)]
-    };
-    let own = laws.iter().map(|law| row("blp-2-4", law));
-    let lines = others.iter().filter(|c| AnyGeometry::from(c.kind).family == Family::Blp);
-    let rest = lines.chain([main]).map(|c| row(c.kind.name(), &Law::fit(c, until)));
-    let rows = own.chain(rest).collect();
-    Table { rows, ..Table::new("q and γ of the law", ["design", "α", "q", "γ"]) }
+    let own = laws.iter().map(|law| ("blp-2-4", *law));
+    let lines = others.iter().filter(|course| course.family() == Family::Blp);
+    let rest = lines.chain([main]).map(|course| (course.kind.name(), Law::fit(course, until)));
+    Table::of(
+        "q and γ of the law",
+        own.chain(rest),
+        &[
+            ("design", &|(name, _)| (*name).to_owned()),
+            ("α", &|(_, law)| law.alpha.to_string()),
+            ("q", &|(_, law)| format!("{:.4}", law.ln_q.exp())),
+            ("γ", &|(_, law)| format!("{:.3}", law.gamma)),
+        ],
+    )
 }

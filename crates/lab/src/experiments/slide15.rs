@@ -15,12 +15,10 @@
 //! buckets are pairs of the slide's. The figures come out of the models' recursion, and out of the
 //! real tables fed with hashes that fall on these buckets.
 
+use crate::prelude::*;
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};
-use overbank_kit::experiment::{Context, Experiment, LabError, Record, Table};
+use overbank::random::Pcg32;
 use overbank_kit::models::blp_held;
-use overbank_kit::spread::{Spread, median};
-use rand_pcg::Pcg32;
-use rand_pcg::rand_core::RngCore;
 
 /// The worked example.
 pub const SLIDE15: Experiment = Experiment {
@@ -61,7 +59,7 @@ fn settle<G: Geometry>(seed: u64) -> Result<Settled, LabError> {
     let mut rng = Pcg32::new(seed, 15);
     let mut lookups = 0;
     for lookup in 1..=20_000 {
-        let number = rng.next_u32() as usize % keys.len();
+        let number = rng.below(keys.len() as u32) as usize;
         let (_, hash) = keys[number];
         if cache.lookup(hash, |value| usize::from(value as u16) == number).is_none() {
             let before = cache.len();
@@ -96,51 +94,42 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("blp-2-4", Some(0.75), blp_held(2, 4, ARRIVALS), settle::<Blp<2, 4>>),
         ("blp-4-4", None, blp_held(4, 4, ARRIVALS), settle::<Blp<4, 4>>),
     ];
-    let (mut rows, mut contents) = (Vec::new(), Vec::new());
+    let headings = ["design", "slide", "held", "occupancy", "lookups to get there (median)"];
+    let mut occupied = Table::new("Occupied slots in the end", headings);
+    let title = "One final state of the real tables (a key has the number of its bucket)";
+    let mut state = Table::new(title, ["design", "bucket", "keys"]);
     for (name, stated, most, settle) in designs {
         // The same end by every path.
         let runs: Vec<Settled> =
             (0..100).map(|i| settle(context.seed.wrapping_add(i))).collect::<Result<_, _>>()?;
         let occupancy = |held: u64| held as f64 / f64::from(SLOTS);
-        let all = runs.iter().all(|r| r.held as u64 == most);
-        let lookups = median(runs.iter().map(|r| r.lookups as f64));
-        rows.push(vec![
+        occupied.row([
             name.to_owned(),
             stated.map_or("–".to_owned(), |s| s.to_string()),
             format!("{most} of {SLOTS}"),
             occupancy(most).to_string(),
-            format!("{lookups:.0}"),
+            format!("{:.0}", median(runs.iter().map(|r| r.lookups as f64))),
         ]);
-        let held = Spread::of(runs.iter().map(|r| occupancy(r.held as u64)));
-        let measured = match held {
-            Spread { low, high, .. } if low == high => low.to_string(),
-            Spread { low, high, .. } => format!("{low} to {high}"),
-        };
+        let Spread { low, high, .. } = Spread::of(runs.iter().map(|r| occupancy(r.held as u64)));
+        let measured = if low == high { low.to_string() } else { format!("{low} to {high}") };
         let (claim, value) = match stated {
             Some(value) => ("occupancy, recursion and 100 runs of the real table", value),
             None => ("ends where the recursion says, in 100 runs", occupancy(most)),
         };
-        let holds = all && occupancy(most) == value;
+        let holds = [low, high, occupancy(most)] == [value; 3];
         record.claim(format!("{name}: {claim}"), value.to_string(), measured, holds);
-        if let (Some(_), Some(first)) = (stated, runs.first()) {
-            for (bucket, names) in first.contents.iter().enumerate() {
-                let names: Vec<String> = names.iter().map(u32::to_string).collect();
-                let names = if names.is_empty() { "–".to_owned() } else { names.join(" ") };
-                contents.push(vec![name.to_owned(), bucket.to_string(), names]);
-            }
+        for (bucket, keys) in runs[0].contents.iter().enumerate().filter(|_| stated.is_some()) {
+            let keys = keys.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            let keys = if keys.is_empty() { "–".to_owned() } else { keys };
+            state.row([name.to_owned(), bucket.to_string(), keys]);
         }
     }
-    let headings = ["design", "slide", "held", "occupancy", "lookups to get there (median)"];
-    record.tables.push(Table { rows, ..Table::new("Occupied slots in the end", headings) });
-    let title = "One final state of the real tables (a key has the number of its bucket)";
-    let headings = ["design", "bucket", "keys"];
-    record.tables.push(Table { rows: contents, ..Table::new(title, headings) });
-    record.notes.push(
-        "The slide names no design beside its figures. 0.71875 is 23 of 32 slots with five of the \
-         seven keys of bucket 1 held: the 8-way cache, whose first bucket (the slide's 0 and 1) is \
-         hashed to by 10 keys. A 4-way cache would hold 20, 0.625. BLP reads 8 slots as well, but its \
-         windows overlap: bucket 1 spills into 2, 2 into 3, 3 into 4, 4 into 5, and one more key fits."
-            .to_owned(),
+    record.tables.extend([occupied, state]);
+    record.note(
+        "The slide names no design beside its figures. 0.71875 is 23 of 32 slots with five of the seven keys \
+         of bucket 1 held: the 8-way cache, whose first bucket (the slide's 0 and 1) is hashed to by 10 keys. \
+         BLP reads 8 slots as well, but its windows overlap: bucket 1 spills into 2, 2 into 3, 3 into 4, 4 \
+         into 5, and one more key fits.",
     );
     Ok(record)
 }
