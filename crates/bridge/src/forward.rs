@@ -18,12 +18,12 @@
 
 use arrayvec::ArrayVec;
 use overbank::fib::{BURST_MAX, MacVlan, Reader};
-use overbank_ports::queue::BURST;
 use overbank_stations::{Address, Epoch, Heard, Sighting, Station};
 use overbank_wire::bridge::Header;
 use std::mem;
 
-const _: () = assert!(2 * BURST <= BURST_MAX, "destinations and sources are one batch");
+/// Frames of one lookup, whose destinations and sources are one batch of the table.
+const BURST: usize = BURST_MAX / 2;
 
 /// In a larger table, a lookup of 32 destinations asks for the lines of the next 32. In a smaller one
 /// that costs 0.3 ns a frame. With their sources, 32 frames are 64 keys, whose lines are as many as a core
