@@ -13,5 +13,3 @@ mod tests;
 pub use control::{BridgeControl, BridgeStatus, Setup, StartError, listing, start};
 pub use engine::{Bridge, BridgeTotals};
 pub use overbank_stations::forward::{DropReason, Forwarder, Role, Sink};
-
-const _: () = assert!(overbank_stations::forward::BURST == overbank_ports::queue::BURST);

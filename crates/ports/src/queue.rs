@@ -18,8 +18,9 @@ use arrayvec::ArrayVec;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Most frames that one call of [`Receive::receive`] brings.
-pub const BURST: usize = 32;
+/// Most frames that one call of [`Receive::receive`] brings: four bursts of the tables, so that a
+/// worker that is behind looks up 32 frames while the lines of the next 32 are on their way.
+pub const BURST: usize = 128;
 
 /// Frames of a burst. They stay as they are until the next call of the same `Receive`.
 pub type Received<'a> = ArrayVec<&'a [u8], BURST>;

@@ -33,7 +33,8 @@ pub trait Engine: Sized + Send + 'static {
     /// Why it drops frames.
     type Drop: Reasons + 'static;
 
-    /// Decides about the frames of a burst, at most 32, which came in on one port.
+    /// Decides about the frames of a burst, which came in on one port: at most
+    /// [`BURST`](overbank_ports::queue::BURST).
     fn process(
         &mut self,
         burst: &[&[u8]],

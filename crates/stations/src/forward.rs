@@ -6,8 +6,8 @@
 //!                                                                                      flood or drop
 //! ```
 //!
-//! Of a longer list, where the table is large and no source is looked up, the lines of the next 32 are
-//! asked for meanwhile.
+//! Of more frames, where the table is large and no source is looked up, the lines of the next 32 are
+//! prefetched meanwhile.
 //!
 //! A frame costs its own first line and the lines of two lookups, all of a burst's in flight
 //! together. No lock, no wait, no allocation. What a source tells goes to the [`Sink`]; the table is
@@ -19,18 +19,12 @@
 use super::{Address, Epoch, Heard, Sighting, Station};
 use arrayvec::ArrayVec;
 use overbank::fib::{BURST_MAX, MacVlan, Reader};
+use overbank::prefetch::l2_bytes;
 use overbank_wire::bridge::Header;
 use std::mem;
 
-/// Frames that are looked up together.
-pub const BURST: usize = 32;
-
-const _: () = assert!(2 * BURST <= BURST_MAX, "destinations and sources are one batch");
-
-/// In a larger table, a lookup of 32 destinations asks for the lines of the next 32. In a smaller one
-/// that costs 0.3 ns a frame. With their sources, 32 frames are 64 keys, whose lines are as many as a core
-/// waits for at a time: asking for more made lists of 128 frames a twentieth slower.
-const AHEAD_ABOVE_BYTES: usize = 4 << 20;
+/// Frames of one lookup, whose destinations and sources are one batch of the table.
+const BURST: usize = BURST_MAX / 2;
 
 overbank_service::reasons! {
     /// Why a frame leaves by no port, in the order in which reasons are looked for.
@@ -151,7 +145,7 @@ pub struct Forwarder<K = MacVlan> {
     flooded: Vec<u16>,
     starts: Vec<usize>,
     learning: Option<Epoch>,
-    /// The table is larger than [`AHEAD_ABOVE_BYTES`].
+    /// The table exceeds the CPU's L2.
     large_table: bool,
 }
 
@@ -159,7 +153,7 @@ impl<K: Address> Forwarder<K> {
     /// Forwards between these ports by the entries of the table, and learns nothing.
     pub fn new(reader: Reader<K, u16>, roles: &[Role]) -> Forwarder<K> {
         let mut forwarder = Forwarder {
-            large_table: reader.bytes() > AHEAD_ABOVE_BYTES,
+            large_table: reader.bytes() > l2_bytes(),
             reader,
             roles: Vec::new(),
             flooded: Vec::new(),
@@ -212,9 +206,10 @@ impl<K: Address> Forwarder<K> {
 
     /// Forwards the frames that came in on port `ingress`, in their order; any number, 32 at a time.
     ///
-    /// In a table of more than 4 MiB whose sources are not looked up, the lines of the next 32 are
-    /// asked for while these are looked up: who has more hands them over in one call, and needs no
-    /// [`Forwarder::prefetch`].
+    /// Without learning, in a table that exceeds the CPU's L2, the lookup of 32 destinations
+    /// prefetches the lines of the next 32: a caller that has more hands them over in one call, and
+    /// needs no [`Forwarder::prefetch`]. With learning, 32 frames are 64 keys, whose lines are as
+    /// many as a core waits for at a time: prefetching more made calls of 128 frames slower.
     #[inline]
     pub fn forward<S: Sink<K>>(&self, ingress: u16, burst: &[&[u8]], sink: &mut S) {
         if burst.len() > BURST && self.large_table && self.learning.is_none() {

@@ -10,7 +10,9 @@ use super::{Contestant, OutputFrames, Plan, ReplayError};
 use overbank::cache::{Probes, SignatureCache};
 use overbank::memory::HugePages;
 use overbank_kit::spread::{Spread, median};
-use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame};
+use overbank_ports::queue;
+use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
+use overbank_switch::drop::DropReason;
 use overbank_switch::megaflow::BURST;
 use overbank_switch::translate::Tables;
 use overbank_wire::{FlowKey, extract};
@@ -61,7 +63,11 @@ impl Runner<'_> {
         if per_burst {
             time_bursts(&mut self.datapath, frames, now_ms, &mut self.log, &mut self.split);
         } else {
-            self.datapath.process_mixed(frames, now_ms, &mut self.log);
+            // As a worker of the running switch gets them from a port.
+            for (nth, received) in frames.chunks(queue::BURST).enumerate() {
+                let mut log = Shifted(&mut self.log, nth * queue::BURST);
+                self.datapath.process_mixed(received, now_ms, &mut log);
+            }
         }
         let took = start.elapsed();
         let (first, count) = (chunk.first, frames.len() as u64);
@@ -117,6 +123,19 @@ fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64>
     (count > 0).then(|| took.as_nanos() as f64 / count as f64)
 }
 
+/// A log of frames that are processed a few at a time: counts them on.
+struct Shifted<'l>(&'l mut TxLog, usize);
+impl Sink for Shifted<'_> {
+    #[inline]
+    fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool) {
+        self.0.output(self.1 + index, port, frame, edited);
+    }
+    #[inline]
+    fn drop(&mut self, index: usize, reason: DropReason) {
+        self.0.drop(self.1 + index, reason);
+    }
+}
+
 /// As `process`, with a clock around every full burst.
 fn time_bursts(
     datapath: &mut Datapath,
@@ -125,17 +144,6 @@ fn time_bursts(
     log: &mut TxLog,
     split: &mut Split,
 ) {
-    struct Shifted<'l>(&'l mut TxLog, usize);
-    impl overbank_switch::datapath::Sink for Shifted<'_> {
-        #[inline]
-        fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool) {
-            self.0.output(self.1 + index, port, frame, edited);
-        }
-        #[inline]
-        fn drop(&mut self, index: usize, reason: overbank_switch::drop::DropReason) {
-            self.0.drop(self.1 + index, reason);
-        }
-    }
     let misses = |datapath: &Datapath| {
         datapath.cache().map_or(0, |c| c.counters().lookups - c.counters().hits)
     };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   round:  something from the control side? ─▶ snapshot, queues, orders
-//!           for each port: receive ≤ 32 ─▶ engine ─▶ send        (out.rs)
+//!           for each port: receive ≤ 128 ─▶ engine ─▶ send       (out.rs)
 //!           flush the ports that were sent to
 //!           every 10 ms: the engine's turn, totals for readers
 //!           nothing for a while: wait for frames or for the control side

@@ -53,23 +53,23 @@ pub struct Frame<'a> {
 }
 
 /// Frames of one call.
-trait Frames: Copy {
+trait Frames<'a>: Copy {
     fn len(self) -> usize;
-    /// Bytes and port of frame `i`.
-    fn get(&self, i: usize) -> (&[u8], u32);
+    /// Bytes and port of each frame.
+    fn iter(self) -> impl Iterator<Item = (&'a [u8], u32)>;
     /// Frames from burst `nth` on, at most [`BURST`]; none behind the end.
     fn burst(self, nth: usize) -> Self;
 }
 
-impl Frames for &[Frame<'_>] {
+impl<'a> Frames<'a> for &'a [Frame<'a>] {
     #[inline(always)]
     fn len(self) -> usize {
         self.len()
     }
 
     #[inline(always)]
-    fn get(&self, i: usize) -> (&[u8], u32) {
-        (self[i].bytes, self[i].in_port)
+    fn iter(self) -> impl Iterator<Item = (&'a [u8], u32)> {
+        self.iter().map(|frame| (frame.bytes, frame.in_port))
     }
 
     #[inline(always)]
@@ -86,15 +86,15 @@ struct OfPort<'a> {
     in_port: u32,
 }
 
-impl Frames for OfPort<'_> {
+impl<'a> Frames<'a> for OfPort<'a> {
     #[inline(always)]
     fn len(self) -> usize {
         self.frames.len()
     }
 
     #[inline(always)]
-    fn get(&self, i: usize) -> (&[u8], u32) {
-        (self.frames[i], self.in_port)
+    fn iter(self) -> impl Iterator<Item = (&'a [u8], u32)> {
+        self.frames.iter().map(move |&frame| (frame, self.in_port))
     }
 
     #[inline(always)]
@@ -141,11 +141,10 @@ impl Burst {
 
     /// Frames to keys and hashes. Looks at nothing but the frames.
     #[inline]
-    fn extract<F: Frames>(&mut self, frames: F) {
+    fn extract<'a, F: Frames<'a>>(&mut self, frames: F) {
         self.frame.clear();
         self.unreadable.clear();
-        for i in 0..frames.len() {
-            let (bytes, in_port) = frames.get(i);
+        for (i, (bytes, in_port)) in frames.iter().enumerate() {
             let n = self.frame.len();
             if bytes.len() > FRAME_MAX {
                 self.unreadable.push((i as u8, DropReason::FrameTooLong));
@@ -248,7 +247,7 @@ impl Datapath {
     }
 
     #[inline]
-    fn process_all<F: Frames, S: Sink>(&mut self, frames: F, now_ms: u64, sink: &mut S) {
+    fn process_all<'a, F: Frames<'a>, S: Sink>(&mut self, frames: F, now_ms: u64, sink: &mut S) {
         self.now_ms = now_ms;
         let ahead = self.large_cache && frames.len() > BURST;
         if ahead {
@@ -272,7 +271,7 @@ impl Datapath {
 
     /// The frames that `burst` was extracted from through the tiers; `ahead`: `upcoming` is next.
     #[inline]
-    fn process_burst<F: Frames, S: Sink>(
+    fn process_burst<'a, F: Frames<'a>, S: Sink>(
         &mut self,
         frames: F,
         now_ms: u32,
@@ -406,13 +405,18 @@ impl Datapath {
 
     /// Every frame of the burst, in order.
     #[inline]
-    fn execute<F: Frames, S: Sink>(&mut self, frames: F, now_ms: u32, base: usize, sink: &mut S) {
+    fn execute<'a, F: Frames<'a>, S: Sink>(
+        &mut self,
+        frames: F,
+        now_ms: u32,
+        base: usize,
+        sink: &mut S,
+    ) {
         let burst = &*self.burst;
         let mut unreadable = burst.unreadable.iter();
         let mut next_unreadable = unreadable.next();
         let mut key = 0;
-        for i in 0..frames.len() {
-            let (frame, in_port) = frames.get(i);
+        for (i, (frame, in_port)) in frames.iter().enumerate() {
             if let Some(&(at, reason)) = next_unreadable
                 && usize::from(at) == i
             {

@@ -8,6 +8,7 @@ use super::BURST;
 use arrayvec::ArrayVec;
 use hashbrown::HashTable;
 use overbank_wire::{FlowKey, key::WORDS};
+use std::cell::Cell;
 
 /// One megaflow: one cache line for masks of up to six words, else two.
 #[derive(Clone, Copy, Debug)]
@@ -157,22 +158,32 @@ impl Subtable {
         secret: u64,
     ) -> u64 {
         let (mut left, mut stale) = (0, 0);
-        for at in 0..pending.len() {
-            let i = pending[at];
+        let waiting = Cell::from_mut(pending.as_mut_slice()).as_slice_of_cells();
+        for i in waiting.iter().map(Cell::get) {
             let Some(key) = keys.get(usize::from(i)) else { continue };
-            let agrees = |&id: &u32| self.agrees_in::<N>(key, &entries[id as usize].values);
-            let hit = match &self.only {
-                Some(id) => agrees(id).then_some(id),
-                None => self.ids.find(self.hash_key::<N>(key, secret), agrees),
+            let agrees = |id: u32| {
+                let entry = &entries[id as usize];
+                self.agrees_in::<N>(key, &entry.values).then_some((id, entry.epoch))
+            };
+            let hit = match self.only {
+                Some(id) => agrees(id),
+                None => {
+                    let mut hit = None;
+                    self.ids.find(self.hash_key::<N>(key, secret), |&id| {
+                        hit = agrees(id);
+                        hit.is_some()
+                    });
+                    hit
+                }
             };
             match hit {
-                Some(&id) if entries[id as usize].epoch == epoch => {
+                Some((id, of)) if of == epoch => {
                     found[usize::from(i) % BURST] = id;
                     self.recent_hits += 1;
                 }
                 other => {
                     stale += u64::from(other.is_some());
-                    pending[left] = i;
+                    waiting[left].set(i);
                     left += 1;
                 }
             }

@@ -8,6 +8,7 @@ use crate::experiments::fib::insertion::Band;
 use crate::experiments::fib::measure::{Plan, rate};
 use crate::experiments::fib::sizes::{self, gib};
 use crate::prelude::*;
+use overbank_ports::queue::BURST;
 
 /// The paper's hardware forwarded 92 million packets a second with 16 threads.
 const PAPER: (f64, f64) = (92.0, 16.0);
@@ -52,7 +53,7 @@ impl Measured {
 pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
     record.settings([
         ("frames", format!("{FRAME} bytes and the check sequence, a ring of {RING}")),
-        ("ports", format!("1 in, {PORTS} out, in memory; bursts of 32")),
+        ("ports", format!("1 in, {PORTS} out, in memory; up to {BURST} frames a call")),
         ("with learning", "as --mode l2: 32 destinations and 32 sources a burst, untagged".into()),
         ("frames of a round", plan.keys.to_string()),
         ("rounds", plan.rounds.to_string()),
