@@ -1,10 +1,7 @@
 //! Figure 10: what PBLRU wins, over skew.
 
 use super::{BLP, Course, PBLRU, Point, causes, reaches};
-use overbank_kit::experiment::{
-    Claim, Context, Experiment, Finding, LabError, Plot, Record, Series,
-};
-use overbank_kit::spread::Spread;
+use crate::prelude::*;
 
 /// Figure 10.
 pub const FIG10: Experiment = Experiment {
@@ -30,10 +27,9 @@ fn grows(all: &[Point], value: impl Fn(&Point) -> f64, unit: &str) -> Option<Fin
     let skews = all.chunk_by(|a, b| a.theta == b.theta);
     let ends = skews.filter_map(|points| Some((points.first()?, points.last()?)));
     let ends: Vec<(&Point, &Point)> = ends.collect();
-    let shown = ends.iter().map(|(low, high)| {
+    let shown = listed(&ends, |(low, high)| {
         format!("θ {}: {:+.1} and {:+.1}{unit}", low.theta, value(low), value(high))
     });
-    let shown = shown.collect::<Vec<_>>().join("; ");
     let mut skewed = ends.iter().filter(|(low, _)| low.theta >= 0.75);
     Finding::new(skewed.all(|(low, high)| value(high) > value(low)), shown)
 }
@@ -64,9 +60,9 @@ const CLAIMS: &[Claim<[Point]>] = &[
         |all: &[Point]| {
             let either = all.iter().filter(|p| p.theta >= 0.75 || p.alpha >= 1.5);
             let losing = either.filter(|p| gain(p).median < -1.0);
-            let losing = losing.map(|p| format!("α {} θ {}: {}", p.alpha, p.theta, gain(p).percent()));
-            let losing: Vec<String> = losing.collect();
-            let shown = if losing.is_empty() { "nowhere".to_owned() } else { losing.join("; ") };
+            let losing =
+                listed(losing, |p| format!("α {} θ {}: {}", p.alpha, p.theta, gain(p).percent()));
+            let shown = if losing.is_empty() { "nowhere" } else { &*losing };
             Finding::new(losing.is_empty(), format!("more than 1 % slower: {shown}"))
         },
     )

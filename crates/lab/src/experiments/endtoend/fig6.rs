@@ -3,11 +3,7 @@
 use super::{
     BLP, Course, DESIGNS, PBLRU, Point, SCALAR, by_skew, causes, each, gains, plot, points, reaches,
 };
-use overbank_kit::experiment::{
-    Claim, Context, Experiment, Finding, LabError, Plot, Record, Series,
-};
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
+use crate::prelude::*;
 
 /// Figure 6.
 pub const FIG6: Experiment = Experiment {

@@ -1,7 +1,7 @@
 //! Figure 7: hit rates and lookup latencies.
 
 use super::{BLP, Course, PBLRU, PLAIN, Point, by_skew, curve, each, plot, points};
-use overbank_kit::experiment::{Claim, Context, Experiment, Finding, LabError, Plot, Record};
+use crate::prelude::*;
 use overbank_kit::micro::tsc;
 use overbank_kit::models::ALPHA_PAPER;
 
@@ -18,14 +18,14 @@ const TIMED_ONCE: &str = "Lookups are timed once for each design, one design aft
      figures have no rounds to compare, and do not say where a difference comes from.";
 
 /// The points of one skew, and what figures of them are told apart by.
-struct View<'a> {
-    points: &'a [Point],
+struct View {
+    points: Vec<Point>,
     /// Points of hit rate that are noise: half a point in small tables.
     slack: f64,
     cycles_per_ns: f64,
 }
 
-impl View<'_> {
+impl View {
     /// How many cycles longer a lookup of 2-4 BLP takes than one of 4-way.
     fn longer(&self, p: &Point) -> f64 {
         self.cycles_per_ns * (p.lookup(BLP) - p.lookup("set-4"))
@@ -36,7 +36,7 @@ impl View<'_> {
         holds: impl Fn(&Point) -> bool,
         shown: impl Fn(&Point) -> String,
     ) -> Option<Finding> {
-        Finding::new(self.points.iter().all(holds), each(self.points, shown))
+        Finding::new(self.points.iter().all(holds), each(&self.points, shown))
     }
 }
 
@@ -45,8 +45,7 @@ fn plain(value: impl Fn(&str) -> f64) -> String {
     PLAIN.map(|name| format!("{name} {:.1}", value(name))).join(", ")
 }
 
-fn of_all<'a>() -> Vec<Claim<View<'a>>> {
-    vec![
+const OF_ALL: &[Claim<View>] = &[
     Claim::new(
         "2-4 cuckoo-lite hits at least as often as 2-4 BLP, and that as 8-way and 4-way",
         "“2-4 cuckoo-lite having a higher cache hit rate” (section 7.2); 99, 94, 88 and 82 % by table 1; \
@@ -88,44 +87,39 @@ fn of_all<'a>() -> Vec<Claim<View<'a>>> {
         },
     )
     .because(TIMED_ONCE),
-]
-}
+];
 
-fn uniform_claims<'a>() -> Vec<Claim<View<'a>>> {
-    vec![Claim::new(
-        "PBLRU is unable to improve the hit rate",
-        "“PBLRU is unable to improve the cache hit rate in the uniform distribution” (section 7.2), taken as \
+const UNIFORM: &[Claim<View>] = &[Claim::new(
+    "PBLRU is unable to improve the hit rate",
+    "“PBLRU is unable to improve the cache hit rate in the uniform distribution” (section 7.2), taken as \
      by no more than 0.2 points (0.7 at smoke size)",
+    |view: &View| {
+        let won = |p: &Point| p.won(PBLRU, BLP);
+        view.all(|p| won(p) <= view.slack, |p| format!("{:+.2} points", won(p)))
+    },
+)];
+
+const SKEWED: &[Claim<View>] = &[
+    Claim::new(
+        "with random eviction hit rates at low α are close to 100 %",
+        "“when the oversubscription factor is low, using random eviction is enough to get hit rates that \
+         are close to 100%” (section 7.2), taken as 97.5 % at α = 0.5",
+        |view: &View| {
+            let low = view.points.first()?.points(BLP);
+            Finding::new(low >= 97.5, format!("{low:.2} %"))
+        },
+    ),
+    Claim::new(
+        "PBLRU improves the hit rate when α is high",
+        "“PBLRU further improves cache hit rate, especially when the oversubscription factor is high” \
+         (section 7.2), taken as α = 2",
         |view: &View| {
             let won = |p: &Point| p.won(PBLRU, BLP);
-            view.all(|p| won(p) <= view.slack, |p| format!("{:+.2} points", won(p)))
+            let shown = each(&view.points, |p| format!("{:+.2} points", won(p)));
+            Finding::new(view.points.last().is_some_and(|p| won(p) > 0.0), shown)
         },
-    )]
-}
-
-fn skewed_claims<'a>() -> Vec<Claim<View<'a>>> {
-    vec![
-        Claim::new(
-            "with random eviction hit rates at low α are close to 100 %",
-            "“when the oversubscription factor is low, using random eviction is enough to get hit rates that \
-         are close to 100%” (section 7.2), taken as 97.5 % at α = 0.5",
-            |view: &View| {
-                let low = view.points.first()?.points(BLP);
-                Finding::new(low >= 97.5, format!("{low:.2} %"))
-            },
-        ),
-        Claim::new(
-            "PBLRU improves the hit rate when α is high",
-            "“PBLRU further improves cache hit rate, especially when the oversubscription factor is high” \
-         (section 7.2), taken as α = 2",
-            |view: &View| {
-                let won = |p: &Point| p.won(PBLRU, BLP);
-                let shown = each(view.points, |p| format!("{:+.2} points", won(p)));
-                Finding::new(view.points.last().is_some_and(|p| won(p) > 0.0), shown)
-            },
-        ),
-    ]
-}
+    ),
+];
 
 fn fig7(context: &mut Context<'_>) -> Result<Record, LabError> {
     let smoke = context.smoke();
@@ -134,7 +128,8 @@ fn fig7(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = FIG7.record(context);
     record.settings(Course::figures_6_and_7(smoke).settings());
     for (law, points) in by_skew(&all) {
-        let view = View { points, slack: if smoke { 0.7 } else { 0.2 }, cycles_per_ns };
+        let slack = if smoke { 0.7 } else { 0.2 };
+        let view = View { points: points.to_vec(), slack, cycles_per_ns };
         let rates = plot(format!("{law}: hit rate of tier 1"), "hit rate, %", |name| {
             curve(name, points, |p| p.points(name))
         });
@@ -156,8 +151,8 @@ fn fig7(context: &mut Context<'_>) -> Result<Record, LabError> {
         let longer = curve("blp-2-4 less set-4", points, |p| view.longer(p));
         let longer = Plot::new(title, super::ALPHA, "cycles of the TSC").with([longer]);
         record.plots.push(longer.mark_anywhere("about 10 clock cycles", 10.0));
-        record.judge(&law, &of_all(), &view);
-        record.judge(&law, &if skewed { skewed_claims() } else { uniform_claims() }, &view);
+        record.judge(&law, OF_ALL, &view);
+        record.judge(&law, if skewed { SKEWED } else { UNIFORM }, &view);
     }
     record.note(
         "Lookup latency is that of tier 1 alone, in bursts of 32 on the table as the traffic leaves it, \

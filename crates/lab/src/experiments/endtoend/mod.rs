@@ -16,12 +16,9 @@ pub use fig6::FIG6;
 pub use fig7::FIG7;
 pub use fig10::FIG10;
 
-use overbank_kit::experiment::{Column, Context, Finding, LabError, Plot, Series, Table};
+use crate::prelude::*;
 use overbank_kit::micro::{SLOT_BYTES, size_name};
-use overbank_kit::recommended::RECOMMENDED;
-use overbank_kit::spread::Spread;
 use overbank_kit::traffic::Traffic;
-use overbank_kit::workload::FlowStream;
 use overbank_products::replay::feed::Source;
 use overbank_products::replay::record::{DesignRecord, TrafficRecord};
 use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
@@ -41,6 +38,7 @@ const THETAS: [f64; 2] = [0.0, 0.99];
 const ALPHA: &str = "oversubscription α (flows per slot)";
 
 /// A load and a skew, and what each design did there.
+#[derive(Clone)]
 pub(super) struct Point {
     alpha: f64,
     theta: f64,
@@ -161,7 +159,7 @@ impl Course {
             let rules = parse_rules(&traffic.rules()).map_err(LabError::failed)?;
             let tables = Tables::new(rules).map_err(LabError::failed)?;
             let flows = (alpha * self.entries as f64) as u32;
-            let stream = FlowStream::zipf(flows, theta, context.seed).map_err(LabError::failed)?;
+            let stream = draws(flows, theta, context.seed)?;
             let source = Source::BuiltIn { stream: &stream, traffic };
             let plan = Plan {
                 contestants: contestants.clone(),
@@ -254,8 +252,7 @@ fn plot(title: String, y: &str, curve: impl Fn(&'static str) -> Series) -> Plot 
 
 /// One value for each point, as text.
 fn each(points: &[Point], value: impl Fn(&Point) -> String) -> String {
-    let texts = points.iter().map(|p| format!("α {}: {}", p.alpha, value(p)));
-    texts.collect::<Vec<_>>().join("; ")
+    listed(points, |p| format!("α {}: {}", p.alpha, value(p)))
 }
 
 /// Judges "up to `stated` %": holds where the most that `name` gains over any of `over` is at least four
@@ -303,13 +300,6 @@ fn causes(title: &str, points: &[Point], with_cuckoo: bool) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
-
-    #[test]
-    fn settings_have_readable_sizes() {
-        let size = |smoke| Course::figures_6_and_7(smoke).settings()[0].1.clone();
-        assert_eq!([size(true), size(false)], ["2048 (8 KiB)", "1048576 (4 MiB)"]);
-    }
 
     /// A replay of two designs as its progress tells it, a chunk at a time.
     #[test]
@@ -337,10 +327,8 @@ mod tests {
     /// round: 2-4 BLP is a quarter faster in most rounds, though by the medians it is slower.
     #[test]
     fn rounds_are_those_of_the_record_and_gains_of_the_same_round() {
-        let (stop, mut silent) = (AtomicBool::new(false), |_: &str, _: f64| {});
-        let mut context = Context::smoke_run(&stop, &mut silent);
         let course = Course::sized(true, &[0.5], &[0.0]);
-        let mut points = course.measure(&mut context, &PLAIN).unwrap();
+        let mut points = smoke(|context| course.measure(context, &PLAIN)).unwrap();
         let p = &mut points[0];
         for design in &p.designs {
             let rounds = Spread::of(p.rounds_ns(&design.design));

@@ -92,8 +92,12 @@ impl Order {
         (check, cold.iter().map(|m| m.cell.alpha).collect())
     }
 
-    const fn at(self, at: fn(f64) -> bool) -> Order {
-        Order { at, ..self }
+    const fn at(self, stated: &'static str, at: fn(f64) -> bool) -> Order {
+        Order { at, stated, ..self }
+    }
+
+    const fn stated(self, stated: &'static str) -> Order {
+        Order { stated, ..self }
     }
 
     const fn because(self, reason: &'static str) -> Order {
@@ -103,16 +107,13 @@ impl Order {
 
 type Names = &'static [&'static str];
 
-const fn hits(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
-    Order { text, stated, of: Of::Hits, lead, over, at: |_| true, reason: "" }
-}
-
-const fn cost(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
-    Order { of: Of::Cost, ..hits(text, stated, lead, over) }
-}
-
-const fn speed(text: &'static str, stated: &'static str, lead: Names, over: Names) -> Order {
-    Order { of: Of::Speed, ..hits(text, stated, lead, over) }.because(BALANCE)
+const fn order(text: &'static str, of: Of, lead: Names, over: Names) -> Order {
+    let (stated, reason) = match of {
+        Of::Hits => ("at least that of each other less half a point, at every α", ""),
+        Of::Cost => ("lower than that of each other, at every α", ""),
+        Of::Speed => ("higher than that of each other, at every α", BALANCE),
+    };
+    Order { text, stated, of, lead, over, at: |_| true, reason }
 }
 
 fn middle(alpha: f64) -> bool {
@@ -133,27 +134,17 @@ const BALANCE: &str = "A throughput is a lookup with its insertions and the pena
 
 /// Of every size and skew.
 const ALWAYS: &[Order] = &[
-    hits(
+    order(
         "2-4 cuckoo-lite has the highest hit rate of the plain designs",
-        "at least that of each other plain design less half a point, at every α",
+        Of::Hits,
         CUCKOO,
         OTHERS,
     ),
-    hits(
-        "2-4 BLP has a higher hit rate than 8-way",
-        "at least that of 8-way less half a point, at every α",
-        BLP,
-        SET8,
-    ),
-    hits(
-        "8-way has a higher hit rate than 4-way",
-        "at least that of 4-way less half a point, at every α",
-        SET8,
-        SET4,
-    ),
-    cost(
+    order("2-4 BLP has a higher hit rate than 8-way", Of::Hits, BLP, SET8),
+    order("8-way has a higher hit rate than 4-way", Of::Hits, SET8, SET4),
+    order(
         "2-4 cuckoo-lite has the highest lookup cost of the plain designs",
-        "slower than each other plain design, at every α",
+        Of::Cost,
         OTHERS,
         CUCKOO,
     )
@@ -161,9 +152,9 @@ const ALWAYS: &[Order] = &[
         "Probably because cuckoo-lite, while it has room, reads one line a key here, and with less room asks \
          for its second line in the same pass as for the first.",
     ),
-    cost(
+    order(
         "4-way and 8-way have the lowest lookup cost of the plain designs",
-        "each faster than 2-4 BLP and 2-4 cuckoo-lite, at every α",
+        Of::Cost,
         &["set-4", "set-8"],
         &["blp-2-4", "cuckoo-2-4"],
     )
@@ -174,79 +165,68 @@ const ALWAYS: &[Order] = &[
 ];
 
 const SKEWED: &[Order] = &[
-    speed(
+    order(
         "8-way achieves the highest throughput of the plain designs",
-        "8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)",
+        Of::Speed,
         SET8,
         &["set-4", "blp-2-4", "cuckoo-2-4"],
-    ),
-    speed(
-        "2-4 BLP has a higher throughput than 2-4 cuckoo-lite",
-        "“much higher”, taken as higher, at every α",
-        BLP,
-        CUCKOO,
-    ),
-    hits(
+    )
+    .stated("8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)"),
+    order("2-4 BLP has a higher throughput than 2-4 cuckoo-lite", Of::Speed, BLP, CUCKOO)
+        .stated("“much higher”, taken as higher, at every α"),
+    order(
         "2-4 BLP with PBLRU has a higher hit rate than 8-way with DC-Bubble",
-        "at least that of DC-Bubble less half a point, at every α",
+        Of::Hits,
         PBLRU,
         DC,
     ),
-    cost(
+    order(
         "2-4 BLP with PBLRU has a lower lookup cost than 8-way with DC-Bubble",
-        "lower at every α",
+        Of::Cost,
         PBLRU,
         DC,
     ),
-    speed(
+    order(
         "2-4 BLP with PBLRU has a higher throughput than 8-way with DC-Bubble",
-        "higher at every α",
+        Of::Speed,
         PBLRU,
         DC,
     ),
-    speed(
+    order(
         "2-4 BLP with PBLRU has a lower throughput than with random eviction",
-        "lower at every α",
+        Of::Speed,
         BLP,
         PBLRU,
     ),
 ];
 
 const LARGE: &[Order] = &[
-    speed("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", "lower at every α", BLP, CUCKOO),
-    speed("at small α 8-way outperforms 2-4 BLP", "at α = 0.5", SET8, BLP).at(|alpha| alpha == 0.5),
+    order("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", Of::Speed, BLP, CUCKOO),
+    order("at small α 8-way outperforms 2-4 BLP", Of::Speed, SET8, BLP)
+        .at("at α = 0.5", |alpha| alpha == 0.5),
 ];
 
 const SMALL: &[Order] = &[
-    speed(
+    order(
         "2-4 cuckoo-lite has the best throughput of the plain designs for α from 0.75 to 1.25",
-        "cuckoo-2-4 first",
+        Of::Speed,
         CUCKOO,
         OTHERS,
     )
-    .at(middle),
-    speed(
+    .at("cuckoo-2-4 first", middle),
+    order(
         "2-4 BLP has the best throughput of the plain designs at all other α",
-        "blp-2-4 first",
+        Of::Speed,
         BLP,
         &["set-4", "set-8", "cuckoo-2-4"],
     )
-    .at(|alpha| !middle(alpha)),
+    .at("blp-2-4 first", |alpha| !middle(alpha)),
 ];
 
 const UNIFORM: &[Order] = &[
-    speed(
-        "2-4 BLP with PBLRU is slower than with random eviction",
-        "lower throughput at every α",
-        BLP,
-        PBLRU,
-    ),
-    speed(
-        "2-4 BLP with PBLRU is faster than 8-way with DC-Bubble",
-        "“much faster”, taken as a higher throughput, at every α",
-        PBLRU,
-        DC,
-    ),
+    order("2-4 BLP with PBLRU is slower than with random eviction", Of::Speed, BLP, PBLRU),
+    order("2-4 BLP with PBLRU is faster than 8-way with DC-Bubble", Of::Speed, PBLRU, DC)
+        .stated("“much faster”, taken as a higher throughput, at every α"),
 ];
 
 /// What is said of a size under a skew.
