@@ -22,8 +22,9 @@ use overbank_kit::recommended::RECOMMENDED;
 use overbank_kit::spread::Spread;
 use overbank_kit::traffic::Traffic;
 use overbank_kit::workload::FlowStream;
+use overbank_products::TrafficSource;
 use overbank_products::replay::feed::Source;
-use overbank_products::replay::record::{DesignRecord, TrafficRecord};
+use overbank_products::replay::record::DesignRecord;
 use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::translate::Tables;
@@ -177,7 +178,8 @@ impl Course {
                 pinned_core: None,
             };
             let classes = traffic.classes();
-            let record = TrafficRecord::BuiltIn { flows, theta, classes, alpha };
+            let record =
+                TrafficSource::BuiltIn { flows, theta, classes: Some(classes), alpha: Some(alpha) };
             let (stop, progress) = (context.stop, &mut *context.progress);
             let mut turns = Turns::default();
             let mut show = |p: Progress| {
