@@ -9,8 +9,9 @@ use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use overbank::cache::Design;
 use overbank_kit::workload::{FlowStream, Trace};
+use overbank_products::TrafficSource;
 use overbank_products::advise::calibrate::calibrated;
-use overbank_products::advise::{self, Costs, Input, Question, TrafficSource, page};
+use overbank_products::advise::{self, Costs, Input, Question, page};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -129,7 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
             let BuiltIn { flows, zipf: theta } = args.built_in;
             let stream = FlowStream::zipf(flows, theta, seed)?;
             let input = Input::Drawn { stream: &stream, theta };
-            let traffic = TrafficSource::BuiltIn { flows, theta };
+            let traffic = TrafficSource::drawn(flows, theta);
             advise::run(&question, input, traffic, &stop, &mut progress, &mut pin)
         }
     };
@@ -173,7 +174,7 @@ fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         frames: store.len() as u64,
         skipped: store.skipped(),
-        broken: trace.broken(),
+        broken: Some(trace.broken()),
     };
     Ok(Some((trace, traffic)))
 }
@@ -212,7 +213,15 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
         bail!("--memory {memory}: too little for a sample, at least 1 MiB is needed");
     }
     if trace.ids().is_empty() {
-        bail!("{interface}: no frame came in within {:.1} s", start.elapsed().as_secs_f64());
+        let seconds = start.elapsed().as_secs_f64();
+        match sniffer.xdp_program() {
+            Some(program) => bail!(
+                "{interface}: no frame came in within {seconds:.1} s: {program} takes frames before \
+                 they can be sampled, as that of an AF_XDP port of `overbank switch` does; sample \
+                 while it is detached, or use an AF_PACKET port meanwhile"
+            ),
+            None => bail!("{interface}: no frame came in within {seconds:.1} s"),
+        }
     }
     let traffic = TrafficSource::Live {
         interface: interface.to_owned(),

@@ -13,9 +13,9 @@ use overbank_kit::traffic::Traffic;
 use overbank_kit::workload::FlowStream;
 use overbank_ports::capture::{Capture, CaptureSet, WriteError, read_ethernet};
 use overbank_ports::memory::{FrameStore, Limits};
+use overbank_products::TrafficSource;
 use overbank_products::replay::feed::Source;
 use overbank_products::replay::page;
-use overbank_products::replay::record::TrafficRecord;
 use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_switch::datapath::MEGAFLOWS_16_BIT;
 use overbank_switch::megaflow::MEGAFLOW_BYTES;
@@ -304,21 +304,22 @@ fn ports(source: &Source<'_>, rules: &[Rule], named: &[u32]) -> Vec<u32> {
     ports
 }
 
-fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficRecord {
+fn traffic_record(args: &Args, store: Option<&FrameStore>) -> TrafficSource {
     match (&args.capture, store) {
-        (Some(path), Some(store)) => TrafficRecord::Capture {
+        (Some(path), Some(store)) => TrafficSource::Capture {
             file: match path.file_name() {
                 _ if path == Path::new(STDIN) => STDIN_NAME.to_owned(),
                 name => name.unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             },
             frames: store.len() as u64,
             skipped: store.skipped(),
+            broken: None,
         },
-        _ => TrafficRecord::BuiltIn {
+        _ => TrafficSource::BuiltIn {
             flows: args.built_in.flows,
             theta: args.built_in.zipf,
-            classes: Traffic::default().classes(),
-            alpha: f64::from(args.built_in.flows) / args.entries.max(1) as f64,
+            classes: Some(Traffic::default().classes()),
+            alpha: Some(f64::from(args.built_in.flows) / args.entries.max(1) as f64),
         },
     }
 }

@@ -198,7 +198,10 @@ fn totals(status: &Status) -> String {
     }
     text.push_str(&summary(status));
     if let Some(share) = t.datapath_share {
-        text.push_str(&format!("\nthe datapath's own share of the time: {:.0} %", share * 100.0));
+        text.push_str(&format!(
+            "\nthe datapath's share of the work on packets: {:.0} %",
+            share * 100.0
+        ));
     }
     if !status.closes {
         text.push_str("\nTHE ACCOUNTS DO NOT CLOSE: internal error; please report it");

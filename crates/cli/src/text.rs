@@ -4,8 +4,8 @@ pub mod advise;
 pub mod lab;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
-use overbank_kit::report::{ENDED_EARLY, TextTable, count};
-use overbank_products::replay::page::traffic_line;
+use overbank_kit::experiment::Table as Figures;
+use overbank_kit::report::{ENDED_EARLY, count};
 use overbank_products::replay::record::{Replay, Totals};
 use overbank_products::replay::tables;
 use std::fmt::Write;
@@ -18,19 +18,18 @@ pub fn render(replay: &Replay) -> String {
     let _ = writeln!(
         out,
         "{}; {} rules; {} ({pinned})",
-        traffic_line(&replay.traffic),
-        replay.rules,
-        replay.machine.cpu
+        replay.traffic, replay.rules, replay.machine.cpu
     );
     if replay.interrupted {
         let _ = writeln!(out, "{ENDED_EARLY}");
     }
+    let rounds = tables::tiers("Tiers, measured rounds", &replay.designs, |design| &design.totals);
+    let cold = "Tiers, first pass from cold caches on";
+    let first_pass = tables::tiers(cold, &replay.designs, |design| &design.first_pass);
     let _ = writeln!(out, "\n{}", draw(&tables::rates(&replay.designs)));
-    let title = "Tiers, measured rounds";
-    let _ = writeln!(out, "\n{title}\n{}", draw(&tables::tiers(&replay.designs, |d| &d.totals)));
-    let title = "Tiers, first pass from cold caches on";
-    let _ =
-        writeln!(out, "\n{title}\n{}", draw(&tables::tiers(&replay.designs, |d| &d.first_pass)));
+    for tiers in [rounds, first_pass] {
+        let _ = writeln!(out, "\n{}\n{}", tiers.title, draw(&tiers));
+    }
     if let Some(first) = replay.designs.first() {
         let _ = writeln!(out, "\n{}", fates(&first.first_pass));
     }
@@ -43,22 +42,17 @@ pub fn render(replay: &Replay) -> String {
     out
 }
 
-fn table(headings: &[&str]) -> Table {
+fn draw(figures: &Figures) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_style(TableComponent::HeaderLines, '─');
     table.set_style(TableComponent::MiddleHeaderIntersections, '─');
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(headings.iter().copied());
+    table.set_header(&figures.headings);
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_cell_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right });
     }
-    table
-}
-
-fn draw(text: &TextTable) -> Table {
-    let mut table = table(text.headings);
-    table.add_rows(&text.rows);
+    table.add_rows(&figures.rows);
     table
 }
 
@@ -80,8 +74,8 @@ mod tests {
     use super::*;
     use overbank_kit::traffic::Traffic;
     use overbank_kit::workload::FlowStream;
+    use overbank_products::TrafficSource;
     use overbank_products::replay::feed::Source;
-    use overbank_products::replay::record::TrafficRecord;
     use overbank_products::replay::{self, Length, Plan};
     use overbank_switch::parse::parse_rules;
     use overbank_switch::translate::Tables;
@@ -104,7 +98,7 @@ mod tests {
             rounds: 1,
             pinned_core,
         };
-        let record = TrafficRecord::BuiltIn { flows: 100, theta: 0.0, classes: 20, alpha: 1.5 };
+        let record = TrafficSource::drawn(100, 0.0);
         let tables = Tables::new(rules).expect("tables");
         let stop = AtomicBool::new(stopped);
         let run = replay::run(&plan, &source, &tables, record, None, &stop, &mut |_| {});

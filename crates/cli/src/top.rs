@@ -208,7 +208,7 @@ fn summary(rates: &Rates) -> String {
     }
     let _ = write!(text, "\n{:.1} a burst", t.burst);
     if let Some(own) = t.datapath_share {
-        let _ = write!(text, "   datapath {:.0} % of the time", own * 100.0);
+        let _ = write!(text, "   datapath {:.0} % of the work on packets", own * 100.0);
     }
     if ethernet {
         let _ = write!(

@@ -92,6 +92,14 @@ fn a_capture_gets_advice_and_a_page() {
     for part in ["Recommended", "Working set", "predicted %", "new flows", "Zipf θ", "tried"] {
         assert!(text.contains(part), "{part} is printed:\n{text}");
     }
+    // The headline names what the table calls best.
+    let headline = text.lines().find_map(|line| line.strip_prefix("Recommended: "));
+    let (design, size) = headline.and_then(|h| h.split_once(" with ")).expect("a headline");
+    let entries = size.split_once(" entries").expect("its size").0;
+    let (_, table) = text.split_once("Best design of each size").expect("a table");
+    let mut rows = table.lines().skip(1).take_while(|line| !line.is_empty());
+    let named = |row: &str| row.trim().starts_with(&format!("{design} ")) && row.contains(entries);
+    assert!(rows.any(named), "{design}, {entries}:\n{text}");
 }
 
 /// Fails with one line that contains all of `parts`.

@@ -11,25 +11,18 @@
 use crate::models::{self, ModelError};
 use overbank::cache::GeometryKind;
 
-/// How the buckets of a key lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// There is one.
     Set,
-    /// Side by side.
     Blp,
-    /// Anywhere.
     Cuckoo,
 }
 
 /// A geometry: H buckets of m slots a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnyGeometry {
-    /// How the buckets lie.
     pub family: Family,
-    /// Buckets of a key, H.
     pub h: u32,
-    /// Slots of a bucket, m.
     pub m: u32,
 }
 
@@ -39,13 +32,10 @@ impl From<GeometryKind> for AnyGeometry {
     }
 }
 
-/// Why a text names no geometry.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GeometryError {
-    /// Not of this form.
     #[error("{0:?}: expected set-M, blp-H-M or cuckoo-H-M, with H buckets of M slots")]
     Name(String),
-    /// There is no model of it.
     #[error("{0}: {1}")]
     Model(String, ModelError),
 }
@@ -59,20 +49,16 @@ impl std::str::FromStr for AnyGeometry {
             // "+5" is a number to the standard library.
             text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
         };
-        let geometry = match parts[..] {
-            ["set", m] => number(m).map(|m| AnyGeometry { family: Family::Set, h: 1, m }),
-            ["blp", h, m] => {
-                number(h).zip(number(m)).map(|(h, m)| AnyGeometry { family: Family::Blp, h, m })
-            }
-            ["cuckoo", h, m] => {
-                number(h).zip(number(m)).map(|(h, m)| AnyGeometry { family: Family::Cuckoo, h, m })
-            }
-            _ => None,
+        let numbers: Option<Vec<u32>> = parts[1..].iter().map(|part| number(part)).collect();
+        let (family, h, m) = match (parts[0], numbers.as_deref()) {
+            ("set", Some(&[m])) => (Family::Set, 1, m),
+            ("blp", Some(&[h, m])) => (Family::Blp, h, m),
+            ("cuckoo", Some(&[h, m])) => (Family::Cuckoo, h, m),
+            _ => return Err(GeometryError::Name(text.to_owned())),
         };
-        let geometry = geometry.ok_or_else(|| GeometryError::Name(text.to_owned()))?;
-        let checked = models::check(geometry.h, geometry.m, 1.0);
+        let checked = models::check(h, m, 1.0);
         checked.map_err(|error| GeometryError::Model(text.to_owned(), error))?;
-        Ok(geometry)
+        Ok(AnyGeometry { family, h, m })
     }
 }
 

@@ -4,32 +4,39 @@
 //! without the noise of drawing it. Keys are numbers from 0 up; a key's hash depends on it and on
 //! the seed, and is the same for every geometry.
 //!
-//! Cost: one dynamic call per slice of keys; the lookups themselves are those of the real tables.
+//! Cost: keys are probed in bursts of 32, and those that missed looked up again one by one before they
+//! are put in, so that the second packet of a new flow hits as if it came alone. (In a switch under
+//! load it would miss with the first one.) The value of a slot is the key, so every match is verified
+//! exactly.
 
+use crate::geometry::{AnyGeometry, Family};
 use crate::models::blp_held;
 use crate::workload::FlowStream;
 use overbank::cache::{
-    Blp, Config, Cuckoo, Design, Error, FlowCache, Fp16V32, Geometry, GeometryKind, LayoutKind,
-    PolicyKind, Random, SetAssoc, SignatureCache,
+    BURST, Config, Cuckoo, Design, Error, Geometry, GeometryKind, LayoutKind, MISS, PolicyKind,
+    Probes, SetAssoc, SignatureCache,
 };
 use overbank::hash::mix;
 
-/// A table and how its keys are hashed.
 pub struct KeyedTable {
-    table: Box<dyn Keyed>,
+    cache: Box<dyn SignatureCache>,
+    geometry: AnyGeometry,
     seed: u64,
 }
 
 impl KeyedTable {
     /// An empty one of at least `entries` slots.
     pub fn new(kind: GeometryKind, entries: usize, seed: u64) -> Result<KeyedTable, Error> {
+        let design = Design::new(kind, PolicyKind::Random);
+        let design = design.expect("random eviction works on every geometry");
         let config = Config::entries(entries).seed(seed);
-        Ok(KeyedTable { table: table(kind, &config)?, seed })
+        let cache = design.build_from(&config, LayoutKind::Fp16V32)?;
+        Ok(KeyedTable { cache, geometry: kind.into(), seed })
     }
 
     /// Looks each key up and inserts it when it is missing; gives the number of hits.
     pub fn lookups(&mut self, keys: &[u32]) -> u64 {
-        self.table.lookups(keys, self.seed)
+        look_up(&mut *self.cache, keys, |key| seeded(key, self.seed))
     }
 
     /// So many lookups of the keys of a stream, in order; gives the number of hits.
@@ -45,9 +52,8 @@ impl KeyedTable {
         hits
     }
 
-    /// Keys held.
     pub fn held(&self) -> usize {
-        self.table.len()
+        self.cache.len()
     }
 
     /// The most of the keys below `keys` that can be held at a time.
@@ -55,101 +61,54 @@ impl KeyedTable {
     /// Exact where a key's buckets lie side by side. For cuckoo-lite an upper bound: all keys, or
     /// every bucket as full as the keys that may lie in it allow, whichever is less.
     pub fn most(&self, keys: u32) -> u64 {
-        self.table.most(keys, self.seed)
+        let (AnyGeometry { family, h, m }, buckets) = (self.geometry, self.cache.buckets());
+        let mut wanted = vec![0u32; buckets];
+        for hash in (0..keys).map(|key| seeded(key, self.seed)) {
+            // Of families, not of sizes: where a bucket lies does not depend on m.
+            match family {
+                Family::Set | Family::Blp => wanted[SetAssoc::<4>::bucket(hash, buckets, 0)] += 1,
+                Family::Cuckoo => (0..h as usize)
+                    .for_each(|choice| wanted[Cuckoo::<2, 4>::bucket(hash, buckets, choice)] += 1),
+            }
+        }
+        match family {
+            Family::Set | Family::Blp => blp_held(h, m, wanted),
+            Family::Cuckoo => {
+                u64::from(keys).min(wanted.iter().map(|&w| u64::from(w.min(m))).sum())
+            }
+        }
     }
 }
 
-/// The hash of a key, for all geometries.
+/// The hash of a number: another function for each seed.
 #[inline(always)]
-fn hash(key: u32, seed: u64) -> u64 {
-    mix(mix(seed) ^ u64::from(key))
+pub fn seeded(id: u32, seed: u64) -> u64 {
+    mix(mix(seed) ^ u64::from(id))
 }
 
-trait Keyed: Send {
-    fn lookups(&mut self, keys: &[u32], seed: u64) -> u64;
-    fn len(&self) -> usize;
-    fn most(&self, keys: u32, seed: u64) -> u64;
-}
-
-impl<G: Geometry> Keyed for FlowCache<G, Random, Fp16V32> {
-    fn lookups(&mut self, keys: &[u32], seed: u64) -> u64 {
-        let mut hits = 0;
-        for &key in keys {
-            let hash = hash(key, seed);
-            if self.lookup(hash, |value| value == key).is_some() {
-                hits += 1;
-            } else {
-                self.insert(hash, key);
+/// Looks each key up and inserts it when it is missing; gives the number of hits.
+pub fn look_up(cache: &mut dyn SignatureCache, keys: &[u32], hash: impl Fn(u32) -> u64) -> u64 {
+    let mut probes = Probes::new();
+    let mut hashes = [0; BURST];
+    let mut hits = 0;
+    for burst in keys.chunks(BURST) {
+        let hashes = &mut hashes[..burst.len()];
+        hashes.iter_mut().zip(burst).for_each(|(to, &key)| *to = hash(key));
+        cache.probe_batch(hashes, &mut probes);
+        let mut slots = [MISS; BURST];
+        for (i, &key) in burst.iter().enumerate() {
+            let mut matches = probes.slots(i);
+            slots[i] =
+                matches.find(|&slot| cache.candidate(hashes[i], slot) == key).unwrap_or(MISS);
+        }
+        cache.commit_hits(hashes, &slots[..burst.len()], 0);
+        hits += burst.len() as u64;
+        for (i, &key) in burst.iter().enumerate().filter(|(i, _)| slots[*i] == MISS) {
+            if cache.lookup(hashes[i], &mut |value| value == key).is_none() {
+                cache.insert(hashes[i], key).expect("a slot holds any 32 bits");
+                hits -= 1;
             }
         }
-        hits
     }
-
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn most(&self, keys: u32, seed: u64) -> u64 {
-        if !G::ADJACENT {
-            let mut wanted = vec![0u32; self.buckets()];
-            for key in 0..keys {
-                (0..G::CHOICES).for_each(|choice| {
-                    wanted[G::bucket(hash(key, seed), self.buckets(), choice)] += 1;
-                });
-            }
-            let filled = wanted.iter().map(|&w| u64::from(w.min(G::SLOTS as u32))).sum();
-            return u64::from(keys).min(filled);
-        }
-        let mut arrivals = vec![0u32; self.buckets()];
-        (0..keys).for_each(|key| arrivals[G::bucket(hash(key, seed), self.buckets(), 0)] += 1);
-        blp_held(G::CHOICES as u32, G::SLOTS as u32, arrivals)
-    }
-}
-
-/// Geometries without a name here: called by name, and with a coarse bound.
-impl Keyed for Box<dyn SignatureCache> {
-    fn lookups(&mut self, keys: &[u32], seed: u64) -> u64 {
-        let mut hits = 0;
-        for &key in keys {
-            let hash = hash(key, seed);
-            if self.lookup(hash, &mut |value| value == key).is_some() {
-                hits += 1;
-            } else {
-                self.insert(hash, key).expect("the layout holds any 32 bits");
-            }
-        }
-        hits
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn most(&self, keys: u32, _: u64) -> u64 {
-        u64::from(keys).min(self.capacity() as u64)
-    }
-}
-
-fn table(kind: GeometryKind, config: &Config) -> Result<Box<dyn Keyed>, Error> {
-    fn new<G: Geometry>(config: &Config) -> Result<Box<dyn Keyed>, Error> {
-        Ok(Box::new(FlowCache::<G, Random, Fp16V32>::new(config)?))
-    }
-    match kind {
-        GeometryKind::Set4 => new::<SetAssoc<4>>(config),
-        GeometryKind::Set8 => new::<SetAssoc<8>>(config),
-        GeometryKind::Set16 => new::<SetAssoc<16>>(config),
-        GeometryKind::Cuckoo2x4 => new::<Cuckoo<2, 4>>(config),
-        GeometryKind::Cuckoo2x8 => new::<Cuckoo<2, 8>>(config),
-        GeometryKind::Cuckoo2x16 => new::<Cuckoo<2, 16>>(config),
-        GeometryKind::Blp2x4 => new::<Blp<2, 4>>(config),
-        GeometryKind::Blp2x8 => new::<Blp<2, 8>>(config),
-        GeometryKind::Blp2x16 => new::<Blp<2, 16>>(config),
-        GeometryKind::Blp4x4 => new::<Blp<4, 4>>(config),
-        #[allow(unreachable_patterns)] // Unless every geometry is above.
-        other => {
-            let design = Design::new(other, PolicyKind::Random);
-            let design = design.expect("random eviction works on every geometry");
-            Ok(Box::new(design.build_from(config, LayoutKind::Fp16V32)?))
-        }
-    }
+    hits
 }

@@ -5,20 +5,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// What it ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model name of the processor, with its family and model number where there are such: a virtual
     /// machine's name may not tell generations apart ("AMD EPYC (family 25, model 17)").
     pub cpu: String,
-    /// Logical processors.
     pub cores: usize,
     /// The one that the measurement was pinned to.
     pub pinned_core: Option<usize>,
 }
 
 impl Machine {
-    /// This one.
     pub fn here(pinned_core: Option<usize>) -> Machine {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         // The usual question counts those that this thread may run on, and it may be pinned.
@@ -103,13 +100,10 @@ pub fn pin(wanted: Option<usize>) -> Result<Option<usize>, PinError> {
     keep_on(&[id]).map_err(|_| PinError::Refused(id)).map(|()| Some(id))
 }
 
-/// Why a thread is not pinned.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
-    /// The system says no.
     #[error("core {0}: the system refuses to pin a thread to it")]
     Refused(usize),
-    /// Not among the cores of this process.
     #[error("core {0} is unavailable: this process may use {1}")]
     Unavailable(usize, String),
 }

@@ -29,33 +29,17 @@ pub const REACH_MAX: u32 = 1024;
 /// Largest oversubscription factor.
 pub const ALPHA_MAX: f64 = 100.0;
 
-/// Arguments that the models are not made for.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// No bucket, no slot, or too many.
     #[error(
         "H = {h}, m = {m}: expected H ≥ 1 buckets of m ≥ 1 slots, at most {REACH_MAX} slots in all"
     )]
-    Geometry {
-        /// Buckets of a key.
-        h: u32,
-        /// Slots of a bucket.
-        m: u32,
-    },
-    /// No keys, or too many.
+    Geometry { h: u32, m: u32 },
     #[error("α = {alpha}: expected more than 0 and at most {ALPHA_MAX}")]
-    Load {
-        /// Keys over slots.
-        alpha: f64,
-    },
+    Load { alpha: f64 },
     /// More keys than a simulation numbers.
     #[error("α = {alpha} of {entries} entries: a simulation has at most {} keys", u32::MAX)]
-    Keys {
-        /// Keys over slots.
-        alpha: f64,
-        /// Slots.
-        entries: usize,
-    },
+    Keys { alpha: f64, entries: usize },
 }
 
 /// Whether there is a model of H buckets of m slots a key under a load α.

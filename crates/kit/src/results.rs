@@ -5,46 +5,32 @@ use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Name and version of the JSON document.
 pub const SCHEMA: &str = "overbank-lab/1";
 
-/// A record and its circumstances.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// [`SCHEMA`].
     pub schema: String,
-    /// Version of Overbank.
     pub version: String,
     /// Day on which it was made, UTC, as 2026-11-21.
     pub date: String,
-    /// What was typed to make it.
     pub command: String,
-    /// What it ran on.
     pub machine: Machine,
-    /// What was found.
     #[serde(flatten)]
     pub record: Record,
 }
 
-/// Why a document is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Not JSON, or not the fields of an outcome.
     #[error("no record of an experiment")]
     Json(#[from] serde_json::Error),
     /// Values that no experiment leaves.
     #[error("no record of an experiment: {0}")]
     Unsound(String),
-    /// Of another program or version.
     #[error("schema {found:?}, expected {SCHEMA:?}")]
-    Schema {
-        /// What it says it is.
-        found: String,
-    },
+    Schema { found: String },
 }
 
 impl Outcome {
-    /// The record, made here, today.
     pub fn new(record: Record, machine: Machine, command: String) -> Outcome {
         Outcome {
             schema: SCHEMA.to_owned(),
@@ -71,7 +57,6 @@ impl Outcome {
         Ok(outcome)
     }
 
-    /// The document, indented.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("text keys and numbers only")
     }
@@ -106,7 +91,9 @@ fn date(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Check, Plot, Series, Size};
+    use crate::experiment::{Context, Plot, Series};
+    use crate::spread::Spread;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn days() {
@@ -124,41 +111,14 @@ mod tests {
 
     #[test]
     fn documents_come_back_as_they_were() {
-        let series = Series {
-            name: "set-4".to_owned(),
-            points: vec![(0.1, 1.0 / 3.0), (0.5, 1e-9)],
-            ranges: vec![(0.3, 0.4), (0.0, 1.0)],
-            model: true,
-        };
-        let plot = Plot {
-            title: "t".to_owned(),
-            x: "α".to_owned(),
-            y: "%".to_owned(),
-            log_x: true,
-            log_y: false,
-            series: vec![series],
-            stated: Vec::new(),
-        };
-        let check = Check {
-            claim: "c".to_owned(),
-            stated: "1".to_owned(),
-            measured: "2".to_owned(),
-            holds: false,
-            reason: String::new(),
-        };
-        let record = Record {
-            name: "x".to_owned(),
-            title: String::new(),
-            source: String::new(),
-            size: Size::Smoke,
-            seed: u64::MAX,
-            settings: Vec::new(),
-            plots: vec![plot],
-            tables: Vec::new(),
-            checks: vec![check],
-            notes: Vec::new(),
-            seconds: 0.25,
-        };
+        let (stop, mut silent) = (AtomicBool::new(false), |_: &str, _: f64| {});
+        let context = Context { seed: u64::MAX, ..Context::smoke_run(&stop, &mut silent) };
+        let mut record = Record::new(("x", "", ""), &context);
+        let points = [(0.1, 1.0 / 3.0), (0.5, 1e-9)];
+        let spreads = points.map(|(x, median)| (x, Spread { median, low: 0.0, high: 1.0 }));
+        let series = [Series::rounds("set-4", spreads), Series::model("ODE", points.to_vec())];
+        record.plots.push(Plot::new("t", "α", "%").log_x().with(series));
+        record.claim("c", "1", "2", false);
         let outcome = Outcome::new(record, Machine::here(Some(1)), "overbank lab run x".to_owned());
         let again = Outcome::parse(&outcome.json()).unwrap();
         assert_eq!(again.json(), outcome.json());

@@ -10,7 +10,6 @@ pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |place| (round + place) % count)
 }
 
-/// A figure of each contestant in each round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rounds {
     /// By contestant, then by round.
@@ -36,7 +35,6 @@ impl Rounds {
         Ok(Rounds { figures })
     }
 
-    /// Of a contestant.
     pub fn spread(&self, contestant: usize) -> Spread {
         Spread::of(self.figures[contestant].iter().copied())
     }

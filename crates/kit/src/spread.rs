@@ -5,12 +5,9 @@ use serde::Serialize;
 /// Of the rounds of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// In the middle.
     pub median: f64,
-    /// Lowest.
     #[serde(rename = "min")]
     pub low: f64,
-    /// Highest.
     #[serde(rename = "max")]
     pub high: f64,
 }
@@ -40,7 +37,6 @@ impl Spread {
         Spread::of(a.into_iter().zip(b).map(|(a, b)| a - b))
     }
 
-    /// Lowest and highest.
     pub fn range(&self) -> (f64, f64) {
         (self.low, self.high)
     }

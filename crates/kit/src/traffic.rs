@@ -37,7 +37,6 @@ const IP_SUM: u32 = 0x4500 + 46 + 0x4011;
 /// The four fields in which flows differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowTuple {
-    /// IPv4 source.
     pub nw_src: u32,
     /// IPv4 destination; its leading ones are the class.
     pub nw_dst: u32,
@@ -66,12 +65,10 @@ impl Traffic {
         (1..=CLASSES_MAX).contains(&classes).then_some(Traffic { classes })
     }
 
-    /// Number of classes.
     pub fn classes(&self) -> u32 {
         self.classes
     }
 
-    /// Addresses and ports of a flow.
     #[inline]
     pub fn flow_tuple(&self, id: u32) -> FlowTuple {
         let mut state = 0x123_4567_u64.wrapping_mul(GOLDEN).wrapping_add(u64::from(id));
@@ -88,7 +85,6 @@ impl Traffic {
         }
     }
 
-    /// Writes the frame of a flow.
     #[inline]
     pub fn write_frame(&self, id: u32, frame: &mut [u8; FRAME_LEN]) {
         let FlowTuple { nw_src, nw_dst, tp_src, tp_dst } = self.flow_tuple(id);

@@ -12,7 +12,6 @@
 //! | [`Gray`] | Zipf with θ < 1 by the formula of Gray et al., as in the papers |
 //! | [`Shifting`] | Zipf whose popular flows change every N packets |
 //! | [`Newcomers`] | scans and bursts of new flows in any other sequence |
-//! | [`TraceStream`] | the flows of a capture |
 
 mod drift;
 mod gray;
@@ -20,7 +19,7 @@ mod trace;
 
 pub use drift::{Newcomers, Run, Shifting};
 pub use gray::Gray;
-pub use trace::{Trace, TraceStream};
+pub use trace::Trace;
 
 use std::sync::Arc;
 
@@ -29,46 +28,27 @@ use rand_pcg::rand_core::RngCore;
 
 use crate::zipf::{RANKS_MAX, Zipf};
 
-/// Why a workload cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// No flows.
     #[error("0 flows, expected at least 1")]
     NoFlows,
-    /// The Zipf table would be too large.
     #[error("{flows} flows with skew, expected at most {RANKS_MAX}")]
-    TooManyFlows {
-        /// Flows asked for.
-        flows: u32,
-    },
-    /// The formula of Gray et al. holds below 1 only.
+    TooManyFlows { flows: u32 },
     #[error(
         "a skew of {theta}, expected a number from 0 to below 1 for the sampler of Gray et al."
     )]
-    Gray {
-        /// Skew asked for.
-        theta: f64,
-    },
-    /// Epochs or runs without a packet.
+    Gray { theta: f64 },
     #[error("a length of 0, expected at least 1 packet")]
     NoLength,
     /// No such share of new flows can be made with runs of this length.
     #[error("a share of {share}, expected one from 0 to below 1 that the runs can make")]
-    Share {
-        /// Share asked for.
-        share: f64,
-    },
-    /// The skew is no number from 0 up.
+    Share { share: f64 },
     #[error("a skew of {theta}, expected a number from 0 (uniform) up")]
-    Skew {
-        /// Skew asked for.
-        theta: f64,
-    },
+    Skew { theta: f64 },
 }
 
 /// A sequence of flow ids. It does not repeat itself: a finite one ends.
 pub trait Workload: Send {
-    /// Every id is below this.
     fn flows(&self) -> u32;
 
     /// Writes the next ids from the front on and says how many; fewer than there is room for only
@@ -86,7 +66,15 @@ fn generator(seed: u64) -> Pcg32 {
     Pcg32::new(state, 0x0b4e_6ba4)
 }
 
-/// An endless sequence of flow ids.
+/// The same ids in an order that `seed` chooses.
+pub fn shuffled(mut ids: Vec<u32>, seed: u64) -> Vec<u32> {
+    let mut rng = generator(seed);
+    for i in (1..ids.len()).rev() {
+        ids.swap(i, uniform(rng.next_u64(), i as u32 + 1) as usize);
+    }
+    ids
+}
+
 #[derive(Clone)]
 pub struct FlowStream {
     rng: Pcg32,
@@ -119,13 +107,6 @@ impl FlowStream {
         Ok(FlowStream { zipf: Some(Arc::new(zipf)), theta, ..uniform })
     }
 
-    /// The same flows and skew from another seed; shares the table.
-    pub fn reseeded(&self, seed: u64) -> FlowStream {
-        let fresh = FlowStream::uniform(self.flows, seed).expect("a stream has at least one flow");
-        FlowStream { zipf: self.zipf.clone(), theta: self.theta, ..fresh }
-    }
-
-    /// Number of flows.
     pub fn flows(&self) -> u32 {
         self.flows
     }
@@ -140,7 +121,6 @@ impl FlowStream {
         }
     }
 
-    /// The next `ids.len()` ids.
     pub fn fill(&mut self, ids: &mut [u32]) {
         match &self.zipf {
             Some(zipf) => ids.iter_mut().for_each(|id| *id = zipf.rank(self.rng.next_u64())),
@@ -239,17 +219,28 @@ mod tests {
     #[test]
     fn seeds_fill_and_iterator() {
         for theta in [0.0, 0.99] {
-            let mut stream = FlowStream::zipf(1 << 20, theta, 1).unwrap();
+            let seeded = |seed| FlowStream::zipf(1 << 20, theta, seed).unwrap();
             let mut ids = vec![0; 1000];
-            stream.reseeded(1).fill(&mut ids);
-            assert!(ids.iter().all(|&id| id == stream.next_flow()));
-            let other: Vec<u32> = stream.reseeded(2).take(1000).collect();
-            let same = ids.iter().zip(&other).filter(|(a, b)| a == b).count();
+            seeded(1).fill(&mut ids);
+            assert!(seeded(1).zip(&ids).all(|(a, b)| a == *b));
+            let same = seeded(2).zip(&ids).filter(|(a, b)| a == *b).count();
             assert!(same < if theta == 0.0 { 5 } else { 50 }, "{same} of 1000 alike");
-            assert_eq!(stream.flows(), 1 << 20);
-            let line = Workload::describe(&stream.reseeded(9));
             let law = if theta == 0.0 { "uniform" } else { "Zipf θ = 0.99" };
-            assert_eq!(line, format!("1048576 flows, {law}, seed 9"));
+            assert_eq!(seeded(9).describe(), format!("1048576 flows, {law}, seed 9"));
+        }
+    }
+
+    #[test]
+    fn all_ids_are_there_once_in_no_order() {
+        for count in [0, 1, 2, 3, 1000] {
+            let mut ids = shuffled((0..count).collect(), 1);
+            if count == 1000 {
+                let early = ids[..500].iter().filter(|&&id| id < 500).count();
+                assert!((200..300).contains(&early), "{early}");
+                assert_ne!(ids, shuffled((0..count).collect(), 2), "the seed does nothing");
+            }
+            ids.sort_unstable();
+            assert!(ids.into_iter().eq(0..count));
         }
     }
 

@@ -23,7 +23,6 @@ struct Cell {
     other: u32,
 }
 
-/// A table to draw ranks from.
 #[derive(Clone)]
 pub struct Zipf {
     cells: Vec<Cell>,
@@ -75,26 +74,6 @@ impl Zipf {
         let Cell { threshold, other } = self.cells[cell];
         if ((product as u64) >> 32) as u32 >= threshold { other } else { cell as u32 }
     }
-
-    /// Number of ranks.
-    pub fn ranks(&self) -> u32 {
-        self.cells.len() as u32
-    }
-
-    /// Bytes of the table.
-    pub fn memory_bytes(&self) -> usize {
-        self.cells.capacity() * size_of::<Cell>()
-    }
-}
-
-/// Probability that a draw over `n` ranks is one of the `k` most popular: the hit rate of a cache
-/// that holds exactly those, the static optimum.
-pub fn top_share(n: u32, theta: f64, k: u32) -> f64 {
-    let sum = |range: std::ops::Range<u32>| -> f64 {
-        range.rev().map(|i| (f64::from(i) + 1.0).powf(-theta)).sum()
-    };
-    let top = sum(0..k.min(n));
-    top / (top + sum(k.min(n)..n))
 }
 
 fn weights(n: u32, theta: f64) -> Vec<f64> {
@@ -157,7 +136,6 @@ mod tests {
         let zipf = Zipf::new(1000, 0.99).unwrap();
         assert_eq!(zipf.rank(0), 0);
         assert!(zipf.rank(u64::MAX) < 1000);
-        assert_eq!((zipf.ranks(), zipf.memory_bytes()), (1000, 8000));
     }
 
     #[test]
@@ -167,14 +145,6 @@ mod tests {
         }
         assert!(Zipf::new(0, 0.5).is_none());
         assert!(Zipf::new(RANKS_MAX + 1, 0.5).is_none());
-    }
-
-    #[test]
-    fn top_shares() {
-        assert_eq!(top_share(100, 0.0, 25), 0.25);
-        assert_eq!(top_share(100, 0.99, 100), 1.0);
-        let harmonic = |n: u32| (1..=n).map(|i| 1.0 / f64::from(i)).sum::<f64>();
-        assert!((top_share(1000, 1.0, 10) - harmonic(10) / harmonic(1000)).abs() < 1e-12);
     }
 
     #[test]

@@ -13,173 +13,89 @@
 //!
 //! And in every case, exactly: never more than can be held.
 
-use overbank::cache::{Blp, Config, Cuckoo, FlowCache, Fp16V32, Geometry, Random, SetAssoc};
-use overbank::hash::mix;
-use overbank_kit::models::{blp, blp_held, set_assoc};
+use overbank::cache::GeometryKind::{self, *};
+use overbank_kit::geometry::AnyGeometry;
+use overbank_kit::keyed::KeyedTable;
 use overbank_kit::workload::FlowStream;
 
 const ALPHAS: [f64; 5] = [0.5, 0.75, 0.95, 1.25, 2.0];
 
-/// A table, its working set, and lookups that have not been made yet.
-struct Bench<G> {
-    cache: FlowCache<G, Random, Fp16V32>,
-    stream: FlowStream,
-    keys: u32,
+/// The largest share of a working set that a table can hold, in points, and what it holds after so
+/// many lookups per key.
+fn most_and_held(
+    kind: GeometryKind,
+    entries: usize,
+    alpha: f64,
     seed: u64,
+    lookups: u64,
+) -> (f64, f64) {
+    let keys = (entries as f64 * alpha) as u32;
+    let mut table = KeyedTable::new(kind, entries, seed).expect("a fair size");
+    let mut stream = FlowStream::uniform(keys, seed).expect("a working set");
+    table.warm(&mut stream, u64::from(keys) * lookups);
+    let points = |held: u64| 100.0 * held as f64 / f64::from(keys);
+    let (most, held) = (points(table.most(keys)), points(table.held() as u64));
+    println!("{:10} α {alpha:4}: held {held:.3} most {most:.3} after {lookups}", kind.name());
+    assert!(held <= most, "{} α {alpha}: {held} of at most {most}", kind.name());
+    (most, held)
 }
 
-impl<G: Geometry> Bench<G> {
-    fn new(entries: usize, alpha: f64, seed: u64) -> Self {
-        let keys = (entries as f64 * alpha) as u32;
-        let cache = FlowCache::new(&Config::entries(entries).seed(seed)).expect("a fair size");
-        assert_eq!(cache.capacity(), entries);
-        let stream = FlowStream::uniform(keys, seed).expect("a working set");
-        Bench { cache, stream, keys, seed }
-    }
-
-    fn hash(&self, key: u32) -> u64 {
-        mix(u64::from(key) | self.seed << 32)
-    }
-
-    /// Lookups, and an insertion after each miss.
-    fn run(&mut self, lookups_per_key: u64) {
-        for _ in 0..u64::from(self.keys) * lookups_per_key {
-            let key = self.stream.next_flow();
-            let hash = self.hash(key);
-            if self.cache.lookup(hash, |value| value == key).is_none() {
-                self.cache.insert(hash, key);
-            }
-        }
-    }
-
-    /// Share of the working set that is held now, in points.
-    fn held(&mut self) -> f64 {
-        let held = (0..self.keys)
-            .filter(|&key| {
-                let hash = self.hash(key);
-                self.cache.lookup(hash, |value| value == key).is_some()
-            })
-            .count();
-        assert_eq!(held, self.cache.len());
-        100.0 * held as f64 / f64::from(self.keys)
-    }
-
-    /// The largest share that can be held, in points.
-    fn most(&self) -> f64 {
-        100.0 * most::<G>(self.cache.buckets(), self.keys, |key| self.hash(key))
-    }
-}
-
-fn most<G: Geometry>(buckets: usize, keys: u32, hash: impl Fn(u32) -> u64) -> f64 {
-    let (h, m) = (G::CHOICES as u32, G::SLOTS as u32);
-    if !G::ADJACENT {
-        return (buckets as f64 * f64::from(m) / f64::from(keys)).min(1.0);
-    }
-    let mut arrivals = vec![0u32; buckets];
-    (0..keys).for_each(|key| arrivals[G::bucket(hash(key), buckets, 0)] += 1);
-    blp_held(h, m, arrivals) as f64 / f64::from(keys)
-}
-
-fn model<G: Geometry>(alpha: f64) -> f64 {
-    let (h, m) = (G::CHOICES as u32, G::SLOTS as u32);
-    100.0 * if h == 1 { set_assoc(m, alpha) } else { blp(h, m, alpha) }
-}
-
-fn models_hold<G: Geometry>() {
-    let entries = 1 << 20;
-    for alpha in ALPHAS {
-        let keys = (f64::from(entries) * alpha) as u32;
-        let buckets = entries as usize / G::SLOTS;
-        let most = 100.0 * most::<G>(buckets, keys, |key| mix(u64::from(key)));
-        let off = most - model::<G>(alpha);
-        assert!(off.abs() < 0.1, "{} α {alpha}: {off:+.3} points", G::KIND.name());
-    }
-}
-
-/// After 20 lookups per key; `short` is how far below the model it may be at α = 0.95.
-fn warm<G: Geometry>(short: f64) {
-    for alpha in ALPHAS {
-        let mut bench = Bench::<G>::new(1 << 16, alpha, 1);
-        bench.run(20);
-        let (held, most, model) = (bench.held(), bench.most(), model::<G>(alpha));
-        println!(
-            "{:8} α {alpha:4}: held {held:.2} most {most:.2} model {model:.2}",
-            G::KIND.name()
-        );
-        assert!(held <= most, "{} α {alpha}: {held} of at most {most}", G::KIND.name());
-        let short = if alpha == 0.95 { short } else { 1.0 };
-        let off = held - model;
-        assert!((-short..1.0).contains(&off), "{} α {alpha}: {off:+.3} points", G::KIND.name());
-    }
-}
-
-/// After 1000 lookups per key on a small table; `short` as above, from the most that can be held.
-fn settled<G: Geometry>(short: f64) {
-    let mut bench = Bench::<G>::new(1 << 14, 0.95, 2);
-    bench.run(1000);
-    let (held, most) = (bench.held(), bench.most());
-    println!("{:8} held {held:.3} most {most:.3} after 1000", G::KIND.name());
-    assert!(held <= most, "{}: {held} of at most {most}", G::KIND.name());
-    assert!(most - held < short, "{}: {held} of at most {most}", G::KIND.name());
+fn model(kind: GeometryKind, alpha: f64) -> f64 {
+    100.0 * AnyGeometry::from(kind).hit_rate(alpha).expect("within the limits of the models")
 }
 
 #[test]
 fn models_hold_for_large_working_sets() {
-    models_hold::<SetAssoc<4>>();
-    models_hold::<SetAssoc<8>>();
-    models_hold::<SetAssoc<16>>();
-    models_hold::<Blp<2, 4>>();
-    models_hold::<Blp<2, 8>>();
-    models_hold::<Blp<2, 16>>();
-    models_hold::<Blp<4, 4>>();
+    for kind in [Set4, Set8, Set16, Blp2x4, Blp2x8, Blp2x16, Blp4x4] {
+        for alpha in ALPHAS {
+            let off = most_and_held(kind, 1 << 20, alpha, 0, 0).0 - model(kind, alpha);
+            assert!(off.abs() < 0.1, "{} α {alpha}: {off:+.3} points", kind.name());
+        }
+    }
+}
+
+/// After 20 lookups per key; `short` is how far below the model it may be at α = 0.95.
+fn warm(kind: GeometryKind, short: f64) {
+    for alpha in ALPHAS {
+        let off = most_and_held(kind, 1 << 16, alpha, 1, 20).1 - model(kind, alpha);
+        let short = if alpha == 0.95 { short } else { 1.0 };
+        assert!((-short..1.0).contains(&off), "{} α {alpha}: {off:+.3} points", kind.name());
+    }
 }
 
 #[test]
 fn warm_set_associative() {
-    warm::<SetAssoc<4>>(1.0);
-    warm::<SetAssoc<8>>(1.0);
-    warm::<SetAssoc<16>>(1.0);
+    [Set4, Set8, Set16].into_iter().for_each(|kind| warm(kind, 1.0));
 }
 
 #[test]
 fn warm_blp_4() {
-    warm::<Blp<2, 4>>(1.6);
-    warm::<Blp<4, 4>>(2.0);
+    warm(Blp2x4, 1.6);
+    warm(Blp4x4, 2.0);
 }
 
 #[test]
 fn warm_blp_8_and_16() {
-    warm::<Blp<2, 8>>(1.8);
-    warm::<Blp<2, 16>>(1.6);
+    warm(Blp2x8, 1.8);
+    warm(Blp2x16, 1.6);
 }
 
+/// After 1000 lookups per key on a small table; `short` as above, from the most that can be held.
 #[test]
-fn settled_blp_2_4() {
-    settled::<Blp<2, 4>>(0.3);
-}
-
-#[test]
-fn settled_blp_2_8() {
-    settled::<Blp<2, 8>>(0.3);
-}
-
-#[test]
-fn settled_blp_2_16() {
-    settled::<Blp<2, 16>>(0.3);
+fn settled() {
+    for (kind, short) in [(Blp2x4, 0.3), (Blp2x8, 0.3), (Blp2x16, 0.3), (Cuckoo2x4, 0.05)] {
+        let (most, held) = most_and_held(kind, 1 << 14, 0.95, 2, 1000);
+        assert!(most - held < short, "{}: {held} of at most {most}", kind.name());
+    }
 }
 
 /// Table 1: about 99 %. Its bound by load factor (section 4.3), 0.99 · 0.93 / α, is 97 % at 0.95.
 #[test]
 fn cuckoo_lite_at_the_papers_load() {
     for (alpha, least) in [(0.5, 99.9), (0.75, 99.9), (0.95, 98.0), (1.25, 79.0), (2.0, 49.9)] {
-        let mut bench = Bench::<Cuckoo<2, 4>>::new(1 << 16, alpha, 1);
-        bench.run(20);
-        let (held, most) = (bench.held(), bench.most());
-        assert!((least..=most).contains(&held), "α {alpha}: {held}, expected {least} to {most}");
-        let mut wide = Bench::<Cuckoo<2, 8>>::new(1 << 16, alpha, 1);
-        wide.run(20);
-        let wide = wide.held();
-        assert!(wide >= held - 0.02 && wide <= most, "α {alpha}: {wide} after {held}");
+        let (most, held) = most_and_held(Cuckoo2x4, 1 << 16, alpha, 1, 20);
+        assert!(held >= least, "α {alpha}: {held}, expected {least} to {most}");
+        let wide = most_and_held(Cuckoo2x8, 1 << 16, alpha, 1, 20).1;
+        assert!(wide >= held - 0.02, "α {alpha}: {wide} after {held}");
     }
-    settled::<Cuckoo<2, 4>>(0.05);
 }

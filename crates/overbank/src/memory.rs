@@ -19,6 +19,8 @@ use core::ptr::NonNull;
 
 use thiserror::Error;
 
+pub use crate::words::Words;
+
 /// Bytes of a huge page, and the size from which a table asks for them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// The smallest page: one write in each is enough to have it backed.

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::afxdp::netlink;
 use crate::offload::{TAG_LEN, insert_tag};
 use crate::sys::interface::index_of;
 use crate::sys::socket::PacketSocket;
@@ -93,6 +94,14 @@ impl Sniffer {
             return Err(SniffError::NotEthernet { interface: name(), hardware });
         }
         Ok(Sniffer { socket, interface: name(), buffer: Box::new([0; TAG_LEN + FRAME_MAX]) })
+    }
+
+    /// Says which XDP program is attached to the interface: it sees frames first, and those that it
+    /// gives to an AF_XDP socket never come here.
+    pub fn xdp_program(&self) -> Option<String> {
+        let index = index_of(&self.interface).ok()?;
+        let there = netlink::attached(index as u32).ok()??;
+        Some(format!("XDP program {} ({})", there.program, there.mode))
     }
 
     /// The next frame that comes in within `wait`.

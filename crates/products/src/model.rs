@@ -14,7 +14,6 @@ use overbank_kit::workload::FlowStream;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name and version of the JSON document.
 pub const SCHEMA: &str = "overbank-model/1";
 /// Most slots of a simulated table.
 pub const ENTRIES_MAX: usize = 1 << 26;
@@ -46,15 +45,12 @@ pub fn simulate(geometry: AnyGeometry, load: Load, seed: u64, stop: &AtomicBool)
 /// How large and how full a simulated table is, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Keys over slots.
     pub alpha: f64,
     /// Slots; rounded up to whole buckets.
     pub entries: usize,
-    /// Lookups per key.
     pub lookups_per_key: u32,
 }
 
-/// The naive table.
 struct Table {
     geometry: AnyGeometry,
     buckets: usize,
@@ -106,47 +102,36 @@ impl Table {
 /// What is calculated, and simulated if that was asked for: the JSON of `overbank lab model`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calculation {
-    /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of Overbank.
     pub version: &'static str,
     /// Of the simulation; `null` without one.
     pub simulation: Option<Simulation>,
-    /// A row for each geometry and α.
     pub rows: Vec<Row>,
     /// Ended early: rows or simulations are missing.
     pub interrupted: bool,
 }
 
-/// Settings of the simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Simulation {
     /// Slots, before they are rounded up to whole buckets.
     pub entries: usize,
-    /// Lookups per key.
     pub lookups_per_key: u32,
-    /// Of keys, hashes and evictions.
     pub seed: u64,
 }
 
-/// A geometry under a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
     pub geometry: String,
     /// Buckets of a key, H.
     pub buckets: u32,
     /// Slots of a bucket, m.
     pub slots: u32,
-    /// Keys over slots.
     pub alpha: f64,
-    /// Final hit rate by model, 0 to 1.
     pub hit_rate: f64,
     /// Whether that is an upper bound (cuckoo-lite) and not what is reached.
     pub bound: bool,
     /// Share of the slots that are occupied in the end, by model.
     pub occupied: f64,
-    /// Hit rate of a simulated table, or `null`.
     pub simulated: Option<f64>,
 }
 

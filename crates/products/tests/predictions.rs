@@ -3,35 +3,28 @@
 //! The tables are warmed with 100 packets per flow: near α = 1 the last free slots of BLP and
 //! cuckoo-lite fill slowly, and what is predicted is where they end up.
 
-use overbank::cache::{Design, LayoutKind};
-use overbank::hash::mix;
+use overbank::cache::Design;
 use overbank_kit::models;
 use overbank_kit::workload::FlowStream;
 use overbank_products::advise::law::Law;
 use overbank_products::advise::predict::Model;
+use overbank_products::advise::simulate::{Sequence, Simulated, simulate};
+use std::sync::atomic::AtomicBool;
 
 const ENTRIES: usize = 1 << 13;
-const WARM: u64 = 100;
-const MEASURED: u64 = 40;
+const WARM: usize = 100;
+const MEASURED: usize = 40;
 
 const ALPHAS: [f64; 3] = [0.5, 0.95, 2.0];
 
-fn measured(design: Design, flows: u32, theta: f64) -> f64 {
-    let mut cache = design.build(ENTRIES, LayoutKind::Fp16V32, 1, None).expect("a fair size");
-    let mut stream = FlowStream::zipf(flows, theta, 1).expect("a law");
-    let mut run = |packets: u64| {
-        cache.reset_counters();
-        for _ in 0..packets {
-            let id = stream.next_flow();
-            let hash = mix(u64::from(id) | 7 << 32);
-            if cache.lookup(hash, &mut |value| value == id).is_none() {
-                cache.insert(hash, id).expect("ids fit");
-            }
-        }
-        cache.counters().hit_rate()
-    };
-    run(u64::from(flows) * WARM);
-    run(u64::from(flows) * MEASURED)
+/// A table over [`MEASURED`] packets per flow after [`WARM`] of them.
+fn simulated(design: Design, entries: usize, flows: u32, theta: f64, seed: u64) -> Simulated {
+    let packets = (WARM + MEASURED) * flows as usize;
+    let stream = FlowStream::zipf(flows, theta, seed).expect("a law");
+    let ids: Vec<u32> = stream.take(packets).collect();
+    let sequence = Sequence { ids: &ids, hashes: None };
+    let (warm, stop) = (WARM * flows as usize, AtomicBool::new(false));
+    simulate(design, entries, sequence, warm, packets, seed, &stop).expect("a fair size")
 }
 
 fn agrees(names: &[&str], alphas: &[f64]) {
@@ -43,7 +36,8 @@ fn agrees(names: &[&str], alphas: &[f64]) {
                 let law = Law::zipf(flows, theta);
                 let model = Model::new(design.geometry(), ENTRIES, &law);
                 let predicted = model.hit_rate(WARM as f64, (WARM + MEASURED) as f64);
-                let off = 100.0 * (predicted - measured(design, flows, theta));
+                let off =
+                    100.0 * (predicted - simulated(design, ENTRIES, flows, theta, 1).hit_rate);
                 println!("{name:10} α {alpha:4} θ {theta:4}: {off:+.2} points");
                 assert!(off.abs() < 1.0, "{name} α {alpha} θ {theta}: off by {off:+.2} points");
             }
@@ -80,17 +74,8 @@ fn buffer_buckets_count() {
     let law = Law::zipf(flows, 0.0);
     for name in ["blp-2-16", "blp-4-4"] {
         let design: Design = name.parse().expect("a design");
-        let mut found = 0.0;
-        for seed in 0..16 {
-            let mut cache = design.build(SMALL, LayoutKind::Fp16V32, 1, None).expect("a fair size");
-            let hash = |id: u32| mix(mix(seed) ^ u64::from(id));
-            for id in FlowStream::uniform(flows, seed).expect("flows").take(50 * flows as usize) {
-                if cache.lookup(hash(id), &mut |value| value == id).is_none() {
-                    cache.insert(hash(id), id).expect("ids fit");
-                }
-            }
-            found += cache.len() as f64 / f64::from(flows) / 16.0;
-        }
+        let held = |seed| simulated(design, SMALL, flows, 0.0, seed).full * SMALL as f64;
+        let found = (0..16).map(held).sum::<f64>() / 16.0 / f64::from(flows);
         let predicted = Model::new(design.geometry(), SMALL, &law).hit_rate(1e9, 2e9);
         let off = 100.0 * (predicted - found);
         assert!(off.abs() < 0.25, "{name}: off by {off:+.2} points");

@@ -1,10 +1,10 @@
 //! Advice for a terminal.
 
-use super::{draw, table};
-use comfy_table::Table;
-use overbank_kit::report::{ENDED_EARLY, count};
-use overbank_products::advise::page::{TRIED, costs_line, design_table, traffic_line};
-use overbank_products::advise::{Advice, Cell, size_text};
+use super::draw;
+use overbank_kit::experiment::Table;
+use overbank_kit::report::{ENDED_EARLY, count, optional};
+use overbank_products::advise::page::{TRIED, costs_line, design_table};
+use overbank_products::advise::{Advice, Cell, rule, size_text};
 use std::fmt::Write;
 
 /// Rows of the working set that are printed.
@@ -13,7 +13,7 @@ const WINDOWS: usize = 10;
 /// Everything that a person wants to see first; the recommendation comes first.
 pub fn render(advice: &Advice) -> String {
     let (r, p) = (&advice.recommendation, &advice.profile);
-    let mut out = format!("{}\n", traffic_line(&advice.traffic));
+    let mut out = format!("{}\n", advice.traffic);
     if advice.interrupted {
         let _ = writeln!(out, "{ENDED_EARLY}");
     }
@@ -48,12 +48,13 @@ pub fn render(advice: &Advice) -> String {
         p.skew.theta,
         count(p.skew.flows as u64)
     );
-    if p.windows.len() > 1 {
-        let _ = writeln!(out, "Working set over time\n{}\n", windows(advice));
-    }
-    let _ = writeln!(out, "Best design of each size\n{}\n", sizes(&advice.cells));
     let title = format!("All designs with {} entries", count(r.entries as u64));
-    let _ = writeln!(out, "{title}\n{}\n", designs(&advice.cells, r.entries));
+    let of_size = advice.cells.iter().filter(|c| c.entries == r.entries);
+    let windows = (p.windows.len() > 1).then(|| windows(advice));
+    let designs = [sizes(&advice.cells), design_table(&title, of_size)];
+    for table in windows.into_iter().chain(designs) {
+        let _ = writeln!(out, "{}\n{}\n", table.title, draw(&table));
+    }
     let _ = writeln!(out, "{TRIED}\n{}\n", costs_line(&advice.costs));
     out.push_str("The model and the tables");
     for note in &advice.model.notes {
@@ -64,30 +65,24 @@ pub fn render(advice: &Advice) -> String {
 
 fn windows(advice: &Advice) -> Table {
     let windows = &advice.profile.windows;
-    let mut out = table(&["from packet", "packets", "seconds", "flows", "new flows"]);
-    for window in windows.iter().step_by(windows.len().div_ceil(WINDOWS)) {
-        out.add_row([
-            count(window.first_packet),
-            count(window.packets),
-            window.start_seconds.map_or("-".to_owned(), |s| format!("{s:.2}")),
-            count(window.distinct),
-            count(window.new_flows),
-        ]);
-    }
-    out
+    Table::of(
+        "Working set over time",
+        windows.iter().step_by(windows.len().div_ceil(WINDOWS)),
+        &[
+            ("from packet", &|w| count(w.first_packet)),
+            ("packets", &|w| count(w.packets)),
+            ("seconds", &|w| optional(w.start_seconds, 2)),
+            ("flows", &|w| count(w.distinct)),
+            ("new flows", &|w| count(w.new_flows)),
+        ],
+    )
 }
 
+/// Each size with the design that the rule takes of it: the recommended one is among them.
 fn sizes(cells: &[Cell]) -> Table {
     let mut sizes: Vec<usize> = cells.iter().map(|c| c.entries).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let best = sizes.into_iter().filter_map(|entries| {
-        let of_size = cells.iter().filter(|c| c.entries == entries);
-        of_size.min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet))
-    });
-    draw(&design_table(best))
-}
-
-fn designs(cells: &[Cell], entries: usize) -> Table {
-    draw(&design_table(cells.iter().filter(|c| c.entries == entries)))
+    let best = sizes.into_iter().filter_map(|entries| rule::design(cells, entries));
+    design_table("Best design of each size", best)
 }

@@ -1,21 +1,22 @@
 //! The outcome of an experiment for a terminal: its checks, then its tables; and what models say.
 
-use super::table;
+use super::draw;
 use comfy_table::{CellAlignment, Table};
+use overbank_kit::experiment::{Column, Table as Figures};
 use overbank_kit::report::ENDED_EARLY;
 use overbank_kit::report::markdown::measured;
 use overbank_kit::results::Outcome;
-use overbank_products::model::Calculation;
+use overbank_products::model::{Calculation, Row, Simulation};
 use std::fmt::Write;
 
 /// Rows under headings, all to the left.
 pub fn columns<const N: usize>(
     headings: [&str; N],
-    rows: impl IntoIterator<Item = [impl Into<comfy_table::Cell>; N]>,
+    rows: impl IntoIterator<Item = [String; N]>,
 ) -> Table {
-    let mut out = table(&headings);
+    let rows = rows.into_iter().map(Vec::from).collect();
+    let mut out = draw(&Figures { rows, ..Figures::new("", headings) });
     out.column_iter_mut().for_each(|c| c.set_cell_alignment(CellAlignment::Left));
-    out.add_rows(rows);
     out
 }
 
@@ -35,10 +36,7 @@ pub fn outcome(outcome: &Outcome) -> String {
         let _ = writeln!(out, "\n{}", columns(["", "claim", "stated", "measured"], rows));
     }
     for t in &record.tables {
-        let headings: Vec<&str> = t.headings.iter().map(String::as_str).collect();
-        let mut drawn = table(&headings);
-        drawn.add_rows(&t.rows);
-        let _ = writeln!(out, "\n{}\n{drawn}", t.title);
+        let _ = writeln!(out, "\n{}\n{}", t.title, draw(t));
     }
     for note in &record.notes {
         let _ = writeln!(out, "\n{note}");
@@ -50,38 +48,26 @@ pub fn outcome(outcome: &Outcome) -> String {
 /// What models say of geometries, and what a simulation did.
 pub fn calculation(found: &Calculation) -> String {
     let mut out = String::new();
-    let simulated = match &found.simulation {
-        Some(s) => {
-            let _ = writeln!(
-                out,
-                "simulated: {} slots, {} lookups per key, seed {}",
-                s.entries, s.lookups_per_key, s.seed
-            );
-            vec!["simulated %"]
-        }
-        None => Vec::new(),
-    };
+    let percent = |rate: f64| format!("{:.2}", 100.0 * rate);
+    let most = |row: &Row| if row.bound { "≤ " } else { "" };
+    let columns: [Column<'_, &Row>; 7] = [
+        ("geometry", &|row| row.geometry.clone()),
+        ("H", &|row| row.buckets.to_string()),
+        ("m", &|row| row.slots.to_string()),
+        ("α", &|row| row.alpha.to_string()),
+        ("hit rate %", &|row| most(row).to_owned() + &percent(row.hit_rate)),
+        ("slots occupied %", &|row| most(row).to_owned() + &percent(row.occupied)),
+        ("simulated %", &|row| row.simulated.map_or("–".to_owned(), percent)),
+    ];
+    let mut shown = &columns[..6];
+    if let Some(Simulation { entries, lookups_per_key, seed }) = found.simulation {
+        let lookups = format!("{lookups_per_key} lookups per key");
+        let _ = writeln!(out, "simulated: {entries} slots, {lookups}, seed {seed}");
+        shown = &columns;
+    }
     if found.interrupted {
         let _ = writeln!(out, "{ENDED_EARLY}");
     }
-    let headings = ["geometry", "H", "m", "α", "hit rate %", "slots occupied %"];
-    let mut drawn = table(&[&headings[..], &simulated].concat());
-    let percent = |rate: f64| format!("{:.2}", 100.0 * rate);
-    for row in &found.rows {
-        let most = if row.bound { "≤ " } else { "" };
-        let mut cells = vec![
-            row.geometry.clone(),
-            row.buckets.to_string(),
-            row.slots.to_string(),
-            row.alpha.to_string(),
-            format!("{most}{}", percent(row.hit_rate)),
-            format!("{most}{}", percent(row.occupied)),
-        ];
-        if found.simulation.is_some() {
-            cells.push(row.simulated.map_or("–".to_owned(), percent));
-        }
-        drawn.add_row(cells);
-    }
-    let _ = write!(out, "{drawn}");
+    let _ = write!(out, "{}", draw(&Figures::of("", &found.rows, shown)));
     out
 }

@@ -1,13 +1,13 @@
 //! The screen of `overbank top`.
 
 use super::{Readings, heads, rows, summary};
-use crate::switch::rates::{Rates, columns};
+use crate::switch::rates::{Column, Rates, columns};
 use anyhow::Result;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 use ratatui::{DefaultTerminal, Frame};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,6 +20,11 @@ const NUMBER_WIDTH: u16 = 8;
 const PORT_WIDTH: u16 = 5;
 /// Widest name: 15 letters, and that it is down.
 const NAME_MAX: u16 = 22;
+/// Letters of a name that a column of numbers may not take: `veth0` and whether it is down.
+const NAME_SHOWN: u16 = 12;
+/// Columns that a narrow screen goes without, in this order; the others stay.
+const LESS_IMPORTANT: [&str; 6] =
+    ["missed", "not_sent", "sent_bytes", "received_bytes", "dropped", "sent"];
 /// How often keys are looked at.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
@@ -73,30 +78,33 @@ fn wants_to_end(until: Instant) -> Result<bool> {
 }
 
 fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
-    let columns = columns();
+    let width = frame.area().width;
+    let names = rows(rates, &[]).into_iter().map(|row| row[1].chars().count() as u16);
+    let (columns, name) = fitting(columns(), names.max().unwrap_or(0), width);
     let (heads, rows) = (heads(&columns), rows(rates, &columns));
+    let summary = flowed(&summary(rates), width);
     let [head, curve, ports, workers] = Layout::vertical([
-        Constraint::Length(4),
+        Constraint::Length(summary.len() as u16 + 1),
         Constraint::Length(7),
         Constraint::Length(rows.len() as u16 + 3),
         Constraint::Min(0),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(summary(rates)), head);
+    frame.render_widget(Paragraph::new(summary), head);
     let history: Vec<u64> = history.iter().copied().collect();
     let most = history.iter().max().copied().unwrap_or(0);
-    let title = format!(" packets a second, newest left, up to {} ", super::short(most as f64));
+    let most = super::short(most as f64);
+    let title = match width {
+        ..50 => format!(" packets/s, up to {most} "),
+        _ => format!(" packets a second, newest left, up to {most} "),
+    };
     let curve_widget = Sparkline::default()
         .block(Block::bordered().title(title))
         .data(&history)
         .style(Style::new().cyan());
     frame.render_widget(curve_widget, curve);
-    let numbers = columns.iter().map(|c| NUMBER_WIDTH.max(c.head.len() as u16));
-    let numbers: Vec<u16> = numbers.collect();
-    // Two borders, and a space between columns.
-    let others = PORT_WIDTH + numbers.iter().sum::<u16>() + 2 + numbers.len() as u16 + 1;
-    let name = frame.area().width.saturating_sub(others).clamp(4, NAME_MAX);
-    let widths = [PORT_WIDTH, name].into_iter().chain(numbers).map(Constraint::Length);
+    let widths = [PORT_WIDTH, name].into_iter().chain(columns.iter().map(number_width));
+    let widths = widths.map(Constraint::Length);
     let table = Table::new(rows.into_iter().map(Row::new), widths)
         .header(Row::new(heads).bold())
         .block(Block::bordered().title(" ports "));
@@ -120,7 +128,49 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
             Line::from(format!("worker {i}: {packets} packets/s, {how}, {:.1} a burst", w.burst))
         })
         .collect();
-    frame.render_widget(Paragraph::new(lines), workers);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), workers);
+}
+
+/// Width of a column of numbers.
+fn number_width(column: &Column) -> u16 {
+    NUMBER_WIDTH.max(column.head.len() as u16)
+}
+
+/// The columns that a screen has room for, the most important ones, and the width of names, of which
+/// the longest has `longest` letters.
+fn fitting(mut columns: Vec<Column>, longest: u16, width: u16) -> (Vec<Column>, u16) {
+    let names = longest.clamp(4, NAME_SHOWN);
+    // Two borders, and a space between columns.
+    let others = |columns: &[Column]| {
+        2 + PORT_WIDTH + 1 + columns.iter().map(|column| number_width(column) + 1).sum::<u16>()
+    };
+    for rate in LESS_IMPORTANT {
+        if others(&columns) + names > width {
+            columns.retain(|column| column.rate != rate);
+        }
+    }
+    let name = width.saturating_sub(others(&columns)).clamp(4, NAME_MAX);
+    (columns, name)
+}
+
+/// The items of a text, which three spaces tell apart, in lines of at most `width`.
+fn flowed(text: &str, width: u16) -> Vec<Line<'static>> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        lines.push(String::new());
+        for item in line.split("   ") {
+            let last = lines.last_mut().expect("one was put in");
+            if last.is_empty() {
+                last.push_str(item);
+            } else if last.chars().count() + 3 + item.chars().count() <= usize::from(width) {
+                last.push_str("   ");
+                last.push_str(item);
+            } else {
+                lines.push(item.to_owned());
+            }
+        }
+    }
+    lines.into_iter().map(Line::from).collect()
 }
 
 #[cfg(test)]
@@ -195,7 +245,7 @@ mod tests {
         for wanted in [
             "tier 3 0.0 %",
             "32.0 a burst",
-            "datapath 100 % of the time",
+            "datapath 100 % of the work on packets",
             "16 controllers",
             "up 86400 s",
             "in/s     bit/s    missed/s out/s    bit/s    unsent/s dropped/s",
@@ -213,6 +263,27 @@ mod tests {
             "worker 0: 123.46 M packets/s, 12.35 k flooded, 32.0 a burst",
         ] {
             assert!(ethernet.contains(wanted), "{wanted}:\n{ethernet}");
+        }
+    }
+
+    /// A narrow screen has fewer columns; what it has is whole, and the port is there.
+    #[test]
+    fn narrow_screens_have_fewer_columns_and_whole_ones() {
+        for width in 40..130 {
+            let rules = screen("openflow", width, 24);
+            let numbers: &[&str] = match width {
+                ..50 => &["123.46 M"],
+                50..80 => &["123.46 M", "9"],
+                _ => &["123.46 M", "790.12 G", "8", "987.65 M"],
+            };
+            let row = rules.lines().find(|line| line.contains("65279")).expect("the port");
+            assert!(row.contains("veth0"), "{width}:\n{rules}");
+            for number in numbers {
+                assert!(row.contains(&format!(" {number} ")), "{width}, {number}:\n{rules}");
+            }
+            for whole in ["123.46 M packets/s", "tier 3 0.0 %", "work on packets", "up 86400 s"] {
+                assert!(rules.contains(whole), "{width}, {whole}:\n{rules}");
+            }
         }
     }
 

@@ -37,3 +37,25 @@ fn hosts_talk_through_packet_sockets() {
 fn hosts_talk_through_af_xdp() {
     through_it("afxdp", "x");
 }
+
+/// An AF_XDP port takes its frames before a sample sees them: `advise` says so.
+#[test]
+fn a_sample_of_an_af_xdp_port_says_why_it_sees_nothing() {
+    let Some(net) = Net::new("a", 2) else { return };
+    let mut command = overbank();
+    command.args(["switch", "--metrics", "off", "--format", "json", "--fail-mode", "standalone"]);
+    for host in [1, 2] {
+        command.arg("--port").arg(format!("{host}=afxdp:{}", net.near(host)));
+    }
+    let running = Running::start(&mut command);
+    wait("a ping", || net.pings(1, 2));
+    let mut sample = overbank();
+    sample.args(["advise", "--no-calibration", "--seconds", "1", "--interface", &net.near(1)]);
+    let output = sample.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    for part in [&*net.near(1), "no frame came in", "XDP program", "AF_PACKET port"] {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    running.end("TERM");
+}

@@ -17,9 +17,7 @@
 use super::{Check, Record, Size};
 use crate::spread::Spread;
 
-/// A claim about a measurement `M`.
 pub struct Claim<M: ?Sized> {
-    /// In words.
     pub text: &'static str,
     /// What the source states, and how that is taken.
     pub stated: &'static str,
@@ -31,17 +29,13 @@ pub struct Claim<M: ?Sized> {
     pub timed: bool,
 }
 
-/// How a claim was judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Whether it holds.
     pub holds: bool,
-    /// The figures that say so.
     pub measured: String,
 }
 
 impl Finding {
-    /// Judged by the caller.
     pub fn new(holds: bool, measured: impl Into<String>) -> Option<Finding> {
         Some(Finding { holds, measured: measured.into() })
     }
@@ -58,7 +52,6 @@ impl Finding {
 }
 
 impl<M: ?Sized> Claim<M> {
-    /// About anything but time.
     pub const fn new(
         text: &'static str,
         stated: &'static str,
@@ -76,7 +69,6 @@ impl<M: ?Sized> Claim<M> {
         Claim { text, stated, judge, reason: "", timed: true }
     }
 
-    /// With the reason for a difference.
     pub const fn because(self, reason: &'static str) -> Claim<M> {
         Claim { reason, ..self }
     }

@@ -23,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// How much work an experiment does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
@@ -33,20 +32,15 @@ pub enum Size {
     Full,
 }
 
-/// A named measurement.
 pub struct Experiment {
-    /// What people type: `fig8`, `table1`.
     pub name: &'static str,
-    /// One line for the list.
     pub title: &'static str,
     /// Document and section: "ATC 2020, figure 8".
     pub source: &'static str,
-    /// Does it.
     pub run: fn(&mut Context<'_>) -> Result<Record, LabError>,
 }
 
 impl Experiment {
-    /// An empty record of it.
     pub fn record(&self, context: &Context<'_>) -> Record {
         Record::new((self.name, self.title, self.source), context)
     }
@@ -61,11 +55,8 @@ impl Experiment {
     }
 }
 
-/// What a running experiment is given.
 pub struct Context<'a> {
-    /// How much work to do.
     pub size: Size,
-    /// Seed of everything random.
     pub seed: u64,
     /// What a miss costs where it is added and not lived through, in cycles; the paper has
     /// [`PENALTY_CYCLES`].
@@ -88,7 +79,6 @@ impl<'a> Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether the smoke size is wanted.
     pub fn smoke(&self) -> bool {
         self.size == Size::Smoke
     }
@@ -139,10 +129,8 @@ impl Context<'_> {
     }
 }
 
-/// Why an experiment has no record.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Ctrl-C.
     #[error("stopped")]
     Stopped,
     /// Anything else that went wrong, in one line.
@@ -151,7 +139,6 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// From any other error.
     pub fn failed(error: impl std::fmt::Display) -> LabError {
         LabError::Failed(error.to_string())
     }

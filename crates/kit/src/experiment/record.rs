@@ -5,56 +5,40 @@ use super::{Context, LabError, Size};
 use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
 
-/// What an experiment found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// Name, title and source of the experiment.
     pub name: String,
-    /// Title of the experiment: what is measured, in a line.
     pub title: String,
     /// Where the experiment comes from: paper and figure, table or section.
     pub source: String,
-    /// Smoke or full.
     pub size: Size,
-    /// Seed.
     pub seed: u64,
     /// Sizes and other settings, as (name, value with unit).
     pub settings: Vec<(String, String)>,
-    /// Curves.
     pub plots: Vec<Plot>,
-    /// Tables.
     pub tables: Vec<Table>,
     /// Claims of the paper, or targets of ours, beside what was measured.
     pub checks: Vec<Check>,
     /// Paragraphs: what differs from the paper and why.
     pub notes: Vec<String>,
-    /// Seconds that it took.
     pub seconds: f64,
 }
 
 /// Curves over one pair of axes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plot {
-    /// Above the plot.
     pub title: String,
-    /// Label with unit.
     pub x: String,
-    /// Label with unit.
     pub y: String,
-    /// Logarithmic axes.
     pub log_x: bool,
-    /// See `log_x`.
     pub log_y: bool,
-    /// The curves.
     pub series: Vec<Series>,
     /// What the text of the paper states, as marks.
     pub stated: Vec<Mark>,
 }
 
-/// One curve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// In the legend.
     pub name: String,
     /// Points, ascending in x.
     pub points: Vec<(f64, f64)>,
@@ -67,35 +51,26 @@ pub struct Series {
 /// A value that a paper states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// What it is of.
     pub name: String,
-    /// Where.
     pub x: f64,
-    /// See `x`.
     pub y: f64,
 }
 
 /// A table; cells are text, figures already rounded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// Above the table.
     pub title: String,
-    /// One per column.
     pub headings: Vec<String>,
     /// As many cells per row as there are headings.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A claim and whether it held.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
-    /// In words.
     pub claim: String,
     /// What the paper states, or the target.
     pub stated: String,
-    /// What was measured.
     pub measured: String,
-    /// Whether it held.
     pub holds: bool,
     /// Where it differs: why, in a sentence that a person wrote; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -103,7 +78,6 @@ pub struct Check {
 }
 
 impl Check {
-    /// Without a reason.
     pub fn new(
         claim: impl Into<String>,
         stated: impl Into<String>,
@@ -122,7 +96,6 @@ impl Check {
 }
 
 impl Record {
-    /// An empty record of `experiment`.
     pub fn new(experiment: (&str, &str, &str), context: &Context<'_>) -> Record {
         let (name, title, source) = experiment;
         Record {
@@ -140,12 +113,10 @@ impl Record {
         }
     }
 
-    /// Adds a setting.
     pub fn setting(&mut self, name: &str, value: impl ToString) {
         self.settings.push((name.to_owned(), value.to_string()));
     }
 
-    /// Adds a claim and whether it held.
     pub fn claim(
         &mut self,
         claim: impl Into<String>,
@@ -163,7 +134,6 @@ impl Record {
         }
     }
 
-    /// Adds settings.
     pub fn settings<N: Into<String>, V: ToString>(
         &mut self,
         settings: impl IntoIterator<Item = (N, V)>,
@@ -171,7 +141,6 @@ impl Record {
         self.settings.extend(settings.into_iter().map(|(n, v)| (n.into(), v.to_string())));
     }
 
-    /// Adds a paragraph.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
@@ -222,24 +191,20 @@ impl Series {
 }
 
 impl Plot {
-    /// Linear axes, no curves yet.
     pub fn new(title: impl Into<String>, x: &str, y: &str) -> Plot {
         let title = title.into();
         let (x, y) = (x.to_owned(), y.to_owned());
         Plot { title, x, y, log_x: false, log_y: false, series: Vec::new(), stated: Vec::new() }
     }
 
-    /// A logarithmic x axis.
     pub fn log_x(self) -> Plot {
         Plot { log_x: true, ..self }
     }
 
-    /// A logarithmic y axis.
     pub fn log_y(self) -> Plot {
         Plot { log_y: true, ..self }
     }
 
-    /// More curves.
     pub fn with(mut self, series: impl IntoIterator<Item = Series>) -> Plot {
         self.series.extend(series);
         self
@@ -268,7 +233,6 @@ impl Plot {
 pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
 
 impl Table {
-    /// An empty one.
     pub fn new<H: Into<String>>(
         title: impl Into<String>,
         headings: impl IntoIterator<Item = H>,
@@ -305,7 +269,6 @@ impl Table {
         table
     }
 
-    /// Adds a row.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }

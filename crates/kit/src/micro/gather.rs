@@ -1,6 +1,6 @@
 //! The floor: a kernel that touches one random line per key and does nothing else.
 //!
-//! Same bursts as a cache's probe, same prefetches, same kind of pages ([`super::memory`]), and the
+//! Same bursts as a cache's probe, same prefetches, same kind of pages ([`Words`]), and the
 //! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
 //! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
 //! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways. Large memory is
@@ -12,35 +12,34 @@
 //! no claim is judged, and the record has the line that [`refusal`] gives.
 
 use overbank::cache::BURST;
-use overbank::memory::HugePages;
+use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::{Prefetch, prefetch, prefetch_far};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::memory::Memory;
-
-/// The longest burst of [`Gather::touch_in`].
 pub const BURST_MAX: usize = 64;
 
-/// A cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
+/// Words of a cache line.
+const LINE: usize = 8;
 
-/// Lines to be touched.
+/// Lines to be touched. Each word of a line holds the line's number.
 pub struct Gather {
-    lines: Memory<Line>,
+    words: Words,
 }
 
 impl Gather {
     /// `bytes` of memory, at least one line, on huge pages where the kernel gives them. `None` if
     /// there is not enough.
     pub fn new(bytes: usize) -> Option<Gather> {
-        let lines = Memory::new(bytes / size_of::<Line>(), true, |i| Line([i as u64; 8]))?;
-        Some(Gather { lines })
+        let words = Words::zeroed((bytes / 64).max(1) * LINE, Pages::Huge).ok()?;
+        for (at, word) in words.get().iter().enumerate() {
+            word.store((at / LINE) as u64, Relaxed);
+        }
+        Some(Gather { words })
     }
 
     /// The pages that the kernel gave. Reads a file of the kernel.
     pub fn huge_pages(&self) -> HugePages {
-        self.lines.huge_pages()
+        self.words.huge_pages()
     }
 
     /// Touches the lines of `hashes`, a burst at a time; gives a number so that it must.
@@ -69,53 +68,55 @@ impl Gather {
     }
 
     fn is_far(&self) -> bool {
-        Prefetch::Automatic.is_far(size_of_val(self.lines.as_slice()))
+        Prefetch::Automatic.is_far(size_of_val(self.words.get()))
     }
 
     #[inline(always)]
-    fn alone(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
-        let lines = self.lines.as_slice();
+    fn alone(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&AtomicU64)) -> u64 {
+        let words = self.words.get();
         let mut at = [0; BURST_MAX];
         let mut sum = 0u64;
         for hashes in hashes.chunks(burst.clamp(1, BURST_MAX)) {
             for (at, &hash) in at.iter_mut().zip(hashes) {
-                *at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
-                prefetch(&lines[*at]);
+                *at = ask(words, hash, &prefetch);
             }
             for (&at, &hash) in at.iter().zip(hashes) {
-                sum = sum.wrapping_add(lines[at].0[(hash & 7) as usize]);
+                sum = sum.wrapping_add(words[at + (hash & 7) as usize].load(Relaxed));
             }
         }
         sum
     }
 
     #[inline(always)]
-    fn ahead(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&Line)) -> u64 {
-        let lines = self.lines.as_slice();
-        let ask = |hash: u64| {
-            let at = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
-            prefetch(&lines[at]);
-            at
-        };
+    fn ahead(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&AtomicU64)) -> u64 {
+        let words = self.words.get();
         let burst = burst.clamp(1, BURST_MAX);
         let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
         let mut upcoming = hashes.chunks(burst);
         for (at, &hash) in at.iter_mut().zip(upcoming.next().unwrap_or_default()) {
-            *at = ask(hash);
+            *at = ask(words, hash, &prefetch);
         }
         let mut sum = 0u64;
         for hashes in hashes.chunks(burst) {
             let next = upcoming.next().unwrap_or_default();
             for (i, &hash) in hashes.iter().enumerate() {
                 if let Some(&hash) = next.get(i) {
-                    next_at[i] = ask(hash);
+                    next_at[i] = ask(words, hash, &prefetch);
                 }
-                sum = sum.wrapping_add(lines[at[i]].0[(hash & 7) as usize]);
+                sum = sum.wrapping_add(words[at[i] + (hash & 7) as usize].load(Relaxed));
             }
             std::mem::swap(&mut at, &mut next_at);
         }
         sum
     }
+}
+
+/// Prefetches the line of a hash; returns its first word.
+#[inline(always)]
+fn ask(words: &[AtomicU64], hash: u64, prefetch: &impl Fn(&AtomicU64)) -> usize {
+    let at = (((hash >> 32) * (words.len() / LINE) as u64) >> 32) as usize * LINE;
+    prefetch(&words[at]);
+    at
 }
 
 /// Shares of a memory on huge pages that differ by no more than this are alike.
@@ -124,11 +125,8 @@ const ALIKE: f64 = 0.1;
 /// The pages of a table and of the kernel's memory beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footing {
-    /// Pages of the table.
     pub table: HugePages,
-    /// Pages of the kernel's memory.
     pub floor: HugePages,
-    /// Bytes of either.
     pub bytes: usize,
 }
 

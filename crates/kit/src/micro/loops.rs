@@ -24,7 +24,6 @@ pub(super) struct Times {
     pub(super) trial: f64,
 }
 
-/// One table and what it did so far.
 pub(super) struct Lane {
     pub(super) cache: Box<dyn SignatureCache>,
     /// By [`Way`].
@@ -32,7 +31,6 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A table that did nothing yet.
     pub(super) fn new(cache: Box<dyn SignatureCache>) -> Lane {
         Lane { cache, times: Default::default() }
     }
@@ -165,9 +163,14 @@ pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], valu
 
 /// As [`run`], but what missed is inserted after each [`STRETCH`], when the clock does not run.
 /// Gives nanoseconds per key.
-pub(super) fn lookups(cache: &mut dyn SignatureCache, way: Way, keys: &Keys) -> f64 {
+pub(super) fn lookups(
+    cache: &mut dyn SignatureCache,
+    way: Way,
+    hashes: &[u64],
+    values: &[u16],
+) -> f64 {
     let mut missed = [0u32; STRETCH / BURST];
-    let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
+    let stretches = hashes.chunks(STRETCH).zip(values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
         let start = Instant::now();
         lookup_stretch(cache, way, hashes, values, &mut missed);
@@ -263,7 +266,7 @@ mod tests {
         let cache = &mut **cache.as_mut().unwrap();
         let mut keys = Keys::default();
         keys.set(0..9000);
-        assert!(lookups(cache, Way::Alone, &keys) > 0.0);
+        assert!(lookups(cache, Way::Alone, &keys.hashes, &keys.values) > 0.0);
         assert_eq!(cache.counters().hits, 0);
         cache.reset_counters();
         run(cache, Way::Ahead, &keys.hashes, &keys.values);

@@ -43,7 +43,6 @@ pub mod gather;
 pub mod keys;
 mod loops;
 pub mod made_up;
-pub mod memory;
 mod row;
 pub mod sequence;
 pub mod tsc;
@@ -66,7 +65,6 @@ use overbank::memory::HugePages;
 use row::rate;
 use warm::{show_all, show_drawn};
 
-/// The paper's miss penalty.
 pub const PENALTY_CYCLES: f64 = 1000.0;
 
 /// The designs of figures 8 and 9: first those of the paper, then the ones that go beyond it.
@@ -86,7 +84,6 @@ pub const DESIGNS: &[&str] = &[
     "blp-2-16+pblru",
 ];
 
-/// How much work a measurement is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Draws per flow before anything is measured.
@@ -95,11 +92,8 @@ pub struct Plan {
     pub warm_max: u64,
     /// Keys of each timed part of a round (rounded up to whole bursts).
     pub keys: usize,
-    /// Rounds of the trial.
     pub trial: usize,
-    /// Rounds.
     pub rounds: usize,
-    /// What a miss costs, in cycles.
     pub penalty_cycles: f64,
     /// Whether each table is also looked up ahead ([`Way::Ahead`]).
     pub ahead: bool,
@@ -173,7 +167,7 @@ pub fn measure(
                 times.whole.push(ns_per_key(whole, |hashes, values| {
                     run(cache, way, hashes, values);
                 }));
-                times.lookup.push(lookups(cache, way, lookup));
+                times.lookup.push(lookups(cache, way, &lookup.hashes, &lookup.values));
                 times.probe.push(ns_per_key(probe, |hashes, _| {
                     black_box(probes(cache, way, hashes));
                 }));
@@ -259,7 +253,6 @@ pub fn without_floor(all: &[Measured]) -> Option<String> {
     refusal(&unlike.collect::<Vec<_>>())
 }
 
-/// Names as designs.
 pub fn designs(names: &[&str]) -> Result<Vec<Design>, LabError> {
     let parse =
         |name: &&str| name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")));
@@ -402,26 +395,17 @@ mod tests {
     /// its median is b's.
     #[test]
     fn a_ratio_is_one_of_the_same_round() {
-        let rounds = |figures: [f64; 3]| -> Vec<Round> {
-            figures
-                .map(|x| Round {
-                    probe_ns: 3.0 * x,
-                    lookup_ns: 1.0 / x,
-                    throughput: x,
-                    whole_ns: 1.0,
-                })
-                .into()
+        let row = |figures: [f64; 3]| {
+            let round = |x| Round { probe_ns: 3.0 * x, throughput: x, ..Round::default() };
+            Row::new(designs(&["set-4"])[0], 1.0, figures.map(round).into())
         };
-        let row = |figures| Row::new(designs(&["set-4"])[0], 1.0, rounds(figures));
         let (a, b) = (row([4.0, 2.0, 1.0]), row([2.0, 1.0, 3.0]));
         assert_eq!((a.throughput.median, b.throughput.median), (2.0, 2.0));
         let third = 1.0 / 3.0;
         assert_eq!(a.to(&b, |r| r.throughput), Spread { median: 2.0, low: third, high: 2.0 });
-        assert_eq!(a.to(&b, |r| r.lookup_ns).median, 0.5);
         // And of the gather kernel's.
         let mut m = made_up::measured(Cell { entries: 9, alpha: 1.0, theta: 0.0 }, 1.0, &[]);
         m.floor_rounds = vec![6.0, 3.0, 1.0];
-        m.floor_ns = Spread::of(m.floor_rounds.iter().copied());
         m.rows = vec![Row { huge_pages: HugePages::Yes, ..a }];
         let multiple = m.to_floor(&m.rows[0], |r| r.probe_ns).unwrap();
         assert_eq!(multiple, Spread { median: 2.0, low: 2.0, high: 3.0 });

@@ -16,7 +16,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// Both.
     pub const ALL: [Way; 2] = [Way::Alone, Way::Ahead];
 }
 
@@ -38,12 +37,9 @@ pub struct Round {
     pub throughput: f64,
 }
 
-/// What a design did in a cell.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Who.
     pub design: Design,
-    /// How it was looked up.
     pub way: Way,
     /// Verified hits per lookup in the measured window.
     pub hit_rate: f64,
@@ -64,7 +60,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of what was measured in `rounds`.
     pub fn new(design: Design, hit_rate: f64, rounds: Vec<Round>) -> Row {
         let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
         Row {
@@ -95,10 +90,8 @@ impl Row {
     }
 }
 
-/// What was measured in a cell.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The cell.
     pub cell: Cell,
     /// One row per design, in the order in which they were asked for; bursts alone.
     pub rows: Vec<Row>,
@@ -108,7 +101,6 @@ pub struct Measured {
     /// Nanoseconds per key of the gather kernel, on the same keys and as much memory; the cheaper way
     /// where both were measured.
     pub floor_ns: Spread,
-    /// The same round by round.
     pub floor_rounds: Vec<f64>,
     /// The pages of that memory.
     pub floor_pages: HugePages,
@@ -122,12 +114,10 @@ impl Measured {
         self.row_of(name, Way::Alone)
     }
 
-    /// The row of a design.
     pub fn row_of(&self, name: &str, way: Way) -> Option<&Row> {
         self.rows_of(way).iter().find(|row| row.design.to_string() == name)
     }
 
-    /// All rows of a way.
     pub fn rows_of(&self, way: Way) -> &[Row] {
         match way {
             Way::Alone => &self.rows,

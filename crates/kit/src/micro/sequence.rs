@@ -45,18 +45,18 @@ pub fn lookup_ns(
             run(&mut *lane.cache, Way::Ahead, &keys.hashes[part.clone()], &keys.values[part]);
         }
     }
-    let mut timed = Keys::default();
     for (round, at) in (first..keys.len()).step_by(TIMED).enumerate() {
         step()?;
-        timed.copy(keys, at..(at + TIMED).min(keys.len()));
+        let timed = at..(at + TIMED).min(keys.len());
+        let (hashes, values) = (&keys.hashes[timed.clone()], &keys.values[timed]);
         // The other tables had the caches before: the keys up to here once more bring this one back.
         let lead_in = at.saturating_sub(lead_in_keys(entries, TIMED)).next_multiple_of(BURST)..at;
         for turn in turns(round, lanes.len()) {
             let lane = &mut lanes[turn];
             let cache = &mut *lane.cache;
-            let (hashes, values) = (&keys.hashes[lead_in.clone()], &keys.values[lead_in.clone()]);
-            run(cache, Way::Ahead, hashes, values);
-            lane.times[0].lookup.push(lookups(cache, Way::Alone, &timed));
+            let before = lead_in.clone();
+            run(cache, Way::Ahead, &keys.hashes[before.clone()], &keys.values[before]);
+            lane.times[0].lookup.push(lookups(cache, Way::Alone, hashes, values));
         }
     }
     Ok(Some(lanes.iter().map(|lane| median(lane.times[0].lookup.iter().copied())).collect()))

@@ -4,8 +4,7 @@ use super::keys::Keys;
 use super::loops::{Lane, run};
 use super::row::Way;
 use crate::experiment::LabError;
-use crate::workload::FlowStream;
-use overbank::hash::mix;
+use crate::workload::{FlowStream, shuffled};
 
 /// Keys between two steps of the progress.
 const BLOCK: usize = 1 << 17;
@@ -17,18 +16,14 @@ pub(super) fn show_all(
     seed: u64,
     step: &mut dyn FnMut(f64) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
-    let mut order = shuffled(flows, seed);
+    let order = shuffled((0..flows).collect(), seed);
     let mut keys = Keys::seeded(seed);
-    let mut done = 0;
-    loop {
-        keys.set(order.by_ref().take(BLOCK));
-        if keys.is_empty() {
-            return Ok(());
-        }
+    for (block, flows) in order.chunks(BLOCK).enumerate() {
+        keys.set(flows.iter().copied());
         show(lanes, &keys);
-        done += keys.len();
-        step(done as f64 / f64::from(flows))?;
+        step((block * BLOCK + flows.len()) as f64 / order.len() as f64)?;
     }
+    Ok(())
 }
 
 /// Shows the tables `draws` keys of `stream`, hashed as `seed` says. `step` gets the share done.
@@ -63,42 +58,4 @@ fn show(lanes: &mut [Lane], keys: &Keys) {
             });
         }
     });
-}
-
-/// All ids below `flows` in an order that `seed` chooses: a mix of as many bits as they have that can
-/// be undone, without the ids beyond.
-fn shuffled(flows: u32, seed: u64) -> impl Iterator<Item = u32> {
-    let bits = (u32::BITS - flows.saturating_sub(1).leading_zeros()).max(1);
-    let last = (1u64 << bits) - 1;
-    let salts = [1u64, 2, 3].map(|nth| mix(seed ^ mix(nth)));
-    let ids = (0..=last).map(move |nth| {
-        salts.iter().fold(nth, |id, salt| {
-            let id = (id ^ salt).wrapping_mul(salt | 1) & last;
-            id ^ (id >> bits.div_ceil(2))
-        }) as u32
-    });
-    ids.filter(move |id| *id < flows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_flows_are_shown_once_in_no_order() {
-        for flows in [1, 2, 3, 1000, 1 << 12, (1 << 14) + 1] {
-            let mut ids: Vec<u32> = shuffled(flows, 1).collect();
-            if flows >= 1000 {
-                let (first, rest) = ids.split_at(ids.len() / 2);
-                let mean = |ids: &[u32]| {
-                    ids.iter().map(|&id| f64::from(id)).sum::<f64>() / ids.len() as f64
-                };
-                let apart = (mean(first) - mean(rest)).abs() / f64::from(flows);
-                assert!(apart < 0.05, "{apart} of {flows}");
-                assert!(!ids.iter().copied().eq(shuffled(flows, 2)), "the seed does nothing");
-            }
-            ids.sort_unstable();
-            assert!(ids.into_iter().eq(0..flows), "{flows}");
-        }
-    }
 }

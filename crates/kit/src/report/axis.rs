@@ -6,7 +6,6 @@ pub struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Values with a line and a label.
     pub ticks: Vec<f64>,
 }
 
@@ -19,7 +18,8 @@ impl Axis {
     /// Over values of at most 10¹⁵; on a logarithmic axis those of 0 and below count for nothing.
     ///
     /// `about` ticks are wanted. A linear axis with `snug` ends at the data (for x), the others
-    /// at ticks, and begin at 0 where the data come near it.
+    /// at ticks, and begin at 0 where the data come near it; values that differ by less than 0.2 %
+    /// are one value to them.
     pub fn new(values: impl Iterator<Item = f64>, log: bool, about: usize, snug: bool) -> Axis {
         let (low, high) = values
             .filter(|v| v.abs() <= FAR && (!log || *v >= 1.0 / FAR))
@@ -30,9 +30,10 @@ impl Axis {
 
     fn linear(mut low: f64, mut high: f64, about: usize, snug: bool) -> Axis {
         // Too near for steps, or so near zero that there are none.
-        if high - low <= (1e-12 * high.abs().max(low.abs())).max(1e-290) {
+        let one_value = if snug { 1e-12 } else { 2e-3 };
+        if high - low <= (one_value * high.abs().max(low.abs())).max(1e-290) {
             // One value: an axis around it.
-            let around = if high == 0.0 { 1.0 } else { high.abs() * 0.1 };
+            let around = if high == 0.0 { 1.0 } else { high.abs() * 0.01 };
             (low, high) = (low - around, high + around);
         } else if !snug && low > 0.0 && low < 0.4 * high {
             low = 0.0;
@@ -153,6 +154,8 @@ mod tests {
         assert_eq!(labels(&[3.0, 97.0], false, false), "0 20 40 60 80 100");
         assert_eq!(labels(&[81.2, 99.7], false, false), "80 85 90 95 100");
         assert_eq!(labels(&[92.0, 100.02], false, false), "92 94 96 98 100");
+        // Differences that say nothing get no ticks of their own.
+        assert_eq!(labels(&[96.3512, 96.3513], false, false), "95.0 95.5 96.0 96.5 97.0 97.5");
         assert_eq!(labels(&[-0.3, 0.3], false, false), "−0.3 −0.2 −0.1 0.0 0.1 0.2 0.3");
         let large = labels(&[0.0, 250_000.0], false, false).replace('\u{202f}', "_");
         assert_eq!(large, "0 50_000 100_000 150_000 200_000 250_000");

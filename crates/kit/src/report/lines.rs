@@ -19,7 +19,7 @@ use crate::experiment::{Mark, Plot, Series};
 use maud::{Markup, html};
 
 const WIDTH: f64 = 880.0;
-const LEFT: f64 = 62.0;
+const LEFT_MIN: f64 = 62.0;
 const RIGHT: f64 = 22.0;
 const PLOT_HEIGHT: f64 = 340.0;
 const AXIS_HEIGHT: f64 = 48.0;
@@ -32,12 +32,16 @@ const LABEL_HEIGHT: f64 = 15.0;
 const COLOURS: usize = 10;
 /// Points beyond which markers would be a stripe.
 const MARKERS_MAX: usize = 60;
+const STATED: &str = "stated by the paper";
 
-/// The plot as an `svg` element.
 pub fn svg(plot: &Plot) -> Markup {
     let styles = styles(&plot.series);
-    let legend = Legend::new(plot, &styles);
-    let top = legend.height + TITLE_HEIGHT;
+    let stated = (!plot.stated.is_empty()).then_some((STATED, None));
+    let named = plot.series.iter().map(|s| &*s.name).zip(styles.iter().map(Some));
+    let entries: Vec<(&str, Option<&Style>)> = named.chain(stated).collect();
+    let places = legend_places(entries.iter().map(|(name, _)| *name));
+    let legend = places.last().map_or(LEGEND_ROW, |(_, y)| y + LEGEND_ROW / 2.0);
+    let top = legend + TITLE_HEIGHT;
     let foot = top + PLOT_HEIGHT;
     let height = foot + AXIS_HEIGHT;
 
@@ -47,23 +51,27 @@ pub fn svg(plot: &Plot) -> Markup {
     let ys = points().map(|p| p.1).chain(plot.stated.iter().map(|m| m.y)).chain(ends);
     let x_axis = Axis::new(xs, plot.log_x, 8, true);
     let y_axis = Axis::new(ys, plot.log_y, 6, false);
+    let longest = y_axis.ticks.iter().map(|tick| y_axis.label(*tick).chars().count()).max();
+    let left = LEFT_MIN.max(14.0 + CHARACTER * longest.unwrap_or(0) as f64);
     // Room at the sides, so that no marker is cut.
-    let x = |v: f64| LEFT + 12.0 + (WIDTH - LEFT - RIGHT - 24.0) * x_axis.place(v);
+    let x = |v: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * x_axis.place(v);
     let y = |v: f64| foot - 4.0 - (PLOT_HEIGHT - 8.0) * y_axis.place(v);
     let description = format!("{}: {} over {}", plot.title, plot.y, plot.x);
 
     let curves: Vec<Vec<(f64, f64)>> =
         plot.series.iter().map(|s| s.points.iter().map(|p| (x(p.0), y(p.1))).collect()).collect();
     let marks: Vec<(f64, f64)> = plot.stated.iter().map(|m| (x(m.x), y(m.y))).collect();
-    let labels = place_labels(&plot.stated, &marks, &curves, top, foot);
+    let labels = place_labels(&plot.stated, &marks, &curves, [left, top, WIDTH - 2.0, foot]);
 
     html! {
         svg viewBox=(format!("0 0 {WIDTH} {height:.0}")) role="img" aria-label=(description) {
-            (legend.draw())
-            text class="axis" x=(2) y=(legend.height + 16.0) { (plot.y) }
+            @for (place, (name, style)) in places.iter().zip(entries) {
+                (legend_entry(*place, name, style))
+            }
+            text class="axis" x=(2) y=(legend + 16.0) { (plot.y) }
             @for tick in &y_axis.ticks {
-                line class="grid" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(r(y(*tick))) y2=(r(y(*tick))) {}
-                text class="tick" x=(LEFT - 8.0) y=(r(y(*tick) + 4.5)) text-anchor="end" {
+                line class="grid" x1=(left) x2=(WIDTH - RIGHT) y1=(r(y(*tick))) y2=(r(y(*tick))) {}
+                text class="tick" x=(left - 8.0) y=(r(y(*tick) + 4.5)) text-anchor="end" {
                     (y_axis.label(*tick))
                 }
             }
@@ -73,8 +81,8 @@ pub fn svg(plot: &Plot) -> Markup {
                     (x_axis.label(*tick))
                 }
             }
-            line class="base" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(foot) y2=(foot) {}
-            text class="axis" x=((LEFT + WIDTH - RIGHT) / 2.0) y=(foot + 40.0)
+            line class="base" x1=(left) x2=(WIDTH - RIGHT) y1=(foot) y2=(foot) {}
+            text class="axis" x=((left + WIDTH - RIGHT) / 2.0) y=(foot + 40.0)
                 text-anchor="middle" { (plot.x) }
             @for ((series, style), curve) in plot.series.iter().zip(&styles).zip(&curves) {
                 (draw(series, style, curve, &y))
@@ -87,7 +95,6 @@ pub fn svg(plot: &Plot) -> Markup {
     }
 }
 
-/// How a curve is drawn.
 struct Style {
     colour: usize,
     shape: usize,
@@ -98,47 +105,39 @@ impl Style {
     fn class(&self) -> String {
         format!("s{}", self.colour)
     }
+
+    fn line(&self) -> &'static str {
+        if self.model { "model" } else { "curve" }
+    }
 }
 
 /// Colours in order; a model takes that of the measured curve whose name its own begins with.
 fn styles(series: &[Series]) -> Vec<Style> {
-    let alike = |model: &Series| {
-        let same = series.iter().enumerate().filter(|(_, s)| {
-            !s.model && (model.name == s.name || model.name.starts_with(&format!("{},", s.name)))
-        });
-        same.max_by_key(|(_, s)| s.name.len()).map(|(i, _)| i)
+    let is_of = |model: &str, name: &str| {
+        model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
     };
-    let mut numbers = vec![0; series.len()];
-    let mut next = 0;
-    for (i, s) in series.iter().enumerate() {
-        if !s.model || alike(s).is_none() {
-            numbers[i] = next;
-            next += 1;
-        }
-    }
-    let number = |(i, s): (usize, &Series)| match alike(s) {
-        Some(like) if s.model => numbers[like],
-        _ => numbers[i],
+    let alike = |s: &Series| {
+        let curves = series.iter().enumerate().filter(|(_, c)| s.model && !c.model);
+        curves.filter(|(_, c)| is_of(&s.name, &c.name)).max_by_key(|(_, c)| c.name.len())
     };
-    let numbers = series.iter().enumerate().map(number).collect::<Vec<_>>();
-    let style = |(s, number): (&Series, usize)| Style {
-        colour: number % COLOURS,
-        shape: (number + number / COLOURS) % 4,
-        model: s.model,
+    // The place of a curve among those with a colour of their own.
+    let number = |at: usize| series[..at].iter().filter(|s| alike(s).is_none()).count();
+    let style = |(at, s): (usize, &Series)| {
+        let number = number(alike(s).map_or(at, |(like, _)| like));
+        let shape = (number + number / COLOURS) % 4;
+        Style { colour: number % COLOURS, shape, model: s.model }
     };
-    series.iter().zip(numbers).map(style).collect()
+    series.iter().enumerate().map(style).collect()
 }
 
 fn draw(series: &Series, style: &Style, curve: &[(f64, f64)], y: &impl Fn(f64) -> f64) -> Markup {
-    let class = style.class();
-    let line = if style.model { "model" } else { "curve" };
     let markers = !style.model && curve.len() <= MARKERS_MAX;
     html! {
-        g class=(class) {
+        g class=(style.class()) {
             @for (at, range) in curve.iter().zip(&series.ranges) {
                 path class="whisker" d=(bar(at.0, y(range.0), y(range.1))) {}
             }
-            @if curve.len() > 1 { path class=(line) d=(polyline(curve)) {} }
+            @if curve.len() > 1 { path class=(style.line()) d=(polyline(curve)) {} }
             @if markers || curve.len() == 1 {
                 @for at in curve { path class="dot" d=(marker(*at, style.shape)) {} }
             }
@@ -146,63 +145,34 @@ fn draw(series: &Series, style: &Style, curve: &[(f64, f64)], y: &impl Fn(f64) -
     }
 }
 
-/// Names with a piece of their curve, in as many rows as it takes.
-struct Legend {
-    entries: Vec<(f64, f64, Entry)>,
-    height: f64,
+/// Where the entries of a legend begin, in as many rows as it takes.
+fn legend_places<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
+    let mut next = (2.0, LEGEND_ROW / 2.0);
+    let places = names.map(|name| {
+        let width = 40.0 + CHARACTER * name.chars().count() as f64 + 18.0;
+        if next.0 > 2.0 && next.0 + width > WIDTH {
+            next = (2.0, next.1 + LEGEND_ROW);
+        }
+        let place = next;
+        next.0 += width;
+        place
+    });
+    places.collect()
 }
 
-enum Entry {
-    Curve { name: String, class: String, model: bool, shape: usize },
-    Stated,
-}
-
-impl Legend {
-    fn new(plot: &Plot, styles: &[Style]) -> Legend {
-        let curves = plot.series.iter().zip(styles).map(|(s, style)| Entry::Curve {
-            name: s.name.clone(),
-            class: style.class(),
-            model: style.model,
-            shape: style.shape,
-        });
-        let stated = (!plot.stated.is_empty()).then_some(Entry::Stated);
-        let (mut left, mut row) = (2.0, 0.0);
-        let mut entries = Vec::new();
-        for entry in curves.chain(stated) {
-            let width = 40.0 + CHARACTER * entry.name().chars().count() as f64 + 18.0;
-            if left > 2.0 && left + width > WIDTH {
-                (left, row) = (2.0, row + 1.0);
+/// An entry of the legend: a name with a piece of its curve, or the mark of what is stated.
+fn legend_entry((left, y): (f64, f64), name: &str, style: Option<&Style>) -> Markup {
+    let middle = (left + 15.0, y);
+    html! {
+        @if let Some(style) = style {
+            g class=(style.class()) {
+                path class=(style.line()) d=(format!("M{left:.1} {y:.1}h30")) {}
+                @if !style.model { path class="dot" d=(marker(middle, style.shape)) {} }
             }
-            entries.push((left, row * LEGEND_ROW + LEGEND_ROW / 2.0, entry));
-            left += width;
+        } @else {
+            path class="stated" d=(diamond(middle, 6.5)) {}
         }
-        Legend { entries, height: (row + 1.0) * LEGEND_ROW }
-    }
-
-    fn draw(&self) -> Markup {
-        html! {
-            @for (left, y, entry) in &self.entries {
-                @let middle = (left + 15.0, *y);
-                @match entry {
-                    Entry::Curve { class, model, shape, .. } => g class=(class) {
-                        path class=(if *model { "model" } else { "curve" })
-                            d=(format!("M{left:.1} {y:.1}h30")) {}
-                        @if !*model { path class="dot" d=(marker(middle, *shape)) {} }
-                    },
-                    Entry::Stated => path class="stated" d=(diamond(middle, 6.5)) {},
-                }
-                text class="label" x=(r(left + 38.0)) y=(r(y + 4.5)) { (entry.name()) }
-            }
-        }
-    }
-}
-
-impl Entry {
-    fn name(&self) -> &str {
-        match self {
-            Entry::Curve { name, .. } => name,
-            Entry::Stated => "stated by the paper",
-        }
+        text class="label" x=(r(left + 38.0)) y=(r(y + 4.5)) { (name) }
     }
 }
 
@@ -211,8 +181,7 @@ fn place_labels(
     stated: &[Mark],
     marks: &[(f64, f64)],
     curves: &[Vec<(f64, f64)>],
-    top: f64,
-    foot: f64,
+    within: [f64; 4],
 ) -> Vec<(f64, f64)> {
     let mut taken: Vec<[f64; 4]> =
         marks.iter().map(|m| [m.0 - 8.0, m.1 - 8.0, m.0 + 8.0, m.1 + 8.0]).collect();
@@ -236,7 +205,8 @@ fn place_labels(
         }
         let cost = |(number, place): (usize, &(f64, f64))| {
             let area = [place.0, place.1, place.0 + width, place.1 + LABEL_HEIGHT];
-            let out = area[0] < LEFT || area[2] > WIDTH - 2.0 || area[1] < top || area[3] > foot;
+            let [left, top, right, foot] = within;
+            let out = area[0] < left || area[2] > right || area[1] < top || area[3] > foot;
             let labels =
                 taken.iter().enumerate().filter(|(i, t)| *i != own && overlap(&area, t)).count();
             let lines = on_curves
@@ -274,7 +244,6 @@ fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }
 
-/// Coordinates to a tenth of a pixel.
 fn r(value: f64) -> String {
     format!("{value:.1}")
 }
@@ -316,16 +285,7 @@ mod tests {
     }
 
     fn plot(series: Vec<Series>, stated: Vec<Mark>) -> Plot {
-        let text = |s: &str| s.to_owned();
-        Plot {
-            title: text("t"),
-            x: text("α"),
-            y: text("%"),
-            log_x: false,
-            log_y: false,
-            series,
-            stated,
-        }
+        Plot { stated, ..Plot::new("t", "α", "%").with(series) }
     }
 
     #[test]
@@ -362,12 +322,26 @@ mod tests {
         let stated: Vec<Mark> =
             (0..6).map(|i| Mark { name: format!("stated {i}"), x: 0.0, y: f64::from(i) }).collect();
         let marks: Vec<(f64, f64)> = (0..6).map(|i| (400.0, 200.0 + f64::from(i) * 3.0)).collect();
-        let places = place_labels(&stated, &marks, &[], 50.0, 390.0);
+        let places = place_labels(&stated, &marks, &[], [62.0, 50.0, 878.0, 390.0]);
         let width = CHARACTER * 8.0;
         let areas: Vec<[f64; 4]> =
             places.iter().map(|p| [p.0, p.1, p.0 + width, p.1 + LABEL_HEIGHT]).collect();
         for (i, a) in areas.iter().enumerate() {
             assert!(areas[..i].iter().all(|b| !overlap(a, b)), "{places:?}");
+        }
+    }
+
+    /// A label ends 8 left of the axis and begins inside the picture.
+    #[test]
+    fn no_label_is_cut_off() {
+        for top in [100.0, 1e6, 1e15] {
+            let curve = series("a", true, &[(0.0, 0.0), (1.0, top)]);
+            let svg = svg(&plot(vec![curve], vec![])).into_string();
+            let labels = svg.split("text-anchor=\"end\">").skip(1);
+            let longest = labels.map(|l| l.split('<').next().unwrap().chars().count()).max();
+            let ends = svg.split("class=\"tick\" x=\"").nth(1).and_then(|x| x.split('"').next());
+            let ends: f64 = ends.and_then(|x| x.parse().ok()).expect("where labels end");
+            assert!(ends >= CHARACTER * longest.expect("a label") as f64, "{top}: {ends}");
         }
     }
 

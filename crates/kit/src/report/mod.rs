@@ -25,20 +25,10 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Headings, and rows of as many cells.
-pub struct TextTable {
-    /// One per column.
-    pub headings: &'static [&'static str],
-    /// The rows.
-    pub rows: Vec<Vec<String>>,
-}
-
-/// A value or a dash.
 pub fn optional(value: Option<f64>, decimals: usize) -> String {
     value.map_or("–".to_owned(), |v| format!("{v:.decimals$}"))
 }
 
-/// A share as percent, without the sign.
 pub fn percent(share: f64) -> String {
     format!("{:.2}", share * 100.0)
 }

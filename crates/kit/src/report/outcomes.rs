@@ -3,12 +3,11 @@
 
 use super::lines;
 use super::page::{document, table};
-use crate::experiment::{Check, Plot, Record, Size};
+use crate::experiment::{Check, Record, Size};
 use crate::machine::Machine;
 use crate::results::Outcome;
 use maud::{Markup, html};
 
-/// The page of these outcomes, in their order.
 pub fn page(outcomes: &[Outcome]) -> String {
     let (held, of) = outcomes.iter().map(Outcome::held).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let body = html! {
@@ -36,13 +35,11 @@ pub fn page(outcomes: &[Outcome]) -> String {
     document("Overbank lab: the papers' figures, measured", "lab", &body)
 }
 
-/// Machine and core in a line.
 pub fn machine_line(machine: &Machine) -> String {
     let pinned = machine.pinned_core.map_or("not pinned".to_owned(), |c| format!("core {c}"));
     format!("{} ({} logical processors; {pinned})", machine.cpu, machine.cores)
 }
 
-/// Sizes and other settings in a line.
 pub fn settings_line(record: &Record) -> String {
     let settings = record.settings.iter().map(|(name, value)| format!("{name}: {value}"));
     settings.collect::<Vec<_>>().join("; ")
@@ -91,13 +88,17 @@ fn section(outcome: &Outcome) -> Markup {
         section id=(record.name) {
             h2 { (record.title) }
             p class="soft" { (record.source) ". " (settings_line(record)) }
-            @for plot in &record.plots { (figure(plot, outcome)) }
-            (checks(&record.checks))
-            @for t in &record.tables {
-                h3 { (t.title) }
-                @let headings: Vec<&str> = t.headings.iter().map(String::as_str).collect();
-                (table(&headings, &t.rows))
+            @for plot in &record.plots {
+                figure {
+                    h3 { (plot.title) }
+                    (lines::svg(plot))
+                    figcaption {
+                        (machine_line(&outcome.machine)) ". " (settings_line(record))
+                    }
+                }
             }
+            (checks(&record.checks))
+            @for t in &record.tables { (table(t)) }
             @if !record.notes.is_empty() {
                 h3 { "Notes" }
                 @for note in &record.notes { p { (note) } }
@@ -107,16 +108,6 @@ fn section(outcome: &Outcome) -> Markup {
                 (record.seed) ", in " (format!("{:.1}", record.seconds)) " s"
                 @if record.size == Size::Smoke { ", smoke size" } "."
             }
-        }
-    }
-}
-
-fn figure(plot: &Plot, outcome: &Outcome) -> Markup {
-    html! {
-        figure {
-            h3 { (plot.title) }
-            (lines::svg(plot))
-            figcaption { (machine_line(&outcome.machine)) ". " (settings_line(&outcome.record)) }
         }
     }
 }

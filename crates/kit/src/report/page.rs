@@ -1,5 +1,6 @@
 //! What every page has: the head, the style, nothing from a network.
 
+use crate::experiment::Table;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
@@ -22,22 +23,21 @@ pub fn document(title: &str, class: &str, body: &Markup) -> String {
     .into_string()
 }
 
-/// A table that scrolls sideways where it is too wide.
-pub fn table(headings: &[&str], rows: &[Vec<String>]) -> Markup {
+/// A table, with its title if it has one. It scrolls sideways where it is too wide.
+pub fn table(table: &Table) -> Markup {
     html! {
+        @if !table.title.is_empty() { h3 { (table.title) } }
         div class="scroll" { table {
-            thead { tr { @for heading in headings { th { (heading) } } } }
-            tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            thead { tr { @for heading in &table.headings { th { (heading) } } } }
+            tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
         } }
     }
 }
 
-/// The warning of a record that was ended early.
 pub fn ended_early(interrupted: bool) -> Markup {
     html! { @if interrupted { p class="warning" { (super::ENDED_EARLY) } } }
 }
 
-/// How and by whom it was made.
 pub fn made(version: &str, command: &str) -> Markup {
     html! { p { "Made by Overbank " (version) " with " code { (command) } "." } }
 }

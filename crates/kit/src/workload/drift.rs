@@ -84,12 +84,9 @@ pub struct Newcomers<W> {
     left: u32,
 }
 
-/// A run of packets of new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// New flows.
     pub flows: u32,
-    /// Packets of each.
     pub packets: u32,
 }
 

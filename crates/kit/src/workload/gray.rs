@@ -13,7 +13,6 @@ use crate::zipf::power_sum;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
-/// An endless sequence of ranks by the formula.
 #[derive(Clone, Debug)]
 pub struct Gray {
     rng: Pcg32,

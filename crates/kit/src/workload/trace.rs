@@ -3,12 +3,10 @@
 //!
 //! Cost: 12 bytes a packet and about 40 a flow; the frames themselves are not kept.
 
-use super::Workload;
 use overbank_ports::memory::FrameStore;
 use overbank_wire::{FlowKey, extract};
 use std::collections::HashMap;
 
-/// Which flow each packet belongs to, and when it came.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     ids: Vec<u32>,
@@ -38,7 +36,6 @@ impl Trace {
         }
     }
 
-    /// Appends a packet of the flow with this hash.
     pub fn push_hash(&mut self, hash: u64, timestamp_ns: u64) {
         let next = self.hashes.len() as u32;
         let id = *self.known.entry(hash).or_insert(next);
@@ -49,7 +46,6 @@ impl Trace {
         self.times_ns.push(timestamp_ns);
     }
 
-    /// The flow of each packet.
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
@@ -59,44 +55,12 @@ impl Trace {
         &self.times_ns
     }
 
-    /// The hash of each flow.
     pub fn hashes(&self) -> &[u64] {
         &self.hashes
     }
 
-    /// Frames that belong to no flow.
     pub fn broken(&self) -> u64 {
         self.broken
-    }
-
-    /// The sequence, once from front to back.
-    pub fn stream(&self) -> TraceStream<'_> {
-        TraceStream { trace: self, at: 0 }
-    }
-}
-
-/// A place in a [`Trace`]. It ends where the trace ends.
-#[derive(Clone)]
-pub struct TraceStream<'a> {
-    trace: &'a Trace,
-    at: usize,
-}
-
-impl Workload for TraceStream<'_> {
-    fn flows(&self) -> u32 {
-        self.trace.hashes.len() as u32
-    }
-
-    fn fill(&mut self, ids: &mut [u32]) -> usize {
-        let rest = &self.trace.ids[self.at..];
-        let count = rest.len().min(ids.len());
-        ids[..count].copy_from_slice(&rest[..count]);
-        self.at += count;
-        count
-    }
-
-    fn describe(&self) -> String {
-        format!("{} packets of {} captured flows", self.trace.ids.len(), self.flows())
     }
 }
 
@@ -121,11 +85,5 @@ mod tests {
         assert_eq!(trace.ids(), [0, 0, 1, 2, 1, 0, 3]);
         assert_eq!(trace.times_ns(), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!((trace.hashes().len(), trace.broken()), (4, 1));
-
-        let mut stream = trace.stream();
-        let mut ids = [u32::MAX; 5];
-        assert_eq!((stream.flows(), stream.fill(&mut ids)), (4, 5));
-        assert_eq!((stream.fill(&mut ids), stream.fill(&mut ids)), (2, 0));
-        assert_eq!(ids[..2], [0, 3]);
     }
 }

@@ -37,7 +37,7 @@
 mod bpf;
 mod btf;
 mod interface;
-mod netlink;
+pub(crate) mod netlink;
 mod packet;
 mod receive;
 mod ring;

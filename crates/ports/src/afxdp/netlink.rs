@@ -21,15 +21,15 @@ const INFO_BYTES: usize = 16;
 
 /// A program that is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attached {
+pub(crate) struct Attached {
     /// `native`, `generic` or `in hardware`.
-    pub(super) mode: &'static str,
+    pub(crate) mode: &'static str,
     /// The kernel's number of the program.
-    pub(super) program: u32,
+    pub(crate) program: u32,
 }
 
 /// Asks; `None`: nothing is attached.
-pub(super) fn attached(interface: u32) -> io::Result<Option<Attached>> {
+pub(crate) fn attached(interface: u32) -> io::Result<Option<Attached>> {
     const NETLINK_ROUTE: libc::c_int = 0;
     // SAFETY: no memory is passed.
     let socket = sys::owned(unsafe {

@@ -13,7 +13,6 @@ const RATIO: f64 = 1.03;
 /// Flows of about equal popularity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// How many.
     pub flows: f64,
     /// Mean of their weights; the mean over all groups is 1.
     pub weight: f64,
@@ -66,12 +65,10 @@ impl Law {
         Law { groups, flows }
     }
 
-    /// The groups, most popular first.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// Number of flows.
     pub fn flows(&self) -> f64 {
         self.flows
     }

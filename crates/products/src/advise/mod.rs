@@ -36,18 +36,17 @@ pub mod predict;
 pub mod profile;
 pub mod record;
 mod review;
-mod rule;
+pub mod rule;
 pub mod simulate;
 mod trial;
 
+use crate::TrafficSource;
 use law::Law;
 use overbank::cache::{Design, Error, LayoutKind, PolicyKind};
 use overbank_kit::workload::{FlowStream, Trace};
 use predict::Model;
 use profile::profile;
-pub use record::{
-    Advice, Cell, Costs, Departure, ModelReview, Recommendation, SCHEMA, State, TrafficSource,
-};
+pub use record::{Advice, Cell, Costs, Departure, ModelReview, Recommendation, SCHEMA, State};
 use review::review;
 use rule::recommend;
 use simulate::{Sequence, Simulated, simulate};
@@ -68,52 +67,36 @@ const MEASURED: usize = 1_000_000;
 const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 /// Model and table agree when they are no farther apart, or no farther than luck has them.
 const A_POINT: f64 = 0.01;
-/// Most packets drawn.
 const DRAWN_MAX: usize = 1 << 26;
 
-/// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Designs to choose from.
     pub designs: Vec<Design>,
-    /// What packets cost.
     pub costs: Costs,
     /// Seed of evictions, and of the hashes of drawn flows.
     pub seed: u64,
 }
 
-/// Traffic to advise on.
 #[derive(Clone, Copy)]
 pub enum Input<'a> {
     /// A capture or a live sample.
     Trace(&'a Trace),
     /// Drawn from a law, from the start of the stream on.
     Drawn {
-        /// The sequence.
         stream: &'a FlowStream,
         /// The skew that it was made with.
         theta: f64,
     },
 }
 
-/// Why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    /// No designs.
     #[error("no design to choose from: name at least one")]
     NoDesign,
-    /// No packets.
     #[error("no packets to look at")]
     NoPackets,
-    /// A table cannot be made.
     #[error("{design}: {reason}")]
-    Table {
-        /// Whose.
-        design: String,
-        /// Why.
-        reason: Error,
-    },
-    /// Ctrl-C.
+    Table { design: String, reason: Error },
     #[error("stopped before there was an answer")]
     Stopped,
 }

@@ -16,6 +16,7 @@
 //! *The packets.* Of N packets counted each hits or not: √(h·(1 − h)/N).
 
 use overbank::cache::GeometryKind;
+use overbank_kit::geometry::AnyGeometry;
 
 /// Standard deviations that luck is given.
 const SIGMAS: f64 = 3.0;
@@ -28,7 +29,7 @@ pub(super) fn hit_rate(
     hit_rate: f64,
     packets: usize,
 ) -> f64 {
-    let slots = slots(geometry);
+    let slots = AnyGeometry::from(geometry).m as usize;
     let buckets = (entries / slots).max(1) as f64;
     let keys = buckets * stored_variance(slots, flows / buckets) / (flows * flows).max(1.0);
     let packets = hit_rate * (1.0 - hit_rate) / packets.max(1) as f64;
@@ -39,17 +40,6 @@ pub(super) fn hit_rate(
 /// counted over `packets`.
 pub(super) fn difference(hit_rate: f64, packets: u64) -> f64 {
     SIGMAS * (2.0 * hit_rate * (1.0 - hit_rate) / packets.max(1) as f64).sqrt()
-}
-
-fn slots(geometry: GeometryKind) -> usize {
-    match geometry {
-        GeometryKind::Set4
-        | GeometryKind::Cuckoo2x4
-        | GeometryKind::Blp2x4
-        | GeometryKind::Blp4x4 => 4,
-        GeometryKind::Set8 | GeometryKind::Cuckoo2x8 | GeometryKind::Blp2x8 => 8,
-        GeometryKind::Set16 | GeometryKind::Cuckoo2x16 | GeometryKind::Blp2x16 => 16,
-    }
 }
 
 /// Var S / B.

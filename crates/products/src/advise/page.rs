@@ -1,65 +1,38 @@
 //! The advice as one self-contained HTML page.
 
-use super::{Advice, Cell, Costs, TrafficSource, size_text};
-use maud::{Markup, html};
-use overbank_kit::experiment::{Plot, Series};
+use super::profile::Window;
+use super::{Advice, Cell, Costs, size_text};
+use maud::html;
+use overbank_kit::experiment::{Plot, Series, Table};
 use overbank_kit::report::page::{document, ended_early, made, table};
-use overbank_kit::report::{TextTable, count, lines, optional, percent};
+use overbank_kit::report::{count, lines, optional, percent};
 
 /// What the last column of the tables of designs and sizes means.
 pub const TRIED: &str = "Tried: with a figure in the last column the lookups were timed here with this \
                          traffic, and the estimate rests on that; with a dash, on the costs below. \
                          Estimates of the two kinds are not on one scale.";
 
-/// The traffic in one line.
-pub fn traffic_line(traffic: &TrafficSource) -> String {
-    match traffic {
-        TrafficSource::Capture { file, frames, .. } => format!("{file}, {} frames", count(*frames)),
-        TrafficSource::Live { interface, seconds, frames, memory_full, .. } => {
-            let early =
-                if *memory_full { ", ended early: no memory for more (--memory)" } else { "" };
-            format!("{interface}, {seconds} s live, {} frames{early}", count(*frames))
-        }
-        TrafficSource::BuiltIn { flows, theta, .. } => {
-            let law =
-                if *theta == 0.0 { "uniform".to_owned() } else { format!("Zipf θ = {theta}") };
-            format!("{} flows, {law}", count(u64::from(*flows)))
-        }
-    }
-}
-
 /// Designs at sizes, as `advise` measured them; a dash where a design was not tried.
-pub fn design_table<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> TextTable {
-    let row = |c: &Cell| {
-        vec![
-            c.design.clone(),
-            count(c.entries as u64),
-            size_text(c.table_bytes),
-            format!("{:.2}", c.alpha),
-            c.predicted.map_or("simulated only".to_owned(), percent),
-            percent(c.measured),
-            format!("{:.1}", c.ns_per_packet),
-            optional(c.lookup_ns, 1),
-        ]
-    };
-    TextTable {
-        headings: &[
-            "design",
-            "entries",
-            "memory",
-            "α",
-            "predicted %",
-            "measured %",
-            "est. ns/packet",
-            "tried: ns/lookup",
+pub fn design_table<'a>(title: &str, cells: impl IntoIterator<Item = &'a Cell>) -> Table {
+    Table::of(
+        title,
+        cells,
+        &[
+            ("design", &|c| c.design.clone()),
+            ("entries", &|c| count(c.entries as u64)),
+            ("memory", &|c| size_text(c.table_bytes)),
+            ("α", &|c| format!("{:.2}", c.alpha)),
+            ("predicted %", &|c| c.predicted.map_or("simulated only".to_owned(), percent)),
+            ("measured %", &|c| percent(c.measured)),
+            ("est. ns/packet", &|c| format!("{:.1}", c.ns_per_packet)),
+            ("tried: ns/lookup", &|c| optional(c.lookup_ns, 1)),
         ],
-        rows: cells.into_iter().map(row).collect(),
-    }
+    )
 }
 
 /// The page. `command` is what the reader would type to make it again.
 pub fn page(advice: &Advice, command: &str) -> String {
-    let title = format!("Overbank advice: {}", traffic_line(&advice.traffic));
+    let title = format!("Overbank advice: {}", advice.traffic);
     let (r, p) = (&advice.recommendation, &advice.profile);
     let seconds = |s: Option<f64>| s.map_or("–".to_owned(), |s| format!("{s:.1}"));
     let facts = vec![
@@ -72,11 +45,17 @@ pub fn page(advice: &Advice, command: &str) -> String {
         ("new flows a second", seconds(p.new_flows_per_second)),
         ("fitted skew θ", format!("{:.2} over {} flows", p.skew.theta, count(p.skew.flows as u64))),
     ];
+    let mut cells = design_table("", &advice.cells);
+    for (row, cell) in cells.rows.iter_mut().zip(&advice.cells) {
+        if (&cell.design, cell.entries) == (&r.design, r.entries) {
+            row[0] += " ←";
+        }
+    }
     let body = html! {
         header {
             h1 { (r.design) ", " (count(r.entries as u64)) " entries, " (size_text(r.table_bytes)) }
             p { (r.reason) }
-            p { (traffic_line(&advice.traffic)) "." }
+            p { (advice.traffic.to_string()) "." }
             (ended_early(advice.interrupted))
         }
         section {
@@ -98,7 +77,7 @@ pub fn page(advice: &Advice, command: &str) -> String {
                 "which knows how often each flow came and not in which order." }
         }
         section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
-        section { h2 { "Every design at every size" } p { (TRIED) } (cells(advice)) }
+        section { h2 { "Every design at every size" } p { (TRIED) } (table(&cells)) }
         footer {
             p { (costs_line(&advice.costs)) }
             (made(advice.version, command))
@@ -123,31 +102,16 @@ pub fn costs_line(costs: &Costs) -> String {
     )
 }
 
-fn series(name: &str, points: Vec<(f64, f64)>, model: bool) -> Series {
-    Series { name: name.to_owned(), points, ranges: Vec::new(), model }
-}
-
-fn plot(title: &str, x: &str, y: &str, log_x: bool, series: Vec<Series>) -> Plot {
-    let [title, x, y] = [title, x, y].map(str::to_owned);
-    Plot { title, x, y, log_x, log_y: false, series, stated: Vec::new() }
-}
-
 fn working_set(advice: &Advice) -> Plot {
     let windows = &advice.profile.windows;
     let timed = windows.iter().all(|w| w.start_seconds.is_some());
-    let x = |w: &super::profile::Window| match w.start_seconds {
-        Some(s) if timed => s,
-        _ => w.first_packet as f64,
-    };
-    let points = |y: fn(&super::profile::Window) -> u64| {
-        windows.iter().map(|w| (x(w), y(w) as f64)).collect()
+    let x = |w: &Window| w.start_seconds.filter(|_| timed).unwrap_or(w.first_packet as f64);
+    let curve = |name: &str, y: fn(&Window) -> u64| {
+        Series::measured(name, windows.iter().map(|w| (x(w), y(w) as f64)).collect())
     };
     let axis = if timed { "seconds since the first packet" } else { "packets since the start" };
-    let series = vec![
-        series("flows", points(|w| w.distinct), false),
-        series("new", points(|w| w.new_flows), false),
-    ];
-    plot("Working set", axis, "flows in a window", false, series)
+    let curves = [curve("flows", |w| w.distinct), curve("new", |w| w.new_flows)];
+    Plot::new("Working set", axis, "flows in a window").with(curves)
 }
 
 fn hit_rates(advice: &Advice) -> Plot {
@@ -159,39 +123,22 @@ fn hit_rates(advice: &Advice) -> Plot {
     }
     // More lines than six are a thicket; the recommended design is one of them.
     let recommended = advice.recommendation.design.as_str();
-    let of = |name: &str| advice.cells.iter().filter(move |c| c.design == name).collect::<Vec<_>>();
+    let points = |name: &str, y: fn(&Cell) -> Option<f64>| -> Vec<(f64, f64)> {
+        let of = advice.cells.iter().filter(|c| c.design == name);
+        of.filter_map(|c| Some((c.entries as f64, 100.0 * y(c)?))).collect()
+    };
     // The model knows random eviction: of another policy, that of the same geometry is shown.
     let bare = recommended.split('+').next().unwrap_or(recommended);
-    let predicted = |name: &&&str| of(name).iter().any(|c| c.predicted.is_some());
+    let predicted = |name: &&&str| !points(name, |c| c.predicted).is_empty();
     let candidates = [recommended, bare];
     let modelled = candidates.iter().find(predicted).or_else(|| names.iter().find(predicted));
     let modelled = modelled.copied();
     names.sort_by_key(|n| (*n != recommended, Some(*n) != modelled));
     names.truncate(6);
-    let mut all = Vec::new();
-    for name in names {
-        let points = of(name).iter().map(|c| (c.entries as f64, c.measured * 100.0)).collect();
-        all.push(series(name, points, false));
-        if Some(name) == modelled {
-            let points: Vec<(f64, f64)> = of(name)
-                .iter()
-                .filter_map(|c| Some((c.entries as f64, c.predicted? * 100.0)))
-                .collect();
-            if !points.is_empty() {
-                all.push(series(&format!("{name}, model"), points, true));
-            }
-        }
-    }
-    plot("Hit rate by size", "entries", "hits per 100 packets", true, all)
-}
-
-fn cells(advice: &Advice) -> Markup {
-    let r = &advice.recommendation;
-    let mut text = design_table(&advice.cells);
-    for (row, cell) in text.rows.iter_mut().zip(&advice.cells) {
-        if (&cell.design, cell.entries) == (&r.design, r.entries) {
-            row[0] += " ←";
-        }
-    }
-    table(text.headings, &text.rows)
+    let measured =
+        names.iter().map(|name| Series::measured(*name, points(name, |c| Some(c.measured))));
+    let model =
+        modelled.map(|name| Series::model(format!("{name}, model"), points(name, |c| c.predicted)));
+    let plot = Plot::new("Hit rate by size", "entries", "hits per 100 packets").log_x();
+    plot.with(measured).with(model)
 }

@@ -36,40 +36,9 @@
 
 use super::law::Law;
 use overbank::cache::GeometryKind;
+use overbank_kit::geometry::{AnyGeometry, Family};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
-
-/// How the buckets of a key lie, and their m.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Set(usize),
-    /// H and m.
-    Blp(usize, usize),
-    Cuckoo2(usize),
-}
-
-impl Shape {
-    fn of(geometry: GeometryKind) -> Shape {
-        match geometry {
-            GeometryKind::Set4 => Shape::Set(4),
-            GeometryKind::Set8 => Shape::Set(8),
-            GeometryKind::Set16 => Shape::Set(16),
-            GeometryKind::Cuckoo2x4 => Shape::Cuckoo2(4),
-            GeometryKind::Cuckoo2x8 => Shape::Cuckoo2(8),
-            GeometryKind::Cuckoo2x16 => Shape::Cuckoo2(16),
-            GeometryKind::Blp2x4 => Shape::Blp(2, 4),
-            GeometryKind::Blp2x8 => Shape::Blp(2, 8),
-            GeometryKind::Blp2x16 => Shape::Blp(2, 16),
-            GeometryKind::Blp4x4 => Shape::Blp(4, 4),
-        }
-    }
-
-    fn slots(self) -> usize {
-        match self {
-            Shape::Set(m) | Shape::Blp(_, m) | Shape::Cuckoo2(m) => m,
-        }
-    }
-}
 
 /// How likely a flow of some weight is in the table: pairs (Z₁/Z₀ of a throw), and the fugacity.
 #[derive(Clone, Debug)]
@@ -101,21 +70,23 @@ const CROWDED: f64 = 4.0;
 
 /// A table of `entries` slots under a law of popularity.
 pub struct Model<'a> {
-    shape: Shape,
+    family: Family,
+    /// H and m.
+    h: usize,
+    m: usize,
     law: &'a Law,
     /// Flows over slots, buffer buckets not counted.
     alpha: f64,
     /// Buckets of the table, buffer buckets not counted.
     buckets: usize,
-    seed: u64,
 }
 
 impl<'a> Model<'a> {
-    /// The model of a geometry.
     pub fn new(geometry: GeometryKind, entries: usize, law: &'a Law) -> Model<'a> {
-        let shape = Shape::of(geometry);
+        let AnyGeometry { family, h, m } = geometry.into();
+        let (h, m) = (h as usize, m as usize);
         let alpha = law.flows() / entries.max(1) as f64;
-        Model { shape, law, alpha, buckets: (entries / shape.slots()).max(1), seed: 1 }
+        Model { family, h, m, law, alpha, buckets: (entries / m).max(1) }
     }
 
     /// Where the table ends up, after any number of packets.
@@ -151,28 +122,24 @@ impl<'a> Model<'a> {
     }
 
     fn at(&self, fugacity: f64) -> Presence {
-        let m = self.shape.slots();
+        let Model { family, h, m, .. } = *self;
         let per_bucket = (self.alpha * m as f64).max(0.1);
-        let steps = match self.shape {
-            Shape::Blp(h, m) => steps(h, m),
-            _ => Vec::new(),
-        };
-        let degree = match self.shape {
-            Shape::Set(m) | Shape::Cuckoo2(m) => m,
-            Shape::Blp(h, m) => h * m,
+        let (steps, degree) = match family {
+            Family::Blp => (steps(h, m), h * m),
+            Family::Set | Family::Cuckoo => (Vec::new(), m),
         };
         let by_flows = BUDGET / (per_bucket as usize * degree + 1);
         let by_steps = BUDGET_STEPS / (steps.len() + 1);
         let buckets = by_flows.min(by_steps).clamp(8, 16_384 / m);
-        let mut rng = Pcg32::new(self.seed, 0x0b4e_6ba5);
+        let mut rng = Pcg32::new(1, 0x0b4e_6ba5);
         // A chain no longer than the table's own, so that its ends weigh as much; then several.
         let own = buckets.min(self.buckets);
-        let mut ratios: Vec<f64> = match self.shape {
-            Shape::Set(_) => self.sets(buckets, fugacity, &mut rng),
-            Shape::Blp(h, m) => (0..(buckets / own).max(1))
-                .flat_map(|_| self.chain(own, (h, m), &steps, fugacity, &mut rng))
+        let mut ratios: Vec<f64> = match family {
+            Family::Set => self.sets(buckets, fugacity, &mut rng),
+            Family::Blp => (0..(buckets / own).max(1))
+                .flat_map(|_| self.chain(own, &steps, fugacity, &mut rng))
                 .collect(),
-            Shape::Cuckoo2(_) => self.graph(buckets, fugacity, &mut rng),
+            Family::Cuckoo => self.graph(buckets, fugacity, &mut rng),
         };
         // Few numbers say the same as many: means over neighbours in the sorted list.
         ratios.sort_by(f64::total_cmp);
@@ -183,7 +150,7 @@ impl<'a> Model<'a> {
 
     /// Flows of an instance, thrown into buckets; `ends` bucket choices each.
     fn throw(&self, buckets: usize, ends: f64, rng: &mut Pcg32) -> Vec<Vec<f64>> {
-        let count = (self.alpha * (buckets * self.shape.slots()) as f64 * ends).round() as usize;
+        let count = (self.alpha * (buckets * self.m) as f64 * ends).round() as usize;
         let offset = f64::from(rng.next_u32()) / 2f64.powi(32);
         let mut thrown = vec![Vec::new(); buckets];
         for weight in self.law.sample(count.max(1), offset) {
@@ -194,10 +161,9 @@ impl<'a> Model<'a> {
     }
 
     fn sets(&self, buckets: usize, fugacity: f64, rng: &mut Pcg32) -> Vec<f64> {
-        let m = self.shape.slots();
-        let ways = arrangements(m);
+        let ways = arrangements(self.m);
         let thrown = self.throw(buckets, 1.0, rng);
-        let mut e = vec![0.0; m + 1];
+        let mut e = vec![0.0; self.m + 1];
         let ratio = |weights: &Vec<f64>| {
             symmetric(weights.iter().map(|w| fugacity * w), &mut e);
             bucket_ratio(&e, &ways)
@@ -205,14 +171,8 @@ impl<'a> Model<'a> {
         thrown.iter().map(ratio).collect()
     }
 
-    fn chain(
-        &self,
-        buckets: usize,
-        (h, m): (usize, usize),
-        steps: &[Step],
-        fugacity: f64,
-        rng: &mut Pcg32,
-    ) -> Vec<f64> {
+    fn chain(&self, buckets: usize, steps: &[Step], fugacity: f64, rng: &mut Pcg32) -> Vec<f64> {
+        let Model { h, m, .. } = *self;
         let states = (m + 1).pow(h as u32 - 1);
         // Symmetric polynomials of each bucket's flows; one at the front for k = −1.
         let polynomials: Vec<Vec<f64>> = self
@@ -261,7 +221,7 @@ impl<'a> Model<'a> {
 
     fn graph(&self, buckets: usize, fugacity: f64, rng: &mut Pcg32) -> Vec<f64> {
         const STEPS: usize = 160;
-        let m = self.shape.slots();
+        let m = self.m;
         let ways = arrangements(m);
         let buckets = (buckets / 8).max(64);
         // How gladly a bucket takes one more flow; at first as if it were empty.

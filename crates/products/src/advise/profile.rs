@@ -21,26 +21,19 @@ const WINDOWS: usize = 50;
 /// Packets of a window, at least.
 const WINDOW_MIN: usize = 100;
 
-/// What traffic is like.
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// Packets looked at.
     pub packets: u64,
-    /// Different flows among them.
     pub flows: u64,
-    /// Flows with one packet only.
     pub flows_of_one_packet: u64,
     /// Share of the packets that belongs to the most popular hundredth of the flows (at least one).
     pub top_hundredth_share: f64,
     /// Time from the first packet to the last; `null` without timestamps.
     pub seconds: Option<f64>,
-    /// New flows per packet.
     pub new_flows_per_packet: f64,
-    /// New flows per second.
     pub new_flows_per_second: Option<f64>,
     /// The same in the second half of the packets, when the standing flows are known.
     pub new_flows_per_packet_later: f64,
-    /// Working set over time.
     pub windows: Vec<Window>,
     /// Of a window's flows, the share that was in the window before: mean over windows.
     pub overlap: Option<f64>,
@@ -48,12 +41,9 @@ pub struct Profile {
     pub skew: Skew,
 }
 
-/// A stretch of the traffic.
 #[derive(Clone, Debug, Serialize)]
 pub struct Window {
-    /// Number of its first packet.
     pub first_packet: u64,
-    /// Packets.
     pub packets: u64,
     /// Seconds from the start of the traffic to its first packet.
     pub start_seconds: Option<f64>,
@@ -63,7 +53,6 @@ pub struct Window {
     pub new_flows: u64,
 }
 
-/// A fitted Zipf law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Skew {
     /// θ, from 0 to [`THETA_MAX`].

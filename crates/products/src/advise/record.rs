@@ -1,10 +1,11 @@
-//! The advice as a record: what `--format json` prints and the page is made of.
+//! The advice as a record: what `--format json` prints and the page is made of. docs/advise-json.md
+//! says what each field means.
 
 use super::profile::Profile;
+use crate::TrafficSource;
 use overbank::cache::{Design, HalfBubble, PolicyKind};
 use serde::Serialize;
 
-/// Name and version of the JSON document.
 pub const SCHEMA: &str = "overbank-advise/1";
 
 /// What traffic costs, in nanoseconds a packet.
@@ -45,7 +46,6 @@ impl Default for Costs {
 /// How a table ended up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// Hits per lookup.
     pub hit_rate: f64,
     /// Entries over slots.
     pub full: f64,
@@ -54,7 +54,6 @@ pub struct State {
 }
 
 impl Costs {
-    /// Estimated time a packet.
     pub fn estimate(&self, design: Design, state: State) -> f64 {
         let State { hit_rate, full, even } = state;
         let room = 1.0 - 1.0 / HalfBubble::ROOM as f64;
@@ -73,65 +72,17 @@ impl Costs {
     }
 }
 
-/// Where the traffic is from.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum TrafficSource {
-    /// A capture.
-    Capture {
-        /// Its file name.
-        file: String,
-        /// Ethernet frames.
-        frames: u64,
-        /// Packets left out because they are not Ethernet.
-        skipped: u64,
-        /// Frames too short to have a flow.
-        broken: u64,
-    },
-    /// A live sample.
-    Live {
-        /// Network interface.
-        interface: String,
-        /// Seconds listened.
-        seconds: f64,
-        /// Frames taken.
-        frames: u64,
-        /// Frames that the kernel had to drop.
-        missed: u64,
-        /// Frames too short to have a flow.
-        broken: u64,
-        /// Ended early, because there was no memory left for more.
-        memory_full: bool,
-    },
-    /// Drawn from a law.
-    BuiltIn {
-        /// Flows.
-        flows: u32,
-        /// Zipf skew; 0 is uniform.
-        theta: f64,
-    },
-}
-
-/// Everything found out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of Overbank.
     pub version: &'static str,
-    /// What was looked at.
     pub traffic: TrafficSource,
-    /// What it is like.
     pub profile: Profile,
-    /// What a packet is taken to cost.
     pub costs: Costs,
     /// Seed of drawn flows, of their hashes and of evictions.
     pub seed: u64,
-    /// Every design at every size.
     pub cells: Vec<Cell>,
-    /// What to configure.
     pub recommendation: Recommendation,
-    /// Where and why the model is off.
     pub model: ModelReview,
     /// Ended early: designs and sizes are missing.
     pub interrupted: bool,
@@ -140,13 +91,10 @@ pub struct Advice {
 /// A design at a size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// Its name.
     pub design: String,
-    /// Slots.
     pub entries: usize,
     /// Bytes, with 16-bit values.
     pub table_bytes: usize,
-    /// Flows over slots.
     pub alpha: f64,
     /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random eviction,
     /// unless all flows are as popular. Even then none for those that promote on each hit in tables
@@ -163,48 +111,33 @@ pub struct Cell {
     pub lookup_ns: Option<f64>,
 }
 
-/// What to configure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recommendation {
-    /// The design.
     pub design: String,
-    /// Slots.
     pub entries: usize,
-    /// Bytes.
     pub table_bytes: usize,
-    /// Hit rate of the real table.
     pub hit_rate: f64,
-    /// Estimated nanoseconds a packet.
     pub ns_per_packet: f64,
-    /// Why, in a sentence.
     pub reason: String,
 }
 
 /// The model beside the tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelReview {
-    /// Cells with a prediction.
     pub cells: usize,
-    /// Those of them within one point.
     pub within_a_point: usize,
     /// Those within [`Cell::tolerance`]: a point, or in small tables what luck may do.
     pub within_tolerance: usize,
-    /// The cell that is farthest off.
     pub worst: Option<Departure>,
-    /// What is the matter, in sentences.
     pub notes: Vec<String>,
 }
 
 /// A cell that departs from the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Departure {
-    /// Its design.
     pub design: String,
-    /// Its slots.
     pub entries: usize,
-    /// Hit rate by the model.
     pub predicted: f64,
-    /// Hit rate measured.
     pub measured: f64,
     /// Hit rate measured with the same packets in random order (traces only).
     pub shuffled: Option<f64>,

@@ -1,43 +1,30 @@
-//! The real tables on a sequence of flows: hit rates, nothing timed.
-//!
-//! Packets are looked up in bursts of 32, for speed; those that missed are looked up again one by
-//! one before they are put in, so that the second packet of a new flow hits as if it came alone. (In
-//! a switch under load it would miss with the first one.) The value of a slot is the flow's number,
-//! so every match is verified exactly.
+//! The real tables on a sequence of flows: hit rates, nothing timed. The value of a slot is the flow's
+//! number, so every match is verified exactly ([`overbank_kit::keyed`]).
 
 use super::AdviseError;
-use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes};
-use overbank::hash::mix;
+use overbank::cache::{Design, LayoutKind};
+use overbank_kit::keyed::{look_up, seeded};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Packets between two looks at the flag that ends it.
+const STRETCH: usize = 1 << 17;
 
 /// Which flow each packet belongs to, and the hash of each flow.
 #[derive(Clone, Copy)]
 pub struct Sequence<'a> {
-    /// Flow ids in order.
     pub ids: &'a [u32],
     /// Their hashes by id; without, the seed chooses a hash function of ids.
     pub hashes: Option<&'a [u64]>,
 }
 
 impl Sequence<'_> {
-    /// The hash of a flow.
     pub(super) fn hash(&self, id: u32, seed: u64) -> u64 {
-        match self.hashes {
-            Some(hashes) => hashes[id as usize],
-            None => seeded(id, seed),
-        }
+        self.hashes.map_or_else(|| seeded(id, seed), |hashes| hashes[id as usize])
     }
 }
 
-/// The hash of a number: another function for each seed.
-fn seeded(id: u32, seed: u64) -> u64 {
-    mix(mix(seed) ^ u64::from(id))
-}
-
-/// What a table did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Simulated {
-    /// Hits per packet measured.
     pub hit_rate: f64,
     /// Entries over slots in the end.
     pub full: f64,
@@ -57,32 +44,15 @@ pub fn simulate(
     let mut cache = design
         .build(entries, LayoutKind::Fp16V32, seed, None)
         .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
-    let mut probes = Probes::new();
-    let mut hashes = [0; BURST];
     let mut pass = |ids: &[u32]| {
-        let mut misses = 0u64;
-        for (nth, burst) in ids.chunks(BURST).enumerate() {
-            if nth % 4096 == 0 && stop.load(Ordering::Relaxed) {
+        let mut hits = 0;
+        for ids in ids.chunks(STRETCH) {
+            if stop.load(Ordering::Relaxed) {
                 return Err(AdviseError::Stopped);
             }
-            let hashes = &mut hashes[..burst.len()];
-            hashes.iter_mut().zip(burst).for_each(|(hash, &id)| *hash = sequence.hash(id, seed));
-            cache.probe_batch(hashes, &mut probes);
-            let mut slots = [MISS; BURST];
-            for (i, &id) in burst.iter().enumerate() {
-                let mut matches = probes.slots(i);
-                let found = matches.find(|&slot| cache.candidate(hashes[i], slot) == id);
-                slots[i] = found.unwrap_or(MISS);
-            }
-            cache.commit_hits(hashes, &slots[..burst.len()], 0);
-            for (i, &id) in burst.iter().enumerate().filter(|(i, _)| slots[*i] == MISS) {
-                if cache.lookup(hashes[i], &mut |value| value == id).is_none() {
-                    cache.insert(hashes[i], id).expect("a flow id has 32 bits, as a slot has");
-                    misses += 1;
-                }
-            }
+            hits += look_up(&mut *cache, ids, |id| sequence.hash(id, seed));
         }
-        Ok(1.0 - misses as f64 / ids.len().max(1) as f64)
+        Ok(hits as f64 / ids.len().max(1) as f64)
     };
     let warm = warm.min(sequence.ids.len());
     let end = warm.saturating_add(measured).min(sequence.ids.len());
@@ -94,6 +64,7 @@ pub fn simulate(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank::hash::mix;
     use overbank_kit::workload::FlowStream;
 
     fn hit_rate(design: Design, entries: usize, sequence: Sequence<'_>, warm: usize) -> f64 {

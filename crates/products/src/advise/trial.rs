@@ -86,7 +86,8 @@ pub(super) fn tried(
 
 #[cfg(test)]
 mod tests {
-    use crate::advise::{Advice, Costs, Input, Question, TrafficSource, run};
+    use crate::TrafficSource;
+    use crate::advise::{Advice, Costs, Input, Question, run};
     use overbank_kit::micro::sequence::KEYS_MIN;
     use overbank_kit::workload::{FlowStream, Trace};
     use std::sync::atomic::AtomicBool;
@@ -104,7 +105,7 @@ mod tests {
     fn advice(input: Input<'_>, calibrated: bool) -> Advice {
         let designs = DESIGNS.map(|name| name.parse().unwrap()).to_vec();
         let costs = Costs { miss_ns: 1.0, calibrated, ..Costs::default() };
-        let traffic = TrafficSource::BuiltIn { flows: 2000, theta: 0.9 };
+        let traffic = TrafficSource::drawn(2000, 0.9);
         let stop = AtomicBool::new(false);
         let question = Question { designs, costs, seed: 1 };
         let mut pinned = 0;

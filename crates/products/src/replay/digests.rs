@@ -11,10 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Most cells; even.
 const CELLS_MAX: usize = 1 << 16;
 
-/// Some chunks in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
-    /// Number of the first packet.
     first: u64,
     /// Number after that of the last packet.
     end: u64,
@@ -28,7 +26,6 @@ impl Cell {
     }
 }
 
-/// Digests of chunks since the start.
 #[derive(Clone, Debug)]
 pub(super) struct Digests {
     cells: Vec<Cell>,

@@ -10,7 +10,6 @@ use overbank_ports::memory::FrameStore;
 use overbank_switch::datapath::Frame;
 use overbank_switch::megaflow::BURST;
 
-/// Frames of a full chunk.
 pub const CHUNK: usize = 4096;
 
 /// Longest time that one chunk of a capture spans, unless a burst takes longer: megaflows age by
@@ -26,22 +25,15 @@ const BUILT_IN_GAP_NS: u64 = 100;
 #[repr(align(64))]
 struct Slot([u8; FRAME_LEN]);
 
-/// Where frames come from.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// The frames of a capture; those of interface `i` come in on port `i + 1`.
     Capture(&'a FrameStore),
     /// Built-in traffic (the paper's section 7.2); all of it comes in on port 1.
-    BuiltIn {
-        /// Which flow comes next, from the start of the stream on.
-        stream: &'a FlowStream,
-        /// What the frames of a flow look like.
-        traffic: Traffic,
-    },
+    BuiltIn { stream: &'a FlowStream, traffic: Traffic },
 }
 
 impl Source<'_> {
-    /// Packets of one loop.
     pub fn loop_packets(&self) -> u64 {
         match self {
             Source::Capture(store) => store.len() as u64,
@@ -65,7 +57,6 @@ fn in_port(interface: u32) -> u32 {
     interface.saturating_add(1)
 }
 
-/// Frames that are ready to go.
 pub struct Chunk<'a> {
     /// The frames, at most [`CHUNK`].
     pub frames: Vec<Frame<'a>>,
@@ -99,7 +90,6 @@ enum Kind<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// The start of the traffic.
     pub fn new(source: &Source<'a>) -> Feed<'a> {
         let kind = match *source {
             Source::Capture(store) => Kind::Capture { store, at: 0, loop_start_ns: 0, now_ns: 0 },

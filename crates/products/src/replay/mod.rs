@@ -25,6 +25,7 @@ pub mod tables;
 mod tests;
 pub mod txlog;
 
+use crate::TrafficSource;
 use digests::Digests;
 use feed::Source;
 use overbank::cache::{Design, DesignError};
@@ -32,7 +33,7 @@ use overbank::isa::{Isa, IsaError};
 use overbank_kit::machine::Machine;
 use overbank_switch::datapath::ConfigError;
 use overbank_switch::translate::Tables;
-use record::{DesignRecord, Replay, SCHEMA, Settings, Totals, TrafficRecord};
+use record::{DesignRecord, Replay, SCHEMA, Settings, Totals};
 use runner::{Runner, describe, runner};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -48,19 +49,15 @@ const ROUND_PACKETS: u64 = if cfg!(test) { 10_000 } else { 2_000_000 };
 pub enum Contestant {
     /// No tier 1: every packet goes to the megaflow cache.
     None,
-    /// A signature cache.
     Cache(Design),
     /// The same, on an instruction set of its own: `set-4@portable`.
     CacheOn(Design, Isa),
 }
 
-/// Why a name is no contestant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ContestantError {
-    /// Not a design.
     #[error(transparent)]
     Design(#[from] DesignError),
-    /// Not an instruction set after `@`.
     #[error(transparent)]
     Isa(#[from] IsaError),
 }
@@ -87,27 +84,20 @@ impl std::str::FromStr for Contestant {
     }
 }
 
-/// How long the measurement takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     /// As many loops as make two million packets a round.
     Auto,
-    /// Loops of one round.
     Loops(u64),
     /// Seconds per design, all rounds together.
     Seconds(f64),
 }
 
-/// What is to be replayed and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who takes part, in this order.
     pub contestants: Vec<Contestant>,
-    /// Slots of tier 1.
     pub entries: usize,
-    /// Most megaflows.
     pub megaflows: usize,
-    /// Ports that exist.
     pub ports: Vec<u32>,
     /// Seed of hash functions and evictions.
     pub seed: u64,
@@ -115,9 +105,7 @@ pub struct Plan {
     pub isa: Option<Isa>,
     /// Loops of the first pass, at least 1.
     pub warmup_loops: u64,
-    /// Length of the measurement.
     pub length: Length,
-    /// Rounds.
     pub rounds: u32,
     /// The core that the caller has pinned this thread to, for the record.
     pub pinned_core: Option<usize>,
@@ -126,11 +114,9 @@ pub struct Plan {
 /// Where a replay stands, for a progress bar.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Who is running.
     pub contestant: Contestant,
     /// "first pass", "round" or "hit and miss".
     pub phase: &'static str,
-    /// Packets done, of all designs.
     pub done: u64,
     /// Packets in all, as far as that is known (seconds are estimated).
     pub total: u64,
@@ -138,39 +124,20 @@ pub struct Progress {
     pub mpps: f64,
 }
 
-/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// Nobody takes part.
     #[error("no design to replay: name at least one")]
     NoContestant,
-    /// There are no frames.
     #[error("no frames to replay")]
     NoFrames,
-    /// A datapath cannot be made.
     #[error("{design}: {reason}")]
-    Config {
-        /// Whose.
-        design: String,
-        /// Why.
-        reason: ConfigError,
-    },
+    Config { design: String, reason: ConfigError },
     /// Two designs did different things to the same frames: a defect of Overbank.
     #[error(
         "{design} forwarded packets {first} to {last} differently from {reference}: \
          this is a defect of Overbank, please report it with the capture and the rules"
     )]
-    Disagreement {
-        /// Who differs.
-        design: String,
-        /// From whom.
-        reference: String,
-        /// First packet of the chunk.
-        first: u64,
-        /// Last packet of the chunk.
-        last: u64,
-    },
-    /// Writing an output frame failed.
+    Disagreement { design: String, reference: String, first: u64, last: u64 },
     #[error(transparent)]
     Output(#[from] overbank_ports::capture::WriteError),
 }
@@ -231,7 +198,7 @@ pub fn run(
     plan: &Plan,
     source: &Source<'_>,
     tables: &Tables,
-    traffic: TrafficRecord,
+    traffic: TrafficSource,
     output: Option<&mut OutputFrames<'_>>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
@@ -244,7 +211,7 @@ pub fn run(
 fn race<'a>(
     plan: &Plan,
     source: &Source<'a>,
-    traffic: TrafficRecord,
+    traffic: TrafficSource,
     make: &mut dyn FnMut(Contestant) -> Result<Runner<'a>, ReplayError>,
     mut output: Option<&mut OutputFrames<'_>>,
     stop: &AtomicBool,

@@ -1,101 +1,59 @@
-//! The record of a replay: what `--format json` prints and the report is made of.
+//! The record of a replay: what `--format json` prints and the report is made of. docs/replay-json.md
+//! says what each field means.
 //!
 //! Rates are of the measured rounds; `first_pass` is what happened before, from cold caches on.
 
+use crate::TrafficSource;
 use overbank_kit::machine::Machine;
 use overbank_switch::datapath::Counters;
 use overbank_switch::drop::DropReason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Name and version of the JSON document.
 pub const SCHEMA: &str = "overbank-replay/1";
 
-/// Everything that a replay found out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
-    /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of Overbank.
     pub version: &'static str,
-    /// What it ran on.
     pub machine: Machine,
-    /// What went in.
-    pub traffic: TrafficRecord,
-    /// Rules in force.
+    pub traffic: TrafficSource,
     pub rules: usize,
-    /// Sizes and lengths.
     pub settings: Settings,
-    /// Whether it was ended early.
     pub interrupted: bool,
     /// Digest of (packet index, verdict, output bytes), the same for all designs, as hexadecimal.
     pub digest: String,
-    /// Packets that the digest covers, per design.
     pub digest_packets: u64,
     /// One entry per design, in the order asked for.
     pub designs: Vec<DesignRecord>,
 }
 
-/// What went in.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum TrafficRecord {
-    /// A capture.
-    Capture {
-        /// Its file name.
-        file: String,
-        /// Ethernet frames.
-        frames: u64,
-        /// Packets left out because they are not Ethernet.
-        skipped: u64,
-    },
-    /// Built-in traffic.
-    BuiltIn {
-        /// Different flows.
-        flows: u32,
-        /// Zipf skew; 0 is uniform.
-        theta: f64,
-        /// Destination classes.
-        classes: u32,
-        /// Flows over cache entries: the paper's oversubscription factor.
-        alpha: f64,
-    },
-}
-
-/// Sizes and lengths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Slots asked for in tier 1.
     pub entries: usize,
-    /// Most megaflows.
     pub megaflows: usize,
-    /// Seed of everything random.
     pub seed: u64,
-    /// Packets of one loop.
     pub loop_packets: u64,
-    /// Loops of the first pass.
     pub warmup_loops: u64,
     /// Loops of one measured round, unless `seconds` is given.
     pub loops: u64,
     /// Seconds of measurement per design, all rounds together.
     pub seconds: Option<f64>,
-    /// Rounds, in which all designs take turns.
     pub rounds: u32,
 }
 
-/// What one design did.
 #[derive(Clone, Debug, Serialize)]
 pub struct DesignRecord {
-    /// Its name.
     pub design: String,
     /// Million packets a second: median of the rounds; `null` if it was not measured.
     pub mpps: Option<f64>,
-    /// Slowest round.
     pub mpps_min: Option<f64>,
-    /// Fastest round.
     pub mpps_max: Option<f64>,
-    /// Nanoseconds a packet: median of the rounds.
     pub ns_per_packet: Option<f64>,
+    /// The same of each round; not in the JSON.
+    #[serde(skip)]
+    pub rounds_ns: Vec<f64>,
     /// Nanoseconds of a packet that tier 1 knows (a line through the medians of bursts).
     pub ns_hit: Option<f64>,
     /// Nanoseconds of a packet that it does not know.
@@ -106,13 +64,10 @@ pub struct DesignRecord {
     pub hit_rate: f64,
     /// As in the record of the replay; equal for all designs.
     pub digest: String,
-    /// Bytes of the signature cache.
     pub table_bytes: usize,
     /// Whether those lie on 2 MiB pages: "yes", "no", "partly (N MiB)" or "unknown".
     pub huge_pages: String,
-    /// Slots of the signature cache.
     pub slots: usize,
-    /// Instruction set of its lookups.
     pub instruction_set: String,
     /// The measured rounds.
     #[serde(flatten)]
@@ -124,30 +79,23 @@ pub struct DesignRecord {
 /// Counters of some stretch of traffic.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
-    /// Frames that came in.
     pub packets: u64,
-    /// Tier 1.
     pub microflow: Microflow,
-    /// Tier 2.
     pub megaflow: Megaflow,
     /// Tier 3: packets that went to the classifier.
     pub classifier_lookups: u64,
     /// Frames that left by no port, by reason; only reasons that occurred.
     pub drops: BTreeMap<&'static str, u64>,
-    /// Frames and bytes by output port.
     pub ports: Vec<PortTally>,
 }
 
-/// Counters of tier 1.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Microflow {
-    /// Packets looked up.
     pub lookups: u64,
     /// Packets found, after verification.
     pub hits: u64,
     /// Signatures that matched and did not belong to the packet.
     pub false_positives: u64,
-    /// Signatures put in.
     pub inserts: u64,
     /// Those that took the place of an equal fingerprint.
     pub replacements: u64,
@@ -157,22 +105,16 @@ pub struct Microflow {
     pub occupied: usize,
 }
 
-/// Counters of tier 2.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Megaflow {
-    /// Packets looked up.
     pub lookups: u64,
-    /// Packets found.
     pub hits: u64,
     /// Subtables searched, all lookups together.
     pub subtables_searched: u64,
-    /// Subtables searched per lookup.
     pub subtables_per_lookup: f64,
     /// Megaflows at the end.
     pub megaflows: usize,
-    /// Masks at the end.
     pub masks: usize,
-    /// Megaflows installed.
     pub installs: u64,
     /// Megaflows that made room for others.
     pub evictions: u64,
@@ -183,9 +125,7 @@ pub struct Megaflow {
 /// What left by one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PortTally {
-    /// OpenFlow port number.
     pub port: u32,
-    /// Frames.
     pub packets: u64,
     /// Bytes, without the frame check sequence.
     pub bytes: u64,
@@ -230,7 +170,6 @@ impl Totals {
         }
     }
 
-    /// Hits over lookups in tier 1, 0 to 1.
     pub fn hit_rate(&self) -> f64 {
         match self.microflow.lookups {
             0 => 0.0,

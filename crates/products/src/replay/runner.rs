@@ -208,6 +208,7 @@ pub(super) fn describe(runner: &Runner<'_>, totals: Totals, digest: &str) -> Des
         mpps_min: ns.map(|ns| mpps(ns.high)),
         mpps_max: ns.map(|ns| mpps(ns.low)),
         ns_per_packet,
+        rounds_ns: rounds.clone(),
         ns_hit: costs.map(|c| c.hit_ns),
         ns_miss: costs.and_then(|c| c.miss_ns),
         ns_lookup: None,

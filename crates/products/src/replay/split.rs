@@ -8,7 +8,6 @@
 
 use overbank_kit::spread::median;
 
-/// Most packets of a burst.
 const BURST_MAX: usize = 32;
 /// Bursts kept per group.
 const GROUP_MAX: usize = 1 << 14;
@@ -23,7 +22,6 @@ pub struct Split {
     counts: Vec<u64>,
 }
 
-/// Costs in nanoseconds a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// A packet that tier 1 knows.
@@ -39,7 +37,6 @@ impl Default for Split {
 }
 
 impl Split {
-    /// Adds a burst.
     pub fn add(&mut self, misses: u64, ns: f64) {
         let group = (misses as usize).min(BURST_MAX);
         self.counts[group] += 1;

@@ -1,75 +1,48 @@
-//! The tables of a replay as text, for its page and for terminals.
+//! The tables of a replay, for its page and for terminals.
 
 use super::record::{DesignRecord, Totals};
-use overbank_kit::report::{TextTable, count, optional, percent};
+use overbank_kit::experiment::Table;
+use overbank_kit::report::{count, optional, percent};
 
 /// What each design costs and hits.
-pub fn rates(designs: &[DesignRecord]) -> TextTable {
-    let row = |d: &DesignRecord| {
-        vec![
-            d.design.clone(),
-            optional(d.mpps, 2),
-            optional(d.mpps_min, 2),
-            optional(d.mpps_max, 2),
-            optional(d.ns_per_packet, 1),
-            if d.slots == 0 { "–".to_owned() } else { percent(d.hit_rate) },
-            optional(d.ns_hit, 1),
-            optional(d.ns_miss, 1),
-            format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64),
-            d.huge_pages.clone(),
-            d.instruction_set.clone(),
-        ]
-    };
-    TextTable {
-        headings: &[
-            "design",
-            "Mpps",
-            "min",
-            "max",
-            "ns/packet",
-            "hit rate %",
-            "ns/hit",
-            "ns/miss",
-            "MiB",
-            "huge pages",
-            "SIMD",
+pub fn rates(designs: &[DesignRecord]) -> Table {
+    let hit_rate = |d: &DesignRecord| (d.slots > 0).then_some(d.hit_rate * 100.0);
+    Table::of(
+        "Packet rate",
+        designs,
+        &[
+            ("design", &|d| d.design.clone()),
+            ("Mpps", &|d| optional(d.mpps, 2)),
+            ("min", &|d| optional(d.mpps_min, 2)),
+            ("max", &|d| optional(d.mpps_max, 2)),
+            ("ns/packet", &|d| optional(d.ns_per_packet, 1)),
+            ("hit rate %", &|d| optional(hit_rate(d), 2)),
+            ("ns/hit", &|d| optional(d.ns_hit, 1)),
+            ("ns/miss", &|d| optional(d.ns_miss, 1)),
+            ("MiB", &|d| format!("{:.1}", d.table_bytes as f64 / (1 << 20) as f64)),
+            ("huge pages", &|d| d.huge_pages.clone()),
+            ("SIMD", &|d| d.instruction_set.clone()),
         ],
-        rows: designs.iter().map(row).collect(),
-    }
+    )
 }
 
-/// What the three tiers did; `pick` says when.
-pub fn tiers(designs: &[DesignRecord], pick: fn(&DesignRecord) -> &Totals) -> TextTable {
-    let row = |d: &DesignRecord| {
-        let t = pick(d);
-        vec![
-            d.design.clone(),
-            count(t.packets),
-            percent(t.hit_rate()),
-            count(t.microflow.false_positives),
-            count(t.microflow.evictions),
-            count(t.megaflow.lookups),
-            count(t.megaflow.hits),
-            format!("{:.2}", t.megaflow.subtables_per_lookup),
-            count(t.megaflow.masks as u64),
-            count(t.megaflow.megaflows as u64),
-            count(t.classifier_lookups),
-        ]
-    };
-    TextTable {
-        headings: &[
-            "design",
-            "packets",
-            "hit rate %",
-            "false positives",
-            "evictions",
-            "megaflow lookups",
-            "hits",
-            "subtables each",
-            "masks",
-            "megaflows",
-            "classifier lookups",
+/// What the three tiers did; `of` says when.
+pub fn tiers(title: &str, designs: &[DesignRecord], of: fn(&DesignRecord) -> &Totals) -> Table {
+    Table::of(
+        title,
+        designs,
+        &[
+            ("design", &|d| d.design.clone()),
+            ("packets", &|d| count(of(d).packets)),
+            ("hit rate %", &|d| percent(of(d).hit_rate())),
+            ("false positives", &|d| count(of(d).microflow.false_positives)),
+            ("evictions", &|d| count(of(d).microflow.evictions)),
+            ("megaflow lookups", &|d| count(of(d).megaflow.lookups)),
+            ("hits", &|d| count(of(d).megaflow.hits)),
+            ("subtables each", &|d| format!("{:.2}", of(d).megaflow.subtables_per_lookup)),
+            ("masks", &|d| count(of(d).megaflow.masks as u64)),
+            ("megaflows", &|d| count(of(d).megaflow.megaflows as u64)),
+            ("classifier lookups", &|d| count(of(d).classifier_lookups)),
         ],
-        rows: designs.iter().map(row).collect(),
-    }
+    )
 }

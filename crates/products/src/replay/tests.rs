@@ -32,11 +32,11 @@ fn tables(rules: &str) -> Tables {
     Tables::new(parse_rules(rules).expect("rules")).expect("tables")
 }
 
-fn record() -> TrafficRecord {
-    TrafficRecord::BuiltIn { flows: 1000, theta: 0.0, classes: 20, alpha: 2.0 }
+fn record() -> TrafficSource {
+    TrafficSource::BuiltIn { flows: 1000, theta: 0.0, classes: Some(20), alpha: Some(2.0) }
 }
 
-fn replay(length: Length) -> Replay {
+pub(super) fn replay(length: Length) -> Replay {
     let traffic = Traffic::default();
     let stream = stream();
     let source = Source::BuiltIn { stream: &stream, traffic };

@@ -16,7 +16,6 @@ enum Event {
     Drop(DropReason),
 }
 
-/// The log of one chunk.
 #[derive(Default)]
 pub struct TxLog {
     events: Vec<(u32, Event)>,

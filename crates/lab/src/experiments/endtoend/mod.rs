@@ -19,8 +19,9 @@ pub use fig10::FIG10;
 use crate::prelude::*;
 use overbank_kit::micro::{SLOT_BYTES, size_name};
 use overbank_kit::traffic::Traffic;
+use overbank_products::TrafficSource;
 use overbank_products::replay::feed::Source;
-use overbank_products::replay::record::{DesignRecord, TrafficRecord};
+use overbank_products::replay::record::DesignRecord;
 use overbank_products::replay::{self, Contestant, Length, Plan, Progress};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::translate::Tables;
@@ -43,8 +44,6 @@ pub(super) struct Point {
     alpha: f64,
     theta: f64,
     pub(super) designs: Vec<DesignRecord>,
-    /// Nanoseconds a packet of each design, round by round.
-    rounds_ns: Vec<Vec<f64>>,
 }
 
 impl Point {
@@ -54,8 +53,7 @@ impl Point {
     }
 
     fn rounds_ns(&self, name: &str) -> impl Iterator<Item = f64> {
-        let rounds = self.designs.iter().zip(&self.rounds_ns).find(|(d, _)| d.design == name);
-        rounds.map_or(&[][..], |(_, rounds)| rounds).iter().copied()
+        self.of(name).rounds_ns.iter().copied()
     }
 
     /// Packet rate to that of another in the same round.
@@ -85,40 +83,6 @@ impl Point {
 
     fn lookup(&self, name: &str) -> f64 {
         self.of(name).ns_lookup.unwrap_or(0.0)
-    }
-}
-
-/// The rounds of a replay, from what it tells of its progress: the designs take turns in each.
-#[derive(Default)]
-struct Turns {
-    done: u64,
-    /// Who has the turn, its packets and nanoseconds.
-    turn: Option<(Contestant, f64, f64)>,
-    ended: Vec<(Contestant, f64)>,
-}
-
-impl Turns {
-    fn see(&mut self, p: &Progress) {
-        let packets = (p.done - self.done) as f64;
-        self.done = p.done;
-        if p.phase != "round" {
-            return self.end_turn();
-        }
-        if self.turn.is_some_and(|(contestant, ..)| contestant != p.contestant) {
-            self.end_turn();
-        }
-        let (_, all, ns) = self.turn.get_or_insert((p.contestant, 0.0, 0.0));
-        *all += packets;
-        *ns += 1e3 * packets / p.mpps;
-    }
-
-    fn end_turn(&mut self) {
-        self.ended.extend(self.turn.take().map(|(contestant, all, ns)| (contestant, ns / all)));
-    }
-
-    /// Nanoseconds a packet of `contestant`.
-    fn of(&self, contestant: Contestant) -> Vec<f64> {
-        self.ended.iter().filter(|(c, _)| *c == contestant).map(|(_, ns)| *ns).collect()
     }
 }
 
@@ -175,11 +139,10 @@ impl Course {
                 pinned_core: None,
             };
             let classes = traffic.classes();
-            let record = TrafficRecord::BuiltIn { flows, theta, classes, alpha };
+            let record =
+                TrafficSource::BuiltIn { flows, theta, classes: Some(classes), alpha: Some(alpha) };
             let (stop, progress) = (context.stop, &mut *context.progress);
-            let mut turns = Turns::default();
             let mut show = |p: Progress| {
-                turns.see(&p);
                 let text = format!("α = {alpha}, θ = {theta}: {}, {}", p.contestant, p.phase);
                 progress(&text, (p.done as f64 / p.total.max(1) as f64).min(1.0));
             };
@@ -188,8 +151,7 @@ impl Course {
             if replay.interrupted {
                 return Err(LabError::Stopped);
             }
-            let rounds_ns = contestants.iter().map(|&c| turns.of(c)).collect();
-            Ok(Point { alpha, theta, designs: replay.designs, rounds_ns })
+            Ok(Point { alpha, theta, designs: replay.designs })
         })
     }
 
@@ -301,43 +263,16 @@ fn causes(title: &str, points: &[Point], with_cuckoo: bool) -> Table {
 mod tests {
     use super::*;
 
-    /// A replay of two designs as its progress tells it, a chunk at a time.
+    /// Gains are of the same round: 2-4 BLP is a quarter faster in most rounds, though by the medians it is
+    /// slower.
     #[test]
-    fn rounds_are_what_progress_tells() {
-        let [a, b] = ["set-4", "set-8"].map(|name| name.parse::<Contestant>().unwrap());
-        let mut turns = Turns::default();
-        let mut done = 0;
-        let mut chunk = |contestant, phase, packets, mpps| {
-            done += packets;
-            turns.see(&Progress { contestant, phase, done, total: 0, mpps });
-        };
-        chunk(a, "first pass", 1000, 1.0);
-        chunk(b, "first pass", 1000, 1.0);
-        // 100 packets of 10 ns and 300 of 50 ns.
-        chunk(a, "round", 100, 100.0);
-        chunk(a, "round", 300, 20.0);
-        chunk(b, "round", 400, 25.0);
-        chunk(a, "round", 400, 50.0);
-        chunk(b, "round", 400, 10.0);
-        chunk(a, "hit and miss", 400, 1.0);
-        assert_eq!((turns.of(a), turns.of(b)), (vec![40.0, 20.0], vec![40.0, 100.0]));
-    }
-
-    /// The rounds that the progress tells are those whose median the record has; and gains are of the same
-    /// round: 2-4 BLP is a quarter faster in most rounds, though by the medians it is slower.
-    #[test]
-    fn rounds_are_those_of_the_record_and_gains_of_the_same_round() {
+    fn gains_are_of_the_same_round() {
         let course = Course::sized(true, &[0.5], &[0.0]);
         let mut points = smoke(|context| course.measure(context, &PLAIN)).unwrap();
         let p = &mut points[0];
-        for design in &p.designs {
-            let rounds = Spread::of(p.rounds_ns(&design.design));
-            let recorded = design.ns_per_packet.unwrap();
-            assert_eq!(p.rounds_ns(&design.design).count(), course.rounds as usize);
-            assert!((rounds.median / recorded - 1.0).abs() < 1e-6, "{rounds:?} for {recorded}");
-        }
+        assert!(p.designs.iter().all(|d| d.rounds_ns.len() == course.rounds as usize));
         let ns = [[100.0, 200.0, 125.0], [300.0; 3], [400.0; 3], [80.0, 160.0, 250.0]];
-        p.rounds_ns = ns.map(Vec::from).into();
+        p.designs.iter_mut().zip(ns).for_each(|(design, ns)| design.rounds_ns = ns.into());
         assert_eq!(p.gain(BLP, "set-4").percent(), "+25.0 % (-50.0 to +25.0)");
         assert_eq!(p.winner(), BLP);
         let found = |stated| reaches(&points, BLP, &["set-8", "set-4"], stated).unwrap();

@@ -10,9 +10,8 @@
 //!  + next burst named ours: each batch asks for the lines of the next one meanwhile; beyond the paper
 //! ```
 //!
-//! All look up keys that are there, drawn anew for each round and each contestant, on one core. They
-//! take turns in each round where all their tables fit into memory at once; where not, the paper's
-//! five do, and then ours with the gather kernel.
+//! All look up keys that are there, on one core. They take turns in each round where all their tables fit
+//! into memory at once; where not, the paper's five do, and then ours with the gather kernel.
 
 use super::measure::{
     Answers, Draws, Plan, Which, build, fill, floor_ns, look_up, look_up_ahead, ns_per_key, rate,
@@ -22,7 +21,6 @@ use super::optimistic::{Filler, LOOK_UPS, Optimistic};
 use super::{absent, address, sizes};
 use crate::prelude::*;
 use overbank::fib::Key6;
-use overbank_kit::micro::gather::{self, Footing, Gather, refusal};
 
 /// Figure 5.
 pub const FIB5: Experiment = Experiment {
@@ -76,8 +74,6 @@ struct Measured {
     lines_a_hit: [f64; 2],
     /// Lines that the lookup of an absent key reads, ours; the paper's reads two.
     lines_a_miss: f64,
-    /// Pages of our table and of the gather kernel's lines.
-    footing: Footing,
     /// Whether all took turns.
     together: bool,
 }
@@ -150,15 +146,14 @@ fn cuckoo_turns([huge, small]: &[Optimistic; 2], keys: usize) -> Vec<Turn<'_>> {
         .collect()
 }
 
-/// Bytes that are there at once at least: the paper's table on both kinds of pages, or ours and the
-/// gather kernel's.
+/// Bytes that are there at once at least: the paper's table on both kinds of pages, or ours.
 fn bytes(entries: u64) -> u64 {
-    2 * sizes::optimistic_bytes(entries).max(sizes::fib_bytes(entries))
+    (2 * sizes::optimistic_bytes(entries)).max(sizes::fib_bytes(entries))
 }
 
 fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
     let (theirs, ours) = (sizes::optimistic_bytes(entries), sizes::fib_bytes(entries));
-    let together = sizes::fits(2 * theirs + 2 * ours);
+    let together = sizes::fits(2 * theirs + ours);
     let tables = context.part((0.0, 0.4), |context| cuckoo(context, entries))?;
     let (all, second) = tables[0].census(CENSUS_BUCKETS);
     let [huge, small] = [&tables[0], &tables[1]].map(|table| table.huge_pages().to_string());
@@ -173,31 +168,27 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
     let fib = context.part((until, built), |context| build(context, &what, entries))?;
     let reader = fib.reader();
     let of_round = (plan.keys, reader.bytes());
-    let gather = Gather::new(reader.bytes())
-        .ok_or_else(|| LabError::Failed("no memory for the gather kernel".to_owned()))?;
     let mut turns = tables.as_ref().map(|t| cuckoo_turns(t, plan.keys)).unwrap_or_default();
     turns.push(looks_up(OURS, of_round, |keys| look_up(&reader, BATCH, keys)));
     turns.push(looks_up(OURS_AHEAD, of_round, |keys| look_up_ahead(&reader, BATCH, keys)));
     turns.push(Box::new(|draws| {
-        Ok(floor_ns(draws, of_round, |hashes| gather.touch_in(BATCH, hashes)))
+        Ok(floor_ns(draws, of_round, |hashes| reader.touch(BATCH, false, hashes)))
     }));
     ns.extend(context.part((built, 1.0), |context| rounds(context, plan, entries, &mut turns))?);
     drop(turns);
     let asked = entries.min(10_000);
     let lines: usize = (0..asked).map(|number| reader.lines_if_absent(absent(number))).sum();
-    let (table, bytes) = (reader.huge_pages(), reader.bytes());
     Ok(Measured {
         entries,
-        bytes: [theirs, bytes as u64],
+        bytes: [theirs, reader.bytes() as u64],
         ns: Rounds { figures: ns },
-        pages: [small, huge, table.to_string()],
+        pages: [small, huge, reader.huge_pages().to_string()],
         lines_a_hit: [
             second as f64 / all.max(1) as f64,
             fib.stats().second as f64 / entries as f64,
         ]
         .map(|second| 1.0 + second),
         lines_a_miss: lines as f64 / asked as f64,
-        footing: Footing { table, floor: gather.huge_pages(), bytes },
         together,
     })
 }
@@ -223,10 +214,7 @@ fn plot(all: &[Measured]) -> Plot {
     let step = |(i, name): (usize, &&str)| {
         Series::rounds(*name, all.iter().map(|m| (m.entries as f64, rate(m.ns.spread(i)))))
     };
-    // Where it is no floor, its curve would look like one.
-    let floored = all.iter().filter(|m| m.footing.is_alike());
-    let floored = floored.map(|m| (m.entries as f64, rate(m.ns.spread(FLOOR))));
-    let floor = Series { model: true, ..Series::rounds("gather kernel", floored) };
+    let floor = Series { model: true, ..step((FLOOR, &"gather kernel")) };
     let (x, y) = ("entries of the table", "million lookups a second");
     Plot::new("lookups of one core, optimisations cumulative", x, y)
         .log_x()
@@ -247,11 +235,8 @@ fn times(all: &[Measured]) -> Table {
             if step != FLOOR {
                 return format!("{ns} ({:.2})", m.factor(step, BASELINE).median);
             }
-            let [alone, ahead] = [OURS, OURS_AHEAD].map(|step| {
-                let [ns, floor] = [step, FLOOR].map(|of| m.ns.spread(of).median);
-                gather::times(m.footing.multiple(ns, floor))
-            });
-            format!("{ns} (overbank::fib: {alone}; next burst named: {ahead})")
+            let [alone, ahead] = [OURS, OURS_AHEAD].map(|step| m.ns.ratio(step, FLOOR).median);
+            format!("{ns} (overbank::fib: ×{alone:.2}; next burst named: ×{ahead:.2})")
         },
     )
 }
@@ -360,11 +345,8 @@ fn notes(record: &mut Record, all: &[Measured]) {
         "overbank::fib is the sixth step and ours: buckets of a whole line, 7 entries and a header with \
          the version and the markers, so that most absent keys cost one line; vector compares; readers \
          that never wait. The seventh asks for the home lines of the next batch while it looks up one; \
-         the batches of the gather kernel are alone, so it is no bound of this step.",
+         the gather kernel touches lines of our table, batches alone, so it is no bound of this step.",
     );
-    let other = all.iter().filter(|m| !m.footing.is_alike());
-    let other = other.map(|m| format!("{} entries ({})", m.name(), m.footing));
-    record.notes.extend(refusal(&other.collect::<Vec<_>>()));
     let apart: Vec<String> = all.iter().filter(|m| !m.together).map(Measured::name).collect();
     if !apart.is_empty() {
         record.note(format!(
@@ -378,7 +360,6 @@ fn notes(record: &mut Record, all: &[Measured]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::memory::HugePages;
 
     fn measured(entries: u64, ns: [f64; STEPS.len()]) -> Measured {
         Measured {
@@ -388,7 +369,6 @@ mod tests {
             pages: Default::default(),
             lines_a_hit: [1.3, 1.2],
             lines_a_miss: 1.1,
-            footing: Footing { table: HugePages::Yes, floor: HugePages::Yes, bytes: 1 << 30 },
             together: true,
         }
     }

@@ -21,9 +21,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use overbank::fib::Key6;
 use overbank::hash::mix;
-use overbank::memory::HugePages;
+use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::Prefetch;
-use overbank_kit::micro::memory::Memory;
 
 /// Slots of a bucket.
 const SLOTS: usize = 4;
@@ -36,7 +35,7 @@ pub(super) const BATCH_MAX: usize = 64;
 
 /// The table, as readers and the writer share it.
 pub(super) struct Optimistic {
-    words: Memory<AtomicU64>,
+    words: Words,
     versions: Box<[AtomicU32]>,
     buckets: u32,
     seed: u64,
@@ -55,13 +54,14 @@ impl Optimistic {
     /// An empty table that `entries` entries fill to 95 %. `None`: no memory, or too many.
     pub(super) fn new(entries: usize, huge: bool, seed: u64) -> Option<Optimistic> {
         let buckets = u32::try_from(Self::buckets(entries)).ok()?;
-        let words = Memory::new(buckets as usize * SLOTS, huge, |_| AtomicU64::new(0))?;
+        let pages = if huge { Pages::Huge } else { Pages::Small };
+        let words = Words::zeroed(buckets as usize * SLOTS, pages).ok()?;
         Some(Self::over(words, buckets, seed))
     }
 
-    fn over(words: Memory<AtomicU64>, buckets: u32, seed: u64) -> Optimistic {
+    fn over(words: Words, buckets: u32, seed: u64) -> Optimistic {
         let versions = (0..VERSIONS).map(|_| AtomicU32::new(0)).collect();
-        let far = Prefetch::Automatic.is_far(size_of_val(words.as_slice()));
+        let far = Prefetch::Automatic.is_far(size_of_val(words.get()));
         Optimistic { words, versions, buckets, seed, far, nothing: std::hint::black_box(0) }
     }
 
@@ -77,14 +77,17 @@ impl Optimistic {
 
     /// The same entries on other pages.
     pub(super) fn copy(&self, huge: bool) -> Option<Optimistic> {
-        let from = self.words.as_slice();
-        let word = |i: usize| AtomicU64::new(from[i].load(Ordering::Relaxed));
-        Some(Self::over(Memory::new(from.len(), huge, word)?, self.buckets, self.seed))
+        let pages = if huge { Pages::Huge } else { Pages::Small };
+        let words = Words::zeroed(self.words.get().len(), pages).ok()?;
+        for (to, from) in words.get().iter().zip(self.words.get()) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        Some(Self::over(words, self.buckets, self.seed))
     }
 
     /// Bytes of the slots.
     pub(super) fn bytes(&self) -> usize {
-        self.words.as_slice().len() * 8
+        self.words.get().len() * 8
     }
 
     /// The pages that the slots lie on.
@@ -105,7 +108,7 @@ impl Optimistic {
     #[inline(always)]
     fn slots(&self, bucket: u32) -> &[AtomicU64] {
         let at = bucket as usize * SLOTS;
-        &self.words.as_slice()[at..at + SLOTS]
+        &self.words.get()[at..at + SLOTS]
     }
 
     #[inline(always)]
