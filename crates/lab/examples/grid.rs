@@ -11,6 +11,7 @@
 //! those of the same round. At the end the geometric means over the cells.
 
 use overbank::cache::Design;
+use overbank_kit::experiment::Table;
 use overbank_kit::micro::{Cell, Measured, measure, tsc};
 use overbank_kit::recommended::RECOMMENDED;
 use overbank_kit::spread::{Spread, geometric_mean};
@@ -30,31 +31,29 @@ fn numbers(flags: &HashMap<String, String>, flag: &str, or: &[f64]) -> Result<Ve
 fn print(m: &Measured) {
     let Cell { alpha, theta, .. } = m.cell;
     let (flows, floor) = (m.cell.flows(), m.floor_ns.median);
-    print!("{}  α {alpha}  θ {theta}   {flows} flows, {:.1} draws each;", m.cell.size(), m.warmed);
-    println!(" gather {floor:.2} ns");
-    println!(
-        "  design                hit %  of opt  probe  lookup  whole floors     M/s  range              \
-         best  blp-2-4  huge pages"
-    );
+    println!("{}  α {alpha}  θ {theta}   {flows} flows; gather {floor:.2} ns", m.cell.size());
     let show = |ratio: Option<Spread>| ratio.map_or("-".to_owned(), |r| format!("{:.3}", r.median));
-    for row in &m.rows {
-        let name = row.design.to_string();
-        let floors = m.to_floor(row, |round| round.lookup_ns);
-        let floors = floors.map_or("-".to_owned(), |floors| format!("{:.2}", floors.median));
-        let best = best_of_paper(m).map(|best| row.to(best, |round| round.throughput));
-        println!(
-            "  {name:<20}{:>7.2}{:>8.4}{:>7.2}{:>8.2}{:>7.2}{floors:>7}{:>8.1}  {:<17}{:>6}{:>9}  {}",
-            100.0 * row.hit_rate,
-            row.hit_rate / m.cell.static_optimum(),
-            row.probe_ns.median,
-            row.lookup_ns.median,
-            row.whole_ns.median,
-            row.throughput.median,
-            format!("({:.1} to {:.1})", row.throughput.low, row.throughput.high),
-            show(best),
-            show(ratio(m, &name, BASELINE)),
-            row.huge_pages,
-        );
+    let best = best_of_paper(m);
+    let table = Table::of(
+        format!("{:.1} draws each", m.warmed),
+        &m.rows,
+        &[
+            ("design", &|row| row.design.to_string()),
+            ("hit %", &|row| format!("{:.2}", 100.0 * row.hit_rate)),
+            ("of opt", &|row| format!("{:.4}", row.hit_rate / m.cell.static_optimum())),
+            ("probe", &|row| format!("{:.2}", row.probe_ns.median)),
+            ("lookup", &|row| format!("{:.2}", row.lookup_ns.median)),
+            ("whole", &|row| format!("{:.2}", row.whole_ns.median)),
+            ("floors", &|row| show(m.to_floor(row, |round| round.lookup_ns))),
+            ("M/s", &|row| row.throughput.cell(1)),
+            ("best", &|row| show(best.map(|best| row.to(best, |round| round.throughput)))),
+            ("blp-2-4", &|row| show(ratio(m, &row.design.to_string(), BASELINE))),
+            ("huge pages", &|row| row.huge_pages.to_string()),
+        ],
+    );
+    for row in [&table.headings].into_iter().chain(&table.rows) {
+        let cells = row[1..].iter().map(|cell| format!("{cell:>9}"));
+        println!("  {:<24}{}", row[0], cells.collect::<Vec<_>>().join(" "));
     }
 }
 

@@ -3,7 +3,6 @@
 
 use overbank_kit::experiment::{Context, LabError, Size};
 use overbank_kit::machine::Machine;
-use overbank_kit::micro::PENALTY_CYCLES;
 use overbank_kit::report::{markdown, outcomes};
 use overbank_kit::results::Outcome;
 use overbank_lab::experiments::{ALL, by_name, sort};
@@ -29,14 +28,7 @@ fn smoke(name: &str, wrong: &mut Vec<String>) -> Outcome {
         assert!((last..=1.0).contains(&done), "{name}: {done} after {last}");
         (steps, last) = (steps + 1, done);
     };
-    let mut context = Context {
-        size: Size::Smoke,
-        seed: 1,
-        penalty_cycles: PENALTY_CYCLES,
-        entries: &[],
-        stop: &stop,
-        progress: &mut progress,
-    };
+    let mut context = Context::smoke_run(&stop, &mut progress);
     let record = experiment.measure(&mut context).expect("a record");
     assert!(steps > 0, "{name} says nothing of its progress");
     assert_eq!((record.name.as_str(), record.size, record.seed), (name, Size::Smoke, 1));
@@ -93,14 +85,8 @@ fn ctrl_c_ends_each_of_them() {
         let stop = AtomicBool::new(true);
         let mut steps = 0;
         let mut progress = |_: &str, _: f64| steps += 1;
-        let mut context = Context {
-            size: Size::Full,
-            seed: 1,
-            penalty_cycles: PENALTY_CYCLES,
-            entries: &[],
-            stop: &stop,
-            progress: &mut progress,
-        };
+        let smoke = Context::smoke_run(&stop, &mut progress);
+        let mut context = Context { size: Size::Full, ..smoke };
         let ended = experiment.measure(&mut context);
         assert!(matches!(ended, Err(LabError::Stopped)), "{}: {ended:?}", experiment.name);
         assert_eq!(steps, 1, "{}", experiment.name);

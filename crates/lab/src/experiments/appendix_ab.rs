@@ -9,7 +9,6 @@ use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{ALPHA_PAPER, blp, blp_held, blp_solution};
 use overbank_products::model::{Row, Simulation, calculate};
 
-/// The two models.
 pub const APPENDIX_AB: Experiment = Experiment {
     name: "appendix-ab",
     title: "Final hit rates by calculation and by simulation, uniform keys",

@@ -24,7 +24,6 @@ use rand_distr::weighted::WeightedAliasIndex;
 use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg32;
 
-/// The lower bound.
 pub const APPENDIX_C: Experiment = Experiment {
     name: "appendix-c",
     title: "Uniform keys are the worst case: hit rates of many distributions",

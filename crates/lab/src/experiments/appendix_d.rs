@@ -33,7 +33,6 @@ use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::{warm_up, warm_up_seen};
 
-/// Warm-up.
 pub const APPENDIX_D: Experiment = Experiment {
     name: "appendix-d",
     title: "Warm-up: the differential equation, the tail, and a law that holds",

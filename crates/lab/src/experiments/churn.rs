@@ -11,7 +11,6 @@ use overbank_kit::workload::{Gray, Newcomers, Run, Shifting, Workload, WorkloadE
 use overbank_products::advise::AdviseError;
 use overbank_products::advise::simulate::{Sequence, simulate};
 
-/// Moving traffic.
 pub const CHURN: Experiment = Experiment {
     name: "churn",
     title: "traffic that does not stand still: moving hot sets, scans, bursts of new flows",

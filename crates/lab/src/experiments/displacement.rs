@@ -21,7 +21,6 @@ use overbank_kit::micro::keys::Keys;
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// Displacement against eviction.
 pub const DISPLACEMENT: Experiment = Experiment {
     name: "displacement",
     title: "hit rate and insertion cost with 0, 1 and 2 displacements before an eviction",
@@ -30,7 +29,7 @@ pub const DISPLACEMENT: Experiment = Experiment {
 };
 
 /// Where a hash may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) enum Reach {
     /// Two buckets anywhere.
     Cuckoo,
@@ -38,16 +37,16 @@ pub(super) enum Reach {
     Blp,
 }
 
-/// A breadth-first search: buckets in the order in which they are looked at.
-#[derive(Default)]
-struct Search {
-    buckets: Vec<usize>,
-    /// Of each bucket, the slot whose entry may move to it and the place of that slot's bucket in
-    /// the search; `None` for the homes of the new hash.
-    from: Vec<Option<(usize, usize)>>,
+/// A bucket that a search looked at.
+#[derive(Clone, Copy)]
+struct Looked {
+    bucket: usize,
+    /// The slot whose entry may move here, and the place of its bucket in the search; `None` for the
+    /// homes of the new hash.
+    from: Option<(usize, usize)>,
+    moves: u32,
 }
 
-/// The displacing cache.
 struct Displacing {
     reach: Reach,
     slots_per_bucket: usize,
@@ -56,13 +55,10 @@ struct Displacing {
     slots: Vec<u64>,
     depth: u32,
     pcg: Pcg32,
-    /// The search of the insertion under way; kept for its memory.
-    search: Search,
-    /// Buckets that insertions looked at.
+    /// Breadth first: of the insertion under way, kept for its memory.
+    search: Vec<Looked>,
     buckets_read: u64,
-    /// Entries that insertions moved.
     moves: u64,
-    /// Entries that were lost.
     evictions: u64,
 }
 
@@ -77,7 +73,7 @@ impl Displacing {
             slots: vec![0; (buckets + 1) * m],
             depth,
             pcg: Pcg32::new(seed, 7),
-            search: Search::default(),
+            search: Vec::new(),
             buckets_read: 0,
             moves: 0,
             evictions: 0,
@@ -97,51 +93,50 @@ impl Displacing {
         }
     }
 
+    fn slots_of(&self, bucket: usize) -> std::ops::Range<usize> {
+        bucket * self.slots_per_bucket..(bucket + 1) * self.slots_per_bucket
+    }
+
     fn find(&self, bucket: usize, hash: u64) -> Option<usize> {
-        let start = bucket * self.slots_per_bucket;
-        let slots = &self.slots[start..start + self.slots_per_bucket];
-        slots.iter().position(|&slot| slot == hash).map(|at| start + at)
+        self.slots_of(bucket).find(|&slot| self.slots[slot] == hash)
     }
 
     fn contains(&self, hash: u64) -> bool {
         self.homes(hash).iter().any(|&bucket| self.find(bucket, hash).is_some())
     }
 
-    /// Looks at `bucket`, unless this search has done so; gives an empty slot of it.
-    fn look(&mut self, bucket: usize, from: Option<(usize, usize)>) -> Option<usize> {
-        if self.search.buckets.contains(&bucket) {
+    /// Looks at a bucket, unless this search has done so; gives an empty slot of it.
+    fn look(&mut self, looked: Looked) -> Option<usize> {
+        if self.search.iter().any(|before| before.bucket == looked.bucket) {
             return None;
         }
-        self.search.buckets.push(bucket);
-        self.search.from.push(from);
+        self.search.push(looked);
         self.buckets_read += 1;
-        self.find(bucket, 0)
+        self.find(looked.bucket, 0)
     }
 
     /// An empty slot as few moves away from `homes` as can be, in the bucket that the search looked
     /// at last; `None` if there is none within the depth.
     fn reach(&mut self, homes: [usize; 2]) -> Option<usize> {
-        self.search.buckets.clear();
-        self.search.from.clear();
+        self.search.clear();
         for bucket in homes {
-            if let Some(empty) = self.look(bucket, None) {
+            if let Some(empty) = self.look(Looked { bucket, from: None, moves: 0 }) {
                 return Some(empty);
             }
         }
-        let mut level = 0..self.search.buckets.len();
-        for _ in 0..self.depth {
-            for place in level.clone() {
-                let bucket = self.search.buckets[place];
-                let start = bucket * self.slots_per_bucket;
-                for slot in start..start + self.slots_per_bucket {
-                    let [a, b] = self.homes(self.slots[slot]);
-                    let other = if a == bucket { b } else { a };
-                    if let Some(empty) = self.look(other, Some((slot, place))) {
-                        return Some(empty);
-                    }
+        let mut place = 0;
+        while let Some(&Looked { bucket, moves, .. }) = self.search.get(place)
+            && moves < self.depth
+        {
+            for slot in self.slots_of(bucket) {
+                let [a, b] = self.homes(self.slots[slot]);
+                let (other, from) = (if a == bucket { b } else { a }, Some((slot, place)));
+                let looked = Looked { bucket: other, from, moves: moves + 1 };
+                if let Some(empty) = self.look(looked) {
+                    return Some(empty);
                 }
             }
-            level = level.end..self.search.buckets.len();
+            place += 1;
         }
         None
     }
@@ -149,22 +144,22 @@ impl Displacing {
     /// Puts in a hash that is not there.
     fn insert(&mut self, hash: u64) {
         let homes = self.homes(hash);
-        if let Some(mut empty) = self.reach(homes) {
-            // Back along the path: each entry moves into the slot that has become empty. No bucket
-            // is on it twice, so no move undoes another.
-            let mut place = self.search.from.len() - 1;
-            while let Some((slot, before)) = self.search.from[place] {
-                self.slots[empty] = self.slots[slot];
-                self.moves += 1;
-                (empty, place) = (slot, before);
-            }
-            self.slots[empty] = hash;
+        let Some(mut empty) = self.reach(homes) else {
+            self.evictions += 1;
+            let victim = self.pcg.below(2 * self.slots_per_bucket as u32) as usize;
+            let start = self.slots_of(homes[victim / self.slots_per_bucket]).start;
+            self.slots[start + victim % self.slots_per_bucket] = hash;
             return;
+        };
+        // Back along the path: each entry moves into the slot that has become empty. No bucket is on
+        // it twice, so no move undoes another.
+        let mut place = self.search.len() - 1;
+        while let Some((slot, before)) = self.search[place].from {
+            self.slots[empty] = self.slots[slot];
+            self.moves += 1;
+            (empty, place) = (slot, before);
         }
-        self.evictions += 1;
-        let victim = self.pcg.below(2 * self.slots_per_bucket as u32) as usize;
-        let bucket = homes[victim / self.slots_per_bucket];
-        self.slots[bucket * self.slots_per_bucket + victim % self.slots_per_bucket] = hash;
+        self.slots[empty] = hash;
     }
 }
 

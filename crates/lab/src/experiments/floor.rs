@@ -20,7 +20,6 @@ use overbank_kit::micro::{
 use std::hint::black_box;
 use std::time::Instant;
 
-/// The floor.
 pub const FLOOR: Experiment = Experiment {
     name: "floor",
     title: "batched probes and verified lookups against a kernel that only gathers lines",

@@ -1,19 +1,19 @@
 //! Every experiment, one file each (or one per family), and the list of them.
 
-pub mod appendix_ab;
-pub mod appendix_c;
-pub mod appendix_d;
-pub mod churn;
-pub mod displacement;
-pub mod endtoend;
+mod appendix_ab;
+mod appendix_c;
+mod appendix_d;
+mod churn;
+mod displacement;
+mod endtoend;
 pub mod fib;
-pub mod fig8_9;
-pub mod floor;
+mod fig8_9;
+mod floor;
 pub mod grid;
-pub mod questions;
-pub mod slide15;
-pub mod table1;
-pub mod table3;
+mod questions;
+mod slide15;
+mod table1;
+mod table3;
 
 use overbank_kit::experiment::Experiment;
 use overbank_kit::results::{self, Outcome};

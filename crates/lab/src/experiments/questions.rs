@@ -17,7 +17,6 @@ use overbank_kit::micro::{self, Cell, Measured, Plan, measure_all, tsc};
 use overbank_kit::models::ALPHA_PAPER;
 use overbank_products::replay::record::DesignRecord;
 
-/// The questions.
 pub const QUESTIONS: Experiment = Experiment {
     name: "questions",
     title: "the five research questions on hash caches, answered with measurements",

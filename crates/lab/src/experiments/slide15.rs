@@ -20,7 +20,6 @@ use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAsso
 use overbank::random::Pcg32;
 use overbank_kit::models::blp_held;
 
-/// The worked example.
 pub const SLIDE15: Experiment = Experiment {
     name: "slide15",
     title: "Why BLP holds more than a set-associative cache: the worked example",

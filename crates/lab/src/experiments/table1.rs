@@ -9,7 +9,6 @@ use overbank_kit::geometry::{AnyGeometry, Family};
 use overbank_kit::keyed::KeyedTable;
 use overbank_kit::models::ALPHA_PAPER;
 
-/// The table.
 pub const TABLE1: Experiment = Experiment {
     name: "table1",
     title: "Table 1: hit rates and cache lines of the designs",

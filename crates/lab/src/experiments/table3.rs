@@ -18,7 +18,6 @@ use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
 use overbank_kit::micro::keys::Keys;
 use std::time::Instant;
 
-/// Table 3.
 pub const TABLE3: Experiment = Experiment {
     name: "table3",
     title: "approximate use: false positive ratio, hit rate and throughput without verification",
@@ -43,17 +42,14 @@ const DESIGNS: [(&str, Option<Stated>); 5] = [
 
 /// What approximate use did.
 pub(super) struct Approximate {
-    /// Right answers per lookup.
+    /// Right and wrong answers per lookup.
     pub hits: f64,
-    /// Wrong answers per lookup.
     pub wrong: f64,
-    /// Wrong answers per lookup of keys that are in no table.
+    /// Wrong answers per lookup of keys that are in no table, and lookups of such keys.
     pub foreign: f64,
-    /// Lookups of such keys.
     pub probed: u64,
-    /// q of the module's text.
+    /// q and s of the module's text.
     pub q: f64,
-    /// s of the module's text.
     pub partners: f64,
     /// Keys of the working set, of all sets.
     pub flows: u64,

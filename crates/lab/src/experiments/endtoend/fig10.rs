@@ -1,18 +1,14 @@
 //! Figure 10: what PBLRU wins, over skew.
 
-use super::{BLP, Course, PBLRU, Point, causes, reaches};
+use super::{BLP, Course, PBLRU, PROMOTION, Point, causes, reaches};
 use crate::prelude::*;
 
-/// Figure 10.
 pub const FIG10: Experiment = Experiment {
     name: "fig10",
     title: "end to end: packet rate of PBLRU over random eviction, 2-4 BLP",
     source: "ATC 2020, figure 10",
     run: fig10,
 };
-
-const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs is its \
-    reordering of each packet: the table of causes has both.";
 
 fn gain(p: &Point) -> Spread {
     p.gain(PBLRU, BLP)

@@ -1,11 +1,11 @@
 //! Figure 6: packet rates.
 
 use super::{
-    BLP, Course, DESIGNS, PBLRU, Point, SCALAR, by_skew, causes, each, gains, plot, points, reaches,
+    BLP, Course, DESIGNS, PBLRU, PROMOTION, Point, SCALAR, by_skew, causes, each, gains, plot,
+    points, reaches,
 };
 use crate::prelude::*;
 
-/// Figure 6.
 pub const FIG6: Experiment = Experiment {
     name: "fig6",
     title: "end to end through three tiers: packet rate",
@@ -30,8 +30,6 @@ fn near_the_fastest(points: &[Point], least: f64) -> Option<Finding> {
 const CUCKOO: &str = "2-4 cuckoo-lite reads one line a key while it has room, which the paper's does not, \
     and hits more often; without a network card a miss costs less than in the paper. The table of causes \
     has lookups, hit rates and misses.";
-const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs is its \
-    reordering of each packet: the table of causes has both.";
 
 const OF_ALL: &[Claim<[Point]>] = &[Claim::new(
     "every design forwards every packet alike",

@@ -5,7 +5,6 @@ use crate::prelude::*;
 use overbank_kit::micro::tsc;
 use overbank_kit::models::ALPHA_PAPER;
 
-/// Figure 7.
 pub const FIG7: Experiment = Experiment {
     name: "fig7",
     title: "end to end through three tiers: hit rate and lookup latency",

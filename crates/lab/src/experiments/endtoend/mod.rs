@@ -38,6 +38,10 @@ const PBLRU: &str = "blp-2-4+pblru";
 const THETAS: [f64; 2] = [0.0, 0.99];
 const ALPHA: &str = "oversubscription α (flows per slot)";
 
+/// Why PBLRU may win or lose.
+const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs is its \
+    reordering of each packet: the table of causes has both.";
+
 /// A load and a skew, and what each design did there.
 #[derive(Clone)]
 pub(super) struct Point {

@@ -20,7 +20,6 @@ use crate::prelude::*;
 use overbank::fib::{BURST_MAX, Key6, Reader};
 use overbank::memory::HugePages;
 
-/// Figure 6.
 pub const FIB6: Experiment = Experiment {
     name: "fib6",
     title: "forwarding table: lookup rate by batch size, hits and misses to the gather floor",

@@ -28,7 +28,6 @@ mod bench;
 mod learning;
 mod report;
 
-/// Figure 7.
 pub const FIB7: Experiment = Experiment {
     name: "fib7",
     title: "the Ethernet switch from memory: packet rate by table size, building the table, insertions",

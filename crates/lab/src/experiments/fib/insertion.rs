@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::measure::{Fib, empty, fill};
+use super::measure::{Fib, empty, insert};
 use super::{absent, address, sizes};
 use crate::prelude::*;
 use overbank::random::Pcg32;
@@ -51,12 +51,7 @@ pub(super) fn build(
         let moves = fib.stats().displaced;
         let start = Instant::now();
         let what = format!("{what}, to {percent} %");
-        context.part(piece, |context| {
-            fill(context, &what, from..until, |number, soon| {
-                fib.prefetch(address(soon));
-                fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
-            })
-        })?;
+        context.part(piece, |context| insert(context, &what, &mut fib, from..until, &value))?;
         let seconds = start.elapsed().as_secs_f64();
         let count = (until - from).max(1) as f64;
         built.filled_s += seconds;

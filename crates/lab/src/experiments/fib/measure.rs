@@ -284,13 +284,24 @@ pub(super) fn fill(
     Ok(())
 }
 
+/// Inserts the addresses of a range, with progress.
+pub(super) fn insert(
+    context: &mut Context<'_>,
+    what: &str,
+    fib: &mut Fib,
+    range: std::ops::Range<u64>,
+    value: impl Fn(u64) -> u16,
+) -> Result<(), LabError> {
+    fill(context, what, range, |number, soon| {
+        fib.prefetch(address(soon));
+        fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
+    })
+}
+
 /// A table of the first `entries` addresses.
 pub(super) fn build(context: &mut Context<'_>, what: &str, entries: u64) -> Result<Fib, LabError> {
     let mut fib = empty(entries, context.seed)?;
-    fill(context, what, 0..entries, |number, soon| {
-        fib.prefetch(address(soon));
-        fib.insert(address(number), value(number)).map(drop).map_err(LabError::failed)
-    })?;
+    insert(context, what, &mut fib, 0..entries, value)?;
     Ok(fib)
 }
 

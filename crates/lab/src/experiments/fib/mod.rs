@@ -23,10 +23,10 @@ mod optimizations;
 mod sizes;
 mod with_writer;
 
-pub use burst_size::FIB6;
-pub use forward::FIB7;
-pub use optimizations::FIB5;
+pub(super) use burst_size::FIB6;
+pub(super) use forward::FIB7;
+pub(super) use optimizations::FIB5;
 pub use sizes::ENTRIES;
-pub use with_writer::FIBWRITER;
+pub(super) use with_writer::FIBWRITER;
 
 use address::{absent, address};

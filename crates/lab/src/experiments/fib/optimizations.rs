@@ -22,7 +22,6 @@ use super::{absent, address, sizes};
 use crate::prelude::*;
 use overbank::fib::Key6;
 
-/// Figure 5.
 pub const FIB5: Experiment = Experiment {
     name: "fib5",
     title: "forwarding table: each optimisation switched on in turn",

@@ -23,7 +23,6 @@ use overbank::fib::{Key6, Reader};
 use overbank::random::Pcg32;
 use overbank_kit::machine::{allowed_cores, keep_on, usable_cores};
 
-/// Lookups while the writer writes.
 pub const FIBWRITER: Experiment = Experiment {
     name: "fibwriter",
     title: "forwarding table: lookups while the writer is idle and while it writes at full speed",

@@ -16,7 +16,6 @@ use overbank_kit::machine::{last_level_cache_bytes, memory_available_bytes};
 use overbank_kit::micro::gather::times;
 use overbank_kit::micro::{self, Cell, DESIGNS, Measured, Plan, Row, measure_all, size_name, tsc};
 
-/// Figure 8.
 pub const FIG8: Experiment = Experiment {
     name: "fig8",
     title: "one table alone, uniform keys: lookup cost, hit rate, emulated throughput",
@@ -24,7 +23,6 @@ pub const FIG8: Experiment = Experiment {
     run: |context| run(context, &FIG8, 0.0),
 };
 
-/// Figure 9.
 pub const FIG9: Experiment = Experiment {
     name: "fig9",
     title: "one table alone, Zipf 0.99: lookup cost, hit rate, emulated throughput",

@@ -171,8 +171,7 @@ fn designs_of(cell: &Cell) -> Result<Vec<Design>, LabError> {
     Ok(designs)
 }
 
-/// The grid.
-pub const GRID: Experiment = Experiment {
+pub(super) const GRID: Experiment = Experiment {
     name: "grid",
     title: "the recommended cache against every design of the paper",
     source: "beyond the paper",

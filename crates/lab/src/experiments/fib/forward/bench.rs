@@ -17,7 +17,7 @@ use crate::prelude::*;
 use overbank::fib::Key6;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
-use overbank_ports::queue::{BURST, Port, PortError, Receive, ReceiveCounters, Received, Transmit};
+use overbank_ports::queue::{BURST, Port, PortError, Received, Transmit};
 use overbank_stations::forward::{DropReason, Forwarder, Sink};
 use overbank_stations::{Address, Sighting};
 
@@ -97,24 +97,16 @@ impl Arrivals {
             frame.0[..size_of::<Head>()].copy_from_slice(head);
         }
     }
-}
 
-impl Receive for Arrivals {
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+    /// The next burst; empty at the end.
+    #[inline(always)]
+    fn receive(&mut self) -> Received<'_> {
         let (from, until) = (self.next, self.heads.len().min(self.next + BURST));
         self.next = until;
         self.write(from + BURST);
         // Bursts are whole but for the last one, and the ring is a multiple of them.
         let frames = self.frames[from % RING..].iter().take(until - from);
-        Ok(frames.map(|frame| frame.0.as_slice()).collect())
-    }
-
-    fn is_finished(&self) -> bool {
-        self.next >= self.heads.len()
-    }
-
-    fn counters(&mut self) -> ReceiveCounters {
-        ReceiveCounters::default()
+        frames.map(|frame| frame.0.as_slice()).collect()
     }
 }
 
@@ -174,27 +166,28 @@ impl<K> Sink<K> for Outputs {
 /// Takes all frames of the list to the ports.
 pub(super) type Carry<'a> = Box<dyn Fn(&mut Arrivals, &mut Outputs) -> Result<(), PortError> + 'a>;
 
-/// Through a forwarder.
-pub(super) fn through<K: Address>(forwarder: &Forwarder<K>) -> Carry<'_> {
-    Box::new(|arrivals, outputs| {
-        while !arrivals.is_finished() {
-            let burst = arrivals.receive()?;
-            forwarder.forward(INGRESS, &burst, outputs);
+fn in_bursts<'a>(carry: impl Fn(&[&[u8]], &mut Outputs) + 'a) -> Carry<'a> {
+    Box::new(move |arrivals, outputs| {
+        loop {
+            let burst = arrivals.receive();
+            if burst.is_empty() {
+                return Ok(());
+            }
+            carry(&burst, outputs);
             outputs.flush()?;
         }
-        Ok(())
     })
+}
+
+/// Through a forwarder.
+pub(super) fn through<K: Address>(forwarder: &Forwarder<K>) -> Carry<'_> {
+    in_bursts(move |burst, outputs| forwarder.forward(INGRESS, burst, outputs))
 }
 
 /// The same frames from the same ring to the same ports, and without a lookup.
 pub(super) fn alone() -> Carry<'static> {
-    Box::new(|arrivals, outputs| {
-        while !arrivals.is_finished() {
-            let burst = arrivals.receive()?;
-            burst.iter().enumerate().for_each(|(i, frame)| outputs.send(turn(i), frame));
-            outputs.flush()?;
-        }
-        Ok(())
+    in_bursts(|burst, outputs| {
+        burst.iter().enumerate().for_each(|(i, frame)| outputs.send(turn(i), frame));
     })
 }
 
@@ -282,8 +275,8 @@ mod tests {
         for count in [0, 1, 31, 32, 33, RING, RING + 45, 2 * RING] {
             let mut heads = (0..count as u64).map(|i| head(i * 7 + 3, address(i * 5 + 1)));
             arrivals.expect(heads.clone());
-            while !arrivals.is_finished() {
-                for frame in arrivals.receive().unwrap() {
+            for _ in 0..count.div_ceil(BURST) {
+                for frame in arrivals.receive() {
                     assert_eq!(
                         (Some(&frame[..16]), frame.len()),
                         (heads.next().as_ref().map(|h| &h[..]), FRAME)
@@ -291,7 +284,7 @@ mod tests {
                 }
             }
             assert_eq!(heads.next(), None, "{count}");
-            assert!(arrivals.receive().unwrap().is_empty());
+            assert!(arrivals.receive().is_empty());
         }
     }
 

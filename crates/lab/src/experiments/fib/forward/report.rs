@@ -66,24 +66,20 @@ pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
     all.iter().for_each(|m| record.judge(&sizes::name_of(m.entries), CLAIMS, m));
     record.note(
         "The loop alone is the same loop without the forwarder: a new destination is written into each \
-         frame, the frame is received and sent. Addresses are drawn when the clock does not run. The \
-         paper's figure ends at what its network cards can do; here no card is in the way, and none \
-         helps. Every frame is counted at the port that it left by.",
+         frame, the frame is received and sent. The paper's figure ends at what its network cards can do; \
+         here no card is in the way, and none helps.",
     );
     record.note(
-        "With learning is what the switch's --mode l2 does: each address in a VLAN of its table of \
-         stations, which has learnt them all, and for each frame a lookup of the destination and one \
-         of the source, 64 keys a burst. Half of the stations are behind the port that frames come in \
-         on and send, half behind the others and receive; every source is known, so nothing is \
-         reported. Without learning a burst is 32 keys of 48 bits, as in the paper.",
+        "With learning is what the switch's --mode l2 does: for each frame a lookup of the destination and \
+         one of the source, an address in a VLAN each. Half of the stations send from behind the ingress, \
+         half receive behind the other ports; every source is known, so nothing is reported.",
     );
     let left_out = all.iter().filter_map(|m| m.learning.as_ref().err());
     record.notes.extend(left_out.map(|line| format!("{line}.")));
     record.note(
-        "Insertions: the table is filled from a list of addresses, the lines of each asked for 16 \
-         insertions ahead. Single insertions are timed one by one, of new addresses whose lines were \
-         not asked for, after another entry was removed, so at 95 % but for one entry; the time of the \
-         clock is in them.",
+        "Insertions: the table is filled with the lines of each address asked for 16 insertions ahead. Single \
+         insertions are of new addresses whose lines were not asked for, at 95 % but for one entry; the \
+         time of the clock is in them.",
     );
 }
 
