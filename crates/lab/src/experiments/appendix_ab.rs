@@ -23,7 +23,6 @@ const SIMULATED: [&str; 6] =
     ["set-6", "blp-3-5", "blp-8-2", "blp-2-32", "cuckoo-3-3", "cuckoo-2-12"];
 const ALPHAS_SIMULATED: [f64; 4] = [0.25, 0.75, 1.5, 4.0];
 
-/// As the paper prints them.
 const PRINTED: [f64; 5] = [0.37889778, 0.15160669, 0.14369602, 0.12041777, 0.20538175];
 const ALPHAS: [f64; 15] =
     [0.25, 0.375, 0.5, 0.625, 0.75, 0.85, 0.95, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0];
@@ -113,7 +112,6 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// Three values from each α to the next.
 fn fine(alphas: &[f64]) -> impl Iterator<Item = f64> {
     let between = |pair: &[f64]| [0.0, 1.0, 2.0].map(|n| pair[0] + (pair[1] - pair[0]) * n / 3.0);
     alphas.windows(2).flat_map(between).chain(alphas.last().copied())

@@ -54,7 +54,6 @@ struct Counted {
 }
 
 impl Counted {
-    /// Hits per 100 lookups.
     fn rate(&self) -> f64 {
         100.0 * self.hits / self.lookups
     }

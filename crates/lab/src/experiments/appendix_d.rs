@@ -54,7 +54,6 @@ struct Course {
     kind: GeometryKind,
     alpha: f64,
     keys: u32,
-    /// (τ, r), 0 to 1.
     rates: Vec<(f64, f64)>,
 }
 
@@ -94,7 +93,6 @@ impl Course {
         AnyGeometry::from(self.kind).family
     }
 
-    /// r_max, without the keys' luck.
     fn most(&self) -> f64 {
         model(self.kind, self.alpha)
     }
@@ -146,7 +144,6 @@ impl Case {
     }
 }
 
-/// q and γ at an α.
 #[derive(Clone, Copy, Debug)]
 struct Law {
     alpha: f64,
@@ -326,7 +323,6 @@ fn plot(title: &str, y: &str, series: Vec<Series>) -> Plot {
     Plot::new(title, "lookups per key of the working set, τ", y).log_x().with(series)
 }
 
-/// A calculated curve, in percent.
 fn curve(name: &str, times: impl Iterator<Item = f64>, rate: impl Fn(f64) -> f64) -> Series {
     Series::model(name, times.map(|time| (time, 100.0 * rate(time))).collect())
 }
@@ -371,7 +367,6 @@ fn held_out(tests: &[Case]) -> Plot {
     plot(title, "points of hit rate missing to the maximum", series.collect()).log_y()
 }
 
-/// What the equation counts on and what happens.
 fn filling(main: &Course) -> Table {
     let times: Vec<f64> = main.times(0.0).collect();
     let pairs = times.windows(2).filter(|p| main.at(p[1]) < main.most() - 1e-4);

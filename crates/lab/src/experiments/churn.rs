@@ -77,7 +77,6 @@ impl Found {
     }
 }
 
-/// The designs, and how many sequences they were fed.
 struct Bench<'a, 'c> {
     context: &'a mut Context<'c>,
     designs: Vec<Design>,
@@ -89,7 +88,6 @@ struct Bench<'a, 'c> {
 const RUNS: usize = 5 + MOVES.len() + 2 * (SHARES.len() - 1);
 
 impl Bench<'_, '_> {
-    /// Feeds a workload to every design.
     fn feed(
         &mut self,
         (name, x): (String, f64),

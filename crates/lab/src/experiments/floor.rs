@@ -217,11 +217,9 @@ fn claims(record: &mut Record, all: &[Measured], l2: Option<usize>) {
     }
 }
 
-/// The gather kernel alone.
 struct Gathered {
     bytes: usize,
     pages: HugePages,
-    /// Nanoseconds per key.
     ns: Spread,
 }
 

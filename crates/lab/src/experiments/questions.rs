@@ -24,7 +24,6 @@ pub const QUESTIONS: Experiment = Experiment {
     run,
 };
 
-/// What was measured for them.
 struct Found {
     /// 1: the designs of the whole switch.
     switch: Vec<DesignRecord>,

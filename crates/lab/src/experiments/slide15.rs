@@ -27,7 +27,6 @@ pub const SLIDE15: Experiment = Experiment {
     run,
 };
 
-/// Keys that hash to each of the eight buckets.
 const ARRIVALS: [u32; 8] = [3, 7, 6, 2, 3, 1, 2, 1];
 const SLOTS: u32 = 32;
 
@@ -45,7 +44,6 @@ fn keys() -> Vec<(u32, u64)> {
 /// What a table of 32 slots holds after many random lookups of the keys, by bucket.
 struct Settled {
     held: usize,
-    /// Lookups until the last slot that was filled.
     lookups: u64,
     contents: Vec<Vec<u32>>,
 }

@@ -16,7 +16,6 @@ pub const TABLE1: Experiment = Experiment {
     run,
 };
 
-/// The designs that the models speak of.
 pub(super) const KINDS: [GeometryKind; 9] = [
     GeometryKind::Set4,
     GeometryKind::Set8,
@@ -55,7 +54,6 @@ fn stated(kind: GeometryKind) -> Option<(f64, &'static str, &'static str)> {
     }
 }
 
-/// What was measured of a design at an α, in percent.
 struct Found {
     kind: GeometryKind,
     alpha: f64,

@@ -40,9 +40,7 @@ const DESIGNS: [(&str, Option<Stated>); 5] = [
     ("blp-2-16", None),
 ];
 
-/// What approximate use did.
 pub(super) struct Approximate {
-    /// Right and wrong answers per lookup.
     pub hits: f64,
     pub wrong: f64,
     /// Wrong answers per lookup of keys that are in no table, and lookups of such keys.
@@ -178,7 +176,6 @@ pub(super) fn approximate(
     })
 }
 
-/// What a run measured: its lookups of the working set, and each design.
 struct Found {
     lookups: f64,
     designs: Vec<(&'static str, Option<Stated>, Approximate)>,

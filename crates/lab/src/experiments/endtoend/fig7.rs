@@ -16,7 +16,6 @@ pub const FIG7: Experiment = Experiment {
 const TIMED_ONCE: &str = "Lookups are timed once for each design, one design after the other: these \
      figures have no rounds to compare, and do not say where a difference comes from.";
 
-/// The points of one skew, and what figures of them are told apart by.
 struct View {
     points: Vec<Point>,
     /// Points of hit rate that are noise: half a point in small tables.
@@ -39,7 +38,6 @@ impl View {
     }
 }
 
-/// A figure of each plain design.
 fn plain(value: impl Fn(&str) -> f64) -> String {
     PLAIN.map(|name| format!("{name} {:.1}", value(name))).join(", ")
 }

@@ -42,7 +42,6 @@ const ALPHA: &str = "oversubscription α (flows per slot)";
 const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs is its \
     reordering of each packet: the table of causes has both.";
 
-/// A load and a skew, and what each design did there.
 #[derive(Clone)]
 pub(super) struct Point {
     alpha: f64,
@@ -65,7 +64,6 @@ impl Point {
         Spread::of_ratios(self.rounds_ns(other), self.rounds_ns(name))
     }
 
-    /// How much faster in the same round, in percent.
     fn gain(&self, name: &str, over: &str) -> Spread {
         self.to(name, over).change()
     }
@@ -90,7 +88,6 @@ impl Point {
     }
 }
 
-/// Sizes of a series of points.
 pub(super) struct Course {
     pub(super) entries: usize,
     pub(super) alphas: &'static [f64],
@@ -192,7 +189,6 @@ fn points(context: &mut Context<'_>) -> Result<Arc<Vec<Point>>, LabError> {
     Ok(points)
 }
 
-/// Points of the same skew.
 fn by_skew(points: &[Point]) -> impl Iterator<Item = (String, &[Point])> {
     points.chunk_by(|a, b| a.theta == b.theta).map(|points| (law(points[0].theta), points))
 }
@@ -201,7 +197,6 @@ fn law(theta: f64) -> String {
     if theta == 0.0 { "uniform".to_owned() } else { format!("Zipf θ = {theta}") }
 }
 
-/// A curve over α.
 fn curve(name: &str, points: &[Point], value: impl Fn(&Point) -> f64) -> Series {
     Series::measured(name, points.iter().map(|p| (p.alpha, value(p))).collect())
 }
@@ -211,12 +206,10 @@ fn gains(points: &[Point], name: &str, over: &str, shown: &str) -> Series {
     Series::rounds(shown, points.iter().map(|p| (p.alpha, p.gain(name, over))))
 }
 
-/// A curve of each design over α.
 fn plot(title: String, y: &str, curve: impl Fn(&'static str) -> Series) -> Plot {
     Plot::new(title, ALPHA, y).with(DESIGNS.map(curve))
 }
 
-/// One value for each point, as text.
 fn each(points: &[Point], value: impl Fn(&Point) -> String) -> String {
     listed(points, |p| format!("α {}: {}", p.alpha, value(p)))
 }

@@ -54,7 +54,6 @@ const MISS: usize = 2;
 const MISS_AHEAD: usize = 3;
 const FLOOR: usize = 4;
 
-/// [`look_up`] or [`look_up_ahead`].
 type LookUpIn = fn(&Reader<Key6, u16>, usize, &[Key6]) -> Answers;
 
 struct Measured {

@@ -70,7 +70,6 @@ const ALONE: usize = 2;
 const LEARNT_UNIFORM: usize = 3;
 const LEARNT_ZIPF: usize = 4;
 
-/// What was measured at one size.
 struct Measured {
     entries: u64,
     bytes: u64,

@@ -12,11 +12,9 @@ const PERCENT: u64 = 95;
 /// Width of a band of occupancy, in percent.
 const BAND: u64 = 5;
 
-/// One band of occupancy.
 pub(super) struct Band {
     /// Its end, in percent.
     pub(super) percent: u64,
-    /// Million insertions a second.
     pub(super) rate: f64,
     /// Entries moved by an insertion.
     pub(super) moves: f64,
@@ -26,7 +24,6 @@ pub(super) struct Band {
 pub(super) struct Built {
     /// Seconds until the empty table was there, all of its memory touched.
     pub(super) allocated_s: f64,
-    /// Seconds of insertion.
     pub(super) filled_s: f64,
     pub(super) bands: Vec<Band>,
 }

@@ -19,20 +19,17 @@ use overbank::hash::mix;
 use overbank::memory::Pages;
 use overbank_kit::workload::{Gray, Workload};
 
-/// A forwarding table of Ethernet addresses.
 pub(super) type Fib = Writer<Key6, u16>;
 
 /// Entries between two looks at progress and Ctrl-C.
 const STEP: u64 = 1 << 20;
 /// Insertions that a prefetch goes ahead.
 const AHEAD: u64 = 16;
-/// Stretches of a round.
 const STRETCHES: usize = 16;
 
 /// What lookups found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answers {
-    /// Keys that were there.
     pub(super) hits: u64,
     /// Sum of their values.
     pub(super) sum: u64,
@@ -53,7 +50,6 @@ impl Answers {
     }
 }
 
-/// The value of an entry.
 pub(super) fn value(number: u64) -> u16 {
     number as u16
 }
@@ -70,12 +66,9 @@ pub(super) struct Draws {
     expected: Vec<Answers>,
 }
 
-/// Which keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Entries of the table.
     Present,
-    /// Addresses that it does not have.
     Absent,
 }
 
@@ -97,7 +90,6 @@ impl Draws {
         Draws { stream, ids, keys, hashes, expected }
     }
 
-    /// Draws the numbers of `count` entries.
     pub(super) fn numbers(&mut self, count: usize) -> &[u32] {
         self.ids.resize(count, 0);
         let drawn = self.stream.fill(&mut self.ids);
@@ -105,7 +97,6 @@ impl Draws {
         &self.ids
     }
 
-    /// Draws `count` keys.
     pub(super) fn draw(&mut self, which: Which, count: usize) {
         self.numbers(count);
         let (key, there): (fn(u64) -> Key6, _) = match which {
@@ -133,12 +124,9 @@ fn stretch_of(count: usize) -> usize {
     count.div_ceil(STRETCHES).next_multiple_of(BURST_MAX)
 }
 
-/// How many keys a round draws.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Keys of the timed part.
     pub(super) keys: usize,
-    /// Rounds.
     pub(super) rounds: usize,
 }
 
@@ -147,7 +135,6 @@ impl Plan {
         if smoke { Plan { keys: 1 << 12, rounds: 2 } } else { Plan { keys: 1 << 15, rounds: 21 } }
     }
 
-    /// In a line of a record.
     pub(super) fn describe(&self) -> String {
         format!("{} keys each, {} rounds", self.keys, self.rounds)
     }
@@ -231,7 +218,6 @@ pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Ke
     answers
 }
 
-/// Keys of a list.
 pub(super) const LIST: usize = 1024;
 
 /// Lookups of lists of [`LIST`] keys.
@@ -309,7 +295,6 @@ pub(super) fn build(context: &mut Context<'_>, what: &str, entries: u64) -> Resu
 pub(super) mod tests {
     use super::*;
 
-    /// A table of so many entries.
     pub(crate) fn filled(entries: u64) -> Fib {
         smoke(|context| build(context, "", entries)).unwrap()
     }

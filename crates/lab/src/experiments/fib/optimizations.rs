@@ -60,7 +60,6 @@ const FLOOR: usize = 7;
 /// Buckets that are looked at to learn where entries are.
 const CENSUS_BUCKETS: u32 = 1 << 20;
 
-/// What was measured at one size.
 struct Measured {
     entries: u64,
     /// Of the baseline's table, and of ours.
@@ -73,7 +72,6 @@ struct Measured {
     lines_a_hit: [f64; 2],
     /// Lines that the lookup of an absent key reads, ours; the paper's reads two.
     lines_a_miss: f64,
-    /// Whether all took turns.
     together: bool,
 }
 
@@ -94,7 +92,6 @@ impl Measured {
     }
 }
 
-/// What a contestant does in a round.
 type Turn<'a> = Box<dyn FnMut(&mut Draws) -> Result<f64, LabError> + 'a>;
 
 /// A step that looks up so many keys, in a table of so many bytes.

@@ -15,12 +15,10 @@ pub(super) fn fib_bytes(entries: u64) -> u64 {
     (entries * 100).div_ceil(95 * 7) * 64 + 128
 }
 
-/// Bytes of a table of figure 5's baseline.
 pub(super) fn optimistic_bytes(entries: u64) -> u64 {
     Optimistic::bytes_for(entries as usize) as u64
 }
 
-/// Whether so much memory can be had now.
 pub(super) fn fits(bytes: u64) -> bool {
     memory_available_bytes().is_none_or(|free| bytes.saturating_add(RESERVE_BYTES) <= free)
 }

@@ -33,14 +33,12 @@ pub const FIBWRITER: Experiment = Experiment {
 const SMOKE: [u64; 1] = [100_000];
 const FULL: [u64; 3] = [1_000_000, 16_000_000, 128_000_000];
 
-/// Keys of a burst.
 const BURST: usize = 32;
 /// A writer may cost readers less than this share.
 const TARGET: f64 = 0.15;
 /// Operations that the writer's prefetches go ahead.
 const AHEAD: usize = 16;
 
-/// What the writer does.
 struct Work {
     name: &'static str,
     /// With an entry; its key is back, with its value, when all that was replaced is.
@@ -84,7 +82,6 @@ const WORKS: [Work; 4] = [
     },
 ];
 
-/// Ways to look keys up.
 type Way = (&'static str, fn(&Reader<Key6, u16>, &[Key6]) -> Answers);
 const WAYS: [Way; 3] = [
     ("bursts alone", |reader, keys| look_up(reader, BURST, keys)),
@@ -92,7 +89,6 @@ const WAYS: [Way; 3] = [
     ("lists", look_up_lists),
 ];
 
-/// What was measured of one size and work.
 struct Measured {
     work: &'static Work,
     entries: u64,
@@ -122,12 +118,10 @@ impl Measured {
     }
 }
 
-/// What reader and writer tell each other.
 #[derive(Default)]
 struct Signals {
     go: AtomicBool,
     stop: AtomicBool,
-    /// Operations done.
     operations: AtomicU64,
 }
 
@@ -153,7 +147,6 @@ struct Replaced {
 impl Replaced {
     const MOST: usize = 4096;
 
-    /// A removal and an insertion.
     fn step(&mut self, fib: &mut Fib, number: u64) {
         if self.pairs.len() == Self::MOST {
             self.put_back(fib);
@@ -312,7 +305,6 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// Of one of [`WAYS`].
 fn plot(all: &[Measured], way: usize) -> Plot {
     let series = WORKS.iter().map(|work| {
         let points = all.iter().filter(|m| m.work.name == work.name);

@@ -13,7 +13,6 @@ pub(super) const DRAWS_PROMOTION: f64 = 20.0;
 /// Hit rates that differ by less, in points, are the same.
 const SAME_POINTS: f64 = 0.5;
 
-/// What designs are compared by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Of {
     /// More is ahead, and the same within half a point is enough.
@@ -32,7 +31,6 @@ pub(super) struct Order {
     lead: &'static [&'static str],
     over: &'static [&'static str],
     at: fn(f64) -> bool,
-    /// What probably explains a difference.
     reason: &'static str,
 }
 
@@ -126,7 +124,6 @@ const BLP: Names = &["blp-2-4"];
 const CUCKOO: Names = &["cuckoo-2-4"];
 const PBLRU: Names = &["blp-2-4+pblru"];
 const DC: Names = &["set-8+dc-bubble"];
-/// The designs with random eviction but 2-4 cuckoo-lite.
 const OTHERS: Names = &["set-4", "set-8", "blp-2-4"];
 
 const BALANCE: &str = "A throughput is a lookup with its insertions and the penalty of its misses; the \

@@ -46,7 +46,6 @@ const SETTLED_MAX: usize = 1 << 24;
 /// Draws per flow beyond that.
 const DRAWS_FAR: f64 = 0.5;
 
-/// Draws per flow of a warm-up.
 fn draws(cell: &Cell) -> f64 {
     if cell.entries <= 1 << 22 {
         DRAWS_PROMOTION

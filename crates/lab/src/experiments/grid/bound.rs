@@ -59,7 +59,6 @@ fn bound(m: &Measured, penalty_ns: f64) -> Option<Bound> {
     })
 }
 
-/// Of each cell in which both designs were measured.
 pub(super) fn bounds(all: &[Measured], penalty_ns: f64) -> Vec<(&Measured, Bound)> {
     all.iter().filter_map(|m| Some((m, bound(m, penalty_ns)?))).collect()
 }

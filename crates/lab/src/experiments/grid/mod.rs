@@ -104,7 +104,6 @@ fn best_of_paper_in(measured: &Measured, way: Way) -> Option<&Row> {
     of_paper.max_by(|a, b| a.throughput.median.total_cmp(&b.throughput.median))
 }
 
-/// Another design must be so much faster in the trial than the first of the short list: less is chance.
 const FASTER: f64 = 1.02;
 
 /// The design of the short list, ahead or alone, that was fastest in the trial; the first of them, ahead,
@@ -126,7 +125,6 @@ pub fn ratio(measured: &Measured, name: &str, to: &str) -> Option<Spread> {
     Some(faster(measured.row(name)?, measured.row(to)?))
 }
 
-/// Throughput of a row to that of another of the same cell, round by round.
 fn faster(row: &Row, than: &Row) -> Spread {
     row.to(than, |round| round.throughput)
 }

@@ -194,7 +194,6 @@ pub(super) fn alone() -> Carry<'static> {
 /// Frames of one list: a quarter of the ring's lines at a time stays in the fastest caches.
 const STRETCH: usize = 2048;
 
-/// A lane of the measurement.
 pub(super) struct Lane<'a> {
     carry: Carry<'a>,
     frames: Frames,
@@ -204,7 +203,6 @@ pub(super) struct Lane<'a> {
     counts: Counts,
 }
 
-/// Frames of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) frames: u64,

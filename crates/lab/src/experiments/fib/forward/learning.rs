@@ -27,12 +27,10 @@ use overbank_stations::{Limits, News, Sighting, Stations};
 /// Most stations: 1.6 GiB.
 pub(super) const ENTRIES_MAX: u64 = 128_000_000;
 
-/// Number of a station that frames come from, by its rank among those.
 pub(super) fn sender(rank: u64) -> u64 {
     2 * rank
 }
 
-/// Number of a station that frames are for, by its rank among those.
 pub(super) fn receiver(rank: u64) -> u64 {
     2 * rank + 1
 }
@@ -64,7 +62,6 @@ pub(super) struct Learnt {
 }
 
 impl Learnt {
-    /// Learns this many stations.
     pub(super) fn build(context: &mut Context<'_>, entries: u64) -> Result<Learnt, LabError> {
         let what = format!("{}, with learning", sizes::name_of(entries));
         context.step(&what, 0.0)?;

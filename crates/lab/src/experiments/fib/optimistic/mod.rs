@@ -24,16 +24,13 @@ use overbank::hash::mix;
 use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::Prefetch;
 
-/// Slots of a bucket.
 const SLOTS: usize = 4;
 /// Version counters: "a few thousand counters in total" (section 3.2).
 const VERSIONS: usize = 4096;
 /// Buckets that an insertion looks at. Fills a table past 95 %.
 const SEARCH_MAX: usize = 2048;
-/// The longest batch.
 pub(super) const BATCH_MAX: usize = 64;
 
-/// The table, as readers and the writer share it.
 pub(super) struct Optimistic {
     words: Words,
     versions: Box<[AtomicU32]>,
@@ -46,7 +43,6 @@ pub(super) struct Optimistic {
     nothing: u32,
 }
 
-/// No place was found for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -70,7 +66,6 @@ impl Optimistic {
         (entries * 100).div_ceil(95 * SLOTS) + 2
     }
 
-    /// Bytes of the slots of a table for `entries` entries.
     pub(super) fn bytes_for(entries: usize) -> usize {
         Self::buckets(entries) * SLOTS * 8
     }
@@ -85,12 +80,10 @@ impl Optimistic {
         Some(Self::over(words, self.buckets, self.seed))
     }
 
-    /// Bytes of the slots.
     pub(super) fn bytes(&self) -> usize {
         self.words.get().len() * 8
     }
 
-    /// The pages that the slots lie on.
     pub(super) fn huge_pages(&self) -> HugePages {
         self.words.huge_pages()
     }
@@ -116,7 +109,6 @@ impl Optimistic {
         &self.versions[bucket as usize % VERSIONS]
     }
 
-    /// The value of a key in a bucket.
     #[inline(always)]
     fn find(&self, bucket: u32, key: Key6) -> Option<u16> {
         let (mut bits, mut value) = (0u32, 0u64);
@@ -172,7 +164,6 @@ impl Optimistic {
         self.slots(bucket)[slot].store(word, Ordering::Relaxed);
     }
 
-    /// Moves an entry to a free slot of its other bucket.
     fn displace(&self, from: u32, slot: usize, to: u32, free: usize) {
         let word = self.slots(from)[slot].load(Ordering::Relaxed);
         self.change(from, to, || {
@@ -182,13 +173,11 @@ impl Optimistic {
     }
 }
 
-/// The one writer of a table.
 pub(super) struct Filler<'a> {
     table: &'a Optimistic,
     queue: Vec<Node>,
 }
 
-/// A bucket on the way to a free slot.
 #[derive(Clone, Copy)]
 struct Node {
     bucket: u32,
@@ -203,7 +192,6 @@ impl Filler<'_> {
         Filler { table, queue: Vec::with_capacity(SEARCH_MAX) }
     }
 
-    /// Asks for the lines of a key that will soon be inserted.
     pub(super) fn prefetch(&self, key: Key6) {
         let (first, second) = self.table.places(key);
         overbank::prefetch::prefetch(&self.table.slots(first)[0]);
