@@ -4,9 +4,7 @@
 //! Each flow is shown once, then all are looked up, at two loads. At α = 0.5 nearly all keys are hits,
 //! and a probe is one pass over the burst that fetches, compares and reads a value; the gather kernel
 //! is one pass that only fetches. At α = 0.95 a table is nearly full: a geometry of two buckets must
-//! read the second line of many keys, and one or more in a hundred keys miss. The verified lookup is
-//! the probe, the comparison of the value found, and the report to the policy. Both come in two ways:
-//! bursts alone, and each burst asking for the lines of the next one meanwhile. Keys, bursts, memory and
+//! read the second line of many keys, and one or more in a hundred keys miss. Keys, bursts, memory and
 //! kind of pages are the same for all.
 
 use crate::prelude::*;
@@ -133,14 +131,11 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-const NOTES: [&str; 3] = [
+const NOTES: [&str; 2] = [
     "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over the burst \
-     adds one word of it. A probe does that and compares fingerprints, finds the slot and loads its value; \
-     geometries that read two lines need twice the memory traffic, which shows once the table is past the \
-     last-level cache. A verified lookup is a probe, compares the value found with the key's, and reports \
-     the hit to the policy.",
-    "Ahead: each burst asks for the lines of the next one. The kernel runs both ways, and the cheaper one of \
-     a round is its floor.",
+     adds one word of it; it runs alone and ahead, and the cheaper way of a round is the floor. A probe also \
+     compares fingerprints, finds the slot and loads its value; a verified lookup compares that with the \
+     key's and reports the hit to the policy. Ahead: each burst asks for the lines of the next one.",
     "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the recommended design \
      reads two lines of many keys, and some keys miss: the table has the share of hits.",
 ];

@@ -131,18 +131,14 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
 
 const NOTES: [&str; 3] = [
     "The paper measured an Intel Xeon with AVX2, where each design's lookup was its own code; here every \
-     design has the same burst, with all lines asked for before the first is read and one compare for a \
-     whole bucket of any width. cuckoo-lite looks at second buckets only where the first have no match \
-     while it has room (up to two fifths full with 4 slots, four with 16), which is not in the paper.",
+     design has the same burst and one compare for a whole bucket of any width, and cuckoo-lite looks at \
+     second buckets only where the first have no match while it has room.",
     "Designs take turns in each round. A claim about time is judged by the ratio of two designs in the same \
-     round: given is the median of these with the lowest and the highest, which need not be the ratio of \
-     the medians.",
+     round: given is the median of these with the lowest and the highest.",
     "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
-     20 draws per flow, in tables past 16 MiB 3, and in the third size, far past the last-level cache, 0.5. \
-     With skew hit rates are then too low rather than too high: after three draws random eviction lacks \
-     about a point, designs that promote some three. Hit rates and throughputs of designs that evict at \
-     random, and all lookup costs of those that promote, are judged after 3 draws or more; hit rates and \
-     throughputs of those that promote, with skew, after 20.",
+     20 draws per flow, in tables past 16 MiB 3, and in the third size 0.5. With skew hit rates are then too \
+     low rather than too high: after three draws random eviction lacks about a point, designs that promote \
+     some three; hit rates and throughputs of those are judged after 20 draws, all else after 3 or more.",
 ];
 
 fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {

@@ -227,17 +227,15 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 
 const NOTES: [&str; 5] = [
     "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
-     20 draws per flow, in the large tables fewer. Where that is few, hit rates with skew are too low rather \
-     than too high: after three draws random eviction lacks about a point, designs that promote some three. \
+     20 draws per flow, in the large tables fewer: hit rates with skew are then too low rather than too high. \
      Where the hit rate has a target (α = 3, θ = 0.99; α = 1.5, θ = 0.8) it is 160 draws per flow, in large \
      tables at most 1200 million in all; and there are 15 rounds, as promotion is priced there.",
     "Ours is, in each cell, the design of the short list that was fastest in the trial, whose rounds are not \
      among those reported. \"Ahead\" says that each burst asks for the lines of the next one while it is \
-     compared (`probe_batch_ahead`). That is no part of the paper, so its designs look up their bursts \
-     alone; what says \"all ahead\" gives it to all designs. The hit rate under skew is that of the design \
-     recommended where nothing is known; the price of promotion that of the design chosen in the cell.",
-    "Designs take turns in each round, and a ratio is one of figures of the same round: given is the median \
-     over the rounds, in tables with the lowest and the highest. It need not be the ratio of the medians.",
+     compared, which is no part of the paper; what says \"all ahead\" gives it to all designs. The hit rate \
+     under skew is that of the recommended design; the price of promotion that of the design chosen there.",
+    "A ratio is one of figures of the same round: given is the median over the rounds, in tables with the \
+     lowest and the highest.",
     bound::NOTE,
     "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole key pays for \
      one more memory access, the same for all designs.",
