@@ -15,7 +15,7 @@
 //! Two switches: the paper's, which has addresses of 48 bits and looks up no sources, and the live
 //! one's `--mode l2`, *with learning* (`learning.rs`). They take turns in each round.
 
-use super::insertion::{self, Built, Latency};
+use super::insertion::{self, Built};
 use super::measure::{Draws, Plan};
 use super::sizes;
 use crate::prelude::*;
@@ -76,7 +76,8 @@ struct Measured {
     pages: String,
     occupancy: f64,
     built: Built,
-    latency: Latency,
+    /// As [`insertion::LATENCIES`].
+    latency: [u64; 6],
     /// Nanoseconds a frame of each lane.
     times: Rounds,
     /// Of the frames of the lanes without learning.

@@ -125,15 +125,6 @@ struct Signals {
     operations: AtomicU64,
 }
 
-/// Stops the writer when the reader is done, also by an error.
-struct Stops<'a>(&'a Signals);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Keys that others stand for at the moment, [`Self::MOST`] at most; then the oldest come back. So the
 /// table stays as full as it is, and each insertion is of a key that was not there, which has to find
 /// a free slot or to make one.
@@ -210,36 +201,39 @@ fn measure(
             write(fib, work, entries, seed, &signals);
             Ok(())
         });
-        let stops = Stops(&signals);
-        for round in 0..plan.rounds {
+        let rounds =
+            (0..plan.rounds).flat_map(|round| (0..WAYS.len()).map(move |way| (round, way)));
+        let mut turn = |(round, way): (usize, usize)| {
             context.step(&found.what(), round as f64 / plan.rounds as f64)?;
-            for (way, (_, look_up)) in WAYS.iter().enumerate() {
-                let mut slice = |figure: usize| {
-                    draws.draw(Which::Present, plan.keys);
-                    let start = Instant::now();
-                    let answers = black_box(look_up(&reader, &draws.keys));
-                    let ns = start.elapsed().as_secs_f64() * 1e9 / plan.keys as f64;
-                    found.ns.figures[figure].push(ns);
-                    found.absent += plan.keys as u64 - answers.hits;
-                    found.lookups += plan.keys as u64;
-                };
-                slice(way);
-                let (before, start) = (operations(), Instant::now());
-                signals.go.store(true, Ordering::Relaxed);
-                while operations() == before {
-                    if writer.is_finished() {
-                        return Err(LabError::Failed(format!("core {core} is unavailable")));
-                    }
-                    std::hint::spin_loop();
+            let mut slice = |figure: usize| {
+                draws.draw(Which::Present, plan.keys);
+                let start = Instant::now();
+                let answers = black_box(WAYS[way].1(&reader, &draws.keys));
+                let ns = start.elapsed().as_secs_f64() * 1e9 / plan.keys as f64;
+                found.ns.figures[figure].push(ns);
+                found.absent += plan.keys as u64 - answers.hits;
+                found.lookups += plan.keys as u64;
+            };
+            slice(way);
+            let (before, start) = (operations(), Instant::now());
+            signals.go.store(true, Ordering::Relaxed);
+            while operations() == before {
+                if writer.is_finished() {
+                    return Err(LabError::Failed(format!("core {core} is unavailable")));
                 }
-                slice(WAYS.len() + way);
-                signals.go.store(false, Ordering::Relaxed);
-                seconds += start.elapsed().as_secs_f64();
-                found.operations += operations() - before;
+                std::hint::spin_loop();
             }
-        }
-        drop(stops);
-        writer.join().unwrap_or_else(|_| Err(LabError::failed("the writer's thread panicked")))
+            slice(WAYS.len() + way);
+            signals.go.store(false, Ordering::Relaxed);
+            seconds += start.elapsed().as_secs_f64();
+            found.operations += operations() - before;
+            Ok(())
+        };
+        let read = rounds.into_iter().try_for_each(&mut turn);
+        // Also after an error.
+        signals.stop.store(true, Ordering::Relaxed);
+        let panicked = |_| Err(LabError::failed("the writer's thread panicked"));
+        read.and(writer.join().unwrap_or_else(panicked))
     })?;
     found.writes = found.operations as f64 / seconds / 1e6;
     Ok(found)

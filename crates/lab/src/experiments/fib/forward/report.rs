@@ -4,7 +4,7 @@ use super::learning::Learning;
 use super::{
     ALONE, FRAME, LEARNT_UNIFORM, LEARNT_ZIPF, Measured, PORTS, RING, THETA, UNIFORM, ZIPF,
 };
-use crate::experiments::fib::insertion::Band;
+use crate::experiments::fib::insertion::{Band, LATENCIES};
 use crate::experiments::fib::measure::{Plan, rate};
 use crate::experiments::fib::sizes::{self, gib};
 use crate::prelude::*;
@@ -169,18 +169,12 @@ fn tables(all: &[Measured]) -> Vec<Table> {
             }),
         ],
     );
-    let latencies = Table::of(
+    let latencies = Table::pivot(
         "One insertion at 95 %: ns",
-        all,
-        &[
-            ("entries", &|m| m.name()),
-            ("p50", &|m| m.latency.p50.to_string()),
-            ("p99", &|m| m.latency.p99.to_string()),
-            ("p99.9", &|m| m.latency.p999.to_string()),
-            ("longest", &|m| m.latency.max.to_string()),
-            ("of it the clock", &|m| m.latency.clock.to_string()),
-            ("insertions", &|m| m.latency.count.to_string()),
-        ],
+        "entries",
+        (all, |m: &&Measured| m.name()),
+        (LATENCIES.into_iter().enumerate(), |(_, name): &(usize, &str)| (*name).to_owned()),
+        |m, &(i, _)| m.latency[i].to_string(),
     );
     let bands = all.first().map_or(&[][..], |m| &m.built.bands).iter().enumerate();
     let bands = Table::pivot(
