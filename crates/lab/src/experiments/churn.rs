@@ -6,7 +6,6 @@
 //! packets in the same order.
 
 use crate::prelude::*;
-use overbank::cache::Design;
 use overbank_kit::workload::{Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
 use overbank_products::advise::AdviseError;
 use overbank_products::advise::simulate::{Sequence, simulate};
@@ -34,11 +33,11 @@ const BARE: &str = "cuckoo-2-16";
 const THETA: f64 = 0.99;
 /// Flows per slot where all nearly fit, and where hot flows must be told from cold ones.
 const ALPHAS: [f64; 2] = [0.95, 3.0];
-/// By what share of the flows the ranks move on, every so many packets as there are flows. (By one
+/// By what percentage of the flows the ranks move on, every so many packets as there are flows. (By one
 /// half, the old hot set would be back at every second move.)
-const MOVES: [f64; 4] = [0.001, 0.01, 0.1, 0.3];
-/// Shares of packets that belong to new flows.
-const SHARES: [f64; 4] = [0.0, 0.05, 0.2, 0.4];
+const MOVES: [f64; 4] = [0.1, 1.0, 10.0, 30.0];
+/// Percentages of packets that belong to new flows.
+const PERCENT_NEW: [f64; 3] = [5.0, 20.0, 40.0];
 /// Packets per flow of the base stream: before the measurement, and in it.
 const WARM: usize = 20;
 const MEASURED: usize = 5;
@@ -46,142 +45,134 @@ const MEASURED: usize = 5;
 /// slots.
 const BURST_OF: Run = Run { flows: 32, packets: 8 };
 
-/// A sequence: its name, what it is by, and hit rates of the designs.
-struct Rates {
-    workload: String,
-    x: f64,
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Exact,
+    Gray,
+    /// Its ranks move on by so many percent of the flows.
+    Moving,
+    /// So many percent of its packets belong to new flows.
+    Scans,
+    Bursts,
+    Everything,
+}
+
+/// A sequence, and hit rates of the designs on it.
+struct Case {
+    name: String,
+    kind: Kind,
+    alpha: f64,
+    percent: f64,
     hits: Vec<f64>,
 }
 
-impl Rates {
+impl Case {
     fn hit(&self, name: &str) -> f64 {
         let at = NAMES.iter().position(|n| *n == name).expect("a design of the list");
         self.hits[at]
     }
-}
 
-/// What was measured: over α the law by the exact sampler and by Gray's; over [`MOVES`]; the first law and
-/// over the other [`SHARES`] with scans, and with bursts; everything at once.
-struct Found {
-    still: Vec<[Rates; 2]>,
-    moving: Vec<Rates>,
-    mixed: Vec<(&'static str, Run, Vec<Rates>)>,
-    everything: Rates,
-}
+    fn run(kind: Kind, entries: usize) -> Run {
+        let scan = Run { flows: (entries / 16) as u32, packets: 1 };
+        if kind == Kind::Scans { scan } else { BURST_OF }
+    }
 
-impl Found {
-    fn all(&self) -> impl Iterator<Item = &Rates> {
-        let mixed = self.mixed.iter().flat_map(|(.., rates)| rates);
-        let all = self.still.iter().flatten().chain(&self.moving).chain(mixed);
-        all.chain([&self.everything])
+    fn workload(&self, entries: usize, seed: u64) -> Result<Box<dyn Workload>, WorkloadError> {
+        let flows = (entries as f64 * self.alpha) as u32;
+        let base = FlowStream::zipf(flows, THETA, seed)?;
+        let moving = |base, percent: f64| {
+            let by = (f64::from(flows) * percent / 100.0).max(1.0) as u32;
+            Shifting::new(base, flows.into(), by)
+        };
+        let (run, share) = (Case::run(self.kind, entries), self.percent / 100.0);
+        Ok(match self.kind {
+            Kind::Exact => Box::new(base),
+            Kind::Gray => Box::new(Gray::new(flows, THETA, seed)?),
+            Kind::Moving => Box::new(moving(base, self.percent)?),
+            Kind::Scans | Kind::Bursts => Box::new(Newcomers::new(base, share, run, seed)?),
+            Kind::Everything => Box::new(Newcomers::new(moving(base, 1.0)?, 0.2, run, seed)?),
+        })
     }
 }
 
-struct Bench<'a, 'c> {
-    context: &'a mut Context<'c>,
-    designs: Vec<Design>,
-    entries: usize,
-    fed: usize,
-}
-
-/// Sequences: still ones and Gray's, hot sets, scans and bursts, and all at once.
-const RUNS: usize = 5 + MOVES.len() + 2 * (SHARES.len() - 1);
-
-impl Bench<'_, '_> {
-    fn feed(
-        &mut self,
-        (name, x): (String, f64),
-        flows: u32,
-        workload: Result<impl Workload, WorkloadError>,
-    ) -> Result<Rates, LabError> {
-        let mut workload = workload.map_err(LabError::failed)?;
-        self.context.step(&name, self.fed as f64 / RUNS as f64)?;
-        self.fed += 1;
-        let (warm, measured) = (WARM * flows as usize, MEASURED * flows as usize);
-        let mut ids = vec![0; warm + measured];
-        let drawn = workload.fill(&mut ids);
-        let sequence = Sequence { ids: &ids[..drawn], hashes: None };
-        let (seed, stop) = (self.context.seed, self.context.stop);
-        let hits = self.designs.iter().map(|&design| {
-            let run = simulate(design, self.entries, sequence, warm, measured, seed, stop);
-            run.map(|run| run.hit_rate).map_err(|error| match error {
-                AdviseError::Stopped => LabError::Stopped,
-                error => LabError::failed(error),
-            })
-        });
-        Ok(Rates { workload: name, x, hits: hits.collect::<Result<_, _>>()? })
-    }
-
-    fn measure(&mut self) -> Result<Found, LabError> {
-        let seed = self.context.seed;
-        let [few, many] = ALPHAS.map(|alpha| (self.entries as f64 * alpha) as u32);
-        let zipf = |flows| FlowStream::zipf(flows, THETA, seed);
-        let moving = |by: u32| zipf(many).and_then(|base| Shifting::new(base, many.into(), by));
-        let mut still = Vec::new();
-        for (alpha, flows) in ALPHAS.into_iter().zip([few, many]) {
-            let law = format!("Zipf θ = {THETA}, α = {alpha}");
-            let gray = (format!("{law}, sampler of Gray et al."), 0.0);
-            let exact = self.feed((law, 0.0), flows, zipf(flows))?;
-            still.push([exact, self.feed(gray, flows, Gray::new(flows, THETA, seed))?]);
-        }
-        let mut hot = Vec::new();
-        for percent in MOVES.map(|share| 100.0 * share) {
-            let by = (f64::from(many) * percent / 100.0).max(1.0) as u32;
-            let name = format!("α = {}, hot set moves on by {percent} % of the flows", ALPHAS[1]);
-            hot.push(self.feed((name, percent), many, moving(by))?);
-        }
-        let scan = Run { flows: (self.entries / 16) as u32, packets: 1 };
-        let mut mixed = Vec::new();
-        for (kind, run) in [("scans", scan), ("bursts", BURST_OF)] {
-            let mut rates = Vec::new();
-            for &share in &SHARES[1..] {
-                let percent = 100.0 * share;
-                let name = format!("α = {}, {percent} % in {kind} of new flows", ALPHAS[0]);
-                let new = zipf(few).and_then(|base| Newcomers::new(base, share, run, seed));
-                rates.push(self.feed((name, percent), few, new)?);
-            }
-            mixed.push((kind, run, rates));
-        }
-        let name = "α = 3, hot set moves on by 1 %, and 20 % in bursts of new flows".to_owned();
-        let both = moving(many / 100).and_then(|base| Newcomers::new(base, 0.2, BURST_OF, seed));
-        let everything = self.feed((name, 0.0), many, both)?;
-        Ok(Found { still, moving: hot, mixed, everything })
-    }
+/// All sequences, with no hits yet.
+fn cases() -> Vec<Case> {
+    let case = |name, kind, alpha, percent| Case { name, kind, alpha, percent, hits: Vec::new() };
+    let [few, many] = ALPHAS;
+    let still = ALPHAS.into_iter().flat_map(|alpha| {
+        let law = format!("Zipf θ = {THETA}, α = {alpha}");
+        let gray = format!("{law}, sampler of Gray et al.");
+        [case(law, Kind::Exact, alpha, 0.0), case(gray, Kind::Gray, alpha, 0.0)]
+    });
+    let moving = MOVES.map(|percent| {
+        let name = format!("α = {many}, hot set moves on by {percent} % of the flows");
+        case(name, Kind::Moving, many, percent)
+    });
+    let new = [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")].map(|(kind, what)| {
+        PERCENT_NEW.map(|percent| {
+            let name = format!("α = {few}, {percent} % in {what} of new flows");
+            case(name, kind, few, percent)
+        })
+    });
+    let name = "α = 3, hot set moves on by 1 %, and 20 % in bursts of new flows".to_owned();
+    let everything = case(name, Kind::Everything, many, 0.0);
+    still.chain(moving).chain(new.into_iter().flatten()).chain([everything]).collect()
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    context.step("starts", 0.0)?;
     let entries = if context.smoke() { 1 << 11 } else { 1 << 18 };
     let mut record = CHURN.record(context);
     record.setting("entries", entries);
     record.setting("warm-up", format!("{WARM} packets per flow from an empty table on"));
     record.setting("measured", format!("{MEASURED} packets per flow"));
-    let designs = NAMES.iter().map(|name| design(name)).collect::<Result<_, _>>()?;
-    let found = Bench { context, designs, entries, fed: 0 }.measure()?;
+    let designs = NAMES.iter().map(|name| design(name)).collect::<Result<Vec<_>, _>>()?;
+    let all = context.each(
+        cases(),
+        |case| case.name.clone(),
+        |context, case| {
+            let mut workload = case.workload(entries, context.seed).map_err(LabError::failed)?;
+            let flows = (entries as f64 * case.alpha) as usize;
+            let (warm, measured) = (WARM * flows, MEASURED * flows);
+            let mut ids = vec![0; warm + measured];
+            let drawn = workload.fill(&mut ids);
+            let sequence = Sequence { ids: &ids[..drawn], hashes: None };
+            let hits = designs.iter().map(|&design| {
+                let (seed, stop) = (context.seed, context.stop);
+                let run = simulate(design, entries, sequence, warm, measured, seed, stop);
+                run.map(|run| run.hit_rate).map_err(|error| match error {
+                    AdviseError::Stopped => LabError::Stopped,
+                    error => LabError::failed(error),
+                })
+            });
+            Ok(Case { hits: hits.collect::<Result<_, _>>()?, ..case })
+        },
+    )?;
 
-    let curves = |title: String, x: &str, points: &[&Rates]| {
+    let [few, many] = ALPHAS;
+    let plot = |kind: Kind, title: String, x: &str| {
+        // New flows: from none on, which is the first sequence.
+        let first = all.iter().take(usize::from(kind != Kind::Moving));
+        let points: Vec<&Case> = first.chain(all.iter().filter(|c| c.kind == kind)).collect();
         let curve = |name: &&str| {
-            let points = points.iter().map(|rates| (rates.x, 100.0 * rates.hit(name)));
+            let points = points.iter().map(|case| (case.percent, 100.0 * case.hit(name)));
             Series::measured(*name, points.collect())
         };
         Plot::new(title, x, "hit rate, %").with(NAMES.iter().map(curve))
     };
-    let title = format!("Hot sets that move, Zipf θ = {THETA}, α = {}", ALPHAS[1]);
+    let title = format!("Hot sets that move, Zipf θ = {THETA}, α = {many}");
     let x = "flows by which the ranks move on, per packet and flow, %";
-    let moving: Vec<&Rates> = found.moving.iter().collect();
-    record.plots.push(curves(title, x, &moving).log_x());
-    for (kind, _, rates) in &found.mixed {
-        let title = format!("{kind} of new flows in Zipf θ = {THETA}, α = {}", ALPHAS[0]);
-        let points: Vec<&Rates> = [&found.still[0][0]].into_iter().chain(rates).collect();
-        record.plots.push(curves(title, "packets of new flows, %", &points));
+    record.plots.push(plot(Kind::Moving, title, x).log_x());
+    for (kind, what) in [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")] {
+        let title = format!("{what} of new flows in Zipf θ = {THETA}, α = {few}");
+        record.plots.push(plot(kind, title, "packets of new flows, %"));
     }
-    claims(&mut record, &found);
+    claims(&mut record, &all, entries);
     record.tables.push(Table::pivot(
         "Hit rate, %",
         "traffic",
-        (found.all(), |rates: &&Rates| rates.workload.clone()),
+        (&all, |case: &&Case| case.name.clone()),
         (NAMES, |name: &&str| (*name).to_owned()),
-        |rates, name| format!("{:.2}", 100.0 * rates.hit(name)),
+        |case, name| format!("{:.2}", 100.0 * case.hit(name)),
     ));
     record.note(
         "A hot set that moves: every so many packets as there are flows, each rank goes on to another flow, so \
@@ -192,51 +183,50 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-fn claims(record: &mut Record, found: &Found) {
-    for ([exact, gray], alpha) in found.still.iter().zip(ALPHAS) {
+fn claims(record: &mut Record, all: &[Case], entries: usize) {
+    let of = |kind: Kind| all.iter().filter(move |case| case.kind == kind);
+    for (exact, gray) in of(Kind::Exact).zip(of(Kind::Gray)) {
         let off = NAMES.iter().map(|name| (100.0 * (gray.hit(name) - exact.hit(name)), ()));
         let (worst, ()) = farthest(off);
+        let what = "hit rates with the sampler of Gray et al. are those of the exact one";
         record.claim(
-            format!(
-                "α = {alpha}: hit rates with the sampler of Gray et al. are those of the exact one"
-            ),
+            format!("α = {}: {what}", exact.alpha),
             "within 2 points",
             format!("{worst:+.2} points at most"),
             worst.abs() < 2.0,
         );
     }
-    let both = |rates: &Rates| {
-        let hit = |name| format!("{:.2}", 100.0 * rates.hit(name));
+    let both = |case: &Case| {
+        let hit = |name| format!("{:.2}", 100.0 * case.hit(name));
         format!("{}, {} %", hit(RECOMMENDED), hit("blp-2-4"))
     };
-    let (slow, fast) = (&found.moving[0], &found.moving[found.moving.len() - 1]);
+    let Some((slow, fast)) = of(Kind::Moving).next().zip(of(Kind::Moving).last()) else { return };
     record.claim(
         "the faster the hot set moves, the fewer hits, in every design",
         format!("{RECOMMENDED}, blp-2-4"),
         format!("{} to {}", both(slow), both(fast)),
         NAMES.iter().all(|name| fast.hit(name) < slow.hit(name)),
     );
-    for (kind, run, rates) in &found.mixed {
-        let last = &rates[rates.len() - 1];
+    for (kind, what) in [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")] {
+        let Some(last) = of(kind).last() else { continue };
         // The first packet of each new flow misses; two points of luck in the share at the small size.
-        let most = 1.0 - last.x / 100.0 / f64::from(run.packets) + 0.02;
+        let packets = f64::from(Case::run(kind, entries).packets);
+        let most = 1.0 - last.percent / 100.0 / packets + 0.02;
         let best = last.hits.iter().copied().fold(0.0, f64::max);
+        let percent = last.percent;
         record.claim(
-            format!(
-                "{} % in {kind}: no more hits than packets that are not a flow’s first",
-                last.x
-            ),
+            format!("{percent} % in {what}: no more hits than packets that are not a flow’s first"),
             format!("at most {:.1} %", 100.0 * most),
             format!("{:.2} % at best", 100.0 * best),
             best <= most,
         );
     }
-    let lead = |rates: &Rates| rates.hit(RECOMMENDED) - rates.hit("blp-2-4");
-    let Some(worst) = found.all().min_by(|a, b| lead(a).total_cmp(&lead(b))) else { return };
+    let lead = |case: &Case| case.hit(RECOMMENDED) - case.hit("blp-2-4");
+    let Some(worst) = all.iter().min_by(|a, b| lead(a).total_cmp(&lead(b))) else { return };
     record.claim(
         format!("{RECOMMENDED} hits at least as often as 2-4 BLP in all of this traffic"),
         "within half a point",
-        format!("{:+.2} points at least: {}", 100.0 * lead(worst), worst.workload),
+        format!("{:+.2} points at least: {}", 100.0 * lead(worst), worst.name),
         lead(worst) >= -0.005,
     );
     record.because(
