@@ -4,6 +4,7 @@
 //! added up on the way. Nothing that was left out stays unsaid: ignored tests and steps that could
 //! not run have their own column and line.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::io::{BufRead, BufReader, Write as _};
 use std::ops::AddAssign;
@@ -61,6 +62,10 @@ impl std::error::Error for StepsFailed {}
 #[derive(Default)]
 pub struct Steps {
     rows: Vec<Row>,
+    /// Tests that ended early: what the machine lacks is known.
+    skipped: BTreeSet<String>,
+    /// What no step has covered.
+    uncovered: Vec<String>,
 }
 
 impl Steps {
@@ -110,9 +115,20 @@ impl Steps {
         });
     }
 
+    /// Notes tests that ended early, a line each: `NAME: needs WHAT`.
+    pub fn skipped(&mut self, lines: &str) {
+        self.skipped.extend(lines.lines().map(str::to_owned));
+    }
+
+    /// Notes what this machine cannot cover; no failure.
+    pub fn uncovered(&mut self, what: String) {
+        self.uncovered.push(what);
+    }
+
     /// Prints the summary; fails with [`StepsFailed`] if any step failed.
     ///
-    /// The last line counts every test once, and every step without tests once.
+    /// The last line counts every test once, and every step without tests once. A test that was
+    /// skipped counts as that alone, however many steps it was skipped in.
     pub fn finish(self) -> Result<()> {
         println!("\n{}", self.summary());
         if self.rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_))) {
@@ -153,7 +169,17 @@ impl Steps {
         if ignored > 0 {
             let _ = writeln!(text, "{ignored} tests are marked #[ignore] and did not run");
         }
-        let _ = write!(text, "{passed} passed, {failed} failed");
+        for line in &self.skipped {
+            let _ = writeln!(text, "skipped: {line}");
+        }
+        for line in &self.uncovered {
+            let _ = writeln!(text, "not covered: {line}");
+        }
+        let skipped = self.skipped.len() as u64;
+        let _ = write!(text, "{} passed, {failed} failed", passed - skipped.min(passed));
+        if skipped > 0 {
+            let _ = write!(text, ", {skipped} skipped");
+        }
         text
     }
 }
@@ -260,6 +286,13 @@ mod tests {
         assert!(summary.contains("2 IGNORED"), "{summary}");
         assert!(summary.contains("no such processor"), "{summary}");
         assert!(summary.ends_with("\n10 passed, 2 failed"), "{summary}");
+        steps.skipped("a::b: needs root\nc: needs ovs-ofctl\n");
+        steps.skipped("a::b: needs root\n");
+        steps.uncovered("avx512".to_owned());
+        let summary = steps.summary();
+        assert!(summary.contains("\nskipped: a::b: needs root\n"), "{summary}");
+        assert!(summary.contains("\nnot covered: avx512\n"), "{summary}");
+        assert!(summary.ends_with("\n8 passed, 2 failed, 2 skipped"), "{summary}");
         assert!(steps.finish().is_err());
     }
 

@@ -8,6 +8,9 @@
 //! features: another selection gives dependencies other features and builds them again.
 
 use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -66,6 +69,11 @@ enum Step {
 pub fn run(options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     let mut built = Vec::new();
+    if let Err(error) = fs::remove_file(skipped())
+        && error.kind() != ErrorKind::NotFound
+    {
+        bail!("{}: {error}", skipped().display());
+    }
     for &step in Step::value_variants() {
         let chosen = match options.steps.as_slice() {
             [] => step != Step::ModelsFull,
@@ -83,7 +91,19 @@ pub fn run(options: &Options) -> Result<()> {
             break;
         }
     }
+    // Written only if a test was skipped.
+    steps.skipped(&fs::read_to_string(skipped()).unwrap_or_default());
+    for (name, present) in INSTRUCTION_SETS {
+        if !present() {
+            steps.uncovered(format!("{name}: this machine lacks it"));
+        }
+    }
     steps.finish()
+}
+
+/// The file in which tests that are skipped say so.
+fn skipped() -> PathBuf {
+    root().join("target/skipped-tests")
 }
 
 fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Binary>) -> bool {
@@ -95,7 +115,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 packages::ensure(packages::CONTROL, !options.no_install)?;
                 Ok(Counts::default())
             });
-            // From another registry, which may be out of reach: its tests say that they are skipped.
+            // From another registry, which may be out of reach: then its tests fail, or are skipped.
             if there && let Err(error) = packages::ensure_osken(!options.no_install) {
                 steps.not_run("os-ken", &format!("{error:#}"));
             }
@@ -147,8 +167,10 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 format!("{} binaries, those that wait beside those that compute", built.len());
             steps.step("tests", &what, || {
                 let lanes = Lanes::of(built)?;
-                let mut counts = binaries::run(&[lanes.waiting, lanes.busy], &[])?;
-                counts += binaries::run(&[lanes.alone], &[])?;
+                let skipped = skipped().to_string_lossy().into_owned();
+                let variables = [(overbank_testing::REPORT, &*skipped)];
+                let mut counts = binaries::run(&[lanes.waiting, lanes.busy], &variables)?;
+                counts += binaries::run(&[lanes.alone], &variables)?;
                 Ok(counts)
             })
         }
@@ -241,6 +263,10 @@ const SLOWER: &[InstructionSet] = &[
     InstructionSet { name: "portable", present: || true, is_best: || !has_avx2() },
     InstructionSet { name: "avx2", present: has_avx2, is_best: || has_avx2() && !has_avx512() },
 ];
+
+/// Those that the tables have code for.
+const INSTRUCTION_SETS: [(&str, fn() -> bool); 3] =
+    [("avx2", has_avx2), ("avx512", has_avx512), ("neon", || cfg!(target_arch = "aarch64"))];
 
 /// The packages that choose by instruction set.
 const SIMD: &[&str] = &["crates/overbank", "crates/switch"];

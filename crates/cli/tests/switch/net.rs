@@ -19,11 +19,11 @@ pub struct Net {
 }
 
 impl Net {
-    /// So many hosts, from 1 on; `None` without the rights for it.
+    /// Hosts, numbered from 1; `None` where the test is skipped because it needs root.
     pub fn new(tag: &str, hosts: u8) -> Option<Net> {
         let net = Net { name: format!("obs{tag}{}", std::process::id()), hosts };
-        if !sh("ip netns list").status.success() || must("id -u").trim() != "0" {
-            println!("skipped: needs root");
+        let root = sh("ip netns list").status.success() && must("id -u").trim() == "0";
+        if !overbank_testing::needs("root", root) {
             return None;
         }
         for host in 1..=hosts {

@@ -18,11 +18,10 @@ struct Ofctl {
 }
 
 impl Ofctl {
-    /// `None`, with a line that says so, if the tool is not there.
+    /// Returns `None` where the test is skipped because the tool is missing.
     fn new(rules: &str) -> Option<Ofctl> {
         let there = Command::new("ovs-ofctl").arg("--version").output().is_ok();
-        if !there {
-            println!("skipped: needs ovs-ofctl");
+        if !overbank_testing::needs("ovs-ofctl", there) {
             return None;
         }
         let bench = Bench::with(rules, &vec![quiet(); 3], patient(), vec![]);

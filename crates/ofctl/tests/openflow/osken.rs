@@ -32,11 +32,9 @@ from importlib.util import find_spec
 assert find_spec('os_ken.app.simple_switch_13')
 ";
     let works = Command::new(&python).args(["-W", "ignore", "-c", script]).output();
-    if works.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    println!("skipped: needs os-ken with its applications in {}", folder.display());
-    None
+    let works = works.is_ok_and(|output| output.status.success());
+    let what = format!("os-ken with its applications in {}", folder.display());
+    overbank_testing::needs(&what, works).then_some(python)
 }
 
 fn shell(line: &str) -> Output {
@@ -56,13 +54,13 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// `None`, with a line that says so, where the rights are missing.
+    /// Returns `None` where the test is skipped because it needs root.
     fn new() -> Option<Hosts> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let tag = format!("of{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let hosts = Hosts { tag };
-        if !shell(&format!("ip netns add {}", hosts.space(0))).status.success() {
-            println!("skipped: needs root");
+        let added = shell(&format!("ip netns add {}", hosts.space(0))).status.success();
+        if !overbank_testing::needs("root", added) {
             return None;
         }
         for host in 0..HOSTS {

@@ -1,5 +1,5 @@
 //! What is written here, read by Open vSwitch: `ovs-ofctl ofp-parse` prints every sample, and says
-//! of it what was put in. Skipped where ovs-ofctl is not installed.
+//! of it what was put in. Needs ovs-ofctl.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -24,8 +24,7 @@ fn print(bytes: &[u8]) -> Option<String> {
 
 #[test]
 fn open_vswitch_reads_every_message() {
-    if print(&[]).is_none() {
-        println!("skipped: needs ovs-ofctl");
+    if !overbank_testing::needs("ovs-ofctl", print(&[]).is_some()) {
         return;
     }
     let mut faults = String::new();

@@ -46,13 +46,12 @@ pub struct Net {
 }
 
 impl Net {
-    /// As many namespaces as asked for; `None` (and a line) where the rights are missing.
+    /// As many namespaces as asked for; `None` where the test is skipped because it needs root.
     pub fn new(hosts: usize) -> Option<Net> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // SAFETY: no arguments.
         let root = unsafe { libc::geteuid() } == 0;
-        if !root || !try_run("ip netns list").0 {
-            println!("skipped: needs root");
+        if !overbank_testing::needs("root", root && try_run("ip netns list").0) {
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

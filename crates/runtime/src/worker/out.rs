@@ -3,7 +3,7 @@
 use crate::link::PortView;
 use crate::sys::cycles;
 use crate::totals::{DropCounts, NotSent, PortDrop, PortTotals};
-use overbank_ports::queue::{SendError, Transmit, TransmitCounters};
+use overbank_ports::queue::{BURST, SendError, Transmit, TransmitCounters};
 use overbank_service::reasons::Reasons;
 use std::sync::Arc;
 
@@ -22,8 +22,12 @@ struct Egress {
     touched: bool,
 }
 
-/// Where the frames of a burst go. `frame` counts them from 0, up to 31; for each of them an engine
-/// calls [`Out::output`] or [`Out::to_control`] once at least, or [`Out::drop`] once.
+/// Frames of a burst, a bit each.
+type Set = u128;
+const _: () = assert!(BURST <= Set::BITS as usize);
+
+/// Where the frames of a burst go. `frame` counts them from 0, below [`BURST`]; for each of them an
+/// engine calls [`Out::output`] or [`Out::to_control`] once at least, or [`Out::drop`] once.
 pub struct Out<R> {
     /// By index of the port; the last one is what the control side sent.
     pub(super) totals: Vec<PortTotals>,
@@ -38,8 +42,8 @@ pub struct Out<R> {
     touched: Vec<usize>,
     /// Of the burst: the port that it came in on, and which frames went where.
     ingress: usize,
-    forwarded: u32,
-    controlled: u32,
+    forwarded: Set,
+    controlled: Set,
     copies: u64,
 }
 
@@ -70,7 +74,7 @@ impl<R: Reasons> Out<R> {
     /// A frame leaves by the port at `port`. One that leaves by several is output several times.
     #[inline]
     pub fn output(&mut self, frame: usize, port: u16, bytes: &[u8]) {
-        self.forwarded |= 1 << frame;
+        self.forwarded |= Set::from(1u8) << frame;
         if !self.timing {
             return self.send(usize::from(port), bytes);
         }
@@ -90,7 +94,7 @@ impl<R: Reasons> Out<R> {
     #[inline]
     pub fn to_control(&mut self, frame: usize) {
         self.copies += 1;
-        self.controlled |= 1 << frame;
+        self.controlled |= Set::from(1u8) << frame;
     }
 
     /// A frame of this length came in from the control side, in an order.
