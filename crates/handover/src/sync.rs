@@ -5,12 +5,12 @@ pub(crate) use loom::hint::spin_loop;
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::hint::spin_loop;
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicPtr, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
 };

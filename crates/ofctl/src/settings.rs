@@ -6,6 +6,7 @@ use crate::target::Target;
 use overbank::cache::Design;
 use overbank_service::options::CONNECTIONS_MAX;
 use overbank_service::settings::{Check, Located, Off, Range, SettingValue};
+use overbank_switch::view::{Fragments, View};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -28,6 +29,11 @@ overbank_service::settings! {
         megaflows: usize = 65536, in 1..=16_777_216, "Limit of megaflows of each worker";
         megaflow_idle: Duration = 10, "Seconds after which an unused megaflow is removed";
         max_rules: usize = 1000000, in 1..=1_000_000, "Limit of rules";
+        fragments: FragmentMode = "normal", "What rules see of IP fragments until a controller \
+            says otherwise: normal (no ports), drop (they are dropped) or nx-match (the first \
+            fragment has its ports)";
+        vlan_limit: usize = 2, in 1..=2, "VLAN tags of a packet that rules look behind; what \
+            follows them is its Ethernet type";
     }
 }
 
@@ -60,8 +66,30 @@ overbank_service::settings! {
             "Limit of port and rule events that wait for each OpenFlow session";
         controller_bundles: usize = 8, in 1..=1024,
             "Limit of open bundles of each OpenFlow session";
-        controller_bundle_messages: usize = 65536, in 1..=1_000_000,
+        controller_bundle_messages: usize = 262144, in 1..=1_000_000,
             "Limit of messages in all bundles of each OpenFlow session";
+    }
+}
+
+overbank_service::choices! {
+    /// What rules see of IP fragments.
+    pub enum FragmentMode: "MODE" {
+        Normal = "normal", "no fragment has ports";
+        Drop = "drop", "fragments are dropped";
+        NxMatch = "nx-match", "the first fragment has its ports, later ones have none";
+    }
+}
+
+impl RuleSettings {
+    /// Returns what rules see of fragments and tags.
+    pub fn view(&self) -> View {
+        let fragments = match self.fragments {
+            FragmentMode::Normal => Fragments::Normal,
+            FragmentMode::Drop => Fragments::Drop,
+            FragmentMode::NxMatch => Fragments::NxMatch,
+        };
+        // 1 or 2: the range of the setting.
+        View { fragments, vlan_limit: self.vlan_limit as u8 }
     }
 }
 

@@ -7,6 +7,7 @@ use overbank_stations::{Limits, StationsError};
 use overbank_switch::Datapath;
 use overbank_switch::datapath::{self, CacheConfig};
 use overbank_switch::rule::Rule;
+use overbank_switch::view::View;
 use std::io;
 
 /// A rule switch at work.
@@ -42,6 +43,7 @@ impl Default for Setup {
             controller_queue: 256,
             control: ControlConfig {
                 rules_max: 1_000_000,
+                view: View::default(),
                 mac: Limits::default(),
                 statics: Vec::new(),
                 fail_mode: FailMode::Secure,

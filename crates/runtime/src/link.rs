@@ -10,6 +10,7 @@ use crate::sys::Bell;
 use crate::totals::Published;
 use crossbeam_queue::ArrayQueue;
 use overbank_handover::mailbox;
+use overbank_handover::rest::Rest;
 use overbank_ports::queue::Queue;
 use std::io;
 use std::sync::Arc;
@@ -87,6 +88,8 @@ pub struct Link<E: Engine> {
     pub published: Published<E>,
     /// Rings when there is something for the worker.
     pub bell: Bell,
+    /// Whether the worker sleeps.
+    pub rest: Rest,
     /// The worker shall take what has arrived to its end and then end itself.
     pub stop: AtomicBool,
     /// No port of this worker will ever bring another frame.
@@ -108,6 +111,7 @@ impl<E: Engine> Link<E> {
             orders: ArrayQueue::new(orders.max(1)),
             published: Published::new(ports + 1),
             bell: Bell::new()?,
+            rest: Rest::default(),
             stop: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             gone: (0..ports).map(|_| AtomicBool::new(false)).collect(),

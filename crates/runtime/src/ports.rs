@@ -19,6 +19,7 @@ use crate::link::Attachment;
 use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub struct PortDesc {
     pub mtu: u32,
     /// Whether frames can pass at the moment.
     pub link_up: bool,
+    /// Megabits a second, 0 where the system does not say.
+    pub speed_mbps: u32,
     /// Modes, for people.
     pub detail: String,
 }
@@ -83,13 +86,15 @@ impl ConfiguredPort {
 /// What is known of a port, open or not.
 fn describe(number: u32, spec: Option<&PortSpec>, info: Option<&PortInfo>) -> PortDesc {
     let of_info = info.map(|info| info.name.clone());
-    let name = spec.and_then(|spec| spec.interface().map(str::to_owned)).or(of_info);
+    let interface = spec.and_then(PortSpec::interface);
+    let name = interface.map(str::to_owned).or(of_info);
     PortDesc {
         number,
         name: name.unwrap_or_else(|| format!("port{number}")),
         mac: info.map_or([0; 6], |info| info.mac),
         mtu: info.map_or(0, |info| info.mtu),
         link_up: info.is_some_and(|info| info.link_up),
+        speed_mbps: info.and(interface).and_then(speed_mbps).unwrap_or(0),
         detail: info.map_or_else(|| "not there".to_owned(), |info| info.detail.clone()),
     }
 }
@@ -119,7 +124,16 @@ struct Kept {
 
 /// How often an interface of this network namespace has lost its link, if the kernel counts it.
 fn downs(name: &str) -> Option<u64> {
-    let path = Path::new("/sys/class/net").join(name).join("carrier_down_count");
+    attribute(name, "carrier_down_count")
+}
+
+/// The speed of an interface of this network namespace, if its driver says one: -1 is none.
+fn speed_mbps(name: &str) -> Option<u32> {
+    attribute(name, "speed")
+}
+
+fn attribute<T: FromStr>(interface: &str, name: &str) -> Option<T> {
+    let path = Path::new("/sys/class/net").join(interface).join(name);
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

@@ -40,6 +40,7 @@ reasons! {
     NoController = "no_controller", "it was for the controllers, and none is connected";
     NoPacketIn = "port_no_packet_in", "it was for the controllers, which want none of its port";
     TtlExpired = "ttl_expired", "`dec_ttl` found a TTL or hop limit of 1 or 0";
+    Fragment = "fragment", "an IP fragment, and the switch is set to drop fragments";
     NoOutput = "no_output", "no such port, or only the ingress port";
     NormalDrop = "normal_drop", "no port for it in a learning switch";
     NoRule = "no_rule", "no rule matched in table 0, or in the table that `goto_table` named";

@@ -6,18 +6,13 @@
 //! none, whatever the program and the frame.
 
 use overbank_wire::edit::FRAME_MAX;
-use overbank_wire::extract::Network;
-use overbank_wire::{Field, FrameBuf, Offsets};
+use overbank_wire::{FrameBuf, Offsets};
 
 use crate::drop::DropReason;
 use crate::ports::Ports;
 use crate::program::Op;
 use crate::sink::{ControllerPacket, Normal, NormalPacket, Sink};
 
-/// Where the TTL is in an IPv4 header.
-const IP4_TTL: usize = 8;
-/// Where the hop limit is in an IPv6 header.
-const IP6_HOP_LIMIT: usize = 7;
 /// Ethernet addresses and the tag's identifier before the tag's TCI.
 const TCI: usize = 14;
 
@@ -36,17 +31,9 @@ pub struct Subject<'a> {
     pub ports: &'a Ports,
 }
 
-/// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Why it was not sent anywhere, if it was not. The sink was not told.
-    pub drop: Option<DropReason>,
-    /// The step at which its TTL expired, if it did.
-    pub stopped_at: Option<usize>,
-}
-
-/// Runs `program` on a frame. `drop` is the reason of a program that sends nothing. A frame beyond
-/// [`FRAME_MAX`] is refused as a whole.
+/// Runs `program` on a frame. `drop` is the reason of a program that sends nothing. Returns why the
+/// frame was not sent anywhere, if it was not; the sink is not told. A frame beyond [`FRAME_MAX`]
+/// is refused as a whole.
 // Not inlined: the shortcuts beside it keep their registers.
 #[inline(never)]
 pub fn run<S: Sink>(
@@ -55,10 +42,10 @@ pub fn run<S: Sink>(
     subject: &Subject<'_>,
     scratch: &mut FrameBuf,
     sink: &mut S,
-) -> Outcome {
+) -> Option<DropReason> {
     let mut run = Run { subject, scratch, sink, edited: false, sent: false, reason: drop };
-    let stopped_at = run.steps(program);
-    Outcome { drop: if run.sent { None } else { run.reason }, stopped_at }
+    run.steps(program);
+    if run.sent { None } else { run.reason }
 }
 
 struct Run<'a, S> {
@@ -72,15 +59,13 @@ struct Run<'a, S> {
 }
 
 impl<S: Sink> Run<'_, S> {
-    /// Returns the step at which the TTL expired.
-    fn steps(&mut self, program: &[Op]) -> Option<usize> {
+    fn steps(&mut self, program: &[Op]) {
         let Subject { frame, offsets, .. } = *self.subject;
         if frame.len() > FRAME_MAX {
             self.reason = Some(DropReason::FrameTooLong);
-            return None;
+            return;
         }
-        let mut ttl = key_ttl(frame, offsets);
-        for (at, op) in program.iter().enumerate() {
+        for op in program {
             match *op {
                 Op::Output(port) => {
                     self.output(port);
@@ -106,17 +91,13 @@ impl<S: Sink> Run<'_, S> {
             if !self.edited {
                 if let Err(reason) = self.scratch.load(frame, offsets) {
                     self.reason = Some(reason.into());
-                    return None;
+                    return;
                 }
                 self.edited = true;
             }
             match *op {
                 Op::Output(_) | Op::Normal | Op::Controller { .. } => {}
                 Op::Set { field, value, mask } => {
-                    if field == Field::NwTtl {
-                        // The field is eight bits wide.
-                        ttl = ttl & !(mask as u8) | (value & mask) as u8;
-                    }
                     self.scratch.set_field(field, value, mask);
                 }
                 Op::PushVlan(tpid) => {
@@ -125,19 +106,12 @@ impl<S: Sink> Run<'_, S> {
                 Op::PopVlan => {
                     self.scratch.pop_vlan();
                 }
-                Op::DecTtl if ttl <= 1 => {
-                    self.reason = self.reason.filter(|reason| reason.is_refusal());
-                    self.weigh(DropReason::TtlExpired);
-                    return Some(at);
-                }
                 Op::DecTtl => {
-                    ttl -= 1;
                     // A broken header has no TTL to write; what its key says is what counts.
                     let _ = self.scratch.dec_ttl();
                 }
             }
         }
-        None
     }
 
     #[inline]
@@ -186,14 +160,4 @@ fn normal_packet(frame: &[u8], offsets: Offsets, in_port: u32) -> NormalPacket {
         _ => frame.get(TCI..TCI + 2).map(|tci| u16::from_be_bytes([tci[0], tci[1]])),
     };
     NormalPacket { in_port, dst: address(0), src: address(6), vlan: tci.map(|tci| tci & 0x0fff) }
-}
-
-/// `nw_ttl` of the frame's key.
-fn key_ttl(frame: &[u8], offsets: Offsets) -> u8 {
-    let at = match offsets.network {
-        Network::Ip4 => IP4_TTL,
-        Network::Ip6 => IP6_HOP_LIMIT,
-        Network::None | Network::Arp | Network::BrokenIp => return 0,
-    };
-    frame.get(usize::from(offsets.l3) + at).copied().unwrap_or(0)
 }

@@ -21,6 +21,7 @@ pub mod stats;
 pub mod tables;
 pub mod translate;
 pub mod verdict;
+pub mod view;
 
 pub use datapath::Datapath;
 pub use ports::SwitchPort;

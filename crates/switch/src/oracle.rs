@@ -8,13 +8,15 @@
 use std::collections::HashMap;
 
 use overbank_wire::edit::FRAME_MAX;
-use overbank_wire::{Field, FlowKey, FrameBuf, Offsets, edit_key, extract, key};
+use overbank_wire::extract::extract_within;
+use overbank_wire::{Field, FlowKey, FrameBuf, Offsets, edit_key, key};
 
 use crate::drop::DropReason;
 use crate::ports::{PORT_TABLE, SwitchPort};
 use crate::rule::{Action, Match, Rule};
 use crate::sink::{ControllerPacket, Normal, NormalPacket, PacketInReason};
 use crate::translate::{DEFAULT_TPID, DEPTH_MAX, LOOKUPS_MAX, STEPS_MAX};
+use crate::view::{Fragments, View};
 
 /// What happened to one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub type Lookups = Vec<(u8, Option<usize>)>;
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     rules: Vec<Rule>,
+    view: View,
 }
 
 impl Oracle {
@@ -88,6 +91,12 @@ impl Oracle {
             }
         }
         oracle
+    }
+
+    /// The same rules, which see this of a packet.
+    #[must_use]
+    pub fn with_view(self, view: View) -> Oracle {
+        Oracle { view, ..self }
     }
 
     /// Adds a rule, or replaces the one with the same identity.
@@ -171,7 +180,7 @@ impl Oracle {
             return refused(DropReason::FrameTooLong);
         }
         let mut key = FlowKey::default();
-        let offsets = match extract(frame, in_port, &mut key) {
+        let offsets = match extract_within(frame, in_port, self.view.vlan_limit, &mut key) {
             Ok(offsets) => offsets,
             Err(reason) => return refused(reason.into()),
         };
@@ -187,9 +196,11 @@ impl Oracle {
             steps: 0,
             missed: false,
             suppressed: false,
+            expired: false,
+            fragment: false,
         };
         let end = run(&mut packet);
-        let Packet { done, found, missed, suppressed, .. } = packet;
+        let Packet { done, found, missed, suppressed, expired, fragment, .. } = packet;
         if end == Err(DropReason::TooManyResubmits) {
             return (refused(DropReason::TooManyResubmits).0, found);
         }
@@ -197,6 +208,8 @@ impl Oracle {
         // Reasons why nothing was sent: the strongest counts.
         let mut reasons = vec![DropReason::RuleDrop];
         reasons.extend(end.err());
+        reasons.extend(expired.then_some(DropReason::TtlExpired));
+        reasons.extend(fragment.then_some(DropReason::Fragment));
         reasons.extend(suppressed.then_some(DropReason::NoOutput));
         reasons.extend(missed.then_some(DropReason::NoRule));
         for done in done {
@@ -273,6 +286,8 @@ struct Packet<'a> {
     steps: u32,
     suppressed: bool,
     missed: bool,
+    expired: bool,
+    fragment: bool,
 }
 
 /// The kind of an action within an action set, by the order in which they run.
@@ -294,7 +309,9 @@ impl<'a> Packet<'a> {
             set.sort_by_key(|(action, ..)| kind(action));
             for (action, table, cookie) in set {
                 let rule = Rule { table, cookie, ..Rule::default() };
-                self.action(&rule, &action, 0, PacketInReason::ActionSet)?;
+                if !self.action(&rule, &action, 0, PacketInReason::ActionSet)? {
+                    break;
+                }
             }
         } else {
             self.missed = true;
@@ -310,8 +327,18 @@ impl<'a> Packet<'a> {
         in_port: Option<u32>,
         depth: u32,
     ) -> Result<Option<bool>, DropReason> {
-        let seen = FlowKey { in_port: in_port.unwrap_or(self.key.in_port), ..self.key };
-        let found = self.rules.find(table, &seen);
+        let mut seen = FlowKey { in_port: in_port.unwrap_or(self.key.in_port), ..self.key };
+        let found = match (self.rules.view.fragments, self.key.nw_frag & key::FRAG_ANY != 0) {
+            (Fragments::Drop, true) => {
+                self.fragment = true;
+                None
+            }
+            (Fragments::Normal, true) => {
+                (seen.tp_src, seen.tp_dst) = (0, 0);
+                self.rules.find(table, &seen)
+            }
+            (Fragments::NxMatch, _) | (_, false) => self.rules.find(table, &seen),
+        };
         self.found.push((table, found));
         let rules = self.rules;
         found.map(|at| self.rule(&rules.rules[at], depth, None)).transpose()
@@ -328,7 +355,10 @@ impl<'a> Packet<'a> {
         let miss = rule.priority == 0 && rule.matching.mask == FlowKey::default();
         let of_rule = if miss { PacketInReason::NoMatch } else { PacketInReason::Action };
         for action in &rule.actions {
-            self.action(rule, action, depth, reason.unwrap_or(of_rule))?;
+            if !self.action(rule, action, depth, reason.unwrap_or(of_rule))? {
+                // The rest of the rule is left out; a list that resubmitted to it goes on.
+                return Ok(true);
+            }
         }
         if rule.clear_actions {
             self.set.clear();
@@ -338,34 +368,35 @@ impl<'a> Packet<'a> {
             if kind(action) != 3 {
                 self.set.retain(|(other, ..)| kind(other) != kind(action));
             }
-            self.set.push((*action, rule.table, rule.cookie));
+            self.set.push((action.plain(), rule.table, rule.cookie));
         }
         let next = rule.actions.iter().rev().find_map(|action| match action {
             Action::GotoTable(next) => Some(*next),
             _ => None,
         });
         let Some(next) = next else { return Ok(true) };
-        self.count_lookup()?;
+        self.count_lookup(depth)?;
         let went = self.table(next, None, depth)?;
         self.missed |= went.is_none();
         Ok(went == Some(true))
     }
 
+    /// Carries out an action: false if its list ends with it.
     fn action(
         &mut self,
         rule: &Rule,
         action: &Action,
         depth: u32,
         reason: PacketInReason,
-    ) -> Result<(), DropReason> {
+    ) -> Result<bool, DropReason> {
         self.count_steps(1)?;
         let in_port = self.key.in_port;
-        match *action {
+        match action.plain() {
             Action::Output(PORT_TABLE) if reason == PacketInReason::PacketOut => {
-                self.count_lookup()?;
+                self.count_lookup(depth)?;
                 self.pipeline()?;
             }
-            Action::Output(port) => self.output(port),
+            Action::Output(port) | Action::OutputAsked { port, .. } => self.output(port),
             Action::InPort => self.send(in_port),
             Action::Flood => self.outputs(flooding(self.around.ports))?,
             Action::All => {
@@ -386,6 +417,19 @@ impl<'a> Packet<'a> {
                 let packet = PacketIn { reason, max_len, table, cookie, in_port, frame };
                 self.done.push(Done::Controller(packet));
             }
+            Action::SetField { field: Field::VlanTci, value, mask } => {
+                let present = u128::from(key::VLAN_PRESENT);
+                let tagged = self.key.vlan_tci & key::VLAN_PRESENT != 0;
+                match (mask & present != 0, value & present != 0) {
+                    (true, true) if !tagged => self.push_vlan(DEFAULT_TPID)?,
+                    (true, false) => {
+                        self.pop_vlan()?;
+                        return Ok(true);
+                    }
+                    (true, true) | (false, _) => {}
+                }
+                self.set_field(Field::VlanTci, value, mask)?;
+            }
             Action::SetField { field, value, mask } => self.set_field(field, value, mask)?,
             Action::SetVlan { field, value } => {
                 if self.key.vlan_tci & key::VLAN_PRESENT == 0 {
@@ -394,33 +438,34 @@ impl<'a> Packet<'a> {
                 self.set_field(field, value.into(), u128::MAX)?;
             }
             Action::PushVlan(tpid) => self.push_vlan(tpid)?,
-            Action::PopVlan => {
-                if edit_key::pop_vlan(&mut self.key) {
-                    self.edit()?.pop_vlan();
-                }
-            }
+            Action::PopVlan => self.pop_vlan()?,
             Action::DecTtl => {
                 if edit_key::has(Field::NwTtl, &self.key) {
-                    edit_key::dec_ttl(&mut self.key).map_err(|_| DropReason::TtlExpired)?;
+                    if edit_key::dec_ttl(&mut self.key).is_err() {
+                        self.expired = true;
+                        return Ok(false);
+                    }
                     // A broken header has no TTL to write; what its key says is what counts.
                     let _ = self.edit()?.dec_ttl();
                 }
             }
             Action::GotoTable(_) => {}
             Action::Resubmit { in_port, table } => {
-                if depth == DEPTH_MAX {
-                    return Err(DropReason::TooManyResubmits);
-                }
-                self.count_lookup()?;
-                self.table(table.unwrap_or(rule.table), in_port, depth + 1)?;
+                self.count_lookup(depth)?;
+                let table = table.unwrap_or(rule.table);
+                let deeper = if table > rule.table { 0 } else { 1 };
+                self.table(table, in_port, depth + deeper)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn count_lookup(&mut self) -> Result<(), DropReason> {
+    fn count_lookup(&mut self, depth: u32) -> Result<(), DropReason> {
         self.lookups += 1;
-        if self.lookups > LOOKUPS_MAX { Err(DropReason::TooManyResubmits) } else { Ok(()) }
+        if self.lookups > LOOKUPS_MAX || depth == DEPTH_MAX {
+            return Err(DropReason::TooManyResubmits);
+        }
+        Ok(())
     }
 
     fn count_steps(&mut self, steps: usize) -> Result<(), DropReason> {
@@ -472,6 +517,13 @@ impl<'a> Packet<'a> {
     fn push_vlan(&mut self, tpid: u16) -> Result<(), DropReason> {
         if edit_key::push_vlan(&mut self.key, tpid) {
             self.edit()?.push_vlan(tpid);
+        }
+        Ok(())
+    }
+
+    fn pop_vlan(&mut self) -> Result<(), DropReason> {
+        if edit_key::pop_vlan(&mut self.key) {
+            self.edit()?.pop_vlan();
         }
         Ok(())
     }

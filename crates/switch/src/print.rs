@@ -68,9 +68,9 @@ impl Display for Rule {
 
 impl Display for Action {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self.plain() {
             Action::Output(PORT_LOCAL) => f.write_str("local"),
-            Action::Output(port) => write!(f, "output:{port}"),
+            Action::Output(port) | Action::OutputAsked { port, .. } => write!(f, "output:{port}"),
             Action::InPort => f.write_str("in_port"),
             Action::Flood => f.write_str("flood"),
             Action::All => f.write_str("all"),

@@ -40,7 +40,7 @@ pub enum Op {
     PushVlan(u16),
     /// Remove the outer tag.
     PopVlan,
-    /// Decrement TTL or hop limit, or stop here if it is 1 or 0.
+    /// Decrement TTL or hop limit, which is 2 at least.
     DecTtl,
 }
 
@@ -58,16 +58,12 @@ pub struct Lookup {
     pub table: u8,
     /// The counters of the rule that it found.
     pub rule: Option<Arc<RuleStats>>,
-    /// A packet that stops at this step of the program, or a later one, or not at all, has come as
-    /// far as this lookup.
-    pub after: u32,
 }
 
 impl PartialEq for Lookup {
     fn eq(&self, other: &Lookup) -> bool {
         let address = |rule: &Option<Arc<RuleStats>>| rule.as_ref().map(Arc::as_ptr);
-        (self.table, self.after) == (other.table, other.after)
-            && address(&self.rule) == address(&other.rule)
+        self.table == other.table && address(&self.rule) == address(&other.rule)
     }
 }
 
@@ -75,7 +71,7 @@ impl Eq for Lookup {}
 
 impl Hash for Lookup {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.table, self.after, self.rule.as_ref().map(Arc::as_ptr)).hash(state);
+        (self.table, self.rule.as_ref().map(Arc::as_ptr)).hash(state);
     }
 }
 

@@ -55,6 +55,14 @@ impl Match {
 pub enum Action {
     /// Send out of a port. A packet never leaves by the port that it came in on this way.
     Output(u32),
+    /// Sends as the plain action for this port does, and keeps the `max_len` that a controller
+    /// gave: flow statistics show it. See [`Action::plain`].
+    OutputAsked {
+        /// A port, or OpenFlow's number of IN_PORT, FLOOD, ALL or NORMAL.
+        port: u32,
+        /// Not 0. Only an output to the controllers has a use for it.
+        max_len: u16,
+    },
     /// Send back out of the ingress port.
     InPort,
     /// Send out of every port that floods, but not the ingress port.
@@ -89,7 +97,7 @@ pub enum Action {
     PushVlan(u16),
     /// Remove the outer VLAN tag, if there is one.
     PopVlan,
-    /// Decrement TTL or hop limit. At 1 or 0 the packet's processing ends there and then.
+    /// Decrement TTL or hop limit. At 1 or 0 the list of actions that it stands in ends.
     DecTtl,
     /// Go on in a later table, after everything else in this list.
     GotoTable(u8),
@@ -104,10 +112,23 @@ pub enum Action {
 }
 
 impl Action {
+    /// Returns the action that says what a packet does, without what is only kept for statistics.
+    #[must_use]
+    pub const fn plain(self) -> Action {
+        match self {
+            Action::OutputAsked { port: PORT_IN_PORT, .. } => Action::InPort,
+            Action::OutputAsked { port: PORT_FLOOD, .. } => Action::Flood,
+            Action::OutputAsked { port: PORT_ALL, .. } => Action::All,
+            Action::OutputAsked { port: PORT_NORMAL, .. } => Action::Normal,
+            Action::OutputAsked { port, .. } => Action::Output(port),
+            other => other,
+        }
+    }
+
     /// The port that it names, by OpenFlow's numbers, if it sends a packet.
     pub const fn out_port(&self) -> Option<u32> {
         match *self {
-            Action::Output(port) => Some(port),
+            Action::Output(port) | Action::OutputAsked { port, .. } => Some(port),
             Action::InPort => Some(PORT_IN_PORT),
             Action::Flood => Some(PORT_FLOOD),
             Action::All => Some(PORT_ALL),

@@ -14,6 +14,7 @@ pub use crate::classifier::{Added, Filter, RuleEntry};
 use crate::classifier::Classifier;
 use crate::rule::{Action, Match, Rule, TABLE_MAX};
 use crate::stats::{AllTableStats, RuleStats, TableStats};
+use crate::view::View;
 
 /// Most rules in all tables together.
 pub const RULES_MAX: usize = 1_000_000;
@@ -101,6 +102,7 @@ pub struct Tables {
     len: usize,
     next_seq: u64,
     version: u64,
+    view: View,
 }
 
 impl Tables {
@@ -322,6 +324,19 @@ impl Tables {
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// What the rules see of a packet where that is a setting.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// Changes what the rules see; false if it is so already.
+    pub fn set_view(&mut self, view: View) -> bool {
+        let changes = self.view != view;
+        self.version += u64::from(changes);
+        self.view = view;
+        changes
     }
 
     /// Counts every change of the rules.

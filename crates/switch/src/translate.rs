@@ -24,31 +24,34 @@
 //!   are one kind. If the packet missed in table 0 or after a `goto_table` outside of resubmits,
 //!   it is dropped there as OpenFlow has it, and the set does not run.
 //! - An action on a field that the packet does not have does nothing.
-//! - `dec_ttl` at a TTL of 1 or 0 ends the processing of the packet for good, also that of the
-//!   lists that resubmitted to it and of the action set; what was output before stands. No
-//!   controller hears of it.
-//! - More than [`DEPTH_MAX`] resubmits in each other, more than [`LOOKUPS_MAX`] resubmits and
-//!   gotos, or more than [`STEPS_MAX`] steps (an action is one, in the action set one more; a flood
-//!   one more for each port): the packet is dropped whole, outputs included.
+//! - `dec_ttl` at a TTL of 1 or 0 ends the list of actions that it stands in, with what its rule
+//!   does after that (`clear_actions`, `write_actions`, `goto_table`). A list that resubmitted to
+//!   it goes on, and the action set runs. In the action set it ends the action set. No controller
+//!   hears of it.
+//! - `set_field` of `vlan_tci` with the present bit pushes a tag of TPID 0x8100 where there is none;
+//!   without the present bit it pops the outer tag.
+//! - More than [`DEPTH_MAX`] resubmits to the same or an earlier table within each other, more than
+//!   [`LOOKUPS_MAX`] resubmits and gotos, or more than [`STEPS_MAX`] steps (an action is one, in the
+//!   action set one more; a flood one more for each port): the packet is dropped whole, outputs
+//!   included.
+//! - What rules see of fragments is a setting ([`crate::view`]): `normal` hides the ports of all of
+//!   them, and `drop` lets no rule see them.
 //! - A controller's own list is carried out like a rule's; an output to [`PORT_TABLE`] sends the
 //!   packet as it is then through the tables, action set included, and then the list goes on.
-//! - A rule counts a packet as often as a lookup finds it. Of a packet whose TTL expires, and of one
-//!   that does too much, the lookups up to there count.
+//! - A rule counts a packet as often as a lookup finds it. Of a packet that does too much, the
+//!   lookups up to there count.
 //!
 //! # Which bits count
 //! Bits of the packet that an action wrote are *settled*: a later look at them says nothing of the
 //! original. A push or pop of a tag puts the original tags into the mask as a whole and settles
-//! them. The TTL is not looked at by `dec_ttl`: one program serves all TTLs, and `exec` stops where
-//! it expires; translation goes on as for a packet that survives. Two cases need more. A look at a
-//! TTL that was decremented puts the whole original TTL into the mask. And a packet that would be
-//! dropped whole for doing too much, but only if it survived a `dec_ttl`, is translated again with
-//! its TTL in the mask and settled.
+//! them. `dec_ttl` depends on the TTL: where the original is at least 32, its upper three bits say
+//! that it does not expire ([`TTL_FAR`]), which keeps the megaflows of most traffic few. Otherwise,
+//! and when a rule looks at a TTL that was decremented, the whole TTL is in the mask.
 //!
-//! Steps after the last output are left out: they change nothing that anybody sees. A program
-//! that may send nothing keeps what leads up to its last `dec_ttl`, because that decides the
-//! reason, and so does one that looks up rules after it, because that decides which rules count.
+//! Steps after the last output are left out: they change nothing that anybody sees.
 //!
-//! Cost: a classifier lookup for table 0 and one for each goto and resubmit. Panics: none.
+//! Cost: a classifier lookup for table 0 and one for each goto and resubmit. Lists within lists are
+//! on a stack of its own, bounded by [`LOOKUPS_MAX`]. Panics: none.
 //! Source: Fast Software Cache Design for Network Appliances, section 2; Open vSwitch's
 //! ofproto-dpif-xlate.
 
@@ -67,20 +70,31 @@ use crate::rule::Action;
 use crate::sink::PacketInReason;
 use crate::stats::RuleStats;
 pub use crate::tables::{RuleError, Tables};
+use crate::view::Fragments;
 
-/// Most resubmits within each other.
+/// Most resubmits to the same or an earlier table within each other.
 pub const DEPTH_MAX: u32 = 64;
 /// Most resubmits and gotos of one packet.
 pub const LOOKUPS_MAX: u32 = 4096;
 /// Most steps of one packet.
 pub const STEPS_MAX: u32 = 65_536;
 
-/// TPID of the tag that `mod_vlan_vid` and `mod_vlan_pcp` push.
+/// The bits of a TTL of which one is set if it is at least 32.
+const TTL_FAR: u8 = 0xe0;
+/// How many decrements a TTL of at least 32 survives.
+const TTL_FAR_DECREMENTS: u8 = 31;
+
+/// TPID of the tag that `mod_vlan_vid`, `mod_vlan_pcp` and a write of `vlan_tci` push.
 pub const DEFAULT_TPID: u16 = 0x8100;
 
 /// Translates what `tables` do to a packet with this key.
 pub fn translate(tables: &Tables, key: &FlowKey, ports: &Ports) -> Translation {
-    run(tables, key, ports, |translator| translator.pipeline())
+    let mut translator = Translator::new(tables, key, ports);
+    let end = match translator.first_table() {
+        Some(list) => translator.run(list, Origin::Pipeline),
+        None => Ok(()),
+    };
+    translator.finish(end)
 }
 
 /// Translates a controller's list of actions for a packet with this key. An output to
@@ -99,35 +113,14 @@ pub fn translate_list(
         clear_actions: false,
         write_actions: &[],
     };
-    run(tables, key, ports, |translator| translator.list(list, 0).map(|_| ()))
-}
-
-fn run<'a>(
-    tables: &'a Tables,
-    key: &FlowKey,
-    ports: &'a Ports,
-    start: impl Fn(&mut Translator<'a>) -> Result<(), Stop>,
-) -> Translation {
     let mut translator = Translator::new(tables, key, ports);
-    let mut end = start(&mut translator);
-    if end == Err(Stop::TooMuch) && translator.open_end > 0 {
-        // Only a packet that survives does too much. So the TTL counts.
-        translator = Translator::new(tables, key, ports);
-        translator.mask.nw_ttl = u8::MAX;
-        translator.settled.nw_ttl = u8::MAX;
-        end = start(&mut translator);
-    }
+    let end = translator.run(list, Origin::Other);
     translator.finish(end)
 }
 
-/// Why translation ends early.
+/// Beyond the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// The TTL is known and expires.
-    Expired,
-    /// Beyond the limits.
-    TooMuch,
-}
+struct TooMuch;
 
 /// The actions of a rule, or a controller's.
 #[derive(Clone, Copy)]
@@ -157,25 +150,49 @@ impl<'a> List<'a> {
     }
 }
 
+/// Where a list of actions comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The first table: the action set runs at its end.
+    Pipeline,
+    /// A resubmit, or a controller.
+    Other,
+}
+
+/// A list that is being carried out.
+struct Level<'a> {
+    list: List<'a>,
+    /// The next of its actions.
+    at: usize,
+    goto: Option<u8>,
+    /// Resubmits to the same or an earlier table around it.
+    depth: u32,
+    origin: Origin,
+}
+
+impl<'a> Level<'a> {
+    fn new(list: List<'a>, depth: u32, origin: Origin) -> Level<'a> {
+        Level { list, at: 0, goto: None, depth, origin }
+    }
+}
+
 struct Translator<'a> {
     tables: &'a Tables,
     ports: &'a Ports,
     in_port: u32,
+    /// The original TTL.
+    ttl: u8,
     /// The key as the actions left it.
     now: FlowKey,
     /// Bits of the original that were looked at.
     mask: FlowKey,
     /// Bits of `now` that follow from the actions and from bits of the original in `mask`.
     settled: FlowKey,
-    /// The bits of `now.nw_ttl` that are not settled come from a decrement.
-    ttl_moved: bool,
+    /// How often an original TTL was decremented of which the mask has but [`TTL_FAR`].
+    far_decrements: u8,
     program: Vec<Op>,
-    /// The program's length after the last `DecTtl` that is decided at run time; 0 = none.
-    open_end: usize,
-    /// `open_end` at the last lookup.
-    counted_end: usize,
-    /// Table, rule and `open_end` of each lookup.
-    found: Vec<(u8, Option<&'a Arc<RuleStats>>, usize)>,
+    /// Table and rule of each lookup.
+    found: Vec<(u8, Option<&'a Arc<RuleStats>>)>,
     set: ActionSet,
     lookups: u32,
     steps: u32,
@@ -183,6 +200,10 @@ struct Translator<'a> {
     suppressed: bool,
     /// No rule matched in table 0 or after a goto.
     missed: bool,
+    /// A TTL expired.
+    expired: bool,
+    /// A lookup was for a fragment, and the switch drops them.
+    fragment: bool,
 }
 
 impl<'a> Translator<'a> {
@@ -195,61 +216,48 @@ impl<'a> Translator<'a> {
             tables,
             ports,
             in_port: key.in_port,
+            ttl: key.nw_ttl,
             now: *key,
             mask,
             settled: FlowKey::default(),
-            ttl_moved: false,
+            far_decrements: 0,
             program: Vec::new(),
-            open_end: 0,
-            counted_end: 0,
             found: Vec::new(),
             set: ActionSet::default(),
             lookups: 0,
             steps: 0,
             suppressed: false,
             missed: false,
+            expired: false,
+            fragment: false,
         }
     }
 
-    /// The tables from the first on, and the action set.
-    fn pipeline(&mut self) -> Result<(), Stop> {
-        let Some(found) = self.lookup(0, None) else {
+    /// What the first table says.
+    fn first_table(&mut self) -> Option<List<'a>> {
+        let found = self.lookup(0, None).map(List::of);
+        if found.is_none() {
             self.missed = true;
-            return Ok(());
-        };
-        if self.list(List::of(found), 0)? {
-            return self.run_action_set();
+            self.set.clear();
         }
-        self.set.clear();
-        Ok(())
+        found
     }
 
-    fn finish(mut self, end: Result<(), Stop>) -> Translation {
+    fn finish(mut self, end: Result<(), TooMuch>) -> Translation {
+        let too_much = end.is_err();
         let sends = self.program.iter().rposition(Op::sends);
         let sure = self.program.iter().any(|op| matches!(op, Op::Output(_)));
-        let drop = match end {
-            Err(Stop::TooMuch) => DropReason::TooManyResubmits,
-            Err(Stop::Expired) => DropReason::TtlExpired,
-            Ok(()) if self.suppressed => DropReason::NoOutput,
-            Ok(()) if self.missed => DropReason::NoRule,
-            Ok(()) => DropReason::RuleDrop,
+        let drop = match () {
+            () if too_much => DropReason::TooManyResubmits,
+            () if self.expired => DropReason::TtlExpired,
+            () if self.fragment => DropReason::Fragment,
+            () if self.suppressed => DropReason::NoOutput,
+            () if self.missed => DropReason::NoRule,
+            () => DropReason::RuleDrop,
         };
-        let too_much = end == Err(Stop::TooMuch);
-        let len = match sends {
-            _ if too_much => 0,
-            Some(at) if sure => (at + 1).max(self.counted_end),
-            // What comes after what may not send decides the reason.
-            Some(at) => (at + 1).max(self.open_end),
-            None if drop == DropReason::TtlExpired => self.counted_end,
-            None => self.open_end,
-        };
-        self.program.truncate(len);
-        let lookup = |(table, rule, after): (u8, Option<&'a Arc<RuleStats>>, usize)| Lookup {
-            table,
-            rule: rule.cloned(),
-            // A program has no more steps than that.
-            after: after as u32,
-        };
+        self.program.truncate(sends.filter(|_| !too_much).map_or(0, |at| at + 1));
+        let lookup =
+            |(table, rule): (u8, Option<&'a Arc<RuleStats>>)| Lookup { table, rule: rule.cloned() };
         Translation {
             mask: self.mask,
             program: self.program.into(),
@@ -258,58 +266,86 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Runs a list of actions, then those of the tables that it goes on to. False if one of these
-    /// had no rule.
-    fn list(&mut self, list: List<'_>, depth: u32) -> Result<bool, Stop> {
-        let mut goto = self.actions(list, depth)?;
-        while let Some(next) = goto {
-            self.count_lookup()?;
-            let Some(found) = self.lookup(next, None) else {
-                self.missed = true;
-                return Ok(false);
+    /// Carries out a list and all that it leads to.
+    fn run(&mut self, first: List<'a>, origin: Origin) -> Result<(), TooMuch> {
+        let mut levels = vec![Level::new(first, 0, origin)];
+        while let Some(level) = levels.last_mut() {
+            let (list, depth) = (level.list, level.depth);
+            let Some(action) = list.actions.get(level.at) else {
+                if let Some(complete) = self.end_of_list(level)? {
+                    let origin = level.origin;
+                    levels.pop();
+                    self.end_of(origin, complete)?;
+                }
+                continue;
             };
-            goto = self.actions(List::of(found), depth)?;
-        }
-        Ok(true)
-    }
-
-    /// One list; returns the table to go on in.
-    fn actions(&mut self, list: List<'_>, depth: u32) -> Result<Option<u8>, Stop> {
-        let mut goto = None;
-        for action in list.actions {
+            level.at += 1;
             self.step(1)?;
             match *action {
-                Action::GotoTable(next) => goto = Some(next),
+                Action::GotoTable(next) => level.goto = Some(next),
                 Action::Output(PORT_TABLE) if list.reason == PacketInReason::PacketOut => {
-                    self.count_lookup()?;
-                    self.pipeline()?;
+                    self.count_lookup(depth)?;
+                    if let Some(found) = self.first_table() {
+                        levels.push(Level::new(found, depth, Origin::Pipeline));
+                    }
                 }
                 Action::Resubmit { in_port, table } => {
-                    if depth >= DEPTH_MAX {
-                        return Err(Stop::TooMuch);
-                    }
-                    self.count_lookup()?;
-                    if let Some(found) = self.lookup(table.unwrap_or(list.table), in_port) {
-                        self.list(List::of(found), depth + 1)?;
+                    self.count_lookup(depth)?;
+                    let table = table.unwrap_or(list.table);
+                    if let Some(found) = self.lookup(table, in_port) {
+                        let depth = depth + u32::from(table <= list.table);
+                        levels.push(Level::new(List::of(found), depth, Origin::Other));
                     }
                 }
-                _ => self.action(action, &list)?,
+                _ => {
+                    if !self.action(action, &list)? {
+                        let origin = level.origin;
+                        levels.pop();
+                        self.end_of(origin, true)?;
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// What a rule does after its actions. `None` if it goes on in another table, which takes its
+    /// place; else whether that table had a rule.
+    fn end_of_list(&mut self, level: &mut Level<'a>) -> Result<Option<bool>, TooMuch> {
+        let list = level.list;
         if list.clear_actions {
             self.set.clear();
         }
         for &action in list.write_actions {
             self.step(1)?;
-            self.set.write(action, list.table, list.cookie);
+            self.set.write(action.plain(), list.table, list.cookie);
         }
-        Ok(goto)
+        let Some(next) = level.goto else { return Ok(Some(true)) };
+        self.count_lookup(level.depth)?;
+        let Some(found) = self.lookup(next, None) else {
+            self.missed = true;
+            return Ok(Some(false));
+        };
+        *level = Level::new(List::of(found), level.depth, level.origin);
+        Ok(None)
     }
 
-    /// An action that looks nothing up.
-    fn action(&mut self, action: &Action, list: &List<'_>) -> Result<(), Stop> {
-        match *action {
-            Action::Output(port) => self.output(port),
+    /// After the last list of the first table and those that it went on to.
+    fn end_of(&mut self, origin: Origin, complete: bool) -> Result<(), TooMuch> {
+        match origin {
+            Origin::Other => Ok(()),
+            Origin::Pipeline if complete => self.run_action_set(),
+            Origin::Pipeline => {
+                self.set.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// An action that looks nothing up. False if its list ends with it.
+    fn action(&mut self, action: &Action, list: &List<'_>) -> Result<bool, TooMuch> {
+        match action.plain() {
+            Action::Output(port) | Action::OutputAsked { port, .. } => self.output(port),
             Action::InPort => self.send(self.in_port),
             Action::Flood => self.outputs(self.ports.flood())?,
             Action::All => self.outputs(self.ports.all())?,
@@ -320,6 +356,7 @@ impl<'a> Translator<'a> {
                 table: list.table,
                 cookie: list.cookie,
             }),
+            Action::SetField { field: Field::VlanTci, value, mask } => self.set_tci(value, mask),
             Action::SetField { field, value, mask } => self.set_field(field, value, mask),
             Action::SetVlan { field, value } => {
                 if !self.is_tagged() {
@@ -329,15 +366,15 @@ impl<'a> Translator<'a> {
             }
             Action::PushVlan(tpid) => self.push_vlan(tpid),
             Action::PopVlan => self.pop_vlan(),
-            Action::DecTtl => self.dec_ttl()?,
-            // `actions` sees to the one, and an action set has neither.
+            Action::DecTtl => return Ok(self.dec_ttl()),
+            // `run` sees to them, and an action set has neither.
             Action::GotoTable(_) | Action::Resubmit { .. } => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What was written into the action set.
-    fn run_action_set(&mut self) -> Result<(), Stop> {
+    fn run_action_set(&mut self) -> Result<(), TooMuch> {
         let set = std::mem::take(&mut self.set);
         for written in set.in_order() {
             self.step(1)?;
@@ -349,28 +386,44 @@ impl<'a> Translator<'a> {
                 clear_actions: false,
                 write_actions: &[],
             };
-            self.action(&written.action, &list)?;
+            if !self.action(&written.action, &list)? {
+                break;
+            }
         }
         Ok(())
     }
 
-    fn step(&mut self, steps: u32) -> Result<(), Stop> {
+    fn step(&mut self, steps: u32) -> Result<(), TooMuch> {
         self.steps = self.steps.saturating_add(steps);
-        if self.steps > STEPS_MAX { Err(Stop::TooMuch) } else { Ok(()) }
+        if self.steps > STEPS_MAX { Err(TooMuch) } else { Ok(()) }
     }
 
-    fn count_lookup(&mut self) -> Result<(), Stop> {
+    fn count_lookup(&mut self, depth: u32) -> Result<(), TooMuch> {
         self.lookups += 1;
-        if self.lookups > LOOKUPS_MAX { Err(Stop::TooMuch) } else { Ok(()) }
+        if self.lookups > LOOKUPS_MAX || depth >= DEPTH_MAX { Err(TooMuch) } else { Ok(()) }
     }
 
     /// The best rule in `table` for the packet as it is now.
     fn lookup(&mut self, table: u8, in_port: Option<u32>) -> Option<&'a RuleEntry> {
-        let key = FlowKey { in_port: in_port.unwrap_or(self.in_port), ..self.now };
+        let mut key = FlowKey { in_port: in_port.unwrap_or(self.in_port), ..self.now };
+        // Of IP packets all of `nw_frag` is in the mask from the start.
+        let fragment = key.nw_frag & key::FRAG_ANY != 0 && edit_key::has(Field::NwFrag, &key);
+        let fragments = self.tables.view().fragments;
+        if fragment && fragments == Fragments::Drop {
+            self.fragment = true;
+            self.found.push((table, None));
+            return None;
+        }
+        let hides_ports = fragment && fragments == Fragments::Normal;
+        if hides_ports {
+            (key.tp_src, key.tp_dst) = (0, 0);
+        }
         let mut looked = FlowKey::default();
         let found = self.tables.table(table).and_then(|table| table.lookup(&key, &mut looked));
-        self.found.push((table, found.map(|entry| &entry.stats), self.open_end));
-        self.counted_end = self.open_end;
+        self.found.push((table, found.map(|entry| &entry.stats)));
+        if hides_ports {
+            (looked.tp_src, looked.tp_dst) = (0, 0);
+        }
         // The original in_port is in the mask from the start, so a replaced one does no harm.
         self.look(&looked);
         found.map(|entry| &**entry)
@@ -379,7 +432,7 @@ impl<'a> Translator<'a> {
     /// Notes that the outcome depends on these bits of the packet as it is now.
     fn look(&mut self, bits: &FlowKey) {
         let mut fresh = bits.and_not(&self.settled);
-        if self.ttl_moved && fresh.nw_ttl != 0 {
+        if self.far_decrements > 0 && fresh.nw_ttl != 0 {
             fresh.nw_ttl = u8::MAX;
         }
         self.mask = self.mask.or(&fresh);
@@ -407,7 +460,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn outputs(&mut self, ports: &'a [u32]) -> Result<(), Stop> {
+    fn outputs(&mut self, ports: &'a [u32]) -> Result<(), TooMuch> {
         // As many as fit in 32 bits: the steps run out long before.
         self.step(u32::try_from(ports.len()).unwrap_or(u32::MAX))?;
         ports.iter().for_each(|&port| self.output(port));
@@ -432,6 +485,20 @@ impl<'a> Translator<'a> {
             field.set(&mut written, mask);
             self.settled = self.settled.or(&written);
         }
+    }
+
+    /// The present bit is not written as a bit: it pushes or pops a tag.
+    fn set_tci(&mut self, value: u128, mask: u128) {
+        let present = u128::from(key::VLAN_PRESENT);
+        if mask & present != 0 {
+            if value & present == 0 {
+                return self.pop_vlan();
+            }
+            if !self.is_tagged() {
+                self.push_vlan(DEFAULT_TPID);
+            }
+        }
+        self.set_field(Field::VlanTci, value, mask);
     }
 
     fn push_vlan(&mut self, tpid: u16) {
@@ -467,19 +534,26 @@ impl<'a> Translator<'a> {
         self.settled = self.settled.or(&all);
     }
 
-    fn dec_ttl(&mut self) -> Result<(), Stop> {
+    /// False if the TTL expires.
+    fn dec_ttl(&mut self) -> bool {
         if !self.has(Field::NwTtl) {
-            return Ok(());
+            return true;
         }
-        self.program.push(Op::DecTtl);
         if self.settled.nw_ttl != u8::MAX {
-            self.open_end = self.program.len();
-            self.ttl_moved = true;
-            self.settled.nw_ttl = 0;
-        } else if self.now.nw_ttl <= 1 {
-            return Err(Stop::Expired);
+            let untouched = self.settled.nw_ttl == 0 && self.far_decrements < TTL_FAR_DECREMENTS;
+            if untouched && self.ttl & TTL_FAR != 0 {
+                self.mask.nw_ttl |= TTL_FAR;
+                self.far_decrements += 1;
+            } else {
+                (self.mask.nw_ttl, self.settled.nw_ttl) = (u8::MAX, u8::MAX);
+            }
         }
-        self.now.nw_ttl = self.now.nw_ttl.saturating_sub(1);
-        Ok(())
+        if self.now.nw_ttl <= 1 {
+            self.expired = true;
+            return false;
+        }
+        self.now.nw_ttl -= 1;
+        self.program.push(Op::DecTtl);
+        true
     }
 }

@@ -43,29 +43,15 @@ impl Verdict {
             && self.stats.same(stats)
     }
 
-    /// Adds packets to the counters behind the lookups that a packet made which came as far as
-    /// step `stopped_at`, or to the end.
-    pub fn credit(&self, stopped_at: Option<usize>, packets: u64, bytes: u64, used_ms: u64) {
-        credit(&self.lookups, &self.stats, stopped_at, packets, bytes, used_ms);
-    }
-
-    /// Whether a packet that stopped at this step made all lookups.
-    fn counts_whole(&self, stopped_at: usize) -> bool {
-        self.lookups.last().is_none_or(|last| last.after as usize <= stopped_at)
+    /// Adds packets to the counters behind its lookups.
+    pub fn credit(&self, packets: u64, bytes: u64, used_ms: u64) {
+        credit(&self.lookups, &self.stats, packets, bytes, used_ms);
     }
 }
 
 /// As [`Verdict::credit`], of a translation that is no verdict.
-pub fn credit(
-    lookups: &[Lookup],
-    stats: &AllTableStats,
-    stopped_at: Option<usize>,
-    packets: u64,
-    bytes: u64,
-    used_ms: u64,
-) {
-    let made = |lookup: &&Lookup| stopped_at.is_none_or(|at| lookup.after as usize <= at);
-    for lookup in lookups.iter().take_while(made) {
+pub fn credit(lookups: &[Lookup], stats: &AllTableStats, packets: u64, bytes: u64, used_ms: u64) {
+    for lookup in lookups {
         if let Some(table) = stats.get(lookup.table) {
             table.add(packets, if lookup.rule.is_some() { packets } else { 0 });
         }
@@ -194,7 +180,7 @@ impl Verdicts {
         self.hot[number as usize].shortcut
     }
 
-    /// Counts a packet that all rules saw.
+    /// Counts a packet.
     #[inline]
     pub fn count(&mut self, number: u32, bytes: usize, now_ms: u32) {
         let hot = &mut self.hot[number as usize];
@@ -204,18 +190,6 @@ impl Verdicts {
         if !hot.due {
             hot.due = true;
             self.due.push(number);
-        }
-    }
-
-    /// Counts a packet whose TTL expired at this step, so that maybe not all rules saw it.
-    #[cold]
-    pub fn count_stopped(&mut self, number: u32, stopped_at: usize, bytes: usize, now_ms: u64) {
-        let verdict = &self.slots[number as usize].verdict;
-        if verdict.counts_whole(stopped_at) {
-            // The low half of the clock.
-            self.count(number, bytes, now_ms as u32);
-        } else {
-            verdict.credit(Some(stopped_at), 1, bytes as u64, now_ms);
         }
     }
 
@@ -245,7 +219,7 @@ impl Verdicts {
             // The low half of the clock.
             let age_ms = (now_ms as u32).wrapping_sub(hot.last_used_ms);
             let used_ms = now_ms.saturating_sub(age_ms.into());
-            self.slots[number as usize].verdict.credit(None, packets, bytes, used_ms);
+            self.slots[number as usize].verdict.credit(packets, bytes, used_ms);
         }
     }
 
@@ -304,12 +278,12 @@ mod tests {
     fn rules_get_what_was_counted_once_and_before_the_number_goes() {
         let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
         let rules = [Arc::new(RuleStats::new(0)), Arc::new(RuleStats::new(0))];
-        let lookup = |table: u8, rule, after| Lookup { table, rule, after };
+        let lookup = |table: u8, rule| Lookup { table, rule };
         let answer = Translation {
             lookups: [
-                lookup(0, Some(Arc::clone(&rules[0])), 0),
-                lookup(1, None, 0),
-                lookup(2, Some(Arc::clone(&rules[1])), 1),
+                lookup(0, Some(Arc::clone(&rules[0]))),
+                lookup(1, None),
+                lookup(2, Some(Arc::clone(&rules[1]))),
             ]
             .into(),
             ..output(&[1])
@@ -322,13 +296,12 @@ mod tests {
         verdicts.flush(now_ms + 10);
         verdicts.flush(now_ms + 20);
         assert_eq!(counts(), [(1, 60, now_ms); 2]);
-        // One that stops at the first step has not come to the last rule; one at the second has.
-        verdicts.count_stopped(number, 1, 80, now_ms + 30);
-        verdicts.count_stopped(number, 0, 70, now_ms + 40);
+        verdicts.count(number, 80, (now_ms + 30) as u32);
+        verdicts.count(number, 70, (now_ms + 40) as u32);
         verdicts.release(number, now_ms + 50);
-        assert_eq!(counts(), [(3, 210, now_ms + 40), (2, 140, now_ms + 30)]);
+        assert_eq!(counts(), [(3, 210, now_ms + 40); 2]);
         let table = |n| stats.get(n).map(|t| (t.lookups(), t.matched()));
-        assert_eq!((table(0), table(1), table(2)), (Some((3, 3)), Some((3, 0)), Some((2, 2))));
+        assert_eq!((table(0), table(1), table(2)), (Some((3, 3)), Some((3, 0)), Some((3, 3))));
         // The number comes back clean.
         assert_eq!(verdicts.acquire(output(&[1]), &stats), number);
         verdicts.count(number, 60, 0);
@@ -342,7 +315,7 @@ mod tests {
         let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
         let rules: Vec<_> = (0..5).map(|_| Arc::new(RuleStats::new(0))).collect();
         let of = |rule: &Arc<RuleStats>| Translation {
-            lookups: [Lookup { table: 0, rule: Some(Arc::clone(rule)), after: 0 }].into(),
+            lookups: [Lookup { table: 0, rule: Some(Arc::clone(rule)) }].into(),
             ..output(&[1])
         };
         let numbers: Vec<u32> = rules.iter().map(|r| verdicts.acquire(of(r), &stats)).collect();

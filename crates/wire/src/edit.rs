@@ -24,8 +24,8 @@ use crate::checksum;
 use crate::edit_key::write_mask;
 use crate::extract::{Network, Offsets, Transport};
 use crate::field::Field;
-use crate::key::VLAN_PRESENT;
-use crate::proto::{arp, chunk, ethernet, icmp, ipv4, ipv6, transport};
+use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
+use crate::proto::{arp, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
 use crate::reason::{DropReason, TtlExpired};
 
 /// Bytes of room for tags in front of a frame: 32 tags.
@@ -269,8 +269,12 @@ impl FrameBuf {
             return;
         }
         let l4 = self.offsets.l4 as usize;
+        let transport = match self.offsets.transport {
+            Transport::None if pseudo => self.broken_transport(),
+            known => known,
+        };
         let at = l4
-            + match self.offsets.transport {
+            + match transport {
                 Transport::Tcp => transport::tcp::CHECKSUM,
                 Transport::Udp => transport::udp::CHECKSUM,
                 Transport::Icmp6 => icmp::CHECKSUM,
@@ -279,7 +283,7 @@ impl FrameBuf {
                 Transport::Icmp | Transport::Sctp | Transport::None => return,
             };
         let Some(stored) = self.read(at, 2) else { return };
-        let udp = self.offsets.transport == Transport::Udp;
+        let udp = transport == Transport::Udp;
         if udp && stored == 0 {
             return;
         }
@@ -288,6 +292,31 @@ impl FrameBuf {
             updated = 0xffff;
         }
         self.write(at, 2, u128::from(updated));
+    }
+
+    /// A header that extraction did not take and that has a checksum all the same: TCP with a data
+    /// offset that cannot be, ICMPv6 that is cut short behind its checksum.
+    #[cold]
+    fn broken_transport(&self) -> Transport {
+        let (l3, l4) = (usize::from(self.offsets.l3), self.offsets.l4 as usize);
+        let bytes = self.as_slice().get(l3..).unwrap_or_default();
+        let mut key = FlowKey::default();
+        let read = match self.offsets.network {
+            Network::Ip4 => ipv4::parse(bytes, &mut key).is_some(),
+            Network::Ip6 => ipv6::parse(bytes, &mut key).is_some(),
+            Network::None | Network::Arp | Network::BrokenIp => false,
+        };
+        let len = (self.offsets.end as usize).saturating_sub(l4);
+        if !read || key.nw_frag & FRAG_LATER != 0 {
+            return Transport::None;
+        }
+        match key.nw_proto {
+            number::TCP if len >= transport::tcp::HEADER_LEN => Transport::Tcp,
+            number::ICMP6 if self.offsets.network == Network::Ip6 && len >= icmp::CHECKSUM + 2 => {
+                Transport::Icmp6
+            }
+            _ => Transport::None,
+        }
     }
 
     /// The two zeros of ones' complement are told apart by a message of nothing but zeros, whose

@@ -81,9 +81,21 @@ pub struct Offsets {
 /// headers are.
 #[inline]
 pub fn extract(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Result<Offsets, DropReason> {
+    extract_within(frame, in_port, ethernet::TAGS_MAX, key)
+}
+
+/// [`extract`] that reads at most `vlan_limit` tags (0 to 2). What follows these is the packet's
+/// `dl_type`, the TPID of a further tag as well.
+#[inline]
+pub fn extract_within(
+    frame: &[u8],
+    in_port: u32,
+    vlan_limit: u8,
+    key: &mut FlowKey,
+) -> Result<Offsets, DropReason> {
     match plain_ip4(frame, in_port, key) {
         Some(offsets) => Ok(offsets),
-        None => extract_general(frame, in_port, key),
+        None => extract_general(frame, in_port, vlan_limit, key),
     }
 }
 
@@ -142,9 +154,15 @@ fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
 
 /// Every frame.
 #[inline(never)]
-fn extract_general(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Result<Offsets, DropReason> {
+fn extract_general(
+    frame: &[u8],
+    in_port: u32,
+    vlan_limit: u8,
+    key: &mut FlowKey,
+) -> Result<Offsets, DropReason> {
     *key = FlowKey { in_port, ..FlowKey::default() };
-    let (l3, tags) = ethernet::parse(frame, key).ok_or(DropReason::TruncatedEthernet)?;
+    let (l3, tags) =
+        ethernet::parse(frame, vlan_limit, key).ok_or(DropReason::TruncatedEthernet)?;
     // At most two tags and a SNAP header: fits 16 bits.
     let mut offsets = Offsets { l3: l3 as u16, tags, ..Offsets::default() };
     let bytes = frame.get(l3..).unwrap_or_default();

@@ -24,6 +24,7 @@ pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {
         controller_queue: config.controllers.controller_queue,
         control: ControlConfig {
             rules_max: of.max_rules,
+            view: of.view(),
             mac: config.mac,
             statics: config.statics.clone(),
             fail_mode: config.controllers.fail_mode,

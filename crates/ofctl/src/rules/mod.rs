@@ -30,6 +30,7 @@ use overbank_service::counters::Exposition;
 use overbank_stations::{Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
+use overbank_switch::view::{Fragments, View};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -51,6 +52,8 @@ overbank_service::choices! {
 pub struct ControlConfig {
     /// Most rules.
     pub rules_max: usize,
+    /// What rules see of fragments and tags.
+    pub view: View,
     /// Bounds of MAC learning.
     pub mac: Limits,
     /// Static addresses, and the numbers of their ports.
@@ -211,6 +214,7 @@ impl RuleControl {
             connected: 0,
             totals: ControlTotals::default(),
         };
+        control.tables.set_view(control.config.view);
         control.follow_fail_mode();
         Ok(control)
     }
@@ -242,6 +246,18 @@ impl RuleControl {
     /// Most rules.
     pub fn rules_max(&self) -> usize {
         self.config.rules_max
+    }
+
+    /// What rules see of fragments.
+    pub fn fragments(&self) -> Fragments {
+        self.tables.view().fragments
+    }
+
+    /// Changes what rules see of fragments.
+    pub fn set_fragments(&mut self, fragments: Fragments) {
+        if self.tables.set_view(View { fragments, ..self.tables.view() }) {
+            self.publisher.touch();
+        }
     }
 
     /// What it counted.

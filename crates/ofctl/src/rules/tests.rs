@@ -12,6 +12,7 @@ fn rules(text: &str) -> Vec<Rule> {
 fn control(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> RuleControl {
     let config = ControlConfig {
         rules_max,
+        view: View::default(),
         mac: Limits::default(),
         statics: Vec::new(),
         fail_mode,
@@ -25,6 +26,7 @@ fn control(rules_max: usize, fail_mode: FailMode, has_controllers: bool) -> Rule
         mac: [0; 6],
         mtu: 1500,
         link_up: true,
+        speed_mbps: 0,
         detail: String::new(),
     };
     let publisher = Publisher::new(vec![port]).expect("a descriptor");
@@ -154,7 +156,7 @@ fn snapshots_are_published_once_for_many_changes() {
         control.add(rules(&format!("priority={p},actions=drop")).remove(0)).expect("fits");
     }
     std::thread::sleep(std::time::Duration::from_millis(5));
-    assert_eq!(tick(&mut control), 20);
+    assert_eq!(tick(&mut control), PUBLISH_EVERY_MS, "where rules change, more do soon");
     assert!(link.bell.answer());
     assert!(worker.take(|_, _| {}));
     assert_eq!((worker.version(), worker.current().engine.tables.len()), (2, 100));

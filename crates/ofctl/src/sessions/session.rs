@@ -13,6 +13,8 @@ use overbank_openflow::{
     TableModFailed, Version, consts::port, multipart::Request,
 };
 
+use overbank_switch::view::Fragments;
+
 use super::asynchronous::{Kind, Wanted};
 use super::buffers::Buffers;
 use super::bundles::Bundles;
@@ -143,17 +145,12 @@ impl Session {
             }
             Message::GetConfigRequest => {
                 let config = SwitchConfig {
-                    flags: SwitchConfig::FRAG_NORMAL,
+                    flags: frag_flags(self.control().switch.lock().fragments()),
                     miss_send_len: self.miss_send_len,
                 };
                 self.send(&Message::GetConfigReply(config), xid);
             }
-            Message::SetConfig(config) => {
-                if config.flags != SwitchConfig::FRAG_NORMAL {
-                    return Err(SwitchConfigFailed::BadFlags.into());
-                }
-                self.miss_send_len = config.miss_send_len;
-            }
+            Message::SetConfig(config) => self.set_config(&config)?,
             Message::PacketOut(packet) => self.packet_out(packet).await?,
             Message::FlowMod(flow) => self.flow_mod(&flow).await?,
             Message::PortMod(change) => self.port_mod(&change)?,
@@ -190,6 +187,25 @@ impl Session {
             | Message::RoleStatus(_)
             | Message::GetAsyncReply(_) => return Err(BadRequest::BadType.into()),
         }
+        Ok(())
+    }
+
+    fn set_config(&mut self, config: &SwitchConfig) -> Result<(), ErrorCode> {
+        let wanted = match config.flags {
+            SwitchConfig::FRAG_NORMAL => Fragments::Normal,
+            SwitchConfig::FRAG_DROP => Fragments::Drop,
+            SwitchConfig::FRAG_NX_MATCH => Fragments::NxMatch,
+            // Also FRAG_REASM: nothing is put together here.
+            _ => return Err(SwitchConfigFailed::BadFlags.into()),
+        };
+        let role = self.role();
+        let mut switch = self.control().switch.lock();
+        if wanted != switch.fragments() && role == Role::Slave {
+            return Err(SwitchConfigFailed::Eperm.into());
+        }
+        switch.set_fragments(wanted);
+        drop(switch);
+        self.miss_send_len = config.miss_send_len;
         Ok(())
     }
 
@@ -294,6 +310,14 @@ impl Session {
 
     pub(super) fn has_port(&self, number: u32) -> bool {
         self.control().switch.lock().has_port(number)
+    }
+}
+
+fn frag_flags(fragments: Fragments) -> u16 {
+    match fragments {
+        Fragments::Normal => SwitchConfig::FRAG_NORMAL,
+        Fragments::Drop => SwitchConfig::FRAG_DROP,
+        Fragments::NxMatch => SwitchConfig::FRAG_NX_MATCH,
     }
 }
 

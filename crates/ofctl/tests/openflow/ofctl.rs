@@ -219,9 +219,11 @@ fn the_switch_its_ports_and_tables_are_shown() {
         }
         run(&["probe"]);
         assert_eq!(run(&["ping", "1000"]).lines().count(), 10);
-        assert_eq!(run(&["get-frags"]), "normal\n");
-        run(&["set-frags", "normal"]);
-        let refused = ofctl.refused(version, &["set-frags", "drop"]);
+        for frags in ["drop", "nx-match", "normal"] {
+            run(&["set-frags", frags]);
+            assert_eq!(run(&["get-frags"]), format!("{frags}\n"));
+        }
+        let refused = ofctl.refused(version, &["set-frags", "reassemble"]);
         assert!(refused.contains("OFPSCFC_BAD_FLAGS"), "{refused}");
     }
 }
@@ -234,6 +236,9 @@ fn ports_are_set() {
             let text = ofctl.run(version, &["dump-ports-desc", "memory2"]);
             let at = text.find("2(memory2)").expect("the port");
             let config = text[at..].lines().nth(1).expect("its config").trim().to_owned();
+            let state = text[at..].lines().nth(2).expect("its state").trim();
+            let wanted = if config.contains("PORT_DOWN") { "LINK_DOWN" } else { "LIVE" };
+            assert_eq!(state.trim_start_matches("state:").trim(), wanted, "{text}");
             config.trim_start_matches("config:").trim().to_owned()
         };
         for (action, config) in [

@@ -36,7 +36,7 @@ fn the_configuration_is_that_of_the_session() {
     assert_eq!(client.ask(&Message::GetConfigRequest), Message::GetConfigReply(config(128)));
     client.done(&Message::SetConfig(config(999)));
     assert_eq!(client.ask(&Message::GetConfigRequest), Message::GetConfigReply(config(999)));
-    for flags in [SwitchConfig::FRAG_DROP, SwitchConfig::FRAG_REASM, 3, 8] {
+    for flags in [SwitchConfig::FRAG_REASM, 4, 8] {
         let set = Message::SetConfig(SwitchConfig { flags, miss_send_len: 0 });
         assert_eq!(client.refused(&set), SwitchConfigFailed::BadFlags.into());
     }

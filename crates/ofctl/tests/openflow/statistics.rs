@@ -1,10 +1,10 @@
 //! What the switch says of its flows, tables and ports.
 
 use overbank_openflow::{
-    BadMatch, ErrorCode, Message, Oxm, OxmField, OxmMatch, PortConfig, PortMod, PortModFailed,
-    PortReason, QueueOpFailed, Version,
+    Action, BadMatch, ErrorCode, Instruction, Message, Oxm, OxmField, OxmMatch, PortConfig,
+    PortMod, PortModFailed, PortReason, QueueOpFailed, Version,
     consts::{group, meter, port},
-    multipart::{Reply, Request},
+    multipart::{FlowRequest, Reply, Request},
 };
 
 use super::bench::{Bench, PATIENCE, frame, patient, quiet, wait};
@@ -93,6 +93,34 @@ fn ports_are_described_set_and_reported() {
     assert_eq!(client.refused(&Message::PortMod(change)), PortModFailed::BadHwAddr.into());
 }
 
+/// A conformance tester compares what it asked for with what the dump says.
+#[test]
+fn a_dump_shows_the_max_len_that_a_controller_gave_each_output() {
+    let bench = Bench::new(3);
+    for version in [Version::V13, Version::V14, Version::V15] {
+        let mut client = Client::connect(bench.address, version);
+        let actions: Vec<Action> = [2, port::FLOOD, port::IN_PORT, port::ALL, port::NORMAL]
+            .into_iter()
+            .zip([0xffe5, 0xffff, 1, 0, 128])
+            .map(|(port, max_len)| Action::Output { port, max_len })
+            .collect();
+        client.done(&Message::FlowMod(add(7, OxmMatch::default(), actions.clone())));
+        let flows = client.flows();
+        assert_eq!(flows[0].instructions, [Instruction::ApplyActions(actions)]);
+        // They are outputs like others: to a filter by port, and to packets.
+        let only = |out_port| FlowRequest { out_port, ..everything() };
+        let Reply::Aggregate(sum) = reply(&mut client, Request::Aggregate(only(port::FLOOD)))
+        else {
+            panic!("no sums")
+        };
+        assert_eq!(sum.flows, Some(1));
+        let sent = frame(1, 2, b"max_len");
+        bench.ports[0].inject(&sent);
+        bench.sent(2, 3);
+        bench.ports.iter().for_each(|port| drop(port.take_sent()));
+    }
+}
+
 #[test]
 fn counters_of_flows_and_tables_are_those_of_the_packets() {
     let bench = Bench::with(
@@ -130,10 +158,7 @@ fn counters_of_flows_and_tables_are_those_of_the_packets() {
     };
     assert_eq!(sum.flows, Some(0));
     let bad = OxmMatch::from(vec![Oxm::exact(OxmField::Metadata, 1)]);
-    let bad = question(Request::Flow(overbank_openflow::multipart::FlowRequest {
-        matching: bad,
-        ..everything()
-    }));
+    let bad = question(Request::Flow(FlowRequest { matching: bad, ..everything() }));
     assert_eq!(client.refused(&bad), ErrorCode::from(BadMatch::BadField));
 }
 

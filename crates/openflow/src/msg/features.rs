@@ -88,12 +88,14 @@ pub struct SwitchConfig {
 }
 
 impl SwitchConfig {
-    /// Fragments are matched as packets without ports.
+    /// Fragments, the first one too, are matched as packets without ports.
     pub const FRAG_NORMAL: u16 = 0;
     /// Fragments are dropped.
     pub const FRAG_DROP: u16 = 1;
     /// Fragments are put together first.
     pub const FRAG_REASM: u16 = 2;
+    /// The first fragment has its ports, later ones have none (Open vSwitch, `nx-match`).
+    pub const FRAG_NX_MATCH: u16 = 3;
     /// The bits of `flags` that say what to do with fragments.
     pub const FRAG_MASK: u16 = 3;
 

@@ -283,8 +283,8 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.table.len == 0
     }
 
-    /// Slots: buckets × m. BLP's buffer buckets are not counted, so [`Self::len`] can be larger by
-    /// (H−1) × m.
+    /// Returns the slots that can be occupied, those of BLP's buffer buckets included:
+    /// (buckets + H − 1) × m. [`Self::len`] never exceeds it.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }

@@ -74,10 +74,10 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         self.buckets
     }
 
-    /// Slots, without those of buffer buckets.
+    /// Slots, those of buffer buckets included.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> usize {
-        self.buckets * G::SLOTS
+        self.buckets_with_buffer() * G::SLOTS
     }
 
     pub(crate) fn buckets_with_buffer(&self) -> usize {

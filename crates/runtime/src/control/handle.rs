@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 /// Longest wait for a barrier.
 pub const BARRIER_MAX: Duration = Duration::from_secs(2);
 
+/// How often a barrier lets others go first before it sleeps.
+const YIELDS: u32 = 20;
+/// How long it does so at least.
+const YIELDING: Duration = Duration::from_micros(100);
+
 /// Too many orders wait already; the order comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrdersFull<T>(pub T);
@@ -80,18 +85,10 @@ impl<C: Control> Handle<C> {
         port_changed(&mut *self.lock(), index, now, reopened);
     }
 
-    /// Whether every worker runs on `version`; collects what they gave back.
+    /// Whether every worker runs on `version`, or sleeps and takes it before its next frame;
+    /// collects what they gave back.
     fn reached(&self, version: u64) -> bool {
-        let reached = self.0.workers.iter().all(|worker| worker.sender.seen() >= version);
-        if !reached {
-            for worker in self.0.workers.iter() {
-                if let Some(old) = worker.sender.collect() {
-                    drop(old);
-                    worker.link.bell.ring();
-                }
-            }
-        }
-        reached
+        self.0.workers.iter().fold(true, |all, worker| all & reached(worker, version))
     }
 
     /// Publishes and waits until every worker runs on it; orders that were handed over before are
@@ -99,18 +96,19 @@ impl<C: Control> Handle<C> {
     /// not get there in [`BARRIER_MAX`].
     pub async fn barrier(&self) -> bool {
         let version = self.with(publish);
-        let end = Instant::now() + BARRIER_MAX;
+        let start = Instant::now();
+        let (impatient, end) = (start + YIELDING, start + BARRIER_MAX);
         let mut tries = 0u32;
         while !self.reached(version) {
             if Instant::now() > end {
                 return false;
             }
-            // Workers answer in microseconds while they work.
+            // Workers that are awake answer in microseconds, and the shortest sleep is a millisecond.
             tries += 1;
-            if tries < 20 {
+            if tries < YIELDS || Instant::now() < impatient {
                 tokio::task::yield_now().await;
             } else {
-                tokio::time::sleep(Duration::from_micros(200)).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
         true
@@ -158,4 +156,22 @@ impl<C: Control> Handle<C> {
     pub fn wake(&self) {
         self.0.common.bell.ring();
     }
+}
+
+/// See [`Handle::reached`].
+fn reached<E: Engine>(worker: &WorkerEnd<E>, version: u64) -> bool {
+    if worker.sender.seen() >= version {
+        return true;
+    }
+    // Both come before the question whether it sleeps: then it can take the snapshot when it wakes,
+    // and what it was ordered is done.
+    let given_back = worker.sender.collect();
+    let no_orders = worker.link.orders.is_empty();
+    if no_orders && worker.link.rest.is_asleep() {
+        return true;
+    }
+    if given_back.is_some() {
+        worker.link.bell.ring();
+    }
+    false
 }

@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 /// Snapshots are published at most once in so many milliseconds, barriers apart.
 pub const PUBLISH_EVERY_MS: u64 = 1;
+/// After a publication, ticks come as often as publications may for this long.
+const BUSY_MS: u64 = 20;
 /// A tick comes after so long at the latest.
 pub const TICK_MS: u64 = 20;
 
@@ -76,6 +78,8 @@ pub struct Publisher<E: Engine> {
     /// Something was changed since the last snapshot.
     dirty: bool,
     published_ms: u64,
+    /// When the control side's thread looks again by itself.
+    next_look_ms: u64,
     totals: PublisherTotals,
     /// Snapshots that nobody uses any more, to be freed without the lock.
     garbage: Vec<Snapshot<E>>,
@@ -97,6 +101,7 @@ impl<E: Engine> Publisher<E> {
             common,
             dirty: false,
             published_ms: 0,
+            next_look_ms: u64::MAX,
             totals: PublisherTotals::default(),
             garbage: Vec::new(),
         })
@@ -148,10 +153,13 @@ impl<E: Engine> Publisher<E> {
         }
     }
 
-    /// Notes that something was changed which the workers must know.
+    /// Notes that something was changed which the workers must know. The control side's thread is
+    /// woken only if it would not look soon by itself: while rules change, it does.
     pub fn touch(&mut self) {
         self.dirty = true;
-        self.common.bell.ring();
+        if self.next_look_ms > self.now_ms() + PUBLISH_EVERY_MS {
+            self.common.bell.ring();
+        }
     }
 
     /// Whether something was changed that is not published yet.
@@ -190,7 +198,10 @@ impl<E: Engine> Publisher<E> {
         for worker in self.workers.iter() {
             let free = worker.sender.post(version, snapshot.clone());
             self.garbage.extend(free.into_iter().flatten());
-            worker.link.bell.ring();
+            // One that sleeps takes it before its next frame, and is not woken for it.
+            if !worker.link.rest.is_asleep() {
+                worker.link.bell.ring();
+            }
         }
         self.dirty = false;
         self.published_ms = self.now_ms();
@@ -234,16 +245,17 @@ pub fn publish<C: Control>(control: &mut C) -> u64 {
 pub fn tick<C: Control>(control: &mut C) -> u64 {
     control.publisher_mut().collect();
     let now_ms = control.publisher().now_ms();
-    let next_ms = control.tick(now_ms).unwrap_or(TICK_MS);
+    let mut next_ms = control.tick(now_ms).unwrap_or(TICK_MS);
     let publisher = control.publisher();
-    if !publisher.dirty {
-        return next_ms;
-    }
     let since = now_ms.saturating_sub(publisher.published_ms);
-    if since < PUBLISH_EVERY_MS {
-        return PUBLISH_EVERY_MS - since;
+    if publisher.dirty && since >= PUBLISH_EVERY_MS {
+        publish(control);
     }
-    publish(control);
+    let publisher = control.publisher_mut();
+    if publisher.dirty || now_ms.saturating_sub(publisher.published_ms) < BUSY_MS {
+        next_ms = next_ms.min(PUBLISH_EVERY_MS);
+    }
+    publisher.next_look_ms = now_ms + next_ms;
     next_ms
 }
 

@@ -303,7 +303,9 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Waits for frames, or for the control side.
+    /// Waits for frames, or for the control side. What it looks at next is the mailbox: see [`Rest`].
+    ///
+    /// [`Rest`]: overbank_handover::rest::Rest
     #[cold]
     fn wait(&mut self) {
         self.turn(self.common.clock.now_ms());
@@ -321,7 +323,11 @@ impl<E: Engine> Worker<E> {
                 None => at_most = WAIT_ASKING,
             }
         }
-        self.waits.wait(at_most);
+        self.link.rest.begin();
+        if !self.mailbox.has_next() {
+            self.waits.wait(at_most);
+        }
+        self.link.rest.end();
         self.link.bell.waker().clear();
     }
 

@@ -15,8 +15,9 @@ use crate::tables::Tables;
 use crate::translate;
 use crate::verdict::credit;
 use overbank::cache::SignatureCache;
+use overbank_wire::FlowKey;
 use overbank_wire::edit::FRAME_MAX;
-use overbank_wire::{FlowKey, extract};
+use overbank_wire::extract::extract_within;
 use std::sync::Arc;
 
 impl Datapath {
@@ -149,7 +150,8 @@ impl Datapath {
             return Err(DropReason::FrameTooLong);
         }
         let mut key = FlowKey::default();
-        let offsets = extract(frame.bytes, frame.in_port, &mut key)?;
+        let vlan_limit = self.tables.view().vlan_limit;
+        let offsets = extract_within(frame.bytes, frame.in_port, vlan_limit, &mut key)?;
         let answer = translate::translate_list(&self.tables, &key, &self.ports, actions);
         let subject = Subject {
             index: 0,
@@ -158,10 +160,10 @@ impl Datapath {
             in_port: frame.in_port,
             ports: &self.ports,
         };
-        let outcome = exec::run(&answer.program, answer.drop, &subject, &mut self.scratch, sink);
+        let dropped = exec::run(&answer.program, answer.drop, &subject, &mut self.scratch, sink);
         let (stats, bytes) = (self.tables.stats(), frame.bytes.len() as u64);
-        credit(&answer.lookups, stats, outcome.stopped_at, 1, bytes, self.now_ms);
-        outcome.drop.map_or(Ok(()), Err)
+        credit(&answer.lookups, stats, 1, bytes, self.now_ms);
+        dropped.map_or(Ok(()), Err)
     }
 
     /// The rules.

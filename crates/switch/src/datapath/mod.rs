@@ -39,7 +39,8 @@ use arrayvec::ArrayVec;
 use overbank::cache::{self, LayoutKind, Probes, SignatureCache};
 use overbank::prefetch::l2_bytes;
 use overbank_wire::edit::FRAME_MAX;
-use overbank_wire::{FlowKey, FrameBuf, Offsets, extract};
+use overbank_wire::extract::extract_within;
+use overbank_wire::{FlowKey, FrameBuf, Offsets};
 use std::mem;
 use std::sync::Arc;
 
@@ -139,9 +140,9 @@ impl Burst {
         &self.hashes[..self.frame.len()]
     }
 
-    /// Frames to keys and hashes. Looks at nothing but the frames.
+    /// Frames to keys and hashes, with at most `vlan_limit` tags. Looks at nothing but the frames.
     #[inline]
-    fn extract<'a, F: Frames<'a>>(&mut self, frames: F) {
+    fn extract<'a, F: Frames<'a>>(&mut self, frames: F, vlan_limit: u8) {
         self.frame.clear();
         self.unreadable.clear();
         for (i, (bytes, in_port)) in frames.iter().enumerate() {
@@ -150,7 +151,7 @@ impl Burst {
                 self.unreadable.push((i as u8, DropReason::FrameTooLong));
                 continue;
             }
-            match extract(bytes, in_port, &mut self.keys[n]) {
+            match extract_within(bytes, in_port, vlan_limit, &mut self.keys[n]) {
                 Ok(offsets) => {
                     self.offsets[n] = offsets;
                     self.hashes[n] = self.keys[n].microflow_hash();
@@ -249,9 +250,10 @@ impl Datapath {
     #[inline]
     fn process_all<'a, F: Frames<'a>, S: Sink>(&mut self, frames: F, now_ms: u64, sink: &mut S) {
         self.now_ms = now_ms;
+        let vlan_limit = self.tables.view().vlan_limit;
         let ahead = self.large_cache && frames.len() > BURST;
         if ahead {
-            self.upcoming.extract(frames.burst(0));
+            self.upcoming.extract(frames.burst(0), vlan_limit);
             if let Some(cache) = &self.cache {
                 cache.probe_batch_ahead(&[], self.upcoming.hashes(), &mut self.burst.probes);
             }
@@ -260,9 +262,9 @@ impl Datapath {
             let burst = frames.burst(nth);
             if ahead {
                 mem::swap(&mut self.burst, &mut self.upcoming);
-                self.upcoming.extract(frames.burst(nth + 1));
+                self.upcoming.extract(frames.burst(nth + 1), vlan_limit);
             } else {
-                self.burst.extract(burst);
+                self.burst.extract(burst, vlan_limit);
             }
             // Megaflows and verdicts know the low half of the clock.
             self.process_burst(burst, now_ms as u32, nth * BURST, ahead, sink);
@@ -447,12 +449,9 @@ impl Datapath {
                         ports: &self.ports,
                     };
                     let (program, drop) = (&verdict.program, verdict.drop);
-                    let outcome = exec::run(program, drop, &subject, &mut self.scratch, sink);
-                    match outcome.stopped_at {
-                        None => self.verdicts.count(number, bytes, now_ms),
-                        Some(at) => self.verdicts.count_stopped(number, at, bytes, self.now_ms),
-                    }
-                    outcome.drop
+                    let dropped = exec::run(program, drop, &subject, &mut self.scratch, sink);
+                    self.verdicts.count(number, bytes, now_ms);
+                    dropped
                 }
             };
             if let Some(reason) = dropped {

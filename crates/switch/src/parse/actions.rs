@@ -5,7 +5,11 @@
 //! `mod_vlan_vid`. The older `mod_…` actions have no such condition and leave packets alone that do
 //! not have the field, as in OpenFlow 1.0.
 //!
-//! `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
+//! Names are read in capitals as well. A `set_field` under a mask of zeros writes nothing and is
+//! left out of the rule. The reserved ports have their names and OpenFlow's numbers, those of 1.0
+//! (`output:65534`) included.
+//!
+//! `set_field:…->vlan_tci` pushes or pops a tag with the bit 0x1000. `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
 //! plain VID too; `->dl_vlan` takes the plain VID.
 
 use overbank_wire::field::{Field, Prereq};
@@ -15,24 +19,25 @@ use super::error::{Fault, RuleErrorKind, nearest, quote};
 use super::lex::{Join, Span, Word};
 use super::matches::{Finished, established, has_tag, is_field_elsewhere, needs};
 use super::{PORT_LOCAL, values};
+use crate::ports::{PORT_CONTROLLER, PORT_NORMAL, PORT_TABLE};
 use crate::rule::{Action, Match};
 
 /// Every action, as an error message lists them.
 const KNOWN: &str = "output, drop, in_port, flood, all, local, normal, controller, set_field, \
                      mod_dl_src, mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, \
-                     mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, push_vlan, \
-                     pop_vlan, strip_vlan, dec_ttl, clear_actions, write_actions, goto_table, \
-                     resubmit";
+                     mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, \
+                     set_vlan_vid, set_vlan_pcp, push_vlan, pop_vlan, strip_vlan, dec_ttl, \
+                     clear_actions, write_actions, goto_table, resubmit";
 /// The same for a replay.
 const KNOWN_TO_REPLAY: &str = "output, drop, in_port, flood, all, local, set_field, mod_dl_src, \
                                mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, \
                                mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, \
-                               push_vlan, pop_vlan, strip_vlan, dec_ttl, clear_actions, \
-                               write_actions, goto_table, resubmit";
+                               set_vlan_vid, set_vlan_pcp, push_vlan, pop_vlan, strip_vlan, \
+                               dec_ttl, clear_actions, write_actions, goto_table, resubmit";
 
 /// Actions, instructions and output ports of Open vSwitch that this switch, or its replay, does not
 /// have.
-const NOT_HERE: [&str; 52] = [
+const NOT_HERE: [&str; 50] = [
     "apply_actions",
     "bundle",
     "bundle_load",
@@ -75,8 +80,6 @@ const NOT_HERE: [&str; 52] = [
     "set_queue",
     "set_tunnel",
     "set_tunnel64",
-    "set_vlan_pcp",
-    "set_vlan_vid",
     "stack_pop",
     "stack_push",
     "table",
@@ -86,6 +89,10 @@ const NOT_HERE: [&str; 52] = [
     "unset",
     "ingress",
 ];
+
+/// What an action on a tag needs.
+const NEEDS_TAG: &str =
+    "a VLAN (`dl_vlan=…`, or `vlan_tci=0x1000/0x1000`), or a `push_vlan` before it";
 
 /// `mod_…` actions that write one field, with that field.
 pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
@@ -99,6 +106,17 @@ pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
     ("mod_tp_src", Field::TpSrc),
     ("mod_tp_dst", Field::TpDst),
 ];
+
+/// The name of an action as it is known here; Open vSwitch takes capitals as well.
+pub(super) fn canonical(name: &str) -> &str {
+    let mut known = KNOWN.split(", ");
+    known.find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
+}
+
+/// Whether an action writes nothing, as a `set_field` under a mask of zeros.
+pub(super) fn writes_nothing(action: &Action) -> bool {
+    matches!(action, Action::SetField { mask: 0, .. })
+}
 
 /// Reads actions one by one, and knows what is known about packets that get there.
 pub(super) struct ActionReader {
@@ -130,8 +148,13 @@ impl ActionReader {
 
     /// One action; `None` is `drop` or `clear_actions`.
     pub fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
-        well_formed(word)?;
         let name = word.key.text;
+        let known = if self.live { KNOWN } else { KNOWN_TO_REPLAY };
+        if elsewhere(name) && !known.split(", ").any(|known| known == name) {
+            // Whatever follows it, this is what to say.
+            return self.bare_port(word).map(Some);
+        }
+        well_formed(word)?;
         if let Some(&(name, field)) = MOD_FIELDS.iter().find(|m| m.0 == name) {
             let value = value_of(word, name)?;
             let (value, mask) = match field {
@@ -151,6 +174,12 @@ impl ActionReader {
             "output" => self.output(value_of(word, name)?)?,
             _ if self.live && name.eq_ignore_ascii_case("controller") => controller(word)?,
             "set_field" => self.set_field(value_of(word, name)?)?,
+            "set_vlan_vid" => {
+                self.set_tag(Field::VlanVid, "set_vlan_vid", word.key, value_of(word, name)?)?
+            }
+            "set_vlan_pcp" => {
+                self.set_tag(Field::VlanPcp, "set_vlan_pcp", word.key, value_of(word, name)?)?
+            }
             "mod_vlan_vid" => self.set_vlan(Field::VlanVid, value_of(word, name)?)?,
             "mod_vlan_pcp" => self.set_vlan(Field::VlanPcp, value_of(word, name)?)?,
             "push_vlan" => {
@@ -190,6 +219,23 @@ impl ActionReader {
         Ok(Action::SetVlan { field, value: u16::try_from(number).unwrap_or_default() })
     }
 
+    /// Writes a tag that has to be there.
+    fn set_tag(
+        &self,
+        field: Field,
+        name: &'static str,
+        key: Span<'_>,
+        value: Span<'_>,
+    ) -> Result<Action, Fault> {
+        values::no_mask(field, value)?;
+        let number = values::number(value, u64::MAX >> (64 - field.bits()))?;
+        if self.tags == 0 && !self.unsure {
+            let kind = RuleErrorKind::MissingPrereq { field: name, needs: NEEDS_TAG };
+            return Err(Fault::new(key.at, kind));
+        }
+        Ok(Action::SetField { field, value: number.into(), mask: field.all_ones() })
+    }
+
     fn goto_table(&mut self, value: Span<'_>) -> Result<Action, Fault> {
         let table = values::table(value)?;
         if let Some(from) = self.table.filter(|&from| table <= from) {
@@ -217,6 +263,15 @@ impl ActionReader {
         if let Some(action) = self.reserved(value.text) {
             return Ok(action);
         }
+        let by_number = values::reserved_port(value).and_then(|port| match port {
+            PORT_CONTROLLER => self.reserved("controller"),
+            PORT_NORMAL => self.reserved("normal"),
+            PORT_TABLE => None,
+            port => Some(Action::OutputAsked { port, max_len: 0 }.plain()),
+        });
+        if let Some(action) = by_number {
+            return Ok(action);
+        }
         if elsewhere(value.text) {
             let expected = match self.live {
                 true => {
@@ -239,7 +294,7 @@ impl ActionReader {
         }
         if key.text.starts_with(|c: char| c.is_ascii_digit()) {
             alone(word)?;
-            return values::port(key).map(Action::Output);
+            return self.output(key);
         }
         let known = if self.live { KNOWN } else { KNOWN_TO_REPLAY };
         if elsewhere(key.text) {
@@ -275,9 +330,6 @@ impl ActionReader {
             Field::NwTos => (values::tos(value)?, 0xfc),
             field => values::of_field(field, value)?,
         };
-        if mask == 0 {
-            return Err(Fault::expected(value.at, "a mask that leaves a bit to set", value.text));
-        }
         let prereq = field.prereq();
         let met = match prereq {
             Prereq::Vlan => self.tags > 0,
@@ -293,15 +345,16 @@ impl ActionReader {
                 Field::NwDst if established(Prereq::Arp, &self.matching) => {
                     "`ip` (ARP's is `arp_tpa`)"
                 }
-                Field::VlanVid | Field::VlanPcp => {
-                    "a VLAN (`dl_vlan=…`, or `vlan_tci=0x1000/0x1000`), or a `push_vlan` before it"
-                }
+                Field::VlanVid | Field::VlanPcp => NEEDS_TAG,
                 _ => needs(prereq, &self.matching),
             };
             return Err(Fault::new(target.at, RuleErrorKind::MissingPrereq { field: name, needs }));
         }
         if field == Field::VlanTci && mask & u128::from(VLAN_PRESENT) != 0 {
-            self.tags = if bits & u128::from(VLAN_PRESENT) == 0 { 0 } else { self.tags.max(1) };
+            self.tags = match bits & u128::from(VLAN_PRESENT) {
+                0 => self.tags.saturating_sub(1),
+                _ => self.tags.max(1),
+            };
         }
         Ok(Action::SetField { field, value: bits, mask })
     }

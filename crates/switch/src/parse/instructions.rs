@@ -3,9 +3,9 @@
 //! They have to come in this order, each of the last three once at most. What is written into the
 //! action set has the conditions of what is done at once, and can be no lookup.
 
-use super::actions::{ActionReader, well_formed};
+use super::actions::{ActionReader, canonical, well_formed, writes_nothing};
 use super::error::{Fault, RuleErrorKind, quote};
-use super::lex::{Join, Word, Words};
+use super::lex::{Join, Span, Word, Words};
 use super::{ACTIONS_MAX, LineErrors};
 use crate::rule::Action;
 
@@ -27,6 +27,12 @@ pub(super) struct Actions {
     pub clear: bool,
     /// As [`crate::Rule::write_actions`].
     pub set: Vec<Action>,
+}
+
+/// The word with the name of its action as it is known here, which is as long.
+fn with_known_name<'a>(word: &Word<'a>) -> Word<'a> {
+    let key = Span { text: canonical(word.key.text), at: word.key.at };
+    Word { key, ..*word }
 }
 
 /// The instructions that have been read so far.
@@ -54,6 +60,7 @@ impl Builder {
         if !self.count_word(word, errors) {
             return false;
         }
+        let word = &with_known_name(word);
         if let Err(fault) = self.enter(word) {
             errors.push(fault);
         }
@@ -65,7 +72,9 @@ impl Builder {
                 if let Action::GotoTable(_) = action {
                     self.stage = Stage::Goto;
                 }
-                self.actions.list.push(action);
+                if !writes_nothing(&action) {
+                    self.actions.list.push(action);
+                }
             }
             Ok(None) if word.key.text == "clear_actions" => self.actions.clear = true,
             Ok(None) => self.drop_at = Some(word.key.at),
@@ -129,6 +138,7 @@ impl Builder {
             if !self.count_word(&inner, errors) {
                 return false;
             }
+            let inner = with_known_name(&inner);
             let name = inner.key.text;
             let refused = ["drop", "resubmit", "goto_table", "clear_actions", "write_actions"];
             if refused.contains(&name) {
@@ -137,7 +147,10 @@ impl Builder {
                 continue;
             }
             match self.reader.action(&inner) {
-                Ok(action) => self.actions.set.extend(action),
+                Ok(action) => {
+                    let writes = action.filter(|action| !writes_nothing(action));
+                    self.actions.set.extend(writes);
+                }
                 Err(fault) => {
                     self.reader.skip();
                     errors.push(fault);

@@ -11,6 +11,7 @@
 //! - `nw_src`, `nw_dst` and `nw_proto` on ARP are `arp_spa`, `arp_tpa` and `arp_op`.
 //! - `tp_src` and `tp_dst` on ICMP are type and code, and `icmp_type` may stand for `icmpv6_type`.
 //! - `field=*` matches everything.
+//! - `tp_src[5]=1` and `ipv6_src[64..127]=0xfd` are some bits of a field, counted from the lowest.
 //!
 //! Where Open vSwitch drops bits that do not fit (`nw_tos=7`, `dl_vlan=5000`), this is an error,
 //! and so is a match whose prerequisite is missing, which Open vSwitch widens with a log message.
@@ -24,8 +25,10 @@ use super::{FLAG_NAMES, LIFETIMES, LineErrors, values};
 use crate::rule::Match;
 
 /// Ethernet types and IP protocols by name.
-pub(crate) const PROTOCOLS: [(&str, u16, Option<u8>); 14] = [
+pub(crate) const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
     ("ip", 0x0800, None),
+    // Of two names for the same, the later one is printed.
+    ("ip6", 0x86dd, None),
     ("ipv6", 0x86dd, None),
     ("icmp", 0x0800, Some(1)),
     ("icmp6", 0x86dd, Some(58)),
@@ -125,8 +128,11 @@ pub(super) struct Finished {
 impl<'a> MatchBuilder<'a> {
     /// Reads one word that is no keyword.
     pub fn word(&mut self, word: &Word<'a>, errors: &mut LineErrors<'_>) {
-        let name = word.key.text;
-        let protocol = PROTOCOLS.iter().find(|p| p.0 == name);
+        let (name, bits) = match word.key.split_once("[") {
+            Some((name, bits)) => (name.text, Some(bits)),
+            None => (word.key.text, None),
+        };
+        let protocol = PROTOCOLS.iter().find(|p| p.0 == word.key.text);
         let field = Field::by_name(name);
         if protocol.is_none() && field.is_none() {
             self.unsure = true;
@@ -157,8 +163,13 @@ impl<'a> MatchBuilder<'a> {
         if word.value.text == "*" {
             return;
         }
-        match wish(field, name, word.value) {
+        let wish = match bits {
+            Some(bits) => wish_bits(field, name, bits, word.value),
+            None => wish(field, name, word.value),
+        };
+        match wish {
             Ok(wish) => {
+                let name = word.key.text;
                 self.items.push(Item { name, whole: word.whole, field: Some(field), wish });
             }
             Err(fault) => {
@@ -255,7 +266,7 @@ fn preferred(field: Field, name: &str) -> &'static str {
 }
 
 fn unknown(word: &Word<'_>) -> Fault {
-    let name = word.key.text;
+    let name = word.key.text.split('[').next().unwrap_or_default();
     let kind = if is_field_elsewhere(name) {
         let expected = "a field of the flow key";
         RuleErrorKind::NotHere { found: quote(name), expected }
@@ -301,6 +312,27 @@ fn wish(field: Field, name: &str, value: Span<'_>) -> Result<Match, Fault> {
             Ok(Match::default().with(field, bits, mask))
         }
     }
+}
+
+/// What `name[bits]=value` asks for; `bits` is `5]`, `0..7]` or `]`.
+fn wish_bits(field: Field, name: &str, bits: Span<'_>, value: Span<'_>) -> Result<Match, Fault> {
+    // 13 bits where OpenFlow 1.2 and later have them: with the present bit.
+    let (target, width) = match field {
+        Field::VlanVid if name == "vlan_vid" => (Field::VlanTci, 13),
+        field => (field, field.bits()),
+    };
+    if target == field && !values::maskable(field) || name == "dl_vlan" {
+        let kind = RuleErrorKind::NotMaskable { field: field.name(), found: quote(bits.text) };
+        return Err(Fault::new(bits.at, kind));
+    }
+    let (start, end) = values::bit_range(bits, width)?;
+    let ones = u64::MAX >> (63 - (end - start));
+    let value_bits = u128::from(values::number(value, ones)?) << start;
+    let mask = u128::from(ones) << start;
+    if target == Field::VlanTci {
+        tag_that_can_be(value_bits, mask, value)?;
+    }
+    Ok(Match::default().with(target, value_bits, mask))
 }
 
 /// A packet without a tag has no VID and no PCP.

@@ -11,7 +11,9 @@
 //! `actions=` and the actions. See `matches.rs`, `actions.rs` and `instructions.rs` for what each
 //! word means and where this is stricter than Open vSwitch, which drops what does not fit; here
 //! that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a `set_field`
-//! to `dl_vlan`, blanks within `resubmit( 1 , 2 )`. A leading `add` is allowed, other commands are
+//! to `dl_vlan`, blanks within `resubmit( 1 , 2 )`, and IPv6 masks that begin with a decimal digit
+//! (`fd00::1/3bab::`, which Open vSwitch reads as a prefix length and refuses): a controller can
+//! set any mask, and what is printed reads back. A leading `add` is allowed, other commands are
 //! not. The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a
 //! dump is a file of rules. A replay has no clock for rules, no controller and no table of
 //! addresses: [`parse_replay_rules`] refuses rules that need one.

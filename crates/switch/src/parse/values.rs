@@ -69,6 +69,27 @@ pub(super) fn number_masked(span: Span<'_>, bits: u32) -> Result<Masked, Fault> 
     Ok((u128::from(value & mask), u128::from(mask)))
 }
 
+/// The lowest and the highest of the bits of a field of this width that `5]`, `0..7]` or `]` (all)
+/// mean. At most 64.
+pub(super) fn bit_range(span: Span<'_>, width: u32) -> Result<(u32, u32), Fault> {
+    let top = width - 1;
+    let wrong = || {
+        let expected = format!("`[BIT]` or `[LOW..HIGH]` with bits from 0 to {top}, at most 64");
+        Fault::expected(span.at, expected, span.text)
+    };
+    let inner = span.text.strip_suffix(']').ok_or_else(wrong)?;
+    let bit = |text: &str| text.parse().ok().filter(|&bit: &u32| bit <= top);
+    let (low, high) = match inner.split_once("..") {
+        _ if inner.is_empty() => (Some(0), Some(top)),
+        Some((low, high)) => (bit(low), bit(high)),
+        None => (bit(inner), bit(inner)),
+    };
+    match (low, high) {
+        (Some(low), Some(high)) if low <= high && high - low < 64 => Ok((low, high)),
+        _ => Err(wrong()),
+    }
+}
+
 /// A table number that a rule can be in.
 pub(super) fn table(span: Span<'_>) -> Result<u8, Fault> {
     let value =
@@ -76,9 +97,19 @@ pub(super) fn table(span: Span<'_>) -> Result<u8, Fault> {
     Ok(u8::try_from(value).unwrap_or(crate::rule::TABLE_MAX))
 }
 
+/// OpenFlow's number of a reserved port, which OpenFlow 1.0 gives 16 bits (65528 to 65534).
+pub(super) fn reserved_port(span: Span<'_>) -> Option<u32> {
+    let number = number(span, u32::MAX.into()).ok()?;
+    match u32::try_from(number).ok()? {
+        short @ 0xfff8..=0xfffe => Some(0xffff_0000 | short),
+        long @ 0xffff_fff8..=0xffff_fffe => Some(long),
+        _ => None,
+    }
+}
+
 /// A port: a number, or `LOCAL`.
 pub(super) fn port(span: Span<'_>) -> Result<u32, Fault> {
-    if span.text.eq_ignore_ascii_case("local") {
+    if span.text.eq_ignore_ascii_case("local") || reserved_port(span) == Some(PORT_LOCAL) {
         return Ok(PORT_LOCAL);
     }
     let expected = || "a port from 0 to 65279 or LOCAL".into();
@@ -231,13 +262,24 @@ pub(super) fn tos(span: Span<'_>) -> Result<u128, Fault> {
     Ok(u128::from(value))
 }
 
+/// A number with a mask of ones or of zeros, which every field of numbers can have.
+fn all_or_nothing(field: Field, span: Span<'_>) -> Option<Masked> {
+    let (value, mask) = span.split_once("/").filter(|_| field.format() == Format::Number)?;
+    let max = u64::MAX >> (64 - field.bits());
+    let (value, mask) = (number(value, max).ok()?, number(mask, max).ok()?);
+    (mask == 0 || mask == max).then(|| ((value & mask).into(), mask.into()))
+}
+
 /// A value of `field` as its format says, masked where the field allows it.
 ///
 /// The VLAN fields and `nw_tos` mean different things in matches and actions; they are the
 /// callers'.
 pub(super) fn of_field(field: Field, span: Span<'_>) -> Result<Masked, Fault> {
     if !maskable(field) {
-        no_mask(field, span)?;
+        match all_or_nothing(field, span) {
+            Some(whole_or_none) => return Ok(whole_or_none),
+            None => no_mask(field, span)?,
+        }
     }
     match field.format() {
         Format::Number => number_masked(span, field.bits()),

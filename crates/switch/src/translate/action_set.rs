@@ -36,6 +36,7 @@ impl ActionSet {
             Action::DecTtl => self.dec_ttl = Some(written),
             Action::SetField { .. } | Action::SetVlan { .. } => self.writes.push(written),
             Action::Output(_)
+            | Action::OutputAsked { .. }
             | Action::InPort
             | Action::Flood
             | Action::All

@@ -92,7 +92,7 @@ fn selected(filter: &Filter, rules: &[Rule]) -> Vec<Rule> {
         let sends = |port: u32| {
             let actions = rule.actions.iter().chain(&rule.write_actions);
             actions.into_iter().any(|action| match *action {
-                Action::Output(p) => p == port,
+                Action::Output(p) | Action::OutputAsked { port: p, .. } => p == port,
                 Action::Controller { .. } => port == PORT_CONTROLLER,
                 _ => false,
             })

@@ -1,7 +1,7 @@
 //! The three tiers against the linear scan: packet by packet, byte by byte, while rules come and
 //! go.
 
-use crate::common::{Packet, around, packet, rule, rules};
+use crate::common::{Packet, around, packet, rule, rules, view};
 use overbank::cache::LayoutKind;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Frame, Sink};
 use overbank_switch::drop::DropReason;
@@ -10,6 +10,7 @@ use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::Rule;
 use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket};
 use overbank_switch::tables::Tables;
+use overbank_switch::view::View;
 use proptest::prelude::*;
 
 /// What the datapath did with each frame.
@@ -69,6 +70,7 @@ enum Step {
     Burst(Vec<Packet>),
     Insert(Box<Rule>),
     Remove(usize),
+    View(View),
     Expire,
     Flush,
 }
@@ -78,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => prop::collection::vec(packet(), 1..80).prop_map(Step::Burst),
         2 => rule().prop_map(|rule| Step::Insert(Box::new(rule))),
         2 => (0..64usize).prop_map(Step::Remove),
+        1 => view().prop_map(Step::View),
         1 => Just(Step::Expire),
         1 => Just(Step::Flush),
     ]
@@ -150,6 +153,10 @@ proptest! {
                     let removed =
                         datapath.change_rules(|t| t.remove(rule.table, rule.priority, &rule.matching));
                     prop_assert!(removed.0.is_some());
+                }
+                Step::View(view) => {
+                    oracle = oracle.with_view(view);
+                    datapath.change_rules(|tables| tables.set_view(view));
                 }
                 Step::Expire => {
                     datapath.expire(now_ms, 1500);

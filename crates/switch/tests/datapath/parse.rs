@@ -38,6 +38,35 @@ const READ: &[(&str, &str)] = &[
     ),
     ("idle_timeout=0,actions=1", "table=0,priority=32768,actions=output:1"),
     ("tp_dst=53,udp,action=1", "table=0,priority=32768,udp,tp_dst=53,actions=output:1"),
+    (
+        "udp,actions=OUTPUT:2,Normal,Controller:9,RESUBMIT(,1),Goto_Table:4 # capitals, too",
+        "table=0,priority=32768,udp,actions=output:2,normal,controller:9,resubmit(,1),goto_table:4",
+    ),
+    ("ip6,actions=DROP", "table=0,priority=32768,ipv6,actions=drop"),
+    (
+        "actions=CLEAR_ACTIONS,Write_Actions(OUTPUT:1,FLOOD)",
+        "table=0,priority=32768,actions=clear_actions,write_actions(output:1,flood)",
+    ),
+    (
+        "dl_vlan=3,actions=set_vlan_vid:5,Set_Vlan_Pcp:2,1",
+        "table=0,priority=32768,dl_vlan=3,actions=set_field:4101->vlan_vid,set_field:2->vlan_pcp,output:1",
+    ),
+    // Numbers of reserved ports, in 16 bits and in 32.
+    (
+        "in_port=65534,actions=output:65534,65528,output:0xfffa,65531,65532,output:65533",
+        "table=0,priority=32768,in_port=LOCAL,actions=local,in_port,normal,flood,all,controller:65535",
+    ),
+    ("in_port=4294967294,actions=1", "table=0,priority=32768,in_port=LOCAL,actions=output:1"),
+    // A mask of zeros writes nothing.
+    ("ip,actions=set_field:0/0->nw_ttl,3", "table=0,priority=32768,ip,actions=output:3"),
+    (
+        "ip,actions=write_actions(set_field:1.2.3.4/0->nw_src,output:1)",
+        "table=0,priority=32768,ip,actions=write_actions(output:1)",
+    ),
+    (
+        "actions=set_field:0x1005->vlan_tci,set_vlan_vid:6",
+        "table=0,priority=32768,actions=set_field:4101->vlan_tci,set_field:4102->vlan_vid",
+    ),
 ];
 
 /// Match, and the match that this crate writes for it.
@@ -57,6 +86,12 @@ const MATCHES: &[(&str, &str)] = &[
     ("vlan_vid=0x1000/0x1000", "vlan_tci=0x1000/0x1000"),
     ("vlan_vid=5/0xfff", "vlan_tci=0x0005/0x0fff"),
     ("vlan_tci=0", "vlan_tci=0x0000"),
+    ("tcp,tp_src[5]=1", "tcp,tp_src=0x20/0x20"),
+    ("tcp,tp_src[0..3]=5,tp_src[8]=0", "tcp,tp_src=0x5/0x10f"),
+    ("udp,tp_dst[]=53", "udp,tp_dst=53"),
+    ("vlan_vid[0]=1", "vlan_tci=0x0001/0x0001"),
+    ("vlan_tci[12]=1", "vlan_tci=0x1000/0x1000"),
+    ("ip6,ipv6_src[64..127]=0xfd", "ipv6,ipv6_src=0:0:0:fd::/64"),
     ("vlan_tci=0x1005/0x1fff", "dl_vlan=5"),
     ("ip,ip_src=10.1.2.3/8", "ip,nw_src=10.0.0.0/8"),
     ("ip,nw_src=10.1.2.3/255.0.255.0", "ip,nw_src=10.0.2.0/255.0.255.0"),
@@ -513,7 +548,22 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ("dl_vlan=0xffff,actions=set_field:3->vlan_vid", &[(37, "`vlan_vid` needs a VLAN")]),
     ("dl_vlan=3,actions=set_field:8->vlan_pcp", &[(29, "from 0 to 7")]),
     ("ip,actions=set_field:7->nw_tos", &[(22, "lower two bits 0")]),
-    ("ip,actions=set_field:1.2.3.4/0->nw_src", &[(22, "expected a mask that leaves a bit to set")]),
+    (
+        "actions=check_pkt_larger(1500)->NXM_NX_REG0[0]",
+        &[(9, "`check_pkt_larger` is part of Open vSwitch but not of this switch")],
+    ),
+    ("actions=set_vlan_vid:5", &[(9, "`set_vlan_vid` needs a VLAN")]),
+    (
+        "dl_vlan=3,actions=set_field:0->vlan_tci,set_vlan_pcp:5",
+        &[(41, "`set_vlan_pcp` needs a VLAN")],
+    ),
+    ("tcp,tp_src[16]=1,actions=1", &[(12, "with bits from 0 to 15, at most 64, found `16]`")]),
+    ("tcp,tp_src[3..1]=1,actions=1", &[(12, "`[BIT]` or `[LOW..HIGH]`")]),
+    ("tcp,tp_src[1=1,actions=1", &[(12, "`[BIT]` or `[LOW..HIGH]`")]),
+    ("tcp,tp_src[0..1]=4,actions=1", &[(18, "expected a number from 0 to 3")]),
+    ("ip,nw_proto[0]=1,actions=1", &[(13, "without a mask")]),
+    ("ipv6,ipv6_src[0..64]=1,actions=1", &[(15, "at most 64")]),
+    ("tcp,reg0[0..3]=1,actions=1", &[(5, "`reg0` is part of Open vSwitch")]),
     ("ip actions", &[(11, "expected `=` after `actions`, found nothing")]),
     ("ip actions:1=,2", &[(11, "found `:1=`")]),
     ("ip actions:1,2", &[(11, "expected `=` after `actions`, found `:1`")]),
@@ -558,7 +608,7 @@ fn a_replay_refuses_what_needs_a_live_switch() {
             9,
             "`normal` is part of Open vSwitch but not of this switch: expected output, drop",
         ),
-        ("actions=CONTROLLER:128", 9, "`CONTROLLER` is part of Open vSwitch"),
+        ("actions=CONTROLLER:128", 9, "`controller` is part of Open vSwitch"),
         (
             "actions=output:controller",
             16,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::common::{Packet, around, packet, ports, rule, rules};
+use crate::common::{Packet, around, packet, ports, rule, rules, view};
 use overbank_switch::classifier::Classifier;
 use overbank_switch::drop::DropReason;
 use overbank_switch::exec::{self, Subject};
@@ -13,6 +13,8 @@ use overbank_switch::tables::{RULES_MAX, RuleError};
 use overbank_switch::translate::{
     DEPTH_MAX, LOOKUPS_MAX, Op, STEPS_MAX, Tables, Translation, translate,
 };
+use overbank_switch::view::{Fragments, View};
+use overbank_wire::extract::extract_within;
 use overbank_wire::{Field, FlowKey, FrameBuf, extract};
 use proptest::prelude::*;
 
@@ -22,14 +24,18 @@ fn run(translation: &Translation, packet: &Packet) -> Verdict {
 }
 
 fn run_frame(translation: &Translation, frame: &[u8], in_port: u32) -> Verdict {
+    run_within(2, translation, frame, in_port)
+}
+
+fn run_within(limit: u8, translation: &Translation, frame: &[u8], in_port: u32) -> Verdict {
     let mut key = FlowKey::default();
-    let offsets = extract(frame, in_port, &mut key).unwrap();
+    let offsets = extract_within(frame, in_port, limit, &mut key).unwrap();
     let mut collect = Collect { frame, verdict: Verdict::default() };
     let ports = ports();
     let subject = Subject { index: 0, frame, offsets, in_port, ports: &ports };
     let (program, drop) = (&translation.program, translation.drop);
-    let outcome = exec::run(program, drop, &subject, &mut FrameBuf::new(), &mut collect);
-    Verdict { drop: outcome.drop, ..collect.verdict }
+    let drop = exec::run(program, drop, &subject, &mut FrameBuf::new(), &mut collect);
+    Verdict { drop, ..collect.verdict }
 }
 
 struct Collect<'a> {
@@ -135,14 +141,20 @@ proptest! {
     #[test]
     fn translation_agrees_with_the_oracle(
         rules in rules(16),
+        view in view(),
         packets in prop::collection::vec(packet(), 2..12),
         mixes in prop::collection::vec((any::<u32>(), any::<u32>()), 12),
         noise in any::<[u64; 14]>(),
     ) {
-        let tables = Tables::new(rules.clone()).unwrap();
-        let oracle = Oracle::new(rules);
+        let mut tables = Tables::new(rules.clone()).unwrap();
+        tables.set_view(view);
+        let oracle = Oracle::new(rules).with_view(view);
+        let key_of = |packet: &Packet| packet.key_within(view.vlan_limit);
+        let run = |translation: &Translation, p: &Packet| {
+            run_within(view.vlan_limit, translation, &p.frame(), p.in_port())
+        };
         for (i, p) in packets.iter().enumerate() {
-            let key = p.key();
+            let key = key_of(p);
             let translation = translate(&tables, &key, &ports());
             prop_assert!(translation.drop.is_some() || has_output(&translation.program));
             let wanted = oracle.process_in(&p.frame(), p.in_port(), &around()).0;
@@ -152,13 +164,13 @@ proptest! {
             let single = (0..crate::common::CHOICES).map(|bit| 1 << bit);
             for which in single.chain(mixes.iter().map(|(a, b)| a & b)) {
                 let q = p.mixed(other, which);
-                if q.key().matches(&key, &translation.mask) {
+                if key_of(&q).matches(&key, &translation.mask) {
                     let wanted = oracle.process_in(&q.frame(), q.in_port(), &around()).0;
                     prop_assert_eq!(run(&translation, &q), wanted, "{:?} like {:?}", q, p);
                 }
             }
-            // The translation of any such key is as good, although its mask may differ, and its
-            // program where the TTL is known.
+            // The translation of any such key is as good, although its mask may differ where it is
+            // about the TTL.
             let blurred = blur(&key, &translation.mask, &noise);
             let again = translate(&tables, &blurred, &ports());
             prop_assert_eq!(run(&again, p), run(&translation, p));
@@ -173,7 +185,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// The TTL is the only field that a program decides about at run time: rules full of it, and
+    /// A megaflow may say of a TTL no more than that it is far from its end: rules full of it, and
     /// packets that differ in nothing else.
     #[test]
     fn every_ttl_goes_its_way(rules in crate::common::ttl_rules()) {
@@ -297,12 +309,22 @@ fn equal_priorities_go_to_the_first_and_a_replacement_keeps_the_place() {
 }
 
 #[test]
-fn a_ttl_is_looked_at_only_when_a_rule_asks() {
+fn a_ttl_that_is_far_from_its_end_is_looked_at_coarsely() {
     let actions = [Action::DecTtl, Action::Output(2), Action::GotoTable(1)];
     let mut tables = Tables::new(vec![rule_of(0, 1, Match::default(), &actions)]).unwrap();
     let translation = translate(&tables, &udp_to(1), &ports());
-    assert_eq!((translation.mask.nw_ttl, translation.drop), (0, None));
+    assert_eq!((translation.mask.nw_ttl, translation.drop), (0xe0, None));
     assert_eq!(*translation.program, [Op::DecTtl, Op::Output(2)]);
+    let near = translate(&tables, &FlowKey { nw_ttl: 31, ..udp_to(1) }, &ports());
+    assert_eq!(near.mask.nw_ttl, 0xff);
+    // 32 and more survive 31 decrements and no more.
+    for (decrements, mask) in [(31, 0xe0), (32, 0xff)] {
+        let actions = [vec![Action::DecTtl; decrements], vec![Action::Output(2)]].concat();
+        let rules = vec![rule_of(0, 1, Match::default(), &actions)];
+        let far = FlowKey { nw_ttl: 32, ..udp_to(1) };
+        let translation = translate(&Tables::new(rules).unwrap(), &far, &ports());
+        assert_eq!((translation.mask.nw_ttl, translation.drop.is_none()), (mask, mask == 0xe0));
+    }
     // One bit of the TTL after the decrement depends on the whole TTL before.
     let high = Match::default().with(Field::NwTtl, 0x80, 0x80);
     tables.insert(rule_of(1, 1, high, &[Action::Output(3)])).unwrap();
@@ -320,9 +342,9 @@ fn a_ttl_is_looked_at_only_when_a_rule_asks() {
     assert_eq!((translation.mask.nw_ttl, &*translation.program), (0, &[Op::Output(2)][..]));
 }
 
-/// A packet that would do too much only if it survived: the TTL decides, so it is in the mask.
+/// A packet that would do too much only if it survived.
 #[test]
-fn an_expired_packet_cannot_do_too_much() {
+fn an_expired_packet_does_not_do_too_much() {
     let again = Action::Resubmit { in_port: None, table: None };
     let actions = [Action::Output(2), Action::DecTtl, again];
     let tables = Tables::new(vec![rule_of(0, 1, Match::default(), &actions)]).unwrap();
@@ -351,18 +373,177 @@ fn outcome(tables: &[&[Action]]) -> Option<DropReason> {
     verdict.drop
 }
 
+/// What Open vSwitch 3.1 does to a packet whose TTL is 1: the list with `dec_ttl` ends, and the rest
+/// of its rule; the list that resubmitted to it goes on, and the action set runs.
+#[test]
+fn an_expired_ttl_ends_its_own_list() {
+    use Action::{DecTtl, GotoTable, Output};
+    let rule = |table, actions: &[Action], set: &[Action]| Rule {
+        write_actions: set.to_vec(),
+        ..rule_of(table, 1, Match::default(), actions)
+    };
+    for (rules, wanted) in [
+        // table=0,actions=resubmit(,1),output:3 and table=1,actions=dec_ttl,output:2
+        (
+            vec![rule(0, &[resubmit(1), Output(3)], &[]), rule(1, &[DecTtl, Output(2)], &[])],
+            vec![3],
+        ),
+        // Its own writes and its goto are left out; what was written before runs.
+        (
+            vec![
+                rule(0, &[GotoTable(1)], &[Output(3)]),
+                rule(1, &[Output(2), DecTtl, GotoTable(2)], &[Output(5)]),
+                rule(2, &[Output(5)], &[]),
+            ],
+            vec![2, 3],
+        ),
+        // In the action set it comes before the output, which does not happen.
+        (vec![rule(0, &[Output(2)], &[DecTtl, Output(3)])], vec![2]),
+    ] {
+        let mut packet = Packet([0; crate::common::CHOICES]);
+        packet.0[11] = 3;
+        assert_eq!(packet.key().nw_ttl, 1);
+        let translation = translate(&Tables::new(rules.clone()).unwrap(), &packet.key(), &ports());
+        let verdict = run(&translation, &packet);
+        let went: Vec<u32> = verdict.outputs.iter().map(|(port, _)| *port).collect();
+        assert_eq!(went, wanted, "{rules:?}");
+        let oracle = Oracle::new(rules);
+        assert_eq!(verdict, oracle.process_in(&packet.frame(), 1, &around()).0);
+    }
+}
+
+/// What a rule for port 53 does to the fragments of a UDP datagram to port 53, in each mode, and
+/// what a rule for port 0 does.
+#[test]
+fn fragments_have_the_ports_that_the_mode_says() {
+    let port = |port| udp().with(Field::TpDst, port, 0xffff);
+    let rules = vec![
+        rule_of(0, 2, port(53), &[Action::Output(2)]),
+        rule_of(0, 2, port(0), &[Action::Output(3)]),
+    ];
+    let of = |fragments, frag: u8| {
+        let view = View { fragments, ..View::default() };
+        let mut tables = Tables::new(rules.clone()).unwrap();
+        tables.set_view(view);
+        let mut packet = Packet([0; crate::common::CHOICES]);
+        (packet.0[12], packet.0[13], packet.0[15]) = (frag, 1, 3);
+        let key = packet.key();
+        assert_eq!((key.nw_proto, key.nw_frag), (17, [0, 1, 3][usize::from(frag)]));
+        let translation = translate(&tables, &key, &ports());
+        let verdict = run(&translation, &packet);
+        let oracle = Oracle::new(rules.clone()).with_view(view);
+        assert_eq!(verdict, oracle.process_in(&packet.frame(), 1, &around()).0);
+        let looked_at_ports = translation.mask.tp_dst != 0;
+        let port = verdict.outputs.first().map(|(port, _)| *port);
+        (port.ok_or(verdict.drop), looked_at_ports)
+    };
+    let dropped = (Err(Some(DropReason::Fragment)), false);
+    for (mode, first, later) in [
+        (Fragments::Normal, (Ok(3), false), (Ok(3), false)),
+        (Fragments::Drop, dropped, dropped),
+        (Fragments::NxMatch, (Ok(2), true), (Ok(3), true)),
+    ] {
+        assert_eq!(of(mode, 0), (Ok(2), true), "{mode:?}");
+        assert_eq!((of(mode, 1), of(mode, 2)), (first, later), "{mode:?}");
+    }
+    assert_eq!(Tables::default().view().fragments, Fragments::Normal);
+}
+
+/// With one tag as the limit, what follows it is the packet's type, and a rule that pops it finds
+/// no second one.
+#[test]
+fn the_limit_of_tags_decides_what_is_behind_them() {
+    use Action::{Output, PopVlan};
+    let of_type = |value| Match::default().with(Field::DlType, value, 0xffff);
+    let rules = vec![
+        rule_of(0, 1, of_type(0x8100), &[PopVlan, PopVlan, Output(2)]),
+        rule_of(0, 1, of_type(0x0800), &[PopVlan, PopVlan, Output(3)]),
+    ];
+    // Two tags, then IPv4.
+    let mut packet = Packet([0; crate::common::CHOICES]);
+    packet.0[3] = 5;
+    for (vlan_limit, port, shorter) in [(1, 2, 4), (2, 3, 8)] {
+        let view = View { vlan_limit, ..View::default() };
+        let mut tables = Tables::new(rules.clone()).unwrap();
+        tables.set_view(view);
+        let translation = translate(&tables, &packet.key_within(vlan_limit), &ports());
+        let verdict = run_within(vlan_limit, &translation, &packet.frame(), 1);
+        let (to, bytes) = &verdict.outputs[0];
+        assert_eq!((*to, bytes.len()), (port, packet.frame().len() - shorter));
+        let oracle = Oracle::new(rules.clone()).with_view(view);
+        assert_eq!(verdict, oracle.process_in(&packet.frame(), 1, &around()).0);
+    }
+}
+
+/// `set_field` of `vlan_tci` pushes with the present bit and pops without it.
+#[test]
+fn a_written_tci_pushes_and_pops() {
+    let set = |value, mask| Action::SetField { field: Field::VlanTci, value, mask };
+    // Untagged, and with one tag: VID 0.
+    let (mut plain, mut tagged) = ([0; crate::common::CHOICES], [0; crate::common::CHOICES]);
+    (plain[3], tagged[3]) = (0, 3);
+    let tags = |packet: [u8; crate::common::CHOICES], action: Action| {
+        let packet = Packet(packet);
+        let rules = vec![rule_of(0, 1, Match::default(), &[action, Action::Output(2)])];
+        let translation = translate(&Tables::new(rules.clone()).unwrap(), &packet.key(), &ports());
+        let verdict = run(&translation, &packet);
+        assert_eq!(verdict, Oracle::new(rules).process_in(&packet.frame(), 1, &around()).0);
+        verdict.outputs[0].1[12..16].to_vec()
+    };
+    let none = plain_start();
+    assert_eq!(tags(plain, set(0x1005, 0xffff)), [0x81, 0, 0, 5]);
+    assert_eq!(tags(plain, set(0xf005, 0xffff)), [0x81, 0, 0xe0, 5]);
+    assert_eq!(tags(plain, set(0, 0xffff)), none);
+    assert_eq!(tags(plain, set(5, 0x0fff)), none);
+    assert_eq!(tags(tagged, set(0x1005, 0xffff)), [0x81, 0, 0, 5]);
+    assert_eq!(tags(tagged, set(5, 0x0fff)), [0x81, 0, 0, 5]);
+    assert_eq!(tags(tagged, set(0, 0xffff)), none);
+    assert_eq!(tags(tagged, set(5, 0xffff)), none);
+}
+
+/// What follows the addresses of an untagged packet.
+fn plain_start() -> Vec<u8> {
+    Packet([0; crate::common::CHOICES]).frame()[12..16].to_vec()
+}
+
 const fn resubmit(table: u8) -> Action {
     Action::Resubmit { in_port: None, table: Some(table) }
 }
 
 #[test]
-fn depth_is_bounded() {
-    let chain: Vec<[Action; 2]> = (1..=66).map(|to| [Action::Output(2), resubmit(to)]).collect();
-    for (resubmits, wanted) in [(64, None), (65, Some(DropReason::TooManyResubmits))] {
+fn only_resubmits_to_the_same_or_an_earlier_table_are_deep() {
+    let chain: Vec<[Action; 2]> = (1..255).map(|to| [Action::Output(2), resubmit(to)]).collect();
+    for resubmits in [64, 65, 254] {
         let mut tables: Vec<&[Action]> = chain[..resubmits].iter().map(|list| &list[..]).collect();
         tables.push(&[]);
-        assert_eq!(outcome(&tables), wanted, "{resubmits} of {DEPTH_MAX}");
+        assert_eq!(outcome(&tables), None, "{resubmits} forwards");
     }
+    // Table 1 resubmits to itself with one TTL less each time.
+    for (ttl, deep) in [(DEPTH_MAX + 1, false), (DEPTH_MAX + 2, true)] {
+        let set = Action::SetField { field: Field::NwTtl, value: ttl.into(), mask: 0xff };
+        let first = [Action::Output(2), set, resubmit(1)];
+        let wanted = deep.then_some(DropReason::TooManyResubmits);
+        assert_eq!(outcome(&[&first, &[Action::DecTtl, resubmit(1)]]), wanted, "{ttl}");
+    }
+}
+
+/// The most lists within each other that the limits allow: 63 rounds through 65 tables.
+#[test]
+fn the_deepest_nesting_takes_no_stack() {
+    let back = [Action::DecTtl, resubmit(0)];
+    let chain: Vec<[Action; 1]> = (1..64).map(|to| [resubmit(to)]).collect();
+    let mut tables: Vec<&[Action]> = chain.iter().map(|list| &list[..]).collect();
+    tables.push(&back);
+    let rules = (0..).zip(&tables).map(|(table, list)| rule_of(table, 1, Match::default(), list));
+    let tables = Tables::new(rules.collect()).unwrap();
+    let of = |nw_ttl| {
+        let translate =
+            move || translate(&tables, &FlowKey { nw_ttl, ..udp_to(1) }, &crate::common::ports());
+        let thread = std::thread::Builder::new().stack_size(128 << 10);
+        thread.spawn(translate).unwrap().join().unwrap()
+    };
+    let deepest = of(63);
+    assert_eq!((deepest.drop, deepest.lookups.len()), (Some(DropReason::TtlExpired), 63 * 64));
 }
 
 #[test]

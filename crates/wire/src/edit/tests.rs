@@ -190,6 +190,46 @@ fn every_value_of_a_word_gives_the_checksum_of_a_recomputation() {
     }
 }
 
+/// Extraction takes no TCP header whose data offset cannot be, and no ICMPv6 message cut short
+/// behind its checksum. Both have a right checksum, which covers the addresses.
+#[test]
+fn a_broken_transport_header_keeps_a_right_checksum() {
+    let tcp = frame(
+        "0800 4500 0029 0000 4000 4006 0000 0a000001 0a000002
+         0001 0002 00000001 00000002 5012 0100 0000 0000 77",
+    );
+    let icmp6 = frame(
+        "86dd 60000000 0006 3a40 fd000000000000000000000000000001
+         fd000000000000000000000000000002 80000000 1234",
+    );
+    let tcp6 = frame(
+        "86dd 60000000 001c 0040 fd000000000000000000000000000001
+         fd000000000000000000000000000002 0600010400000000
+         0001 0002 00000001 00000002 3012 0100 0000 0000",
+    );
+    let offset_of = |mut tcp: Vec<u8>, words: u8| {
+        tcp[46] = words << 4 | 2;
+        tcp
+    };
+    for (bytes, l4, proto) in [
+        (offset_of(tcp.clone(), 3), 34, 6),
+        (offset_of(tcp, 15), 34, 6),
+        (tcp6, 62, 6),
+        (icmp6, 54, 58),
+    ] {
+        let (buf, key) = loaded(&bytes).unwrap();
+        assert_eq!((key.nw_proto, buf.offsets().transport), (proto, Transport::None));
+        let (l3, l4) = (buf.offsets().l3.into(), Some((l4, proto)));
+        let built = Built { key, l3, l4, end: bytes.len(), ..Built::default() };
+        let (mut buf, _) = loaded(&built.reseal(&bytes, 0)).unwrap();
+        for field in [Field::NwSrc, Field::NwDst, Field::Ipv6Src, Field::Ipv6Dst, Field::NwTtl] {
+            buf.set_field(field, 0x0102_0304_0506_0708, u128::MAX);
+            assert_eq!(buf.as_slice(), built.reseal(buf.as_slice(), 0), "{field:?} over {proto}");
+        }
+        assert_ne!(buf.as_slice(), built.reseal(&bytes, 0));
+    }
+}
+
 #[test]
 fn a_tag_keeps_its_dei_bit_and_a_pushed_one_has_none() {
     let bytes = frame("8100 f005 88b5 0000");

@@ -5,7 +5,8 @@
 //!  | dl_dst  | dl_src  | 0x8100 or 0x88a8, tci |.. | type or length | payload
 //! ```
 //!
-//! Up to [`TAGS_MAX`] tags are read; a third one's TPID is the frame's `dl_type`. A tag of which
+//! Up to [`TAGS_MAX`] tags are read, or fewer if the caller wants fewer; the TPID of the next one is
+//! the frame's `dl_type`. A tag of which
 //! fewer than six bytes are left (TPID, TCI and the type that follows) is not a tag: its TPID is
 //! the `dl_type`. TPID 0x9100 is an Ethernet type like any other.
 
@@ -33,15 +34,16 @@ pub(crate) const fn is_tpid(tpid: u16) -> bool {
     matches!(tpid, 0x8100 | 0x88a8)
 }
 
-/// Reads addresses, tags and type. Returns where the payload starts and the number of tags read;
-/// `None` without a whole Ethernet header.
+/// Reads addresses, at most `tags_max` tags, and type. Returns where the payload starts and the
+/// number of tags read; `None` without a whole Ethernet header.
 #[inline]
-pub(crate) fn parse(frame: &[u8], key: &mut FlowKey) -> Option<(usize, u8)> {
+pub(crate) fn parse(frame: &[u8], tags_max: u8, key: &mut FlowKey) -> Option<(usize, u8)> {
     let header: &[u8; HEADER_LEN] = frame.first_chunk()?;
     key.dl_dst = array(header, 0);
     key.dl_src = array(header, 6);
     let (mut at, mut tags, mut dl_type) = (TYPE, 0, be16(header, TYPE));
-    while tags < TAGS_MAX && is_tpid(dl_type) {
+    let tags_max = tags_max.min(TAGS_MAX);
+    while tags < tags_max && is_tpid(dl_type) {
         let Some(tag) = chunk::<6>(frame, at) else { break };
         let tci = be16(tag, 2) | VLAN_PRESENT;
         if tags == 0 {

@@ -7,6 +7,9 @@
 //! tag, an action before it has to have pushed one (`MatchInconsistent` otherwise). In a packet-out
 //! there is no match; an action on a field that the packet does not have does nothing.
 //!
+//! `vlan_tci` can be set in any packet: with its present bit a tag is pushed where there is none,
+//! without it the tag is popped.
+//!
 //! `vlan_vid` is set with the present bit of OpenFlow 1.2, or without it; either way it is the VID
 //! of a tag that is there.
 
@@ -17,6 +20,7 @@ use overbank_openflow::{
 };
 use overbank_switch::rule::{Action, Match, TABLE_MAX};
 use overbank_wire::Field;
+use overbank_wire::key::VLAN_PRESENT;
 
 use super::fields;
 
@@ -113,7 +117,11 @@ pub fn from_list(list: &[OfAction], kind: ListKind<'_>) -> Result<Vec<Action>, E
     for action in list {
         out.push(match action {
             OfAction::Output { port, max_len } => output(*port, *max_len, kind)?,
-            OfAction::SetField(oxm) => set_field(oxm, kind, tags)?,
+            OfAction::SetField(oxm) => {
+                let action = set_field(oxm, kind, tags)?;
+                tags = tags_after(&action, tags);
+                action
+            }
             OfAction::PushVlan(tpid) if matches!(tpid, 0x8100 | 0x88a8) => {
                 tags += 1;
                 Action::PushVlan(*tpid)
@@ -147,8 +155,15 @@ pub fn from_list(list: &[OfAction], kind: ListKind<'_>) -> Result<Vec<Action>, E
     Ok(out)
 }
 
+/// `max_len` is kept where a dump will show it: conformance testers compare it.
 fn output(port: u32, max_len: u16, kind: ListKind<'_>) -> Result<Action, ErrorCode> {
+    let kept = max_len != 0 && kind != ListKind::PacketOut;
     Ok(match port {
+        ..=port::MAX | port::LOCAL | port::IN_PORT | port::ALL | port::FLOOD | port::NORMAL
+            if kept =>
+        {
+            Action::OutputAsked { port, max_len }
+        }
         ..=port::MAX | port::LOCAL => Action::Output(port),
         port::IN_PORT => Action::InPort,
         port::ALL => Action::All,
@@ -181,7 +196,8 @@ fn set_field(oxm: &Oxm, kind: ListKind<'_>, tags: usize) -> Result<Action, Error
         return Err(BadAction::BadSetMask.into());
     }
     let suits = match (kind, field) {
-        (_, Field::VlanVid | Field::VlanPcp | Field::VlanTci) => tags > 0,
+        (_, Field::VlanVid | Field::VlanPcp) => tags > 0,
+        (_, Field::VlanTci) => true,
         (ListKind::PacketOut, _) => true,
         (ListKind::Apply(matching) | ListKind::Write(matching), _) => {
             fields::established(field, matching)
@@ -191,6 +207,17 @@ fn set_field(oxm: &Oxm, kind: ListKind<'_>, tags: usize) -> Result<Action, Error
         return Err(BadAction::MatchInconsistent.into());
     }
     Ok(Action::SetField { field, value: value & mask, mask })
+}
+
+/// Writing the present bit of `vlan_tci` pushes a tag where there is none, or pops one.
+pub(super) fn tags_after(action: &Action, tags: usize) -> usize {
+    let present = u128::from(VLAN_PRESENT);
+    match *action {
+        Action::SetField { field: Field::VlanTci, value, mask } if mask & present != 0 => {
+            if value & present != 0 { tags.max(1) } else { tags.saturating_sub(1) }
+        }
+        _ => tags,
+    }
 }
 
 fn resubmit(
@@ -227,7 +254,8 @@ mod tests {
     #[test]
     fn reserved_ports_have_their_actions() {
         let any = Match::default();
-        let of = |port| from_list(&[OfAction::Output { port, max_len: 99 }], ListKind::Apply(&any));
+        let with = |port, max_len, kind| from_list(&[OfAction::Output { port, max_len }], kind);
+        let of = |port| with(port, 0, ListKind::Apply(&any));
         for (port, action) in [
             (7, Action::Output(7)),
             (port::LOCAL, Action::Output(port::LOCAL)),
@@ -235,10 +263,17 @@ mod tests {
             (port::ALL, Action::All),
             (port::FLOOD, Action::Flood),
             (port::NORMAL, Action::Normal),
-            (port::CONTROLLER, Action::Controller { max_len: 99 }),
         ] {
             assert_eq!(of(port), Ok(vec![action]));
+            for kind in [ListKind::Apply(&any), ListKind::Write(&any)] {
+                let kept = Action::OutputAsked { port, max_len: 0xffe5 };
+                assert_eq!(with(port, 0xffe5, kind), Ok(vec![kept]));
+                assert_eq!(kept.plain(), action);
+            }
+            assert_eq!(with(port, 0xffe5, ListKind::PacketOut), Ok(vec![action]));
         }
+        let controller = with(port::CONTROLLER, 99, ListKind::Apply(&any));
+        assert_eq!(controller, Ok(vec![Action::Controller { max_len: 99 }]));
         for port in [port::TABLE, port::ANY, port::UNSET, port::MAX + 1] {
             assert_eq!(of(port), Err(BadAction::BadOutPort.into()), "{port:#x}");
         }
@@ -289,6 +324,11 @@ mod tests {
         let push = [OfAction::PushVlan(0x8100), set()];
         let pushed = from_list(&push, ListKind::Apply(&any));
         assert_eq!(pushed, Ok(vec![Action::PushVlan(0x8100), done]));
+        let tci = |value| OfAction::SetField(Oxm::exact(OxmField::NxVlanTci, value));
+        let tagging = [tci(0x1005), set()];
+        assert!(from_list(&tagging, ListKind::Apply(&any)).is_ok());
+        let untagging = from_list(&[tci(0), set()], ListKind::Apply(&tagged));
+        assert_eq!(untagging, Err(BadAction::MatchInconsistent.into()));
         let pop = [OfAction::PopVlan, set()];
         let popped = from_list(&pop, ListKind::Apply(&tagged));
         assert_eq!(popped, Err(BadAction::MatchInconsistent.into()));

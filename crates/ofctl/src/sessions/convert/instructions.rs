@@ -15,7 +15,7 @@ use overbank_openflow::{
 use overbank_switch::rule::{Action, Match, Rule};
 use overbank_wire::Field;
 
-use super::fields;
+use super::{actions, fields};
 
 /// The instructions of a rule; none for one that drops.
 pub fn to_instructions(rule: &Rule) -> Vec<Instruction> {
@@ -46,6 +46,7 @@ pub fn to_list(list: &[Action], matching: &Match) -> Vec<OfAction> {
     for action in list {
         match *action {
             Action::Output(port) => out.push(output(port, 0)),
+            Action::OutputAsked { port, max_len } => out.push(output(port, max_len)),
             Action::InPort => out.push(output(port::IN_PORT, 0)),
             Action::Flood => out.push(output(port::FLOOD, 0)),
             Action::All => out.push(output(port::ALL, 0)),
@@ -53,6 +54,7 @@ pub fn to_list(list: &[Action], matching: &Match) -> Vec<OfAction> {
             Action::Controller { max_len } => out.push(output(port::CONTROLLER, max_len)),
             Action::SetField { field, value, mask } => {
                 set_field(field, value, mask, matching, &mut out);
+                tags = actions::tags_after(action, tags);
             }
             Action::SetVlan { field, value } => {
                 if tags == 0 {

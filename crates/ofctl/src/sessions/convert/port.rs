@@ -10,22 +10,36 @@ use overbank_openflow::{
 use super::flow::ms;
 use crate::rules::{OfPort, PortConfig, PortReason, PortStats};
 
-/// A port as descriptions and port-status messages show it.
+/// A port as descriptions and port-status messages show it. One that a controller took down has no
+/// link towards controllers, whatever its interface has, as in Open vSwitch.
 pub fn desc(port: &OfPort) -> Port {
-    let mut state = PortState::default();
-    if port.desc.link_up {
-        state.0 |= PortState::LIVE.0;
-    } else {
-        state.0 |= PortState::LINK_DOWN.0;
-    }
+    let passes = port.desc.link_up && !port.config.down;
+    let state = if passes { PortState::LIVE } else { PortState::LINK_DOWN };
     Port {
         number: port.desc.number,
         hw_addr: port.desc.mac,
         name: Name::new(&port.desc.name),
         config: config(&port.config),
         state,
-        speeds: PortSpeeds::default(),
+        speeds: speeds(port.desc.speed_mbps),
     }
+}
+
+/// What an interface runs at, where that is known.
+fn speeds(mbps: u32) -> PortSpeeds {
+    // OFPPF_*: the full-duplex rates that have a bit, and "other".
+    let curr = match mbps {
+        0 => 0,
+        10 => 1 << 1,
+        100 => 1 << 3,
+        1_000 => 1 << 5,
+        10_000 => 1 << 6,
+        40_000 => 1 << 7,
+        100_000 => 1 << 8,
+        1_000_000 => 1 << 9,
+        _ => 1 << 10,
+    };
+    PortSpeeds { curr, curr_speed_kbps: mbps.saturating_mul(1000), ..PortSpeeds::default() }
 }
 
 /// The bits of a setting.
@@ -107,6 +121,7 @@ mod tests {
             mac: [2, 0, 0, 0, 0, 3],
             mtu: 1500,
             link_up: true,
+            speed_mbps: 10_000,
             detail: String::new(),
         };
         OfPort { desc, config: PortConfig { no_flood: true, ..PortConfig::default() } }
@@ -148,5 +163,28 @@ mod tests {
         port.desc.link_up = false;
         let down = desc(&port);
         assert_eq!(down.state, PortState::LINK_DOWN);
+    }
+
+    #[test]
+    fn a_port_that_was_taken_down_is_not_live() {
+        let mut port = port();
+        port.config.down = true;
+        assert_eq!(desc(&port).state, PortState::LINK_DOWN);
+        port.config = PortConfig::default();
+        assert_eq!(desc(&port).state, PortState::LIVE);
+    }
+
+    #[test]
+    fn the_speed_is_the_interface_s() {
+        let mut port = port();
+        let speeds = |port: &OfPort| {
+            let speeds = desc(port).speeds;
+            (speeds.curr, speeds.curr_speed_kbps, speeds.max_speed_kbps)
+        };
+        assert_eq!(speeds(&port), (1 << 6, 10_000_000, 0));
+        port.desc.speed_mbps = 25_000;
+        assert_eq!(speeds(&port), (1 << 10, 25_000_000, 0));
+        port.desc.speed_mbps = 0;
+        assert_eq!(speeds(&port), (0, 0, 0));
     }
 }

@@ -74,6 +74,8 @@ fn an_action(fields: &'static [Field]) -> impl Strategy<Value = Action> {
             Action::DecTtl,
         ]),
         any::<u16>().prop_map(|max_len| Action::Controller { max_len }),
+        (prop_oneof![0..0xff00u32, Just(port::FLOOD), Just(port::IN_PORT)], 1..=u16::MAX)
+            .prop_map(|(port, max_len)| Action::OutputAsked { port, max_len }),
         set,
     ]
 }

@@ -7,10 +7,14 @@
 #![allow(dead_code)]
 
 use overbank_switch::oracle::Around;
-use overbank_switch::ports::{PORT_TABLE, Ports, SwitchPort};
+use overbank_switch::ports::{
+    PORT_ALL, PORT_FLOOD, PORT_IN_PORT, PORT_NORMAL, PORT_TABLE, Ports, SwitchPort,
+};
 use overbank_switch::rule::{Action, Match, Rule};
 use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket};
-use overbank_wire::{Field, FlowKey, extract};
+use overbank_switch::view::{Fragments, View};
+use overbank_wire::extract::extract_within;
+use overbank_wire::{Field, FlowKey};
 use proptest::{prelude::*, sample::select};
 
 /// The ports that exist. Packets come in on 1 to 4, rules output to 1 to 5: 4 does not exist.
@@ -43,6 +47,12 @@ pub fn normal(packet: &NormalPacket) -> Normal {
 /// [`PORTS`] with these two.
 pub fn around() -> Around<'static> {
     Around { ports: &PORTS, takes: &takes, normal: &normal }
+}
+
+/// What rules see of fragments and tags.
+pub fn view() -> impl Strategy<Value = View> {
+    let fragments = select(vec![Fragments::Normal, Fragments::Drop, Fragments::NxMatch]);
+    (fragments, 1u8..=2).prop_map(|(fragments, vlan_limit)| View { fragments, vlan_limit })
 }
 
 /// Value number `choice` of a field.
@@ -142,6 +152,8 @@ fn plain_action() -> impl Strategy<Value = Action> {
         });
     prop_oneof![
         6 => (1u32..=5).prop_map(Action::Output),
+        1 => select(vec![1, 2, 5, PORT_IN_PORT, PORT_FLOOD, PORT_ALL, PORT_NORMAL])
+            .prop_map(|port| Action::OutputAsked { port, max_len: 9 }),
         1 => Just(Action::InPort),
         1 => Just(Action::Flood),
         1 => Just(Action::All),
@@ -277,8 +289,14 @@ impl Packet {
 
     /// Its flow key.
     pub fn key(&self) -> FlowKey {
+        self.key_within(2)
+    }
+
+    /// Returns its flow key with at most this many tags.
+    pub fn key_within(&self, vlan_limit: u8) -> FlowKey {
         let mut key = FlowKey::default();
-        extract(&self.frame(), self.in_port(), &mut key).expect("longer than an Ethernet header");
+        extract_within(&self.frame(), self.in_port(), vlan_limit, &mut key)
+            .expect("longer than an Ethernet header");
         key
     }
 
