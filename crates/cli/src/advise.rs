@@ -56,7 +56,7 @@ pub struct Args {
     /// Listen on a network interface instead
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["flows", "zipf"])]
     interface: Option<String>,
-    /// Listen for so many seconds
+    /// Seconds to listen
     #[arg(long, value_name = "S", requires = "interface", default_value_t = 10.0,
           value_parser = parse_seconds)]
     seconds: f64,
@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Costs measured on a thread of its own: the simulation that follows is to have all cores.
+/// Costs measured on a separate thread: the simulation that follows is to have all cores.
 fn calibrated_on(core: Option<usize>, costs: Costs) -> Result<Costs> {
     let measure = move || pin(core).map(|_| calibrated(costs));
     std::thread::spawn(measure).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -4,10 +4,10 @@
 //! without the noise of drawing it. Keys are numbers from 0 up; a key's hash depends on it and on
 //! the seed, and is the same for every geometry.
 //!
-//! Cost: keys are probed in bursts of 32, and those that missed looked up again one by one before they
-//! are put in, so that the second packet of a new flow hits as if it came alone. (In a switch under
-//! load it would miss with the first one.) The value of a slot is the key, so every match is verified
-//! exactly.
+//! Cost: keys are probed in bursts of 32, and those that missed looked up again one by one before
+//! they are put in, so that the second packet of a new flow hits as if it came alone. (In a switch
+//! under load it would miss with the first one.) The value of a slot is the key, so every match is
+//! verified exactly.
 
 use crate::geometry::{AnyGeometry, Family};
 use crate::models::blp_held;
@@ -39,7 +39,7 @@ impl KeyedTable {
         look_up(&mut *self.cache, keys, |key| seeded(key, self.seed))
     }
 
-    /// So many lookups of the keys of a stream, in order; gives the number of hits.
+    /// Looks up the next keys of a stream; gives the number of hits.
     pub fn warm(&mut self, stream: &mut FlowStream, lookups: u64) -> u64 {
         let mut keys = [0; 1024];
         let (mut left, mut hits) = (lookups, 0);

@@ -1,11 +1,13 @@
 //! What a measurement needs, once.
 //!
 //! - [`workload`], [`zipf`], [`traffic`]: which flow does the next packet belong to, and its frame.
-//! - [`experiment`]: a figure: context, claims, record; [`results`]: records with machine and date, as JSON.
+//! - [`experiment`]: a figure: context, claims, record; [`results`]: records with machine and date,
+//!   as JSON.
 //! - [`rounds`], [`spread`]: contestants take turns; medians, ranges, paired ratios.
 //! - [`machine`]: the processor, its caches and memory; pinning.
 //! - [`micro`]: a table alone, against the clock; [`keyed`]: a table alone, and what it holds.
-//! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by name.
+//! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by
+//!   name.
 //! - [`recommended`]: the design for traffic that is not known.
 //! - [`report`]: pages, curves, bars, tables.
 //!

@@ -1,5 +1,5 @@
-//! What a measurement runs on: the processor, its caches and memory as the kernel names them, and the
-//! core that it is pinned to.
+//! What a measurement runs on: the processor, its caches and memory as the kernel names them, and
+//! the core that it is pinned to.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use std::io;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model name of the processor, with its family and model number where there are such: a virtual
-    /// machine's name may not tell generations apart ("AMD EPYC (family 25, model 17)").
+    /// Model name of the processor, with its family and model number where there are such: a
+    /// virtual machine's name may not tell generations apart ("AMD EPYC (family 25, model 17)").
     pub cpu: String,
     pub cores: usize,
     /// The one that the measurement was pinned to.

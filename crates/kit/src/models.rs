@@ -2,27 +2,28 @@
 //!
 //! A working set of α·n·m keys falls on n buckets of m slots: the number aᵢ of keys of a bucket is
 //! Poisson with mean α·m (the paper's binomial as n grows). No design evaluated loses an occupied
-//! slot, so after enough lookups each holds as many keys as its geometry allows, and the hit rate is
-//! `E[cᵢ]` / (α·m), with cᵢ the occupied slots of a bucket.
+//! slot, so after enough lookups each holds as many keys as its geometry allows, and the hit rate
+//! is `E[cᵢ]` / (α·m), with cᵢ the occupied slots of a bucket.
 //!
 //! - [`set_assoc`], appendix A: cᵢ = min(aᵢ, m).
-//! - [`blp`], appendix B: bᵢ keys spill over to the next bucket, bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, m), and
-//!   cᵢ = min(bᵢ₋₁ + aᵢ, m). The paper solves for two buckets; here for any H.
+//! - [`blp`], appendix B: bᵢ keys spill over to the next bucket, bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, m),
+//!   and cᵢ = min(bᵢ₋₁ + aᵢ, m). The paper solves for two buckets; here for any H.
 //! - [`blp_held`]: the same recursion for a given working set instead of a random one.
 //! - [`warm_up`], appendix D: the way there.
 //!
 //! The paper prints p₀ … p₄ = 0.37889778, 0.15160669, 0.14369602, 0.12041777, 0.20538175 for m = 4
-//! and "α = 0.95". Those digits are the solution at α = 10⁶/2²⁰ = 0.95367, its end-to-end set-up (see
-//! the tests), where `E[c]` = 3.591; at 0.95 sharp p₀ is 0.3846 and `E[c]` = 3.583.
+//! and "α = 0.95". Those digits are the solution at α = 10⁶/2²⁰ = 0.95367, its end-to-end set-up
+//! (see the tests), where `E[c]` = 3.591; at 0.95 sharp p₀ is 0.3846 and `E[c]` = 3.583.
 //!
 //! For H > 2 as for 2: keys that spill are served in the order of their buckets, which is the order
-//! of their deadlines too, so the most slots are filled, and that is the final state: while the table
-//! is not at its maximum there is a chain of replacements that ends in an empty slot, and random
-//! eviction finds it in the end. A key finds its place, or none, by how many keys wait before it and
-//! by nothing else; so the state of the chain is one number, the waiting keys, from 0 to (H − 1)·m:
-//! bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, (H − 1)·m). For H = 2 this is the paper's system; H = 1 is
-//! [`set_assoc`]. The chain is solved directly (Grassmann, Taksar and Heyman 1985: no subtractions, so
-//! no digits are lost), in O(H²·m³) steps: 0.1 s at most within the limits of [`check`].
+//! of their deadlines too, so the most slots are filled, and that is the final state: while the
+//! table is not at its maximum there is a chain of replacements that ends in an empty slot, and
+//! random eviction finds it in the end. A key finds its place, or none, by how many keys wait
+//! before it and by nothing else; so the state of the chain is one number, the waiting keys, from 0
+//! to (H − 1)·m: bᵢ = clamp(bᵢ₋₁ + aᵢ − m, 0, (H − 1)·m). For H = 2 this is the paper's system; H =
+//! 1 is [`set_assoc`]. The chain is solved directly (Grassmann, Taksar and Heyman 1985: no
+//! subtractions, so no digits are lost), in O(H²·m³) steps: 0.1 s at most within the limits of
+//! [`check`].
 
 /// Most slots, H·m, that a key may lie in.
 pub const REACH_MAX: u32 = 1024;
@@ -170,7 +171,8 @@ pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 
 /// An upper bound of the final hit rate of an H-m cuckoo-lite cache.
 ///
 /// Every key held, or every bucket as full as the keys that may lie in it allow: those are Poisson
-/// with mean H·α·m. Away from α = 1 it is what tables reach; around 1 it is up to half a point high.
+/// with mean H·α·m. Away from α = 1 it is what tables reach; around 1 it is up to half a point
+/// high.
 ///
 /// # Panics
 /// Unless [`check`]`(h, m, alpha)` is fine.
@@ -300,8 +302,8 @@ mod tests {
         close(cuckoo_bound(2, 8, 4.0), 0.25, 1e-6);
     }
 
-    /// The chain by iteration, from a state for each number of buckets that keys may still try: those
-    /// with the fewest left first.
+    /// The chain by iteration, from a state for each number of buckets that keys may still try:
+    /// those with the fewest left first.
     fn by_deadlines(h: u32, m: u32, alpha: f64) -> (Vec<f64>, f64) {
         let pmf = poisson(alpha * f64::from(m));
         let mut p = HashMap::from([(vec![0; h as usize - 1], 1.0)]);

@@ -1,5 +1,6 @@
-//! The design that we recommend, in one place: the grid measures it, the floor and the questions show
-//! it, `advise` compares with it. And the short list from which both choose where they can try.
+//! The design that we recommend, in one place: the grid measures it, the floor and the questions
+//! show it, `advise` compares with it. And the short list from which both choose where they can
+//! try.
 //!
 //! Where nothing is known, one design serves every load α and skew θ, because of three things:
 //!
@@ -8,13 +9,14 @@
 //! - nearly full, two lines anywhere hold more than two lines side by side;
 //! - past that, promotion pays with skew, and half-bubble rests without.
 //!
-//! That is for traffic that stays as it is: under a hot set that moves quickly, 2-4 BLP hits more often
-//! (experiment `churn`); probably promotion keeps flows that were hot before.
+//! That is for traffic that stays as it is: under a hot set that moves quickly, 2-4 BLP hits more
+//! often (experiment `churn`); probably promotion keeps flows that were hot before.
 //!
-//! How much a second line costs depends on the machine: where few lines are under way at a time, one
-//! line a key is the faster one in a crowded table with skewed traffic. So the grid tries the
-//! [`SHORTLIST`], bursts alone and ahead, for some rounds and takes the fastest, and `overbank advise`
-//! tries it, bursts alone, with the traffic at hand. docs/records has the grid of two machines.
+//! How much a second line costs depends on the machine: where few lines are under way at a time,
+//! one line a key is the faster one in a crowded table with skewed traffic. So the grid tries the
+//! [`SHORTLIST`], bursts alone and ahead, for some rounds and takes the fastest, and
+//! `overbank advise` tries it, bursts alone, with the traffic at hand. docs/records has the grid of
+//! two machines.
 
 use overbank::cache::{Design, GeometryKind, PolicyKind};
 

@@ -1,6 +1,7 @@
-//! Rounds in which contestants take turns: each begins with the contestant after the one that began the
-//! round before, so that none always follows the same one. A shared machine is faster in one round than in
-//! the next, so contestants are compared round by round ([`Rounds::ratio`]), never median with median.
+//! Rounds in which contestants take turns: each begins with the contestant after the one that began
+//! the round before, so that none always follows the same one. A shared machine is faster in one
+//! round than in the next, so contestants are compared round by round ([`Rounds::ratio`]), never
+//! median with median.
 
 use crate::experiment::LabError;
 use crate::spread::Spread;
@@ -17,8 +18,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Runs them: `turn` gets a contestant and the number of the round and returns its figure; `step` gets
-    /// the share done and may end it.
+    /// Runs them: `turn` gets a contestant and the number of the round and returns its figure;
+    /// `step` gets the share done and may end it.
     pub fn run<C>(
         contestants: &mut [C],
         rounds: usize,
@@ -50,7 +51,7 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// Each round begins one further on, and nobody is left out.
+    /// Each round begins one further on, and none is left out.
     #[test]
     fn contestants_take_turns() {
         let order = |round| turns(round, 3).collect::<Vec<_>>();

@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(json, r#"{"median":1.0,"min":0.9876,"max":2.5}"#);
     }
 
-    /// A machine that is now fast and now slow: in two rounds of three a has twice b's figure, though
-    /// their medians are the same.
+    /// A machine that is now fast and now slow: in two rounds of three a has twice b's figure,
+    /// though their medians are the same.
     #[test]
     fn ratios_are_of_the_same_round() {
         let (a, b) = ([4.0, 2.0, 1.0], [2.0, 1.0, 3.0]);

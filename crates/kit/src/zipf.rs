@@ -1,8 +1,8 @@
 //! Zipf's law over ranks: rank i (from 0) is drawn with probability proportional to (i + 1)^−θ.
 //!
-//! Walker's alias method, for any θ ≥ 0: cell i holds a threshold and a second rank. A random number
-//! chooses a cell and a point in it; below the threshold the rank is the cell's own, above it the
-//! second one.
+//! Walker's alias method, for any θ ≥ 0: cell i holds a threshold and a second rank. A random
+//! number chooses a cell and a point in it; below the threshold the rank is the cell's own, above
+//! it the second one.
 //!
 //! ```text
 //! 64 random bits × n  =  cell (high 64 bits) . point in the cell (low 64 bits)

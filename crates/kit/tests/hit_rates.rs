@@ -20,8 +20,8 @@ use overbank_kit::workload::FlowStream;
 
 const ALPHAS: [f64; 5] = [0.5, 0.75, 0.95, 1.25, 2.0];
 
-/// The largest share of a working set that a table can hold, in points, and what it holds after so
-/// many lookups per key.
+/// The largest share of a working set that a table can hold, in points, and what it holds after
+/// `lookups` lookups per key.
 fn most_and_held(
     kind: GeometryKind,
     entries: usize,

@@ -1,8 +1,8 @@
-//! Hit rates of any geometry: by the models, and by a naive table to compare with. What `overbank lab
-//! model` prints.
+//! Hit rates of any geometry: by the models, and by a naive table to compare with. What `overbank
+//! lab model` prints.
 //!
-//! The tables of `overbank::cache` exist for the geometries that are fast; this one has any: whole keys
-//! in slots, random eviction, a lookup that looks at each slot.
+//! The tables of `overbank::cache` exist for the geometries that are fast; this one has any: whole
+//! keys in slots, random eviction, a lookup that looks at each slot.
 //!
 //! Cost of a simulation: a bucket read is a cache miss in large tables, so some 100 ns a lookup.
 
@@ -18,8 +18,8 @@ pub const SCHEMA: &str = "overbank-model/1";
 /// Most slots of a simulated table.
 pub const ENTRIES_MAX: usize = 1 << 26;
 
-/// Share of the keys that a table of at least `entries` slots holds after so many uniform lookups
-/// per key: the hit rate of the next. `None` if `stop` was set before the end.
+/// Share of the keys that a table of at least `entries` slots holds after a number of uniform
+/// lookups per key: the hit rate of the next. `None` if `stop` was set before the end.
 ///
 /// # Panics
 /// Unless the model's limits hold and `entries` is from 1 to [`ENTRIES_MAX`].

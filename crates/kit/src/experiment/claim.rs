@@ -1,8 +1,9 @@
-//! A claim of a source, as data: what it says, what the source states, how it is judged, and why it may
-//! differ here.
+//! A claim of a source, as data: what it says, what the source states, how it is judged, and why it
+//! may differ here.
 //!
-//! A figure has a list of them over its measurement `M`; [`Record::judge`] asks each. No sentence is
-//! made of outcomes: `measured` holds figures, and the reason is a fixed sentence that a person wrote.
+//! A figure has a list of them over its measurement `M`; [`Record::judge`] asks each. No sentence
+//! is made of outcomes: `measured` holds figures, and the reason is a fixed sentence that a person
+//! wrote.
 //!
 //! ```
 //! use overbank_kit::experiment::{Claim, Finding};

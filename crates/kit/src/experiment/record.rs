@@ -1,5 +1,5 @@
-//! What an experiment leaves: settings, curves, tables, claims, notes. Serialised as it is; a page, a
-//! terminal and Markdown show it and nothing else.
+//! What an experiment leaves: settings, curves, tables, claims, notes. Serialised as it is; a page,
+//! a terminal and Markdown show it and nothing else.
 
 use super::{Context, LabError, Size};
 use crate::spread::Spread;
@@ -216,8 +216,8 @@ impl Plot {
         self
     }
 
-    /// A value that the paper states without saying where: a dashed line over the whole axis, with a
-    /// mark at its end.
+    /// A value that the paper states without saying where: a dashed line over the whole axis, with
+    /// a mark at its end.
     pub fn mark_anywhere(self, name: &str, y: f64) -> Plot {
         let xs = || self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0));
         let ends = (xs().fold(f64::MAX, f64::min), xs().fold(f64::MIN, f64::max));

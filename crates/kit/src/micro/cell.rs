@@ -48,8 +48,8 @@ pub fn size_name(bytes: usize) -> String {
     }
 }
 
-/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular, in constant
-/// time.
+/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular, in
+/// constant time.
 pub fn static_optimum(flows: u32, theta: f64, top: usize) -> f64 {
     let top = u32::try_from(top).unwrap_or(u32::MAX).min(flows);
     let sum = |ranks: u32| power_sum(1.0, f64::from(ranks), theta);

@@ -1,15 +1,16 @@
 //! The floor: a kernel that touches one random line per key and does nothing else.
 //!
 //! Same bursts as a cache's probe, same prefetches, same kind of pages ([`Words`]), and the
-//! line is chosen from the hash in the same way. No table that keeps its entries in memory can answer
-//! for less than this, so every lookup cost is also given as a multiple of it. Where lookups ask for the
-//! next burst meanwhile, the kernel does, too, and the floor is the cheaper of both ways. Large memory is
-//! asked for into the second-level cache ([`Prefetch`]), as the tables do, which is what makes it cheap.
+//! line is chosen from the hash in the same way. No table that keeps its entries in memory can
+//! answer for less than this, so every lookup cost is also given as a multiple of it. Where lookups
+//! ask for the next burst meanwhile, the kernel does, too, and the floor is the cheaper of both
+//! ways. Large memory is asked for into the second-level cache ([`Prefetch`]), as the tables do,
+//! which is what makes it cheap.
 //!
-//! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not to
-//! the next. A line on a small page costs a walk of the page tables as well, so a floor on other pages
-//! than the table's is none. [`Footing`] says whether it is one; where it is not there is no multiple,
-//! no claim is judged, and the record has the line that [`refusal`] gives.
+//! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not
+//! to the next. A line on a small page costs a walk of the page tables as well, so a floor on other
+//! pages than the table's is none. [`Footing`] says whether it is one; where it is not there is no
+//! multiple, no claim is judged, and the record has the line that [`refusal`] gives.
 
 use overbank::cache::BURST;
 use overbank::memory::{HugePages, Pages, Words};
@@ -42,7 +43,8 @@ impl Gather {
         self.words.huge_pages()
     }
 
-    /// Touches the lines of `hashes`, a burst at a time; gives a number so that it must.
+    /// Touches the lines of `hashes`, a burst at a time; returns a checksum, so that the reads are
+    /// not optimised away.
     pub fn touch(&self, hashes: &[u64]) -> u64 {
         self.touch_in(BURST, hashes)
     }
@@ -164,7 +166,8 @@ pub fn times(multiple: Option<f64>) -> String {
     multiple.map_or_else(|| OTHER_PAGES.to_owned(), |multiple| format!("×{multiple:.2}"))
 }
 
-/// The line of a record whose kernel lay on other pages than these tables; `None` if there are none.
+/// The line of a record whose kernel lay on other pages than these tables; `None` if there are
+/// none.
 pub fn refusal(tables: &[String]) -> Option<String> {
     (!tables.is_empty()).then(|| {
         format!(

@@ -1,16 +1,16 @@
 //! The keys of a measurement: pre-generated, chunk by chunk, outside the clock.
 //!
-//! A key is a flow's id; what a table gets is a hash of it that depends on the seed, and, as the value
-//! to insert, the id's low 16 bits. A lookup is *verified* by comparing the value found with those bits: the cheapest check
-//! that still tells one flow from another (a wrong flow passes it once in 2¹⁶ fingerprint matches,
-//! so once in about 2³² / candidates lookups). Fetching an entry and comparing its key costs more
-//! in a switch; `replay` measures that.
+//! A key is a flow's id; what a table gets is a hash of it that depends on the seed, and, as the
+//! value to insert, the id's low 16 bits. A lookup is *verified* by comparing the value found with
+//! those bits: the cheapest check that still tells one flow from another (a wrong flow passes it
+//! once in 2¹⁶ fingerprint matches, so once in about 2³² / candidates lookups). Fetching an entry
+//! and comparing its key costs more in a switch; `replay` measures that.
 
 use crate::workload::FlowStream;
 use overbank::hash::mix;
 
-/// Hashes of keys, and for each the value that belongs to it. The default has one fixed hash function,
-/// [`Keys::seeded`] one of many.
+/// Hashes of keys, and for each the value that belongs to it. The default has one fixed hash
+/// function, [`Keys::seeded`] one of many.
 #[derive(Clone, Default)]
 pub struct Keys {
     /// `mix(salt ^ id)`.

@@ -35,7 +35,8 @@ impl Lane {
         Lane { cache, times: Default::default() }
     }
 
-    /// What was measured so far was the trial, if anything: keeps its throughput and forgets the rest.
+    /// What was measured so far was the trial, if anything: keeps its throughput and forgets the
+    /// rest.
     pub(super) fn end_trial(&mut self, penalty_ns: f64) {
         let misses = 1.0 - self.cache.counters().hit_rate();
         for times in &mut self.times {
@@ -58,8 +59,8 @@ pub(super) fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f
     median(times)
 }
 
-/// Bursts of hashes, each with the one after it if they are to be looked up ahead; the first has then
-/// been asked for.
+/// Bursts of hashes, each with the one after it if they are to be looked up ahead; the first has
+/// then been asked for.
 #[inline(always)]
 fn bursts<'a>(
     cache: &dyn SignatureCache,
@@ -89,7 +90,7 @@ fn probe(
     }
 }
 
-/// The batched probe alone; gives a number so that it must.
+/// The batched probe alone; returns a checksum, so that it is not optimised away.
 #[inline(never)]
 pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u32 {
     let mut probes = Probes::new();

@@ -17,8 +17,9 @@
 //!  throughput = 1 / (whole_ns + share of misses × penalty)
 //! ```
 //!
-//! Where the plan wants it, each part comes twice, with keys of its own: bursts alone, and each burst
-//! asking for the lines of the next one ([`Way`]). Both use the same tables, so their hit rate is one.
+//! Where the plan wants it, each part comes twice, with separate keys: bursts alone, and each burst
+//! asking for the lines of the next one ([`Way`]). Both use the same tables, so their hit rate is
+//! one.
 //!
 //! Rounds of a *trial* may come first. They are like the others, and none of the figures is from
 //! them: whoever chooses a design by the trial is judged by the rounds after it.
@@ -27,16 +28,18 @@
 //! repeat as a sequence. The time of a round's part is the median over stretches of 4096 keys, so
 //! that an interruption is not taken for a cost; figures are medians of rounds in which all designs
 //! take turns, with their range. Each round begins with the design after the one that began the
-//! round before, so that none always follows the same one. A machine may be slower in one round than
-//! in the next: two designs are compared round by round ([`Row::to`]), never median with median.
+//! round before, so that none always follows the same one. A machine may be slower in one round
+//! than in the next: two designs are compared round by round ([`Row::to`]), never median with
+//! median.
 //!
-//! *Warm-up.* First each flow once, in an order that says nothing of its popularity, so that no table
-//! waits for flows that never came and none begins with an order that its policy did not make; then
-//! so many draws per flow as the [`Plan`] says, within its bound. With skew and α ≥ 2 the draws alone
-//! fill the table. Hit rates are of the measured window: [`Measured::warmed`] says how many draws per
-//! flow went before it. Three draws per flow after the start, with α = 1.5 and θ = 0.99, random eviction
-//! is within about a point of where it stays, and designs that promote three to four points below;
-//! without skew all are there. A longer warm-up is a number in the plan.
+//! *Warm-up.* First each flow once, in an order that says nothing of its popularity, so that no
+//! table waits for flows that never came and none begins with an order that its policy did not
+//! make; then as many draws per flow as the [`Plan`] says, within its bound. With skew and α ≥ 2
+//! the draws alone fill the table. Hit rates are of the measured window: [`Measured::warmed`] says
+//! how many draws per flow went before it. Three draws per flow after the start, with α = 1.5 and θ
+//! = 0.99, random eviction is within about a point of where it stays, and designs that promote
+//! three to four points below; without skew all are there. A longer warm-up is a number in the
+//! plan.
 
 mod cell;
 pub mod gather;
@@ -100,7 +103,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws before the measurement, for so many flows, if `first` keys went before.
+    /// Draws before the measurement, for `flows` flows, if `first` keys went before.
     fn warm_draws(&self, flows: u32, first: u32) -> u64 {
         let left = self.warm_max.saturating_sub(u64::from(first));
         ((f64::from(flows) * self.warm_per_flow) as u64).min(left)
@@ -214,9 +217,9 @@ pub fn measure(
 }
 
 /// Keys before the clock runs: the other tables, or other programs, had the caches before. Twice a
-/// timed part, and in tables that a last-level cache may hold so many that nearly all lines are
-/// there again (a geometry of two lines a key would otherwise bring back more of them than one of
-/// one line, and seem the faster one).
+/// timed part, and in tables that a last-level cache may hold as many as bring nearly all lines
+/// back (a geometry of two lines a key would otherwise bring back more of them than one of one
+/// line, and seem the faster one).
 fn lead_in_keys(entries: usize, count: usize) -> usize {
     const LEAD_IN_MAX: usize = 1 << 21;
     let lines = entries.saturating_mul(SLOT_BYTES) / 64;
@@ -236,8 +239,8 @@ pub fn pages(all: &[Measured]) -> (String, String) {
     ("tables on 2 MiB pages".to_owned(), value)
 }
 
-/// A line for a record's notes: of which tables the gather kernel is no floor; `None` if it is one of
-/// all.
+/// A line for a record's notes: of which tables the gather kernel is no floor; `None` if it is one
+/// of all.
 pub fn without_floor(all: &[Measured]) -> Option<String> {
     let unlike = all.iter().filter_map(|m| {
         let rows: Vec<_> = m.rows.iter().filter(|row| !m.has_floor(row)).collect();
@@ -259,7 +262,8 @@ pub fn designs(names: &[&str]) -> Result<Vec<Design>, LabError> {
     names.iter().map(parse).collect()
 }
 
-/// [`measure`] for each of `cells`, with the progress of `context` between the shares `from` and `to`.
+/// [`measure`] for each of `cells`, with the progress of `context` between the shares `from` and
+/// `to`.
 pub fn measure_all(
     context: &mut Context<'_>,
     (from, to): (f64, f64),
@@ -319,8 +323,8 @@ mod tests {
         }
     }
 
-    /// The start favours nobody: at first too few of the popular flows are there, and after three draws
-    /// per flow random eviction is near where it stays.
+    /// The start favours none: at first too few of the popular flows are there, and after three
+    /// draws per flow random eviction is near where it stays.
     #[test]
     fn a_short_warm_up_is_near_the_end() {
         let cell = Cell { entries: 1 << 14, alpha: 1.5, theta: 0.99 };
@@ -391,8 +395,8 @@ mod tests {
         assert!(m.to_floor(&m.rows[0], |round| round.probe_ns).is_some());
     }
 
-    /// A machine that is now fast and now slow: a is twice as fast as b in two rounds of three, though
-    /// its median is b's.
+    /// A machine that is now fast and now slow: a is twice as fast as b in two rounds of three,
+    /// though its median is b's.
     #[test]
     fn a_ratio_is_one_of_the_same_round() {
         let row = |figures: [f64; 3]| {

@@ -98,8 +98,8 @@ pub struct Measured {
     /// The same tables in the same rounds, each burst asking for the next; empty if the plan leaves
     /// it out.
     pub ahead: Vec<Row>,
-    /// Nanoseconds per key of the gather kernel, on the same keys and as much memory; the cheaper way
-    /// where both were measured.
+    /// Nanoseconds per key of the gather kernel, on the same keys and as much memory; the cheaper
+    /// way where both were measured.
     pub floor_ns: Spread,
     pub floor_rounds: Vec<f64>,
     /// The pages of that memory.
@@ -136,8 +136,8 @@ impl Measured {
         self.footing(row).is_alike()
     }
 
-    /// Nanoseconds of a row as a multiple of the gather kernel's in the same round, over the rounds;
-    /// `None` where that is no floor.
+    /// Nanoseconds of a row as a multiple of the gather kernel's in the same round, over the
+    /// rounds; `None` where that is no floor.
     pub fn to_floor(&self, row: &Row, ns: fn(&Round) -> f64) -> Option<Spread> {
         let floor = self.floor_rounds.iter().copied();
         self.has_floor(row).then(|| Spread::of_ratios(row.rounds.iter().map(ns), floor))

@@ -1,5 +1,5 @@
-//! Lookups of a given sequence of flows, instead of drawn keys: what a lookup costs in some designs,
-//! with this traffic and in tables of this size, on this machine.
+//! Lookups of a given sequence of flows, instead of drawn keys: what a lookup costs in some
+//! designs, with this traffic and in tables of this size, on this machine.
 
 use super::keys::Keys;
 use super::loops::{Lane, lookups, run};
@@ -18,8 +18,8 @@ const TIMED: usize = 1 << 15;
 pub const KEYS_MIN: usize = 2 * ROUNDS * TIMED;
 
 /// Nanoseconds of a verified lookup in each of `designs`, tables of `entries` slots: the median of
-/// rounds at the end of `keys`, in which the designs take turns. All keys before them warm the tables
-/// up. `None` if there are fewer than [`KEYS_MIN`]. `step` may end it.
+/// rounds at the end of `keys`, in which the designs take turns. All keys before them warm the
+/// tables up. `None` if there are fewer than [`KEYS_MIN`]. `step` may end it.
 pub fn lookup_ns(
     designs: &[Design],
     entries: usize,
@@ -49,7 +49,8 @@ pub fn lookup_ns(
         step()?;
         let timed = at..(at + TIMED).min(keys.len());
         let (hashes, values) = (&keys.hashes[timed.clone()], &keys.values[timed]);
-        // The other tables had the caches before: the keys up to here once more bring this one back.
+        // The other tables had the caches before: the keys up to here once more bring this one
+        // back.
         let lead_in = at.saturating_sub(lead_in_keys(entries, TIMED)).next_multiple_of(BURST)..at;
         for turn in turns(round, lanes.len()) {
             let lane = &mut lanes[turn];

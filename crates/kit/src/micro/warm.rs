@@ -9,7 +9,8 @@ use crate::workload::{FlowStream, shuffled};
 /// Keys between two steps of the progress.
 const BLOCK: usize = 1 << 17;
 
-/// Shows the tables each of `flows` once, in an order that `seed` chooses. `step` gets the share done.
+/// Shows the tables each of `flows` once, in an order that `seed` chooses. `step` gets the share
+/// done.
 pub(super) fn show_all(
     lanes: &mut [Lane],
     flows: u32,

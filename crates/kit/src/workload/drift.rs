@@ -4,7 +4,7 @@ use super::{FlowStream, Workload, WorkloadError, generator};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
-/// A stream whose popular flows change: every so many packets each rank moves on to another flow.
+/// A stream whose popular flows change: every N packets each rank moves on to another flow.
 ///
 /// In epoch e (from 0), rank r is flow (r + e·by) mod flows. The old head becomes part of the tail.
 #[derive(Clone)]

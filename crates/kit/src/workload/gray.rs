@@ -2,8 +2,8 @@
 //! 1994), which the papers use: a formula instead of a table.
 //!
 //! Ranks 1 and 2 are drawn with their exact probabilities, the others by inverting an integral:
-//! `n · (η·u − η + 1)^(1/(1−θ))`. An approximation, for θ < 1 only: the cumulative share of a rank is
-//! off by up to two points (see the test). Experiments that need the law itself take
+//! `n · (η·u − η + 1)^(1/(1−θ))`. An approximation, for θ < 1 only: the cumulative share of a rank
+//! is off by up to two points (see the test). Experiments that need the law itself take
 //! [`FlowStream`](super::FlowStream).
 //!
 //! Cost: one logarithm and one exponential a draw; no memory.

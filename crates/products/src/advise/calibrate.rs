@@ -1,17 +1,17 @@
 //! What promotion and a second line cost on this machine: two short measurements, at the start.
 //!
-//! Promotion: 256 KiB, α = 1.5, θ = 0.9, where every policy orders; the verified lookup with a policy
-//! beside that with random eviction, per hit. The second line: 4 MiB at α = 0.9, 2-16 cuckoo-lite
-//! beside 2-16 BLP. Designs take turns and medians count ([`overbank_kit::micro`]), but nothing here is
-//! repeated, and pinning is for the caller: good to some tenths of a nanosecond. Cost: bounded by the
-//! number of keys, some 0.2 s.
+//! Promotion: 256 KiB, α = 1.5, θ = 0.9, where every policy orders; the verified lookup with a
+//! policy beside that with random eviction, per hit. The second line: 4 MiB at α = 0.9, 2-16
+//! cuckoo-lite beside 2-16 BLP. Designs take turns and medians count ([`overbank_kit::micro`]), but
+//! nothing here is repeated, and pinning is for the caller: good to some tenths of a nanosecond.
+//! Cost: bounded by the number of keys, some 0.2 s.
 
 use super::Costs;
 use overbank_kit::experiment::LabError;
 use overbank_kit::micro::{self, Cell, Measured, Plan, measure, tsc};
 
-/// `costs` with those of policies and of the second line measured here; as they are where there is no
-/// memory for it.
+/// `costs` with those of policies and of the second line measured here; as they are where there is
+/// no memory for it.
 pub fn calibrated(costs: Costs) -> Costs {
     measured(costs).unwrap_or(costs)
 }

@@ -39,7 +39,7 @@ impl Law {
         Law::normalised(groups)
     }
 
-    /// Flows of which so many packets were seen; flows without a packet do not count.
+    /// Flows by the packets seen of each; flows without a packet do not count.
     pub fn counted(counts: &[u32]) -> Law {
         let mut sorted: Vec<u32> = counts.iter().copied().filter(|&c| c > 0).collect();
         sorted.sort_unstable_by(|a, b| b.cmp(a));

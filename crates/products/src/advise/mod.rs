@@ -10,16 +10,17 @@
 //!                 estimated time a packet ─▶ recommendation ─▶ where the model is off, and why
 //! ```
 //!
-//! *The rule.* The estimated time a packet is hit cost, policy and second line ([`calibrate`]) + share
-//! of misses × what a miss costs more. The size is that of the smallest table within 2 % of the best
-//! estimate. Of that size the designs within 2 % of the best estimate and those of the lab's short list
-//! are tried on this traffic (`trial.rs`), unless costs are to be taken from a table. Recommended is, of
-//! those within 2 % of the fastest, the design that the lab recommends for any traffic
-//! ([`RECOMMENDED`](overbank_kit::recommended::RECOMMENDED)), or the one that hits most often. Where it is another, the reason says what that
-//! one would cost.
+//! *The rule.* The estimated time a packet is hit cost, policy and second line ([`calibrate`]) +
+//! share of misses × what a miss costs more. The size is that of the smallest table within 2 % of
+//! the best estimate. Of that size the designs within 2 % of the best estimate and those of the
+//! lab's short list are tried on this traffic (`trial.rs`), unless costs are to be taken from a
+//! table. Recommended is, of those within 2 % of the fastest, the design that the lab recommends
+//! for any traffic ([`RECOMMENDED`](overbank_kit::recommended::RECOMMENDED)), or the one that hits
+//! most often. Where it is another, the reason says what that one would cost.
 //!
-//! *Sizes* go up to four times the flows, at most 2²⁶ entries, and with drawn traffic no farther than
-//! the packets drawn can warm a table up. Where that ends them, the reason says so if it matters.
+//! *Sizes* go up to four times the flows, at most 2²⁶ entries, and with drawn traffic no farther
+//! than the packets drawn can warm a table up. Where that ends them, the reason says so if it
+//! matters.
 //!
 //! *Measured* is the hit rate of the real tables on the same sequence: a trace once from empty
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is
@@ -238,8 +239,9 @@ pub fn sizes(flows: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Advises. `progress` gets what was done last and the share done. `stop` ends it early: the advice
-/// is then of the designs and sizes done until then, and an error if there are none. `pin` is called on
-/// this thread before it times anything; before that, threads are started that must not be pinned.
+/// is then of the designs and sizes done until then, and an error if there are none. `pin` is
+/// called on this thread before it times anything; before that, threads are started that must not
+/// be pinned.
 pub fn run(
     question: &Question,
     input: Input<'_>,

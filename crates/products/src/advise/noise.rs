@@ -9,9 +9,9 @@
 //! Var S = B · (Var min(n, m) − Cov(min(n, m), n)² / λ)         Cov(min(n, m), n) = λ·P(n < m)
 //! ```
 //!
-//! and without skew the hit rate is S/F. This is for a set-associative table. With several buckets a
-//! key there is less chance in it, and with skew the flows that have no slot are the rare ones: for
-//! those it is an upper bound. It is largest near α = 1, 0.3·√slots flows.
+//! and without skew the hit rate is S/F. This is for a set-associative table. With several buckets
+//! a key there is less chance in it, and with skew the flows that have no slot are the rare ones:
+//! for those it is an upper bound. It is largest near α = 1, 0.3·√slots flows.
 //!
 //! *The packets.* Of N packets counted each hits or not: √(h·(1 − h)/N).
 

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! over the states that fill as many slots as can be filled. (For one set this is the product form
-//! of Gelenbe 1973 for RANDOM, and of King 1971 for FIFO.) The empty slots are weighed by a fugacity
-//! z: π(σ) ∝ ∏ z·wᵢ, and z → ∞ is the end. What is left is counting, by geometry:
+//! of Gelenbe 1973 for RANDOM, and of King 1971 for FIFO.) The empty slots are weighed by a
+//! fugacity z: π(σ) ∝ ∏ z·wᵢ, and z → ∞ is the end. What is left is counting, by geometry:
 //!
 //! - *set-m*: a bucket by itself. e_k are the elementary symmetric polynomials of the z·wᵢ of its
 //!   flows; k flows in m labelled slots count m!/(m−k)! times.
@@ -24,15 +24,16 @@
 //! Each gives, for a bucket (or two), the weights Z₀ without and Z₁ with one more flow: a flow of
 //! weight w is there with probability z·w·Z₁ / (Z₀ + z·w·Z₁).
 //!
-//! *Warm-up.* A flow that has not come yet is not there: after a time t, in packets per flow, flow i
-//! is taken to be there with h·(1 − exp(−wᵢ·t/h)), h its share of the time in the end. What this does
-//! not tell is how slowly the last free slots of BLP and cuckoo-lite fill when α is near 1: after 20
-//! packets per flow real tables are up to 1.5 points short of the end, after 40 about one.
+//! *Warm-up.* A flow that has not come yet is not there: after a time t, in packets per flow, flow
+//! i is taken to be there with h·(1 − exp(−wᵢ·t/h)), h its share of the time in the end. What this
+//! does not tell is how slowly the last free slots of BLP and cuckoo-lite fill when α is near 1:
+//! after 20 packets per flow real tables are up to 1.5 points short of the end, after 40 about one.
 //!
 //! The sums go over an instance of some thousand slots: its flows are taken evenly from the law and
 //! thrown into buckets at random, so that α and the popularities are exact and only the throw is
-//! random. For BLP it is no longer than the table, whose buffer buckets count in small ones. Cost: milliseconds to a tenth of a second. Accuracy: within a point of the
-//! real tables (see the tests).
+//! random. For BLP it is no longer than the table, whose buffer buckets count in small ones. Cost:
+//! milliseconds to a tenth of a second. Accuracy: within a point of the real tables (see the
+//! tests).
 
 use super::law::Law;
 use overbank::cache::GeometryKind;
@@ -188,8 +189,8 @@ impl<'a> Model<'a> {
             let sum: f64 = v.iter().sum();
             v.iter_mut().for_each(|x| *x /= sum);
         };
-        // Backwards: what lies to the right of a bucket, by the state before it. Behind the last one
-        // there is room for all that spill over: the buffer buckets.
+        // Backwards: what lies to the right of a bucket, by the state before it. Behind the last
+        // one there is room for all that spill over: the buffer buckets.
         let mut right = vec![vec![1.0; states]; buckets + 1];
         for (i, e) in polynomials.iter().enumerate().rev() {
             let mut here = vec![0.0; states];
@@ -284,8 +285,8 @@ struct Step {
     factor: f64,
 }
 
-/// All ways of BLP H-m. A state is how many flows lie in the next bucket, the one after it, and so on
-/// to the H−1st, as a number to the base m+1, the next bucket's digit last.
+/// All ways of BLP H-m. A state is how many flows lie in the next bucket, the one after it, and so
+/// on to the H−1st, as a number to the base m+1, the next bucket's digit last.
 fn steps(h: usize, m: usize) -> Vec<Step> {
     let ways = arrangements(m);
     let states = (m + 1).pow(h as u32 - 1);

@@ -1,4 +1,5 @@
-//! What traffic is like, as far as a flow cache cares: flows, working set over time, arrivals, skew.
+//! What traffic is like, as far as a flow cache cares: flows, working set over time, arrivals,
+//! skew.
 //!
 //! *Skew* is the pair (n, θ) of the Zipf law with the traffic's number of different flows and its
 //! collision probability, by the method of moments:
@@ -10,7 +11,8 @@
 //! ```
 //!
 //! A line through (log rank, log count) sees skew in any sample, because ranking sorts the noise;
-//! these moments do not. Near θ = 0 they are blunt: 0.06 is 0. Real traffic is no Zipf law: θ says how the popular flows weigh, no more.
+//! these moments do not. Near θ = 0 they are blunt: 0.06 is 0. Real traffic is no Zipf law: θ says
+//! how the popular flows weigh, no more.
 
 use super::law::Law;
 use overbank_kit::zipf::power_sum;
@@ -66,7 +68,8 @@ pub struct Skew {
 /// Largest skew that a fit gives.
 pub const THETA_MAX: f64 = 3.0;
 
-/// Looks at a sequence of flow ids below `flows`. `times_ns` has a time for each packet, or nothing.
+/// Looks at a sequence of flow ids below `flows`. `times_ns` has a time for each packet, or
+/// nothing.
 pub fn profile(ids: &[u32], flows: usize, times_ns: &[u64]) -> Profile {
     let mut counts = vec![0u32; flows];
     let mut last_window = vec![u32::MAX; flows];

@@ -21,7 +21,8 @@ pub struct Costs {
     pub bubble_ns: f64,
     /// What a hit costs more with half-bubble, where that orders: in a full table, with skew.
     pub half_bubble_ns: f64,
-    /// What a lookup costs more in cuckoo-lite without much room, which reads a second line elsewhere.
+    /// What a lookup costs more in cuckoo-lite without much room, which reads a second line
+    /// elsewhere.
     pub second_line_ns: f64,
     /// Whether the costs of policies and of the second line were measured here, at the start.
     pub calibrated: bool,
@@ -96,16 +97,17 @@ pub struct Cell {
     /// Bytes, with 16-bit values.
     pub table_bytes: usize,
     pub alpha: f64,
-    /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random eviction,
-    /// unless all flows are as popular. Even then none for those that promote on each hit in tables
-    /// with several buckets a key, where α is near 1.
+    /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random
+    /// eviction, unless all flows are as popular. Even then none for those that promote on each hit
+    /// in tables with several buckets a key, where α is near 1.
     pub predicted: Option<f64>,
     /// How far `measured` may be from `predicted` by luck: three standard
     /// deviations of the luck that one set of keys has in a table of this size, at least 0.01.
     pub tolerance: f64,
     /// Hit rate of the real table, 0 to 1.
     pub measured: f64,
-    /// Estimated nanoseconds a packet: of a cell that was tried by its trial, of others by [`Costs`].
+    /// Estimated nanoseconds a packet: of a cell that was tried by its trial, of others by
+    /// [`Costs`].
     pub ns_per_packet: f64,
     /// Nanoseconds of a lookup of the table alone if it was tried, else `null`.
     pub lookup_ns: Option<f64>,

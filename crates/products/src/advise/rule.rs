@@ -3,8 +3,8 @@
 use super::{Cell, Recommendation};
 use overbank_kit::recommended::RECOMMENDED;
 
-/// Sizes and designs within this factor of the best are as good: two per cent more or less in a trial
-/// are chance, as in the lab's grid.
+/// Sizes and designs within this factor of the best are as good: two per cent more or less in a
+/// trial are chance, as in the lab's grid.
 pub(super) const AS_GOOD: f64 = 1.02;
 
 /// What each reason begins with.
@@ -45,8 +45,8 @@ pub fn design(cells: &[Cell], entries: usize) -> Option<&Cell> {
     })
 }
 
-/// The design of that size. `largest` is the largest size looked at, if there are flows for a larger
-/// one.
+/// The design of that size. `largest` is the largest size looked at, if there are flows for a
+/// larger one.
 pub(super) fn recommend(cells: &[Cell], size: &Size, largest: Option<usize>) -> Recommendation {
     let Size { entries, ref best } = *size;
     let chosen = design(cells, entries).unwrap_or(best);
@@ -66,9 +66,7 @@ pub(super) fn recommend(cells: &[Cell], size: &Size, largest: Option<usize>) -> 
         None => "No smaller size was looked at.".to_owned(),
     });
     if largest == Some(entries) {
-        reason.push(
-            "No larger size was looked at: with so many flows, one may be better.".to_owned(),
-        );
+        reason.push("No larger size was looked at: one may be better.".to_owned());
     }
     let mut of_size: Vec<&Cell> = cells.iter().filter(|c| c.entries == entries).collect();
     if let Some(known) =

@@ -1,5 +1,5 @@
-//! The real tables on a sequence of flows: hit rates, nothing timed. The value of a slot is the flow's
-//! number, so every match is verified exactly ([`overbank_kit::keyed`]).
+//! The real tables on a sequence of flows: hit rates, nothing timed. The value of a slot is the
+//! flow's number, so every match is verified exactly ([`overbank_kit::keyed`]).
 
 use super::AdviseError;
 use overbank::cache::{Design, LayoutKind};

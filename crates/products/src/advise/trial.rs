@@ -27,8 +27,8 @@ const NEAR: f64 = 1.25;
 const PACKETS_MAX: usize = 1 << 23;
 
 /// Tries the best of the cells with `entries` slots: their `lookup_ns` is then known, and
-/// `ns_per_packet` follows from it. Nothing happens with fewer packets than [`KEYS_MIN`], or with one
-/// design.
+/// `ns_per_packet` follows from it. Nothing happens with fewer packets than [`KEYS_MIN`], or with
+/// one design.
 pub(super) fn tried(
     question: &Question,
     work: &Work<'_>,

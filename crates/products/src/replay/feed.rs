@@ -140,8 +140,8 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Frames from `at` on, until the chunk is full or the capture ends, or, after a burst, a second has
-/// passed or the bytes are too many.
+/// Frames from `at` on, until the chunk is full or the capture ends, or, after a burst, a second
+/// has passed or the bytes are too many.
 fn capture_chunk(store: &FrameStore, at: usize, most: usize) -> Vec<Frame<'_>> {
     let start = store.get(at).map_or(0, |f| f.timestamp_ns);
     let mut bytes = 0;

@@ -50,7 +50,7 @@ pub enum Contestant {
     /// No tier 1: every packet goes to the megaflow cache.
     None,
     Cache(Design),
-    /// The same, on an instruction set of its own: `set-4@portable`.
+    /// The same, on a given instruction set: `set-4@portable`.
     CacheOn(Design, Isa),
 }
 
@@ -159,7 +159,7 @@ impl Course<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Runs a contestant for so many packets, or until `limit` of measured time is over; returns
+    /// Runs a contestant for `packets` packets, or until `limit` of measured time is over; returns
     /// packets and measured time.
     fn run(
         &mut self,

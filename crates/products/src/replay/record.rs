@@ -1,5 +1,5 @@
-//! The record of a replay: what `--format json` prints and the report is made of. docs/replay-json.md
-//! says what each field means.
+//! The record of a replay: what `--format json` prints and the report is made of.
+//! docs/replay-json.md says what each field means.
 //!
 //! Rates are of the measured rounds; `first_pass` is what happened before, from cold caches on.
 
@@ -118,7 +118,7 @@ pub struct Megaflow {
     pub installs: u64,
     /// Megaflows that made room for others.
     pub evictions: u64,
-    /// Megaflows that nobody used any more.
+    /// Megaflows removed because they were idle.
     pub expirations: u64,
 }
 

@@ -8,7 +8,7 @@ use overbank_kit::report::{count, optional, percent};
 pub fn rates(designs: &[DesignRecord]) -> Table {
     let hit_rate = |d: &DesignRecord| (d.slots > 0).then_some(d.hit_rate * 100.0);
     Table::of(
-        "Packet rate",
+        "",
         designs,
         &[
             ("design", &|d| d.design.clone()),

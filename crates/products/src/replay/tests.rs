@@ -56,7 +56,7 @@ fn designs_that_were_given_the_same_time_are_comparable() {
         if far && replay.digest_packets > 3 * ROUND_PACKETS {
             return;
         }
-        // As long as the machine needs for so many.
+        // As long as the machine needs for them.
         seconds *= 4.0;
         assert!(seconds < 100.0, "{} packets", replay.digest_packets);
     }

@@ -123,7 +123,7 @@ mod tests {
         for other in &others {
             assert_ne!(other.digest(&frames, 0), base);
         }
-        // Whether an equal frame was copied or not is nobody's business.
+        // Whether an equal frame was copied does not matter.
         let copied = log(&[(0, 1, b"one", true), (1, 2, b"two", false)]);
         assert_eq!(copied.digest(&frames, 0), base);
         assert_ne!(copied.digest(&frames, 1), base);
