@@ -200,7 +200,9 @@ fn claims(record: &mut Record, all: &[Case], entries: usize) {
         let hit = |name| format!("{:.2}", 100.0 * case.hit(name));
         format!("{}, {} %", hit(RECOMMENDED), hit("blp-2-4"))
     };
-    let Some((slow, fast)) = of(Kind::Moving).next().zip(of(Kind::Moving).last()) else { return };
+    let Some((slow, fast)) = of(Kind::Moving).next().zip(of(Kind::Moving).next_back()) else {
+        return;
+    };
     record.claim(
         "the faster the hot set moves, the fewer hits, in every design",
         format!("{RECOMMENDED}, blp-2-4"),
@@ -208,7 +210,7 @@ fn claims(record: &mut Record, all: &[Case], entries: usize) {
         NAMES.iter().all(|name| fast.hit(name) < slow.hit(name)),
     );
     for (kind, what) in [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")] {
-        let Some(last) = of(kind).last() else { continue };
+        let Some(last) = of(kind).next_back() else { continue };
         // The first packet of each new flow misses; two points of luck in the share at the small size.
         let packets = f64::from(Case::run(kind, entries).packets);
         let most = 1.0 - last.percent / 100.0 / packets + 0.02;
