@@ -21,8 +21,8 @@ use super::convert::{self, flow};
 use super::session::{Session, TABLES};
 use super::tables;
 
-/// Flows written into a reply before it is looked how much waits: some kilobytes each at most.
-const FLOWS_AT_ONCE: usize = 32;
+/// Flows of a message, where they fit into one: a peer pays for each message that it reads.
+const FLOWS_AT_ONCE: usize = 256;
 /// So many rules are looked through on the spot; for more, a thread that may take its time does it.
 const RULES_AT_ONCE: usize = 4096;
 /// All queues.
@@ -137,23 +137,34 @@ impl Session {
                 self.dump = None;
             }
             let now_ms = self.control().switch.now_ms();
-            if self.flows(&some, xid, short, more, now_ms) {
-                continue;
-            }
-            // One of them cannot be written in this version: the others still can.
-            let mut left = some.len();
-            for entry in &some {
-                left -= 1;
-                let alone = std::slice::from_ref(entry);
-                if !self.flows(alone, xid, short, more || left > 0, now_ms) {
-                    if let Some(held_back) = self.control().lines.unwritten.now(now_ms) {
-                        let rule = &entry.rule;
-                        tracing::warn!(%rule, held_back, "a rule cannot be written for a controller");
-                    }
-                    self.flows(&[], xid, short, more || left > 0, now_ms);
-                }
-            }
+            self.some_flows(&some, xid, short, more, now_ms);
         }
+    }
+
+    /// Sends these rules in as few messages as they fit into. One that cannot be written in this
+    /// version is left out.
+    fn some_flows(
+        &mut self,
+        some: &[Arc<RuleEntry>],
+        xid: u32,
+        short: bool,
+        more: bool,
+        now_ms: u64,
+    ) {
+        if self.flows(some, xid, short, more, now_ms) {
+            return;
+        }
+        if let [entry] = some {
+            if let Some(held_back) = self.control().lines.unwritten.now(now_ms) {
+                let rule = &entry.rule;
+                tracing::warn!(%rule, held_back, "a rule cannot be written for a controller");
+            }
+            self.flows(&[], xid, short, more, now_ms);
+            return;
+        }
+        let (first, second) = some.split_at(some.len() / 2);
+        self.some_flows(first, xid, short, true, now_ms);
+        self.some_flows(second, xid, short, more, now_ms);
     }
 
     /// Sends these rules; false, and nothing, if one of them cannot be written.
