@@ -74,7 +74,7 @@ fn buffer_buckets_count() {
     let law = Law::zipf(flows, 0.0);
     for name in ["blp-2-16", "blp-4-4"] {
         let design: Design = name.parse().expect("a design");
-        let held = |seed| simulated(design, SMALL, flows, 0.0, seed).full * SMALL as f64;
+        let held = |seed| simulated(design, SMALL, flows, 0.0, seed).held as f64;
         let found = (0..16).map(held).sum::<f64>() / 16.0 / f64::from(flows);
         let predicted = Model::new(design.geometry(), SMALL, &law).hit_rate(1e9, 2e9);
         let off = 100.0 * (predicted - found);

@@ -202,7 +202,7 @@ impl<'a> Work<'a> {
         stop: &AtomicBool,
     ) -> Result<Cell, AdviseError> {
         let span = self.span(entries);
-        let Simulated { hit_rate, full } =
+        let Simulated { hit_rate, full, .. } =
             simulate(design, entries, self.sequence(), span.0, span.1, question.seed, stop)?;
         let table = design
             .build(entries, LayoutKind::Fp16V16, question.seed, None)

@@ -28,6 +28,8 @@ pub struct Simulated {
     pub hit_rate: f64,
     /// Entries over slots in the end.
     pub full: f64,
+    /// Entries in the end.
+    pub held: usize,
 }
 
 /// `design` over `measured` packets, after `warm` from an empty table on, as far as the sequence
@@ -58,7 +60,8 @@ pub fn simulate(
     let end = warm.saturating_add(measured).min(sequence.ids.len());
     pass(&sequence.ids[..warm])?;
     let hit_rate = pass(&sequence.ids[warm..end])?;
-    Ok(Simulated { hit_rate, full: cache.len() as f64 / cache.capacity() as f64 })
+    let held = cache.len();
+    Ok(Simulated { hit_rate, full: held as f64 / cache.capacity() as f64, held })
 }
 
 #[cfg(test)]
