@@ -1,17 +1,26 @@
 //! `cargo xtask fuzz SECONDS [TARGET]`: random and mutated bytes through every parser.
 //!
 //! cargo-fuzz on the nightly toolchain, with AddressSanitizer. The time is divided over the
-//! targets; corpora stay in `fuzz/corpus` from run to run, and the fixtures seed the parsers. A
-//! crash ends non-zero and leaves its input in `fuzz/artifacts`.
+//! targets; corpora stay in `fuzz/corpus` from run to run, and the small files of `fuzz/seeds` start
+//! them. A crash ends non-zero and leaves its input in `fuzz/artifacts`.
+//!
+//! The executions of each target are in the summary, and `fuzz/executions.json` adds them up over
+//! time. Inputs are as short as each parser allows: a target gets at least
+//! [`PER_SECOND_MIN`] executions a second done, or the summary says that it is slow.
 
-use std::process::Stdio;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::packages;
 use crate::sanitize::{nightly, require_nightly};
-use crate::steps::Steps;
+use crate::steps::{Counts, Steps, shown};
 use crate::test::cargo;
 
 /// A fuzz target of `fuzz/Cargo.toml`.
@@ -19,20 +28,27 @@ struct Target {
     name: &'static str,
     /// Longest input, in bytes.
     len_max: u32,
-    /// Folder with inputs to start from.
-    seeds: Option<&'static str>,
 }
 
 const TARGETS: &[Target] = &[
-    Target { name: "extract", len_max: 2048, seeds: None },
-    Target { name: "bridge", len_max: 64, seeds: None },
-    Target { name: "edit", len_max: 2048, seeds: None },
-    Target { name: "rules", len_max: 8192, seeds: Some("tests/fixtures") },
-    Target { name: "capture", len_max: 1 << 18, seeds: Some("tests/fixtures") },
-    Target { name: "cache_ops", len_max: 8192, seeds: None },
-    Target { name: "fib_image", len_max: 16_384, seeds: None },
-    Target { name: "openflow", len_max: 8192, seeds: None },
+    Target { name: "extract", len_max: 2048 },
+    Target { name: "bridge", len_max: 64 },
+    Target { name: "edit", len_max: 2048 },
+    Target { name: "rules", len_max: 256 },
+    Target { name: "capture", len_max: 2048 },
+    Target { name: "cache_ops", len_max: 8192 },
+    Target { name: "fib_image", len_max: 2048 },
+    Target { name: "openflow", len_max: 8192 },
+    Target { name: "settings", len_max: 512 },
+    Target { name: "port_specs", len_max: 256 },
+    Target { name: "queries", len_max: 128 },
 ];
+
+/// Executions a second below which the summary calls a target slow.
+const PER_SECOND_MIN: u64 = 2000;
+
+/// How libFuzzer's final statistics begin the line with the executions.
+const EXECUTED: &str = "stat::number_of_executed_units:";
 
 /// Arguments of `fuzz`.
 #[derive(Args)]
@@ -40,8 +56,8 @@ pub struct Options {
     /// Time for all targets together, building aside
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, openflow
-    /// [default: all]
+    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, openflow, settings,
+    /// port_specs, queries [default: all]
     target: Option<String>,
 }
 
@@ -65,21 +81,97 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let seconds = (options.seconds / chosen.len() as u64).max(1);
-    for Target { name, len_max, seeds } in chosen {
+    for Target { name, len_max } in chosen {
         if !steps.command(&format!("build {name}"), &mut nightly(&format!("fuzz build {name}"))) {
             continue;
         }
-        let corpus = crate::root().join("fuzz/corpus").join(name);
-        std::fs::create_dir_all(&corpus)?;
+        let folder = crate::root().join("fuzz");
+        let corpus = folder.join("corpus").join(name);
+        fs::create_dir_all(&corpus)?;
         let mut command = nightly(&format!("fuzz run {name}"));
         command.arg(corpus);
-        command.args(seeds);
+        command.args(Some(folder.join("seeds").join(name)).filter(|seeds| seeds.is_dir()));
         command.args(["--", &format!("-max_total_time={seconds}"), &format!("-max_len={len_max}")]);
         // An input that takes this long is a finding too.
         command.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]);
-        steps.command(&format!("fuzz {name}"), &mut command);
+        let mut executed = None;
+        let start = Instant::now();
+        steps.step(&format!("fuzz {name}"), &shown(&command), || fuzz(&mut command, &mut executed));
+        // A run that found something has executions, too.
+        let Some(executed) = executed else { continue };
+        let total = add(&executions(), name, executed)?;
+        steps.note(&note(executed, start.elapsed().as_secs().max(1), total));
     }
     steps.finish()
+}
+
+/// Runs a target, lets its words through and reads its executions. Fails if it found something, or
+/// if it does not say how much it did.
+fn fuzz(command: &mut Command, executed: &mut Option<u64>) -> Result<Counts> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    let stderr = child.stderr.take().context("a piped child has an output")?;
+    for line in BufReader::new(stderr).split(b'\n') {
+        let line = line.context("cannot read the output of the target")?;
+        let line = String::from_utf8_lossy(&line);
+        // A reader of ours that has gone away must not end the run.
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        *executed = units(&line).or(*executed);
+    }
+    let status = child.wait().context("cannot wait for the target")?;
+    if !status.success() {
+        bail!("a finding, or it did not run ({status}); inputs are in fuzz/artifacts");
+    }
+    if executed.is_none() {
+        bail!("no line {EXECUTED} in its output");
+    }
+    Ok(Counts::default())
+}
+
+/// Reads the executions from a line of the final statistics.
+fn units(line: &str) -> Option<u64> {
+    line.trim().strip_prefix(EXECUTED)?.trim().parse().ok()
+}
+
+/// The executions of each target since this file exists.
+fn executions() -> PathBuf {
+    crate::root().join("fuzz/executions.json")
+}
+
+/// Returns the executions of all targets together, since they are counted.
+pub fn executions_in_all() -> Result<u64> {
+    Ok(read(&executions())?.values().sum())
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, u64>> {
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text)
+            .with_context(|| format!("{}: expected executions by target", file.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error).with_context(|| file.display().to_string()),
+    }
+}
+
+/// Adds to the executions of a target, and returns its sum. The file is replaced as a whole.
+fn add(file: &Path, name: &str, executed: u64) -> Result<u64> {
+    let mut sums = read(file)?;
+    let sum = sums.entry(name.to_owned()).or_default();
+    *sum = sum.saturating_add(executed);
+    let sum = *sum;
+    let text = serde_json::to_string_pretty(&sums).context("numbers are JSON")?;
+    let new = file.with_extension("json.new");
+    fs::write(&new, text + "\n").with_context(|| format!("cannot write {}", new.display()))?;
+    fs::rename(&new, file).with_context(|| format!("cannot replace {}", file.display()))?;
+    Ok(sum)
+}
+
+fn note(executed: u64, seconds: u64, total: u64) -> String {
+    let rate = executed / seconds;
+    let slow = if rate < PER_SECOND_MIN { ", SLOW" } else { "" };
+    format!("{executed} executions, {rate} a second{slow}; {total} in all")
 }
 
 fn has_cargo_fuzz() -> bool {
@@ -89,4 +181,55 @@ fn has_cargo_fuzz() -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_read_and_added_up() {
+        assert_eq!(units("stat::number_of_executed_units: 4711"), Some(4711));
+        assert_eq!(units("stat::average_exec_per_sec:     12"), None);
+        let folder = std::env::temp_dir().join(format!("overbank-fuzz-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("executions.json");
+        assert_eq!(add(&file, "rules", 40).expect("made"), 40);
+        assert_eq!(add(&file, "edit", 1).expect("added"), 1);
+        assert_eq!(add(&file, "rules", 2).expect("added"), 42);
+        let text = fs::read_to_string(&file).expect("there");
+        assert_eq!(text, "{\n  \"edit\": 1,\n  \"rules\": 42\n}\n");
+        fs::write(&file, "[").expect("room");
+        assert!(add(&file, "rules", 2).is_err(), "a broken file is not replaced");
+        fs::remove_dir_all(&folder).expect("there");
+    }
+
+    #[test]
+    fn a_slow_target_is_called_slow() {
+        assert_eq!(note(40_000, 20, 50_000), "40000 executions, 2000 a second; 50000 in all");
+        assert!(note(39_999, 20, 1).contains("SLOW"));
+    }
+
+    #[test]
+    fn every_target_of_the_manifest_runs_and_its_seeds_are_short() {
+        let folder = crate::root().join("fuzz");
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        let bins: Vec<&str> = manifest
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"fuzz_targets/"))
+            .collect();
+        let targets: Vec<String> =
+            TARGETS.iter().map(|target| format!("{}.rs\"", target.name)).collect();
+        assert_eq!(bins, targets);
+        for seeds in fs::read_dir(folder.join("seeds")).expect("seeds") {
+            let seeds = seeds.expect("an entry").path();
+            let name = seeds.file_name().expect("a name").to_string_lossy().into_owned();
+            let target = TARGETS.iter().find(|target| target.name == name).expect("of a target");
+            for seed in fs::read_dir(&seeds).expect("a folder") {
+                let seed = seed.expect("an entry");
+                let len = seed.metadata().expect("a file").len();
+                assert!(len <= u64::from(target.len_max), "{name}: {:?}", seed.file_name());
+            }
+        }
+    }
 }

@@ -1,13 +1,14 @@
 //! Developer tasks: `cargo xtask <task>`, from anywhere inside the workspace.
 //!
 //! One file per task. [`packages`] knows which Debian packages a task needs, [`steps`] runs
-//! commands one after another and sums up. Everything ends non-zero on any failure.
+//! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends non-zero on any failure.
 
 mod bench;
 mod binaries;
 mod fixture;
 mod fuzz;
 mod instructions;
+mod nightly;
 mod packages;
 mod peers;
 mod sanitize;
@@ -67,6 +68,7 @@ enum Task {
     #[command(after_help = "Examples:\n  \
         cargo xtask peers --list                         who takes part\n  \
         cargo xtask peers                                everything, as root\n  \
+        cargo xtask peers --smoke                        everything, small, in minutes\n  \
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it")]
     Peers(peers::Options),
@@ -81,6 +83,14 @@ enum Task {
         cargo xtask soak --port-kind afxdp --seed 7        as that run was\n  \
         cargo xtask soak --minutes 5 --format json         for machines")]
     Soak(soak::Options),
+    /// What is too slow for each change, at a bounded size: an hour on two cores (as root)
+    ///
+    /// sanitize, fuzz, peers, soak, the models with three preemptions, bench. All run even if one
+    /// fails; the summary says what each of them found, and what the fuzz targets have executed.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask nightly               all tasks\n  \
+        cargo xtask nightly fuzz soak     these tasks only")]
+    Nightly(nightly::Options),
     /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -95,6 +105,7 @@ fn main() -> ExitCode {
         Task::Instructions(options) => instructions::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Soak(options) => soak::run(&options),
+        Task::Nightly(options) => nightly::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {

@@ -21,7 +21,8 @@ use crate::root;
 use crate::steps::{self, shown};
 use crate::test::cargo;
 
-const BUILD: &[Package] = &[
+/// What building the crate needs.
+pub const BUILD: &[Package] = &[
     Package { name: "gcc", sign: &["gcc"], needed_by: "peers: the C shims" },
     Package { name: "g++", sign: &["g++"], needed_by: "peers: the C++ shim" },
     Package {
@@ -82,6 +83,10 @@ pub struct Options {
     /// Say who is compared, and measure nothing
     #[arg(long)]
     list: bool,
+    /// Everything, each at a small size, with Debian's Open vSwitch: figures mean little. Results go
+    /// to target/peers/smoke
+    #[arg(long, conflicts_with = "list")]
+    smoke: bool,
     /// What to measure [default: tables, fib, live, then ovs --native]
     #[command(subcommand)]
     what: Option<What>,
@@ -124,6 +129,9 @@ pub fn run(options: &Options) -> Result<()> {
     let all = ["tables", "fib", "live"].map(|command| (command, Vec::new()));
     let (measurements, ovs) = match &options.what {
         _ if options.list => (Vec::new(), None),
+        _ if options.smoke => {
+            (all.map(|(command, _)| (command, smoke())).to_vec(), Some((false, smoke())))
+        }
         None => (all.to_vec(), Some((true, Vec::new()))),
         Some(What::Tables { arguments }) => (alone("tables", arguments), None),
         Some(What::Fib { arguments }) => (alone("fib", arguments), None),
@@ -148,19 +156,40 @@ pub fn run(options: &Options) -> Result<()> {
     if options.list {
         return steps::run(Command::new(&program).arg("list"));
     }
+    let mut runs = Vec::new();
     for (command, arguments) in measurements {
-        measure(Command::new(&program).arg(command).args(arguments))?;
+        let mut run = Command::new(&program);
+        run.arg(command).args(arguments);
+        runs.push((command, run));
     }
     if let Some((native, arguments)) = ovs {
-        let mut command = Command::new(&program);
-        command.arg("ovs").arg("--flowgen").arg(flowgen()?);
-        command.arg("--vswitchd").arg(format!("debian={DEBIAN}"));
+        let mut run = Command::new(&program);
+        run.arg("ovs").arg("--flowgen").arg(flowgen()?);
+        run.arg("--vswitchd").arg(format!("debian={DEBIAN}"));
         if native {
-            command.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
+            run.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
         }
-        measure(command.args(arguments))?;
+        run.args(arguments);
+        runs.push(("ovs", run));
+    }
+    // Each is measured, whatever became of the one before.
+    let mut failed = Vec::new();
+    for (name, mut run) in runs {
+        if let Err(error) = measure(&mut run) {
+            println!("{name}: {error:#}");
+            failed.push(name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// Arguments of a measurement at a small size.
+fn smoke() -> Vec<String> {
+    let out = folder().join("smoke").to_string_lossy().into_owned();
+    vec!["--smoke".to_owned(), "--out".to_owned(), out]
 }
 
 fn folder() -> PathBuf {
@@ -274,6 +303,8 @@ mod tests {
         let Some(What::Live { arguments }) = line.options.what else { panic!("live") };
         assert_eq!(arguments, ["--smoke"]);
         assert!(Line::parse_from(["x", "--list"]).options.list);
+        assert!(Line::parse_from(["x", "--smoke"]).options.smoke);
+        assert!(Line::try_parse_from(["x", "--smoke", "--list"]).is_err());
         assert!(Line::parse_from(["x"]).options.what.is_none());
     }
 }

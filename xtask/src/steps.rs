@@ -44,6 +44,8 @@ struct Row {
     outcome: Outcome,
     time: Duration,
     counts: Counts,
+    /// What it did, for the summary.
+    note: String,
 }
 
 /// Some step failed, and the summary has said so.
@@ -88,7 +90,8 @@ impl Steps {
         let succeeded = matches!(outcome, Outcome::Ok);
         let word = if succeeded { "ok" } else { "FAILED" };
         println!("--- {name}: {word}, {:.1} s", time.as_secs_f64());
-        self.rows.push(Row { name: name.to_string(), outcome, time, counts });
+        let note = String::new();
+        self.rows.push(Row { name: name.to_string(), outcome, time, counts, note });
         succeeded
     }
 
@@ -112,7 +115,15 @@ impl Steps {
             outcome: Outcome::NotRun(why.to_string()),
             time: Duration::ZERO,
             counts: Counts::default(),
+            note: String::new(),
         });
+    }
+
+    /// Adds what the last step did to its line of the summary.
+    pub fn note(&mut self, what: &str) {
+        if let Some(row) = self.rows.last_mut() {
+            row.note = what.to_owned();
+        }
     }
 
     /// Notes tests that ended early, a line each: `NAME: needs WHAT`.
@@ -140,7 +151,7 @@ impl Steps {
     fn summary(&self) -> String {
         let mut text = String::from("=== summary\n");
         let (mut passed, mut failed, mut ignored) = (0, 0, 0);
-        for Row { name, outcome, time, counts } in &self.rows {
+        for Row { name, outcome, time, counts, note: did } in &self.rows {
             let (word, mut note) = match outcome {
                 Outcome::Ok => ("ok", String::new()),
                 Outcome::Failed(why) => ("FAILED", why.clone()),
@@ -148,6 +159,10 @@ impl Steps {
             };
             if note.is_empty() && counts.passed > 0 {
                 note = format!("{} tests", counts.passed);
+            }
+            if !did.is_empty() {
+                let separator = if note.is_empty() { "" } else { "; " };
+                let _ = write!(note, "{separator}{did}");
             }
             if counts.ignored > 0 {
                 let _ = write!(note, ", {} IGNORED", counts.ignored);
@@ -281,10 +296,12 @@ mod tests {
         assert!(steps.step("two", "", || Ok(Counts { passed: 5, failed: 0, ignored: 2 })));
         assert!(!steps.step("three", "", || Ok(Counts { passed: 4, failed: 1, ignored: 0 })));
         assert!(!steps.step("four", "", || bail!("no")));
+        steps.note("did something");
         steps.not_run("five", "no such processor");
         let summary = steps.summary();
         assert!(summary.contains("2 IGNORED"), "{summary}");
         assert!(summary.contains("no such processor"), "{summary}");
+        assert!(summary.contains("  no; did something\n"), "{summary}");
         assert!(summary.ends_with("\n10 passed, 2 failed"), "{summary}");
         steps.skipped("a::b: needs root\nc: needs ovs-ofctl\n");
         steps.skipped("a::b: needs root\n");

@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 
 use crate::binaries::{self, Binary};
 use crate::packages;
+use crate::peers;
 use crate::root;
 use crate::steps::{Counts, Steps};
 
@@ -51,6 +52,8 @@ enum Step {
     Build,
     /// Unit, property and end-to-end tests
     Tests,
+    /// The crate that measures what others have built: clippy, and its tests
+    Peers,
     /// Examples in the documentation
     DocTests,
     /// The documentation builds without warnings
@@ -174,6 +177,17 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 Ok(counts)
             })
         }
+        Step::Peers => {
+            let there = steps.step("packages peers", "Debian packages", || {
+                packages::ensure(peers::BUILD, !options.no_install).map(|()| Counts::default())
+            });
+            there
+                && steps.command(
+                    "format peers",
+                    &mut cargo("fmt --manifest-path peers/Cargo.toml --check"),
+                ) & steps.command("clippy peers", &mut cargo(PEERS_CLIPPY))
+                    & steps.tests("tests peers", &mut cargo(PEERS))
+        }
         Step::DocTests => {
             steps.tests("doc tests", &mut cargo("test --workspace --doc --locked --no-fail-fast"))
         }
@@ -192,6 +206,12 @@ const BUILD: &str = "test --workspace --lib --bins --tests --examples --locked -
 /// workspace is selected so that dependencies keep their features.
 const MOVING: &str = "test --workspace --features overbank/always-displace --locked \
                       --no-fail-fast --test tables fib";
+
+/// The tests of `peers` that need no Open vSwitch, in a folder of their own: other dependencies.
+const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
+                     --no-fail-fast --bins --test fib";
+const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
+                            target/peers/check --all-targets -- -D warnings";
 
 /// The models under loom, with at most that many preemptions where they have a bound.
 fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {

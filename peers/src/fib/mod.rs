@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use serde_json::json;
 
 pub use contestant::{Options as ContestantOptions, run as contest};
@@ -36,11 +37,20 @@ use peer::{FLOOR, OVERBANK, Peer, find};
 /// Arguments of `fib`.
 #[derive(Args)]
 pub struct Options {
+    /// Small sizes: seconds instead of minutes; figures mean little
+    #[arg(long)]
+    smoke: bool,
     /// Who takes part; Overbank and the floor always do [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     peers: Vec<String>,
     /// Entries, in millions
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16,128")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1,16,128",
+        default_value_if("smoke", ArgPredicate::IsPresent, "0.5")
+    )]
     sizes: Vec<f64>,
     /// Entries that the tables of others are made for, as a multiple of those that they get
     #[arg(long, value_name = "X", default_value_t = 1.0)]
@@ -51,14 +61,17 @@ pub struct Options {
     burst: u8,
     /// Rounds in which the peers take turns
     #[arg(long, value_name = "N", default_value_t = 15,
+          default_value_if("smoke", ArgPredicate::IsPresent, "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Keys of a round, present and absent ones each
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
+          default_value_if("smoke", ArgPredicate::IsPresent, "65536"),
           value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     keys: u64,
     /// Keys that each peer is checked with before it is timed
-    #[arg(long, value_name = "N", default_value_t = 1 << 18)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 18,
+          default_value_if("smoke", ArgPredicate::IsPresent, "10000"))]
     checks: u64,
     /// Seed of the keys
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use overbank_kit::workload::FlowStream;
 use serde::Serialize;
 use serde_json::json;
@@ -43,6 +44,9 @@ pub const NAMES: [&str; 4] = ["emc", "smc", "both", "none"];
 /// Arguments of `ovs`.
 #[derive(Args)]
 pub struct Options {
+    /// Small sizes: seconds instead of minutes; figures mean little
+    #[arg(long)]
+    smoke: bool,
     /// Plugin that feeds the switch (made of peers/ovs/flowgen.c)
     #[arg(long, value_name = "FILE")]
     flowgen: PathBuf,
@@ -52,10 +56,17 @@ pub struct Options {
     /// Flows
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_value = "100000,500000,1000000,2000000",
+          default_value_if("smoke", ArgPredicate::IsPresent, "20000"),
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     flows: Vec<u32>,
     /// Skews; 0 is uniform
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,0.99")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "0,0.99",
+        default_value_if("smoke", ArgPredicate::IsPresent, "0.99")
+    )]
     zipf: Vec<f64>,
     /// Cache configurations of Open vSwitch
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = NAMES,
@@ -74,19 +85,28 @@ pub struct Options {
     outputs: usize,
     /// Rounds in which the contestants take turns
     #[arg(long, value_name = "N", default_value_t = 5,
+          default_value_if("smoke", ArgPredicate::IsPresent, "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds of a window
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 1.0,
+          default_value_if("smoke", ArgPredicate::IsPresent, "0.2"), value_parser = seconds)]
     window: f64,
     /// Seconds before a window, not measured: the caches of the processor warm up again
-    #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 0.5,
+          default_value_if("smoke", ArgPredicate::IsPresent, "0.1"), value_parser = seconds)]
     settle: f64,
     /// Packets before the first round, as a multiple of the flows
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        default_value_if("smoke", ArgPredicate::IsPresent, "2")
+    )]
     warmup: u64,
     /// Length of the sequence of flows, as a power of two; then it starts again
     #[arg(long, value_name = "LOG2", default_value_t = 26,
+          default_value_if("smoke", ArgPredicate::IsPresent, "18"),
           value_parser = clap::value_parser!(u32).range(10..=30))]
     sequence: u32,
     /// Seed of the traffic

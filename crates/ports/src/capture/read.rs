@@ -31,6 +31,9 @@ use crate::memory::{FrameStore, Limits, StoreFull};
 /// Most bytes of one packet, as in libpcap and Wireshark; a longer one is a broken file.
 pub const CAPTURED_LEN_MAX: u32 = 262_144;
 
+/// Bytes that are read ahead.
+const BUFFER_BYTES: usize = 1 << 16;
+
 /// One packet of a capture; borrows the buffer of its [`Capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
@@ -100,9 +103,9 @@ impl Capture {
         let got = reader.by_ref().take(2).read_to_end(&mut head);
         got.map_err(|reason| CaptureError::Open { path: path.clone(), reason })?;
         let gzipped = head == [0x1f, 0x8b];
-        let input = BufReader::with_capacity(1 << 18, Cursor::new(head).chain(reader));
+        let input = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
         let input: Box<dyn BufRead + Send> = if gzipped {
-            Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(input)))
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(input)))
         } else {
             Box::new(input)
         };

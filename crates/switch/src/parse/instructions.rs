@@ -108,11 +108,11 @@ impl Builder {
         match self.stage {
             Stage::Goto => Err(Fault::new(at, RuleErrorKind::AfterGoto { found: quote(found) })),
             now if once && stage == now => {
-                Err(Fault::expected(at, format!("`{}` once", word.key.text), found))
+                Err(Fault::expected(at, format!("{} once", quote(word.key.text)), found))
             }
             now if stage < now => {
                 let first = if now == Stage::Clear { "clear_actions" } else { "write_actions" };
-                let expected = format!("`{}` before `{first}`", word.key.text);
+                let expected = format!("{} before `{first}`", quote(word.key.text));
                 Err(Fault::expected(at, expected, "it after that"))
             }
             _ => {

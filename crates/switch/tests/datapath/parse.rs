@@ -681,4 +681,9 @@ fn limits_are_errors() {
     let shown = parse_rule(&nasty).expect_err("nonsense").with_source("r").to_string();
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()) && !shown.contains('\u{202e}'));
     assert!(shown.lines().all(|line| line.chars().count() < 300), "{shown}");
+    for text in ["actions=write_actions(1),\0a\0", "actions=write_actions(1),\x1b(1)"] {
+        let shown = parse_rule(text).expect_err("out of order").to_string();
+        assert!(shown.contains("before `write_actions`"), "{shown}");
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+    }
 }

@@ -1,0 +1,64 @@
+//! Any text as a configuration file of the switch: settings that are right together, or problems of
+//! one line each.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use overbank_bridge::settings::BridgeSettings;
+use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
+use overbank_runtime::settings::RuntimeSettings;
+use overbank_service::options::ServiceSettings;
+use overbank_service::settings::{Check, Section, Source, Table};
+use overbank_stations::settings::StationSettings;
+
+/// The sections that are in libraries; the program adds its own two settings.
+const SECTIONS: [Section; 6] = [
+    RuntimeSettings::SECTION,
+    RuleSettings::SECTION,
+    ControllerSettings::SECTION,
+    BridgeSettings::SECTION,
+    StationSettings::SECTION,
+    ServiceSettings::SECTION,
+];
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut source = Source::new(&SECTIONS);
+    source.text(&Arc::from("input"), text);
+    let mut check = source.check();
+    let read = read(&mut check);
+    let clean = check.is_clean();
+    match check.finish(read) {
+        Ok(()) => assert!(clean),
+        Err(problems) => {
+            assert!(!problems.0.is_empty());
+            for problem in &problems.0 {
+                let message = problem.to_string();
+                assert!(!message.is_empty() && !message.contains(char::is_control), "{message:?}");
+            }
+        }
+    }
+});
+
+/// Reads everything, with the checks across settings where their parts are right.
+fn read(check: &mut Check) -> Option<()> {
+    let runtime = RuntimeSettings::read(check);
+    let rules = RuleSettings::read(check);
+    let controllers = ControllerSettings::read(check);
+    let bridge = BridgeSettings::read(check);
+    let stations = StationSettings::read(check);
+    let service = ServiceSettings::read(check);
+    if let Some(controllers) = &controllers {
+        controllers.targets(check);
+        controllers.options();
+    }
+    let ports = runtime.as_ref().map(|runtime| {
+        runtime.options(check, &[0, 1]);
+        runtime.ports(check)
+    });
+    if let (Some(bridge), Some(ports)) = (&bridge, &ports) {
+        bridge.isolated(check, ports);
+    }
+    rules.and(controllers).and(bridge).and(stations).and(service).and(ports).map(drop)
+}
