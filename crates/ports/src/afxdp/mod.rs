@@ -97,7 +97,7 @@ impl FromStr for CopyMode {
             "auto" => Ok(CopyMode::Auto),
             "copy" => Ok(CopyMode::Copy),
             "zero-copy" => Ok(CopyMode::ZeroCopy),
-            _ => Err(format!("`{text}` is not one of auto, copy, zero-copy")),
+            _ => Err(format!("`{}` is not one of auto, copy, zero-copy", text.escape_debug())),
         }
     }
 }
@@ -120,7 +120,7 @@ impl FromStr for XdpMode {
             "auto" => Ok(XdpMode::Auto),
             "native" | "drv" => Ok(XdpMode::Native),
             "generic" | "skb" => Ok(XdpMode::Generic),
-            _ => Err(format!("`{text}` is not one of auto, native, generic")),
+            _ => Err(format!("`{}` is not one of auto, native, generic", text.escape_debug())),
         }
     }
 }

@@ -8,6 +8,7 @@ fn parsed(text: &str) -> PortSpec {
 fn refused(text: &str) -> String {
     let error = text.parse::<PortSpec>().expect_err(text).to_string();
     assert!(!error.contains('\n'), "{error}");
+    assert!(!error.contains(char::is_control), "{error:?}");
     error
 }
 

@@ -205,6 +205,8 @@ pub(super) fn nearest<'a>(
     }
     let edits_max = if name.len() < 6 { 1 } else { 2 };
     known
+        // No fewer edits than the lengths differ by.
+        .filter(|word| word.len().abs_diff(name.len()) <= edits_max)
         .map(|word| (edits(name, word.as_bytes()), word))
         .filter(|&(distance, _)| distance <= edits_max)
         .min_by_key(|&(distance, _)| distance)
