@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Turns in which all megaflows are looked at once.
 const SWEEP_TURNS: usize = 100;
 
-overbank_service::counters! {
+overbank_stations::counters! {
     /// What a worker of the rule switch counts.
     pub struct RuleTotals: "overbank_" {
         microflow_lookups: counter packets "Packets looked up in a tier"
@@ -43,15 +43,6 @@ overbank_service::counters! {
             rate "classifier";
         packet_outs: counter packets "Packets of controllers sent";
         packet_ins: counter packets "Packets queued for the controllers";
-        flooded: counter packets
-            "Frames sent to all ports: their destination was a group or not known"
-            as "flooded_packets" rate;
-        learn_limited: counter reports
-            "Stations not reported: above `mac-rate` behind their port; one for each frame"
-            rate "not_learned";
-        learn_queue_full: counter reports
-            "Stations not reported: above `mac-queue` waited; one for each frame"
-            rate "not_learned";
     }
 }
 
