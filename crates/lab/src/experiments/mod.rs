@@ -6,6 +6,7 @@ mod appendix_d;
 mod churn;
 mod displacement;
 mod endtoend;
+mod explosion;
 pub mod fib;
 mod fig8_9;
 mod floor;
@@ -34,6 +35,7 @@ pub const ALL: &[Experiment] = &[
     table3::TABLE3,
     displacement::DISPLACEMENT,
     churn::CHURN,
+    explosion::EXPLOSION,
     questions::QUESTIONS,
     grid::GRID,
     fib::FIB5,
