@@ -42,7 +42,7 @@ impl Sink for Burst<'_> {
     }
 
     fn drop(&mut self, index: usize, reason: DropReason) {
-        self.out.drop(index, reason.index());
+        self.out.drop(index, reason);
     }
 
     fn saw(&mut self, sighting: Sighting) {

@@ -46,12 +46,17 @@ overbank_stations::counters! {
     }
 }
 
-/// The reasons of [`DropReason`], which the tables below know by their own list.
+/// A reason of the tables below, which know nothing of the runtime's counters.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleDrops;
+pub struct RuleDrops(pub DropReason);
 
 impl Reasons for RuleDrops {
     const COUNT: usize = DropReason::COUNT;
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0.index()
+    }
 
     fn name_at(index: usize) -> &'static str {
         DropReason::ALL.get(index).map_or("unknown", |reason| reason.name())
@@ -139,7 +144,7 @@ pub struct RuleEngine {
     megaflow_idle_ms: u32,
 }
 
-/// What rules use contexts the tiers.
+/// What rules use besides the tiers.
 struct Context {
     link: EngineLink,
     ports: Arc<[RulePort]>,
@@ -181,7 +186,7 @@ impl Sink for Burst<'_> {
     }
 
     fn drop(&mut self, index: usize, reason: DropReason) {
-        self.out.drop(index, reason.index());
+        self.out.drop(index, RuleDrops(reason));
     }
 
     fn controller(

@@ -67,7 +67,7 @@ impl Served {
 }
 
 /// A running engine and what is served of it.
-pub struct Live<C: Appliance> {
+pub struct ServedEngine<C: Appliance> {
     /// The way to its control side.
     pub handle: Handle<C>,
     /// Identity of the switch.
@@ -76,7 +76,7 @@ pub struct Live<C: Appliance> {
     pub served: Served,
 }
 
-impl<C: Appliance> Documents for Live<C>
+impl<C: Appliance> Documents for ServedEngine<C>
 where
     <C::Engine as Engine>::Totals: Serialize,
 {
