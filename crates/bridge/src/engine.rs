@@ -6,19 +6,9 @@ use overbank_runtime::{Engine, Ingress, Out};
 use overbank_stations::{Sighting, Watch};
 use std::sync::Arc;
 
-overbank_service::counters! {
+overbank_stations::counters! {
     /// What a worker of the Ethernet switch counts.
-    pub struct BridgeTotals: "overbank_" {
-        flooded: counter packets
-            "Frames sent to all ports: their destination was a group or not known"
-            as "flooded_packets" rate;
-        learn_limited: counter reports
-            "Stations not reported: above `mac-rate` behind their port; one for each frame"
-            rate "not_learned";
-        learn_queue_full: counter reports
-            "Stations not reported: above `mac-queue` waited; one for each frame"
-            rate "not_learned";
-    }
+    pub struct BridgeTotals: "overbank_" {}
 }
 
 /// The engine.
@@ -52,7 +42,7 @@ impl Sink for Burst<'_> {
     }
 
     fn drop(&mut self, index: usize, reason: DropReason) {
-        self.out.drop(index, reason.index());
+        self.out.drop(index, reason);
     }
 
     fn saw(&mut self, sighting: Sighting) {

@@ -136,10 +136,7 @@ pub fn run(command: &Command) -> Result<()> {
 
 fn list() -> Result<()> {
     let here = experiments::ALL.iter().map(|e| [e.name, e.title, e.source].map(str::to_owned));
-    let moved = |(name, command): &(&str, &str)| {
-        [(*name).to_owned(), format!("moved: {command}"), String::new()]
-    };
-    let rows = here.chain(experiments::MOVED.iter().map(moved));
+    let rows = here.chain(experiments::MOVED.iter().map(|moved| moved.map(str::to_owned)));
     writeln!(std::io::stdout(), "{}", text::lab::columns(["name", "title", "source"], rows))?;
     Ok(())
 }
@@ -286,8 +283,8 @@ fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
             "all" => experiments::ALL.iter().collect(),
             name => experiments::by_name(name).into_iter().collect::<Vec<_>>(),
         };
-        if let Some((_, command)) = experiments::MOVED.iter().find(|(moved, _)| moved == name) {
-            bail!("{name} moved: {command}");
+        if let Some([_, title, _]) = experiments::MOVED.iter().find(|moved| moved[0] == name) {
+            bail!("{name}: {title}");
         }
         if found.is_empty() {
             let known: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();

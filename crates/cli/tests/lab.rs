@@ -244,7 +244,7 @@ fn errors_say_what_is_wrong_before_any_work() {
     };
     fails(&["run", "fig99"], &["no experiment \"fig99\"", "table1", "slide15", "all"]);
     fails(&["run"], &["<NAME>"]);
-    fails(&["run", "live"], &["live moved: cargo xtask peers live"]);
+    fails(&["run", "live"], &["moved: cargo xtask peers live"]);
     fails(&["run", "slide15", "--core", "9999"], &["--core: core 9999 is unavailable"]);
     fails(&["run", "grid", "--penalty=-1"], &["--penalty", "cycles from 0"]);
     fails(&["run", "grid", "--penalty", "NaN"], &["--penalty", "cycles from 0"]);

@@ -87,16 +87,7 @@ impl Traffic {
 
     #[inline]
     pub fn write_frame(&self, id: u32, frame: &mut [u8; FRAME_LEN]) {
-        let FlowTuple { nw_src, nw_dst, tp_src, tp_dst } = self.flow_tuple(id);
-        let halves = |word: u32| (word >> 16) + (word & 0xffff);
-        let sum = IP_SUM + halves(nw_src) + halves(nw_dst);
-        let checksum = !(halves(halves(sum)) as u16);
-        *frame = TEMPLATE;
-        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-        frame[26..30].copy_from_slice(&nw_src.to_be_bytes());
-        frame[30..34].copy_from_slice(&nw_dst.to_be_bytes());
-        frame[34..36].copy_from_slice(&tp_src.to_be_bytes());
-        frame[36..38].copy_from_slice(&tp_dst.to_be_bytes());
+        self.flow_tuple(id).write_frame(frame);
     }
 
     /// The rules, one class a line, in the syntax of `ovs-ofctl add-flows`: class c goes out of
@@ -110,6 +101,23 @@ impl Traffic {
             format!("priority=100,udp,nw_dst={a}.{b}.{c}.{d}/{length},actions=output:{port}\n")
         };
         (0..self.classes).map(line).collect()
+    }
+}
+
+impl FlowTuple {
+    /// Writes the flow's frame.
+    #[inline]
+    pub fn write_frame(&self, frame: &mut [u8; FRAME_LEN]) {
+        let FlowTuple { nw_src, nw_dst, tp_src, tp_dst } = *self;
+        let halves = |word: u32| (word >> 16) + (word & 0xffff);
+        let sum = IP_SUM + halves(nw_src) + halves(nw_dst);
+        let checksum = !(halves(halves(sum)) as u16);
+        *frame = TEMPLATE;
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame[26..30].copy_from_slice(&nw_src.to_be_bytes());
+        frame[30..34].copy_from_slice(&nw_dst.to_be_bytes());
+        frame[34..36].copy_from_slice(&tp_src.to_be_bytes());
+        frame[36..38].copy_from_slice(&tp_dst.to_be_bytes());
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Turns in which all megaflows are looked at once.
 const SWEEP_TURNS: usize = 100;
 
-overbank_service::counters! {
+overbank_stations::counters! {
     /// What a worker of the rule switch counts.
     pub struct RuleTotals: "overbank_" {
         microflow_lookups: counter packets "Packets looked up in a tier"
@@ -43,24 +43,20 @@ overbank_service::counters! {
             rate "classifier";
         packet_outs: counter packets "Packets of controllers sent";
         packet_ins: counter packets "Packets queued for the controllers";
-        flooded: counter packets
-            "Frames sent to all ports: their destination was a group or not known"
-            as "flooded_packets" rate;
-        learn_limited: counter reports
-            "Stations not reported: above `mac-rate` behind their port; one for each frame"
-            rate "not_learned";
-        learn_queue_full: counter reports
-            "Stations not reported: above `mac-queue` waited; one for each frame"
-            rate "not_learned";
     }
 }
 
-/// The reasons of [`DropReason`], which the tables below know by their own list.
+/// A reason of the tables below, which know nothing of the runtime's counters.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleDrops;
+pub struct RuleDrops(pub DropReason);
 
 impl Reasons for RuleDrops {
     const COUNT: usize = DropReason::COUNT;
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0.index()
+    }
 
     fn name_at(index: usize) -> &'static str {
         DropReason::ALL.get(index).map_or("unknown", |reason| reason.name())
@@ -148,7 +144,7 @@ pub struct RuleEngine {
     megaflow_idle_ms: u32,
 }
 
-/// What rules use contexts the tiers.
+/// What rules use besides the tiers.
 struct Context {
     link: EngineLink,
     ports: Arc<[RulePort]>,
@@ -190,7 +186,7 @@ impl Sink for Burst<'_> {
     }
 
     fn drop(&mut self, index: usize, reason: DropReason) {
-        self.out.drop(index, reason.index());
+        self.out.drop(index, RuleDrops(reason));
     }
 
     fn controller(

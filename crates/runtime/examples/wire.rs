@@ -63,7 +63,7 @@ impl Engine for Wire {
         let partner = ingress.index ^ 1;
         for (index, frame) in burst.iter().enumerate() {
             let Some(ethertype) = frame.get(12..14) else {
-                out.drop(index, WireDrop::Runt.index());
+                out.drop(index, WireDrop::Runt);
                 continue;
             };
             let totals = &mut self.totals;
@@ -78,7 +78,7 @@ impl Engine for Wire {
             if partner < self.ports {
                 out.output(index, partner, frame);
             } else {
-                out.drop(index, WireDrop::NoPartner.index());
+                out.drop(index, WireDrop::NoPartner);
             }
         }
     }

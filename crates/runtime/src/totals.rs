@@ -98,13 +98,10 @@ impl<R: Reasons> DropCounts<R> {
         self.counts[reason.index()] += frames;
     }
 
-    /// Adds a frame that the engine dropped; `reason` is the index of one of its reasons.
+    /// Adds a frame that the engine dropped.
     #[inline]
-    pub(crate) fn by_engine(&mut self, reason: usize) {
-        debug_assert!(reason < R::COUNT, "a reason of the engine");
-        if let Some(count) = self.counts.get_mut(PortDrop::COUNT + reason) {
-            *count += 1;
-        }
+    pub(crate) fn by_engine(&mut self, reason: R) {
+        self.counts[PortDrop::COUNT + reason.index()] += 1;
     }
 
     /// Returns how many frames went nowhere.
@@ -285,7 +282,7 @@ mod tests {
         let mut dropped = DropCounts::<Why>::default();
         dropped.unprocessed(PortDrop::PortBlocked, 3);
         assert!(!totals.closes(&dropped));
-        dropped.by_engine(Why::Second.index());
+        dropped.by_engine(Why::Second);
         assert!(totals.closes(&dropped));
         totals.queued = 1;
         assert!(!totals.closes(&dropped));

@@ -17,9 +17,12 @@
 /// The reasons that an array of counters is kept by.
 ///
 /// [`crate::reasons!`] implements it. A type that puts several enums one after another may do so too.
-pub trait Reasons {
+pub trait Reasons: Copy {
     /// Number of reasons.
     const COUNT: usize;
+
+    /// Returns the position of a reason in an array of [`Self::COUNT`] counters.
+    fn index(self) -> usize;
 
     /// Returns the name of the reason at `index`, as in metrics and status documents.
     fn name_at(index: usize) -> &'static str;
@@ -70,6 +73,11 @@ macro_rules! reasons {
 
         impl $crate::reasons::Reasons for $Reason {
             const COUNT: usize = Self::ALL.len();
+
+            #[inline]
+            fn index(self) -> usize {
+                self as usize
+            }
 
             fn name_at(index: usize) -> &'static str {
                 Self::ALL.get(index).map_or("unknown", |reason| reason.name())

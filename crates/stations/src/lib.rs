@@ -21,6 +21,9 @@ mod stations;
 mod status;
 mod watch;
 
+#[doc(hidden)]
+pub use overbank_service;
+
 pub use learn::{Learner, QUIET_MS, Reports};
 pub use setup::{StationsError, set_up};
 pub use station::{Address, Epoch, Heard, News, STATION_PORTS_MAX, Sighting, Station, mac_of};

@@ -4,6 +4,32 @@ use super::{Epoch, Learner, Limits, Reports, Sighting, Station, Stations};
 use overbank::fib::{MacVlan, Reader};
 use std::sync::Arc;
 
+/// Declares the counters of a worker that learns stations: lines of its own as in
+/// [`overbank_service::counters!`], then those that every such worker has.
+#[macro_export]
+macro_rules! counters {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $Totals:ident: $prefix:literal { $($lines:tt)* }
+    ) => {
+        $crate::overbank_service::counters! {
+            $(#[$meta])*
+            $vis struct $Totals: $prefix {
+                $($lines)*
+                flooded: counter packets
+                    "Frames sent to all ports: their destination was a group or not known"
+                    as "flooded_packets" rate;
+                learn_limited: counter reports
+                    "Stations not reported: above `mac-rate` behind their port; one for each frame"
+                    rate "not_learned";
+                learn_queue_full: counter reports
+                    "Stations not reported: above `mac-queue` waited; one for each frame"
+                    rate "not_learned";
+            }
+        }
+    };
+}
+
 /// A worker's view of the table of stations.
 pub struct Watch {
     reader: Reader<MacVlan, u16>,

@@ -7,7 +7,7 @@
 
 use crate::switch::appliance::Appliance;
 use crate::switch::status::SCHEMA;
-use overbank_ofctl::sessions::{ControlCounters, ControlSnapshot};
+use overbank_ofctl::sessions::{ControlCounters, ControlCounts};
 use overbank_runtime::status::StatusOf;
 use overbank_runtime::{Engine, Handle, Status};
 use overbank_service::counters::{Counters, Exposition};
@@ -39,7 +39,7 @@ pub struct Document<S> {
 }
 
 impl Served {
-    fn openflow(&self) -> Option<ControlSnapshot> {
+    fn openflow(&self) -> Option<ControlCounts> {
         self.openflow.as_ref().map(|counters| counters.snapshot())
     }
 
@@ -67,7 +67,7 @@ impl Served {
 }
 
 /// A running engine and what is served of it.
-pub struct Live<C: Appliance> {
+pub struct ServedEngine<C: Appliance> {
     /// The way to its control side.
     pub handle: Handle<C>,
     /// Identity of the switch.
@@ -76,7 +76,7 @@ pub struct Live<C: Appliance> {
     pub served: Served,
 }
 
-impl<C: Appliance> Documents for Live<C>
+impl<C: Appliance> Documents for ServedEngine<C>
 where
     <C::Engine as Engine>::Totals: Serialize,
 {

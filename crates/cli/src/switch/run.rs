@@ -10,7 +10,7 @@
 //! Everything that can fail for reasons of the configuration fails before the first packet.
 
 use crate::switch::appliance::Appliance;
-use crate::switch::document::{Live, Served};
+use crate::switch::document::{Served, ServedEngine};
 use crate::switch::settings::{Config, Mode};
 use crate::switch::setup;
 use crate::switch::status::Status;
@@ -158,8 +158,8 @@ where
         "forwarding"
     );
     let served = Served { openflow: None, limits: Limits::new(&config.service) };
-    let live = Live { handle: running.handle().clone(), datapath_id, served };
-    let outcome = runtime.block_on(serve(config, &running, live, signals, endpoints));
+    let engine = ServedEngine { handle: running.handle().clone(), datapath_id, served };
+    let outcome = runtime.block_on(serve(config, &running, engine, signals, endpoints));
     runtime.shutdown_timeout(CLOSE_MAX);
     let status = running.stop();
     let document = outcome?.document::<C>(datapath_id, status);
@@ -172,7 +172,7 @@ where
 async fn serve<C: Appliance>(
     config: &Config,
     running: &Running<C>,
-    mut live: Live<C>,
+    mut engine: ServedEngine<C>,
     mut signals: Signals,
     endpoints: Endpoints,
 ) -> Result<Served, RunError>
@@ -181,9 +181,9 @@ where
 {
     let (stop, stopped) = watch::channel(false);
     let options = config.controllers.options();
-    live.served.openflow = (!config.targets.is_empty()).then(|| options.counters.clone());
-    let (handle, served) = (live.handle.clone(), live.served.clone());
-    let _socket_file = endpoints.serve(Arc::new(live), &served.limits, stopped.clone())?;
+    engine.served.openflow = (!config.targets.is_empty()).then(|| options.counters.clone());
+    let (handle, served) = (engine.handle.clone(), engine.served.clone());
+    let _socket_file = endpoints.serve(Arc::new(engine), &served.limits, stopped.clone())?;
     let mut control = tokio::spawn(C::serve(config, handle.clone(), options, stopped));
     notify("READY=1");
     let end = config.service.duration.map(|duration| Instant::now() + duration);

@@ -6,6 +6,7 @@ mod appendix_d;
 mod churn;
 mod displacement;
 mod endtoend;
+mod explosion;
 pub mod fib;
 mod fig8_9;
 mod floor;
@@ -34,6 +35,7 @@ pub const ALL: &[Experiment] = &[
     table3::TABLE3,
     displacement::DISPLACEMENT,
     churn::CHURN,
+    explosion::EXPLOSION,
     questions::QUESTIONS,
     grid::GRID,
     fib::FIB5,
@@ -42,8 +44,12 @@ pub const ALL: &[Experiment] = &[
     fib::FIBWRITER,
 ];
 
-/// Experiments that are made elsewhere now, and the command that makes them.
-pub const MOVED: &[(&str, &str)] = &[("live", "cargo xtask peers live")];
+/// Experiments that another command runs: name, title and command, source.
+pub const MOVED: &[[&str; 3]] = &[[
+    "live",
+    "the live switch beside the Linux bridge and Open vSwitch (moved: cargo xtask peers live)",
+    "Target of this project",
+]];
 
 /// Puts outcomes into that order; unknown ones last.
 pub fn sort(outcomes: &mut [Outcome]) {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 type Taken = BTreeMap<u64, Option<oneshot::Sender<()>>>;
 
 /// All permits.
-pub(super) struct ConnectionLimit {
+pub(super) struct Admission {
     most: usize,
     book: Mutex<Book>,
 }
@@ -29,7 +29,7 @@ struct Book {
 /// Leave to be connected, given back when dropped.
 pub(super) struct Permit {
     number: u64,
-    limit: Arc<ConnectionLimit>,
+    limit: Arc<Admission>,
     lost: oneshot::Receiver<()>,
 }
 
@@ -42,9 +42,9 @@ pub(super) enum Room {
     Made,
 }
 
-impl ConnectionLimit {
-    pub fn new(most: usize) -> Arc<ConnectionLimit> {
-        Arc::new(ConnectionLimit { most, book: Mutex::default() })
+impl Admission {
+    pub fn new(most: usize) -> Arc<Admission> {
+        Arc::new(Admission { most, book: Mutex::default() })
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -52,7 +52,7 @@ impl ConnectionLimit {
     }
 
     /// Takes a permit; `None`: all are taken by connections that have said hello.
-    pub fn take(self: &Arc<ConnectionLimit>) -> Option<(Permit, Room)> {
+    pub fn take(self: &Arc<Admission>) -> Option<(Permit, Room)> {
         let mut book = self.book();
         let room = if book.taken.len() < self.most {
             Room::Free
@@ -104,13 +104,13 @@ mod tests {
         !matches!(permit.lost.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
-    fn take(limit: &Arc<ConnectionLimit>) -> (Permit, Room) {
+    fn take(limit: &Arc<Admission>) -> (Permit, Room) {
         limit.take().expect("a permit")
     }
 
     #[test]
     fn the_oldest_that_keeps_silent_gives_way() {
-        let limit = ConnectionLimit::new(3);
+        let limit = Admission::new(3);
         let (mut first, _) = take(&limit);
         let (mut second, _) = take(&limit);
         let (mut third, room) = take(&limit);
@@ -131,6 +131,6 @@ mod tests {
 
     #[test]
     fn a_limit_of_none_admits_none() {
-        assert!(ConnectionLimit::new(0).take().is_none());
+        assert!(Admission::new(0).take().is_none());
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::{self, Instant};
 use super::admission::Permit;
 use super::counters::count;
 use super::outbox::Outbox;
-use super::serve::{Control, stopped};
+use super::serve::{Hub, stopped};
 use super::session::Session;
 use crate::rules::{ControllerHandle as _, Subscription, SubscriptionLimits};
 
@@ -53,7 +53,7 @@ pub(super) struct Ended {
 /// mode).
 pub(super) async fn run<S>(
     stream: S,
-    control: &Arc<Control>,
+    control: &Arc<Hub>,
     mut stop: watch::Receiver<bool>,
     mut permit: Option<Permit>,
 ) -> Ended
@@ -125,7 +125,7 @@ struct Link<S> {
 
 impl<S: AsyncRead + AsyncWrite> Link<S> {
     /// Both say hello. `None`: the peer went away.
-    async fn greet(&mut self, control: &Control) -> Result<Option<Version>, &'static str> {
+    async fn greet(&mut self, control: &Hub) -> Result<Option<Version>, &'static str> {
         let ours = VersionSet::ours();
         let newest = Version::ALL.iter().copied().max().unwrap_or(Version::V13);
         let hello = Message::Hello(Hello { versions: ours });

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 overbank_service::counters! {
     /// The counters at one moment.
-    pub struct ControlSnapshot, shared SharedCounters: "overbank_openflow_" {
+    pub struct ControlCounts, shared SharedCounters: "overbank_openflow_" {
         connections: gauge connections "Connections that stand now";
         connections_opened: counter connections "Connections that were accepted or made";
         connections_refused: counter connections

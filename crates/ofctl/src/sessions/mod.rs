@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use buffers::{AGE_MS as BUFFER_AGE_MS, SLOTS_MAX as BUFFERS_MAX};
-pub use counters::{ControlCounters, ControlSnapshot, SharedCounters};
+pub use counters::{ControlCounters, ControlCounts, SharedCounters};
 pub use serve::{ControlError, serve};
 
 /// Bounds and times of the control plane.

@@ -17,7 +17,7 @@ use tokio::time;
 use overbank_runtime::Handle;
 
 use super::ControlOptions;
-use super::admission::{ConnectionLimit, Permit, Room};
+use super::admission::{Admission, Permit, Room};
 use super::connection::{self, Ended};
 use super::counters::{count, uncount};
 use super::log_limit::Lines;
@@ -42,14 +42,14 @@ pub enum ControlError {
 }
 
 /// What all sessions share.
-pub(super) struct Control {
+pub(super) struct Hub {
     pub switch: Handle<RuleControl>,
     pub options: ControlOptions,
     pub lines: Lines,
     book: Mutex<Book>,
     next: AtomicU64,
     /// For connections that others made.
-    limit: Arc<ConnectionLimit>,
+    limit: Arc<Admission>,
 }
 
 #[derive(Default)]
@@ -62,14 +62,14 @@ struct Book {
 /// A session's entry in the book; leaving it ends the entry.
 pub(super) struct Member {
     pub id: SessionId,
-    pub control: Arc<Control>,
+    pub control: Arc<Hub>,
     pub notices: mpsc::Receiver<RoleState>,
 }
 
-impl Control {
-    pub(super) fn new(switch: Handle<RuleControl>, options: ControlOptions) -> Arc<Control> {
-        Arc::new(Control {
-            limit: ConnectionLimit::new(options.connections),
+impl Hub {
+    pub(super) fn new(switch: Handle<RuleControl>, options: ControlOptions) -> Arc<Hub> {
+        Arc::new(Hub {
+            limit: Admission::new(options.connections),
             switch,
             options,
             lines: Lines::default(),
@@ -95,7 +95,7 @@ impl Control {
         }
     }
 
-    pub(super) fn join(self: &Arc<Control>) -> Member {
+    pub(super) fn join(self: &Arc<Hub>) -> Member {
         let id = self.next.fetch_add(1, Relaxed);
         let (sender, notices) = mpsc::channel(NOTICES);
         let mut book = self.book();
@@ -124,7 +124,7 @@ pub async fn serve(
     options: ControlOptions,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), ControlError> {
-    let control = Control::new(switch, options);
+    let control = Hub::new(switch, options);
     let mut listeners = Vec::new();
     for target in targets.iter().filter(|target| target.is_passive()) {
         let listener = Listener::bind(target, &control)
@@ -169,7 +169,7 @@ impl Drop for Remove {
 }
 
 impl Listener {
-    async fn bind(target: &Target, control: &Control) -> io::Result<Listener> {
+    async fn bind(target: &Target, control: &Hub) -> io::Result<Listener> {
         match target {
             Target::Listen(address) => {
                 let listener = TcpListener::bind(address).await?;
@@ -215,7 +215,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 type Stream = Box<dyn Duplex>;
 
 /// Accepts connections, each of which becomes a task of its own.
-async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Receiver<bool>) {
+async fn listen(listener: Listener, control: Arc<Hub>, mut stop: watch::Receiver<bool>) {
     let counters = Arc::clone(&control.options.counters);
     let mut sessions = JoinSet::new();
     loop {
@@ -258,7 +258,7 @@ async fn listen(listener: Listener, control: Arc<Control>, mut stop: watch::Rece
 async fn run(
     stream: Stream,
     peer: &str,
-    control: &Arc<Control>,
+    control: &Arc<Hub>,
     stop: watch::Receiver<bool>,
     permit: Option<Permit>,
 ) -> Ended {
@@ -280,7 +280,7 @@ async fn run(
 }
 
 /// Connects to a controller, and again whenever that session ends.
-async fn keep_connected(target: Target, control: Arc<Control>, mut stop: watch::Receiver<bool>) {
+async fn keep_connected(target: Target, control: Arc<Hub>, mut stop: watch::Receiver<bool>) {
     let counters = Arc::clone(&control.options.counters);
     let (shortest, longest) = control.options.backoff;
     let mut wait = shortest;

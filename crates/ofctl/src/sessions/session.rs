@@ -21,7 +21,7 @@ use super::bundles::Bundles;
 use super::convert;
 use super::counters::{count, uncount};
 use super::outbox::Outbox;
-use super::serve::{Control, Member};
+use super::serve::{Hub, Member};
 use super::statistics::Dump;
 use crate::rules::Event;
 
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    pub fn control(&self) -> &Arc<Control> {
+    pub fn control(&self) -> &Arc<Hub> {
         &self.member.control
     }
 

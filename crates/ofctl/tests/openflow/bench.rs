@@ -113,7 +113,7 @@ impl Bench {
         Bench { ports: Vec::new(), counters, address, runtime, switch, stop, task }
     }
 
-    /// The way to the core.
+    /// The control side.
     pub fn handle(&self) -> Handle<RuleControl> {
         self.switch.as_ref().expect("it runs").handle().clone()
     }

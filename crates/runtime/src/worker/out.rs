@@ -83,9 +83,9 @@ impl<R: Reasons> Out<R> {
         self.cycles_send += cycles().wrapping_sub(start);
     }
 
-    /// A frame leaves by no port and goes to nobody, for the engine's reason of this index.
+    /// A frame leaves by no port and reaches nobody, for this reason of the engine.
     #[inline]
-    pub fn drop(&mut self, frame: usize, reason: usize) {
+    pub fn drop(&mut self, frame: usize, reason: R) {
         let _ = frame;
         self.dropped[self.ingress].by_engine(reason);
     }

@@ -386,7 +386,7 @@ impl Datapath {
         let key = &self.burst.keys[i];
         self.classifier_lookups += 1;
         let answer = translate::translate(&self.tables, key, &self.ports);
-        let mask = answer.mask;
+        let mask = self.megaflows.bounded(&answer.mask);
         let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
         match self.megaflows.install(key, &mask, number, now_ms) {

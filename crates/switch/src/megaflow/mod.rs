@@ -19,6 +19,17 @@
 //! and key, or go. So a change costs nothing here, and no packet meets a megaflow that may be
 //! wrong.
 //!
+//! Strangers choose packets, and packets choose masks: one who knows the rules can make thousands of
+//! masks, each of which a lookup that finds nothing searches (tuple space explosion). Megaflows are
+//! therefore installed with a mask that [`MegaflowCache::bounded`] widens once there are many: more
+//! bits than the rules looked at are right as well, for fewer packets.
+//!
+//! ```text
+//!  masks  0 ─── 128 ── 192 ─ 193
+//!         as the rules  whole  one of
+//!         looked        words  all bits
+//! ```
+//!
 //! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
 //! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of
 //! entries is fixed at construction; there is at most one subtable per entry. No panic and no
@@ -46,6 +57,13 @@ pub const MEGAFLOW_BYTES: usize = size_of::<Entry>();
 
 /// In place of an entry id: there is none.
 pub const NO_ENTRY: u32 = u32::MAX;
+
+/// Masks up to which new ones are taken as they are; see [`MegaflowCache::bounded`].
+pub const MASKS_MAX: usize = 128;
+/// Masks of whole words beyond those.
+const WHOLE_MASKS_MAX: usize = 64;
+/// Masks of a cache whose megaflows are installed with a [`bounded`](MegaflowCache::bounded) mask.
+pub const MASKS_BOUND: usize = MASKS_MAX + WHOLE_MASKS_MAX + 1;
 
 /// Lookups between two reorderings of the subtables.
 const REORDER_LOOKUPS: u32 = 4096;
@@ -314,6 +332,22 @@ impl MegaflowCache {
         self.subtables[usize::from(s)].insert(id, hash, &self.entries, self.secret);
         self.counters.installs += 1;
         Some((id, evicted))
+    }
+
+    /// Returns the mask to install a megaflow of `mask` with: the same while there are few masks or
+    /// it is one of them, else one that has all its bits and more. Keeps masks at [`MASKS_BOUND`].
+    pub fn bounded(&self, mask: &FlowKey) -> FlowKey {
+        let taken =
+            |mask: &FlowKey, most| self.by_mask.len() < most || self.by_mask.contains_key(mask);
+        if taken(mask, MASKS_MAX) {
+            return *mask;
+        }
+        let mut whole = *mask;
+        whole.words_mut().iter_mut().filter(|word| **word != 0).for_each(|word| *word = u64::MAX);
+        if !taken(&whole, MASKS_MAX + WHOLE_MASKS_MAX) {
+            whole.words_mut().fill(u64::MAX);
+        }
+        whole
     }
 
     fn subtable_for(&mut self, mask: &FlowKey) -> Option<u16> {

@@ -4,6 +4,7 @@ mod allocations;
 mod changes;
 mod common;
 mod datapath;
+mod explosion;
 mod live;
 mod megaflow;
 mod parse;

@@ -115,7 +115,7 @@ const TABLES: [Labelled; 10] = [
     Labelled::of::<StationTotals>(&[]),
     Labelled::of::<MacTotals>(&[]),
     Labelled::of::<EndpointTotals>(&[]),
-    Labelled::of::<ControlSnapshot>(&[]),
+    Labelled::of::<ControlCounts>(&[]),
 ];
 
 /// Metrics that are computed and not counted.
