@@ -72,7 +72,7 @@ const CLAIMS: &[Claim<[f64; 4]>] = &[
     Claim::new(
         "2-4 BLP hits more often than 4-way and 8-way, by",
         "12 and 6 points",
-        |[set4, set8, blp, _]: &[f64; 4]| {
+        |[set4, set8, blp, _]| {
             let (more4, more8) = (blp - set4, blp - set8);
             let near = (more4 - 12.0).abs() < 1.5 && (more8 - 6.0).abs() < 1.5;
             Finding::new(near, format!("{more4:.1} and {more8:.1} points"))
@@ -81,12 +81,12 @@ const CLAIMS: &[Claim<[f64; 4]>] = &[
     Claim::new(
         "set-4 < set-8 < blp-2-4 < cuckoo-2-4",
         "82 < 88 < 94 < 99 %",
-        |rates: &[f64; 4]| {
+        |rates| {
             let shown = listed(rates, |rate| format!("{rate:.1} %"));
             Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
         },
     ),
-    Claim::new("lines that 2-4 BLP reads, 4 bytes a slot, by calculation", "1.5", |_: &[f64; 4]| {
+    Claim::new("lines that 2-4 BLP reads, 4 bytes a slot, by calculation", "1.5", |_| {
         let lines = lines(GeometryKind::Blp2x4);
         Finding::new((lines - 1.5).abs() < 0.05, format!("{lines:.2}"))
     })

@@ -262,24 +262,24 @@ fn facts(all: &[Measured]) -> Table {
 
 /// Of any table, and of those past the last-level cache; 4 × is the target of this project.
 const CLAIMS: &[Claim<Measured>] = &[
-    Claim::new("lines that a present key costs, overbank::fib", "fewer than 2,4 cuckoo's", |m: &Measured| {
+    Claim::new("lines that a present key costs, overbank::fib", "fewer than 2,4 cuckoo's", |m| {
         let [theirs, ours] = m.lines_a_hit;
         Finding::new(ours < theirs, format!("{ours:.2}, {theirs:.2}"))
     }),
     Claim::new(
         "lines that an absent key costs, overbank::fib",
         "fewer than 1.25; 2,4 cuckoo's are 2",
-        |m: &Measured| Finding::new(m.lines_a_miss < 1.25, format!("{:.2}", m.lines_a_miss)),
+        |m| Finding::new(m.lines_a_miss < 1.25, format!("{:.2}", m.lines_a_miss)),
     ),
     Claim::timed(
         "all of the paper's optimisations together, to the baseline",
         "at least 4 × (the paper: approximately 5.6 ×)",
         |m| Finding::at_least(4.0, m.past(PAPER_ALL, BASELINE)?),
     ),
-    Claim::timed("overbank::fib, to the baseline", "at least 4 ×", |m: &Measured| {
+    Claim::timed("overbank::fib, to the baseline", "at least 4 ×", |m| {
         Finding::at_least(4.0, m.past(OURS, BASELINE)?)
     }),
-    Claim::timed("all together with the next burst named, to the baseline", "at least 4 ×", |m: &Measured| {
+    Claim::timed("all together with the next burst named, to the baseline", "at least 4 ×", |m| {
         Finding::at_least(4.0, m.past(OURS_AHEAD, BASELINE)?)
     }),
     Claim::timed("huge pages improve only slightly", "at most 1.25 ×", |m: &Measured| {

@@ -85,7 +85,7 @@ pub(super) fn table(bounds: &[(&Measured, Bound)]) -> Table {
 pub(super) const CLAIMS: &[Claim<Vec<Bound>>] = &[Claim::timed(
     "Of what an ideal cache could give: its throughput to 2-4 BLP, geometric mean over the grid",
     "at least 1.5, or the target above cannot be met",
-    |bounds: &Vec<Bound>| {
+    |bounds| {
         let ideals: Vec<Ratios> = bounds.iter().map(|b| b.ideal).collect::<Option<_>>()?;
         let means = |of: &[Ratios]| {
             let reached = geometric_mean(of.iter().map(|ratios| ratios.reached));
