@@ -157,9 +157,8 @@ fn count(
         let variance = variance(&weights);
         let index = WeightedAliasIndex::new(weights).map_err(LabError::failed)?;
         let mut uniform = draws(keys, 0.0, seed)?;
-        let benches = KINDS.map(|kind| KeyedTable::new(kind, entries, seed));
-        let benches = benches.into_iter().collect::<Result<Vec<_>, _>>();
-        let mut benches = benches.map_err(LabError::failed)?;
+        let benches = KINDS.into_iter().map(|kind| KeyedTable::new(kind, entries, seed));
+        let mut benches = benches.collect::<Result<Vec<_>, _>>().map_err(LabError::failed)?;
         let mut buffer = vec![0u32; keys as usize];
         for pass in 0..plan.warm + plan.mixed + plan.counted {
             if pass < plan.warm {

@@ -1,8 +1,8 @@
 //! Appendix D: how long until a cache is warm? Its differential equation, and a law that holds.
 //!
 //! With τ lookups per key of the working set and r the hit rate, the appendix takes
-//! dr/dτ = r_max − r, so r = r_max (1 − e^−τ). The law tried here, for the reasons that the record
-//! gives ([`NOTES`]), is r(τ) = seen(τ) − q (1 + τ)^−γ for τ ≥ 5, with seen(τ) the most that the keys
+//! dr/dτ = r_max − r, so r = r_max (1 − e^−τ). The law tried here, for the reasons in the notes of
+//! the record, is r(τ) = seen(τ) − q (1 + τ)^−γ for τ ≥ 5, with seen(τ) the most that the keys
 //! seen so far allow ([`warm_up_seen`], without parameters), and q, γ of the geometry and α alone. They
 //! are fitted on one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and
 //! up to τ = 1000. With one bucket a key seen(τ) is exact.

@@ -1,13 +1,5 @@
-//! The five research questions of the dissertation's section 5.3, each with a measurement.
-//!
-//! 1. How does BLP perform in the full system?
-//! 2. How should displacement and eviction be balanced?
-//! 3. Which eviction policy?
-//! 4. What if wrong answers are tolerable?
-//! 5. Are there general rules?
-//!
-//! The figures here are short runs for the answers; the experiments that the answers name have the
-//! long ones.
+//! The five research questions of the dissertation's section 5.3 ([`NOTES`]), each with a short run;
+//! the experiments that the answers name have the long ones.
 
 use super::displacement::{Figures, VARIANTS, play};
 use super::endtoend::Course;

@@ -36,10 +36,8 @@ const OF_ALL: &[Claim<[Point]>] = &[Claim::new(
     "not stated; a cache may change speed only",
     |all| {
         let alike = all.iter().all(|p| p.designs.iter().all(|d| d.digest == p.designs[0].digest));
-        Finding::new(
-            alike,
-            format!("{} runs of {} designs, byte by byte", all.len(), DESIGNS.len()),
-        )
+        let shown = format!("{} runs of {} designs, byte by byte", all.len(), DESIGNS.len());
+        Finding::new(alike, shown)
     },
 )];
 
@@ -119,21 +117,14 @@ fn fig6(context: &mut Context<'_>) -> Result<Record, LabError> {
     );
     record.judge("", OF_ALL, &all);
     for (law, points) in by_skew(&all) {
-        record.plots.push(plot(
-            format!("{law}: packet rate"),
-            "million packets a second",
-            |name| {
-                let rate = |p: &Point| (p.alpha, Spread::of(p.rounds_ns(name).map(|ns| 1e3 / ns)));
-                Series::rounds(name, points.iter().map(rate))
-            },
-        ));
+        let title = format!("{law}: packet rate");
+        record.plots.push(plot(title, "million packets a second", |name| {
+            let rate = |p: &Point| (p.alpha, Spread::of(p.rounds_ns(name).map(|ns| 1e3 / ns)));
+            Series::rounds(name, points.iter().map(rate))
+        }));
         let percent = |what: &str, curves: Vec<Series>| {
-            Plot::new(
-                format!("{law}: packet rate of {what}"),
-                super::ALPHA,
-                "more packets a second, %",
-            )
-            .with(curves)
+            let title = format!("{law}: packet rate of {what}");
+            Plot::new(title, super::ALPHA, "more packets a second, %").with(curves)
         };
         let others = OTHERS.iter().chain([&SCALAR]);
         let others = others.map(|over| gains(points, BLP, over, &format!("over {over}"))).collect();

@@ -1,19 +1,9 @@
 //! Figure 7: frames forwarded from memory ports, by size of the table; and building that table.
 //!
-//! ```text
-//!  addresses drawn, not timed ─▶ ring of frames ─▶ Forwarder ─▶    8 memory ports, which count
-//!                                64 bytes each,    the switch's      each frame is expected at the
-//!                                rewritten as      own datapath      port of its address
-//!                                they arrive
-//! ```
-//!
-//! A loop of few frames would have few addresses. So each frame gets a new destination when it
-//! arrives: a ring of frames is written anew, one burst ahead, as a network card writes into memory.
-//! What that and the ports cost is measured by the same loop without the forwarder, and both figures
-//! are reported.
-//!
-//! Two switches: the paper's, which has addresses of 48 bits and looks up no sources, and the live
-//! one's `--mode l2`, *with learning* (`learning.rs`). They take turns in each round.
+//! A loop of few frames would have few addresses. So a ring of frames is written anew, one burst ahead,
+//! as a network card writes into memory (`bench.rs`). What that and the ports cost is measured by the
+//! same loop without the forwarder. Two switches take turns: the paper's, which has addresses of 48
+//! bits and looks up no sources, and the live one's `--mode l2`, *with learning* (`learning.rs`).
 
 use super::insertion::{self, Built};
 use super::measure::{Draws, Plan};

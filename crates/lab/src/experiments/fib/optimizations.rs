@@ -1,15 +1,5 @@
 //! Figure 5: each optimisation switched on in turn.
 //!
-//! ```text
-//!  baseline           2,4 cuckoo, versions read by locked instructions, 4 KiB pages, one by one
-//!  + huge pages       the same on 2 MiB pages
-//!  + memory ordering  versions read by loads, without a fence
-//!  + batching         32 lookups at a time, no prefetching
-//!  + prefetching      in two rounds: the paper's table
-//!  overbank::fib      ours: another layout, see `optimistic`
-//!  + next burst named ours: each batch asks for the lines of the next one meanwhile; beyond the paper
-//! ```
-//!
 //! All look up keys that are there, on one core. They take turns in each round where all their tables fit
 //! into memory at once; where not, the paper's five do, and then ours with the gather kernel.
 
@@ -38,13 +28,13 @@ const BATCH: usize = 32;
 
 /// The contestants, in the order in which they are switched on.
 const STEPS: [&str; 7] = [
-    "baseline",
-    "+ huge pages",
-    "+ memory ordering",
-    "+ batching",
-    "+ prefetching",
-    "overbank::fib",
-    "+ next burst named",
+    "baseline",           // 2,4 cuckoo, versions read by locked instructions, 4 KiB pages
+    "+ huge pages",       // The same on 2 MiB pages.
+    "+ memory ordering",  // Versions read by loads, without a fence.
+    "+ batching",         // 32 lookups at a time, no prefetching.
+    "+ prefetching",      // In two rounds: the paper's table.
+    "overbank::fib",      // Ours: another layout.
+    "+ next burst named", // Each batch asks for the lines of the next one; beyond the paper.
 ];
 const BASELINE: usize = 0;
 const HUGE: usize = 1;

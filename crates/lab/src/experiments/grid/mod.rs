@@ -2,10 +2,8 @@
 //!
 //! Each cell is one micro-benchmark ([`overbank_kit::micro`]) of all designs at once. In each cell ours is
 //! the design of the short list ([`SHORTLIST`]), its bursts ahead or alone ([`Way`]), that was fastest in
-//! a trial of [`TRIAL`] rounds; what is reported are the rounds after the trial. The designs of the paper
-//! look up their bursts alone, as the paper has it; a second comparison gives the other way to all. The ratio of a cell is the emulated throughput of ours
-//! to that of the best of the paper's designs *in that cell*, which is known only afterwards. Every
-//! ratio is one of figures of the same round, and what is reported their median and range.
+//! a trial of [`TRIAL`] rounds; its ratio is that to the best of the paper's designs *in that cell*,
+//! which is known only afterwards, in the same rounds.
 
 pub mod bound;
 mod checks;
