@@ -1,12 +1,9 @@
 //! Appendix C: uniform keys are the worst case. Many distributions, the same keys and hashes.
 //!
-//! The appendix compares final states. How many slots are occupied in the end depends on the hash
-//! function alone, as it says, and with uniform keys the hit rate is that number over the keys. But
-//! under a skewed law rare keys come so rarely that the end is far away: where one key in ten gets nine
-//! lookups in ten, the others have had 22 lookups each when uniform keys have had 200. So every table is
-//! warmed with uniform keys, which no later lookup can undo (an occupied slot stays occupied); then the
-//! law has its time to put the popular keys in; then hits are counted, beside the occupied slots at that
-//! moment. What is left is chance, with two parts:
+//! The appendix compares final states, which rare keys of a skewed law would reach late. So every table
+//! is warmed with uniform keys (an occupied slot stays occupied); then the law has its time to put the
+//! popular keys in; then hits are counted, beside the occupied slots at that moment. What is left is
+//! chance, with two parts:
 //!
 //! - of the lookups counted, N: variance r (1 − r) / N;
 //! - of the hash function, over which the appendix takes the mean: whether the popular keys fell on

@@ -9,10 +9,9 @@ use overbank::memory::HugePages;
 use overbank_kit::micro::gather::{Footing, Gather, times};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::micro::{
-    self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, size_name, tsc,
+    self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, ns_per_key, size_name, tsc,
 };
 use std::hint::black_box;
-use std::time::Instant;
 
 pub const FLOOR: Experiment = Experiment {
     name: "floor",
@@ -62,7 +61,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mib: &[f64] = if smoke { &[0.125] } else { &[4.0, 16.0, 64.0, 256.0] };
     let cells: Vec<Cell> =
         mib.iter().flat_map(|&mib| ALPHAS.map(|alpha| Cell::mib(mib, alpha, 0.0))).collect();
-    let designs = micro::designs(DESIGNS)?;
+    let designs = |_: &Cell| micro::designs(DESIGNS);
     let plan = |_: &Cell| Plan {
         warm_per_flow: 0.0,
         warm_max: 0,
@@ -72,7 +71,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         penalty_cycles: 0.0,
         ahead: true,
     };
-    let all = measure_all(context, (0.1, 1.0), &cells, &designs, plan, cycles_per_ns)?;
+    let all = measure_all(context, (0.1, 1.0), &cells, designs, plan, cycles_per_ns)?;
 
     let mut record = FLOOR.record(context);
     let l2 = overbank::prefetch::l2_bytes();
@@ -211,24 +210,14 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
         .ok_or_else(|| LabError::Failed(format!("not enough memory for {}", size_name(bytes))))?;
     let mut stream = draws(u32::MAX, 0.0, seed)?;
     let mut drawn = Keys::seeded(seed);
-    let mut rounds = Vec::new();
-    for _ in 0..7 {
-        drawn.draw(&mut stream, keys);
-        let (lead_in, timed) = drawn.hashes.split_at(keys / 4);
-        black_box(gather.touch(lead_in));
-        let ns = [false, true].map(|ahead| {
-            let times = timed.chunks(4096).map(|hashes| {
-                let start = Instant::now();
-                black_box(match ahead {
-                    false => gather.touch(hashes),
-                    true => gather.touch_ahead(BURST, hashes),
-                });
-                start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
-            });
-            median(times)
-        });
-        rounds.push(ns[0].min(ns[1]));
-    }
+    let rounds = (0..7).map(|_| {
+        drawn.draw(&mut stream, keys / 4);
+        black_box(gather.touch(&drawn.hashes));
+        drawn.draw(&mut stream, keys - keys / 4);
+        let alone = ns_per_key(&drawn, |hashes, _| _ = black_box(gather.touch(hashes)));
+        let ahead = |hashes: &[u64], _: &[u16]| _ = black_box(gather.touch_ahead(BURST, hashes));
+        alone.min(ns_per_key(&drawn, ahead))
+    });
     Ok(Gathered { bytes, pages: gather.huge_pages(), ns: Spread::of(rounds) })
 }
 

@@ -76,7 +76,8 @@ struct Measured {
     learning: Result<Learning, String>,
 }
 
-fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
+    let plan = &Plan::of(context.smoke());
     let what = sizes::name_of(entries);
     let built = if entries <= learning::ENTRIES_MAX { 0.4 } else { 0.8 };
     let (mut fib, built) =
@@ -117,7 +118,6 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan = Plan::of(context.smoke());
-    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
     let (mut record, all) =
         sizes::figure(context, &FIB7, (&SMOKE, &FULL), sizes::fib_bytes, measure)?;
     report::write(&mut record, &plan, &all);

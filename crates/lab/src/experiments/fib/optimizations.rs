@@ -137,7 +137,8 @@ fn bytes(entries: u64) -> u64 {
     (2 * sizes::optimistic_bytes(entries)).max(sizes::fib_bytes(entries))
 }
 
-fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
+    let plan = &Plan::of(context.smoke());
     let (theirs, ours) = (sizes::optimistic_bytes(entries), sizes::fib_bytes(entries));
     let together = sizes::fits(2 * theirs + ours);
     let tables = context.part((0.0, 0.4), |context| cuckoo(context, entries))?;
@@ -181,7 +182,6 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan = Plan::of(context.smoke());
-    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
     let (mut record, all) = sizes::figure(context, &FIB5, (&SMOKE, &FULL), bytes, measure)?;
     record.settings([
         ("lookups", format!("of keys that are there, uniform, {}", plan.describe())),

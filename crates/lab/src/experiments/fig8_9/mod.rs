@@ -78,7 +78,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
         .into_iter()
         .flat_map(|(mib, alphas)| alphas.iter().map(move |&alpha| Cell::mib(mib, alpha, theta)))
         .collect();
-    let designs = micro::designs(DESIGNS)?;
+    let designs = |_: &Cell| micro::designs(DESIGNS);
     let penalty_cycles = context.penalty_cycles;
     let plan = |cell: &Cell| Plan {
         warm_per_flow: draws(cell),
@@ -89,7 +89,7 @@ fn run(context: &mut Context<'_>, experiment: &Experiment, theta: f64) -> Result
         penalty_cycles,
         ahead: false,
     };
-    let all = measure_all(context, (0.0, 1.0), &cells, &designs, plan, cycles_per_ns)?;
+    let all = measure_all(context, (0.0, 1.0), &cells, designs, plan, cycles_per_ns)?;
 
     let mut record = experiment.record(context);
     let sizes = plan(&cells[0]);

@@ -183,14 +183,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let plan = Plan { penalty_cycles, ..plan(cell) };
         if smoke { Plan { keys: 1 << 13, rounds: 3, ..plan } } else { plan }
     };
-    let flows: f64 = cells.iter().map(|cell| f64::from(cell.flows())).sum();
-    let (mut all, mut before) = (Vec::with_capacity(cells.len()), 0.0);
-    for cell in &cells {
-        let part = (before, before + f64::from(cell.flows()) / flows);
-        let designs = designs_of(cell)?;
-        all.extend(measure_all(context, part, &[*cell], &designs, plan_of, cycles_per_ns)?);
-        before = part.1;
-    }
+    let all = measure_all(context, (0.0, 1.0), &cells, designs_of, plan_of, cycles_per_ns)?;
 
     let mut record = GRID.record(context);
     let plan = plan_of(&cells[0]);
