@@ -196,10 +196,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("seeds", seeds.to_string()),
     ]);
     let laws = laws();
-    let places = ALPHAS.into_iter().flat_map(|load| laws.iter().map(move |&law| (load, law)));
-    let places: Vec<((f64, usize), Law)> = places.collect();
     let name = |(load, law): &((f64, usize), Law)| format!("{} at α = {}", law.name(), load.0);
-    let all = context.each(places, name, |context, ((alpha, halved), law)| {
+    let all = context.each(pairs(&ALPHAS, &laws), name, |context, ((alpha, halved), law)| {
         let entries = most_entries / halved;
         let keys = (entries as f64 * alpha) as u32;
         Ok((law, count(&plan, law, (entries, keys), context.seed)?))

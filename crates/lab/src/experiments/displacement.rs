@@ -292,13 +292,11 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = DISPLACEMENT.record(context);
     record.setting("slots", entries);
     record.setting("lookups per flow", "20, from an empty table");
-    let cases: Vec<(Variant, f64)> =
-        VARIANTS.into_iter().flat_map(|v| alphas.iter().map(move |&alpha| (v, alpha))).collect();
     for &theta in thetas {
         let name = |(v, alpha): &(Variant, f64)| format!("{}, α {alpha}, θ {theta}", v.0);
         let half = if theta == 0.0 { (0.0, 1.0 / thetas.len() as f64) } else { (0.5, 1.0) };
         let points = context.part(half, |context| {
-            context.each(cases.iter().copied(), name, |context, (variant, alpha)| {
+            context.each(pairs(&VARIANTS, alphas), name, |context, (variant, alpha)| {
                 Ok((variant.0, alpha, play(variant, entries, (alpha, theta), context.seed)?))
             })
         })?;

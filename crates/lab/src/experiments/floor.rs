@@ -59,8 +59,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     }
 
     let mib: &[f64] = if smoke { &[0.125] } else { &[4.0, 16.0, 64.0, 256.0] };
-    let cells: Vec<Cell> =
-        mib.iter().flat_map(|&mib| ALPHAS.map(|alpha| Cell::mib(mib, alpha, 0.0))).collect();
+    let cells = pairs(mib, &ALPHAS).into_iter().map(|(mib, alpha)| Cell::mib(mib, alpha, 0.0));
+    let cells: Vec<Cell> = cells.collect();
     let designs = |_: &Cell| micro::designs(DESIGNS);
     let plan = |_: &Cell| Plan {
         warm_per_flow: 0.0,

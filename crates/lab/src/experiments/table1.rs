@@ -103,10 +103,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.settings([("entries", entries.to_string())]);
     record.settings([("keys", "uniform"), ("eviction", "random")]);
     let loads = [(0.95, "0.95"), (ALPHA_PAPER, "10⁶/2²⁰")];
-    let cases = loads.iter().flat_map(|load| KINDS.map(|kind| (kind, *load))).collect::<Vec<_>>();
     let name =
-        |(kind, load): &(GeometryKind, (f64, &str))| format!("{} at α = {}", kind.name(), load.1);
-    let found = context.each(cases, name, |context, (kind, (alpha, _))| {
+        |(load, kind): &((f64, &str), GeometryKind)| format!("{} at α = {}", kind.name(), load.1);
+    let found = context.each(pairs(&loads, &KINDS), name, |context, ((alpha, _), kind)| {
         let keys = (entries as f64 * alpha).round() as u32;
         let mut bench = KeyedTable::new(kind, entries, context.seed).map_err(LabError::failed)?;
         let mut stream = draws(keys, 0.0, context.seed)?;

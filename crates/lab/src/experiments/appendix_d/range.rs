@@ -18,9 +18,8 @@ pub(super) fn add(
     context: &mut Context<'_>,
     (entries, until, tolerance): (usize, f64, f64),
 ) -> Result<(), LabError> {
-    let places = KINDS.into_iter().flat_map(|kind| ALPHAS.map(|alpha| (kind, alpha)));
     let name = |(kind, alpha): &(GeometryKind, f64)| format!("{} at α = {alpha}", kind.name());
-    let cases = context.each(places.collect::<Vec<_>>(), name, |context, (kind, alpha)| {
+    let cases = context.each(pairs(&KINDS, &ALPHAS), name, |context, (kind, alpha)| {
         let entries = entries / if alpha >= 4.0 { 4 } else { 1 + usize::from(alpha >= 2.0) };
         let course = Course::measure(kind, entries, alpha, context.seed.wrapping_add(1), until)?;
         if kind.is_set_associative() {

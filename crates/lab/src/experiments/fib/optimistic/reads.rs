@@ -1,11 +1,4 @@
-//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3.
-//!
-//! | [`LOOK_UPS`] | versions are read | batch | prefetch |
-//! |---|---|---|---|
-//! | locked | by an atomic addition of zero, `lock xadd` | – | – |
-//! | loads | by loads, without a fence on x86-64 | – | – |
-//! | batched | by loads, those of a batch at once | yes | – |
-//! | prefetched | by loads, those of a batch at once | yes | two rounds |
+//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3 ([`LOOK_UPS`]).
 //!
 //! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch` of
 //! zero, a locked instruction that is also the full barrier. So readers store into the counters.
@@ -44,10 +37,10 @@ pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[Key6]) ->
 
 /// In the order of figure 5.
 pub(in crate::experiments::fib) const LOOK_UPS: [LookUp; 4] = [
-    Optimistic::one_by_one::<true>,
-    Optimistic::one_by_one::<false>,
-    Optimistic::in_batches::<false>,
-    Optimistic::in_batches::<true>,
+    Optimistic::one_by_one::<true>, // Versions are read by an atomic addition of zero, `lock xadd`.
+    Optimistic::one_by_one::<false>, // By loads, without a fence on x86-64.
+    Optimistic::in_batches::<false>, // By loads, those of a batch at once.
+    Optimistic::in_batches::<true>, // The same, and prefetched in two rounds.
 ];
 
 impl Optimistic {
