@@ -20,6 +20,11 @@ pub(crate) fn listed<T>(items: impl IntoIterator<Item = T>, text: impl Fn(T) -> 
     items.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
+/// Each of `first` with each of `second`.
+pub(crate) fn pairs<A: Copy, B: Copy>(first: &[A], second: &[B]) -> Vec<(A, B)> {
+    first.iter().flat_map(|&a| second.iter().map(move |&b| (a, b))).collect()
+}
+
 /// The value farthest from zero, with what it is of; the default of nothing.
 pub(crate) fn farthest<T: Default>(values: impl IntoIterator<Item = (f64, T)>) -> (f64, T) {
     values.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())).unwrap_or_default()

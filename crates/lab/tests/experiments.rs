@@ -3,7 +3,7 @@
 
 use overbank_kit::experiment::{Context, LabError, Size};
 use overbank_kit::machine::Machine;
-use overbank_kit::report::{markdown, outcomes};
+use overbank_kit::report::outcomes;
 use overbank_kit::results::Outcome;
 use overbank_lab::experiments::{ALL, by_name, sort};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,14 +55,7 @@ fn every_experiment_holds_and_can_be_drawn() {
     let names: Vec<&str> = outcomes.iter().map(|o| o.record.name.as_str()).collect();
     assert_eq!(names, ALL.iter().map(|e| e.name).collect::<Vec<_>>());
 
-    let read: Vec<Outcome> =
-        outcomes.iter().map(|o| Outcome::parse(&o.json()).expect("its own document")).collect();
-    let page = outcomes::page(&read);
-    let text = markdown::page(&read);
-    for outcome in &outcomes {
-        assert!(page.contains(&format!("id=\"{}\"", outcome.record.name)));
-        assert!(text.contains(&format!("\n## {}: ", outcome.record.name)));
-    }
+    let page = outcomes::page(&outcomes);
     assert!(!page.contains("NaN") && !page.contains("http"), "nothing from a network");
     let plots: usize = outcomes.iter().map(|o| o.record.plots.len()).sum();
     assert_eq!(page.matches("<svg").count(), plots);

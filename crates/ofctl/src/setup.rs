@@ -1,13 +1,14 @@
 //! What a rule switch is made of, and how it starts.
 
 use crate::engine::RuleEngine;
-use crate::rules::{ControlConfig, FailMode, RuleControl, RuleRefused};
+use crate::rules::{ControlConfig, RuleControl, RuleRefused};
+use crate::settings::{ControllerSettings, RuleSettings};
 use overbank_runtime::{ConfiguredPort, Options, Parts, PortDesc, Publisher, Running};
+use overbank_service::settings::Table as _;
 use overbank_stations::{Limits, StationsError};
 use overbank_switch::Datapath;
 use overbank_switch::datapath::{self, CacheConfig};
 use overbank_switch::rule::Rule;
-use overbank_switch::view::View;
 use std::io;
 
 /// A rule switch at work.
@@ -33,20 +34,24 @@ pub struct Setup {
 }
 
 impl Default for Setup {
+    /// The defaults of the settings; no tier 1.
     fn default() -> Setup {
+        const RIGHT: &str = "every setting of the table has a default that is right";
+        let rules = RuleSettings::defaults().expect(RIGHT);
+        let controllers = ControllerSettings::defaults().expect(RIGHT);
         Setup {
             run: Options::default(),
             cache: None,
-            megaflows: 1 << 16,
-            megaflow_idle_ms: 10_000,
+            megaflows: rules.megaflows,
+            megaflow_idle_ms: rules.megaflow_idle.as_millis() as u32,
             rules: Vec::new(),
-            controller_queue: 256,
+            controller_queue: controllers.controller_queue,
             control: ControlConfig {
-                rules_max: 1_000_000,
-                view: View::default(),
+                rules_max: rules.max_rules,
+                view: rules.view(),
                 mac: Limits::default(),
                 statics: Vec::new(),
-                fail_mode: FailMode::Secure,
+                fail_mode: controllers.fail_mode,
                 has_controllers: false,
                 datapath_id: 1,
                 seed: 1,

@@ -4,9 +4,9 @@ use super::draw;
 use comfy_table::{CellAlignment, Table};
 use overbank_kit::experiment::{Column, Table as Figures};
 use overbank_kit::report::ENDED_EARLY;
-use overbank_kit::report::markdown::measured;
 use overbank_kit::results::Outcome;
 use overbank_products::model::{Calculation, Row, Simulation};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Rows under headings, all to the left.
@@ -31,9 +31,14 @@ pub fn outcome(outcome: &Outcome) -> String {
     if !record.checks.is_empty() {
         let rows = record.checks.iter().map(|c| {
             let verdict = if c.holds { "ok" } else { "differs" };
-            [verdict, &c.claim, &c.stated, &measured(c)].map(str::to_owned)
+            [verdict, &c.claim, &c.stated, &c.measured].map(str::to_owned)
         });
         let _ = writeln!(out, "\n{}", columns(["", "claim", "stated", "measured"], rows));
+        // Many claims may have one reason.
+        let reasons: BTreeSet<&str> = record.checks.iter().map(|c| &*c.reason).collect();
+        for reason in reasons.into_iter().filter(|reason| !reason.is_empty()) {
+            let _ = writeln!(out, "\nwhere it differs: {reason}");
+        }
     }
     for t in &record.tables {
         let _ = writeln!(out, "\n{}\n{}", t.title, draw(t));

@@ -49,7 +49,7 @@ impl Lane {
 
 /// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the
 /// stretches, so that what the machine did in between for others falls out.
-pub(super) fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
+pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
     let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
         let start = Instant::now();

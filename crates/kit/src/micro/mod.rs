@@ -52,6 +52,7 @@ pub mod tsc;
 mod warm;
 
 pub use cell::{Cell, SLOT_BYTES, size_name, static_optimum};
+pub use loops::ns_per_key;
 pub use row::{Measured, Round, Row, Way};
 
 use std::hint::black_box;
@@ -62,7 +63,7 @@ use crate::spread::Spread;
 use crate::workload::FlowStream;
 use gather::{Gather, refusal};
 use keys::Keys;
-use loops::{Lane, Times, lookups, ns_per_key, probes, run};
+use loops::{Lane, Times, lookups, probes, run};
 use overbank::cache::{BURST, Design, LayoutKind};
 use overbank::memory::HugePages;
 use row::rate;
@@ -268,7 +269,7 @@ pub fn measure_all(
     context: &mut Context<'_>,
     (from, to): (f64, f64),
     cells: &[Cell],
-    designs: &[Design],
+    designs: impl Fn(&Cell) -> Result<Vec<Design>, LabError>,
     plan: impl Fn(&Cell) -> Plan,
     cycles_per_ns: f64,
 ) -> Result<Vec<Measured>, LabError> {
@@ -281,7 +282,8 @@ pub fn measure_all(
         let what = format!("{}, α {}, θ {}", cell.size(), cell.alpha, cell.theta);
         let share = (to - from) * f64::from(cell.flows()) / work;
         let mut step = |done: f64| context.step(&what, before + done * share);
-        all.push(measure(*cell, designs, &plan(cell), cycles_per_ns, seed, &mut step)?);
+        let designs = designs(cell)?;
+        all.push(measure(*cell, &designs, &plan(cell), cycles_per_ns, seed, &mut step)?);
         before += share;
     }
     Ok(all)

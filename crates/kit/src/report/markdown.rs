@@ -46,7 +46,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
 }
 
 /// What was measured, and the reason where it differs.
-pub fn measured(check: &Check) -> String {
+fn measured(check: &Check) -> String {
     match &*check.reason {
         "" => check.measured.clone(),
         reason => format!("{}. {reason}", check.measured),

@@ -40,11 +40,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.setting("eviction", "random");
     printed_digits(&mut record);
 
-    let places = KINDS.into_iter().flat_map(|kind| alphas.iter().map(move |&alpha| (kind, alpha)));
-    let places: Vec<(GeometryKind, f64)> = places.collect();
     let name = |(kind, alpha): &(GeometryKind, f64)| format!("{} at α = {alpha}", kind.name());
     let found = context.part((0.0, 0.9), |context| {
-        context.each(places, name, |context, (kind, alpha)| {
+        context.each(pairs(&KINDS, alphas), name, |context, (kind, alpha)| {
             let keys = (entries as f64 * alpha) as u32;
             let mut bench =
                 KeyedTable::new(kind, entries, context.seed).map_err(LabError::failed)?;

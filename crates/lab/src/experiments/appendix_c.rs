@@ -1,12 +1,9 @@
 //! Appendix C: uniform keys are the worst case. Many distributions, the same keys and hashes.
 //!
-//! The appendix compares final states. How many slots are occupied in the end depends on the hash
-//! function alone, as it says, and with uniform keys the hit rate is that number over the keys. But
-//! under a skewed law rare keys come so rarely that the end is far away: where one key in ten gets nine
-//! lookups in ten, the others have had 22 lookups each when uniform keys have had 200. So every table is
-//! warmed with uniform keys, which no later lookup can undo (an occupied slot stays occupied); then the
-//! law has its time to put the popular keys in; then hits are counted, beside the occupied slots at that
-//! moment. What is left is chance, with two parts:
+//! The appendix compares final states, which rare keys of a skewed law would reach late. So every table
+//! is warmed with uniform keys (an occupied slot stays occupied); then the law has its time to put the
+//! popular keys in; then hits are counted, beside the occupied slots at that moment. What is left is
+//! chance, with two parts:
 //!
 //! - of the lookups counted, N: variance r (1 − r) / N;
 //! - of the hash function, over which the appendix takes the mean: whether the popular keys fell on
@@ -157,9 +154,8 @@ fn count(
         let variance = variance(&weights);
         let index = WeightedAliasIndex::new(weights).map_err(LabError::failed)?;
         let mut uniform = draws(keys, 0.0, seed)?;
-        let benches = KINDS.map(|kind| KeyedTable::new(kind, entries, seed));
-        let benches = benches.into_iter().collect::<Result<Vec<_>, _>>();
-        let mut benches = benches.map_err(LabError::failed)?;
+        let benches = KINDS.into_iter().map(|kind| KeyedTable::new(kind, entries, seed));
+        let mut benches = benches.collect::<Result<Vec<_>, _>>().map_err(LabError::failed)?;
         let mut buffer = vec![0u32; keys as usize];
         for pass in 0..plan.warm + plan.mixed + plan.counted {
             if pass < plan.warm {
@@ -200,10 +196,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ("seeds", seeds.to_string()),
     ]);
     let laws = laws();
-    let places = ALPHAS.into_iter().flat_map(|load| laws.iter().map(move |&law| (load, law)));
-    let places: Vec<((f64, usize), Law)> = places.collect();
     let name = |(load, law): &((f64, usize), Law)| format!("{} at α = {}", law.name(), load.0);
-    let all = context.each(places, name, |context, ((alpha, halved), law)| {
+    let all = context.each(pairs(&ALPHAS, &laws), name, |context, ((alpha, halved), law)| {
         let entries = most_entries / halved;
         let keys = (entries as f64 * alpha) as u32;
         Ok((law, count(&plan, law, (entries, keys), context.seed)?))

@@ -1,28 +1,11 @@
 //! Appendix D: how long until a cache is warm? Its differential equation, and a law that holds.
 //!
 //! With τ lookups per key of the working set and r the hit rate, the appendix takes
-//! dr/dτ = r_max − r, so r = r_max (1 − e^−τ). That counts every key that is still missing for one
-//! that finds an empty slot when it is looked up. Nearly none does:
-//!
-//! ```text
-//!  buckets   4/4  4/4  4/4  4/4  3/4          x is missing, the empty slot is three buckets on;
-//!              x▸   ▸    ▸    ▸  _            x evicts a, a must be looked up and evict b rightwards,
-//!                a    b    c                  b must be … : a chain, each link a lookup per key long
-//! ```
-//!
-//! A stretch of full buckets between a missing key and its slot is crossed at a rate that falls
-//! with its length, and such stretches are the rarer the longer they are. The deficit is a mixture
-//! of exponentials with rates down to 0, and such a mixture (gamma-distributed rates) is a power
-//! law: the law tried here is
-//!
-//! ```text
-//!  r(τ) = seen(τ) − q (1 + τ)^−γ,    τ ≥ 5
-//! ```
-//!
-//! with seen(τ) the most that the keys seen so far allow ([`warm_up_seen`], without parameters),
-//! and q, γ of the geometry and α alone: the process is local, so the size does not enter. They are
-//! fitted on one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and
-//! up to τ = 1000. With one bucket a key there are no chains, and seen(τ) is exact.
+//! dr/dτ = r_max − r, so r = r_max (1 − e^−τ). The law tried here, for the reasons in the notes of
+//! the record, is r(τ) = seen(τ) − q (1 + τ)^−γ for τ ≥ 5, with seen(τ) the most that the keys
+//! seen so far allow ([`warm_up_seen`], without parameters), and q, γ of the geometry and α alone. They
+//! are fitted on one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and
+//! up to τ = 1000. With one bucket a key seen(τ) is exact.
 
 mod range;
 

@@ -45,6 +45,8 @@ const MEASURED: usize = 5;
 /// slots.
 const BURST_OF: Run = Run { flows: 32, packets: 8 };
 
+const NEW: [(Kind, &str); 2] = [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")];
+
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Exact,
@@ -108,7 +110,7 @@ fn cases() -> Vec<Case> {
         let name = format!("α = {many}, hot set moves on by {percent} % of the flows");
         case(name, Kind::Moving, many, percent)
     });
-    let new = [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")].map(|(kind, what)| {
+    let new = NEW.map(|(kind, what)| {
         PERCENT_NEW.map(|percent| {
             let name = format!("α = {few}, {percent} % in {what} of new flows");
             case(name, kind, few, percent)
@@ -162,7 +164,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let title = format!("Hot sets that move, Zipf θ = {THETA}, α = {many}");
     let x = "flows by which the ranks move on, per packet and flow, %";
     record.plots.push(plot(Kind::Moving, title, x).log_x());
-    for (kind, what) in [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")] {
+    for (kind, what) in NEW {
         let title = format!("{what} of new flows in Zipf θ = {THETA}, α = {few}");
         record.plots.push(plot(kind, title, "packets of new flows, %"));
     }
@@ -209,7 +211,7 @@ fn claims(record: &mut Record, all: &[Case], entries: usize) {
         format!("{} to {}", both(slow), both(fast)),
         NAMES.iter().all(|name| fast.hit(name) < slow.hit(name)),
     );
-    for (kind, what) in [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")] {
+    for (kind, what) in NEW {
         let Some(last) = of(kind).next_back() else { continue };
         // The first packet of each new flow misses; two points of luck in the share at the small size.
         let packets = f64::from(Case::run(kind, entries).packets);

@@ -196,10 +196,11 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = EXPLOSION.record(context);
     record.setting("different attack packets", CRAFTED);
     record.settings([isa()]);
-    let plan = (2..=FIELDS.len()).flat_map(|fields| [1 << 10, 1 << 18].map(|e| (fields, e)));
-    let cases = plan
-        .map(|(fields, entries)| measure(context, fields, entries))
-        .collect::<Result<Vec<_>, _>>()?;
+    let name = |(fields, entries): &(usize, usize)| format!("{fields} fields, {entries} entries");
+    let cases =
+        context.each(pairs(&[2, 3, FIELDS.len()], &[1 << 10, 1 << 18]), name, |context, of| {
+            measure(context, of.0, of.1)
+        })?;
     for case in &cases {
         record.judge(&case.name(), CLAIMS, case);
     }

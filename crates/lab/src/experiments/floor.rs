@@ -1,10 +1,6 @@
 //! The floor: what one random line per key costs, and how close each design's probe and verified lookup
 //! come to it.
-//!
-//! Each flow is shown once, then all are looked up, at two loads. At α = 0.5 nearly all keys are hits,
-//! and a probe is one pass over the burst that fetches, compares and reads a value; the gather kernel
-//! is one pass that only fetches. At α = 0.95 a table is nearly full: a geometry of two buckets must
-//! read the second line of many keys, and one or more in a hundred keys miss. Keys, bursts, memory and
+//! Each flow is shown once, then all are looked up, at two loads ([`NOTES`]); keys, bursts, memory and
 //! kind of pages are the same for all.
 
 use crate::prelude::*;
@@ -13,10 +9,9 @@ use overbank::memory::HugePages;
 use overbank_kit::micro::gather::{Footing, Gather, times};
 use overbank_kit::micro::keys::Keys;
 use overbank_kit::micro::{
-    self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, size_name, tsc,
+    self, Cell, DESIGNS, Measured, Plan, Round, Row, Way, measure_all, ns_per_key, size_name, tsc,
 };
 use std::hint::black_box;
-use std::time::Instant;
 
 pub const FLOOR: Experiment = Experiment {
     name: "floor",
@@ -64,9 +59,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     }
 
     let mib: &[f64] = if smoke { &[0.125] } else { &[4.0, 16.0, 64.0, 256.0] };
-    let cells: Vec<Cell> =
-        mib.iter().flat_map(|&mib| ALPHAS.map(|alpha| Cell::mib(mib, alpha, 0.0))).collect();
-    let designs = micro::designs(DESIGNS)?;
+    let cells = pairs(mib, &ALPHAS).into_iter().map(|(mib, alpha)| Cell::mib(mib, alpha, 0.0));
+    let cells: Vec<Cell> = cells.collect();
+    let designs = |_: &Cell| micro::designs(DESIGNS);
     let plan = |_: &Cell| Plan {
         warm_per_flow: 0.0,
         warm_max: 0,
@@ -76,15 +71,15 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         penalty_cycles: 0.0,
         ahead: true,
     };
-    let all = measure_all(context, (0.1, 1.0), &cells, &designs, plan, cycles_per_ns)?;
+    let all = measure_all(context, (0.1, 1.0), &cells, designs, plan, cycles_per_ns)?;
 
     let mut record = FLOOR.record(context);
-    let l2 = l2_cache_bytes();
+    let l2 = overbank::prefetch::l2_bytes();
     record.settings([
         ("keys of a round".to_owned(), plan(&cells[0]).keys.to_string()),
         ("TSC".to_owned(), format!("{cycles_per_ns:.3} GHz")),
         isa(),
-        ("L2 cache".to_owned(), l2.map_or("of unknown size".to_owned(), size_name)),
+        ("L2 cache".to_owned(), size_name(l2)),
     ]);
     if !smoke {
         record.settings.push(micro::pages(&all));
@@ -161,54 +156,31 @@ fn plot(at: &[&Measured], floors: &[&Gathered], kind: Kind) -> Plot {
     plot.log_x().log_y().with([Series { model: true, ..kernel }]).with(curves)
 }
 
-/// Bytes of the L2 cache of core 0; `None` where the kernel does not say.
-fn l2_cache_bytes() -> Option<usize> {
-    let read = |index: u32, file: &str| {
-        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
-        std::fs::read_to_string(path).ok()
-    };
-    let index = (0..8).find(|&index| read(index, "level").is_some_and(|l| l.trim() == "2"))?;
-    read(index, "size")?.trim().strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1 << 10)
-}
-
-/// What the targets rest on: that keys are hits, at any size.
-const HITS: [&[Claim<Measured>]; 2] = [
-    &[Claim::new("hit rate", "at least 99.9 %", |m: &Measured| hits(m, 0.999))],
-    &[Claim::new("hit rate", "at least 97 %", |m: &Measured| hits(m, 0.97))],
-];
-
-fn hits(m: &Measured, least: f64) -> Option<Finding> {
-    let rate = m.row(RECOMMENDED)?.hit_rate;
-    Finding::new(rate >= least, percent(rate, 2))
-}
-
-/// Past the L2 cache; not where the kernel is no floor of our table.
-const TARGETS: &[Claim<Measured>] = &[
-    Claim::timed("batched probe to the floor", "at most 1.6", |m| target(m, 0)).because(PAST),
-    Claim::timed("verified lookup to the floor", "at most 1.6", |m| target(m, 1)).because(PAST),
-    Claim::timed("batched probe, ahead to the floor", "at most 1.6", |m| target(m, 2))
-        .because(PAST),
-    Claim::timed("verified lookup, ahead to the floor", "at most 1.6", |m| target(m, 3))
-        .because(PAST),
-];
-
-/// How many times the floor a batched probe or a verified lookup may cost past the L2 cache.
-fn target(m: &Measured, kind: usize) -> Option<Finding> {
-    let kind = KINDS[kind];
-    Finding::at_most(1.6, m.to_floor(m.row_of(RECOMMENDED, kind.way)?, kind.ns)?)
-}
-
-/// An L2 cache of unknown size counts as smaller than every table of the full size.
-fn claims(record: &mut Record, all: &[Measured], l2: Option<usize>) {
+/// What the targets rest on, that keys are hits, at any size; and, past the L2 cache and where the
+/// kernel is a floor of our table, how many times that floor a probe or a verified lookup may cost.
+fn claims(record: &mut Record, all: &[Measured], l2: usize) {
     let place = |m: &Measured, past: &str| {
         format!("{RECOMMENDED}, {}{past}, α = {}", m.cell.size(), m.cell.alpha)
     };
-    for m in all {
-        record.judge(&place(m, ""), HITS[usize::from(m.cell.alpha > 0.9)], m);
+    for (m, ours) in all.iter().filter_map(|m| Some((m, m.row(RECOMMENDED)?))) {
+        let (least, hits) = (if m.cell.alpha > 0.9 { 0.97 } else { 0.999 }, ours.hit_rate);
+        let stated = format!("at least {} %", 100.0 * least);
+        record.claim(
+            format!("{}: hit rate", place(m, "")),
+            stated,
+            percent(hits, 2),
+            hits >= least,
+        );
     }
-    let bytes = |m: &Measured| m.cell.entries.saturating_mul(micro::SLOT_BYTES);
-    for m in all.iter().filter(|m| l2.is_none_or(|l2| bytes(m) > l2)) {
-        record.judge(&place(m, ", past the L2 cache"), TARGETS, m);
+    let is_past = |m: &&Measured| m.cell.entries.saturating_mul(micro::SLOT_BYTES) > l2;
+    let full = record.size == Size::Full;
+    for (m, kind) in all.iter().filter(is_past).flat_map(|m| KINDS.map(|kind| (m, kind))) {
+        let of = m.row_of(RECOMMENDED, kind.way).filter(|_| full);
+        if let Some(floors) = of.and_then(|row| m.to_floor(row, kind.ns)) {
+            let claim = format!("{}: {} to the floor", place(m, ", past the L2 cache"), kind.name);
+            record.claim(claim, "at most 1.6", floors.text(), floors.median <= 1.6);
+            record.because(PAST);
+        }
     }
 }
 
@@ -238,24 +210,14 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
         .ok_or_else(|| LabError::Failed(format!("not enough memory for {}", size_name(bytes))))?;
     let mut stream = draws(u32::MAX, 0.0, seed)?;
     let mut drawn = Keys::seeded(seed);
-    let mut rounds = Vec::new();
-    for _ in 0..7 {
-        drawn.draw(&mut stream, keys);
-        let (lead_in, timed) = drawn.hashes.split_at(keys / 4);
-        black_box(gather.touch(lead_in));
-        let ns = [false, true].map(|ahead| {
-            let times = timed.chunks(4096).map(|hashes| {
-                let start = Instant::now();
-                black_box(match ahead {
-                    false => gather.touch(hashes),
-                    true => gather.touch_ahead(BURST, hashes),
-                });
-                start.elapsed().as_secs_f64() * 1e9 / hashes.len() as f64
-            });
-            median(times)
-        });
-        rounds.push(ns[0].min(ns[1]));
-    }
+    let rounds = (0..7).map(|_| {
+        drawn.draw(&mut stream, keys / 4);
+        black_box(gather.touch(&drawn.hashes));
+        drawn.draw(&mut stream, keys - keys / 4);
+        let alone = ns_per_key(&drawn, |hashes, _| _ = black_box(gather.touch(hashes)));
+        let ahead = |hashes: &[u64], _: &[u16]| _ = black_box(gather.touch_ahead(BURST, hashes));
+        alone.min(ns_per_key(&drawn, ahead))
+    });
     Ok(Gathered { bytes, pages: gather.huge_pages(), ns: Spread::of(rounds) })
 }
 
@@ -272,7 +234,7 @@ mod tests {
 
     fn judged(m: &Measured, l2: usize) -> Vec<bool> {
         let mut record = full_record(&FLOOR);
-        claims(&mut record, std::slice::from_ref(m), Some(l2));
+        claims(&mut record, std::slice::from_ref(m), l2);
         record.checks.iter().map(|check| check.holds).collect()
     }
 

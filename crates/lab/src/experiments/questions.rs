@@ -1,13 +1,5 @@
-//! The five research questions of the dissertation's section 5.3, each with a measurement.
-//!
-//! 1. How does BLP perform in the full system?
-//! 2. How should displacement and eviction be balanced?
-//! 3. Which eviction policy?
-//! 4. What if wrong answers are tolerable?
-//! 5. Are there general rules?
-//!
-//! The figures here are short runs for the answers; the experiments that the answers name have the
-//! long ones.
+//! The five research questions of the dissertation's section 5.3 ([`NOTES`]), each with a short run;
+//! the experiments that the answers name have the long ones.
 
 use super::displacement::{Figures, VARIANTS, play};
 use super::endtoend::Course;
@@ -103,7 +95,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::new(
         "1: in the full system 2-4 BLP has a higher hit rate than 8-way, and 8-way than 4-way",
         "as in the micro-benchmark",
-        |found: &Found| {
+        |found| {
             let rates: Vec<f64> = found.switch.iter().take(3).map(|d| d.hit_rate).collect();
             let shown = listed(&rates, |&rate| percent(rate, 2));
             Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
@@ -112,7 +104,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::new(
         "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP",
         "α = 0.95",
-        |found: &Found| {
+        |found| {
             let [wide, deep] = ["blp-2-16, plain", "blp-2-4, depth 2"]
                 .map(|to| found.gain("blp-2-4, plain", to, 0).map_or(0.0, |gain| gain.0));
             Finding::new(wide > deep, format!("{wide:+.2} and {deep:+.2} points"))
@@ -121,7 +113,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "2: displacement wins hits where nearly all flows fit",
         "α = 0.95: more than its noise",
-        |found: &Found| {
+        |found| {
             let (most, text) = found.displacement(0)?;
             Finding::new(most > 1.0, text)
         },
@@ -129,7 +121,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "2: and none where more flows come than fit",
         "α = 1.5: no more than its noise",
-        |found: &Found| {
+        |found| {
             let (most, text) = found.displacement(1)?;
             Finding::new(most <= 1.0, text)
         },
@@ -137,7 +129,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::new(
         "3: without skew no policy beats random eviction by a point",
         "α = 1.5, blp-2-16: PBLRU, bubble LRU to random",
-        |found: &Found| {
+        |found| {
             let m = &found.cells[1];
             let won = ["blp-2-16+pblru", "blp-2-16+bubble"].map(|to| change(m, "blp-2-16", to));
             let [Some(pblru), Some(bubble)] = won else { return None };
@@ -148,7 +140,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::new(
         "3: with skew and too many flows promotion on each hit keeps the popular ones",
         "α = 3, θ = 0.99, blp-2-16: bubble LRU above random",
-        |found: &Found| {
+        |found| {
             let (points, _) = change(&found.cells[4], "blp-2-16", "blp-2-16+bubble")?;
             Finding::new(points > 0.0, format!("{points:+.2} points"))
         },
@@ -156,7 +148,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "4: wrong answers for new flows are one in 2¹⁶ per occupied candidate slot",
         "within four standard deviations of the count",
-        |found: &Found| {
+        |found| {
             let as_calculated = |a: &Approximate| {
                 let (seen, due) = (a.foreign * a.probed as f64, a.q * a.probed as f64);
                 (seen - due).abs() <= 4.0 * due.max(1.0).sqrt()
@@ -167,20 +159,16 @@ const CLAIMS: &[Claim<Found>] = &[
             Finding::new(found.believed.iter().all(|(_, a)| as_calculated(a)), shown)
         },
     ),
-    Claim::timed(
-        "4: within the working set wrong answers are fewer",
-        "in every design",
-        |found: &Found| {
-            let shown = listed(&found.believed, |(name, a)| {
-                format!("{name} {} for {}", percent(a.wrong, 4), percent(a.foreign, 4))
-            });
-            Finding::new(found.believed.iter().all(|(_, a)| a.wrong <= a.foreign), shown)
-        },
-    ),
+    Claim::timed("4: within the working set wrong answers are fewer", "in every design", |found| {
+        let shown = listed(&found.believed, |(name, a)| {
+            format!("{name} {} for {}", percent(a.wrong, 4), percent(a.foreign, 4))
+        });
+        Finding::new(found.believed.iter().all(|(_, a)| a.wrong <= a.foreign), shown)
+    }),
     Claim::timed(
         "5a: a bucket as wide as the line wins hits for nothing, as one vector compares all of it",
         "blp-2-4 to blp-2-16: more hits for at most one nanosecond",
-        |found: &Found| {
+        |found| {
             let (points, ns) = change(&found.cells[0], "blp-2-4", "blp-2-16")?;
             let shown = format!("{points:+.2} points, {ns:+.1} ns at {}", place(&found.cells[0]));
             Finding::new(points > 0.0 && ns <= 1.0, shown)
@@ -199,7 +187,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "5c: the recommended design is nowhere slower than 2-4 BLP",
         "at least its throughput in every cell, with the penalty of a miss",
-        |found: &Found| {
+        |found| {
             let ratio = |m: &Measured| {
                 Some(m.row(RECOMMENDED)?.to(m.row("blp-2-4")?, |round| round.throughput).median)
             };
@@ -210,7 +198,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "5d: evict at random until skew and oversubscription come together",
         "bubbling in 2-16 BLP: half a point or more where θ > 0 and α > 1, less elsewhere",
-        |found: &Found| {
+        |found| {
             let both = |cell: &Cell| cell.theta > 0.0 && cell.alpha > 1.0;
             let least = found.bubbling(both).into_iter().fold(f64::MAX, f64::min);
             let rest = found.bubbling(|cell| !both(cell)).into_iter().fold(f64::MIN, f64::max);
@@ -350,7 +338,7 @@ fn policies(context: &mut Context<'_>, cycles_per_ns: f64) -> Result<Vec<Measure
     let smoke = context.smoke();
     let mib = if smoke { 1.0 / 32.0 } else { 4.0 };
     let cells = CELLS.map(|(alpha, theta)| Cell::mib(mib, alpha, theta));
-    let designs = micro::designs(&GEOMETRY_AND_POLICY)?;
+    let designs = |_: &Cell| micro::designs(&GEOMETRY_AND_POLICY);
     let penalty_cycles = context.penalty_cycles;
     let plan = |_: &Cell| Plan {
         warm_per_flow: 20.0,
@@ -361,7 +349,7 @@ fn policies(context: &mut Context<'_>, cycles_per_ns: f64) -> Result<Vec<Measure
         penalty_cycles,
         ahead: false,
     };
-    measure_all(context, (0.3, 0.8), &cells, &designs, plan, cycles_per_ns)
+    measure_all(context, (0.3, 0.8), &cells, designs, plan, cycles_per_ns)
 }
 
 /// 4: what verification costs and saves.

@@ -10,10 +10,8 @@
 //!  set-4             3  4  4  2  3  1  2  1                               20 of 32 = 0.625
 //! ```
 //!
-//! The slide shows the buckets' contents after the 25 keys (its zeros are lost in the text): with
-//! 0.71875, five keys of bucket 1 are held, with 0.75 six. Its 0.71875 is the 8-way cache, whose
-//! buckets are pairs of the slide's. The figures come out of the models' recursion, and out of the
-//! real tables fed with hashes that fall on these buckets.
+//! The figures come out of the models' recursion, and out of the real tables fed with hashes that fall
+//! on these buckets.
 
 use crate::prelude::*;
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};

@@ -72,7 +72,7 @@ const CLAIMS: &[Claim<[f64; 4]>] = &[
     Claim::new(
         "2-4 BLP hits more often than 4-way and 8-way, by",
         "12 and 6 points",
-        |[set4, set8, blp, _]: &[f64; 4]| {
+        |[set4, set8, blp, _]| {
             let (more4, more8) = (blp - set4, blp - set8);
             let near = (more4 - 12.0).abs() < 1.5 && (more8 - 6.0).abs() < 1.5;
             Finding::new(near, format!("{more4:.1} and {more8:.1} points"))
@@ -81,12 +81,12 @@ const CLAIMS: &[Claim<[f64; 4]>] = &[
     Claim::new(
         "set-4 < set-8 < blp-2-4 < cuckoo-2-4",
         "82 < 88 < 94 < 99 %",
-        |rates: &[f64; 4]| {
+        |rates| {
             let shown = listed(rates, |rate| format!("{rate:.1} %"));
             Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
         },
     ),
-    Claim::new("lines that 2-4 BLP reads, 4 bytes a slot, by calculation", "1.5", |_: &[f64; 4]| {
+    Claim::new("lines that 2-4 BLP reads, 4 bytes a slot, by calculation", "1.5", |_| {
         let lines = lines(GeometryKind::Blp2x4);
         Finding::new((lines - 1.5).abs() < 0.05, format!("{lines:.2}"))
     })
@@ -103,10 +103,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.settings([("entries", entries.to_string())]);
     record.settings([("keys", "uniform"), ("eviction", "random")]);
     let loads = [(0.95, "0.95"), (ALPHA_PAPER, "10⁶/2²⁰")];
-    let cases = loads.iter().flat_map(|load| KINDS.map(|kind| (kind, *load))).collect::<Vec<_>>();
     let name =
-        |(kind, load): &(GeometryKind, (f64, &str))| format!("{} at α = {}", kind.name(), load.1);
-    let found = context.each(cases, name, |context, (kind, (alpha, _))| {
+        |(load, kind): &((f64, &str), GeometryKind)| format!("{} at α = {}", kind.name(), load.1);
+    let found = context.each(pairs(&loads, &KINDS), name, |context, ((alpha, _), kind)| {
         let keys = (entries as f64 * alpha).round() as u32;
         let mut bench = KeyedTable::new(kind, entries, context.seed).map_err(LabError::failed)?;
         let mut stream = draws(keys, 0.0, context.seed)?;

@@ -188,7 +188,7 @@ impl Found {
 }
 
 const CLAIMS: &[Claim<Found>] = &[
-    Claim::new("hit rates: 4-way < 8-way < 2-4 BLP", "81 %, 86 %, 88 %", |found: &Found| {
+    Claim::new("hit rates: 4-way < 8-way < 2-4 BLP", "81 %, 86 %, 88 %", |found| {
         let rates = [found.of("set-4")?, found.of("set-8")?, found.of("blp-2-4")?].map(|a| a.hits);
         let shown = rates.map(|rate| percent(rate, 1)).join(", ");
         Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
@@ -196,7 +196,7 @@ const CLAIMS: &[Claim<Found>] = &[
     Claim::timed(
         "false positives: 8 candidate slots have about twice those of 4",
         "1.83 (8-way), 1.87 (2-4 BLP)",
-        |found: &Found| {
+        |found| {
             let four = found.of("set-4")?.wrong;
             let ratios = [found.of("set-8")?.wrong / four, found.of("blp-2-4")?.wrong / four];
             let shown = format!("{:.2}, {:.2}", ratios[0], ratios[1]);

@@ -277,6 +277,12 @@ impl RuleControl {
         self.publisher.index_of(number).is_some()
     }
 
+    /// Returns the address and the setting of the port of this number.
+    pub fn port_config(&self, number: u32) -> Option<([u8; 6], PortConfig)> {
+        let index = self.publisher.index_of(number)?;
+        Some((self.publisher.ports()[index].mac, self.ports[index]))
+    }
+
     /// Returns the port of this number.
     pub fn port(&self, number: u32) -> Option<OfPort> {
         self.publisher.index_of(number).map(|index| self.port_at(index))

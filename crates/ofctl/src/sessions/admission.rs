@@ -17,11 +17,11 @@ type Taken = BTreeMap<u64, Option<oneshot::Sender<()>>>;
 /// All permits.
 pub(super) struct Admission {
     most: usize,
-    book: Mutex<Book>,
+    ledger: Mutex<Ledger>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Ledger {
     next: u64,
     taken: Taken,
 }
@@ -44,29 +44,29 @@ pub(super) enum Room {
 
 impl Admission {
     pub fn new(most: usize) -> Arc<Admission> {
-        Arc::new(Admission { most, book: Mutex::default() })
+        Arc::new(Admission { most, ledger: Mutex::default() })
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a permit; `None`: all are taken by connections that have said hello.
     pub fn take(self: &Arc<Admission>) -> Option<(Permit, Room)> {
-        let mut book = self.book();
-        let room = if book.taken.len() < self.most {
+        let mut ledger = self.ledger();
+        let room = if ledger.taken.len() < self.most {
             Room::Free
         } else {
-            let silent = book.taken.iter().find(|(_, silent)| silent.is_some());
+            let silent = ledger.taken.iter().find(|(_, silent)| silent.is_some());
             let oldest = *silent?.0;
             // The sender goes, and by that its connection knows.
-            book.taken.remove(&oldest);
+            ledger.taken.remove(&oldest);
             Room::Made
         };
         let (sender, lost) = oneshot::channel();
-        let number = book.next;
-        book.next += 1;
-        book.taken.insert(number, Some(sender));
+        let number = ledger.next;
+        ledger.next += 1;
+        ledger.taken.insert(number, Some(sender));
         Some((Permit { number, limit: Arc::clone(self), lost }, room))
     }
 }
@@ -74,7 +74,7 @@ impl Admission {
 impl Permit {
     /// It said hello, so it keeps its permit; false: it had lost it by then.
     pub fn keep(&mut self) -> bool {
-        match self.limit.book().taken.get_mut(&self.number) {
+        match self.limit.ledger().taken.get_mut(&self.number) {
             None => false,
             Some(silent) => {
                 // The receiver hears that the sender went; nobody asks it any more.
@@ -92,7 +92,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.limit.book().taken.remove(&self.number);
+        self.limit.ledger().taken.remove(&self.number);
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert!(!second.keep(), "its hello comes too late");
         // It gives nothing back: its permit is another's.
         drop(second);
-        assert_eq!(limit.book().taken.len(), 3);
+        assert_eq!(limit.ledger().taken.len(), 3);
         assert!(third.keep() && fourth.keep());
         assert!(limit.take().is_none(), "nobody is silent");
         drop(first);

@@ -178,7 +178,9 @@ fn commit(steps: Vec<Step>, control: &mut RuleControl) -> Result<u64, (u32, Erro
                     flows += 1;
                     checked.apply(control).map_err(|refused| convert::flow::refusal(&refused))
                 }
-                What::Port(change) => check_port(control, &change).map(|_| ports.push(change)),
+                What::Port(change) => check_port(control, &change)
+                    .map(|_| ports.push(change))
+                    .map_err(ErrorCode::from),
             };
             done.map_err(|code| (xid, ErrorMessage { code, data: quote }))?;
         }
@@ -194,7 +196,10 @@ fn commit(steps: Vec<Step>, control: &mut RuleControl) -> Result<u64, (u32, Erro
 }
 
 /// What becomes of a port's setting.
-fn check_port(control: &RuleControl, change: &PortMod) -> Result<PortConfig, ErrorCode> {
-    let port = control.port(change.port).ok_or(PortModFailed::BadPort)?;
-    Ok(convert::port::changed(&port, change)?)
+pub(super) fn check_port(
+    control: &RuleControl,
+    change: &PortMod,
+) -> Result<PortConfig, PortModFailed> {
+    let (mac, now) = control.port_config(change.port).ok_or(PortModFailed::BadPort)?;
+    convert::port::changed(mac, now, change)
 }

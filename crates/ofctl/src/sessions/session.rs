@@ -17,7 +17,7 @@ use overbank_switch::view::Fragments;
 
 use super::asynchronous::{Kind, Wanted};
 use super::buffers::Buffers;
-use super::bundles::Bundles;
+use super::bundles::{Bundles, check_port};
 use super::convert;
 use super::counters::{count, uncount};
 use super::outbox::Outbox;
@@ -294,8 +294,7 @@ impl Session {
 
     fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
         let mut control = self.control().switch.lock();
-        let port = control.port(change.port).ok_or(PortModFailed::BadPort)?;
-        let config = convert::port::changed(&port, change)?;
+        let config = check_port(&control, change)?;
         control.set_port_config(change.port, config).map_err(|_| PortModFailed::BadPort)?;
         Ok(())
     }

@@ -1,15 +1,7 @@
 //! The warm-up from α = 0.25 to 4, for a small bucket, a line-sized one, and one bucket a key.
 //!
-//! At each α two smaller tables, at 0.97 α and 1.03 α and with another seed, give q and γ between;
-//! so no law is tested on what it was fitted to. (They are that near because q has a peak at α = 1,
-//! the sharper the wider the bucket: from 0.9 α and 1.1 α, 2-16 BLP was a point off at α = 0.95.) The equation errs in two ways: below α = 1 it is
-//! too fast at the end, and above it is too slow at the start. It lets only the keys that will have
-//! a slot in the end fill one, while any key does as long as there are empty ones:
-//!
-//! ```text
-//!  α = 4, one lookup per key:   equation  r_max (1 − e^−1) = 0.25 · 0.63 = 0.16
-//!                               seen      2.5 keys a slot, so all are taken:  0.25
-//! ```
+//! At each α two smaller tables, at 0.97 α and 1.03 α and with another seed, give q and γ between; so
+//! no law is tested on what it was fitted to. (From 0.9 α and 1.1 α, 2-16 BLP was a point off.)
 
 use super::{Case, Course, LAW_FROM, Law, at_times, curve, plot};
 use crate::prelude::*;
@@ -26,9 +18,8 @@ pub(super) fn add(
     context: &mut Context<'_>,
     (entries, until, tolerance): (usize, f64, f64),
 ) -> Result<(), LabError> {
-    let places = KINDS.into_iter().flat_map(|kind| ALPHAS.map(|alpha| (kind, alpha)));
     let name = |(kind, alpha): &(GeometryKind, f64)| format!("{} at α = {alpha}", kind.name());
-    let cases = context.each(places.collect::<Vec<_>>(), name, |context, (kind, alpha)| {
+    let cases = context.each(pairs(&KINDS, &ALPHAS), name, |context, (kind, alpha)| {
         let entries = entries / if alpha >= 4.0 { 4 } else { 1 + usize::from(alpha >= 2.0) };
         let course = Course::measure(kind, entries, alpha, context.seed.wrapping_add(1), until)?;
         if kind.is_set_associative() {

@@ -34,13 +34,13 @@ const CLAIMS: &[Claim<[Point]>] = &[
     Claim::new(
         "with skew, the hit rate that PBLRU wins grows with α",
         "“PBLRU’s marginal cache hit rate improvement is not enough” where α is low (section 7.4)",
-        |all: &[Point]| grows(all, won, " points"),
+        |all| grows(all, won, " points"),
     ),
     Claim::timed(
         "the improvement of PBLRU increases with α",
         "“the performance improvement of PBLRU increases with the oversubscription factor” (section 7.4), \
          taken as more at the highest α than at the lowest, for θ from 0.75 up",
-        |all: &[Point]| grows(all, |p| gain(p).median, " %"),
+        |all| grows(all, |p| gain(p).median, " %"),
     )
     .because(PROMOTION),
     Claim::timed(

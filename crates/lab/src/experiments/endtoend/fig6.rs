@@ -34,12 +34,10 @@ const CUCKOO: &str = "2-4 cuckoo-lite reads one line a key while it has room, wh
 const OF_ALL: &[Claim<[Point]>] = &[Claim::new(
     "every design forwards every packet alike",
     "not stated; a cache may change speed only",
-    |all: &[Point]| {
+    |all| {
         let alike = all.iter().all(|p| p.designs.iter().all(|d| d.digest == p.designs[0].digest));
-        Finding::new(
-            alike,
-            format!("{} runs of {} designs, byte by byte", all.len(), DESIGNS.len()),
-        )
+        let shown = format!("{} runs of {} designs, byte by byte", all.len(), DESIGNS.len());
+        Finding::new(alike, shown)
     },
 )];
 
@@ -48,14 +46,14 @@ const UNIFORM: &[Claim<[Point]>] = &[
         "2-4 BLP is the fastest of 4-way, 8-way, 2-4 cuckoo-lite and 2-4 BLP at every α",
         "“2-4 BLP is the clear winner. It achieves the highest throughput within the entire range of \
          oversubscription factors” (section 7.2), taken as within 1 % of the fastest",
-        |points: &[Point]| near_the_fastest(points, 99.0),
+        |points| near_the_fastest(points, 99.0),
     )
     .because(CUCKOO),
     Claim::timed(
         "2-4 BLP outperforms some design somewhere by at least 12 %",
         "“outperforming alternative designs by as much as 15%” (section 7.2), taken as at least four \
          fifths of it",
-        |points: &[Point]| reaches(points, BLP, &OTHERS, 15.0),
+        |points| reaches(points, BLP, &OTHERS, 15.0),
     )
     .because(CUCKOO),
     Claim::timed(
@@ -86,20 +84,20 @@ const SKEWED: &[Claim<[Point]>] = &[
         "even at the ends 2-4 BLP is very close to the highest",
         "“Even in such scenarios, its throughput is very close to the highest” (section 7.2), taken as \
          within 4 %",
-        |points: &[Point]| near_the_fastest(points, 96.0),
+        |points| near_the_fastest(points, 96.0),
     )
     .because(CUCKOO),
     Claim::timed(
         "2-4 BLP improves the throughput over some design somewhere by at least 3.2 %",
         "“up to 4% with skewed workloads” (section 7.2), taken as at least four fifths of it",
-        |points: &[Point]| reaches(points, BLP, &OTHERS, 4.0),
+        |points| reaches(points, BLP, &OTHERS, 4.0),
     )
     .because(CUCKOO),
     Claim::timed(
         "PBLRU increases the throughput of 2-4 BLP somewhere by at least 6 %",
         "“PBLRU further improves the throughput with skewed workloads by up to 7.5%” (section 7.2), taken \
          as at least four fifths of it",
-        |points: &[Point]| reaches(points, PBLRU, &[BLP], 7.5),
+        |points| reaches(points, PBLRU, &[BLP], 7.5),
     )
     .because(PROMOTION),
 ];
@@ -119,21 +117,14 @@ fn fig6(context: &mut Context<'_>) -> Result<Record, LabError> {
     );
     record.judge("", OF_ALL, &all);
     for (law, points) in by_skew(&all) {
-        record.plots.push(plot(
-            format!("{law}: packet rate"),
-            "million packets a second",
-            |name| {
-                let rate = |p: &Point| (p.alpha, Spread::of(p.rounds_ns(name).map(|ns| 1e3 / ns)));
-                Series::rounds(name, points.iter().map(rate))
-            },
-        ));
+        let title = format!("{law}: packet rate");
+        record.plots.push(plot(title, "million packets a second", |name| {
+            let rate = |p: &Point| (p.alpha, Spread::of(p.rounds_ns(name).map(|ns| 1e3 / ns)));
+            Series::rounds(name, points.iter().map(rate))
+        }));
         let percent = |what: &str, curves: Vec<Series>| {
-            Plot::new(
-                format!("{law}: packet rate of {what}"),
-                super::ALPHA,
-                "more packets a second, %",
-            )
-            .with(curves)
+            let title = format!("{law}: packet rate of {what}");
+            Plot::new(title, super::ALPHA, "more packets a second, %").with(curves)
         };
         let others = OTHERS.iter().chain([&SCALAR]);
         let others = others.map(|over| gains(points, BLP, over, &format!("over {over}"))).collect();

@@ -47,7 +47,7 @@ const OF_ALL: &[Claim<View>] = &[
         "2-4 cuckoo-lite hits at least as often as 2-4 BLP, and that as 8-way and 4-way",
         "“2-4 cuckoo-lite having a higher cache hit rate” (section 7.2); 99, 94, 88 and 82 % by table 1; \
          the same within 0.2 points (0.7 at smoke size)",
-        |view: &View| {
+        |view| {
             let holds = |p: &Point| {
                 let order = ["cuckoo-2-4", BLP, "set-8", "set-4"];
                 order.windows(2).all(|pair| p.won(pair[0], pair[1]) >= -view.slack)
@@ -101,7 +101,7 @@ const SKEWED: &[Claim<View>] = &[
         "with random eviction hit rates at low α are close to 100 %",
         "“when the oversubscription factor is low, using random eviction is enough to get hit rates that \
          are close to 100%” (section 7.2), taken as 97.5 % at α = 0.5",
-        |view: &View| {
+        |view| {
             let low = view.points.first()?.points(BLP);
             Finding::new(low >= 97.5, format!("{low:.2} %"))
         },
@@ -110,7 +110,7 @@ const SKEWED: &[Claim<View>] = &[
         "PBLRU improves the hit rate when α is high",
         "“PBLRU further improves cache hit rate, especially when the oversubscription factor is high” \
          (section 7.2), taken as α = 2",
-        |view: &View| {
+        |view| {
             let won = |p: &Point| p.won(PBLRU, BLP);
             let shown = each(&view.points, |p| format!("{:+.2} points", won(p)));
             Finding::new(view.points.last().is_some_and(|p| won(p) > 0.0), shown)

@@ -116,10 +116,8 @@ impl Course {
     ) -> Result<Vec<Point>, LabError> {
         let contestants = designs.iter().map(|name| name.parse().map_err(LabError::failed));
         let contestants = contestants.collect::<Result<Vec<Contestant>, _>>()?;
-        let places = self.thetas.iter().flat_map(|&t| self.alphas.iter().map(move |&a| (a, t)));
-        let places: Vec<(f64, f64)> = places.collect();
-        let name = |&(alpha, theta): &(f64, f64)| format!("α = {alpha}, θ = {theta}");
-        context.each(places, name, |context, (alpha, theta)| {
+        let name = |&(theta, alpha): &(f64, f64)| format!("α = {alpha}, θ = {theta}");
+        context.each(pairs(self.thetas, self.alphas), name, |context, (theta, alpha)| {
             let traffic = Traffic::default();
             let rules = parse_rules(&traffic.rules()).map_err(LabError::failed)?;
             let tables = Tables::new(rules).map_err(LabError::failed)?;

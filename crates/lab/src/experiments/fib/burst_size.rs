@@ -1,15 +1,7 @@
 //! Figure 6: lookup rate by batch size, and how far from the gather floor it is.
 //!
-//! ```text
-//!  table       keys that are there   batches looked up alone   each by itself: `lookup_batch`
-//!  of 5 sizes  or absent             next burst named          asks for the next one's lines
-//!                                                              meanwhile: `lookup_batch_ahead`
-//!                                   lists of 1024 keys        burst after burst: `lookup_all`
-//!  floor       one random line a key, of the table's own lines, in the same batches,
-//!              alone or ahead, whichever is cheaper: `touch`
-//! ```
-//!
-//! All take turns in every round; each draws its own keys anew. The paper's batches are alone.
+//! All ways to look up take turns in every round; each draws its own keys anew. The paper's batches are
+//! alone.
 
 use super::measure::{
     Answers, Draws, LIST, Plan, Which, build, floor_ns, look_up, look_up_ahead, look_up_lists,
@@ -83,7 +75,8 @@ impl Measured {
     }
 }
 
-fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
+    let plan = &Plan::of(context.smoke());
     let what = sizes::name_of(entries);
     let fib = context.part((0.0, 0.6), |context| build(context, &what, entries))?;
     let reader = fib.reader();
@@ -122,7 +115,6 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan = Plan::of(context.smoke());
-    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
     let (mut record, all) =
         sizes::figure(context, &FIB6, (&SMOKE, &FULL), sizes::fib_bytes, measure)?;
     record.settings([

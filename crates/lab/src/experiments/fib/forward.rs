@@ -1,19 +1,9 @@
 //! Figure 7: frames forwarded from memory ports, by size of the table; and building that table.
 //!
-//! ```text
-//!  addresses drawn, not timed ─▶ ring of frames ─▶ Forwarder ─▶    8 memory ports, which count
-//!                                64 bytes each,    the switch's      each frame is expected at the
-//!                                rewritten as      own datapath      port of its address
-//!                                they arrive
-//! ```
-//!
-//! A loop of few frames would have few addresses. So each frame gets a new destination when it
-//! arrives: a ring of frames is written anew, one burst ahead, as a network card writes into memory.
-//! What that and the ports cost is measured by the same loop without the forwarder, and both figures
-//! are reported.
-//!
-//! Two switches: the paper's, which has addresses of 48 bits and looks up no sources, and the live
-//! one's `--mode l2`, *with learning* (`learning.rs`). They take turns in each round.
+//! A loop of few frames would have few addresses. So a ring of frames is written anew, one burst ahead,
+//! as a network card writes into memory (`bench.rs`). What that and the ports cost is measured by the
+//! same loop without the forwarder. Two switches take turns: the paper's, which has addresses of 48
+//! bits and looks up no sources, and the live one's `--mode l2`, *with learning* (`learning.rs`).
 
 use super::insertion::{self, Built};
 use super::measure::{Draws, Plan};
@@ -86,7 +76,8 @@ struct Measured {
     learning: Result<Learning, String>,
 }
 
-fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
+    let plan = &Plan::of(context.smoke());
     let what = sizes::name_of(entries);
     let built = if entries <= learning::ENTRIES_MAX { 0.4 } else { 0.8 };
     let (mut fib, built) =
@@ -127,7 +118,6 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan = Plan::of(context.smoke());
-    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
     let (mut record, all) =
         sizes::figure(context, &FIB7, (&SMOKE, &FULL), sizes::fib_bytes, measure)?;
     report::write(&mut record, &plan, &all);

@@ -1,15 +1,5 @@
 //! Figure 5: each optimisation switched on in turn.
 //!
-//! ```text
-//!  baseline           2,4 cuckoo, versions read by locked instructions, 4 KiB pages, one by one
-//!  + huge pages       the same on 2 MiB pages
-//!  + memory ordering  versions read by loads, without a fence
-//!  + batching         32 lookups at a time, no prefetching
-//!  + prefetching      in two rounds: the paper's table
-//!  overbank::fib      ours: another layout, see `optimistic`
-//!  + next burst named ours: each batch asks for the lines of the next one meanwhile; beyond the paper
-//! ```
-//!
 //! All look up keys that are there, on one core. They take turns in each round where all their tables fit
 //! into memory at once; where not, the paper's five do, and then ours with the gather kernel.
 
@@ -38,13 +28,13 @@ const BATCH: usize = 32;
 
 /// The contestants, in the order in which they are switched on.
 const STEPS: [&str; 7] = [
-    "baseline",
-    "+ huge pages",
-    "+ memory ordering",
-    "+ batching",
-    "+ prefetching",
-    "overbank::fib",
-    "+ next burst named",
+    "baseline",           // 2,4 cuckoo, versions read by locked instructions, 4 KiB pages
+    "+ huge pages",       // The same on 2 MiB pages.
+    "+ memory ordering",  // Versions read by loads, without a fence.
+    "+ batching",         // 32 lookups at a time, no prefetching.
+    "+ prefetching",      // In two rounds: the paper's table.
+    "overbank::fib",      // Ours: another layout.
+    "+ next burst named", // Each batch asks for the lines of the next one; beyond the paper.
 ];
 const BASELINE: usize = 0;
 const HUGE: usize = 1;
@@ -147,7 +137,8 @@ fn bytes(entries: u64) -> u64 {
     (2 * sizes::optimistic_bytes(entries)).max(sizes::fib_bytes(entries))
 }
 
-fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measured, LabError> {
+fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
+    let plan = &Plan::of(context.smoke());
     let (theirs, ours) = (sizes::optimistic_bytes(entries), sizes::fib_bytes(entries));
     let together = sizes::fits(2 * theirs + ours);
     let tables = context.part((0.0, 0.4), |context| cuckoo(context, entries))?;
@@ -191,7 +182,6 @@ fn measure(context: &mut Context<'_>, plan: &Plan, entries: u64) -> Result<Measu
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let plan = Plan::of(context.smoke());
-    let measure = |context: &mut Context<'_>, entries| measure(context, &plan, entries);
     let (mut record, all) = sizes::figure(context, &FIB5, (&SMOKE, &FULL), bytes, measure)?;
     record.settings([
         ("lookups", format!("of keys that are there, uniform, {}", plan.describe())),
@@ -262,24 +252,24 @@ fn facts(all: &[Measured]) -> Table {
 
 /// Of any table, and of those past the last-level cache; 4 × is the target of this project.
 const CLAIMS: &[Claim<Measured>] = &[
-    Claim::new("lines that a present key costs, overbank::fib", "fewer than 2,4 cuckoo's", |m: &Measured| {
+    Claim::new("lines that a present key costs, overbank::fib", "fewer than 2,4 cuckoo's", |m| {
         let [theirs, ours] = m.lines_a_hit;
         Finding::new(ours < theirs, format!("{ours:.2}, {theirs:.2}"))
     }),
     Claim::new(
         "lines that an absent key costs, overbank::fib",
         "fewer than 1.25; 2,4 cuckoo's are 2",
-        |m: &Measured| Finding::new(m.lines_a_miss < 1.25, format!("{:.2}", m.lines_a_miss)),
+        |m| Finding::new(m.lines_a_miss < 1.25, format!("{:.2}", m.lines_a_miss)),
     ),
     Claim::timed(
         "all of the paper's optimisations together, to the baseline",
         "at least 4 × (the paper: approximately 5.6 ×)",
         |m| Finding::at_least(4.0, m.past(PAPER_ALL, BASELINE)?),
     ),
-    Claim::timed("overbank::fib, to the baseline", "at least 4 ×", |m: &Measured| {
+    Claim::timed("overbank::fib, to the baseline", "at least 4 ×", |m| {
         Finding::at_least(4.0, m.past(OURS, BASELINE)?)
     }),
-    Claim::timed("all together with the next burst named, to the baseline", "at least 4 ×", |m: &Measured| {
+    Claim::timed("all together with the next burst named, to the baseline", "at least 4 ×", |m| {
         Finding::at_least(4.0, m.past(OURS_AHEAD, BASELINE)?)
     }),
     Claim::timed("huge pages improve only slightly", "at most 1.25 ×", |m: &Measured| {

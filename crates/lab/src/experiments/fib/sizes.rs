@@ -87,17 +87,12 @@ pub(super) fn largest_cached<M>(all: &[M], bytes: impl Fn(&M) -> u64) -> Option<
 
 /// "10 k", "16 M", "1 G".
 pub(super) fn name(entries: u64) -> String {
-    for (unit, letter) in [(1_000_000_000, 'G'), (1_000_000, 'M'), (1000, 'k')] {
-        if entries >= unit {
-            let whole = entries as f64 / unit as f64;
-            return if entries.is_multiple_of(unit) {
-                format!("{whole} {letter}")
-            } else {
-                format!("{whole:.2} {letter}")
-            };
-        }
-    }
-    entries.to_string()
+    let units = [(1_000_000_000, 'G'), (1_000_000, 'M'), (1000, 'k')];
+    let Some((unit, letter)) = units.into_iter().find(|(unit, _)| entries >= *unit) else {
+        return entries.to_string();
+    };
+    let digits = if entries.is_multiple_of(unit) { 0 } else { 2 };
+    format!("{:.digits$} {letter}", entries as f64 / unit as f64)
 }
 
 /// "16 M entries".

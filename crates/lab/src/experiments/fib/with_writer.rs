@@ -42,7 +42,7 @@ const AHEAD: usize = 16;
 struct Work {
     name: &'static str,
     /// With an entry; its key is back, with its value, when all that was replaced is.
-    step: fn(&mut Fib, &mut Replaced, u64),
+    step: Step,
     /// Whether readers of present keys find all of them meanwhile.
     keeps_all: bool,
     /// Whether the target is for it. (No writer only moves entries; it is the hardest on readers.)
@@ -50,37 +50,23 @@ struct Work {
 }
 
 const WORKS: [Work; 4] = [
-    Work {
-        name: "updates values",
-        step: |fib, _, number| {
-            fib.update(address(number), value(number));
-        },
-        keeps_all: true,
-        has_target: true,
-    },
-    Work {
-        name: "removes and inserts",
-        step: |fib, _, number| {
-            fib.remove(address(number));
-            // Its slot is free, so this cannot be refused; if it were, readers would count it.
-            let _ = fib.insert(address(number), value(number));
-        },
-        keeps_all: false,
-        has_target: true,
-    },
-    Work {
-        name: "replaces keys by others",
-        step: |fib, replaced, number| replaced.step(fib, number),
-        keeps_all: false,
-        has_target: true,
-    },
-    Work {
-        name: "moves entries",
-        step: |fib, _, _| fib.shuffle(1),
-        keeps_all: true,
-        has_target: false,
-    },
+    work("updates values", |fib, _, n| _ = fib.update(address(n), value(n)), [true, true]),
+    work("removes and inserts", remove_and_insert, [false, true]),
+    work("replaces keys by others", |fib, replaced, n| replaced.step(fib, n), [false, true]),
+    work("moves entries", |fib, _, _| fib.shuffle(1), [true, false]),
 ];
+
+type Step = fn(&mut Fib, &mut Replaced, u64);
+
+const fn work(name: &'static str, step: Step, [keeps_all, has_target]: [bool; 2]) -> Work {
+    Work { name, step, keeps_all, has_target }
+}
+
+fn remove_and_insert(fib: &mut Fib, _: &mut Replaced, number: u64) {
+    fib.remove(address(number));
+    // Its slot is free, so this cannot be refused; if it were, readers would count it.
+    let _ = fib.insert(address(number), value(number));
+}
 
 type Way = (&'static str, fn(&Reader<Key6, u16>, &[Key6]) -> Answers);
 const WAYS: [Way; 3] = [

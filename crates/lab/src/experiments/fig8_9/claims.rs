@@ -105,13 +105,27 @@ impl Order {
 
 type Names = &'static [&'static str];
 
-const fn order(text: &'static str, of: Of, lead: Names, over: Names) -> Order {
-    let (stated, reason) = match of {
-        Of::Hits => ("at least that of each other less half a point, at every α", ""),
-        Of::Cost => ("lower than that of each other, at every α", ""),
-        Of::Speed => ("higher than that of each other, at every α", BALANCE),
-    };
-    Order { text, stated, of, lead, over, at: |_| true, reason }
+const fn order(
+    text: &'static str,
+    of: Of,
+    [lead, over]: [Names; 2],
+    stated: &'static str,
+) -> Order {
+    Order { text, stated, of, lead, over, at: |_| true, reason: "" }
+}
+
+const fn hits(text: &'static str, lead: Names, over: Names) -> Order {
+    let stated = "at least that of each other less half a point, at every α";
+    order(text, Of::Hits, [lead, over], stated)
+}
+
+const fn cost(text: &'static str, lead: Names, over: Names) -> Order {
+    order(text, Of::Cost, [lead, over], "lower than that of each other, at every α")
+}
+
+const fn speed(text: &'static str, lead: Names, over: Names) -> Order {
+    let stated = "higher than that of each other, at every α";
+    order(text, Of::Speed, [lead, over], stated).because(BALANCE)
 }
 
 fn middle(alpha: f64) -> bool {
@@ -131,17 +145,13 @@ const BALANCE: &str = "A throughput is a lookup with its insertions and the pena
 
 /// Of every size and skew.
 const ALWAYS: &[Order] = &[
-    order(
-        "2-4 cuckoo-lite has the highest hit rate of the plain designs",
-        Of::Hits,
+    hits("2-4 cuckoo-lite has the highest hit rate of the plain designs",
         CUCKOO,
         OTHERS,
     ),
-    order("2-4 BLP has a higher hit rate than 8-way", Of::Hits, BLP, SET8),
-    order("8-way has a higher hit rate than 4-way", Of::Hits, SET8, SET4),
-    order(
-        "2-4 cuckoo-lite has the highest lookup cost of the plain designs",
-        Of::Cost,
+    hits("2-4 BLP has a higher hit rate than 8-way", BLP, SET8),
+    hits("8-way has a higher hit rate than 4-way", SET8, SET4),
+    cost("2-4 cuckoo-lite has the highest lookup cost of the plain designs",
         OTHERS,
         CUCKOO,
     )
@@ -149,9 +159,7 @@ const ALWAYS: &[Order] = &[
         "Probably because cuckoo-lite, while it has room, reads one line a key here, and with less room asks \
          for its second line in the same pass as for the first.",
     ),
-    order(
-        "4-way and 8-way have the lowest lookup cost of the plain designs",
-        Of::Cost,
+    cost("4-way and 8-way have the lowest lookup cost of the plain designs",
         &["set-4", "set-8"],
         &["blp-2-4", "cuckoo-2-4"],
     )
@@ -162,58 +170,35 @@ const ALWAYS: &[Order] = &[
 ];
 
 const SKEWED: &[Order] = &[
-    order(
+    speed(
         "8-way achieves the highest throughput of the plain designs",
-        Of::Speed,
         SET8,
         &["set-4", "blp-2-4", "cuckoo-2-4"],
     )
     .stated("8-way first, at every α (the paper: 2-4 BLP within 1 to 2 %, which is not judged)"),
-    order("2-4 BLP has a higher throughput than 2-4 cuckoo-lite", Of::Speed, BLP, CUCKOO)
+    speed("2-4 BLP has a higher throughput than 2-4 cuckoo-lite", BLP, CUCKOO)
         .stated("“much higher”, taken as higher, at every α"),
-    order(
-        "2-4 BLP with PBLRU has a higher hit rate than 8-way with DC-Bubble",
-        Of::Hits,
-        PBLRU,
-        DC,
-    ),
-    order(
-        "2-4 BLP with PBLRU has a lower lookup cost than 8-way with DC-Bubble",
-        Of::Cost,
-        PBLRU,
-        DC,
-    ),
-    order(
-        "2-4 BLP with PBLRU has a higher throughput than 8-way with DC-Bubble",
-        Of::Speed,
-        PBLRU,
-        DC,
-    ),
-    order(
-        "2-4 BLP with PBLRU has a lower throughput than with random eviction",
-        Of::Speed,
-        BLP,
-        PBLRU,
-    ),
+    hits("2-4 BLP with PBLRU has a higher hit rate than 8-way with DC-Bubble", PBLRU, DC),
+    cost("2-4 BLP with PBLRU has a lower lookup cost than 8-way with DC-Bubble", PBLRU, DC),
+    speed("2-4 BLP with PBLRU has a higher throughput than 8-way with DC-Bubble", PBLRU, DC),
+    speed("2-4 BLP with PBLRU has a lower throughput than with random eviction", BLP, PBLRU),
 ];
 
 const LARGE: &[Order] = &[
-    order("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", Of::Speed, BLP, CUCKOO),
-    order("at small α 8-way outperforms 2-4 BLP", Of::Speed, SET8, BLP)
+    speed("2-4 cuckoo-lite has a lower throughput than 2-4 BLP", BLP, CUCKOO),
+    speed("at small α 8-way outperforms 2-4 BLP", SET8, BLP)
         .at("at α = 0.5", |alpha| alpha == 0.5),
 ];
 
 const SMALL: &[Order] = &[
-    order(
+    speed(
         "2-4 cuckoo-lite has the best throughput of the plain designs for α from 0.75 to 1.25",
-        Of::Speed,
         CUCKOO,
         OTHERS,
     )
     .at("cuckoo-2-4 first", middle),
-    order(
+    speed(
         "2-4 BLP has the best throughput of the plain designs at all other α",
-        Of::Speed,
         BLP,
         &["set-4", "set-8", "cuckoo-2-4"],
     )
@@ -221,8 +206,8 @@ const SMALL: &[Order] = &[
 ];
 
 const UNIFORM: &[Order] = &[
-    order("2-4 BLP with PBLRU is slower than with random eviction", Of::Speed, BLP, PBLRU),
-    order("2-4 BLP with PBLRU is faster than 8-way with DC-Bubble", Of::Speed, PBLRU, DC)
+    speed("2-4 BLP with PBLRU is slower than with random eviction", BLP, PBLRU),
+    speed("2-4 BLP with PBLRU is faster than 8-way with DC-Bubble", PBLRU, DC)
         .stated("“much faster”, taken as a higher throughput, at every α"),
 ];
 

@@ -1,11 +1,8 @@
 //! What can be had at all: an ideal cache in each cell.
 //!
-//! It holds exactly the most popular flows (the static optimum), never has to insert, and a lookup
-//! costs what the gather kernel costs, which compares nothing. No cache of this size is faster under
-//! draws that are independent. A second bound is nearer to what can be built: the same hit rate at the
+//! [`NOTE`] says what that is. A second bound is nearer to what can be built: the same hit rate at the
 //! cost of the cheapest verified lookup that was measured in the cell, with any design in either way.
-//! The ideal is known only where the kernel's memory lay on the same pages as the tables that it is
-//! held against.
+//! The ideal is known only where the kernel's memory lay on the same pages as the tables.
 
 use super::tables::of_cells;
 use super::{BASELINE, chosen, faster};
@@ -85,7 +82,7 @@ pub(super) fn table(bounds: &[(&Measured, Bound)]) -> Table {
 pub(super) const CLAIMS: &[Claim<Vec<Bound>>] = &[Claim::timed(
     "Of what an ideal cache could give: its throughput to 2-4 BLP, geometric mean over the grid",
     "at least 1.5, or the target above cannot be met",
-    |bounds: &Vec<Bound>| {
+    |bounds| {
         let ideals: Vec<Ratios> = bounds.iter().map(|b| b.ideal).collect::<Option<_>>()?;
         let means = |of: &[Ratios]| {
             let reached = geometric_mean(of.iter().map(|ratios| ratios.reached));

@@ -7,29 +7,28 @@ use overbank_kit::micro::{Cell, Measured, Way};
 
 /// Nearly full, without skew.
 const NEARLY_FULL: &[Claim<Measured>] = &[
-    Claim::new("hit rate", "at least 98 %", |m: &Measured| {
+    Claim::new("hit rate", "at least 98 %", |m| {
         // A table of the smoke size has few buckets and little time to fill, and its trial says nothing.
         let small = m.cell.entries < 1 << 18;
         let row = if small { m.row(RECOMMENDED) } else { chosen(m) }?;
         Finding::new(row.hit_rate >= if small { 0.97 } else { 0.98 }, percent(row.hit_rate, 2))
     }),
-    Claim::timed("throughput to 2-4 BLP", "at least 2", |m: &Measured| {
+    Claim::timed("throughput to 2-4 BLP", "at least 2", |m| {
         Finding::at_least(2.0, against(m, Way::Alone)?.baseline)
     }),
-    Claim::timed("throughput to 2-4 BLP (all ahead)", "at least 2", |m: &Measured| {
+    Claim::timed("throughput to 2-4 BLP (all ahead)", "at least 2", |m| {
         Finding::at_least(2.0, against(m, Way::Ahead)?.baseline)
     }),
 ];
 
 /// At smoke size: promotion wins something.
-const PROMOTED: &[Claim<Measured>] =
-    &[Claim::new("hit rate above 2-4 BLP's", "any", |m: &Measured| {
-        let (rate, base) = (m.row(RECOMMENDED)?.hit_rate, m.row(BASELINE)?.hit_rate);
-        Finding::new(rate > base, format!("{} and {}", percent(rate, 2), percent(base, 2)))
-    })];
+const PROMOTED: &[Claim<Measured>] = &[Claim::new("hit rate above 2-4 BLP's", "any", |m| {
+    let (rate, base) = (m.row(RECOMMENDED)?.hit_rate, m.row(BASELINE)?.hit_rate);
+    Finding::new(rate > base, format!("{} and {}", percent(rate, 2), percent(base, 2)))
+})];
 
 const OPTIMUM: &[Claim<Measured>] =
-    &[Claim::timed("of the static optimum", "at least 0.975", |m: &Measured| {
+    &[Claim::timed("of the static optimum", "at least 0.975", |m| {
         let share = m.row(RECOMMENDED)?.hit_rate / m.cell.static_optimum();
         Finding::new(share >= 0.975, format!("{share:.4}"))
     })];
@@ -38,7 +37,7 @@ const OPTIMUM: &[Claim<Measured>] =
 const PRICE: &[Claim<Measured>] = &[Claim::timed(
     "what promotion adds to a lookup of the design chosen there",
     "less than 20 %",
-    |m: &Measured| {
+    |m| {
         let ours = chosen(m)?;
         let bare = plain(ours.design).ok()?;
         let name = ours.name();
@@ -76,22 +75,22 @@ const GRID: &[Claim<[Measured]>] = &[
     Claim::timed(
         "Never behind: throughput to the best of the paper's designs, worst cell",
         "at least 0.97",
-        |all: &[Measured]| worst(all, Way::Alone),
+        |all| worst(all, Way::Alone),
     ),
     Claim::timed(
         "Throughput to 2-4 BLP with random eviction, geometric mean over the grid",
         "at least 1.5",
-        |all: &[Measured]| mean(all, Way::Alone),
+        |all| mean(all, Way::Alone),
     ),
     Claim::timed(
         "Never behind: throughput to the best of the paper's designs, worst cell (all ahead)",
         "at least 0.97",
-        |all: &[Measured]| worst(all, Way::Ahead),
+        |all| worst(all, Way::Ahead),
     ),
     Claim::timed(
         "Throughput to 2-4 BLP with random eviction, geometric mean over the grid (all ahead)",
         "at least 1.5",
-        |all: &[Measured]| mean(all, Way::Ahead),
+        |all| mean(all, Way::Ahead),
     ),
 ];
 

@@ -53,12 +53,16 @@ pub fn config(config: &PortConfig) -> OfConfig {
     )
 }
 
-/// What becomes of a port's setting.
+/// What becomes of the setting `now` of a port with this address.
 ///
 /// # Errors
 /// `BadHwAddr`, `BadConfig` for bits that are not known, `BadAdvertise` since nothing is advertised.
-pub fn changed(port: &OfPort, change: &PortMod) -> Result<PortConfig, PortModFailed> {
-    if change.hw_addr != port.desc.mac {
+pub fn changed(
+    mac: [u8; 6],
+    now: PortConfig,
+    change: &PortMod,
+) -> Result<PortConfig, PortModFailed> {
+    if change.hw_addr != mac {
         return Err(PortModFailed::BadHwAddr);
     }
     if change.mask.0 & !OfConfig::KNOWN.0 != 0 {
@@ -71,11 +75,11 @@ pub fn changed(port: &OfPort, change: &PortMod) -> Result<PortConfig, PortModFai
         if change.mask.contains(bit) { change.config.contains(bit) } else { was }
     };
     Ok(PortConfig {
-        down: bit(OfConfig::PORT_DOWN, port.config.down),
-        no_receive: bit(OfConfig::NO_RECV, port.config.no_receive),
-        no_forward: bit(OfConfig::NO_FWD, port.config.no_forward),
-        no_packet_in: bit(OfConfig::NO_PACKET_IN, port.config.no_packet_in),
-        no_flood: port.config.no_flood,
+        down: bit(OfConfig::PORT_DOWN, now.down),
+        no_receive: bit(OfConfig::NO_RECV, now.no_receive),
+        no_forward: bit(OfConfig::NO_FWD, now.no_forward),
+        no_packet_in: bit(OfConfig::NO_PACKET_IN, now.no_packet_in),
+        no_flood: now.no_flood,
     })
 }
 
@@ -131,15 +135,19 @@ mod tests {
         PortMod { port: 3, hw_addr: port().desc.mac, config, mask, advertise: 0 }
     }
 
+    fn changed_of(port: &OfPort, change: &PortMod) -> Result<PortConfig, PortModFailed> {
+        changed(port.desc.mac, port.config, change)
+    }
+
     #[test]
     fn a_port_mod_changes_the_bits_of_its_mask() {
         let all = OfConfig::KNOWN;
-        let set = changed(&port(), &change(all, all)).expect("known bits");
+        let set = changed_of(&port(), &change(all, all)).expect("known bits");
         assert_eq!(config(&set), all);
         assert!(set.down && set.no_receive && set.no_forward && set.no_packet_in && set.no_flood);
         let mut port = port();
         port.config = set;
-        let set = changed(&port, &change(OfConfig(0), OfConfig::NO_FWD)).expect("known bits");
+        let set = changed_of(&port, &change(OfConfig(0), OfConfig::NO_FWD)).expect("known bits");
         assert!(set.down && set.no_receive && !set.no_forward && set.no_packet_in);
     }
 
@@ -147,11 +155,11 @@ mod tests {
     fn a_port_mod_is_checked() {
         let mut other = change(OfConfig(0), OfConfig(0));
         other.hw_addr[5] = 9;
-        assert_eq!(changed(&port(), &other), Err(PortModFailed::BadHwAddr));
+        assert_eq!(changed_of(&port(), &other), Err(PortModFailed::BadHwAddr));
         let unknown = change(OfConfig(0), OfConfig(1 << 20));
-        assert_eq!(changed(&port(), &unknown), Err(PortModFailed::BadConfig));
+        assert_eq!(changed_of(&port(), &unknown), Err(PortModFailed::BadConfig));
         let advertise = PortMod { advertise: 1, ..change(OfConfig(0), OfConfig(0)) };
-        assert_eq!(changed(&port(), &advertise), Err(PortModFailed::BadAdvertise));
+        assert_eq!(changed_of(&port(), &advertise), Err(PortModFailed::BadAdvertise));
     }
 
     #[test]

@@ -1,17 +1,9 @@
 //! Figure 7 with learning: what the live switch's `--mode l2` does with a frame.
 //!
-//! The paper's switch looks up destinations. The live switch looks up the source as well, to learn
-//! it, and its keys are an address in a VLAN; so a burst of 32 frames is a lookup of 64 keys, in a
-//! table of 13.5 bytes an entry. Here that is [`Stations`], which learns all stations first, and
-//! [`Forwarder`] on it:
-//!
-//! ```text
-//!  even numbers   behind the port that frames come in on     sources
-//!  odd numbers    behind the eight others, in turn           destinations
-//! ```
-//!
-//! Every source is known behind its port and was heard of in this epoch, as nearly all are in a
-//! switch that has run for a while: looked up, and nothing to tell. Frames have no tag.
+//! It looks up the source as well, to learn it, and its keys are an address in a VLAN; so a burst of 32
+//! frames is a lookup of 64 keys, in a table of 13.5 bytes an entry. [`Stations`] learns all stations
+//! first: even numbers behind the port that frames come in on, which send, and odd ones behind the
+//! eight others in turn, which receive. Every source was heard of in this epoch: nothing to tell.
 
 use std::time::Instant;
 

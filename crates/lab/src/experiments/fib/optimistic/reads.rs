@@ -1,60 +1,31 @@
-//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3.
-//!
-//! | [`LOOK_UPS`] | versions are read | batch | prefetch |
-//! |---|---|---|---|
-//! | locked | by an atomic addition of zero, `lock xadd` | – | – |
-//! | loads | by loads, without a fence on x86-64 | – | – |
-//! | batched | by loads, those of a batch at once | yes | – |
-//! | prefetched | by loads, those of a batch at once | yes | two rounds |
+//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3 ([`LOOK_UPS`]).
 //!
 //! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch` of
 //! zero, a locked instruction that is also the full barrier. So readers store into the counters.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use super::{BATCH_MAX, Optimistic};
 use crate::experiments::fib::measure::Answers;
 use overbank::fib::Key6;
 use overbank::prefetch::{prefetch, prefetch_far};
 
-/// How a reader reads a version before and after it reads the buckets.
-trait Reads {
-    fn before(table: &Optimistic, version: &AtomicU32) -> u32;
-    fn after(table: &Optimistic, version: &AtomicU32) -> u32;
-}
-
-/// By a locked addition of zero: Algorithm 1.
-struct Locked;
-
-impl Reads for Locked {
-    #[inline(always)]
-    fn before(table: &Optimistic, version: &AtomicU32) -> u32 {
-        version.fetch_add(table.nothing, Ordering::SeqCst)
+/// The version before or after a reader reads the buckets: by a locked addition of zero (Algorithm 1),
+/// or by a load (Algorithm 2).
+#[inline(always)]
+fn read<const LOCKED: bool>(table: &Optimistic, bucket: u32, before: bool) -> u32 {
+    let version = table.version(bucket);
+    if LOCKED {
+        // Of the loads of the buckets none moves past it, which this addition is for.
+        return version.fetch_add(table.nothing, Ordering::SeqCst);
     }
-
-    #[inline(always)]
-    fn after(table: &Optimistic, version: &AtomicU32) -> u32 {
-        // The loads of the buckets are not to move below, which this addition is for.
-        version.fetch_add(table.nothing, Ordering::SeqCst)
-    }
-}
-
-/// By loads: Algorithm 2.
-struct Loads;
-
-impl Reads for Loads {
-    #[inline(always)]
-    fn before(_: &Optimistic, version: &AtomicU32) -> u32 {
+    if before {
         // Nothing below moves above.
-        version.load(Ordering::Acquire)
+        return version.load(Ordering::Acquire);
     }
-
-    #[inline(always)]
-    fn after(_: &Optimistic, version: &AtomicU32) -> u32 {
-        // Pairs with the writer's fence: a bucket's later word was seen, then so is its version.
-        fence(Ordering::Acquire);
-        version.load(Ordering::Relaxed)
-    }
+    // Pairs with the writer's fence: a bucket's later word was seen, then so is its version.
+    fence(Ordering::Acquire);
+    version.load(Ordering::Relaxed)
 }
 
 fn odd(version: u32) -> bool {
@@ -66,32 +37,33 @@ pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[Key6]) ->
 
 /// In the order of figure 5.
 pub(in crate::experiments::fib) const LOOK_UPS: [LookUp; 4] = [
-    Optimistic::one_by_one::<Locked>,
-    Optimistic::one_by_one::<Loads>,
-    Optimistic::in_batches::<false>,
-    Optimistic::in_batches::<true>,
+    Optimistic::one_by_one::<true>, // Versions are read by an atomic addition of zero, `lock xadd`.
+    Optimistic::one_by_one::<false>, // By loads, without a fence on x86-64.
+    Optimistic::in_batches::<false>, // By loads, those of a batch at once.
+    Optimistic::in_batches::<true>, // The same, and prefetched in two rounds.
 ];
 
 impl Optimistic {
     #[inline(never)]
-    fn one_by_one<R: Reads>(&self, _: usize, keys: &[Key6]) -> Answers {
+    fn one_by_one<const LOCKED: bool>(&self, _: usize, keys: &[Key6]) -> Answers {
         let mut answers = Answers::default();
-        keys.iter().for_each(|&key| answers.add(self.one::<R>(key)));
+        keys.iter().for_each(|&key| answers.add(self.one::<LOCKED>(key)));
         answers
     }
 
     #[inline(always)]
-    fn one<R: Reads>(&self, key: Key6) -> Option<u16> {
+    fn one<const LOCKED: bool>(&self, key: Key6) -> Option<u16> {
         let (first, second) = self.places(key);
-        let versions = (self.version(first), self.version(second));
+        let versions =
+            |before| (read::<LOCKED>(self, first, before), read::<LOCKED>(self, second, before));
         loop {
-            let before = (R::before(self, versions.0), R::before(self, versions.1));
+            let before = versions(true);
             if odd(before.0 | before.1) {
                 std::hint::spin_loop();
                 continue;
             }
             let found = self.find(first, key).or_else(|| self.find(second, key));
-            if (R::after(self, versions.0), R::after(self, versions.1)) == before {
+            if versions(false) == before {
                 return found;
             }
         }
