@@ -69,6 +69,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("afpacket:veth1,,", "not of the form option=value"),
         ("afpacket:veth1,dump=", "has no value"),
         ("afxdp:veth1,mode=fast", "mode: "),
+        ("afxdp:veth1,mode=\u{1}", "`\\u{1}` is not one of auto, copy"),
         ("afxdp:veth1,frames=1000", "a power of two"),
         ("pcap:", "expected a capture"),
         ("pcap:a,in=b", "two captures"),

@@ -374,7 +374,7 @@ fn alone(word: &Word<'_>) -> Result<(), Fault> {
     if word.join == Join::None {
         return Ok(());
     }
-    let expected = format!("`{}` without a value", word.key.text);
+    let expected = format!("{} without a value", quote(word.key.text));
     Err(Fault::expected(word.key.end(), expected, &word.whole.text[word.key.text.len()..]))
 }
 

@@ -686,4 +686,7 @@ fn limits_are_errors() {
         assert!(shown.contains("before `write_actions`"), "{shown}");
         assert!(shown.lines().all(|line| !line.contains(char::is_control)), "{shown:?}");
     }
+    let shown = parse_rule("actions=2\0x:12").expect_err("no value").to_string();
+    assert!(shown.contains("without a value"), "{shown}");
+    assert!(shown.lines().all(|line| !line.contains(char::is_control)), "{shown:?}");
 }
