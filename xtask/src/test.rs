@@ -284,8 +284,11 @@ const SLOWER: &[InstructionSet] = &[
     InstructionSet { name: "avx2", present: has_avx2, is_best: || has_avx2() && !has_avx512() },
 ];
 
+/// Whether this machine has something.
+type Present = fn() -> bool;
+
 /// Those that the tables have code for.
-const INSTRUCTION_SETS: [(&str, fn() -> bool); 3] =
+const INSTRUCTION_SETS: [(&str, Present); 3] =
     [("avx2", has_avx2), ("avx512", has_avx512), ("neon", || cfg!(target_arch = "aarch64"))];
 
 /// The packages that choose by instruction set.
