@@ -98,6 +98,7 @@ struct Contestant<'a> {
     between: Option<usize>,
     next: usize,
     rng: Pcg32,
+    clock: Instant,
 }
 
 impl Contestant<'_> {
@@ -115,7 +116,8 @@ impl Contestant<'_> {
         let mut sent = Sent::default();
         let start = Instant::now();
         for received in frames.chunks(BURST) {
-            self.datapath.process(received, 1, 0, &mut sent);
+            let now_ms = self.clock.elapsed().as_millis() as u64;
+            self.datapath.process(received, 1, now_ms, &mut sent);
         }
         let ns = start.elapsed().as_secs_f64() * 1e9 / packets as f64;
         if sent.0 != packets as u64 {
@@ -170,7 +172,15 @@ fn measure(context: &mut Context<'_>, fields: usize, entries: usize) -> Result<C
         let datapath = Datapath::new(&config, tables.clone()).map_err(LabError::failed)?;
         let between = (percent > 0.0).then(|| ((100.0 - percent) / percent).round() as usize);
         let rng = Pcg32::new(context.seed, 7);
-        Ok(Contestant { datapath, others: &others, crafted: &crafted, between, next: 0, rng })
+        Ok(Contestant {
+            datapath,
+            others: &others,
+            crafted: &crafted,
+            between,
+            next: 0,
+            rng,
+            clock: Instant::now(),
+        })
     };
     let mut all = PERCENTS.into_iter().map(contestant).collect::<Result<Vec<_>, LabError>>()?;
     // Every attack packet has been there once, and every flow of the others.

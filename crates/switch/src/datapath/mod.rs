@@ -386,7 +386,9 @@ impl Datapath {
         let key = &self.burst.keys[i];
         self.classifier_lookups += 1;
         let answer = translate::translate(&self.tables, key, &self.ports);
-        let mask = self.megaflows.bounded(&answer.mask);
+        // Packets of this burst may still need the verdicts of those that make room.
+        let released = &mut self.released;
+        let mask = self.megaflows.bounded(&answer.mask, now_ms, |number| released.push(number));
         let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
         match self.megaflows.install(key, &mask, number, now_ms) {

@@ -21,8 +21,9 @@
 //!
 //! Strangers choose packets, and packets choose masks: one who knows the rules can make thousands of
 //! masks, each of which a lookup that finds nothing searches (tuple space explosion). Megaflows are
-//! therefore installed with a mask that [`MegaflowCache::bounded`] widens once there are many: more
-//! bits than the rules looked at are right as well, for fewer packets.
+//! therefore installed with a mask from [`MegaflowCache::bounded`]: once there are many, a new one
+//! takes the place of one with few megaflows that no packet has used for a while, and where all are
+//! in use it is widened. More bits than the rules looked at are right as well, for fewer packets.
 //!
 //! ```text
 //!  masks  0 ─── 128 ── 192 ─ 193
@@ -62,6 +63,10 @@ pub const NO_ENTRY: u32 = u32::MAX;
 pub const MASKS_MAX: usize = 128;
 /// Masks of whole words beyond those.
 const WHOLE_MASKS_MAX: usize = 64;
+/// A mask with more megaflows makes room for no other.
+const COLD_MEGAFLOWS_MAX: usize = 4;
+/// Masks looked at to find one that makes room.
+const MASK_SAMPLE: usize = 16;
 /// Masks of a cache whose megaflows are installed with a [`bounded`](MegaflowCache::bounded) mask.
 pub const MASKS_BOUND: usize = MASKS_MAX + WHOLE_MASKS_MAX + 1;
 
@@ -117,6 +122,7 @@ pub struct MegaflowCache {
     lookups_to_reorder: u32,
     hand: usize,
     sweep_hand: usize,
+    mask_hand: usize,
     epoch: u32,
     secret: u64,
     counters: MegaflowCounters,
@@ -138,6 +144,7 @@ impl MegaflowCache {
             lookups_to_reorder: REORDER_LOOKUPS,
             hand: 0,
             sweep_hand: 0,
+            mask_hand: 0,
             epoch: EPOCH_FIRST,
             secret: fold(seed ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db) | 1,
             counters: MegaflowCounters::default(),
@@ -334,20 +341,48 @@ impl MegaflowCache {
         Some((id, evicted))
     }
 
-    /// Returns the mask to install a megaflow of `mask` with: the same while there are few masks or
-    /// it is one of them, else one that has all its bits and more. Keeps masks at [`MASKS_BOUND`].
-    pub fn bounded(&self, mask: &FlowKey) -> FlowKey {
-        let taken =
-            |mask: &FlowKey, most| self.by_mask.len() < most || self.by_mask.contains_key(mask);
-        if taken(mask, MASKS_MAX) {
+    /// Returns the mask to install a megaflow of `mask` with: the same while there are few masks, it
+    /// is one of them, or another makes room, else one that has all its bits and more. Keeps masks
+    /// at [`MASKS_BOUND`]. `removed` gets the verdict numbers of megaflows that went.
+    pub fn bounded(&mut self, mask: &FlowKey, now_ms: u32, removed: impl FnMut(u32)) -> FlowKey {
+        if self.has_room_for(mask, MASKS_MAX) || self.evict_mask(now_ms, removed) {
             return *mask;
         }
         let mut whole = *mask;
         whole.words_mut().iter_mut().filter(|word| **word != 0).for_each(|word| *word = u64::MAX);
-        if !taken(&whole, MASKS_MAX + WHOLE_MASKS_MAX) {
+        if !self.has_room_for(&whole, MASKS_MAX + WHOLE_MASKS_MAX) {
             whole.words_mut().fill(u64::MAX);
         }
         whole
+    }
+
+    fn has_room_for(&self, mask: &FlowKey, most: usize) -> bool {
+        self.by_mask.len() < most || self.by_mask.contains_key(mask)
+    }
+
+    /// Removes the longest unused of a few masks, walking round; false if all are in use, now or by
+    /// many megaflows. Hits of tier 1 count as use: they reach the entries.
+    fn evict_mask(&mut self, now_ms: u32, mut removed: impl FnMut(u32)) -> bool {
+        let (mut coldest, mut coldest_age) = (None, 0);
+        for _ in 0..MASK_SAMPLE {
+            self.mask_hand = (self.mask_hand + 1) % self.order.len().max(1);
+            let Some(&s) = self.order.get(self.mask_hand) else { return false };
+            let ids = &self.subtables[usize::from(s)].ids;
+            let age = |id: &u32| now_ms.wrapping_sub(self.entries[*id as usize].last_used_ms);
+            let idle = ids.iter().map(age).min().unwrap_or(u32::MAX);
+            if ids.len() <= COLD_MEGAFLOWS_MAX && idle > coldest_age {
+                (coldest, coldest_age) = (Some(s), idle);
+            }
+        }
+        let Some(s) = coldest else { return false };
+        let ids: ArrayVec<u32, COLD_MEGAFLOWS_MAX> =
+            self.subtables[usize::from(s)].ids.iter().copied().collect();
+        for id in ids {
+            removed(self.entries[id as usize].verdict);
+            self.remove_entry(id, None);
+            self.counters.evictions += 1;
+        }
+        true
     }
 
     fn subtable_for(&mut self, mask: &FlowKey) -> Option<u16> {

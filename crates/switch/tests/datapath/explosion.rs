@@ -91,14 +91,27 @@ fn a_wider_mask_has_all_bits_of_the_one_asked_for() {
         wanted.push(mask);
     }
     for mask in &wanted {
-        let wider = cache.bounded(mask);
+        let wider = cache.bounded(mask, 0, |_| panic!("all are in use now"));
         assert!(mask.and_not(&wider).is_zero());
-        assert_eq!(cache.bounded(&wider), wider, "one that is there, or fits, stays");
+        assert_eq!(cache.bounded(&wider, 0, |_| {}), wider, "one that is there, or fits, stays");
         let (id, _) = cache.install(&key, &wider, 1, 0).expect("room");
         assert!(cache.verify(id, &key));
         assert!(cache.masks() <= MASKS_BOUND);
     }
     // The first ones were taken as they are, and still are.
-    assert_eq!(cache.bounded(&wanted[0]), wanted[0]);
-    assert_ne!(cache.bounded(&wanted[4000]), wanted[4000]);
+    assert_eq!(cache.bounded(&wanted[0], 0, |_| {}), wanted[0]);
+    assert_ne!(cache.bounded(&wanted[4000], 0, |_| {}), wanted[4000]);
+    // Later, the longest unused makes room; not the first ones, which tier 1 has used since.
+    for mask in &wanted[..100] {
+        let mut pending = arrayvec::ArrayVec::from_iter([0]);
+        let mut found = [overbank_switch::megaflow::NO_ENTRY; overbank_switch::megaflow::BURST];
+        cache.lookup_batch(&[key], &mut pending, &mut found);
+        let (id, _) = cache.install(&key, mask, 1, 5).expect("room");
+        cache.use_entry(id, 9);
+    }
+    let (masks, mut gone) = (cache.masks(), 0);
+    // It looks at a few at a time, going round.
+    assert!((0..20).any(|_| cache.bounded(&wanted[4000], 9, |v| gone += v) == wanted[4000]));
+    assert_eq!((gone, cache.masks()), (1, masks - 1));
+    assert_eq!(cache.bounded(&wanted[0], 9, |_| {}), wanted[0]);
 }
