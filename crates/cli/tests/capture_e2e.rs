@@ -24,13 +24,14 @@ const FAULTS: &str =
     "_ws.expert.group == \"Checksum\" || _ws.expert.group == \"Malformed\" || _ws.malformed";
 
 /// What the rules make of the capture: output port, filter that must find something there.
-const REWRITTEN: [(u32, &str); 12] = [
+const REWRITTEN: [(u32, &str); 13] = [
     (2, "ip.dst == 192.0.2.80 && tcp.dstport == 8080 && eth.dst == 02:00:00:00:aa:02"),
     (1, "ip.src == 192.0.2.80 && tcp.srcport == 8080 && tcp.len > 1000"),
     (2, "ipv6.dst == 2001:db8::80 && tcp.dstport == 8080"),
     (2, "vlan.id == 53 && dns && ip.ttl == 63"),
     (2, "dns && eth.src == 02:00:00:00:00:ff"),
-    (2, "ip.dst == 192.0.2.7 && udp.dstport == 7007 && udp.length > 1400"),
+    (2, "ip.dst == 192.0.2.7 && udp.dstport == 7007"),
+    (2, "ip.dst == 192.0.2.7 && udp.dstport == 7 && udp.length > 1400"),
     (1, "ip.src == 192.0.2.7 && ip.frag_offset > 0"),
     (2, "ipv6.dst == 2001:db8::7 && ipv6.fraghdr"),
     (3, "icmp && ip.dst == 198.51.100.3"),

@@ -74,6 +74,12 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         self.buckets
     }
 
+    /// Slots of the buckets that hashes call home: what policies reckon with.
+    #[inline(always)]
+    pub(crate) fn home_slots(&self) -> usize {
+        self.buckets * G::SLOTS
+    }
+
     /// Slots, those of buffer buckets included.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> usize {
@@ -109,7 +115,7 @@ impl<G: Geometry, L: Layout> Table<G, L> {
     #[inline(always)]
     fn roomy(&self) -> bool {
         G::KIND.home_first_fifths() > 0
-            && self.len * 5 <= self.capacity() * G::KIND.home_first_fifths()
+            && self.len * 5 <= self.home_slots() * G::KIND.home_first_fifths()
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@ use overbank_service::document;
 use overbank_service::options::{LogFormat, LogLevel};
 use overbank_service::settings::{Off, text};
 use overbank_stations::Limits;
+use overbank_switch::view::{Fragments, View};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ entries = 4096
 megaflows = 1000
 megaflow-idle = 2.5
 max-rules = 100
+fragments = "nx-match"
+vlan-limit = 1
 mac-entries = 50
 mac-pages = "1g"
 mac-age = 60
@@ -68,7 +71,7 @@ keep-privileges = true
 
 #[test]
 fn every_setting_can_be_in_the_file() {
-    assert_eq!(names().count(), 41);
+    assert_eq!(names().count(), 43);
     for name in names() {
         assert!(WHOLE.contains(&format!("\n{name} = ")), "{name}");
     }
@@ -82,6 +85,8 @@ fn every_setting_can_be_in_the_file() {
     assert_eq!((config.rules.entries, config.rules.megaflows), (4096, 1000));
     assert_eq!(config.rules.megaflow_idle, Duration::from_millis(2500));
     assert_eq!(config.rules.max_rules, 100);
+    let view = View { fragments: Fragments::NxMatch, vlan_limit: 1 };
+    assert_eq!(config.rules.view(), view);
     let pages = Pages::Gigabyte { required: true };
     let limits = Limits { entries_max: 50, pages, age_s: 60, learn_per_s: 10, queue: 9 };
     assert_eq!((config.mac, config.switch.mode), (limits, Mode::OpenFlow));

@@ -78,7 +78,7 @@ impl HalfBubble {
 
     #[inline(always)]
     fn crowded<G: Geometry, L: Layout>(table: &Table<G, L>) -> bool {
-        table.len >= table.capacity() - table.capacity() / Self::ROOM
+        table.len >= table.home_slots() - table.home_slots() / Self::ROOM
     }
 
     fn redraw(&mut self) {
@@ -181,7 +181,7 @@ impl<G: Geometry> Policy<G> for HalfBubble {
                 promote(table, hashes[i], usize::from(slots[i]));
             }
         }
-        self.judge(table.capacity() as u64);
+        self.judge(table.home_slots() as u64);
     }
 
     #[inline(always)]
