@@ -45,7 +45,7 @@
 //! Bits of the packet that an action wrote are *settled*: a later look at them says nothing of the
 //! original. A push or pop of a tag puts the original tags into the mask as a whole and settles
 //! them. `dec_ttl` depends on the TTL: where the original is at least 32, its upper three bits say
-//! that it does not expire ([`TTL_FAR`]), which keeps the megaflows of most traffic few. Otherwise,
+//! that it does not expire (`TTL_FAR`), which keeps the megaflows of most traffic few. Otherwise,
 //! and when a rule looks at a TTL that was decremented, the whole TTL is in the mask.
 //!
 //! Steps after the last output are left out: they change nothing that anybody sees.
