@@ -1,7 +1,7 @@
 //! What rules see of a packet where that is a setting: of fragments, and of VLAN tags.
 //!
-//! Part of the rule set ([`crate::tables::Tables::view`]), so that a change reaches workers as a change of
-//! rules does: as a whole, and with stale megaflows translated again.
+//! Part of the rule set ([`crate::tables::Tables::view`]), so that a change reaches workers as a
+//! change of rules does: as a whole, and with stale megaflows translated again.
 
 /// VLAN tags of a packet that a key can hold.
 pub const VLAN_LIMIT_MAX: u8 = 2;
