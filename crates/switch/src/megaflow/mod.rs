@@ -19,11 +19,10 @@
 //! and key, or go. So a change costs nothing here, and no packet meets a megaflow that may be
 //! wrong.
 //!
-//! Strangers choose packets, and packets choose masks: one who knows the rules can make thousands of
-//! masks, each of which a lookup that finds nothing searches (tuple space explosion). Megaflows are
-//! therefore installed with a mask from [`MegaflowCache::bounded`]: once there are many, a new one
-//! takes the place of one with few megaflows that no packet has used for a while, and where all are
-//! in use it is widened. More bits than the rules looked at are right as well, for fewer packets.
+//! Packets decide which masks there are, so crafted ones can make thousands (tuple space explosion),
+//! and a lookup that finds nothing searches them all. [`MegaflowCache::bounded`] keeps masks few. A
+//! new one replaces an unused mask with few megaflows. If all are in use, the new one gets more bits
+//! than the rules looked at: right as well, for fewer packets.
 //!
 //! ```text
 //!  masks  0 ─── 128 ── 192 ─ 193
