@@ -3,10 +3,10 @@
 use crate::engine::Bridge;
 use crate::{Forwarder, Role};
 use overbank::fib::MacVlan;
+use overbank_declare::counters::Exposition;
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Handle, Options, Parts, PortDesc, Publisher, Running,
 };
-use overbank_service::counters::Exposition;
 use overbank_stations::listing::Listing;
 use overbank_stations::{Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up};
 use serde::Serialize;

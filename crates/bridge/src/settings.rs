@@ -1,9 +1,9 @@
 //! The settings of the Ethernet switch alone.
 
+use overbank_declare::settings::{Check, Commas, Located, Range, SettingValue};
 use overbank_runtime::settings::{PortSetting, port_number};
-use overbank_service::settings::{Check, Commas, Located, Range, SettingValue};
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// The Ethernet switch.
     pub struct BridgeSettings: "Ethernet switch" {
         isolated: Commas<PortNumber>,

@@ -8,7 +8,6 @@ use crossbeam_queue::ArrayQueue;
 use overbank::fib::MacVlan;
 use overbank_runtime::link::Common;
 use overbank_runtime::{Engine, Ingress, Out};
-use overbank_service::reasons::Reasons;
 use overbank_stations::{Heard, Sighting, Station, Watch};
 use overbank_switch::datapath::Frame;
 use overbank_switch::drop::DropReason;
@@ -43,27 +42,6 @@ overbank_stations::counters! {
             rate "classifier";
         packet_outs: counter packets "Packets of controllers sent";
         packet_ins: counter packets "Packets queued for the controllers";
-    }
-}
-
-/// A reason of the tables below, which know nothing of the runtime's counters.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleDrops(pub DropReason);
-
-impl Reasons for RuleDrops {
-    const COUNT: usize = DropReason::COUNT;
-
-    #[inline]
-    fn index(self) -> usize {
-        self.0.index()
-    }
-
-    fn name_at(index: usize) -> &'static str {
-        DropReason::ALL.get(index).map_or("unknown", |reason| reason.name())
-    }
-
-    fn help_at(index: usize) -> &'static str {
-        DropReason::ALL.get(index).map_or("", |reason| reason.help())
     }
 }
 
@@ -168,7 +146,7 @@ impl RuleEngine {
 
 /// Where the frames of one burst go.
 struct Burst<'a> {
-    out: &'a mut Out<RuleDrops>,
+    out: &'a mut Out<DropReason>,
     context: &'a mut Context,
     now_ms: u64,
     /// Whether the ingress port's frames go to controllers.
@@ -186,7 +164,7 @@ impl Sink for Burst<'_> {
     }
 
     fn drop(&mut self, index: usize, reason: DropReason) {
-        self.out.drop(index, RuleDrops(reason));
+        self.out.drop(index, reason);
     }
 
     fn controller(
@@ -261,7 +239,7 @@ impl Engine for RuleEngine {
     type Snapshot = RuleSnapshot;
     type Order = PacketOut;
     type Totals = RuleTotals;
-    type Drop = RuleDrops;
+    type Drop = DropReason;
 
     #[inline]
     fn process(
@@ -269,7 +247,7 @@ impl Engine for RuleEngine {
         burst: &[&[u8]],
         ingress: Ingress,
         now_ms: u64,
-        out: &mut Out<RuleDrops>,
+        out: &mut Out<DropReason>,
     ) {
         let RuleEngine { datapath, context, .. } = self;
         let packet_in = context.ports[usize::from(ingress.index)].packet_in;
@@ -277,7 +255,7 @@ impl Engine for RuleEngine {
         datapath.process(burst, ingress.number, now_ms, &mut sink);
     }
 
-    fn carry_out(&mut self, order: PacketOut, now_ms: u64, out: &mut Out<RuleDrops>) {
+    fn carry_out(&mut self, order: PacketOut, now_ms: u64, out: &mut Out<DropReason>) {
         let PacketOut { frame, in_port, actions } = order;
         out.injected(frame.len());
         let mut sink = Burst { out, context: &mut self.context, now_ms, packet_in: true };

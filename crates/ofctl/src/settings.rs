@@ -4,8 +4,8 @@ use crate::rules::FailMode;
 use crate::sessions::{BUFFERS_MAX, ControlOptions};
 use crate::target::Target;
 use overbank::cache::Design;
+use overbank_declare::settings::{Check, Located, Off, Range, SettingValue};
 use overbank_service::options::CONNECTIONS_MAX;
-use overbank_service::settings::{Check, Located, Off, Range, SettingValue};
 use overbank_switch::view::{Fragments, View};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 4096;
 /// Bytes for them all at least: one frame of any length fits.
 const BUFFER_BYTES_MIN: usize = 1 << 16;
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// Rules and flow caches.
     pub struct RuleSettings: "Rules and flow caches" {
         rules: Option<PathBuf>,
@@ -37,7 +37,7 @@ overbank_service::settings! {
     }
 }
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// OpenFlow control.
     pub struct ControllerSettings: "OpenFlow" {
         openflow: Vec<Located<Target>>, "Control connections: ptcp:PORT[:ADDRESS] or punix:PATH \
@@ -71,7 +71,7 @@ overbank_service::settings! {
     }
 }
 
-overbank_service::choices! {
+overbank_declare::choices! {
     /// What rules see of IP fragments.
     pub enum FragmentMode: "MODE" {
         Normal = "normal", "no fragment has ports";

@@ -3,8 +3,8 @@
 use crate::engine::RuleEngine;
 use crate::rules::{ControlConfig, RuleControl, RuleRefused};
 use crate::settings::{ControllerSettings, RuleSettings};
+use overbank_declare::settings::Table as _;
 use overbank_runtime::{ConfiguredPort, Options, Parts, PortDesc, Publisher, Running};
-use overbank_service::settings::Table as _;
 use overbank_stations::{Limits, StationsError};
 use overbank_switch::Datapath;
 use overbank_switch::datapath::{self, CacheConfig};

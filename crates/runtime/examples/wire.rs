@@ -11,18 +11,18 @@
 //! cargo run --release -p overbank-runtime --example wire -- afpacket:veth1 afpacket:veth2
 //! ```
 
+use overbank_declare::counters::Exposition;
 use overbank_ports::PortSpec;
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Engine, Ingress, Options, Out, Parts, PortDesc,
     Publisher, Running, start,
 };
-use overbank_service::counters::Exposition;
 use serde::Serialize;
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// Frames per EtherType.
     pub struct WireTotals: "overbank_wire_" {
         ip4: counter packets "Frames with IPv4" as "frames" { ethertype = "ip4" } rate;
@@ -33,7 +33,7 @@ overbank_service::counters! {
     }
 }
 
-overbank_service::reasons! {
+overbank_reasons::reasons! {
     /// Why a frame is dropped.
     pub enum WireDrop {
         Runt = "runt", "frame shorter than an Ethernet header";

@@ -9,8 +9,8 @@
 //! closes whatever the engine is.
 
 use crate::worker::Out;
-use overbank_service::counters::Counters;
-use overbank_service::reasons::Reasons;
+use overbank_declare::counters::Counters;
+use overbank_reasons::Reasons;
 
 /// Where a burst came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

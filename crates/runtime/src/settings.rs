@@ -1,8 +1,8 @@
 //! The settings of ports and workers.
 
 use crate::running::Options;
+use overbank_declare::settings::{Check, Commas, Located, Location, Range, SettingValue, number};
 use overbank_ports::PortSpec;
-use overbank_service::settings::{Check, Commas, Located, Location, Range, SettingValue, number};
 use std::str::FromStr;
 
 /// Limit of workers.
@@ -12,7 +12,7 @@ pub const PORTS_MAX: usize = 256;
 /// Largest number of a port.
 pub const PORT_NUMBER_MAX: u32 = 0xfeff;
 
-overbank_service::choices! {
+overbank_declare::choices! {
     /// What idle workers do.
     pub enum Poll: "HOW" {
         Idle = "idle", "wait for frames";
@@ -20,7 +20,7 @@ overbank_service::choices! {
     }
 }
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// Ports and workers.
     pub struct RuntimeSettings: "Ports and workers" {
         port: Vec<Located<PortSetting>>, "A port: its number and what it is; once for each"
@@ -168,12 +168,12 @@ fn ranges(numbers: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_service::settings::Table as _;
+    use overbank_declare::settings::Table as _;
 
     #[test]
     fn options_without_settings_are_those_of_the_table() {
         let settings = RuntimeSettings::defaults().expect("nothing but ports is needed");
-        let mut check = overbank_service::settings::Source::new(&[]).check();
+        let mut check = overbank_declare::settings::Source::new(&[]).check();
         let (options, default) = (settings.options(&mut check, &[]), Options::default());
         assert_eq!(format!("{options:?}"), format!("{default:?}"));
     }

@@ -6,8 +6,8 @@
 use crate::control::{Control, Handle};
 use crate::engine::Engine;
 use crate::totals::{DropCounts, PortTotals, WorkerTotals};
-use overbank_service::counters::{Counters, Exposition};
-use overbank_service::reasons::Reasons;
+use overbank_declare::counters::{Counters, Exposition};
+use overbank_reasons::Reasons;
 use serde::Serialize;
 use std::ops::Deref;
 
@@ -118,7 +118,7 @@ pub type StatusOf<C> = Status<
     <C as Control>::Status,
 >;
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// What was published to the workers.
     pub struct PublisherTotals: "overbank_" {
         version: gauge version "Version of the rules published last" as "rules_version";

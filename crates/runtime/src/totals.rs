@@ -17,21 +17,21 @@
 //! Panics: none.
 
 use crate::engine::Engine;
+use overbank_declare::counters::{Counter, Counters, Kind, Metric, Shown};
 use overbank_handover::publication::Publication;
-use overbank_service::counters::{Counter, Counters, Kind, Metric, Shown};
-use overbank_service::reasons::Reasons;
+use overbank_reasons::Reasons;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-overbank_service::reasons! {
+overbank_reasons::reasons! {
     /// Why a frame that came in reached no engine.
     pub enum PortDrop {
         PortBlocked = "port_blocked", "the port shall not receive";
     }
 }
 
-overbank_service::reasons! {
+overbank_reasons::reasons! {
     /// Why a frame that was to leave did not.
     pub enum NotSent {
         QueueFull = "queue_full", "the transmit queue was full";
@@ -42,7 +42,7 @@ overbank_service::reasons! {
     }
 }
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// What one worker counted at one port, beside its [`DropCounts`].
     pub struct PortTotals: "overbank_port_" {
         received: counter packets "Frames that came in" as "received_packets" rate top "in/s";
@@ -66,7 +66,7 @@ overbank_service::counters! {
     }
 }
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// What one worker counted of itself.
     pub struct WorkerTotals: "overbank_" {
         version: oldest version "Version of the rules that the worker runs on"
@@ -172,13 +172,13 @@ impl<R: Reasons> fmt::Debug for DropCounts<R> {
 
 impl<R: Reasons + 'static> Serialize for DropCounts<R> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        overbank_service::counters::serialize(self, to)
+        overbank_declare::counters::serialize(self, to)
     }
 }
 
 impl<'de, R: Reasons + 'static> Deserialize<'de> for DropCounts<R> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        overbank_service::counters::deserialize(from)
+        overbank_declare::counters::deserialize(from)
     }
 }
 
@@ -266,7 +266,7 @@ impl<E: Engine> Published<E> {
 mod tests {
     use super::*;
 
-    overbank_service::reasons! {
+    overbank_reasons::reasons! {
         /// For the test.
         enum Why {
             First = "first", "for the test";

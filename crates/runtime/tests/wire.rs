@@ -6,10 +6,10 @@
 #[path = "../examples/wire.rs"]
 mod wire;
 
+use overbank_declare::counters::Exposition;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
 use overbank_runtime::status::CONTROLLERS;
 use overbank_runtime::{ConfiguredPort, Options};
-use overbank_service::counters::Exposition;
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.

@@ -10,13 +10,13 @@
 //! afterwards; [`Endpoints::serve`] answers from then on.
 
 use crate::connections::{ConnectionLimit, IDLE_MAX, Limited, RETRY};
-use crate::counters::{Exposition, OPEN_METRICS};
 use crate::options::ServiceSettings;
 use crate::sys;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use overbank_declare::counters::{Exposition, OPEN_METRICS};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener as BoundSocket, UnixStream as BlockingUnixStream};
@@ -63,7 +63,7 @@ pub trait Documents: Send + Sync + 'static {
     }
 }
 
-crate::counters! {
+overbank_declare::counters! {
     /// What a service counts of its endpoints.
     pub struct EndpointTotals: "overbank_" {
         metrics_waited: counter connections
@@ -263,7 +263,7 @@ async fn answer_lines<D: Documents>(stream: UnixStream, documents: Arc<D>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Source, Table};
+    use overbank_declare::settings::{Source, Table};
     use std::time::Duration;
     use tokio::net::TcpStream;
 

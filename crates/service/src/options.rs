@@ -1,6 +1,6 @@
 //! The settings of every service.
 
-use crate::settings::Off;
+use overbank_declare::settings::Off;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// they leave nearly half of the usual 1024 descriptors of a process to ports and files.
 pub const CONNECTIONS_MAX: usize = 256;
 
-crate::choices! {
+overbank_declare::choices! {
     /// How much is logged.
     pub enum LogLevel: "LEVEL" {
         Off = "off", "nothing";
@@ -21,7 +21,7 @@ crate::choices! {
     }
 }
 
-crate::choices! {
+overbank_declare::choices! {
     /// How logs are written.
     pub enum LogFormat: "FORMAT" {
         Text = "text", "for people";
@@ -29,7 +29,7 @@ crate::choices! {
     }
 }
 
-crate::settings! {
+overbank_declare::settings! {
     /// Metrics, status, logs, privileges.
     pub struct ServiceSettings: "Metrics, status and logs" {
         metrics: Off<SocketAddr> = "127.0.0.1:9273",

@@ -26,7 +26,7 @@ use std::mem;
 /// Frames of one lookup, whose destinations and sources are one batch of the table.
 const BURST: usize = BURST_MAX / 2;
 
-overbank_service::reasons! {
+overbank_reasons::reasons! {
     /// Why a frame leaves by no port, in the order in which reasons are looked for.
     pub enum DropReason {
         Truncated = "truncated_ethernet", "frame shorter than an Ethernet header";

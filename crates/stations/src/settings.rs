@@ -3,9 +3,9 @@
 use crate::{Limits, mac_of};
 use overbank::fib::MacVlan;
 use overbank::memory::Pages;
-use overbank_service::settings::{Check, Located, Range, SettingValue, number};
+use overbank_declare::settings::{Check, Located, Range, SettingValue, number};
 
-overbank_service::choices! {
+overbank_declare::choices! {
     /// Pages that the table shall lie on.
     pub enum PageSize: "PAGES" {
         Huge = "huge", "2 MiB where the system gives them";
@@ -14,7 +14,7 @@ overbank_service::choices! {
     }
 }
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// Learnt and static addresses.
     pub struct StationSettings: "MAC addresses" {
         mac_entries: usize = 8192, in 0..=2_500_000_000, "Limit of learnt addresses";

@@ -34,7 +34,7 @@ use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
 use crate::settings::StationSettings;
 use overbank::fib::{Config, Error, Full, MacVlan, Reader, Writer};
 use overbank::memory::{HugePages, Pages};
-use overbank_service::settings::Table as _;
+use overbank_declare::settings::Table as _;
 
 /// Epochs of an ageing time.
 pub const AGE_EPOCHS: u16 = 8;

@@ -2,10 +2,10 @@
 
 use super::Stations;
 use overbank::memory::HugePages;
-use overbank_service::counters::Exposition;
+use overbank_declare::counters::Exposition;
 use serde::{Deserialize, Serialize};
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// The table's size.
     pub struct StationTotals: "overbank_" {
         stations: gauge addresses "Addresses known, static ones too";
@@ -15,7 +15,7 @@ overbank_service::counters! {
     }
 }
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// What happened to the table.
     pub struct MacTotals: "overbank_stations_" {
         learned: counter addresses "Stations that were new" rate;

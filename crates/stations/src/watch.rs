@@ -5,14 +5,14 @@ use overbank::fib::{MacVlan, Reader};
 use std::sync::Arc;
 
 /// Declares the counters of a worker that learns stations: lines of its own as in
-/// [`overbank_service::counters!`], then those that every such worker has.
+/// [`overbank_declare::counters!`], then those that every such worker has.
 #[macro_export]
 macro_rules! counters {
     (
         $(#[$meta:meta])*
         $vis:vis struct $Totals:ident: $prefix:literal { $($lines:tt)* }
     ) => {
-        $crate::overbank_service::counters! {
+        $crate::overbank_declare::counters! {
             $(#[$meta])*
             $vis struct $Totals: $prefix {
                 $($lines)*

@@ -1,9 +1,9 @@
 //! What the tests over ports in memory share.
 
+use overbank_declare::counters::Counters;
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
+use overbank_reasons::Reasons;
 use overbank_runtime::{ConfiguredPort, Status};
-use overbank_service::counters::Counters;
-use overbank_service::reasons::Reasons;
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.

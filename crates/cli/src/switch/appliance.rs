@@ -3,10 +3,10 @@
 
 use crate::switch::settings::{Config, read_rules};
 use overbank_bridge::BridgeControl;
+use overbank_declare::settings::Problems;
 use overbank_ofctl::RuleControl;
 use overbank_ofctl::sessions::{self, ControlError, ControlOptions};
 use overbank_runtime::{Control, Handle};
-use overbank_service::settings::Problems;
 use overbank_stations::listing::Listing;
 use std::future::Future;
 use std::path::Path;

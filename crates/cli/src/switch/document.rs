@@ -7,10 +7,10 @@
 
 use crate::switch::appliance::Appliance;
 use crate::switch::status::SCHEMA;
+use overbank_declare::counters::{Counters, Exposition};
 use overbank_ofctl::sessions::{ControlCounters, ControlCounts};
 use overbank_runtime::status::StatusOf;
 use overbank_runtime::{Engine, Handle, Status};
-use overbank_service::counters::{Counters, Exposition};
 use overbank_service::endpoints::{Documents, EndpointTotals, Limits};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //! Which counters are rates, and by which name, stands in their tables (`rate`).
 
 use crate::switch::status::{PortStatus, Status, WorkerStatus};
+use overbank_declare::counters::{Counters, Rates as Counted};
 use overbank_runtime::PortTotals;
-use overbank_service::counters::{Counters, Rates as Counted};
 use serde::Serialize;
 
 /// Name and version of the document.

@@ -14,14 +14,14 @@
 
 use overbank::fib::MacVlan;
 use overbank_bridge::settings::BridgeSettings;
+use overbank_declare::settings::{
+    Check, Location, Problem, Problems, Range, Section, SettingValue, Source, Table, read_at_most,
+};
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
 use overbank_ofctl::target::Target;
 use overbank_runtime::Options;
 use overbank_runtime::settings::{PortSetting, RuntimeSettings, port_number};
 use overbank_service::options::ServiceSettings;
-use overbank_service::settings::{
-    Check, Location, Problem, Problems, Range, Section, SettingValue, Source, Table, read_at_most,
-};
 use overbank_stations::settings::StationSettings;
 use overbank_switch::parse::parse_rules;
 use overbank_switch::rule::Rule;
@@ -31,7 +31,7 @@ use std::path::Path;
 /// Longest file of rules.
 const RULE_BYTES_MAX: u64 = 1 << 30;
 
-overbank_service::choices! {
+overbank_declare::choices! {
     /// What decides where frames go.
     pub enum Mode: "MODE" {
         OpenFlow = "openflow", "rules and controllers";
@@ -39,7 +39,7 @@ overbank_service::choices! {
     }
 }
 
-overbank_service::settings! {
+overbank_declare::settings! {
     /// What the switch is.
     pub struct SwitchSettings: "Switch" {
         mode: Mode = "openflow", "What decides where frames go: openflow (rules and controllers) \

@@ -25,8 +25,8 @@ use crate::engine::{EngineLink, PacketIn, RuleEngine, RulePort, RuleSnapshot};
 use crossbeam_queue::ArrayQueue;
 use events::Subscribers;
 use overbank::fib::MacVlan;
+use overbank_declare::counters::Exposition;
 use overbank_runtime::{Control, ControlStatus, PortDesc, Publisher};
-use overbank_service::counters::Exposition;
 use overbank_stations::{Limits, Reports, Stations, StationsError, StationsStatus, Watch, set_up};
 use overbank_switch::rule::{Match, Rule};
 use overbank_switch::tables::Tables;
@@ -39,7 +39,7 @@ use timeouts::Timeouts;
 /// Most packets for controllers taken from one worker in a tick.
 const PACKETS_PER_TICK: usize = 1024;
 
-overbank_service::choices! {
+overbank_declare::choices! {
     /// What happens while no controller is connected.
     pub enum FailMode: "MODE" {
         Secure = "secure", "the rules stand as they are";
@@ -122,7 +122,7 @@ pub struct PortStats {
 #[error("there is no port {0}")]
 pub struct NoSuchPort(pub u32);
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// What the control side of the rule switch shows.
     pub struct ControlTotals: "overbank_" {
         rules: gauge rules "Rules there are";

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-overbank_service::counters! {
+overbank_declare::counters! {
     /// The counters at one moment.
     pub struct ControlCounts, shared SharedCounters: "overbank_openflow_" {
         connections: gauge connections "Connections that stand now";
@@ -92,7 +92,7 @@ pub(super) fn uncount(counter: &AtomicU64, by: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_service::counters::Counters;
+    use overbank_declare::counters::Counters;
 
     #[test]
     fn a_snapshot_names_every_number() {

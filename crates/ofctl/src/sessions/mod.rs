@@ -41,7 +41,7 @@ mod tables;
 mod testing;
 
 use crate::settings::ControllerSettings;
-use overbank_service::settings::Table as _;
+use overbank_declare::settings::Table as _;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use crate::link::{Common, PortView, Snapshot, WorkerEnd};
 use crate::ports::PortDesc;
 use crate::status::{ControlStatus, PublisherTotals};
 use crate::totals::{DropCounts, PortTotals, Reading};
-use overbank_service::counters::Counters;
+use overbank_declare::counters::Counters;
 use std::io;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::link::PortView;
 use crate::sys::cycles;
 use crate::totals::{DropCounts, NotSent, PortDrop, PortTotals};
 use overbank_ports::queue::{BURST, SendError, Transmit, TransmitCounters};
-use overbank_service::reasons::Reasons;
+use overbank_reasons::Reasons;
 use std::sync::Arc;
 
 /// No such port.

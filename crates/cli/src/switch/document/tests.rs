@@ -1,14 +1,14 @@
 use super::*;
 use overbank_bridge::{BridgeTotals, DropReason as BridgeDrop};
+use overbank_declare::counters::{Counter, Labelled, Shown, fields_reference, reference};
+use overbank_declare::document;
 use overbank_ofctl::RuleTotals;
-use overbank_ofctl::engine::RuleDrops;
 use overbank_ofctl::rules::ControlTotals;
 use overbank_runtime::status::PublisherTotals;
 use overbank_runtime::totals::PortDrop;
 use overbank_runtime::{DropCounts, NotSent, PortTotals, WorkerTotals};
-use overbank_service::counters::{Counter, Labelled, Shown, fields_reference, reference};
-use overbank_service::{document, reasons};
 use overbank_stations::{MacTotals, StationTotals};
+use overbank_switch::DropReason as RuleDrop;
 
 /// Metrics that dashboards may read: name, kind, labels.
 const METRICS: &str = "\
@@ -107,7 +107,7 @@ const MACS: &str = "learned moved refreshed aged flushed evicted refused";
 /// The rule switch's tables and the labels of their numbers, in the order of the reference.
 const TABLES: [Labelled; 10] = [
     Labelled::of::<PortTotals>(&["port", "name"]),
-    Labelled::of::<DropCounts<RuleDrops>>(&["port", "name"]),
+    Labelled::of::<DropCounts<RuleDrop>>(&["port", "name"]),
     Labelled::of::<RuleTotals>(&["worker"]),
     Labelled::of::<WorkerTotals>(&["worker"]),
     Labelled::of::<PublisherTotals>(&[]),
@@ -173,7 +173,7 @@ fn the_status_document_keeps_its_fields() {
         words.sort_unstable();
         words
     };
-    let port = [PortTotals::TABLE, DropCounts::<RuleDrops>::TABLE];
+    let port = [PortTotals::TABLE, DropCounts::<RuleDrop>::TABLE];
     assert_eq!(fields(&port, "number name detail link_up closes"), wanted(PORT));
     let worker = [WorkerTotals::TABLE, RuleTotals::TABLE];
     assert_eq!(fields(&worker, "datapath_share cycles_per_packet"), wanted(WORKER));
@@ -185,15 +185,15 @@ fn the_status_document_keeps_its_fields() {
 #[test]
 fn the_documents_are_made_of_the_tables() {
     current("metrics.md", "metrics", &metrics());
-    current("metrics.md", "reasons of ports", &reasons::reference::<PortDrop>());
-    current("metrics.md", "reasons of openflow", &reasons::reference::<RuleDrops>());
-    current("metrics.md", "reasons of l2", &reasons::reference::<BridgeDrop>());
-    current("metrics.md", "reasons of not sent", &reasons::reference::<NotSent>());
+    current("metrics.md", "reasons of ports", &overbank_reasons::reference::<PortDrop>());
+    current("metrics.md", "reasons of openflow", &overbank_reasons::reference::<RuleDrop>());
+    current("metrics.md", "reasons of l2", &overbank_reasons::reference::<BridgeDrop>());
+    current("metrics.md", "reasons of not sent", &overbank_reasons::reference::<NotSent>());
     let fields = |tables: &[&'static [Counter]]| -> String {
         let rows: String = tables.iter().map(|table| fields_reference(table)).collect();
         format!("| field | unit | meaning |\n|---|---|---|\n{rows}")
     };
-    let port = [PortTotals::TABLE, DropCounts::<RuleDrops>::TABLE];
+    let port = [PortTotals::TABLE, DropCounts::<RuleDrop>::TABLE];
     current("switch-status.md", "fields of a port", &fields(&port));
     let worker = [WorkerTotals::TABLE, RuleTotals::TABLE];
     current("switch-status.md", "fields of a worker", &fields(&worker));

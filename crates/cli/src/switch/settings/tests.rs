@@ -1,10 +1,10 @@
 use super::*;
 use overbank::memory::Pages;
+use overbank_declare::document;
+use overbank_declare::settings::{Off, text};
 use overbank_ofctl::rules::FailMode;
 use overbank_ofctl::sessions::ControlOptions;
-use overbank_service::document;
 use overbank_service::options::{LogFormat, LogLevel};
-use overbank_service::settings::{Off, text};
 use overbank_stations::Limits;
 use overbank_switch::view::{Fragments, View};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! overbank_service::settings! {
+//! overbank_declare::settings! {
 //!     /// Workers.
 //!     pub struct Workers: "Workers" {
 //!         workers: usize = 1, in 1..=64, "Worker threads, each with its own queues";
@@ -10,7 +10,7 @@
 //!         cores: Commas<usize>, in 0..=4095, "Cores, one for each" or "those that are allowed";
 //!     }
 //! }
-//! # use overbank_service::settings::{Commas, Source, Table as _};
+//! # use overbank_declare::settings::{Commas, Source, Table as _};
 //! let mut source = Source::new(&[Workers::SECTION]);
 //! source.flag("workers", ["4"]);
 //! let mut check = source.check();
@@ -195,7 +195,7 @@ macro_rules! settings {
 /// Declares an enum that is a setting's value: `Variant = "text", "help";`.
 ///
 /// ```
-/// overbank_service::choices! {
+/// overbank_declare::choices! {
 ///     /// How logs are written.
 ///     pub enum LogFormat: "FORMAT" {
 ///         Text = "text", "For people";

@@ -2,7 +2,7 @@ use super::*;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::Relaxed;
 
-crate::reasons! {
+overbank_reasons::reasons! {
     /// For the test.
     enum Reason {
         NoRule = "no_rule", "No rule matched";

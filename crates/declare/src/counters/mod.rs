@@ -1,7 +1,7 @@
 //! Counters, declared once each.
 //!
 //! ```
-//! overbank_service::counters! {
+//! overbank_declare::counters! {
 //!     /// What one worker counted at one port.
 //!     pub struct PortTotals: "overbank_port_" {
 //!         received:         counter packets "Frames received" as "received_packets" rate top "in/s";
@@ -10,7 +10,7 @@
 //!         queued:           gauge   packets "Frames in the transmit queue" in status;
 //!     }
 //! }
-//! # overbank_service::reasons! { /// Why.
+//! # overbank_reasons::reasons! { /// Why.
 //! #     pub enum Reason { NoRule = "no_rule", "No rule matched"; } }
 //! let mut totals = PortTotals::default();
 //! totals.received += 1;
@@ -237,7 +237,7 @@ macro_rules! counters {
     };
 
     (@type) => { u64 };
-    (@type $Reasons:ty) => { [u64; <$Reasons as $crate::reasons::Reasons>::COUNT] };
+    (@type $Reasons:ty) => { [u64; <$Reasons as $crate::Reasons>::COUNT] };
 
     (@kind counter) => { $crate::counters::Kind::Counter };
     (@kind gauge) => { $crate::counters::Kind::Gauge };
@@ -269,7 +269,7 @@ macro_rules! counters {
     (@column $column:literal) => { Some($column) };
 
     (@reason) => { None };
-    (@reason $Reasons:ty) => { Some(<$Reasons as $crate::reasons::Reasons>::name_at) };
+    (@reason $Reasons:ty) => { Some(<$Reasons as $crate::Reasons>::name_at) };
 
     (@shared [$vis:vis] $Totals:ident [] $($fields:tt)+) => {};
     (@shared [$vis:vis] $Totals:ident [$Shared:ident]

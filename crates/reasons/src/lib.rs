@@ -1,7 +1,7 @@
 //! Reasons that counters are kept by, declared once each.
 //!
 //! ```
-//! overbank_service::reasons! {
+//! overbank_reasons::reasons! {
 //!     /// Why a frame was not sent.
 //!     pub enum NotSent {
 //!         QueueFull = "queue_full", "The transmit queue was full";
@@ -12,7 +12,8 @@
 //! assert_eq!(NotSent::COUNT, 2);
 //! ```
 //!
-//! A counter by reason is an array with one number for each; see [`crate::counters!`].
+//! A reason displays as its meaning and is an error, so that it can be returned as one. A counter by
+//! reason is an array with one number for each: see `counters!` of `overbank-declare`.
 
 /// The reasons that an array of counters is kept by.
 ///
@@ -71,7 +72,15 @@ macro_rules! reasons {
             }
         }
 
-        impl $crate::reasons::Reasons for $Reason {
+        impl std::fmt::Display for $Reason {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.help())
+            }
+        }
+
+        impl std::error::Error for $Reason {}
+
+        impl $crate::Reasons for $Reason {
             const COUNT: usize = Self::ALL.len();
 
             #[inline]
