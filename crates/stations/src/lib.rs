@@ -22,7 +22,7 @@ mod status;
 mod watch;
 
 #[doc(hidden)]
-pub use overbank_service;
+pub use overbank_declare;
 
 pub use learn::{Learner, QUIET_MS, Reports};
 pub use setup::{StationsError, set_up};
