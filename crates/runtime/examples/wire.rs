@@ -11,7 +11,7 @@
 //! cargo run --release -p overbank-runtime --example wire -- afpacket:veth1 afpacket:veth2
 //! ```
 
-use overbank_declare::counters::Exposition;
+use overbank_declare::counters::{Exposition, Gauge};
 use overbank_ports::PortSpec;
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Engine, Ingress, Options, Out, Parts, PortDesc,
@@ -92,6 +92,8 @@ impl Engine for Wire {
     }
 }
 
+const PAIRS: Gauge = Gauge { name: "overbank_wire_pairs", help: "Pairs of ports", labels: &[] };
+
 /// The control side: nothing to decide.
 pub struct WireControl(Publisher<Wire>);
 
@@ -104,7 +106,7 @@ pub struct Pairs {
 
 impl ControlStatus for Pairs {
     fn expose(&self, to: &mut Exposition) {
-        to.gauge("overbank_wire_pairs", "Pairs of ports", &[], self.pairs as f64);
+        to.gauge(&PAIRS, &[], self.pairs as f64);
     }
 }
 

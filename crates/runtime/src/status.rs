@@ -6,7 +6,7 @@
 use crate::control::{Control, Handle};
 use crate::engine::Engine;
 use crate::totals::{DropCounts, PortTotals, WorkerTotals};
-use overbank_declare::counters::{Counters, Exposition};
+use overbank_declare::counters::{Counters, Exposition, Gauge};
 use overbank_reasons::Reasons;
 use serde::Serialize;
 use std::ops::Deref;
@@ -118,6 +118,19 @@ pub type StatusOf<C> = Status<
     <C as Control>::Status,
 >;
 
+const UPTIME: Gauge =
+    Gauge { name: "overbank_uptime_seconds", help: "Time since the start", labels: &[] };
+const PORT_UP: Gauge =
+    Gauge { name: "overbank_port_up", help: "Whether frames can pass", labels: &["port", "name"] };
+const DATAPATH_SHARE: Gauge = Gauge {
+    name: "overbank_worker_datapath_share",
+    help: "Share of the datapath in the measured time with packets",
+    labels: &["worker"],
+};
+
+/// Metrics of every engine that are computed and not counted.
+pub const GAUGES: [Gauge; 3] = [UPTIME, PORT_UP, DATAPATH_SHARE];
+
 overbank_declare::counters! {
     /// What was published to the workers.
     pub struct PublisherTotals: "overbank_" {
@@ -201,7 +214,7 @@ impl<T: Counters, R: Reasons, S: ControlStatus> Status<T, R, S> {
     /// Adds every number to the metrics.
     pub fn expose(&self, to: &mut Exposition) {
         let up = self.uptime_ms as f64 / 1e3;
-        to.gauge("overbank_uptime_seconds", "Time since the start", &[], up);
+        to.gauge(&UPTIME, &[], up);
         to.announce::<PortTotals>();
         to.announce::<DropCounts<R>>();
         for port in &self.ports {
@@ -210,19 +223,14 @@ impl<T: Counters, R: Reasons, S: ControlStatus> Status<T, R, S> {
             to.add(&labels, &port.totals);
             to.add(&labels, &port.dropped);
             let up = f64::from(u8::from(port.link_up));
-            to.gauge("overbank_port_up", "Whether frames can pass", &labels, up);
+            to.gauge(&PORT_UP, &[&number, &port.name], up);
         }
         for (index, worker) in self.workers.iter().enumerate() {
             let number = index.to_string();
             let labels = [("worker", number.as_str())];
             to.add(&labels, &worker.engine);
             to.add(&labels, &worker.worker);
-            to.gauge(
-                "overbank_worker_datapath_share",
-                "Share of the datapath in the measured time with packets",
-                &labels,
-                worker.datapath_share.unwrap_or(0.0),
-            );
+            to.gauge(&DATAPATH_SHARE, &[&number], worker.datapath_share.unwrap_or(0.0));
         }
         to.add(&[], &self.control.publisher);
         self.control.own.expose(to);

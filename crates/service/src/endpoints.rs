@@ -263,6 +263,7 @@ async fn answer_lines<D: Documents>(stream: UnixStream, documents: Arc<D>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use overbank_declare::counters::Gauge;
     use overbank_declare::settings::{Source, Table};
     use std::time::Duration;
     use tokio::net::TcpStream;
@@ -272,7 +273,8 @@ mod tests {
     impl Documents for Nothing {
         fn metrics(&self) -> Exposition {
             let mut all = Exposition::new();
-            all.gauge("ob_up", "Whether it runs", &[], 1.0);
+            let up = Gauge { name: "ob_up", help: "Whether it runs", labels: &[] };
+            all.gauge(&up, &[], 1.0);
             all
         }
 

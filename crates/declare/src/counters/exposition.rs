@@ -28,6 +28,17 @@ struct Family {
     values: Vec<(Labels, f64)>,
 }
 
+/// A metric that is computed when it is asked for, and counted nowhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauge {
+    /// Name of the metric.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+}
+
 /// All families of one answer.
 #[derive(Debug, Default)]
 pub struct Exposition(Vec<Family>);
@@ -73,16 +84,12 @@ impl Exposition {
         }
     }
 
-    /// Adds a gauge that is computed and not counted.
-    pub fn gauge(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: &[(&'static str, &str)],
-        value: f64,
-    ) {
-        let labels = labels.iter().map(|(name, value)| (*name, escaped(value))).collect();
-        self.family(name, help, true).values.push((labels, value));
+    /// Adds a gauge, with a text for each of its labels.
+    pub fn gauge(&mut self, gauge: &Gauge, labels: &[&str], value: f64) {
+        assert_eq!(labels.len(), gauge.labels.len(), "{}: a text for each label", gauge.name);
+        let labels = gauge.labels.iter().zip(labels).map(|(name, text)| (*name, escaped(text)));
+        let labels = labels.collect();
+        self.family(gauge.name, gauge.help, true).values.push((labels, value));
     }
 
     fn family(&mut self, name: &'static str, help: &'static str, gauge: bool) -> &mut Family {

@@ -46,10 +46,10 @@ mod reference;
 mod tests;
 mod value;
 
-pub use exposition::{Exposition, OPEN_METRICS};
+pub use exposition::{Exposition, Gauge, OPEN_METRICS};
 pub use json::{deserialize, serialize};
 pub use rates::Rates;
-pub use reference::{Labelled, fields_reference, reference};
+pub use reference::{Labelled, fields_reference, gauges_reference, reference};
 pub use value::Value;
 
 /// Whether a number only grows, and what several workers have together.

@@ -1,6 +1,6 @@
 //! The reference of counters in Markdown, made of their tables.
 
-use super::{Counter, Counters, Kind, Shown};
+use super::{Counter, Counters, Gauge, Kind, Shown};
 use std::fmt::Write as _;
 
 /// A table and the labels that its numbers get in the metrics.
@@ -50,6 +50,17 @@ pub fn reference(of: Labelled) -> String {
             counter.help,
             values.join(", "),
         );
+    }
+    text
+}
+
+/// Rows of metrics that are computed: name, kind, labels, meaning.
+pub fn gauges_reference(gauges: &[Gauge]) -> String {
+    let mut text = String::new();
+    for gauge in gauges {
+        let labels: Vec<String> = gauge.labels.iter().map(|label| format!("`{label}`")).collect();
+        let _ =
+            writeln!(text, "| `{}` | gauge | {} | {} |", gauge.name, labels.join(", "), gauge.help);
     }
     text
 }

@@ -100,7 +100,8 @@ fn several_tables_can_share_an_object() {
 #[test]
 fn metrics_have_names_labels_and_reasons() {
     let mut exposition = Exposition::new();
-    exposition.gauge("ob_uptime_seconds", "Time since the start", &[], 1.5);
+    let uptime = Gauge { name: "ob_uptime_seconds", help: "Time since the start", labels: &[] };
+    exposition.gauge(&uptime, &[], 1.5);
     exposition.add(&[("port", "3"), ("name", "ve\"th")], &port());
     exposition.add(&[("port", "4")], &Port::default());
     exposition.add(&[("worker", "0")], &Tiers { last: 9, first_hits: 5, ..Tiers::default() });

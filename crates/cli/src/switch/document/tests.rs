@@ -1,9 +1,12 @@
 use super::*;
 use overbank_bridge::{BridgeTotals, DropReason as BridgeDrop};
-use overbank_declare::counters::{Counter, Labelled, Shown, fields_reference, reference};
+use overbank_declare::counters::{
+    Counter, Labelled, Shown, fields_reference, gauges_reference, reference,
+};
 use overbank_declare::document;
 use overbank_ofctl::RuleTotals;
 use overbank_ofctl::rules::ControlTotals;
+use overbank_runtime::status::GAUGES;
 use overbank_runtime::status::PublisherTotals;
 use overbank_runtime::totals::PortDrop;
 use overbank_runtime::{DropCounts, NotSent, PortTotals, WorkerTotals};
@@ -118,17 +121,12 @@ const TABLES: [Labelled; 10] = [
     Labelled::of::<ControlCounts>(&[]),
 ];
 
-/// Metrics that are computed and not counted.
-const COMPUTED: &str = "\
-| `overbank_uptime_seconds` | gauge |  | Time since the start |
-| `overbank_port_up` | gauge | `port`, `name` | Whether frames can pass |
-| `overbank_worker_datapath_share` | gauge | `worker` | Share of the datapath in the measured time \
-with packets |
-";
-
 fn metrics() -> String {
     let counted: String = TABLES.into_iter().map(reference).collect();
-    format!("| metric | kind | labels | meaning |\n|---|---|---|---|\n{COMPUTED}{counted}")
+    format!(
+        "| metric | kind | labels | meaning |\n|---|---|---|---|\n{}{counted}",
+        gauges_reference(&GAUGES)
+    )
 }
 
 fn current(path: &str, name: &str, text: &str) {
