@@ -8,6 +8,7 @@ mod binaries;
 mod fixture;
 mod fuzz;
 mod instructions;
+mod mutants;
 mod nightly;
 mod packages;
 mod peers;
@@ -91,6 +92,14 @@ enum Task {
         cargo xtask nightly               all tasks\n  \
         cargo xtask nightly fuzz soak     these tasks only")]
     Nightly(nightly::Options),
+    /// Breaks the code on purpose, one place at a time, to see a test fail
+    ///
+    /// The places stand in xtask/mutants.toml; a copy of the tree is broken, not the tree itself.
+    /// Ends non-zero if a mutant lives.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask mutants               all of them, ten minutes\n  \
+        cargo xtask mutants stations      those with this in their name or file")]
+    Mutants(mutants::Options),
     /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -106,6 +115,7 @@ fn main() -> ExitCode {
         Task::Peers(options) => peers::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::Nightly(options) => nightly::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {
