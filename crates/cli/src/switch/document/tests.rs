@@ -11,7 +11,7 @@ use overbank_runtime::status::PublisherTotals;
 use overbank_runtime::totals::PortDrop;
 use overbank_runtime::{DropCounts, NotSent, PortTotals, WorkerTotals};
 use overbank_stations::{MacTotals, StationTotals};
-use overbank_switch::DropReason as RuleDrop;
+use overbank_switch::drop::DropReason as RuleDrop;
 
 /// Metrics that dashboards may read: name, kind, labels.
 const METRICS: &str = "\
