@@ -74,7 +74,8 @@ impl std::fmt::Display for AnyGeometry {
 }
 
 impl AnyGeometry {
-    /// Final hit rate with uniform keys by model, 0 to 1; of cuckoo-lite an upper bound.
+    /// Returns the final hit rate with uniform keys by model, 0 to 1; of cuckoo-lite an upper
+    /// bound.
     pub fn hit_rate(self, alpha: f64) -> Result<f64, ModelError> {
         let AnyGeometry { family, h, m } = self;
         models::check(h, m, alpha)?;

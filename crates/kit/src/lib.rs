@@ -5,7 +5,8 @@
 //!   as JSON.
 //! - [`rounds`], [`spread`]: contestants take turns; medians, ranges, paired ratios.
 //! - [`machine`]: the processor, its caches and memory; pinning.
-//! - [`micro`]: a table alone, against the clock; [`keyed`]: a table alone, and what it holds.
+//! - [`micro`]: a table alone, against the clock; [`keyed`]: a table alone, and what it holds;
+//!   [`naive`]: the same for any geometry.
 //! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by
 //!   name.
 //! - [`recommended`]: the design for traffic that is not known.
@@ -21,6 +22,7 @@ pub mod keyed;
 pub mod machine;
 pub mod micro;
 pub mod models;
+pub mod naive;
 pub mod recommended;
 pub mod report;
 pub mod results;

@@ -28,7 +28,7 @@ impl Machine {
     }
 }
 
-/// The first processor of `/proc/cpuinfo`.
+/// Returns the first processor of `/proc/cpuinfo`.
 fn cpu_name(info: &str) -> String {
     let field = |name| {
         let fields = info.lines().filter_map(|line| line.split_once(':'));
@@ -43,7 +43,7 @@ fn cpu_name(info: &str) -> String {
     }
 }
 
-/// Bytes of the last-level cache of core 0; `None` where the kernel does not say.
+/// Returns the bytes of the last-level cache of core 0; `None` where the kernel does not say.
 pub fn last_level_cache_bytes() -> Option<usize> {
     let size = |index: u32| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
@@ -53,20 +53,21 @@ pub fn last_level_cache_bytes() -> Option<usize> {
     (0..8).filter_map(size).max()
 }
 
-/// Bytes that the kernel can give without swapping; `None` where it does not say.
+/// Returns the bytes that the kernel can give without swapping; `None` where it does not say.
 pub fn memory_available_bytes() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The cores that the calling thread may use.
+/// Returns the cores that the calling thread may use.
 pub fn allowed_cores() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_default();
     (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
 }
 
-/// The cores that a thread of this process may be put on, also where the calling one is pinned.
+/// Returns the cores that a thread of this process may be put on, also where the calling one is
+/// pinned.
 pub fn usable_cores() -> Vec<usize> {
     let online = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let number =

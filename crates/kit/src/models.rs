@@ -13,7 +13,8 @@
 //!
 //! The paper prints p₀ … p₄ = 0.37889778, 0.15160669, 0.14369602, 0.12041777, 0.20538175 for m = 4
 //! and "α = 0.95". Those digits are the solution at α = 10⁶/2²⁰ = 0.95367, its end-to-end set-up
-//! (see the tests), where `E[c]` = 3.591; at 0.95 sharp p₀ is 0.3846 and `E[c]` = 3.583.
+//! (the lab's experiment `appendix-ab` compares them), where `E[c]` = 3.591; at 0.95 sharp p₀ is
+//! 0.3846 and `E[c]` = 3.583.
 //!
 //! For H > 2 as for 2: keys that spill are served in the order of their buckets, which is the order
 //! of their deadlines too, so the most slots are filled, and that is the final state: while the
@@ -27,7 +28,6 @@
 
 /// Most slots, H·m, that a key may lie in.
 pub const REACH_MAX: u32 = 1024;
-/// Largest oversubscription factor.
 pub const ALPHA_MAX: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum ModelError {
     Keys { alpha: f64, entries: usize },
 }
 
-/// Whether there is a model of H buckets of m slots a key under a load α.
+/// Returns whether there is a model of H buckets of m slots a key under a load α.
 pub fn check(h: u32, m: u32, alpha: f64) -> Result<(), ModelError> {
     if h == 0 || m == 0 || h.saturating_mul(m) > REACH_MAX {
         return Err(ModelError::Geometry { h, m });
@@ -58,7 +58,7 @@ pub fn check(h: u32, m: u32, alpha: f64) -> Result<(), ModelError> {
 /// The paper's oversubscription factor: 10⁶ flows on 2²⁰ entries.
 pub const ALPHA_PAPER: f64 = 1e6 / 1_048_576.0;
 
-/// Final hit rate of an m-way set-associative cache (appendix A).
+/// Returns the final hit rate of an m-way set-associative cache (appendix A).
 ///
 /// # Panics
 /// Unless [`check`]`(1, m, alpha)` is fine.
@@ -68,7 +68,7 @@ pub fn set_assoc(m: u32, alpha: f64) -> f64 {
     occupied / (alpha * f64::from(m))
 }
 
-/// Final hit rate of an H-m BLP cache (appendix B; H buckets in a row for each key).
+/// Returns the final hit rate of an H-m BLP cache (appendix B; H buckets in a row for each key).
 ///
 /// # Panics
 /// Unless [`check`]`(h, m, alpha)` is fine.
@@ -109,7 +109,7 @@ pub fn blp_solution(h: u32, m: u32, alpha: f64) -> BlpSolution {
     BlpSolution { occupied: occupied.sum(), spill }
 }
 
-/// The stationary distribution of a chain whose steps go down by at most `down` states.
+/// Returns the stationary distribution of a chain whose steps go down by at most `down` states.
 ///
 /// States are taken out from the last on, each visit to them replaced by where they lead to; then
 /// they are put back. Rows are those of the transition matrix.
@@ -145,7 +145,8 @@ fn stationary(mut rows: Vec<Vec<f64>>, down: usize) -> Vec<f64> {
     weights
 }
 
-/// Keys that an H-m BLP table holds in the end, if `arrivals` yields how many hash to each bucket.
+/// Returns the keys that an H-m BLP table holds in the end, if `arrivals` yields how many hash to
+/// each bucket.
 ///
 /// The recursion of section 4.5 on numbers that are known: no table can ever hold more. Nothing
 /// wraps around; the last bucket spills into h − 1 buffer buckets.
@@ -168,7 +169,7 @@ pub fn blp_held(h: u32, m: u32, arrivals: impl IntoIterator<Item = u32>) -> u64 
         .sum()
 }
 
-/// An upper bound of the final hit rate of an H-m cuckoo-lite cache.
+/// Returns an upper bound of the final hit rate of an H-m cuckoo-lite cache.
 ///
 /// Every key held, or every bucket as full as the keys that may lie in it allow: those are Poisson
 /// with mean H·α·m. Away from α = 1 it is what tables reach; around 1 it is up to half a point
@@ -183,8 +184,8 @@ pub fn cuckoo_bound(h: u32, m: u32, alpha: f64) -> f64 {
     (wanted / alpha * set_assoc(m, wanted)).min(1.0)
 }
 
-/// Hit rate of an H-m BLP cache after a number of uniform lookups per key, if it held as many of
-/// the keys seen so far as it can.
+/// Returns the hit rate of an H-m BLP cache after a number of uniform lookups per key, if it held
+/// as many of the keys seen so far as it can.
 ///
 /// An upper bound without parameters: a share s = 1 − e^−τ of the working set has been seen after τ
 /// lookups per key, and what is seen is again Poisson. For H = 1 it is no bound but exact.
@@ -196,7 +197,8 @@ pub fn warm_up_seen(h: u32, m: u32, alpha: f64, lookups_per_key: f64) -> f64 {
     if seen < 1e-9 { 0.0 } else { seen * blp(h, m, alpha * seen) }
 }
 
-/// Hit rate after a number of lookups per key of the working set, towards `r_max` (appendix D).
+/// Returns the hit rate after a number of lookups per key of the working set, towards `r_max`
+/// (appendix D).
 ///
 /// An estimate that is too fast near the end: it takes every key that is still missing for one
 /// that finds an empty slot when it comes, while most only shift an empty slot about.
@@ -204,13 +206,12 @@ pub fn warm_up(r_max: f64, lookups_per_key: f64) -> f64 {
     r_max * -(-lookups_per_key).exp_m1()
 }
 
-/// The mean number of keys of a bucket.
 fn mean(h: u32, m: u32, alpha: f64) -> f64 {
     check(h, m, alpha).unwrap_or_else(|error| panic!("{error}"));
     alpha * f64::from(m)
 }
 
-/// Poisson probabilities of 0, 1, … up to where they are below 10⁻¹⁸ of the whole.
+/// Returns Poisson probabilities of 0, 1, … up to where they are below 10⁻¹⁸ of the whole.
 fn poisson(mean: f64) -> Vec<f64> {
     // In logarithms: exp(−mean) alone would be 0 for large means.
     let mut log_p = -mean;
@@ -234,24 +235,9 @@ mod tests {
     use super::*;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
-    use std::collections::HashMap;
 
     fn close(a: f64, b: f64, tolerance: f64) {
         assert!((a - b).abs() < tolerance, "{a} and {b} differ by more than {tolerance}");
-    }
-
-    #[test]
-    fn printed_digits_of_appendix_b() {
-        let printed = [0.378_897_78, 0.151_606_69, 0.143_696_02, 0.120_417_77, 0.205_381_75];
-        let paper = blp_solution(2, 4, ALPHA_PAPER);
-        for (ours, printed) in paper.spill.iter().zip(printed) {
-            close(*ours, printed, 6e-9);
-        }
-        close(paper.occupied, 3.59, 0.005);
-        // Not those of 0.95 sharp.
-        let sharp = blp_solution(2, 4, 0.95);
-        close(sharp.spill[0], 0.384_580_5, 1e-7);
-        close(sharp.occupied, 3.582_774, 1e-6);
     }
 
     #[test]
@@ -271,13 +257,6 @@ mod tests {
                 close(p[l], expected, 1e-11);
             }
         }
-    }
-
-    #[test]
-    fn values_of_the_papers_table_1() {
-        close(set_assoc(4, ALPHA_PAPER), 0.82, 0.005);
-        close(set_assoc(8, ALPHA_PAPER), 0.88, 0.005);
-        close(blp(2, 4, ALPHA_PAPER), 0.94, 0.005);
     }
 
     #[test]
@@ -302,67 +281,19 @@ mod tests {
         close(cuckoo_bound(2, 8, 4.0), 0.25, 1e-6);
     }
 
-    /// The chain by iteration, from a state for each number of buckets that keys may still try:
-    /// those with the fewest left first.
-    fn by_deadlines(h: u32, m: u32, alpha: f64) -> (Vec<f64>, f64) {
-        let pmf = poisson(alpha * f64::from(m));
-        let mut p = HashMap::from([(vec![0; h as usize - 1], 1.0)]);
-        for _ in 0..400 {
-            let mut next = HashMap::new();
-            for (state, p) in &p {
-                for (a, q) in (0..).zip(&pmf) {
-                    *next.entry(step(state, a, m)).or_insert(0.0) += p * q;
-                }
-            }
-            p = next;
-        }
-        let (mut spill, mut occupied) = (vec![0.0; ((h - 1) * m + 1) as usize], 0.0);
-        for (state, p) in &p {
-            let waiting: u32 = state.iter().sum();
-            spill[waiting as usize] += p;
-            let here = (0..).zip(&pmf).map(|(a, q)| f64::from(m.min(waiting + a)) * q * p);
-            occupied += here.sum::<f64>();
-        }
-        (spill, occupied)
-    }
-
-    /// What spills out of a bucket that `waiting` spilled into (with 1, 2, … buckets left) and
-    /// `arrivals` keys hash to.
-    fn step(waiting: &[u32], arrivals: u32, m: u32) -> Vec<u32> {
-        let mut free = m;
-        let mut left: Vec<u32> = waiting
-            .iter()
-            .chain([&arrivals])
-            .map(|&keys| {
-                let served = keys.min(free);
-                free -= served;
-                keys - served
-            })
-            .collect();
-        // Who had one bucket left has none now.
-        if !waiting.is_empty() {
-            left.remove(0);
-        }
-        let mut before = 0;
-        let kept = left.iter().take(waiting.len()).zip(1..).map(|(&keys, j)| {
-            let kept = keys.min(j * m - before);
-            before += kept;
-            kept
-        });
-        kept.collect()
-    }
-
-    /// One number is enough of a state, and the direct solution is where iteration goes.
+    /// One number is enough of a state: the chain is off the luck of a large working set by less
+    /// than 0.1 points.
     #[test]
-    fn one_number_says_as_much_as_deadlines() {
-        for (h, m, alpha) in
-            [(1, 4, 0.9), (2, 4, 0.95), (3, 2, 1.2), (3, 4, 0.8), (4, 2, 1.0), (5, 1, 2.0)]
-        {
-            let ours = blp_solution(h, m, alpha);
-            let (spill, occupied) = by_deadlines(h, m, alpha);
-            close(ours.occupied, occupied, 1e-9);
-            assert_eq!(ours.spill.len(), spill.len());
-            ours.spill.iter().zip(&spill).for_each(|(a, b)| close(*a, *b, 1e-9));
+    fn agree_with_what_large_working_sets_allow() {
+        let mut rng = StdRng::seed_from_u64(1);
+        for (h, m) in [(1, 4), (2, 4), (2, 16), (3, 2), (4, 4), (5, 1)] {
+            for alpha in [0.5, 0.75, 0.95, 1.25, 2.0] {
+                let (buckets, keys) = ((1 << 20) / m as usize, (alpha * f64::from(1 << 20)) as u64);
+                let mut arrivals = vec![0u32; buckets];
+                (0..keys).for_each(|_| arrivals[rng.random_range(0..buckets)] += 1);
+                let most = blp_held(h, m, arrivals) as f64 / keys as f64;
+                close(blp(h, m, alpha), most, 0.001);
+            }
         }
     }
 
@@ -417,7 +348,8 @@ mod tests {
         assert_eq!(stationary(rising, 1), [0.0, 0.0, 1.0]);
     }
 
-    /// Largest number of keys that buckets can hold, by augmenting paths: the definition.
+    /// Returns the largest number of keys that buckets can hold, by augmenting paths: the
+    /// definition.
     fn largest_matching(keys: &[usize], buckets: usize, h: usize, m: usize) -> usize {
         fn place(
             key: usize,

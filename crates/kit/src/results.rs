@@ -23,7 +23,6 @@ pub struct Outcome {
 pub enum ParseError {
     #[error("no record of an experiment")]
     Json(#[from] serde_json::Error),
-    /// Values that no experiment leaves.
     #[error("no record of an experiment: {0}")]
     Unsound(String),
     #[error("schema {found:?}, expected {SCHEMA:?}")]
@@ -42,7 +41,6 @@ impl Outcome {
         }
     }
 
-    /// Reads a document that an experiment left.
     pub fn parse(json: &str) -> Result<Outcome, ParseError> {
         #[derive(Deserialize)]
         struct Head {
@@ -68,13 +66,14 @@ impl Outcome {
     }
 }
 
-/// In the order of `names`; others last, by name.
+/// Sorts in the order of `names`; others last, by name.
 pub fn sort(outcomes: &mut [Outcome], names: &[&str]) {
     let place = |o: &Outcome| names.iter().position(|name| *name == o.record.name);
     outcomes.sort_by_key(|o| (place(o).unwrap_or(usize::MAX), o.record.name.clone()));
 }
 
-/// The day of a point in time, UTC. (A crate for dates would be there for this function only.)
+/// Returns the day of a point in time, UTC. (A crate for dates would be there for this function
+/// only.)
 fn date(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     // Years begin in March here, so that the leap day is the last one; eras have 400 years.

@@ -6,14 +6,13 @@
 use crate::experiment::LabError;
 use crate::spread::Spread;
 
-/// The order of `count` contestants in a round.
+/// Returns the order of `count` contestants in a round.
 pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |place| (round + place) % count)
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rounds {
-    /// By contestant, then by round.
     pub figures: Vec<Vec<f64>>,
 }
 
@@ -40,7 +39,7 @@ impl Rounds {
         Spread::of(self.figures[contestant].iter().copied())
     }
 
-    /// Of a contestant as a multiple of another's in the same round.
+    /// Returns the figures of a contestant as multiples of another's in the same round.
     pub fn ratio(&self, contestant: usize, to: usize) -> Spread {
         let of = |contestant: usize| self.figures[contestant].iter().copied();
         Spread::of_ratios(of(contestant), of(to))

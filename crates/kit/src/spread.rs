@@ -13,10 +13,17 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; zeros if there are none.
+    /// Returns the spread of `values`; zeros if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        Spread::without(0.0, values)
+    }
+
+    /// Leaves out a share of `values` at each end: 0.25 gives the median and the quartiles.
+    pub fn without(share: f64, values: impl IntoIterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
+        let left_out = (share * values.len() as f64) as usize;
+        let values = &values[left_out..values.len() - left_out];
         let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
             return Spread::default();
         };
@@ -24,12 +31,12 @@ impl Spread {
         Spread { median: (below + above) / 2.0, low, high }
     }
 
-    /// The ratios of `a` to `b`, both of the same rounds.
+    /// Returns the ratios of `a` to `b`, both of the same rounds.
     pub fn of_ratios(a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) -> Spread {
         Spread::of(a.into_iter().zip(b).map(|(a, b)| a / b))
     }
 
-    /// `a` less `b`, both of the same rounds.
+    /// Returns `a` less `b`, both of the same rounds.
     pub fn of_differences(
         a: impl IntoIterator<Item = f64>,
         b: impl IntoIterator<Item = f64>,
@@ -41,39 +48,39 @@ impl Spread {
         (self.low, self.high)
     }
 
-    /// All three by the same rising function.
+    /// Maps all three by the same rising function.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Spread {
         Spread { median: f(self.median), low: f(self.low), high: f(self.high) }
     }
 
-    /// A ratio as a change in percent: 1.02 is 2.
+    /// Converts a ratio to a change in percent: 1.02 is 2.
     pub fn change(self) -> Spread {
         self.map(|ratio| 100.0 * (ratio - 1.0))
     }
 
-    /// "1.034 (1.010 to 1.052)".
+    /// Shows it as 1.034 (1.010 to 1.052).
     pub fn text(&self) -> String {
         format!("{:.3} ({:.3} to {:.3})", self.median, self.low, self.high)
     }
 
-    /// Of percent: "+1.2 % (+0.8 to +1.9)".
+    /// Shows percent as +1.2 % (+0.8 to +1.9).
     pub fn percent(&self) -> String {
         format!("{:+.1} % ({:+.1} to {:+.1})", self.median, self.low, self.high)
     }
 
-    /// As a cell of a table: "12.3 [11.9–14.0]".
+    /// Shows it as a cell of a table: 12.3 [11.9–14.0].
     pub fn cell(&self, digits: usize) -> String {
         let Spread { median, low, high } = self;
         format!("{median:.digits$} [{low:.digits$}–{high:.digits$}]")
     }
 }
 
-/// The middle value; 0 of nothing.
+/// Returns the middle value; 0 of nothing.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     Spread::of(values).median
 }
 
-/// Geometric mean; 1 of nothing.
+/// Returns the geometric mean; 1 of nothing.
 pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, count) =
         values.into_iter().fold((0.0, 0u32), |(sum, count), v| (sum + v.ln(), count + 1));
@@ -89,6 +96,8 @@ mod tests {
         assert_eq!(Spread::of([]), Spread::default());
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
+        let quartiles = Spread::without(0.25, [9.0, 0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(quartiles, Spread { median: 2.0, low: 1.0, high: 3.0 });
         let spread = Spread { median: 1.0, low: 0.9876, high: 2.5 };
         assert_eq!(spread.text(), "1.000 (0.988 to 2.500)");
         assert_eq!(spread.change().percent(), "+0.0 % (-1.2 to +150.0)");

@@ -34,7 +34,6 @@ const TEMPLATE: [u8; FRAME_LEN] = {
 /// Sum of the constant words of the IPv4 header.
 const IP_SUM: u32 = 0x4500 + 46 + 0x4011;
 
-/// The four fields in which flows differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowTuple {
     pub nw_src: u32,
@@ -46,21 +45,20 @@ pub struct FlowTuple {
     pub tp_dst: u16,
 }
 
-/// The built-in traffic with a number of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     classes: u32,
 }
 
 impl Default for Traffic {
-    /// Twenty classes, as in the paper.
+    /// Returns traffic of twenty classes, as in the paper.
     fn default() -> Self {
         Traffic { classes: 20 }
     }
 }
 
 impl Traffic {
-    /// Traffic of `classes` classes; `None` unless 1 ≤ classes ≤ [`CLASSES_MAX`].
+    /// Returns traffic of `classes` classes; `None` unless 1 ≤ classes ≤ [`CLASSES_MAX`].
     pub fn new(classes: u32) -> Option<Traffic> {
         (1..=CLASSES_MAX).contains(&classes).then_some(Traffic { classes })
     }
@@ -90,8 +88,8 @@ impl Traffic {
         self.flow_tuple(id).write_frame(frame);
     }
 
-    /// The rules, one class a line, in the syntax of `ovs-ofctl add-flows`: class c goes out of
-    /// one of [`OUTPUT_PORTS`] in turn.
+    /// Returns the rules, one class a line, in the syntax of `ovs-ofctl add-flows`: class c goes
+    /// out of one of [`OUTPUT_PORTS`] in turn.
     pub fn rules(&self) -> String {
         let line = |class: u32| {
             let prefix = u32::MAX.checked_shl(32 - class).unwrap_or(0);
@@ -105,7 +103,6 @@ impl Traffic {
 }
 
 impl FlowTuple {
-    /// Writes the flow's frame.
     #[inline]
     pub fn write_frame(&self, frame: &mut [u8; FRAME_LEN]) {
         let FlowTuple { nw_src, nw_dst, tp_src, tp_dst } = *self;
@@ -123,7 +120,7 @@ impl FlowTuple {
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The next number of SplitMix64 (Steele, Lea and Flood, 2014).
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014).
 #[inline]
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(GOLDEN);

@@ -54,19 +54,16 @@ pub trait Workload: Send {
     /// Writes the next ids from the front on and says how many; fewer than there is room for only
     /// at the end of the sequence.
     fn fill(&mut self, ids: &mut [u32]) -> usize;
-
-    /// What it is, with the seed, in one line for a record.
-    fn describe(&self) -> String;
 }
 
-/// The generator of a seed. Its stream is a constant of ours; the seed is spread so that near seeds
-/// start far apart.
+/// Returns the generator of a seed. Its stream is a constant of ours; the seed is spread so that
+/// near seeds start far apart.
 fn generator(seed: u64) -> Pcg32 {
     let state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Pcg32::new(state, 0x0b4e_6ba4)
 }
 
-/// The same ids in an order that `seed` chooses.
+/// Returns the same ids in an order that `seed` chooses.
 pub fn shuffled(mut ids: Vec<u32>, seed: u64) -> Vec<u32> {
     let mut rng = generator(seed);
     for i in (1..ids.len()).rev() {
@@ -78,23 +75,21 @@ pub fn shuffled(mut ids: Vec<u32>, seed: u64) -> Vec<u32> {
 #[derive(Clone)]
 pub struct FlowStream {
     rng: Pcg32,
-    seed: u64,
     flows: u32,
-    theta: f64,
     /// `None`: uniform.
     zipf: Option<Arc<Zipf>>,
 }
 
 impl FlowStream {
-    /// Each of `flows` flows is as likely as any other.
+    /// Draws each of `flows` flows with the same probability.
     pub fn uniform(flows: u32, seed: u64) -> Result<FlowStream, WorkloadError> {
         if flows == 0 {
             return Err(WorkloadError::NoFlows);
         }
-        Ok(FlowStream { rng: generator(seed), seed, flows, theta: 0.0, zipf: None })
+        Ok(FlowStream { rng: generator(seed), flows, zipf: None })
     }
 
-    /// Flow i is drawn with probability proportional to (i + 1)^−θ; θ = 0 is uniform.
+    /// Draws flow i with a probability proportional to (i + 1)^−θ; θ = 0 is uniform.
     pub fn zipf(flows: u32, theta: f64, seed: u64) -> Result<FlowStream, WorkloadError> {
         let uniform = FlowStream::uniform(flows, seed)?;
         if !theta.is_finite() || theta < 0.0 {
@@ -104,14 +99,14 @@ impl FlowStream {
             return Ok(uniform);
         }
         let zipf = Zipf::new(flows, theta).ok_or(WorkloadError::TooManyFlows { flows })?;
-        Ok(FlowStream { zipf: Some(Arc::new(zipf)), theta, ..uniform })
+        Ok(FlowStream { zipf: Some(Arc::new(zipf)), ..uniform })
     }
 
     pub fn flows(&self) -> u32 {
         self.flows
     }
 
-    /// The next id, below [`FlowStream::flows`].
+    /// Returns the next id, below [`FlowStream::flows`].
     #[inline]
     pub fn next_flow(&mut self) -> u32 {
         let random = self.rng.next_u64();
@@ -137,14 +132,6 @@ impl Workload for FlowStream {
     fn fill(&mut self, ids: &mut [u32]) -> usize {
         FlowStream::fill(self, ids);
         ids.len()
-    }
-
-    fn describe(&self) -> String {
-        let law = match self.theta {
-            0.0 => "uniform".to_owned(),
-            theta => format!("Zipf θ = {theta}"),
-        };
-        format!("{} flows, {law}, seed {}", self.flows, self.seed)
     }
 }
 
@@ -174,7 +161,8 @@ mod tests {
         counts
     }
 
-    /// Chi-square over cells of at least 20 expected draws, less its mean, in standard deviations.
+    /// Returns the chi-square over cells of at least 20 expected draws, less its mean, in standard
+    /// deviations.
     fn chi_square(a: &[f64], expected: &[f64]) -> f64 {
         let (mut chi, mut cells, mut seen, mut due) = (0.0, 0.0, 0.0, 0.0);
         for (a, e) in a.iter().zip(expected) {
@@ -225,8 +213,6 @@ mod tests {
             assert!(seeded(1).zip(&ids).all(|(a, b)| a == *b));
             let same = seeded(2).zip(&ids).filter(|(a, b)| a == *b).count();
             assert!(same < if theta == 0.0 { 5 } else { 50 }, "{same} of 1000 alike");
-            let law = if theta == 0.0 { "uniform" } else { "Zipf θ = 0.99" };
-            assert_eq!(seeded(9).describe(), format!("1048576 flows, {law}, seed 9"));
         }
     }
 

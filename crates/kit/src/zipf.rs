@@ -29,8 +29,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The law over `n` ranks with skew `theta`; `None` unless 1 ≤ n ≤ [`RANKS_MAX`] and θ is a
-    /// number not below zero.
+    /// Returns the law over `n` ranks with skew `theta`; `None` unless 1 ≤ n ≤ [`RANKS_MAX`] and θ
+    /// is a number not below zero.
     pub fn new(n: u32, theta: f64) -> Option<Zipf> {
         if !(1..=RANKS_MAX).contains(&n) || !theta.is_finite() || theta < 0.0 {
             return None;
@@ -66,7 +66,7 @@ impl Zipf {
         Some(Zipf { cells })
     }
 
-    /// The rank that 64 random bits draw.
+    /// Returns the rank that 64 random bits draw.
     #[inline]
     pub fn rank(&self, random: u64) -> u32 {
         let product = u128::from(random) * self.cells.len() as u128;
@@ -80,7 +80,7 @@ fn weights(n: u32, theta: f64) -> Vec<f64> {
     (0..n).map(|i| (f64::from(i) + 1.0).powf(-theta)).collect()
 }
 
-/// Σ r^−θ over from ≤ r ≤ to: term by term where that is cheap, else by Euler and Maclaurin.
+/// Sums r^−θ over from ≤ r ≤ to: term by term where that is cheap, else by Euler and Maclaurin.
 pub fn power_sum(from: f64, to: f64, theta: f64) -> f64 {
     if to - from < 64.0 {
         return (0..=(to - from) as u32).map(|i| (from + f64::from(i)).powf(-theta)).sum();
@@ -101,7 +101,7 @@ pub fn power_sum(from: f64, to: f64, theta: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Probabilities that a table stands for, exactly.
+    /// Returns the probabilities that a table stands for, exactly.
     fn probabilities(zipf: &Zipf) -> Vec<f64> {
         let n = zipf.cells.len();
         let mut p = vec![0.0; n];

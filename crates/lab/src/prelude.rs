@@ -10,22 +10,22 @@ pub(crate) use overbank_kit::workload::FlowStream;
 
 use overbank::cache::Design;
 
-/// "81.25 %".
+/// Shows a share as 81.25 %.
 pub(crate) fn percent(share: f64, digits: usize) -> String {
     format!("{:.digits$} %", 100.0 * share)
 }
 
-/// Each as text, separated by semicolons.
+/// Lists each as text, separated by semicolons.
 pub(crate) fn listed<T>(items: impl IntoIterator<Item = T>, text: impl Fn(T) -> String) -> String {
     items.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// Each of `first` with each of `second`.
+/// Pairs each of `first` with each of `second`.
 pub(crate) fn pairs<A: Copy, B: Copy>(first: &[A], second: &[B]) -> Vec<(A, B)> {
     first.iter().flat_map(|&a| second.iter().map(move |&b| (a, b))).collect()
 }
 
-/// The value farthest from zero, with what it is of; the default of nothing.
+/// Returns the value farthest from zero, with what it is of; the default of nothing.
 pub(crate) fn farthest<T: Default>(values: impl IntoIterator<Item = (f64, T)>) -> (f64, T) {
     values.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())).unwrap_or_default()
 }
@@ -35,24 +35,23 @@ pub(crate) fn draws(flows: u32, theta: f64, seed: u64) -> Result<FlowStream, Lab
     FlowStream::zipf(flows, theta, seed).map_err(LabError::failed)
 }
 
-/// `name` as a design.
 pub(crate) fn design(name: &str) -> Result<Design, LabError> {
     name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
 }
 
-/// "AVX-512", or what this machine has, as a setting of a record.
+/// Returns the instruction set as a setting of a record.
 pub(crate) fn isa() -> (String, String) {
     ("instruction set".to_owned(), overbank::isa::Isa::best().to_string())
 }
 
-/// Gives `work` a context of the smoke size.
+/// Runs `work` with a context of the smoke size.
 #[cfg(test)]
 pub(crate) fn smoke<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
     let (stop, mut silent) = (Default::default(), |_: &str, _: f64| {});
     work(&mut Context::smoke_run(&stop, &mut silent))
 }
 
-/// The record of a full run that has measured nothing yet.
+/// Returns the record of a full run that has measured nothing yet.
 #[cfg(test)]
 pub(crate) fn full_record(experiment: &Experiment) -> Record {
     smoke(|context| Record { size: Size::Full, ..experiment.record(context) })

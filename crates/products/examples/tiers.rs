@@ -27,7 +27,7 @@ impl Sink for Count {
     fn drop(&mut self, _index: usize, _reason: DropReason) {}
 }
 
-/// What is counted: bursts through the datapath.
+/// Takes bursts through the datapath: what is counted.
 #[inline(never)]
 fn measured(datapath: &mut Datapath, frames: &[&[u8]], sink: &mut Count) {
     datapath.process(frames, 1, 0, sink);

@@ -1,4 +1,5 @@
-//! What went in, for records and in words.
+//! What went in, for records and in words. docs/advise-json.md and docs/replay-json.md say what
+//! each field means.
 
 use overbank_kit::report::count;
 use serde::Serialize;
@@ -9,9 +10,7 @@ use serde::Serialize;
 pub enum TrafficSource {
     Capture {
         file: String,
-        /// Ethernet frames.
         frames: u64,
-        /// Packets left out because they are not Ethernet.
         skipped: u64,
         /// Frames too short to have a flow; `advise` only.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,21 +20,16 @@ pub enum TrafficSource {
         interface: String,
         seconds: f64,
         frames: u64,
-        /// Frames that the kernel had to drop.
         missed: u64,
-        /// Frames too short to have a flow.
         broken: u64,
-        /// Ended early, because there was no memory left for more.
         memory_full: bool,
     },
     BuiltIn {
         flows: u32,
-        /// Zipf skew; 0 is uniform.
         theta: f64,
         /// Destination classes; `replay` only, as `alpha`.
         #[serde(skip_serializing_if = "Option::is_none")]
         classes: Option<u32>,
-        /// Flows over cache entries: the paper's oversubscription factor.
         #[serde(skip_serializing_if = "Option::is_none")]
         alpha: Option<f64>,
     },

@@ -17,7 +17,7 @@ const MEASURED: usize = 40;
 
 const ALPHAS: [f64; 3] = [0.5, 0.95, 2.0];
 
-/// A table over [`MEASURED`] packets per flow after [`WARM`] of them.
+/// Simulates a table over [`MEASURED`] packets per flow after [`WARM`] of them.
 fn simulated(design: Design, entries: usize, flows: u32, theta: f64, seed: u64) -> Simulated {
     let packets = (WARM + MEASURED) * flows as usize;
     let stream = FlowStream::zipf(flows, theta, seed).expect("a law");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use overbank::hash::mix;
+use overbank_kit::micro::Way;
 use overbank_kit::micro::gather::Gather;
 
 use super::peer::{Lookup, Table, Tally};
@@ -40,10 +41,6 @@ impl Lookup for FloorReader {
     }
 
     fn look_up(&mut self, way: usize, burst: usize) -> Tally {
-        let sum = match way {
-            0 => self.lines.touch_in(burst, &self.hashes),
-            _ => self.lines.touch_ahead(burst, &self.hashes),
-        };
-        Tally { hits: 0, sum }
+        Tally { hits: 0, sum: self.lines.touch(burst, Way::ALL[way.min(1)], &self.hashes) }
     }
 }

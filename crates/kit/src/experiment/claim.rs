@@ -41,12 +41,10 @@ impl Finding {
         Some(Finding { holds, measured: measured.into() })
     }
 
-    /// Holds if the median is at least `least`.
     pub fn at_least(least: f64, found: Spread) -> Option<Finding> {
         Finding::new(found.median >= least, found.text())
     }
 
-    /// Holds if the median is at most `most`.
     pub fn at_most(most: f64, found: Spread) -> Option<Finding> {
         Finding::new(found.median <= most, found.text())
     }
@@ -61,27 +59,26 @@ impl<M: ?Sized> Claim<M> {
         Claim { text, stated, judge, reason: "", timed: false }
     }
 
-    /// About time: not judged at smoke size.
+    /// Makes a claim about time, which is not judged at smoke size.
     pub const fn timed(
         text: &'static str,
         stated: &'static str,
         judge: fn(&M) -> Option<Finding>,
     ) -> Claim<M> {
-        Claim { text, stated, judge, reason: "", timed: true }
+        Claim { timed: true, ..Claim::new(text, stated, judge) }
     }
 
     pub const fn because(self, reason: &'static str) -> Claim<M> {
         Claim { reason, ..self }
     }
 
-    /// What a record holds of it; `None` where it cannot be judged. `place` is put before the text.
+    /// Returns what a record holds of it; `None` where it cannot be judged. `place` is put before
+    /// the text.
     pub fn check(&self, place: &str, measured: &M) -> Option<Check> {
         let Finding { holds, measured } = (self.judge)(measured)?;
         let claim =
             if place.is_empty() { self.text.to_owned() } else { format!("{place}: {}", self.text) };
-        let reason = if holds { "" } else { self.reason };
-        let (stated, reason) = (self.stated.to_owned(), reason.to_owned());
-        Some(Check { claim, stated, measured, holds, reason })
+        Some(Check::new(claim, self.stated, measured, holds).because(self.reason))
     }
 }
 

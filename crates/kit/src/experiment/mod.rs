@@ -28,7 +28,6 @@ use std::time::Instant;
 pub enum Size {
     /// Seconds in an unoptimised build; orderings hold, figures mean little.
     Smoke,
-    /// What the report shows.
     Full,
 }
 
@@ -71,7 +70,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A run at smoke size with seed 1, as tests want it.
+    /// Returns the context of a run at smoke size with seed 1.
     pub fn smoke_run(stop: &'a AtomicBool, progress: &'a mut dyn FnMut(&str, f64)) -> Context<'a> {
         let (size, penalty_cycles) = (Size::Smoke, PENALTY_CYCLES);
         Context { size, seed: 1, penalty_cycles, entries: &[], stop, progress }
@@ -83,7 +82,7 @@ impl Context<'_> {
         self.size == Size::Smoke
     }
 
-    /// The miss penalty as a setting of a record.
+    /// Returns the miss penalty as a setting of a record.
     pub fn penalty_setting(&self) -> (String, String) {
         let paper = if self.penalty_cycles == PENALTY_CYCLES { "" } else { " (the paper: 1000)" };
         ("miss penalty".into(), format!("{} cycles of the TSC{paper}", self.penalty_cycles))

@@ -24,7 +24,6 @@ pub struct Record {
     pub seconds: f64,
 }
 
-/// Curves over one pair of axes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plot {
     pub title: String,
@@ -88,7 +87,7 @@ impl Check {
         Check { claim, stated, measured, holds, reason: String::new() }
     }
 
-    /// With a reason, which counts where it differs.
+    /// Adds a reason, which counts where it differs.
     pub fn because(self, reason: &str) -> Check {
         let reason = if self.holds { String::new() } else { reason.to_owned() };
         Check { reason, ..self }
@@ -127,7 +126,7 @@ impl Record {
         self.checks.push(Check::new(claim, stated, measured, holds));
     }
 
-    /// Gives the claim that was added last a reason, which counts where it differs.
+    /// Adds a reason to the claim that was added last, which counts where it differs.
     pub fn because(&mut self, reason: &str) {
         if let Some(check) = self.checks.pop() {
             self.checks.push(check.because(reason));
@@ -145,7 +144,8 @@ impl Record {
         self.notes.push(text.into());
     }
 
-    /// Points finite, as many ranges as points (or none), as many cells as headings.
+    /// Checks that points are finite, that each has a range or none, and that rows have a cell a
+    /// heading.
     pub(crate) fn sound(&self) -> Result<(), LabError> {
         let failed = |what: String| Err(LabError::Failed(format!("{}: {what}", self.name)));
         for plot in &self.plots {
@@ -170,17 +170,18 @@ impl Record {
 }
 
 impl Series {
-    /// A measured curve, one measurement a point.
+    /// Returns a measured curve, one measurement a point.
     pub fn measured(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
         Series { name: name.into(), points, ranges: Vec::new(), model: false }
     }
 
-    /// A calculated curve. Named "NAME, something" it has the colour of the measured curve NAME.
+    /// Returns a calculated curve. Named "NAME, something" it has the colour of the measured curve
+    /// NAME.
     pub fn model(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
         Series { name: name.into(), points, ranges: Vec::new(), model: true }
     }
 
-    /// A measured curve of rounds: medians, and bars from the lowest to the highest.
+    /// Returns a measured curve of rounds: medians, and bars from the lowest to the highest.
     pub fn rounds(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, Spread)>,
@@ -210,14 +211,14 @@ impl Plot {
         self
     }
 
-    /// A value that the paper states.
+    /// Marks a value that the paper states.
     pub fn mark(mut self, name: impl Into<String>, x: f64, y: f64) -> Plot {
         self.stated.push(Mark { name: name.into(), x, y });
         self
     }
 
-    /// A value that the paper states without saying where: a dashed line over the whole axis, with
-    /// a mark at its end.
+    /// Marks a value that the paper states without saying where: a dashed line over the whole axis,
+    /// with a mark at its end.
     pub fn mark_anywhere(self, name: &str, y: f64) -> Plot {
         let xs = || self.series.iter().flat_map(|s| s.points.iter().map(|p| p.0));
         let ends = (xs().fold(f64::MAX, f64::min), xs().fold(f64::MIN, f64::max));
@@ -241,7 +242,7 @@ impl Table {
         Table { title: title.into(), headings, rows: Vec::new() }
     }
 
-    /// A row for each item, a cell by each column.
+    /// Makes a row for each item, a cell by each column.
     pub fn of<T>(
         title: impl Into<String>,
         items: impl IntoIterator<Item = T>,
@@ -252,7 +253,8 @@ impl Table {
         Table { rows, ..Table::new(title, columns.iter().map(|(heading, _)| *heading)) }
     }
 
-    /// A row for each of `rows`, a column for each of `columns`; `corner` is above the rows' names.
+    /// Makes a row for each of `rows`, a column for each of `columns`; `corner` is above the rows'
+    /// names.
     pub fn pivot<R, C>(
         title: impl Into<String>,
         corner: &str,

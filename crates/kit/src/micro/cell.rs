@@ -15,12 +15,11 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A table of `mib` MiB.
     pub fn mib(mib: f64, alpha: f64, theta: f64) -> Cell {
         Cell { entries: (mib * (1 << 20) as f64) as usize / SLOT_BYTES, alpha, theta }
     }
 
-    /// Number of flows, at least 1.
+    /// Returns the number of flows, at least 1.
     pub fn flows(&self) -> u32 {
         ((self.entries as f64 * self.alpha).round() as u32).max(1)
     }
@@ -29,14 +28,16 @@ impl Cell {
         size_name(self.entries.saturating_mul(SLOT_BYTES))
     }
 
-    /// Flows that a warm-up shows first, each once: all or none.
+    /// Returns the flows that a warm-up shows first, each once: all or none.
     pub(super) fn first_sights(&self) -> u32 {
         if self.theta > 0.0 && self.alpha >= 2.0 { 0 } else { self.flows() }
     }
 
-    /// Hit rate of a table that holds exactly the most popular flows.
+    /// Returns the hit rate of a table that holds exactly the most popular flows, in constant time.
     pub fn static_optimum(&self) -> f64 {
-        static_optimum(self.flows(), self.theta, self.entries)
+        let (flows, theta) = (f64::from(self.flows()), self.theta);
+        let top = (self.entries as f64).min(flows);
+        power_sum(1.0, top, theta) / power_sum(1.0, flows, theta)
     }
 }
 
@@ -45,18 +46,6 @@ pub fn size_name(bytes: usize) -> String {
         format!("{} MiB", bytes >> 20)
     } else {
         format!("{} KiB", bytes >> 10)
-    }
-}
-
-/// Probability that a draw over `flows` with skew `theta` is one of the `top` most popular, in
-/// constant time.
-pub fn static_optimum(flows: u32, theta: f64, top: usize) -> f64 {
-    let top = u32::try_from(top).unwrap_or(u32::MAX).min(flows);
-    let sum = |ranks: u32| power_sum(1.0, f64::from(ranks), theta);
-    match top {
-        0 => 0.0,
-        top if top == flows => 1.0,
-        top => sum(top) / sum(flows),
     }
 }
 
@@ -72,10 +61,12 @@ mod tests {
             let sum =
                 |ranks: u32| (1..=ranks).rev().map(|r| f64::from(r).powf(-theta)).sum::<f64>();
             let exact = sum(top as u32) / sum(flows);
-            assert!((static_optimum(flows, theta, top) - exact).abs() < 1e-9);
+            let cell = Cell { entries: top, alpha: f64::from(flows) / top as f64, theta };
+            assert!((cell.static_optimum() - exact).abs() < 1e-9);
         }
-        assert_eq!(static_optimum(10, 0.9, 10), 1.0);
-        assert_eq!(static_optimum(100, 0.0, 25), 0.25);
+        for (entries, alpha, theta, optimum) in [(10, 1.0, 0.9, 1.0), (25, 4.0, 0.0, 0.25)] {
+            assert_eq!(Cell { entries, alpha, theta }.static_optimum(), optimum);
+        }
     }
 
     #[test]

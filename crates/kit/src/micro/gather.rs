@@ -12,14 +12,13 @@
 //! pages than the table's is none. [`Footing`] says whether it is one; where it is not there is no
 //! multiple, no claim is judged, and the record has the line that [`refusal`] gives.
 
-use overbank::cache::BURST;
+use super::Way;
 use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::{Prefetch, prefetch, prefetch_far};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub const BURST_MAX: usize = 64;
 
-/// Words of a cache line.
 const LINE: usize = 8;
 
 /// Lines to be touched. Each word of a line holds the line's number.
@@ -28,8 +27,8 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// `bytes` of memory, at least one line, on huge pages where the kernel gives them. `None` if
-    /// there is not enough.
+    /// Maps `bytes` of memory, at least one line, on huge pages where the kernel gives them. `None`
+    /// if there is not enough.
     pub fn new(bytes: usize) -> Option<Gather> {
         let words = Words::zeroed((bytes / 64).max(1) * LINE, Pages::Huge).ok()?;
         for (at, word) in words.get().iter().enumerate() {
@@ -38,76 +37,57 @@ impl Gather {
         Some(Gather { words })
     }
 
-    /// The pages that the kernel gave. Reads a file of the kernel.
+    /// Returns the pages that the kernel gave. Reads a file of the kernel.
     pub fn huge_pages(&self) -> HugePages {
         self.words.huge_pages()
     }
 
-    /// Touches the lines of `hashes`, a burst at a time; returns a checksum, so that the reads are
-    /// not optimised away.
-    pub fn touch(&self, hashes: &[u64]) -> u64 {
-        self.touch_in(BURST, hashes)
-    }
-
-    /// The same in bursts of `burst`, from 1 to [`BURST_MAX`].
+    /// Touches the lines of `hashes` in bursts of `burst`, from 1 to [`BURST_MAX`]; ahead, each
+    /// asks for the lines of the next one. Returns a checksum, so that the reads are not optimised
+    /// away.
     #[inline(never)]
-    pub fn touch_in(&self, burst: usize, hashes: &[u64]) -> u64 {
-        if self.is_far() {
-            self.alone(burst, hashes, prefetch_far)
-        } else {
-            self.alone(burst, hashes, prefetch)
+    pub fn touch(&self, burst: usize, way: Way, hashes: &[u64]) -> u64 {
+        let ahead = way == Way::Ahead;
+        match (Prefetch::Automatic.is_far(size_of_val(self.words.get())), ahead) {
+            (false, false) => self.in_bursts::<false>(burst, hashes, prefetch),
+            (false, true) => self.in_bursts::<true>(burst, hashes, prefetch),
+            (true, false) => self.in_bursts::<false>(burst, hashes, prefetch_far),
+            (true, true) => self.in_bursts::<true>(burst, hashes, prefetch_far),
         }
-    }
-
-    /// The same, asking for the lines of the next burst while this one's are read.
-    #[inline(never)]
-    pub fn touch_ahead(&self, burst: usize, hashes: &[u64]) -> u64 {
-        if self.is_far() {
-            self.ahead(burst, hashes, prefetch_far)
-        } else {
-            self.ahead(burst, hashes, prefetch)
-        }
-    }
-
-    fn is_far(&self) -> bool {
-        Prefetch::Automatic.is_far(size_of_val(self.words.get()))
     }
 
     #[inline(always)]
-    fn alone(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&AtomicU64)) -> u64 {
-        let words = self.words.get();
-        let mut at = [0; BURST_MAX];
-        let mut sum = 0u64;
-        for hashes in hashes.chunks(burst.clamp(1, BURST_MAX)) {
-            for (at, &hash) in at.iter_mut().zip(hashes) {
-                *at = ask(words, hash, &prefetch);
-            }
-            for (&at, &hash) in at.iter().zip(hashes) {
-                sum = sum.wrapping_add(words[at + (hash & 7) as usize].load(Relaxed));
-            }
-        }
-        sum
-    }
-
-    #[inline(always)]
-    fn ahead(&self, burst: usize, hashes: &[u64], prefetch: impl Fn(&AtomicU64)) -> u64 {
+    fn in_bursts<const AHEAD: bool>(
+        &self,
+        burst: usize,
+        hashes: &[u64],
+        prefetch: impl Fn(&AtomicU64),
+    ) -> u64 {
         let words = self.words.get();
         let burst = burst.clamp(1, BURST_MAX);
         let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
+        let ask_all = |at: &mut [usize], hashes: &[u64]| {
+            at.iter_mut().zip(hashes).for_each(|(at, &hash)| *at = ask(words, hash, &prefetch));
+        };
         let mut upcoming = hashes.chunks(burst);
-        for (at, &hash) in at.iter_mut().zip(upcoming.next().unwrap_or_default()) {
-            *at = ask(words, hash, &prefetch);
+        if AHEAD {
+            ask_all(&mut at, upcoming.next().unwrap_or_default());
         }
         let mut sum = 0u64;
         for hashes in hashes.chunks(burst) {
-            let next = upcoming.next().unwrap_or_default();
+            if !AHEAD {
+                ask_all(&mut at, hashes);
+            }
+            let next = if AHEAD { upcoming.next().unwrap_or_default() } else { &[] };
             for (i, &hash) in hashes.iter().enumerate() {
-                if let Some(&hash) = next.get(i) {
+                if AHEAD && let Some(&hash) = next.get(i) {
                     next_at[i] = ask(words, hash, &prefetch);
                 }
                 sum = sum.wrapping_add(words[at[i] + (hash & 7) as usize].load(Relaxed));
             }
-            std::mem::swap(&mut at, &mut next_at);
+            if AHEAD {
+                std::mem::swap(&mut at, &mut next_at);
+            }
         }
         sum
     }
@@ -133,7 +113,7 @@ pub struct Footing {
 }
 
 impl Footing {
-    /// Whether both lie on huge pages alike, to a tenth. Not where it is not known.
+    /// Returns whether both lie on huge pages alike, to a tenth. Not where it is not known.
     pub fn is_alike(&self) -> bool {
         let share = |pages| match pages {
             HugePages::No => Some(0.0),
@@ -146,7 +126,7 @@ impl Footing {
         both.is_some_and(|(table, floor)| (table - floor).abs() <= ALIKE)
     }
 
-    /// Nanoseconds as a multiple of the floor's; `None` where it is no floor.
+    /// Returns nanoseconds as a multiple of the floor's; `None` where it is no floor.
     pub fn multiple(&self, ns: f64, floor_ns: f64) -> Option<f64> {
         self.is_alike().then_some(ns / floor_ns)
     }
@@ -161,18 +141,18 @@ impl std::fmt::Display for Footing {
 /// What a table says in place of a multiple where there is none.
 pub const OTHER_PAGES: &str = "other pages";
 
-/// A multiple in a table: "×1.62", or [`OTHER_PAGES`].
+/// Returns a multiple in a table: "×1.62", or [`OTHER_PAGES`].
 pub fn times(multiple: Option<f64>) -> String {
     multiple.map_or_else(|| OTHER_PAGES.to_owned(), |multiple| format!("×{multiple:.2}"))
 }
 
-/// The line of a record whose kernel lay on other pages than these tables; `None` if there are
-/// none.
+/// Returns the line of a record whose kernel lay on other pages than these tables; `None` if there
+/// are none.
 pub fn refusal(tables: &[String]) -> Option<String> {
     (!tables.is_empty()).then(|| {
         format!(
-            "No multiple of the gather kernel is given, and no claim about one judged, where its memory \
-             lay on other pages than the table: {}.",
+            "No multiple of the gather kernel is given, and no claim about one judged, where its \
+             memory lay on other pages than the table: {}.",
             tables.join("; ")
         )
     })
@@ -220,20 +200,18 @@ mod tests {
         for count in [0, 1, 31, 32, 33, 100] {
             let hashes: Vec<u64> = (0..count).map(mix).collect();
             let expected = hashes.iter().map(|h| h >> (64 - 10)).sum::<u64>();
-            assert_eq!(gather.touch(&hashes), expected);
-            for burst in [0, 1, 2, 63, 64, 65] {
-                assert_eq!(gather.touch_in(burst, &hashes), expected);
-                assert_eq!(gather.touch_ahead(burst, &hashes), expected);
+            for (burst, way) in
+                [0, 1, 2, 63, 64, 65].into_iter().flat_map(|b| Way::ALL.map(|w| (b, w)))
+            {
+                assert_eq!(gather.touch(burst, way, &hashes), expected);
             }
         }
-        assert_eq!(gather.touch_ahead(32, &[]), 0);
-        assert_eq!(Gather::new(0).unwrap().touch(&[u64::MAX]), 0);
         // Near and far.
         for mib in [4, 8] {
             let gather = Gather::new(mib << 20).unwrap();
             let last = (mib << 20) as u64 / 64 - 1;
-            assert_eq!(gather.touch(&[u64::MAX, 0]), last);
-            assert_eq!(gather.touch_ahead(32, &[u64::MAX, 0]), last);
+            let sums = Way::ALL.map(|way| gather.touch(32, way, &[u64::MAX, 0]));
+            assert_eq!(sums, [last; 2]);
         }
     }
 }

@@ -23,26 +23,26 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// None yet; they will be hashed as `seed` says.
+    /// Starts without keys; they will be hashed as `seed` says.
     pub fn seeded(seed: u64) -> Keys {
         Keys { salt: mix(seed), ..Keys::default() }
     }
 
-    /// The next `count` keys of `stream` in place of those that were here.
+    /// Replaces the keys by the next `count` of `stream`.
     pub fn draw(&mut self, stream: &mut FlowStream, count: usize) {
         self.ids.resize(count, 0);
         stream.fill(&mut self.ids);
         self.hash();
     }
 
-    /// These flows in place of those that were here.
+    /// Replaces the keys by these flows.
     pub fn set(&mut self, ids: impl IntoIterator<Item = u32>) {
         self.ids.clear();
         self.ids.extend(ids);
         self.hash();
     }
 
-    /// These flows with their hashes in place of those that were here.
+    /// Replaces the keys by these flows with their hashes.
     pub fn set_hashed(&mut self, flows: impl IntoIterator<Item = (u32, u64)>) {
         (self.ids, self.hashes) = flows.into_iter().unzip();
         self.values.clear();

@@ -11,7 +11,6 @@ use super::row::rate;
 use crate::spread::median;
 use overbank::cache::{BURST, MISS, Probes, SignatureCache};
 
-/// Keys between two looks at the clock.
 const STRETCH: usize = 4096;
 
 /// Nanoseconds a key of one way, round by round.
@@ -26,7 +25,6 @@ pub(super) struct Times {
 
 pub(super) struct Lane {
     pub(super) cache: Box<dyn SignatureCache>,
-    /// By [`Way`].
     pub(super) times: [Times; 2],
 }
 
@@ -35,7 +33,7 @@ impl Lane {
         Lane { cache, times: Default::default() }
     }
 
-    /// What was measured so far was the trial, if anything: keeps its throughput and forgets the
+    /// Ends the trial, if there was one: keeps its throughput and forgets the
     /// rest.
     pub(super) fn end_trial(&mut self, penalty_ns: f64) {
         let misses = 1.0 - self.cache.counters().hit_rate();
@@ -47,8 +45,8 @@ impl Lane {
     }
 }
 
-/// Nanoseconds per key of `work`, which gets a stretch of the keys at a time: the median over the
-/// stretches, so that what the machine did in between for others falls out.
+/// Times `work`, which gets a stretch of the keys at a time: nanoseconds per key, the median over
+/// the stretches, so that what the machine did in between for others falls out.
 pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
     let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
@@ -59,8 +57,8 @@ pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
     median(times)
 }
 
-/// Bursts of hashes, each with the one after it if they are to be looked up ahead; the first has
-/// then been asked for.
+/// Returns bursts of hashes, each with the one after it if they are to be looked up ahead; the
+/// first has then been asked for.
 #[inline(always)]
 fn bursts<'a>(
     cache: &dyn SignatureCache,
@@ -90,7 +88,7 @@ fn probe(
     }
 }
 
-/// The batched probe alone; returns a checksum, so that it is not optimised away.
+/// Probes in batches alone; returns a checksum, so that it is not optimised away.
 #[inline(never)]
 pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u32 {
     let mut probes = Probes::new();
@@ -105,7 +103,7 @@ pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u3
     sum
 }
 
-/// One burst of verified lookups, reported; gives a bit for each key that missed.
+/// Looks up a burst, verifies and reports it; returns a bit for each key that missed.
 #[inline(always)]
 fn lookup_burst(
     cache: &mut dyn SignatureCache,
@@ -147,12 +145,11 @@ fn insert_missed(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16],
     while missed != 0 {
         let i = missed.trailing_zeros() as usize;
         missed &= missed - 1;
-        // A 16-bit value fits every layout.
-        let _ = cache.insert(hashes[i], u32::from(values[i]));
+        cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");
     }
 }
 
-/// Verified lookups of all keys, and what missed is inserted after its burst.
+/// Looks up and verifies all keys; inserts what missed after its burst.
 #[inline(never)]
 pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], values: &[u16]) {
     let mut probes = Probes::new();
@@ -162,7 +159,7 @@ pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], valu
     }
 }
 
-/// As [`run`], but what missed is inserted after each [`STRETCH`], when the clock does not run.
+/// Runs as [`run`], but inserts what missed after each [`STRETCH`], when the clock does not run.
 /// Gives nanoseconds per key.
 pub(super) fn lookups(
     cache: &mut dyn SignatureCache,
@@ -186,7 +183,7 @@ pub(super) fn lookups(
     median(times)
 }
 
-/// Verified lookups of a stretch; gives the keys that missed, a word per burst.
+/// Looks up and verifies a stretch; writes the keys that missed, a word per burst.
 #[inline(never)]
 fn lookup_stretch(
     cache: &mut dyn SignatureCache,

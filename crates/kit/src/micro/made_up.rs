@@ -7,7 +7,7 @@ use overbank::memory::HugePages;
 /// Hit rate (0 to 1), nanoseconds of a lookup, and million keys a second of a design.
 pub type Figures = (f64, f64, f64);
 
-/// A cell with these designs, in one round; the gather kernel takes `floor_ns`.
+/// Returns a cell with these designs, in one round; the gather kernel takes `floor_ns`.
 pub fn measured(cell: Cell, floor_ns: f64, rows: &[(&str, Figures)]) -> Measured {
     let row = |&(name, figures): &(&str, Figures)| row(name, &[figures]);
     Measured {
@@ -21,7 +21,7 @@ pub fn measured(cell: Cell, floor_ns: f64, rows: &[(&str, Figures)]) -> Measured
     }
 }
 
-/// A design with its figures in each round; the hit rate is that of the first.
+/// Returns a design with its figures in each round; the hit rate is that of the first.
 pub fn row(name: &str, rounds: &[Figures]) -> Row {
     let round = |&(_, ns, throughput): &Figures| Round {
         probe_ns: ns,

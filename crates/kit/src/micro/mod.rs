@@ -51,7 +51,7 @@ pub mod sequence;
 pub mod tsc;
 mod warm;
 
-pub use cell::{Cell, SLOT_BYTES, size_name, static_optimum};
+pub use cell::{Cell, SLOT_BYTES, size_name};
 pub use loops::ns_per_key;
 pub use row::{Measured, Round, Row, Way};
 
@@ -168,28 +168,22 @@ pub fn measure(
             for &way in turns(round, ways.len()).map(|turn| &ways[turn]) {
                 let [whole, lookup, probe] = &parts[way as usize];
                 let times = &mut lane.times[way as usize];
-                times.whole.push(ns_per_key(whole, |hashes, values| {
-                    run(cache, way, hashes, values);
-                }));
+                times
+                    .whole
+                    .push(ns_per_key(whole, |hashes, values| run(cache, way, hashes, values)));
                 times.lookup.push(lookups(cache, way, &lookup.hashes, &lookup.values));
-                times.probe.push(ns_per_key(probe, |hashes, _| {
-                    black_box(probes(cache, way, hashes));
-                }));
+                let alone = |hashes: &[u64], _: &[u16]| _ = black_box(probes(cache, way, hashes));
+                times.probe.push(ns_per_key(probe, alone));
             }
         }
-        let [whole, lookup, probe] = &parts[0];
-        for before in [&lead_in, whole, lookup] {
-            black_box(gather.touch(&before.hashes));
+        for before in [&lead_in, &parts[0][0], &parts[0][1]] {
+            black_box(gather.touch(BURST, Way::Alone, &before.hashes));
         }
-        let alone = ns_per_key(probe, |hashes, _| {
-            black_box(gather.touch(hashes));
+        let touched = ways.iter().map(|&way| {
+            let keys = &parts[way as usize][2];
+            ns_per_key(keys, |hashes, _| _ = black_box(gather.touch(BURST, way, hashes)))
         });
-        let ahead = plan.ahead.then(|| {
-            ns_per_key(&parts[1][2], |hashes, _| {
-                black_box(gather.touch_ahead(BURST, hashes));
-            })
-        });
-        floor.push(ahead.map_or(alone, |ahead| alone.min(ahead)));
+        floor.push(touched.fold(f64::MAX, f64::min));
     }
 
     let row = |design: Design, lane: &Lane, way: Way| {
@@ -217,17 +211,17 @@ pub fn measure(
     })
 }
 
-/// Keys before the clock runs: the other tables, or other programs, had the caches before. Twice a
-/// timed part, and in tables that a last-level cache may hold as many as bring nearly all lines
-/// back (a geometry of two lines a key would otherwise bring back more of them than one of one
-/// line, and seem the faster one).
+/// Returns the keys before the clock runs: the other tables, or other programs, had the caches
+/// before. Twice a timed part, and in tables that a last-level cache may hold as many as bring
+/// nearly all lines back (a geometry of two lines a key would otherwise bring back more of them
+/// than one of one line, and seem the faster one).
 fn lead_in_keys(entries: usize, count: usize) -> usize {
     const LEAD_IN_MAX: usize = 1 << 21;
     let lines = entries.saturating_mul(SLOT_BYTES) / 64;
     lines.saturating_mul(4).min(LEAD_IN_MAX).max(2 * count).next_multiple_of(BURST)
 }
 
-/// A line for a record's settings: which tables did not lie on huge pages.
+/// Returns a line for a record's settings: which tables did not lie on huge pages.
 pub fn pages(all: &[Measured]) -> (String, String) {
     let rows = all.iter().flat_map(|m| m.rows.iter().map(move |row| (m, row)));
     let small = rows.filter(|(_, row)| row.huge_pages != HugePages::Yes);
@@ -240,8 +234,8 @@ pub fn pages(all: &[Measured]) -> (String, String) {
     ("tables on 2 MiB pages".to_owned(), value)
 }
 
-/// A line for a record's notes: of which tables the gather kernel is no floor; `None` if it is one
-/// of all.
+/// Returns a line for a record's notes: of which tables the gather kernel is no floor; `None` if it
+/// is one of all.
 pub fn without_floor(all: &[Measured]) -> Option<String> {
     let unlike = all.iter().filter_map(|m| {
         let rows: Vec<_> = m.rows.iter().filter(|row| !m.has_floor(row)).collect();
@@ -263,7 +257,7 @@ pub fn designs(names: &[&str]) -> Result<Vec<Design>, LabError> {
     names.iter().map(parse).collect()
 }
 
-/// [`measure`] for each of `cells`, with the progress of `context` between the shares `from` and
+/// Measures each of `cells`, with the progress of `context` between the shares `from` and
 /// `to`.
 pub fn measure_all(
     context: &mut Context<'_>,
@@ -395,26 +389,6 @@ mod tests {
         let m = measure(cell, &designs, &PLAN, 2.5, 1, &mut |_| Ok(())).unwrap();
         assert_eq!((m.rows[0].huge_pages, m.floor_pages), (HugePages::No, HugePages::No));
         assert!(m.to_floor(&m.rows[0], |round| round.probe_ns).is_some());
-    }
-
-    /// A machine that is now fast and now slow: a is twice as fast as b in two rounds of three,
-    /// though its median is b's.
-    #[test]
-    fn a_ratio_is_one_of_the_same_round() {
-        let row = |figures: [f64; 3]| {
-            let round = |x| Round { probe_ns: 3.0 * x, throughput: x, ..Round::default() };
-            Row::new(designs(&["set-4"])[0], 1.0, figures.map(round).into())
-        };
-        let (a, b) = (row([4.0, 2.0, 1.0]), row([2.0, 1.0, 3.0]));
-        assert_eq!((a.throughput.median, b.throughput.median), (2.0, 2.0));
-        let third = 1.0 / 3.0;
-        assert_eq!(a.to(&b, |r| r.throughput), Spread { median: 2.0, low: third, high: 2.0 });
-        // And of the gather kernel's.
-        let mut m = made_up::measured(Cell { entries: 9, alpha: 1.0, theta: 0.0 }, 1.0, &[]);
-        m.floor_rounds = vec![6.0, 3.0, 1.0];
-        m.rows = vec![Row { huge_pages: HugePages::Yes, ..a }];
-        let multiple = m.to_floor(&m.rows[0], |r| r.probe_ns).unwrap();
-        assert_eq!(multiple, Spread { median: 2.0, low: 2.0, high: 3.0 });
     }
 
     /// What is measured has the rounds, and its figures are theirs.

@@ -19,7 +19,7 @@ impl Way {
     pub const ALL: [Way; 2] = [Way::Alone, Way::Ahead];
 }
 
-/// Nanoseconds a key to millions of keys a second.
+/// Converts nanoseconds a key to millions of keys a second.
 pub(super) fn rate(ns: f64) -> f64 {
     1000.0 / ns
 }
@@ -27,13 +27,9 @@ pub(super) fn rate(ns: f64) -> f64 {
 /// What a design did in a round; the units are those of [`Row`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Round {
-    /// The batched probe alone.
     pub probe_ns: f64,
-    /// Probe, verification and commit.
     pub lookup_ns: f64,
-    /// All that and the insertion of what missed.
     pub whole_ns: f64,
-    /// With the penalty of the misses.
     pub throughput: f64,
 }
 
@@ -51,9 +47,7 @@ pub struct Row {
     pub whole_ns: Spread,
     /// Millions of keys a second if each miss costs the penalty on top.
     pub throughput: Spread,
-    /// The same in the trial; zero without one.
     pub trial: f64,
-    /// Whether the table lay on 2 MiB pages.
     pub huge_pages: HugePages,
     /// The same figures round by round, to compare with others of the same rounds.
     pub rounds: Vec<Round>,
@@ -76,7 +70,7 @@ impl Row {
         }
     }
 
-    /// Its design, and its way if that is not the papers'.
+    /// Names its design, and its way if that is not the papers'.
     pub fn name(&self) -> String {
         match self.way {
             Way::Alone => self.design.to_string(),
@@ -84,7 +78,7 @@ impl Row {
         }
     }
 
-    /// A figure as a multiple of another row's in the same round, over the rounds.
+    /// Returns a figure as a multiple of another row's in the same round, over the rounds.
     pub fn to(&self, other: &Row, figure: fn(&Round) -> f64) -> Spread {
         Spread::of_ratios(self.rounds.iter().map(figure), other.rounds.iter().map(figure))
     }
@@ -102,14 +96,13 @@ pub struct Measured {
     /// way where both were measured.
     pub floor_ns: Spread,
     pub floor_rounds: Vec<f64>,
-    /// The pages of that memory.
     pub floor_pages: HugePages,
     /// Draws per flow before the measurement.
     pub warmed: f64,
 }
 
 impl Measured {
-    /// The row of a design, bursts alone.
+    /// Returns the row of a design, bursts alone.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.row_of(name, Way::Alone)
     }
@@ -125,19 +118,19 @@ impl Measured {
         }
     }
 
-    /// The pages of a row's table and of the gather kernel's memory.
+    /// Returns the pages of a row's table and of the gather kernel's memory.
     pub(super) fn footing(&self, row: &Row) -> Footing {
         let bytes = self.cell.entries.saturating_mul(SLOT_BYTES);
         Footing { table: row.huge_pages, floor: self.floor_pages, bytes }
     }
 
-    /// Whether the gather kernel is a floor of a row's table: see [`Footing`].
+    /// Returns whether the gather kernel is a floor of a row's table: see [`Footing`].
     pub fn has_floor(&self, row: &Row) -> bool {
         self.footing(row).is_alike()
     }
 
-    /// Nanoseconds of a row as a multiple of the gather kernel's in the same round, over the
-    /// rounds; `None` where that is no floor.
+    /// Returns the nanoseconds of a row as a multiple of the gather kernel's in the same round,
+    /// over the rounds; `None` where that is no floor.
     pub fn to_floor(&self, row: &Row, ns: fn(&Round) -> f64) -> Option<Spread> {
         let floor = self.floor_rounds.iter().copied();
         self.has_floor(row).then(|| Spread::of_ratios(row.rounds.iter().map(ns), floor))

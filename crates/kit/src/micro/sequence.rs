@@ -9,7 +9,6 @@ use crate::rounds::turns;
 use crate::spread::median;
 use overbank::cache::{BURST, Design, LayoutKind};
 
-/// Rounds in which the designs take turns.
 const ROUNDS: usize = 7;
 /// Keys timed in a round, for each design.
 const TIMED: usize = 1 << 15;
@@ -17,9 +16,9 @@ const TIMED: usize = 1 << 15;
 /// Fewest keys that say something: all that is timed, and as many before that.
 pub const KEYS_MIN: usize = 2 * ROUNDS * TIMED;
 
-/// Nanoseconds of a verified lookup in each of `designs`, tables of `entries` slots: the median of
-/// rounds at the end of `keys`, in which the designs take turns. All keys before them warm the
-/// tables up. `None` if there are fewer than [`KEYS_MIN`]. `step` may end it.
+/// Returns the nanoseconds of a verified lookup in each of `designs`, tables of `entries` slots:
+/// the median of rounds at the end of `keys`, in which the designs take turns. All keys before them
+/// warm the tables up. `None` if there are fewer than [`KEYS_MIN`]. `step` may end it.
 pub fn lookup_ns(
     designs: &[Design],
     entries: usize,

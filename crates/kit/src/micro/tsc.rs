@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Cycles of the time-stamp counter per nanosecond, measured in 20 ms.
+/// Measures the cycles of the time-stamp counter per nanosecond, in 20 ms.
 pub fn cycles_per_ns() -> f64 {
     let (from, start) = (now(), Instant::now());
     while start.elapsed() < Duration::from_millis(20) {

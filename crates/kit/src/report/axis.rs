@@ -15,7 +15,7 @@ const STEPS: [f64; 5] = [1.0, 2.0, 2.5, 5.0, 10.0];
 const FAR: f64 = 1e15;
 
 impl Axis {
-    /// Over values of at most 10¹⁵; on a logarithmic axis those of 0 and below count for nothing.
+    /// Builds an axis over values of at most 10¹⁵; a logarithmic one leaves out 0 and below.
     ///
     /// `about` ticks are wanted. A linear axis with `snug` ends at the data (for x), the others
     /// at ticks, and begin at 0 where the data come near it; values that differ by less than 0.2 %
@@ -79,7 +79,7 @@ impl Axis {
         Axis { low, high, log: true, ticks }
     }
 
-    /// Where `value` lies: 0 at the low end, 1 at the high one. Beyond them it stays there.
+    /// Returns where `value` lies: 0 at the low end, 1 at the high one. Beyond them it stays there.
     pub fn place(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
@@ -89,7 +89,8 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// The text at a tick: as many decimals as the ticks need, powers of ten where they are long.
+    /// Returns the text at a tick: as many decimals as the ticks need, powers of ten where they are
+    /// long.
     pub fn label(&self, tick: f64) -> String {
         if self.log {
             let power = tick.abs().log10();
@@ -119,7 +120,7 @@ fn plain(value: f64, decimals: usize) -> String {
     group(&text)
 }
 
-/// Thin spaces between thousands from five digits on.
+/// Groups thousands by thin spaces from five digits on.
 fn group(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("−", rest));
     let (whole, fraction) = rest.split_once('.').map_or((rest, None), |(w, f)| (w, Some(f)));

@@ -18,7 +18,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Without a range, of the first series.
+    /// Builds a bar of the first series without a range.
     pub fn new(label: &str, value: Option<f64>) -> Bar {
         Bar { label: label.to_owned(), value, range: None, class: "a" }
     }

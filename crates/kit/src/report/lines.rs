@@ -111,7 +111,8 @@ impl Style {
     }
 }
 
-/// Colours in order; a model takes that of the measured curve whose name its own begins with.
+/// Chooses colours in order; a model takes that of the measured curve whose name its own begins
+/// with.
 fn styles(series: &[Series]) -> Vec<Style> {
     let is_of = |model: &str, name: &str| {
         model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
@@ -145,7 +146,7 @@ fn draw(series: &Series, style: &Style, curve: &[(f64, f64)], y: &impl Fn(f64) -
     }
 }
 
-/// Where the entries of a legend begin, in as many rows as it takes.
+/// Places the entries of a legend in as many rows as it takes.
 fn legend_places<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
     let mut next = (2.0, LEGEND_ROW / 2.0);
     let places = names.map(|name| {
@@ -160,7 +161,7 @@ fn legend_places<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
     places.collect()
 }
 
-/// An entry of the legend: a name with a piece of its curve, or the mark of what is stated.
+/// Draws an entry of the legend: a name with a piece of its curve, or the mark of what is stated.
 fn legend_entry((left, y): (f64, f64), name: &str, style: Option<&Style>) -> Markup {
     let middle = (left + 15.0, y);
     html! {
@@ -176,7 +177,7 @@ fn legend_entry((left, y): (f64, f64), name: &str, style: Option<&Style>) -> Mar
     }
 }
 
-/// Left upper corners of the labels: each in the place around its mark that is freest.
+/// Places the labels: returns left upper corners, each where it is freest around its mark.
 fn place_labels(
     stated: &[Mark],
     marks: &[(f64, f64)],
@@ -226,7 +227,7 @@ fn place_labels(
     places
 }
 
-/// Points every few pixels along a curve.
+/// Returns points every few pixels along a curve.
 fn along(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut out: Vec<(f64, f64)> = curve.to_vec();
     for pair in curve.windows(2) {
@@ -265,7 +266,7 @@ fn diamond((x, y): (f64, f64), size: f64) -> String {
     format!("M{:.1} {y:.1}l{size} -{size}l{size} {size}l-{size} {size}z", x - size)
 }
 
-/// Circle, square, triangle up, triangle down.
+/// Draws a circle, a square, a triangle up or down.
 fn marker((x, y): (f64, f64), shape: usize) -> String {
     match shape {
         0 => format!("M{:.1} {y:.1}a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z", x - 3.6),

@@ -45,7 +45,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
     out
 }
 
-/// What was measured, and the reason where it differs.
+/// Returns what was measured, and the reason where it differs.
 fn measured(check: &Check) -> String {
     match &*check.reason {
         "" => check.measured.clone(),

@@ -11,7 +11,7 @@ pub mod page;
 /// What is said where a record was ended early.
 pub const ENDED_EARLY: &str = "Ended early: the figures cover what was done until then.";
 
-/// A count with thin spaces between thousands.
+/// Shows a count with thin spaces between thousands.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let head = digits.len() % 3;

@@ -45,7 +45,7 @@ pub fn settings_line(record: &Record) -> String {
     settings.collect::<Vec<_>>().join("; ")
 }
 
-/// When and where, if all agree.
+/// Says when and where records were made, if all agree.
 fn circumstances(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
     let mut dates: Vec<&str> = outcomes.iter().map(|o| o.date.as_str()).collect();

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A whole document. `class` is that of its body.
+/// Renders a whole document. `class` is that of its body.
 pub fn document(title: &str, class: &str, body: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -23,7 +23,7 @@ pub fn document(title: &str, class: &str, body: &Markup) -> String {
     .into_string()
 }
 
-/// A table, with its title if it has one. It scrolls sideways where it is too wide.
+/// Renders a table, with its title if it has one. It scrolls sideways where it is too wide.
 pub fn table(table: &Table) -> Markup {
     html! {
         @if !table.title.is_empty() { h3 { (table.title) } }

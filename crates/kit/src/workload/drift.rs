@@ -17,7 +17,7 @@ pub struct Shifting {
 }
 
 impl Shifting {
-    /// The ranks of `base` move on by `by` flows every `every` packets.
+    /// Moves the ranks of `base` on by `by` flows every `every` packets.
     pub fn new(base: FlowStream, every: u64, by: u32) -> Result<Shifting, WorkloadError> {
         if every == 0 {
             return Err(WorkloadError::NoLength);
@@ -27,7 +27,6 @@ impl Shifting {
     }
 }
 
-/// (a + b) mod n, for a and b below n.
 fn add_modulo(a: u32, b: u32, n: u32) -> u32 {
     let sum = u64::from(a) + u64::from(b);
     (if sum >= u64::from(n) { sum - u64::from(n) } else { sum }) as u32
@@ -55,11 +54,6 @@ impl Workload for Shifting {
         }
         ids.len()
     }
-
-    fn describe(&self) -> String {
-        let (base, by, every) = (self.base.describe(), self.by, self.every);
-        format!("{base}; ranks move on by {by} flows every {every} packets")
-    }
 }
 
 /// Packets of flows that were never there before, in runs between those of a base stream.
@@ -73,14 +67,11 @@ impl Workload for Shifting {
 /// sequence ends when they are used up.
 pub struct Newcomers<W> {
     base: W,
-    seed: u64,
     rng: Pcg32,
     run: Run,
-    share: f64,
     /// A run starts before a base packet when 32 random bits are below this.
     chance: u64,
     next_id: u32,
-    /// Packets of the current run that are left.
     left: u32,
 }
 
@@ -103,7 +94,7 @@ impl<W: Workload> Newcomers<W> {
         let chance = (odds / (1.0 + odds) * 2f64.powi(32)) as u64;
         let next_id = base.flows();
         let rng = generator(seed ^ 0x6e65_7763);
-        Ok(Newcomers { base, seed, rng, run, share, chance, next_id, left: 0 })
+        Ok(Newcomers { base, rng, run, chance, next_id, left: 0 })
     }
 }
 
@@ -133,12 +124,6 @@ impl<W: Workload> Workload for Newcomers<W> {
             }
         }
         ids.len()
-    }
-
-    fn describe(&self) -> String {
-        let (base, share, seed) = (self.base.describe(), self.share * 100.0, self.seed);
-        let Run { flows, packets } = self.run;
-        format!("{base}; {share} % in runs of {flows} new flows × {packets} packets, seed {seed}")
     }
 }
 

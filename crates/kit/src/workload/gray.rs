@@ -16,7 +16,6 @@ use rand_pcg::rand_core::RngCore;
 #[derive(Clone, Debug)]
 pub struct Gray {
     rng: Pcg32,
-    seed: u64,
     flows: u32,
     theta: f64,
     zeta: f64,
@@ -24,7 +23,7 @@ pub struct Gray {
 }
 
 impl Gray {
-    /// Over `flows` flows with skew 0 ≤ θ < 1.
+    /// Draws among `flows` flows with skew 0 ≤ θ < 1.
     pub fn new(flows: u32, theta: f64, seed: u64) -> Result<Gray, WorkloadError> {
         if flows == 0 {
             return Err(WorkloadError::NoFlows);
@@ -36,10 +35,10 @@ impl Gray {
         let zeta = power_sum(1.0, n, theta);
         let two = 1.0 + 0.5f64.powf(theta);
         let eta = (1.0 - (2.0 / n).powf(1.0 - theta)) / (1.0 - two / zeta);
-        Ok(Gray { rng: generator(seed), seed, flows, theta, zeta, eta })
+        Ok(Gray { rng: generator(seed), flows, theta, zeta, eta })
     }
 
-    /// The rank that a number from 0 to 1 draws, from 0.
+    /// Returns the rank that a number from 0 to 1 draws, from 0.
     #[inline]
     pub fn rank(&self, u: f64) -> u32 {
         let scaled = u * self.zeta;
@@ -68,10 +67,6 @@ impl Workload for Gray {
         }
         ids.len()
     }
-
-    fn describe(&self) -> String {
-        format!("{} flows, θ = {} (Gray et al.), seed {}", self.flows, self.theta, self.seed)
-    }
 }
 
 #[cfg(test)]
@@ -79,7 +74,7 @@ mod tests {
     use super::*;
     use crate::workload::FlowStream;
 
-    /// Shares of the ranks below 1, 2, 10, 100, …
+    /// Returns the shares of the ranks below 1, 2, 10, 100, …
     fn shares(mut workload: impl Workload, draws: usize) -> Vec<f64> {
         let mut ids = vec![0; draws];
         assert_eq!(workload.fill(&mut ids), draws);

@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// All frames of a capture; those of interface `i` come in on port `i + 1`.
+    /// Reads all frames of a capture; those of interface `i` come in on port `i + 1`.
     pub fn of(store: &FrameStore) -> Trace {
         let mut trace = Trace::default();
         for frame in store.iter() {
@@ -50,7 +50,6 @@ impl Trace {
         &self.ids
     }
 
-    /// When each packet came, in nanoseconds.
     pub fn times_ns(&self) -> &[u64] {
         &self.times_ns
     }

@@ -97,12 +97,13 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     any_geometry(&mut record, smoke, context.seed);
     simulated(&mut record, context)?;
     record.note(
-        "Appendix B prints its digits for “α = 0.95”; they are the solution at 10⁶ keys on 2²⁰ entries, \
-         0.95367, to all eight places.",
+        "Appendix B prints its digits for “α = 0.95”; they are the solution at 10⁶ keys on 2²⁰ \
+         entries, 0.95367, to all eight places.",
     );
     record.note(
-        "Cuckoo-lite: the bound takes every bucket for as full as the keys that may lie in it allow. At α = 1 \
-         that is 1.5 % of the slots empty for want of keys, which a bound by load factor alone does not see.",
+        "Cuckoo-lite: the bound takes every bucket for as full as the keys that may lie in it \
+         allow. At α = 1 that is 1.5 % of the slots empty for want of keys, which a bound by load \
+         factor alone does not see.",
     );
     record.note(
         "Any other (H, m), up to 1024 slots a key: `overbank lab model blp-3-5 --alpha 0.95 --simulate 65536`.",
@@ -130,7 +131,7 @@ fn printed_digits(record: &mut Record) {
     record.claim("E[c], occupied slots of 4", "3.59", format!("{found:.4}"), holds);
 }
 
-/// The model beside the most that one random key set allows, for H and m that no kernel exists for.
+/// Compares the model with the most that a random key set allows, for any H and m.
 fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
     let (slots, sizes): (u32, &[u32]) =
         if smoke { (1 << 16, &[1, 2, 4, 16]) } else { (1 << 21, &[1, 2, 3, 4, 6, 8, 16, 32, 64]) };
@@ -160,7 +161,7 @@ fn any_geometry(record: &mut Record, smoke: bool, seed: u64) {
     );
 }
 
-/// The models of geometries that no kernel exists for beside a naive table of them.
+/// Compares the models of geometries that no kernel exists for with a naive table of them.
 fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabError> {
     let smoke = context.smoke();
     let (entries, lookups_per_key) = if smoke { (1 << 12, 40) } else { (1 << 15, 100) };

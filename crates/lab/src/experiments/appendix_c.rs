@@ -1,9 +1,9 @@
 //! Appendix C: uniform keys are the worst case. Many distributions, the same keys and hashes.
 //!
-//! The appendix compares final states, which rare keys of a skewed law would reach late. So every table
-//! is warmed with uniform keys (an occupied slot stays occupied); then the law has its time to put the
-//! popular keys in; then hits are counted, beside the occupied slots at that moment. What is left is
-//! chance, with two parts:
+//! The appendix compares final states, which rare keys of a skewed law would reach late. So every
+//! table is warmed with uniform keys (an occupied slot stays occupied); then the law has its time
+//! to put the popular keys in; then hits are counted, beside the occupied slots at that moment.
+//! What is left is chance, with two parts:
 //!
 //! - of the lookups counted, N: variance r (1 − r) / N;
 //! - of the hash function, over which the appendix takes the mean: whether the popular keys fell on
@@ -31,7 +31,8 @@ pub const APPENDIX_C: Experiment = Experiment {
 const KINDS: [GeometryKind; 4] =
     [GeometryKind::Set4, GeometryKind::Cuckoo2x4, GeometryKind::Blp2x4, GeometryKind::Blp2x16];
 
-/// (α, what the table is divided by): with more keys a slot it is smaller, so that a run stays short.
+/// (α, what the table is divided by): with more keys a slot it is smaller, so that a run stays
+/// short.
 const ALPHAS: [(f64, usize); 6] = [(0.25, 1), (0.5, 1), (0.95, 1), (1.25, 2), (2.0, 2), (4.0, 4)];
 
 /// Standard deviations that the least of all comparisons (17 laws, 4 designs, 6 α: 408) exceeds by
@@ -55,12 +56,13 @@ impl Counted {
         100.0 * self.hits / self.lookups
     }
 
-    /// Points above what uniform keys would hit in the same tables.
+    /// Returns the points above what uniform keys would hit in the same tables.
     fn gain(&self) -> f64 {
         self.rate() - 100.0 * self.held / self.keys
     }
 
-    /// One standard deviation of it by chance, in points; that of one miss if there is none.
+    /// Returns one standard deviation of it by chance, in points; that of one miss if there is
+    /// none.
     fn deviation(&self) -> f64 {
         let r = self.hits / self.lookups;
         let lookups = (self.lookups * r * (1.0 - r) + 1.0) / self.lookups.powi(2);
@@ -84,7 +86,7 @@ enum Law {
     OneHot(f64),
 }
 
-/// Uniform first.
+/// Returns all laws, uniform first.
 fn laws() -> Vec<Law> {
     let zipf = [0.1, 0.3, 0.6, 0.8, 0.99, 1.2].map(Law::Zipf);
     let hot = [(0.5, 0.55), (0.5, 0.67), (0.1, 0.5), (0.1, 0.9), (0.01, 0.5)];
@@ -140,7 +142,7 @@ struct Plan {
     seeds: u32,
 }
 
-/// What each design does under a law; all are fed the same keys in the same order.
+/// Returns what each design does under a law; all are fed the same keys in the same order.
 fn count(
     plan: &Plan,
     law: Law,
@@ -220,8 +222,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         }
         let mut table = Table::pivot(
             format!(
-                "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the keys that \
-                 the same tables hold, which uniform keys hit)"
+                "Hits per 100 lookups, α = {alpha} (in brackets: points above the share of the \
+                 keys that the same tables hold, which uniform keys hit)"
             ),
             "distribution",
             (found, |row: &&(Law, _)| row.0.name()),
@@ -234,15 +236,16 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         record.tables.push(table);
     }
     record.note(
-        "Random eviction in every row. The appendix speaks of the state after a sufficiently long warm-up, \
-         which keys that come rarely would make very long; so the warm-up is uniform and the law comes after \
-         it. What a skewed law costs when it has to fill the table itself is a matter of appendix D. The \
-         chance that a claim allows is that of the lookups counted and of the hash functions.",
+        "Random eviction in every row. The appendix speaks of the state after a sufficiently long \
+         warm-up, which keys that come rarely would make very long; so the warm-up is uniform and \
+         the law comes after it. What a skewed law costs when it has to fill the table itself is a \
+         matter of appendix D. The chance that a claim allows is that of the lookups counted and \
+         of the hash functions.",
     );
     Ok(record)
 }
 
-/// Variance of weights over the square of their mean.
+/// Returns the variance of weights over the square of their mean.
 fn variance(weights: &[f64]) -> f64 {
     let n = weights.len() as f64;
     let mean = weights.iter().sum::<f64>() / n;
@@ -253,7 +256,7 @@ fn variance(weights: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The tail of the normal distribution beyond `z`, by the trapezoid rule.
+    /// Returns the tail of the normal distribution beyond `z`, by the trapezoid rule.
     fn tail(z: f64) -> f64 {
         let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
         let step = 1e-3;

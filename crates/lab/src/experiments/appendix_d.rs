@@ -1,11 +1,11 @@
 //! Appendix D: how long until a cache is warm? Its differential equation, and a law that holds.
 //!
-//! With τ lookups per key of the working set and r the hit rate, the appendix takes
-//! dr/dτ = r_max − r, so r = r_max (1 − e^−τ). The law tried here, for the reasons in the notes of
-//! the record, is r(τ) = seen(τ) − q (1 + τ)^−γ for τ ≥ 5, with seen(τ) the most that the keys
-//! seen so far allow ([`warm_up_seen`], without parameters), and q, γ of the geometry and α alone. They
-//! are fitted on one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and
-//! up to τ = 1000. With one bucket a key seen(τ) is exact.
+//! With τ lookups per key of the working set and r the hit rate, the appendix takes dr/dτ = r_max −
+//! r, so r = r_max (1 − e^−τ). The law tried here, for the reasons in the notes of the record, is
+//! r(τ) = seen(τ) − q (1 + τ)^−γ for τ ≥ 5, with seen(τ) the most that the keys seen so far allow
+//! ([`warm_up_seen`], without parameters), and q, γ of the geometry and α alone. They are fitted on
+//! one size, some α and τ ≤ 200, and tested on another size, other α (interpolated) and up to τ =
+//! 1000. With one bucket a key seen(τ) is exact.
 
 mod range;
 
@@ -38,6 +38,8 @@ struct Course {
     alpha: f64,
     keys: u32,
     rates: Vec<(f64, f64)>,
+    /// From other tables. None for one bucket a key, where seen(τ) is all.
+    law: Option<Law>,
 }
 
 impl Course {
@@ -61,7 +63,7 @@ impl Course {
             done = target;
             rates.push((time, bench.held() as f64 / f64::from(keys) / luck));
         }
-        Ok(Course { kind, alpha, keys, rates })
+        Ok(Course { kind, alpha, keys, rates, law: None })
     }
 
     fn at(&self, time: f64) -> f64 {
@@ -89,41 +91,33 @@ impl Course {
         warm_up(self.most(), time)
     }
 
-    /// r_max − r, in points, as far as it is more than a handful of keys.
+    /// Returns r_max − r, in points, as far as it is more than a handful of keys.
     fn deficit(&self) -> Vec<(f64, f64)> {
         let points = self.rates.iter().map(|(t, r)| (*t, 100.0 * (self.most() - r)));
         points.filter(|p| p.1 > 1000.0 / f64::from(self.keys)).collect()
     }
 
-    /// Hit rate won from one time to another, per lookup and key, over the mean of r_max − r: of an
-    /// exponential its rate exactly.
+    /// Returns the hit rate won from one time to another, per lookup and key, over the mean of
+    /// r_max − r: of an exponential its rate exactly.
     fn filling_share(&self, from: f64, to: f64) -> f64 {
         let (a, b) = (self.most() - self.at(from), self.most() - self.at(to));
         if a <= 0.0 || b <= 0.0 { 0.0 } else { (a / b).ln() / (to - from) }
     }
 
-    /// Where a model is farthest off between two times, in points of hit rate, and when.
+    /// Returns where a model is farthest off between two times, in points of hit rate, and when.
     fn worst(&self, times: std::ops::Range<f64>, model: impl Fn(f64) -> f64) -> (f64, f64) {
         let rates = self.rates.iter().filter(|r| times.contains(&r.0));
         farthest(rates.map(|&(time, rate)| (100.0 * (model(time) - rate), time)))
     }
-}
 
-/// A course and the law for it; none for one bucket a key, where seen(τ) is all.
-struct Case {
-    course: Course,
-    law: Option<Law>,
-}
-
-impl Case {
-    /// seen(τ), less what the law says is missing from where it begins.
+    /// Returns seen(τ), less what the law says is missing from where it begins.
     fn ours(&self, time: f64) -> f64 {
         let missing = self.law.filter(|_| time >= LAW_FROM).map_or(0.0, |law| law.missing(time));
-        self.course.seen(time) - missing
+        self.seen(time) - missing
     }
 
     fn worst_law(&self) -> (f64, f64) {
-        self.course.worst(LAW_FROM..f64::INFINITY, |time| self.ours(time))
+        self.worst(LAW_FROM..f64::INFINITY, |time| self.ours(time))
     }
 }
 
@@ -135,7 +129,7 @@ struct Law {
 }
 
 impl Law {
-    /// Least squares of ln(seen − r) over ln(1 + τ), each point with the weight of its keys.
+    /// Fits ln(seen − r) over ln(1 + τ) by least squares, each point with the weight of its keys.
     fn fit(course: &Course, until: f64) -> Law {
         let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for &(time, rate) in course.rates.iter().filter(|r| (LAW_FROM..=until).contains(&r.0)) {
@@ -161,7 +155,7 @@ impl Law {
         Law { alpha: course.alpha, ln_q: (wy - slope * wx) / w, gamma: -slope }
     }
 
-    /// Between the two neighbours of `alpha` among fitted ones, ascending.
+    /// Interpolates between the neighbours of `alpha` among fitted laws, ascending.
     fn between(laws: &[Law], alpha: f64) -> Option<Law> {
         let pair = laws.windows(2).find(|p| (p[0].alpha..=p[1].alpha).contains(&alpha))?;
         let share = (alpha - pair[0].alpha) / (pair[1].alpha - pair[0].alpha);
@@ -207,7 +201,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let name = |case: &(f64, usize, f64)| format!("blp-2-4 at α = {}, to test", case.0);
         context.each(cases, name, |_, (alpha, entries, until)| {
             let course = measure(blp, entries, alpha, seed.wrapping_add(1), until)?;
-            Ok(Case { course, law: Law::between(&laws, alpha) })
+            Ok(Course { law: Law::between(&laws, alpha), ..course })
         })
     })?;
     let kinds = [
@@ -224,41 +218,48 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let Some(main) = tests.last() else { return Ok(record) };
 
     claims(&mut record, main, &tests, &others, tolerance);
-    record.plots = vec![approach(main), tails(&main.course, &others), held_out(&tests)];
+    let ours = [
+        curve("most of the keys seen", main.times(1.0), |t| main.seen(t)),
+        curve("law (fitted at other α and size)", main.times(LAW_FROM), |t| main.ours(t)),
+    ];
+    let approach = approach(main, 1.0, ours).mark("< 1 % below", 20.0, 99.0 * main.most());
+    record.plots = vec![approach, tails(main, &others), held_out(&tests)];
     record.tables = vec![
-        filling(&main.course),
+        filling(main),
         at_times("blp-2-4 where the law was not fitted", &tests, &[5.0, 20.0, 100.0, 1000.0]),
-        exponents(&main.course, &others, &laws, fit_until),
+        exponents(main, &others, &laws, fit_until),
     ];
     context.part((0.9, 1.0), |context| {
         range::add(&mut record, context, (fit_entries, fit_until, tolerance))
     })?;
     record.note(
-        "Why the tail is slow. The equation takes each key that is still missing for one that finds an empty \
-         slot in its buckets. After a few lookups per key nearly all missing keys find their buckets full, \
-         and evict another key, which is missing then. The slot that is still empty lies some buckets away, \
-         and is filled only by a chain of evictions that happens to lead there, a random walk whose every \
-         step takes about one lookup per key. Long chains are rare and slow, and the mixture of all lengths \
-         is a power law. Cuckoo-lite's second bucket is anywhere, so no slot is farther away than a few \
-         steps, and its tail is exponential; with one bucket a key there are no chains at all.",
+        "Why the tail is slow. The equation takes each key that is still missing for one that \
+         finds an empty slot in its buckets. After a few lookups per key nearly all missing keys \
+         find their buckets full, and evict another key, which is missing then. The slot that is \
+         still empty lies some buckets away, and is filled only by a chain of evictions that \
+         happens to lead there, a random walk whose every step takes about one lookup per key. \
+         Long chains are rare and slow, and the mixture of all lengths is a power law. \
+         Cuckoo-lite's second bucket is anywhere, so no slot is farther away than a few steps, and \
+         its tail is exponential; with one bucket a key there are no chains at all.",
     );
     record.note(
-        "What it means. A flow cache never sees a thousand times its working set. At 20 lookups per key, the \
-         paper's own warm-up, the hit rate of 2-4 BLP is that of the law here, not r_max.",
+        "What it means. A flow cache never sees a thousand times its working set. At 20 lookups \
+         per key, the paper's own warm-up, the hit rate of 2-4 BLP is that of the law here, not \
+         r_max.",
     );
     Ok(record)
 }
 
-fn claims(record: &mut Record, main: &Case, tests: &[Case], others: &[Course], tolerance: f64) {
-    let most = main.course.most();
-    let short = 100.0 * (most - main.course.at(20.0));
+fn claims(record: &mut Record, main: &Course, tests: &[Course], others: &[Course], tolerance: f64) {
+    let most = main.most();
+    let short = 100.0 * (most - main.at(20.0));
     record.claim(
         "2-4 BLP at α = 0.95 is less than 1 % below its maximum after 20 lookups per key",
         "< 1 %",
         format!("{short:.2} points, {:.2} %", short / most),
         short / most < 1.0,
     );
-    let share = main.course.filling_share(14.0, 30.0);
+    let share = main.filling_share(14.0, 30.0);
     record.claim(
         "share of the missing keys that fill a slot when looked up, around 20 lookups per key",
         "1 (assumption of the equation)",
@@ -267,7 +268,7 @@ fn claims(record: &mut Record, main: &Case, tests: &[Case], others: &[Course], t
     );
     let worst = tests.iter().map(|case| {
         let (off, time) = case.worst_law();
-        (off, (case.course.alpha, time))
+        (off, (case.alpha, time))
     });
     let (off, (alpha, time)) = farthest(worst);
     let within = format!("within {tolerance} points");
@@ -291,7 +292,7 @@ fn claims(record: &mut Record, main: &Case, tests: &[Case], others: &[Course], t
                 let at = |time| 100.0 * (of.most() - of.at(time));
                 at(10.0) / f64::max(at(100.0), 1e-3)
             };
-            let (blp, cuckoo) = (fold(&main.course), fold(course));
+            let (blp, cuckoo) = (fold(main), fold(course));
             record.claim(
                 format!("{name}: from 10 to 100 lookups per key the deficit falls faster"),
                 format!("than blp-2-4’s {blp:.1}-fold"),
@@ -310,20 +311,12 @@ fn curve(name: &str, times: impl Iterator<Item = f64>, rate: impl Fn(f64) -> f64
     Series::model(name, times.map(|time| (time, 100.0 * rate(time))).collect())
 }
 
-fn approach(main: &Case) -> Plot {
-    let course = &main.course;
-    let measured = curve("blp-2-4", course.times(1.0), |t| course.at(t));
-    let series = vec![
-        Series { model: false, ..measured },
-        curve("differential equation", course.times(1.0), |t| course.equation(t)),
-        curve("most of the keys seen", course.times(1.0), |t| course.seen(t)),
-        curve("law (fitted at other α and size)", course.times(LAW_FROM), |t| main.ours(t)),
-    ];
-    plot("Warm-up of 2-4 BLP at α = 0.95", "hits per 100 lookups", series).mark(
-        "< 1 % below",
-        20.0,
-        99.0 * course.most(),
-    )
+fn approach(course: &Course, from: f64, ours: impl IntoIterator<Item = Series>) -> Plot {
+    let measured = curve("blp-2-4", course.times(from), |t| course.at(t));
+    let equation = curve("differential equation", course.times(from), |t| course.equation(t));
+    let series = [Series { model: false, ..measured }, equation].into_iter().chain(ours);
+    let title = format!("Warm-up of 2-4 BLP at α = {}", course.alpha);
+    plot(&title, "hits per 100 lookups", series.collect())
 }
 
 fn tails(main: &Course, others: &[Course]) -> Plot {
@@ -336,13 +329,12 @@ fn tails(main: &Course, others: &[Course]) -> Plot {
     plot("What is missing to the maximum at α = 0.95", "points of hit rate", series).log_y()
 }
 
-fn held_out(tests: &[Case]) -> Plot {
-    let shown = tests.iter().filter(|case| case.course.alpha != ALPHA).chain(tests.last());
-    let series = shown.flat_map(|case| {
-        let course = &case.course;
+fn held_out(tests: &[Course]) -> Plot {
+    let shown = tests.iter().filter(|case| case.alpha != ALPHA).chain(tests.last());
+    let series = shown.flat_map(|course| {
         let name = format!("α = {}", course.alpha);
         let law = curve(&format!("{name}, law"), course.times(LAW_FROM), |t| {
-            course.most() - case.ours(t)
+            course.most() - course.ours(t)
         });
         [Series::measured(name, course.deficit()), law]
     });
@@ -368,20 +360,20 @@ fn filling(main: &Course) -> Table {
     )
 }
 
-/// Measured, the law and the equation at some times.
-fn at_times(title: &str, cases: &[Case], times: &[f64]) -> Table {
-    let rates = cases.iter().flat_map(|case| case.course.rates.iter().map(move |r| (case, r)));
+/// Shows the rates measured beside the law and the equation.
+fn at_times(title: &str, cases: &[Course], times: &[f64]) -> Table {
+    let rates = cases.iter().flat_map(|case| case.rates.iter().map(move |r| (case, r)));
     Table::of(
         title,
         rates.filter(|(_, rate)| times.contains(&rate.0)),
         &[
-            ("design", &|(case, _)| case.course.kind.name().to_owned()),
-            ("α", &|(case, _)| case.course.alpha.to_string()),
-            ("keys", &|(case, _)| case.course.keys.to_string()),
+            ("design", &|(case, _)| case.kind.name().to_owned()),
+            ("α", &|(case, _)| case.alpha.to_string()),
+            ("keys", &|(case, _)| case.keys.to_string()),
             ("lookups per key", &|(_, rate)| rate.0.to_string()),
             ("hit rate %", &|(_, rate)| format!("{:.2}", 100.0 * rate.1)),
             ("seen(τ), the law from 5", &|(case, r)| format!("{:.2}", 100.0 * case.ours(r.0))),
-            ("equation", &|(case, r)| format!("{:.2}", 100.0 * case.course.equation(r.0))),
+            ("equation", &|(case, r)| format!("{:.2}", 100.0 * case.equation(r.0))),
         ],
     )
 }

@@ -1,9 +1,9 @@
-//! Traffic that does not stand still: hot sets that move, scans, bursts of new flows; and whether the
-//! papers' sampler of skewed traffic gives the hit rates of the exact one.
+//! Traffic that does not stand still: hot sets that move, scans, bursts of new flows; and whether
+//! the papers' sampler of skewed traffic gives the hit rates of the exact one.
 //!
-//! The figures of the papers have traffic that stays as it is. A flow cache sees flows come and go, so
-//! here the real tables are fed such sequences: hit rates only, nothing timed, every design the same
-//! packets in the same order.
+//! The figures of the papers have traffic that stays as it is. A flow cache sees flows come and go,
+//! so here the real tables are fed such sequences: hit rates only, nothing timed, every design the
+//! same packets in the same order.
 
 use crate::prelude::*;
 use overbank_kit::workload::{Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
@@ -33,8 +33,8 @@ const BARE: &str = "cuckoo-2-16";
 const THETA: f64 = 0.99;
 /// Flows per slot where all nearly fit, and where hot flows must be told from cold ones.
 const ALPHAS: [f64; 2] = [0.95, 3.0];
-/// By what percentage of the flows the ranks move on, every so many packets as there are flows. (By one
-/// half, the old hot set would be back at every second move.)
+/// By what percentage of the flows the ranks move on, every so many packets as there are flows. (By
+/// one half, the old hot set would be back at every second move.)
 const MOVES: [f64; 4] = [0.1, 1.0, 10.0, 30.0];
 /// Percentages of packets that belong to new flows.
 const PERCENT_NEW: [f64; 3] = [5.0, 20.0, 40.0];
@@ -97,7 +97,7 @@ impl Case {
     }
 }
 
-/// All sequences, with no hits yet.
+/// Returns all sequences, with no hits yet.
 fn cases() -> Vec<Case> {
     let case = |name, kind, alpha, percent| Case { name, kind, alpha, percent, hits: Vec::new() };
     let [few, many] = ALPHAS;
@@ -177,10 +177,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         |case, name| format!("{:.2}", 100.0 * case.hit(name)),
     ));
     record.note(
-        "A hot set that moves: every so many packets as there are flows, each rank goes on to another flow, so \
-         that the old head becomes part of the tail. A scan is a run of new flows with one packet each, which \
-         no cache can hit; a burst is 32 new flows with 8 packets each, taking turns, of which the first ones \
-         miss.",
+        "A hot set that moves: every so many packets as there are flows, each rank goes on to \
+         another flow, so that the old head becomes part of the tail. A scan is a run of new flows \
+         with one packet each, which no cache can hit; a burst is 32 new flows with 8 packets \
+         each, taking turns, of which the first ones miss.",
     );
     Ok(record)
 }
@@ -213,7 +213,8 @@ fn claims(record: &mut Record, all: &[Case], entries: usize) {
     );
     for (kind, what) in NEW {
         let Some(last) = of(kind).next_back() else { continue };
-        // The first packet of each new flow misses; two points of luck in the share at the small size.
+        // The first packet of each new flow misses; two points of luck in the share at the small
+        // size.
         let packets = f64::from(Case::run(kind, entries).packets);
         let most = 1.0 - last.percent / 100.0 / packets + 0.02;
         let best = last.hits.iter().copied().fold(0.0, f64::max);
@@ -234,9 +235,9 @@ fn claims(record: &mut Record, all: &[Case], entries: usize) {
         lead(worst) >= -0.005,
     );
     record.because(
-        "Probably promotion keeps those flows that were hot before, and a flow that is new in the head can be \
-         evicted before it is promoted: where hot sets last for few packets, random eviction is the better \
-         policy; the table has the same geometry without promotion. `overbank advise` measures on the \
-         sequence itself.",
+        "Probably promotion keeps those flows that were hot before, and a flow that is new in the \
+         head can be evicted before it is promoted: where hot sets last for few packets, random \
+         eviction is the better policy; the table has the same geometry without promotion. \
+         `overbank advise` measures on the sequence itself.",
     );
 }

@@ -7,12 +7,12 @@
 //!  others   many flows that match the last rule
 //! ```
 //!
-//! Every datapath gets the same packets of the others; those under attack get attack packets between
-//! them, which come again and again, so that their megaflows stay. The figure is the others' packets a
-//! second as a share of what they are without an attack, round by round.
+//! Every datapath gets the same packets of the others; those under attack get attack packets
+//! between them, which come again and again, so that their megaflows stay. The figure is the
+//! others' packets a second as a share of what they are without an attack, round by round.
 //!
-//! Source of the attack: Csikor et al., *Tuple Space Explosion: A Denial-of-Service Attack Against a
-//! Software Packet Classifier*, CoNEXT 2019.
+//! Source of the attack: Csikor et al., *Tuple Space Explosion: A Denial-of-Service Attack Against
+//! a Software Packet Classifier*, CoNEXT 2019.
 
 use crate::prelude::*;
 use overbank::random::Pcg32;
@@ -39,7 +39,7 @@ const PERCENTS: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 /// Different attack packets.
 const CRAFTED: usize = 8192;
 
-/// Rules over the first `fields` of [`FIELDS`].
+/// Returns the rules over the first `fields` of [`FIELDS`].
 fn rules(fields: usize) -> String {
     let line =
         |(i, field): (usize, &&str)| format!("priority=9,udp,{field},actions=output:{}\n", 2 + i);
@@ -54,7 +54,7 @@ fn frame(tuple: FlowTuple) -> Frame {
     frame
 }
 
-/// Packets that no rule of `fields` fields matches, each with a choice of bits.
+/// Returns the packets that no rule of `fields` fields matches, each with a choice of bits.
 fn crafted(fields: usize, rng: &mut Pcg32) -> Vec<Frame> {
     let one = |_| {
         let mut bit = |width: u32, field: usize| {
@@ -67,7 +67,7 @@ fn crafted(fields: usize, rng: &mut Pcg32) -> Vec<Frame> {
     (0..CRAFTED).map(one).collect()
 }
 
-/// Flows that the rule of `tp_dst` matches, and no other.
+/// Returns flows that the rule of `tp_dst` matches, and no other.
 fn others(flows: usize, rng: &mut Pcg32) -> Vec<Frame> {
     let one = |_| {
         let (nw_src, nw_dst) = (0xc000_0000 | rng.below(1 << 28), 0xd000_0000 | rng.below(1 << 28));
@@ -229,9 +229,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         |case, percent| case.of(**percent).map_or_else(String::new, |left| left.2.to_string()),
     ));
     record.note(
-        "Packets made to have a mask each are known to slow Open vSwitch to a few per cent. Here a mask beyond \
-         128 is widened to whole words of the key, one beyond 192 to all its bits, so a lookup that finds \
-         nothing ends after 193 masks at most.",
+        "Packets made to have a mask each are known to slow Open vSwitch to a few per cent. Here a \
+         mask beyond 128 is widened to whole words of the key, one beyond 192 to all its bits, so \
+         a lookup that finds nothing ends after 193 masks at most.",
     );
     Ok(record)
 }

@@ -1,7 +1,6 @@
-//! The floor: what one random line per key costs, and how close each design's probe and verified lookup
-//! come to it.
-//! Each flow is shown once, then all are looked up, at two loads ([`NOTES`]); keys, bursts, memory and
-//! kind of pages are the same for all.
+//! The floor: what one random line per key costs, and how close each design's probe and verified
+//! lookup come to it. Each flow is shown once, then all are looked up, at two loads ([`NOTES`]);
+//! keys, bursts, memory and kind of pages are the same for all.
 
 use crate::prelude::*;
 use overbank::cache::BURST;
@@ -20,10 +19,8 @@ pub const FLOOR: Experiment = Experiment {
     run,
 };
 
-/// With room, and nearly full.
 const ALPHAS: [f64; 2] = [0.5, 0.95];
 
-/// What is held against the floor.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -127,20 +124,22 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 }
 
 const NOTES: [&str; 2] = [
-    "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over the burst \
-     adds one word of it; it runs alone and ahead, and the cheaper way of a round is the floor. A probe also \
-     compares fingerprints, finds the slot and loads its value; a verified lookup compares that with the \
-     key's and reports the hit to the policy. Ahead: each burst asks for the lines of the next one.",
-    "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the recommended design \
-     reads two lines of many keys, and some keys miss: the table has the share of hits.",
+    "The kernel loads a hash, computes a line's number, prefetches it, and in a second pass over \
+     the burst adds one word of it; it runs alone and ahead, and the cheaper way of a round is the \
+     floor. A probe also compares fingerprints, finds the slot and loads its value; a verified \
+     lookup compares that with the key's and reports the hit to the policy. Ahead: each burst asks \
+     for the lines of the next one.",
+    "At α = 0.5 nearly all keys are hits. At α = 0.95 the table is nearly full, where the \
+     recommended design reads two lines of many keys, and some keys miss: the table has the share \
+     of hits.",
 ];
 
 /// Why a multiple may be past the target.
-const PAST: &str = "Where memory is near, the kernel hardly waits, and what it costs to compare fingerprints \
-    and to choose a slot is a large multiple of little; where it is far, a second line counts. The table has \
-    every design's multiple.";
+const PAST: &str = "Where memory is near, the kernel hardly waits, and what it costs to compare \
+    fingerprints and to choose a slot is a large multiple of little; where it is far, a second \
+    line counts. The table has every design's multiple.";
 
-/// Curves of all designs over the size of the table, and that of the kernel.
+/// Draws all designs and the kernel over the size of the table.
 fn plot(at: &[&Measured], floors: &[&Gathered], kind: Kind) -> Plot {
     let in_mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let kernel = Series::rounds("gather kernel", floors.iter().map(|g| (in_mib(g.bytes), g.ns)));
@@ -156,8 +155,9 @@ fn plot(at: &[&Measured], floors: &[&Gathered], kind: Kind) -> Plot {
     plot.log_x().log_y().with([Series { model: true, ..kernel }]).with(curves)
 }
 
-/// What the targets rest on, that keys are hits, at any size; and, past the L2 cache and where the
-/// kernel is a floor of our table, how many times that floor a probe or a verified lookup may cost.
+/// Judges what the targets rest on, that keys are hits, at any size; and, past the L2 cache and
+/// where the kernel is a floor of our table, how many times that floor a probe or a verified lookup
+/// may cost.
 fn claims(record: &mut Record, all: &[Measured], l2: usize) {
     let place = |m: &Measured, past: &str| {
         format!("{RECOMMENDED}, {}{past}, α = {}", m.cell.size(), m.cell.alpha)
@@ -191,7 +191,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Whether it is a floor of some table of its size, if there is one: its curve is drawn among theirs.
+    /// Returns whether it is a floor of some table of its size, if there is one: its curve is drawn
+    /// among theirs.
     fn is_floor(&self, all: &[Measured]) -> bool {
         let same = all.iter().filter(|m| m.cell.entries * micro::SLOT_BYTES == self.bytes);
         let mut rows = same.flat_map(|m| &m.rows).peekable();
@@ -203,8 +204,8 @@ impl Gathered {
     }
 }
 
-/// The gather kernel on `bytes` of memory, over seven rounds of new keys; of each the cheaper way, bursts
-/// alone or ahead.
+/// Measures the gather kernel on `bytes` of memory in seven rounds of new keys; of each the cheaper
+/// way, bursts alone or ahead.
 fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError> {
     let gather = Gather::new(bytes)
         .ok_or_else(|| LabError::Failed(format!("not enough memory for {}", size_name(bytes))))?;
@@ -212,11 +213,12 @@ fn gather_ns(bytes: usize, keys: usize, seed: u64) -> Result<Gathered, LabError>
     let mut drawn = Keys::seeded(seed);
     let rounds = (0..7).map(|_| {
         drawn.draw(&mut stream, keys / 4);
-        black_box(gather.touch(&drawn.hashes));
+        black_box(gather.touch(BURST, Way::Alone, &drawn.hashes));
         drawn.draw(&mut stream, keys - keys / 4);
-        let alone = ns_per_key(&drawn, |hashes, _| _ = black_box(gather.touch(hashes)));
-        let ahead = |hashes: &[u64], _: &[u16]| _ = black_box(gather.touch_ahead(BURST, hashes));
-        alone.min(ns_per_key(&drawn, ahead))
+        let ns = Way::ALL.map(|way| {
+            ns_per_key(&drawn, |hashes, _| _ = black_box(gather.touch(BURST, way, hashes)))
+        });
+        ns[0].min(ns[1])
     });
     Ok(Gathered { bytes, pages: gather.huge_pages(), ns: Spread::of(rounds) })
 }

@@ -10,7 +10,7 @@ mod explosion;
 pub mod fib;
 mod fig8_9;
 mod floor;
-pub mod grid;
+mod grid;
 mod questions;
 mod slide15;
 mod table1;
@@ -56,7 +56,7 @@ pub fn sort(outcomes: &mut [Outcome]) {
     results::sort(outcomes, &ALL.iter().map(|e| e.name).collect::<Vec<_>>());
 }
 
-/// The experiment that people call `name`.
+/// Finds an experiment by its name.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }

@@ -1,5 +1,5 @@
-//! The five research questions of the dissertation's section 5.3 ([`NOTES`]), each with a short run;
-//! the experiments that the answers name have the long ones.
+//! The five research questions of the dissertation's section 5.3 ([`NOTES`]), each with a short
+//! run; the experiments that the answers name have the long ones.
 
 use super::displacement::{Figures, VARIANTS, play};
 use super::endtoend::Course;
@@ -50,7 +50,7 @@ const GEOMETRY_AND_POLICY: [&str; 12] = [
 /// Points of hit rate below which two policies are as good: rates come from some 10⁵ lookups.
 const ALIKE: f64 = 0.5;
 
-/// Points of hit rate and nanoseconds of a lookup that a change adds in a cell.
+/// Returns the points of hit rate and nanoseconds of a lookup that a change adds in a cell.
 fn change(m: &Measured, from: &str, to: &str) -> Option<(f64, f64)> {
     let (from, to) = (m.row(from)?, m.row(to)?);
     let points = 100.0 * (to.hit_rate - from.hit_rate);
@@ -62,7 +62,8 @@ fn place(m: &Measured) -> String {
 }
 
 impl Found {
-    /// Points of hit rate that `to` adds to `from`, and three standard errors of it, in points.
+    /// Returns the points of hit rate that `to` adds to `from`, and three standard errors of it, in
+    /// points.
     fn gain(&self, from: &str, to: &str, load: usize) -> Option<(f64, f64)> {
         let of = |name: &str| Some(&self.displaced.iter().find(|d| d.0 == name)?.1[load]);
         let (from, to) = (of(from)?, of(to)?);
@@ -70,7 +71,8 @@ impl Found {
         Some((100.0 * (to.hit_rate - from.hit_rate), 300.0 * (2.0 * variance).sqrt()))
     }
 
-    /// The most of what one and two displacements add in each geometry, in multiples of its noise.
+    /// Returns the most of what one and two displacements add in each geometry, in multiples of its
+    /// noise.
     fn displacement(&self, load: usize) -> Option<(f64, String)> {
         let (mut most, mut texts) = (f64::MIN, Vec::new());
         for geometry in ["cuckoo-2-4", "blp-2-4"] {
@@ -84,7 +86,7 @@ impl Found {
         Some((most, texts.join("; ")))
     }
 
-    /// Points that promotion on each hit adds to 2-16 BLP where `wanted`, cell by cell.
+    /// Returns the points that promotion on each hit adds to 2-16 BLP where `wanted`, cell by cell.
     fn bubbling(&self, wanted: impl Fn(&Cell) -> bool) -> Vec<f64> {
         let cells = self.cells.iter().filter(|m| wanted(&m.cell));
         cells.filter_map(|m| Some(change(m, "blp-2-16", "blp-2-16+bubble")?.0)).collect()
@@ -209,17 +211,19 @@ const CLAIMS: &[Claim<Found>] = &[
 ];
 
 const NOTES: [&str; 5] = [
-    "1. How does BLP perform in the full system? The gain over the 4-way table that Open vSwitch has is \
-     smaller than in the micro-benchmark, because a packet costs more than its lookup; figures 6 and 7 have \
-     the curves.",
-    "2. How should displacement and eviction be balanced? Displacement can win only where there is an empty \
-     slot to be reached: widen the bucket before you displace.",
-    "3. What kind of eviction policy? Without skew no order of the flows is better than another; with skew \
-     and too many flows promotion keeps the popular ones, at the price that the table has.",
-    "4. What if wrong answers are tolerable? Then the table never fetches an entry to verify it, and wants \
-     few candidates, or wider fingerprints. A flow that is mistaken stays so until the other entry leaves.",
-    "5. Are there general rules? Spend a nanosecond on a lookup if (change of hit rate) × (miss penalty) is \
-     more: the table has the penalty from which each change pays.",
+    "1. How does BLP perform in the full system? The gain over the 4-way table that Open vSwitch \
+     has is smaller than in the micro-benchmark, because a packet costs more than its lookup; \
+     figures 6 and 7 have the curves.",
+    "2. How should displacement and eviction be balanced? Displacement can win only where there is \
+     an empty slot to be reached: widen the bucket before you displace.",
+    "3. What kind of eviction policy? Without skew no order of the flows is better than another; \
+     with skew and too many flows promotion keeps the popular ones, at the price that the table \
+     has.",
+    "4. What if wrong answers are tolerable? Then the table never fetches an entry to verify it, \
+     and wants few candidates, or wider fingerprints. A flow that is mistaken stays so until the \
+     other entry leaves.",
+    "5. Are there general rules? Spend a nanosecond on a lookup if (change of hit rate) × (miss \
+     penalty) is more: the table has the penalty from which each change pays.",
 ];
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -306,7 +310,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// 1: the real three tiers, so that a miss costs what it costs.
+/// Answers question 1 with the real three tiers, so that a miss costs what it costs.
 fn full_system(context: &mut Context<'_>) -> Result<Vec<DesignRecord>, LabError> {
     let (entries, warmup_loops) = if context.smoke() { (1 << 13, 5) } else { (1 << 20, 10) };
     let (alphas, thetas) = (&[ALPHA_PAPER][..], &[0.0][..]);
@@ -320,7 +324,7 @@ fn displaced_entries(smoke: bool) -> usize {
     if smoke { 1 << 11 } else { 1 << 17 }
 }
 
-/// 2: hit rate against the price of an insertion.
+/// Answers question 2: hit rate against the price of an insertion.
 fn displacement(context: &mut Context<'_>) -> Result<Vec<(&'static str, Vec<Figures>)>, LabError> {
     let entries = displaced_entries(context.smoke());
     context.each(
@@ -333,7 +337,7 @@ fn displacement(context: &mut Context<'_>) -> Result<Vec<(&'static str, Vec<Figu
     )
 }
 
-/// 3: policies over skew.
+/// Answers question 3: policies over skew.
 fn policies(context: &mut Context<'_>, cycles_per_ns: f64) -> Result<Vec<Measured>, LabError> {
     let smoke = context.smoke();
     let mib = if smoke { 1.0 / 32.0 } else { 4.0 };
@@ -352,7 +356,7 @@ fn policies(context: &mut Context<'_>, cycles_per_ns: f64) -> Result<Vec<Measure
     measure_all(context, (0.3, 0.8), &cells, designs, plan, cycles_per_ns)
 }
 
-/// 4: what verification costs and saves.
+/// Answers question 4: what verification costs and saves.
 fn tolerance(context: &mut Context<'_>) -> Result<Vec<(&'static str, Approximate)>, LabError> {
     let (entries, flows, bursts) =
         if context.smoke() { (1 << 12, 3906, 1 << 12) } else { (1 << 20, 1_000_000, 1 << 19) };
@@ -365,8 +369,8 @@ fn tolerance(context: &mut Context<'_>) -> Result<Vec<(&'static str, Approximate
     )
 }
 
-/// From, or up to, which penalty of a miss a change pays that costs so many cycles a lookup more (or
-/// less) and hits so much more often (or less).
+/// Returns from, or up to, which penalty of a miss a change pays that costs `cycles` a lookup more
+/// (or less) and hits so much more often (or less).
 fn pays(cycles: f64, hits: f64) -> String {
     // Less than a twentieth of a point is no change of the hit rate.
     let hits = if hits.abs() <= 0.0005 { 0.0 } else { hits };
@@ -395,8 +399,8 @@ mod tests {
 
     #[test]
     fn each_rule_can_fail() {
-        // Points that promotion wins without and with skew, what a wider bucket costs, what cuckoo-lite's
-        // second line costs, and throughput of the recommended design.
+        // Points that promotion wins without and with skew, what a wider bucket costs, what
+        // cuckoo-lite's second line costs, and throughput of the recommended design.
         let holds = |[even, skewed, wider_ns, cuckoo_ns, ours]: [f64; 5], part: &str| {
             let cells = CELLS.map(|(alpha, theta)| {
                 let promoted = if theta > 0.0 { skewed } else { even } / 100.0;

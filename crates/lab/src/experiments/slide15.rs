@@ -10,8 +10,8 @@
 //!  set-4             3  4  4  2  3  1  2  1                               20 of 32 = 0.625
 //! ```
 //!
-//! The figures come out of the models' recursion, and out of the real tables fed with hashes that fall
-//! on these buckets.
+//! The figures come out of the models' recursion, and out of the real tables fed with hashes that
+//! fall on these buckets.
 
 use crate::prelude::*;
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};
@@ -28,7 +28,7 @@ pub const SLIDE15: Experiment = Experiment {
 const ARRIVALS: [u32; 8] = [3, 7, 6, 2, 3, 1, 2, 1];
 const SLOTS: u32 = 32;
 
-/// (key as the slide names it: its bucket, hash) of all keys.
+/// Returns the bucket, by which the slide names a key, and the hash of all keys.
 fn keys() -> Vec<(u32, u64)> {
     let buckets = (0u32..).zip(ARRIVALS);
     let named = buckets.flat_map(|(bucket, keys)| std::iter::repeat_n(bucket, keys as usize));
@@ -121,10 +121,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     }
     record.tables.extend([occupied, state]);
     record.note(
-        "The slide names no design beside its figures. 0.71875 is 23 of 32 slots with five of the seven keys \
-         of bucket 1 held: the 8-way cache, whose first bucket (the slide's 0 and 1) is hashed to by 10 keys. \
-         BLP reads 8 slots as well, but its windows overlap: bucket 1 spills into 2, 2 into 3, 3 into 4, 4 \
-         into 5, and one more key fits.",
+        "The slide names no design beside its figures. 0.71875 is 23 of 32 slots with five of the \
+         seven keys of bucket 1 held: the 8-way cache, whose first bucket (the slide's 0 and 1) is \
+         hashed to by 10 keys. BLP reads 8 slots as well, but its windows overlap: bucket 1 spills \
+         into 2, 2 into 3, 3 into 4, 4 into 5, and one more key fits.",
     );
     Ok(record)
 }

@@ -28,12 +28,12 @@ pub(super) const KINDS: [GeometryKind; 9] = [
     GeometryKind::Blp4x4,
 ];
 
-/// Final hit rate by model, 0 to 1; of cuckoo-lite the upper bound.
+/// Returns the final hit rate by model, 0 to 1; of cuckoo-lite the upper bound.
 pub(super) fn model(kind: GeometryKind, alpha: f64) -> f64 {
     AnyGeometry::from(kind).hit_rate(alpha).expect("a load that the models speak of")
 }
 
-/// Lines of 64 bytes that a lookup reads on average, 4 bytes a slot.
+/// Returns the lines of 64 bytes that a lookup reads on average, 4 bytes a slot.
 fn lines(kind: GeometryKind) -> f64 {
     let AnyGeometry { family, h, m } = kind.into();
     match family {
@@ -43,7 +43,7 @@ fn lines(kind: GeometryKind) -> f64 {
     }
 }
 
-/// What the table (and the slides, where they differ) states, in percent.
+/// Returns what the table (and the slides, where they differ) states, in percent.
 fn stated(kind: GeometryKind) -> Option<(f64, &'static str, &'static str)> {
     match kind {
         GeometryKind::Set4 => Some((82.0, "82 (slides: 81)", "1")),
@@ -78,22 +78,18 @@ const CLAIMS: &[Claim<[f64; 4]>] = &[
             Finding::new(near, format!("{more4:.1} and {more8:.1} points"))
         },
     ),
-    Claim::new(
-        "set-4 < set-8 < blp-2-4 < cuckoo-2-4",
-        "82 < 88 < 94 < 99 %",
-        |rates| {
-            let shown = listed(rates, |rate| format!("{rate:.1} %"));
-            Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
-        },
-    ),
+    Claim::new("set-4 < set-8 < blp-2-4 < cuckoo-2-4", "82 < 88 < 94 < 99 %", |rates| {
+        let shown = listed(rates, |rate| format!("{rate:.1} %"));
+        Finding::new(rates.is_sorted_by(|a, b| a < b), shown)
+    }),
     Claim::new("lines that 2-4 BLP reads, 4 bytes a slot, by calculation", "1.5", |_| {
         let lines = lines(GeometryKind::Blp2x4);
         Finding::new((lines - 1.5).abs() < 0.05, format!("{lines:.2}"))
     })
     .because(
-        "A window of two buckets of 16 bytes begins at one of four places of a line of 64 bytes, and only \
-         from the last does it reach the next line: 1.25 lines, not the 1.5 of the table, which is what \
-         buckets of 32 bytes would have.",
+        "A window of two buckets of 16 bytes begins at one of four places of a line of 64 bytes, \
+         and only from the last does it reach the next line: 1.25 lines, not the 1.5 of the table, \
+         which is what buckets of 32 bytes would have.",
     ),
 ];
 

@@ -1,17 +1,17 @@
 //! Table 3 of the dissertation: approximate use, where a matching fingerprint is believed.
 //!
-//! *The closed form.* A key that is not in the table matches none of o occupied candidate slots with
-//! probability (1 − 2⁻¹⁶)ᵒ, so a foreign key is mistaken with q = 1 − (1 − 2⁻¹⁶)ᵒ, averaged over
-//! buckets; o is H·m times the share of slots occupied, to first order.
+//! *The closed form.* A key that is not in the table matches none of o occupied candidate slots
+//! with probability (1 − 2⁻¹⁶)ᵒ, so a foreign key is mistaken with q = 1 − (1 − 2⁻¹⁶)ᵒ, averaged
+//! over buckets; o is H·m times the share of slots occupied, to first order.
 //!
-//! For keys *of* the working set the ratio is another. One that is mistaken is never inserted, so of
-//! two keys that share a fingerprint and a bucket at most one is in the table, whichever came first,
-//! and the other is mistaken for it as long as it stays. A key has s = 1 − (1 − 2⁻¹⁶)ᶜ partners, c =
-//! α·H·m being the keys per bucket group, in the table or not. A pair is looked up twice as often as
-//! a key and so its entry is there, where a key's is with the hit rate h, with 2h/(1 + h) (eviction at
-//! random). One of two is mistaken then: s·h/(1 + h) of all lookups. There are few such pairs (some
-//! thirty of a million keys in 4-way buckets), so that the figure depends on the luck of the keys: the
-//! full size takes the mean of `KEY_SETS` sets.
+//! For keys *of* the working set the ratio is another. One that is mistaken is never inserted, so
+//! of two keys that share a fingerprint and a bucket at most one is in the table, whichever came
+//! first, and the other is mistaken for it as long as it stays. A key has s = 1 − (1 − 2⁻¹⁶)ᶜ
+//! partners, c = α·H·m being the keys per bucket group, in the table or not. A pair is looked up
+//! twice as often as a key and so its entry is there, where a key's is with the hit rate h, with
+//! 2h/(1 + h) (eviction at random). One of two is mistaken then: s·h/(1 + h) of all lookups. There
+//! are few such pairs (some thirty of a million keys in 4-way buckets), so that the figure depends
+//! on the luck of the keys: the full size takes the mean of `KEY_SETS` sets.
 
 use crate::prelude::*;
 use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
@@ -31,7 +31,6 @@ type Stated = (f64, f64, f64);
 /// Sets of keys of the full size, each with its own hash function, flows and table.
 const KEY_SETS: u64 = 16;
 
-/// Names, and what the paper states.
 const DESIGNS: [(&str, Option<Stated>); 5] = [
     ("set-4", Some((12.796, 0.020808, 81.0))),
     ("set-8", Some((11.41, 0.03818, 86.0))),
@@ -56,18 +55,18 @@ pub(super) struct Approximate {
 }
 
 impl Approximate {
-    /// Wrong answers per lookup of the working set, by the module's text.
+    /// Returns the wrong answers per lookup of the working set, by the module's text.
     fn expected(&self) -> f64 {
         self.partners * self.hits / (1.0 + self.hits)
     }
 
-    /// Pairs that are to be expected.
+    /// Returns the pairs that are to be expected.
     fn pairs(&self) -> f64 {
         self.flows as f64 * self.partners / 2.0
     }
 
-    /// Of several sets of keys, each as large as the others: means, and all lookups and keys together.
-    /// The speed is that of the sets' medians.
+    /// Combines sets of keys, each as large as the others: means, and all lookups and keys
+    /// together. The speed is that of the sets' medians.
     fn mean(sets: &[Approximate]) -> Approximate {
         let mean = |of: fn(&Approximate) -> f64| {
             sets.iter().map(of).sum::<f64>() / sets.len().max(1) as f64
@@ -85,7 +84,7 @@ impl Approximate {
     }
 }
 
-/// One burst whose matches are believed; gives (right, wrong).
+/// Looks up a burst and believes its matches; returns how many were right and wrong.
 fn burst(
     cache: &mut dyn SignatureCache,
     probes: &mut Probes,
@@ -106,8 +105,7 @@ fn burst(
     while missed != 0 {
         let i = missed.trailing_zeros() as usize;
         missed &= missed - 1;
-        // A 16-bit value fits every layout.
-        let _ = cache.insert(hashes[i], u32::from(values[i]));
+        cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");
     }
     (right, probes.matched.count_ones() - right)
 }
@@ -158,8 +156,6 @@ pub(super) fn approximate(
     }
     let probed = 2 * looked_up;
     let occupied = cache.len() as f64 / cache.capacity() as f64 * cache.candidates() as f64;
-    speeds.sort_by(f64::total_cmp);
-    let tenth = speeds.len() / 10;
     let of = |count: u64, all: u64| count as f64 / all as f64;
     let load = f64::from(flows) / cache.capacity() as f64 * cache.candidates() as f64;
     let some_of = |keys: f64| -(keys * (-2f64.powi(-16)).ln_1p()).exp_m1();
@@ -171,8 +167,8 @@ pub(super) fn approximate(
         q: some_of(occupied),
         partners: some_of(load),
         flows: u64::from(flows),
-        // Without the tenth at each end: interruptions.
-        speed: Spread::of(speeds[tenth..speeds.len() - tenth].to_vec()),
+        // At the ends are interruptions.
+        speed: Spread::without(0.1, speeds),
     })
 }
 
@@ -242,8 +238,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             let luck = (0.05 + 4.0 / a.pairs().sqrt()).min(0.2);
             record.claim(
                 format!(
-                    "{name}: false positives of the working set are s·h/(1 + h), with the luck of {:.0} \
-                     pairs",
+                    "{name}: false positives of the working set are s·h/(1 + h), with the luck of \
+                     {:.0} pairs",
                     a.pairs()
                 ),
                 percent(a.expected(), 5),
@@ -275,14 +271,15 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ],
     ));
     record.note(
-        "The paper's ratios are more than three times what 16-bit fingerprints can give: four candidate \
-         slots can be mistaken at most 4 × 2⁻¹⁶ = 0.0061 % of the time, and it states 0.0208 %. \
-         Fingerprints of 14 bits would give figures of that size (4 × 2⁻¹⁴ = 0.0244 %, times the \
-         occupancy). That eight candidate slots have about twice the false positives of four holds.",
+        "The paper's ratios are more than three times what 16-bit fingerprints can give: four \
+         candidate slots can be mistaken at most 4 × 2⁻¹⁶ = 0.0061 % of the time, and it states \
+         0.0208 %. Fingerprints of 14 bits would give figures of that size (4 × 2⁻¹⁴ = 0.0244 %, \
+         times the occupancy). That eight candidate slots have about twice the false positives of \
+         four holds.",
     );
     record.note(
-        "A key that is mistaken is not inserted, so it stays mistaken until the other entry leaves; a cache \
-         that verifies repairs that on the next lookup.",
+        "A key that is mistaken is not inserted, so it stays mistaken until the other entry \
+         leaves; a cache that verifies repairs that on the next lookup.",
     );
     Ok(record)
 }

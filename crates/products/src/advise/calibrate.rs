@@ -10,8 +10,8 @@ use super::Costs;
 use overbank_kit::experiment::LabError;
 use overbank_kit::micro::{self, Cell, Measured, Plan, measure, tsc};
 
-/// `costs` with those of policies and of the second line measured here; as they are where there is
-/// no memory for it.
+/// Returns `costs` with those of policies and of the second line measured here; as they are where
+/// there is no memory for it.
 pub fn calibrated(costs: Costs) -> Costs {
     measured(costs).unwrap_or(costs)
 }

@@ -10,7 +10,6 @@ use overbank_kit::zipf::power_sum;
 /// Neighbouring ranks share a group when there are more than this many per unit of relative rank.
 const RATIO: f64 = 1.03;
 
-/// Flows of about equal popularity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
     pub flows: f64,
@@ -26,7 +25,7 @@ pub struct Law {
 }
 
 impl Law {
-    /// Flow of rank r is drawn with probability proportional to r^−θ. At least one flow.
+    /// Draws rank r with a probability proportional to r^−θ. At least one flow.
     pub fn zipf(flows: u32, theta: f64) -> Law {
         let n = f64::from(flows.max(1));
         let mut groups = Vec::new();
@@ -39,7 +38,7 @@ impl Law {
         Law::normalised(groups)
     }
 
-    /// Flows by the packets seen of each; flows without a packet do not count.
+    /// Groups flows by the packets seen of each; flows without a packet do not count.
     pub fn counted(counts: &[u32]) -> Law {
         let mut sorted: Vec<u32> = counts.iter().copied().filter(|&c| c > 0).collect();
         sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -57,7 +56,7 @@ impl Law {
         Law::normalised(groups)
     }
 
-    /// From groups whose weight is still a sum.
+    /// Normalises groups whose weight is still a sum.
     fn normalised(mut groups: Vec<Group>) -> Law {
         let flows: f64 = groups.iter().map(|g| g.flows).sum();
         let sum: f64 = groups.iter().rev().map(|g| g.weight).sum();
@@ -73,8 +72,8 @@ impl Law {
         self.flows
     }
 
-    /// Weights of `count` flows that stand for all, one from each `count`-th of them, most popular
-    /// first; `offset` from 0 to 1 says where in its part each is taken.
+    /// Returns the weights of `count` flows that stand for all, one from each `count`-th of them,
+    /// most popular first; `offset` from 0 to 1 says where in its part each is taken.
     pub fn sample(&self, count: usize, offset: f64) -> Vec<f64> {
         let mut groups = self.groups.iter();
         let mut group = groups.next();
@@ -95,12 +94,12 @@ impl Law {
             .collect()
     }
 
-    /// Σ over flows of popularity × `f(weight)`: what a packet sees on average.
+    /// Sums popularity × `f(weight)` over flows: what a packet sees on average.
     pub fn per_packet(&self, f: impl Fn(f64) -> f64) -> f64 {
         self.groups.iter().map(|g| g.flows / self.flows * g.weight * f(g.weight)).sum()
     }
 
-    /// Mean of `f(weight)` over flows.
+    /// Returns the mean of `f(weight)` over flows.
     pub fn per_flow(&self, f: impl Fn(f64) -> f64) -> f64 {
         self.groups.iter().map(|g| g.flows / self.flows * f(g.weight)).sum()
     }

@@ -51,6 +51,7 @@ pub use record::{Advice, Cell, Costs, Departure, ModelReview, Recommendation, SC
 use review::review;
 use rule::recommend;
 use simulate::{Sequence, Simulated, simulate};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -62,7 +63,6 @@ const SLOTS_AT_ONCE_MAX: usize = 1 << 29;
 const WARM: usize = 40;
 /// Packets drawn per slot or flow, whichever are fewer, without which a size is not looked at.
 const DRAWN_MIN: usize = 6;
-/// Packets measured of drawn traffic, at least.
 const MEASURED: usize = 1_000_000;
 /// Flows per slot where the last free slots are found slowly.
 const NEAR_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.25;
@@ -80,12 +80,10 @@ pub struct Question {
 
 #[derive(Clone, Copy)]
 pub enum Input<'a> {
-    /// A capture or a live sample.
     Trace(&'a Trace),
     /// Drawn from a law, from the start of the stream on.
     Drawn {
         stream: &'a FlowStream,
-        /// The skew that it was made with.
         theta: f64,
     },
 }
@@ -102,10 +100,10 @@ pub enum AdviseError {
     Stopped,
 }
 
-/// The sequence to simulate, and what the model knows of it.
 struct Work<'a> {
-    ids: Vec<u32>,
-    borrowed: Option<&'a Trace>,
+    ids: Cow<'a, [u32]>,
+    /// Of a trace; none of drawn traffic.
+    hashes: Option<&'a [u64]>,
     law: Law,
     /// Whether all flows are about as popular.
     even: bool,
@@ -115,50 +113,46 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn of(input: Input<'a>) -> Work<'a> {
-        match input {
+        let (ids, hashes, law, flows, times_ns) = match input {
             Input::Trace(trace) => {
-                let flows = trace.hashes().len();
-                let mut counts = vec![0u32; flows];
+                let hashes = trace.hashes();
+                let mut counts = vec![0u32; hashes.len()];
                 trace.ids().iter().for_each(|&id| counts[id as usize] += 1);
                 let law = Law::counted(&counts);
-                let times_ns = trace.times_ns();
-                let even = even(&law);
-                Work { ids: Vec::new(), borrowed: Some(trace), law, even, flows, times_ns }
+                (Cow::from(trace.ids()), Some(hashes), law, hashes.len(), trace.times_ns())
             }
             Input::Drawn { stream, theta } => {
                 let flows = stream.flows() as usize;
                 let packets = flows.saturating_mul(WARM).saturating_add(MEASURED.max(flows));
                 let mut ids = vec![0; packets.min(DRAWN_MAX)];
                 stream.clone().fill(&mut ids);
-                let law = Law::zipf(stream.flows(), theta);
-                let even = even(&law);
-                Work { ids, borrowed: None, law, even, flows, times_ns: &[] }
+                (Cow::from(ids), None, Law::zipf(stream.flows(), theta), flows, &[][..])
             }
-        }
+        };
+        // A packet's flow is on average less than a tenth more popular than a flow.
+        let even = law.per_packet(|weight| weight) < 1.1;
+        Work { ids, hashes, law, even, flows, times_ns }
     }
 
     fn sequence(&self) -> Sequence<'_> {
-        match self.borrowed {
-            Some(trace) => Sequence { ids: trace.ids(), hashes: Some(trace.hashes()) },
-            None => Sequence { ids: &self.ids, hashes: None },
-        }
+        Sequence { ids: &self.ids, hashes: self.hashes }
     }
 
-    /// The sizes looked at: of drawn traffic those that the packets warm up.
+    /// Returns the sizes looked at: of drawn traffic those that the packets warm up.
     fn sizes(&self) -> impl Iterator<Item = usize> {
-        let enough = if self.borrowed.is_some() { usize::MAX } else { self.ids.len() / DRAWN_MIN };
+        let enough = if self.hashes.is_some() { usize::MAX } else { self.ids.len() / DRAWN_MIN };
         let flows = self.flows;
         sizes(flows).take_while(move |&entries| flows.min(entries) <= enough)
     }
 
-    /// The largest size looked at, if there are flows for a larger one.
+    /// Returns the largest size looked at, if there are flows for a larger one.
     fn cut_at(&self) -> Option<usize> {
         self.sizes().last().filter(|&entries| entries < self.flows.saturating_mul(4))
     }
 
-    /// Packets before and in the measurement of a table.
+    /// Returns the packets before and in the measurement of a table.
     fn span(&self, entries: usize) -> (usize, usize) {
-        if self.borrowed.is_some() {
+        if self.hashes.is_some() {
             return (0, usize::MAX);
         }
         let warm = self.flows.min(entries).saturating_mul(WARM);
@@ -166,7 +160,7 @@ impl<'a> Work<'a> {
         (warm.min(self.ids.len().saturating_sub(measured)), measured)
     }
 
-    /// Hit rate by the model, as far as it knows the policy.
+    /// Predicts the hit rate where the model knows the policy.
     fn predicted(
         &self,
         design: Design,
@@ -187,8 +181,8 @@ impl<'a> Work<'a> {
         };
         known.then(|| {
             let model = Model::new(design.geometry(), entries, &self.law);
-            match self.borrowed {
-                Some(trace) => model.hit_rate_once(trace.ids().len() as f64 / flows),
+            match self.hashes {
+                Some(_) => model.hit_rate_once(self.ids.len() as f64 / flows),
                 None => model.hit_rate(warm as f64 / flows, (warm + measured) as f64 / flows),
             }
         })
@@ -208,7 +202,7 @@ impl<'a> Work<'a> {
             .build(entries, LayoutKind::Fp16V16, question.seed, None)
             .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
         let state = State { hit_rate, full, even: self.even };
-        let packets = self.sequence().ids.len().saturating_sub(span.0).min(span.1);
+        let packets = self.ids.len().saturating_sub(span.0).min(span.1);
         let noise =
             noise::hit_rate(design.geometry(), entries, self.law.flows(), hit_rate, packets);
         Ok(Cell {
@@ -225,12 +219,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether a packet's flow is on average less than a tenth more popular than a flow.
-fn even(law: &Law) -> bool {
-    law.per_packet(|weight| weight) < 1.1
-}
-
-/// Sizes worth looking at: up to four times the flows, where every design holds nearly all of them.
+/// Returns sizes worth looking at: up to four times the flows, where every design holds nearly all.
 pub fn sizes(flows: usize) -> impl Iterator<Item = usize> {
     let (first, last) = (*SIZES_LOG2.start(), *SIZES_LOG2.end());
     let enough = flows.saturating_mul(4).max(1).checked_next_power_of_two();
@@ -255,13 +244,12 @@ pub fn run(
     }
     progress("looking at the traffic", 0.0);
     let work = Work::of(input);
-    if work.sequence().ids.is_empty() {
+    if work.ids.is_empty() {
         return Err(AdviseError::NoPackets);
     }
     // Of drawn traffic, a part says as much as all.
-    let ids = work.sequence().ids;
-    let part = work.flows.max(100_000).saturating_mul(20).min(ids.len());
-    let ids = if work.borrowed.is_some() { ids } else { &ids[..part] };
+    let part = work.flows.max(100_000).saturating_mul(20).min(work.ids.len());
+    let ids = if work.hashes.is_some() { &work.ids } else { &work.ids[..part] };
     let profile = profile(ids, work.flows, work.times_ns);
     let (mut cells, interrupted) = all_cells(question, &work, stop, progress)?;
     let size = rule::size(&cells);
@@ -286,7 +274,7 @@ pub fn run(
     })
 }
 
-/// Every design at every size, on all cores: hit rates do not depend on who else is running. Also
+/// Runs every design at every size, on all cores: hit rates do not depend on other load. Also
 /// whether that was ended before the last of them.
 fn all_cells(
     question: &Question,
@@ -350,7 +338,6 @@ fn all_cells(
     Ok((done, interrupted))
 }
 
-/// A number of bytes for people.
 pub fn size_text(bytes: usize) -> String {
     match bytes {
         b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / f64::from(1 << 20)),

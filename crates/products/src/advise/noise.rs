@@ -18,10 +18,9 @@
 use overbank::cache::GeometryKind;
 use overbank_kit::geometry::AnyGeometry;
 
-/// Standard deviations that luck is given.
 const SIGMAS: f64 = 3.0;
 
-/// What luck may do to a hit rate, from 0 to 1, that was counted over `packets`.
+/// Returns what luck may do to a hit rate, from 0 to 1, that was counted over `packets`.
 pub(super) fn hit_rate(
     geometry: GeometryKind,
     entries: usize,
@@ -36,13 +35,12 @@ pub(super) fn hit_rate(
     SIGMAS * (keys + packets).sqrt()
 }
 
-/// What luck may do to the difference of two hit rates near `hit_rate` of the same keys, each
-/// counted over `packets`.
+/// Returns what luck may do to the difference of two hit rates near `hit_rate` of the same keys,
+/// each counted over `packets`.
 pub(super) fn difference(hit_rate: f64, packets: u64) -> f64 {
     SIGMAS * (2.0 * hit_rate * (1.0 - hit_rate) / packets.max(1) as f64).sqrt()
 }
 
-/// Var S / B.
 fn stored_variance(slots: usize, load: f64) -> f64 {
     // P(n = k) for k below the slots, from its logarithm: e^−λ may be too small for a number.
     let mut log = -load;

@@ -8,11 +8,11 @@ use overbank_kit::report::page::{document, ended_early, made, table};
 use overbank_kit::report::{count, lines, optional, percent};
 
 /// What the last column of the tables of designs and sizes means.
-pub const TRIED: &str = "Tried: with a figure in the last column the lookups were timed here with this \
-                         traffic, and the estimate rests on that; with a dash, on the costs below. \
-                         Estimates of the two kinds are not on one scale.";
+pub const TRIED: &str = "Tried: with a figure in the last column the lookups were timed here with \
+                         this traffic, and the estimate rests on that; with a dash, on the costs \
+                         below. Estimates of the two kinds are not on one scale.";
 
-/// Designs at sizes, as `advise` measured them; a dash where a design was not tried.
+/// Shows designs at sizes as `advise` measured them; a dash where a design was not tried.
 pub fn design_table<'a>(title: &str, cells: impl IntoIterator<Item = &'a Cell>) -> Table {
     Table::of(
         title,
@@ -30,7 +30,7 @@ pub fn design_table<'a>(title: &str, cells: impl IntoIterator<Item = &'a Cell>) 
     )
 }
 
-/// The page. `command` is what the reader would type to make it again.
+/// Renders the page. `command` is what the reader would type to make it again.
 pub fn page(advice: &Advice, command: &str) -> String {
     let title = format!("Overbank advice: {}", advice.traffic);
     let (r, p) = (&advice.recommendation, &advice.profile);
@@ -86,12 +86,12 @@ pub fn page(advice: &Advice, command: &str) -> String {
     document(&title, "", &body)
 }
 
-/// What the estimates are made of, in a line.
+/// Says what the estimates are made of, in a line.
 pub fn costs_line(costs: &Costs) -> String {
     format!(
-        "Estimates: {:.1} ns a packet, {:.1} ns more for a miss; for a hit {:.1} ns more with PBLRU, {:.1} \
-         with bubbling on each hit, {:.1} with half-bubble in a full table with skew; {:.1} ns more in \
-         cuckoo-lite that is nearly full. Policies and second line: {}.",
+        "Estimates: {:.1} ns a packet, {:.1} ns more for a miss; for a hit {:.1} ns more with \
+         PBLRU, {:.1} with bubbling on each hit, {:.1} with half-bubble in a full table with skew; \
+         {:.1} ns more in cuckoo-lite that is nearly full. Policies and second line: {}.",
         costs.hit_ns,
         costs.miss_ns,
         costs.promote_ns,

@@ -16,7 +16,8 @@
 //! - *set-m*: a bucket by itself. e_k are the elementary symmetric polynomials of the z·wᵢ of its
 //!   flows; k flows in m labelled slots count m!/(m−k)! times.
 //! - *BLP H-m*: the state before a bucket is how many flows of earlier homes lie in it and in each
-//!   of the next H−2; a product of transfer matrices along the buckets, forwards and backwards, exact.
+//!   of the next H−2; a product of transfer matrices along the buckets, forwards and backwards,
+//!   exact.
 //! - *cuckoo-lite 2-m*: flows are the edges of a random graph of buckets, which looks like a tree
 //!   from near by; belief propagation with a new random graph each step. Near α = 1 it takes a
 //!   hundred steps to settle.
@@ -49,7 +50,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Probability that a flow of this weight is there.
+    /// Returns the probability that a flow of this weight is there.
     pub fn of(&self, weight: f64) -> f64 {
         let u = self.fugacity * weight;
         let sum: f64 = self.ratios.iter().map(|r| u * r / (1.0 + u * r)).sum();
@@ -57,7 +58,6 @@ impl Presence {
     }
 }
 
-/// Ratios kept of an instance.
 const RATIOS_MAX: usize = 1024;
 /// Work that the flows of an instance may cost, in multiplications.
 const BUDGET: usize = 6_000_000;
@@ -72,7 +72,6 @@ const CROWDED: f64 = 4.0;
 /// A table of `entries` slots under a law of popularity.
 pub struct Model<'a> {
     family: Family,
-    /// H and m.
     h: usize,
     m: usize,
     law: &'a Law,
@@ -90,14 +89,14 @@ impl<'a> Model<'a> {
         Model { family, h, m, law, alpha, buckets: (entries / m).max(1) }
     }
 
-    /// Where the table ends up, after any number of packets.
+    /// Returns where the table ends up, after any number of packets.
     pub fn settled(&self) -> Presence {
         let crowded = self.alpha > CROWDED;
         self.at(if crowded { FUGACITY_CROWDED } else { FUGACITY_END })
     }
 
-    /// Share of hits among packets that come from `from` to `to` packets per flow after the start
-    /// with an empty table, under the law itself.
+    /// Returns the share of hits among packets that come from `from` to `to` packets per flow after
+    /// the start with an empty table, under the law itself.
     pub fn hit_rate(&self, from: f64, to: f64) -> f64 {
         let settled = self.settled();
         self.law.per_packet(|weight| {
@@ -112,8 +111,9 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Share of hits of a given set of packets in random order, once, from an empty table on: each
-    /// flow's first packet misses. `packets_per_flow` is their number over that of the flows.
+    /// Returns the share of hits of a given set of packets in random order, once, from an empty
+    /// table on: each flow's first packet misses. `packets_per_flow` is their number over that of
+    /// the flows.
     pub fn hit_rate_once(&self, packets_per_flow: f64) -> f64 {
         let settled = self.settled();
         self.law.per_packet(|weight| {
@@ -149,7 +149,7 @@ impl<'a> Model<'a> {
         Presence { ratios, fugacity }
     }
 
-    /// Flows of an instance, thrown into buckets; `ends` bucket choices each.
+    /// Throws the flows of an instance into buckets; `ends` bucket choices each.
     fn throw(&self, buckets: usize, ends: f64, rng: &mut Pcg32) -> Vec<Vec<f64>> {
         let count = (self.alpha * (buckets * self.m) as f64 * ends).round() as usize;
         let offset = f64::from(rng.next_u32()) / 2f64.powi(32);
@@ -251,12 +251,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Z₁/Z₀ of a bucket by itself.
+/// Returns Z₁/Z₀ of a bucket by itself.
 fn bucket_ratio(e: &[f64], ways: &[f64]) -> f64 {
     dot(&e[..e.len() - 1], &ways[1..]) / dot(e, ways)
 }
 
-/// Elementary symmetric polynomials e₀, e₁, … of the values.
+/// Computes the elementary symmetric polynomials e₀, e₁, … of the values.
 fn symmetric(values: impl Iterator<Item = f64>, e: &mut [f64]) {
     e.fill(0.0);
     e[0] = 1.0;
@@ -267,7 +267,6 @@ fn symmetric(values: impl Iterator<Item = f64>, e: &mut [f64]) {
     }
 }
 
-/// m!/(m−k)! for k from 0 to m.
 fn arrangements(m: usize) -> Vec<f64> {
     std::iter::successors(Some((0, 1.0)), |&(k, ways)| Some((k + 1, ways * (m - k) as f64)))
         .take(m + 1)
@@ -285,8 +284,8 @@ struct Step {
     factor: f64,
 }
 
-/// All ways of BLP H-m. A state is how many flows lie in the next bucket, the one after it, and so
-/// on to the H−1st, as a number to the base m+1, the next bucket's digit last.
+/// Returns all ways of BLP H-m. A state is how many flows lie in the next bucket, the one after it,
+/// and so on to the H−1st, as a number to the base m+1, the next bucket's digit last.
 fn steps(h: usize, m: usize) -> Vec<Step> {
     let ways = arrangements(m);
     let states = (m + 1).pow(h as u32 - 1);
@@ -316,7 +315,6 @@ fn steps(h: usize, m: usize) -> Vec<Step> {
     steps
 }
 
-/// n over k.
 fn binomial(n: usize, k: usize) -> f64 {
     (1..=k).fold(1.0, |product, i| product * (n + 1 - i) as f64 / i as f64)
 }

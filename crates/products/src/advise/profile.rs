@@ -12,15 +12,13 @@
 //!
 //! A line through (log rank, log count) sees skew in any sample, because ranking sorts the noise;
 //! these moments do not. Near θ = 0 they are blunt: 0.06 is 0. Real traffic is no Zipf law: θ says
-//! how the popular flows weigh, no more.
+//! how the popular flows weigh, no more. docs/advise-json.md says what each field means.
 
 use super::law::Law;
 use overbank_kit::zipf::power_sum;
 use serde::Serialize;
 
-/// Windows that a trace is cut into.
 const WINDOWS: usize = 50;
-/// Packets of a window, at least.
 const WINDOW_MIN: usize = 100;
 
 #[derive(Clone, Debug, Serialize)]
@@ -28,18 +26,13 @@ pub struct Profile {
     pub packets: u64,
     pub flows: u64,
     pub flows_of_one_packet: u64,
-    /// Share of the packets that belongs to the most popular hundredth of the flows (at least one).
     pub top_hundredth_share: f64,
-    /// Time from the first packet to the last; `null` without timestamps.
     pub seconds: Option<f64>,
     pub new_flows_per_packet: f64,
     pub new_flows_per_second: Option<f64>,
-    /// The same in the second half of the packets, when the standing flows are known.
     pub new_flows_per_packet_later: f64,
     pub windows: Vec<Window>,
-    /// Of a window's flows, the share that was in the window before: mean over windows.
     pub overlap: Option<f64>,
-    /// Zipf law of the same number of flows and the same collision probability.
     pub skew: Skew,
 }
 
@@ -47,21 +40,15 @@ pub struct Profile {
 pub struct Window {
     pub first_packet: u64,
     pub packets: u64,
-    /// Seconds from the start of the traffic to its first packet.
     pub start_seconds: Option<f64>,
-    /// Different flows in it: the working set.
     pub distinct: u64,
-    /// Flows that were in no window before.
     pub new_flows: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Skew {
-    /// θ, from 0 to [`THETA_MAX`].
     pub theta: f64,
-    /// Flows, those included that a longer look would show.
     pub flows: f64,
-    /// Probability that two packets are of the same flow.
     pub collision: f64,
 }
 
@@ -127,7 +114,7 @@ pub fn profile(ids: &[u32], flows: usize, times_ns: &[u64]) -> Profile {
     }
 }
 
-/// The Zipf law of the counts of flows (zeros do not matter).
+/// Returns the Zipf law of the counts of flows (zeros do not matter).
 pub fn fit(counts: &[u32]) -> Skew {
     let packets: f64 = counts.iter().map(|&c| f64::from(c)).sum();
     let seen = counts.iter().filter(|&&c| c > 0).count() as f64;
@@ -153,7 +140,7 @@ pub fn fit(counts: &[u32]) -> Skew {
     Skew { theta: theta_of(flows), flows, collision }
 }
 
-/// Where an increasing function is zero; the end of the range where it is nowhere.
+/// Finds where an increasing function is zero; else the end of the range.
 fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     if f(low) >= 0.0 {
         return low;

@@ -11,25 +11,17 @@ pub const SCHEMA: &str = "overbank-advise/1";
 /// What traffic costs, in nanoseconds a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// A packet that the cache knows.
     pub hit_ns: f64,
-    /// What a packet costs more that it does not know.
     pub miss_ns: f64,
-    /// What a hit costs more with PBLRU.
     pub promote_ns: f64,
-    /// What a hit costs more with bubble LRU and DC-Bubble.
     pub bubble_ns: f64,
-    /// What a hit costs more with half-bubble, where that orders: in a full table, with skew.
     pub half_bubble_ns: f64,
-    /// What a lookup costs more in cuckoo-lite without much room, which reads a second line
-    /// elsewhere.
     pub second_line_ns: f64,
-    /// Whether the costs of policies and of the second line were measured here, at the start.
     pub calibrated: bool,
 }
 
 impl Default for Costs {
-    /// As measured on 2026-11-21 on an AMD EPYC with AVX-512: a hit and a miss by `overbank replay`
+    /// Returns costs from docs/results.md: a hit and a miss by `overbank replay`
     /// with a million flows (docs/results.md), the others by the lab's grid in 4 MiB.
     fn default() -> Self {
         Costs {
@@ -44,7 +36,6 @@ impl Default for Costs {
     }
 }
 
-/// How a table ended up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
     pub hit_rate: f64,
@@ -80,36 +71,23 @@ pub struct Advice {
     pub traffic: TrafficSource,
     pub profile: Profile,
     pub costs: Costs,
-    /// Seed of drawn flows, of their hashes and of evictions.
     pub seed: u64,
     pub cells: Vec<Cell>,
     pub recommendation: Recommendation,
     pub model: ModelReview,
-    /// Ended early: designs and sizes are missing.
     pub interrupted: bool,
 }
 
-/// A design at a size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     pub design: String,
     pub entries: usize,
-    /// Bytes, with 16-bit values.
     pub table_bytes: usize,
     pub alpha: f64,
-    /// Hit rate by the model, 0 to 1; `null` where there is none: policies other than random
-    /// eviction, unless all flows are as popular. Even then none for those that promote on each hit
-    /// in tables with several buckets a key, where α is near 1.
     pub predicted: Option<f64>,
-    /// How far `measured` may be from `predicted` by luck: three standard
-    /// deviations of the luck that one set of keys has in a table of this size, at least 0.01.
     pub tolerance: f64,
-    /// Hit rate of the real table, 0 to 1.
     pub measured: f64,
-    /// Estimated nanoseconds a packet: of a cell that was tried by its trial, of others by
-    /// [`Costs`].
     pub ns_per_packet: f64,
-    /// Nanoseconds of a lookup of the table alone if it was tried, else `null`.
     pub lookup_ns: Option<f64>,
 }
 
@@ -123,24 +101,20 @@ pub struct Recommendation {
     pub reason: String,
 }
 
-/// The model beside the tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelReview {
     pub cells: usize,
     pub within_a_point: usize,
-    /// Those within [`Cell::tolerance`]: a point, or in small tables what luck may do.
     pub within_tolerance: usize,
     pub worst: Option<Departure>,
     pub notes: Vec<String>,
 }
 
-/// A cell that departs from the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Departure {
     pub design: String,
     pub entries: usize,
     pub predicted: f64,
     pub measured: f64,
-    /// Hit rate measured with the same packets in random order (traces only).
     pub shuffled: Option<f64>,
 }

@@ -7,15 +7,12 @@ use overbank_kit::recommended::RECOMMENDED;
 /// trial are chance, as in the lab's grid.
 pub(super) const AS_GOOD: f64 = 1.02;
 
-/// What each reason begins with.
-const RULE: &str = "The smallest size that has a design within 2 % of the best estimate. Of its designs, \
-                    of those that were tried if any were, within 2 % of the fastest: the one \
-                    recommended for any traffic, or else the one that hits most often.";
+const RULE: &str = "The smallest size that has a design within 2 % of the best estimate. Of its \
+                    designs, of those that were tried if any were, within 2 % of the fastest: the \
+                    one recommended for any traffic, or else the one that hits most often.";
 
-/// The size to have, by estimate.
 pub(super) struct Size {
     pub(super) entries: usize,
-    /// The best of all sizes.
     best: Cell,
 }
 
@@ -23,7 +20,7 @@ fn fastest<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Option<&'a Cell> {
     cells.into_iter().min_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet))
 }
 
-/// The smallest size that is good enough. There is at least one cell.
+/// Chooses the smallest size that is good enough. There is at least one cell.
 pub(super) fn size(cells: &[Cell]) -> Size {
     let best = fastest(cells).expect("at least one design at one size").clone();
     let good = |cell: &&Cell| cell.ns_per_packet <= best.ns_per_packet * AS_GOOD;
@@ -31,7 +28,7 @@ pub(super) fn size(cells: &[Cell]) -> Size {
     Size { entries, best }
 }
 
-/// The design to have at a size. Of hit rates that are the same to a tenth of a point, the fastest.
+/// Chooses the design at a size. Of hit rates that are the same to a tenth of a point, the fastest.
 pub fn design(cells: &[Cell], entries: usize) -> Option<&Cell> {
     let of_size: Vec<&Cell> = cells.iter().filter(|c| c.entries == entries).collect();
     let any_tried = of_size.iter().any(|c| c.lookup_ns.is_some());
@@ -45,8 +42,8 @@ pub fn design(cells: &[Cell], entries: usize) -> Option<&Cell> {
     })
 }
 
-/// The design of that size. `largest` is the largest size looked at, if there are flows for a
-/// larger one.
+/// Recommends a design of that size. `largest` is the largest size looked at, if there are flows
+/// for a larger one.
 pub(super) fn recommend(cells: &[Cell], size: &Size, largest: Option<usize>) -> Recommendation {
     let Size { entries, ref best } = *size;
     let chosen = design(cells, entries).unwrap_or(best);

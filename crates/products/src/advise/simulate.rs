@@ -28,12 +28,11 @@ pub struct Simulated {
     pub hit_rate: f64,
     /// Entries over slots in the end.
     pub full: f64,
-    /// Entries in the end.
     pub held: usize,
 }
 
-/// `design` over `measured` packets, after `warm` from an empty table on, as far as the sequence
-/// goes. [`AdviseError::Stopped`] if `stop` is set before the end.
+/// Runs `design` over `measured` packets, after `warm` from an empty table on, as far as the
+/// sequence goes. [`AdviseError::Stopped`] if `stop` is set before the end.
 pub fn simulate(
     design: Design,
     entries: usize,

@@ -8,7 +8,6 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Most cells; even.
 const CELLS_MAX: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,6 @@ struct Cell {
     first: u64,
     /// Number after that of the last packet.
     end: u64,
-    /// Sum of the chunks' digests.
     sum: u64,
 }
 
@@ -63,8 +61,8 @@ impl Digests {
         self.width *= 2;
     }
 
-    /// First and last packet of the first cell that differs from `other`'s. Where one has seen more
-    /// than the other, the last cell of the shorter one counts only if it is whole.
+    /// Returns the first and last packet of the first cell that differs from `other`'s. Where one
+    /// has seen more than the other, the last cell of the shorter one counts only if it is whole.
     pub(super) fn difference(&self, other: &Digests) -> Option<(u64, u64)> {
         let [ours, theirs] = [self, other].map(|d| d.shared(&[self, other]));
         let mut pairs = ours.iter().zip(&theirs);
@@ -72,14 +70,14 @@ impl Digests {
         Some((ours.first.min(theirs.first), ours.end.max(theirs.end).saturating_sub(1)))
     }
 
-    /// Digest of what all of `others` have seen, and the packets in it.
+    /// Returns the digest of what all of `others` have seen, and the packets in it.
     pub(super) fn digest(&self, others: &[&Digests]) -> (u64, u64) {
         let cells = self.shared(others);
         let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.sum.to_le_bytes()).collect();
         (xxh3_64(&bytes), cells.last().map_or(0, |cell| cell.end))
     }
 
-    /// The cells that can be compared with those of `others`.
+    /// Returns the cells that can be compared with those of `others`.
     fn shared(&self, others: &[&Digests]) -> Vec<Cell> {
         let width = others.iter().map(|d| d.width).fold(self.width, u64::max);
         let chunks = others.iter().map(|d| d.chunks).fold(self.chunks, u64::min);
@@ -92,7 +90,7 @@ impl Digests {
     }
 }
 
-/// Every `many` cells as one.
+/// Joins every `many` cells.
 fn joined(cells: &[Cell], many: usize) -> Vec<Cell> {
     cells.chunks(many.max(1)).filter_map(|some| some.iter().copied().reduce(Cell::with)).collect()
 }
@@ -104,7 +102,7 @@ mod tests {
     /// Few, so that cells are widened all the time.
     const CELLS_MAX: usize = 8;
 
-    /// Digests of `chunks` chunks of ten packets; chunk `odd` is not what it should be.
+    /// Returns the digests of `chunks` chunks of ten packets; chunk `odd` is not what it should be.
     fn digests(chunks: u64, odd: Option<u64>) -> Digests {
         let mut digests = Digests { cells_max: CELLS_MAX, ..Digests::default() };
         for chunk in 0..chunks {

@@ -41,7 +41,7 @@ impl Source<'_> {
         }
     }
 
-    /// Ports that frames come in on, ascending.
+    /// Returns the ports that frames come in on, ascending.
     pub fn in_ports(&self) -> Vec<u32> {
         let mut ports = match self {
             Source::Capture(store) => store.iter().map(|f| in_port(f.interface)).collect(),
@@ -58,18 +58,15 @@ fn in_port(interface: u32) -> u32 {
 }
 
 pub struct Chunk<'a> {
-    /// The frames, at most [`CHUNK`].
     pub frames: Vec<Frame<'a>>,
-    /// Number of the first of them since the start.
     pub first: u64,
-    /// The traffic's own clock.
     pub now_ms: u32,
     /// The capture that the frames are from, and where in it.
     from: Option<(&'a FrameStore, usize)>,
 }
 
 impl Chunk<'_> {
-    /// When frame `index` came.
+    /// Returns when frame `index` came.
     pub fn timestamp_ns(&self, index: usize) -> u64 {
         match self.from {
             Some((store, at)) => store.get(at + index).map_or(0, |f| f.timestamp_ns),
@@ -103,8 +100,8 @@ impl<'a> Feed<'a> {
         Feed { next: 0, kind }
     }
 
-    /// The next chunk, of at most `most` frames and within one loop. Empty only if `most` is 0 or
-    /// the capture is empty.
+    /// Returns the next chunk, of at most `most` frames and within one loop. Empty only if `most`
+    /// is 0 or the capture is empty.
     pub fn chunk(&mut self, most: usize) -> Chunk<'_> {
         let first = self.next;
         let most = most.min(CHUNK);
@@ -140,8 +137,8 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Frames from `at` on, until the chunk is full or the capture ends, or, after a burst, a second
-/// has passed or the bytes are too many.
+/// Returns the frames from `at` on, until the chunk is full or the capture ends, or, after a burst,
+/// a second has passed or the bytes are too many.
 fn capture_chunk(store: &FrameStore, at: usize, most: usize) -> Vec<Frame<'_>> {
     let start = store.get(at).map_or(0, |f| f.timestamp_ns);
     let mut bytes = 0;
@@ -160,7 +157,8 @@ fn capture_chunk(store: &FrameStore, at: usize, most: usize) -> Vec<Frame<'_>> {
 mod tests {
     use super::*;
 
-    /// The sizes of the chunks of one loop over `frames` of `len` bytes, `gap_ns` from each other.
+    /// Returns the sizes of the chunks of one loop over `frames` of `len` bytes, `gap_ns` from each
+    /// other.
     fn chunks(frames: usize, len: usize, gap_ns: u64) -> Vec<usize> {
         let mut store = FrameStore::new();
         for i in 0..frames as u64 {
@@ -183,7 +181,7 @@ mod tests {
         assert_eq!(chunks(70, 262_144, 1), [32, 32, 6]);
     }
 
-    /// The clock, in seconds, at each of the first `chunks` chunks of one frame.
+    /// Returns the clock, in seconds, at each of the first `chunks` chunks of one frame.
     fn clock(stamps_s: &[u64], chunks: usize) -> Vec<u32> {
         let mut store = FrameStore::new();
         for stamp_s in stamps_s {

@@ -99,7 +99,6 @@ pub struct Plan {
     pub entries: usize,
     pub megaflows: usize,
     pub ports: Vec<u32>,
-    /// Seed of hash functions and evictions.
     pub seed: u64,
     /// Instruction set of tier 1; `None` takes the best.
     pub isa: Option<Isa>,
@@ -207,7 +206,7 @@ pub fn run(
     race(plan, source, traffic, &mut make, output, stop, progress)
 }
 
-/// [`run`], with runners that `make` makes.
+/// Runs as [`run`], with runners that `make` makes.
 fn race<'a>(
     plan: &Plan,
     source: &Source<'a>,
@@ -306,7 +305,7 @@ fn race<'a>(
     })
 }
 
-/// Every design must have done to each chunk what the first one did.
+/// Fails unless every design did to each chunk what the first one did.
 fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
     let Some((reference, others)) = runners.split_first() else { return Ok(()) };
     for runner in others {
@@ -322,7 +321,7 @@ fn compare(runners: &[Runner<'_>]) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// The digest over the chunks that every design has seen, and the packets in them.
+/// Returns the digest over the chunks that every design has seen, and the packets in them.
 fn common_digest(runners: &[Runner<'_>]) -> (u64, u64) {
     let all: Vec<&Digests> = runners.iter().map(|runner| &runner.digests).collect();
     all.first().map_or((0, 0), |first| first.digest(&all))

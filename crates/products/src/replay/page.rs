@@ -10,7 +10,7 @@ use overbank_kit::report::page::{document, ended_early, made, table};
 
 const COLD: &str = "First pass, from cold caches on";
 
-/// The page. `command` is what the reader would type to make it again.
+/// Renders the page. `command` is what the reader would type to make it again.
 pub fn page(replay: &Replay, command: &str) -> String {
     let title = format!("Overbank replay: {}", replay.traffic);
     let body = html! {

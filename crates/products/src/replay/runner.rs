@@ -25,7 +25,6 @@ const LOOKUP_CHUNKS: usize = 64;
 const IDLE_MS: u32 = 10_000;
 /// Time between two looks for idle megaflows.
 const SWEEP_MS: u32 = 1_000;
-/// One contestant at work.
 pub(super) struct Runner<'a> {
     pub(super) contestant: Contestant,
     pub(super) datapath: Datapath,
@@ -33,7 +32,6 @@ pub(super) struct Runner<'a> {
     pub(super) log: TxLog,
     pub(super) swept_ms: u32,
     pub(super) first_pass: Totals,
-    /// Of every chunk since the start.
     pub(super) digests: Digests,
     pub(super) ports: BTreeMap<u32, PortTally>,
     pub(super) rounds_ns: Vec<f64>,
@@ -41,7 +39,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// One chunk; returns its packets and how long the datapath had them.
+    /// Processes a chunk; returns its packets and how long the datapath had them.
     pub(super) fn chunk(
         &mut self,
         most: u64,
@@ -81,8 +79,8 @@ impl Runner<'_> {
         Ok((count, took))
     }
 
-    /// Nanoseconds of a lookup in tier 1 alone, in bursts, without the check of what it found:
-    /// median over chunks of the traffic that comes next. `None` without tier 1.
+    /// Returns the nanoseconds of a lookup in tier 1 alone, in bursts, without the check of what it
+    /// found: median over chunks of the traffic that comes next. `None` without tier 1.
     pub(super) fn time_lookups(&mut self) -> Option<f64> {
         let cache = self.datapath.cache()?;
         let times: Vec<f64> = (0..LOOKUP_CHUNKS)
@@ -91,7 +89,7 @@ impl Runner<'_> {
         (!times.is_empty()).then(|| median(times))
     }
 
-    /// What was counted since the last call.
+    /// Returns what was counted since the last call.
     pub(super) fn take_totals(&mut self) -> Totals {
         let counters = self.datapath.counters();
         let occupied = self.datapath.cache().map_or(0, |c| c.len());
@@ -104,7 +102,7 @@ impl Runner<'_> {
     }
 }
 
-/// Nanoseconds of a lookup of one of these frames; `None` for less than a burst.
+/// Returns the nanoseconds of a lookup of one of these frames; `None` for less than a burst.
 fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64> {
     let mut key = FlowKey::default();
     let hash = |frame: &Frame<'_>| {
@@ -136,7 +134,7 @@ impl Sink for Shifted<'_> {
     }
 }
 
-/// As `process`, with a clock around every full burst.
+/// Processes frames with a clock around every full burst.
 fn time_bursts(
     datapath: &mut Datapath,
     frames: &[Frame<'_>],

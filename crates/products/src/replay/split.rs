@@ -9,7 +9,6 @@
 use overbank_kit::spread::median;
 
 const BURST_MAX: usize = 32;
-/// Bursts kept per group.
 const GROUP_MAX: usize = 1 << 14;
 /// A group of fewer bursts has no say.
 const GROUP_MIN: usize = 16;
@@ -24,7 +23,6 @@ pub struct Split {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// A packet that tier 1 knows.
     pub hit_ns: f64,
     /// A packet that it does not; `None` where all bursts had the same number of misses.
     pub miss_ns: Option<f64>,
@@ -45,8 +43,8 @@ impl Split {
         }
     }
 
-    /// The line through the groups, for bursts of `burst` packets; `None` where hits and misses
-    /// cannot be told apart.
+    /// Returns the line through the groups, for bursts of `burst` packets; `None` where hits and
+    /// misses cannot be told apart.
     pub fn costs(&self, burst: usize) -> Option<Costs> {
         let points: Vec<(f64, f64, f64)> = (0..self.groups.len())
             .filter(|&misses| self.groups[misses].len() >= GROUP_MIN)

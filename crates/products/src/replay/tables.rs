@@ -4,7 +4,7 @@ use super::record::{DesignRecord, Totals};
 use overbank_kit::experiment::Table;
 use overbank_kit::report::{count, optional, percent};
 
-/// What each design costs and hits.
+/// Shows what each design costs and hits.
 pub fn rates(designs: &[DesignRecord]) -> Table {
     let hit_rate = |d: &DesignRecord| (d.slots > 0).then_some(d.hit_rate * 100.0);
     Table::of(
@@ -26,7 +26,7 @@ pub fn rates(designs: &[DesignRecord]) -> Table {
     )
 }
 
-/// What the three tiers did; `of` says when.
+/// Shows what the three tiers did; `of` says when.
 pub fn tiers(title: &str, designs: &[DesignRecord], of: fn(&DesignRecord) -> &Totals) -> Table {
     Table::of(
         title,

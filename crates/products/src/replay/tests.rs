@@ -118,7 +118,7 @@ fn rates_are_those_of_the_median_the_slowest_and_the_fastest_round() {
     assert_eq!(rates(&[100.0, 10.0, 20.0, 30.0]), [10.0, 40.0, 100.0, 25.0].map(Some));
 }
 
-/// A capture of two flows, `gap_ns` apart, replayed three times: megaflows that went before the
+/// Replays a capture of two flows, `gap_ns` apart, three times: megaflows that went before the
 /// second and before the third time.
 fn expirations(gap_ns: u64) -> [u64; 2] {
     let mut store = FrameStore::new();

@@ -44,7 +44,7 @@ impl TxLog {
         self.edited.clear();
     }
 
-    /// Every output in order: index of the frame in the chunk, port, bytes.
+    /// Returns every output in order: index of the frame in the chunk, port, bytes.
     pub fn outputs<'a>(
         &'a self,
         frames: &'a [Frame<'a>],
@@ -64,8 +64,8 @@ impl TxLog {
         })
     }
 
-    /// Digest of (packet index, verdict, output bytes) over the chunk whose first packet has
-    /// number `first`. The same on every machine.
+    /// Returns the digest of (packet index, verdict, output bytes) over the chunk whose first
+    /// packet has number `first`. The same on every machine.
     pub fn digest(&self, frames: &[Frame<'_>], first: u64) -> u64 {
         let mut outputs = self.outputs(frames);
         self.events.iter().fold(first, |digest, &(index, event)| {

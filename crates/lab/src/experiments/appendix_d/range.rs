@@ -1,9 +1,9 @@
 //! The warm-up from α = 0.25 to 4, for a small bucket, a line-sized one, and one bucket a key.
 //!
-//! At each α two smaller tables, at 0.97 α and 1.03 α and with another seed, give q and γ between; so
-//! no law is tested on what it was fitted to. (From 0.9 α and 1.1 α, 2-16 BLP was a point off.)
+//! At each α two smaller tables, at 0.97 α and 1.03 α and with another seed, give q and γ between;
+//! so no law is tested on what it was fitted to. (From 0.9 α and 1.1 α, 2-16 BLP was a point off.)
 
-use super::{Case, Course, LAW_FROM, Law, at_times, curve, plot};
+use super::{Course, LAW_FROM, Law, approach, at_times, curve};
 use crate::prelude::*;
 use overbank::cache::GeometryKind;
 
@@ -23,35 +23,39 @@ pub(super) fn add(
         let entries = entries / if alpha >= 4.0 { 4 } else { 1 + usize::from(alpha >= 2.0) };
         let course = Course::measure(kind, entries, alpha, context.seed.wrapping_add(1), until)?;
         if kind.is_set_associative() {
-            return Ok(Case { course, law: None });
+            return Ok(course);
         }
         let near = |f: f64| Course::measure(kind, entries / 2, f * alpha, context.seed, until);
         let laws = [Law::fit(&near(NEAR[0])?, until), Law::fit(&near(NEAR[1])?, until)];
-        Ok(Case { course, law: Law::between(&laws, alpha) })
+        Ok(Course { law: Law::between(&laws, alpha), ..course })
     })?;
     cases.chunks(ALPHAS.len()).for_each(|of_kind| claims(record, of_kind, tolerance));
-    let shown = cases.iter().filter(|c| c.course.kind == KINDS[0]);
-    let extreme = |case: &&Case| [0.25, 0.5, 2.0, 4.0].contains(&case.course.alpha);
-    record.plots.extend(shown.filter(extreme).map(course_plot));
+    let shown = cases.iter().filter(|c| c.kind == KINDS[0]);
+    let extreme = |case: &&Course| [0.25, 0.5, 2.0, 4.0].contains(&case.alpha);
+    let name = format!("seen(τ), the law from τ = {LAW_FROM}");
+    record.plots.extend(shown.filter(extreme).map(|course| {
+        approach(course, 0.0, [curve(&name, course.times(0.0), |t| course.ours(t))])
+    }));
     record.tables.push(table(&cases));
     let title = "Measured, the equation and ours, α from 0.25 to 4";
     record.tables.push(at_times(title, &cases, &[0.5, 1.0, 5.0, 20.0, 200.0]));
     record.note(
-        "α from 0.25 to 4. Two things are wrong with the equation. Above α = 1 it is too slow at the start: it \
-         lets a key fill a slot only if it will have one in the end, but any key fills one while there are \
-         empty ones. Around α = 1 it is too fast at the end, because of the chains; only there the law's own \
-         term, q (1 + τ)^−γ, matters. Far from it q is near 0, and that the law is within the tolerance says \
-         little of its shape. q has a peak around α = 1, the sharper the wider the bucket, so that it cannot \
-         be had from an α that is far away: see the table.",
+        "α from 0.25 to 4. Two things are wrong with the equation. Above α = 1 it is too slow at \
+         the start: it lets a key fill a slot only if it will have one in the end, but any key \
+         fills one while there are empty ones. Around α = 1 it is too fast at the end, because of \
+         the chains; only there the law's own term, q (1 + τ)^−γ, matters. Far from it q is near \
+         0, and that the law is within the tolerance says little of its shape. q has a peak around \
+         α = 1, the sharper the wider the bucket, so that it cannot be had from an α that is far \
+         away: see the table.",
     );
     Ok(())
 }
 
-fn claims(record: &mut Record, cases: &[Case], tolerance: f64) {
-    let name = cases[0].course.kind.name();
+fn claims(record: &mut Record, cases: &[Course], tolerance: f64) {
+    let name = cases[0].kind.name();
     let what =
         if cases[0].law.is_some() { "law, fitted at 0.97 α and 1.03 α" } else { "seen(τ)" };
-    let worst = || cases.iter().map(|case| (case.course.alpha, case.worst_law().0));
+    let worst = || cases.iter().map(|case| (case.alpha, case.worst_law().0));
     record.claim(
         format!("{name}: {what}, at α from 0.25 to 4, τ ≥ {LAW_FROM}"),
         format!("within {tolerance} points"),
@@ -59,10 +63,10 @@ fn claims(record: &mut Record, cases: &[Case], tolerance: f64) {
         worst().all(|(_, off)| off.abs() <= tolerance),
     );
     // From α = 2 on the chains are over before the law begins.
-    for case in cases.iter().filter(|c| c.course.alpha >= 2.0) {
-        let (course, alpha) = (&case.course, case.course.alpha);
-        let ours = course.worst(0.0..f64::INFINITY, |t| case.ours(t));
-        let equation = course.worst(0.0..f64::INFINITY, |t| course.equation(t));
+    for case in cases.iter().filter(|c| c.alpha >= 2.0) {
+        let alpha = case.alpha;
+        let ours = case.worst(0.0..f64::INFINITY, |t| case.ours(t));
+        let equation = case.worst(0.0..f64::INFINITY, |t| case.equation(t));
         record.claim(
             format!(
                 "{name} at α = {alpha}, every τ: seen(τ) and the law are nearer than the equation"
@@ -74,36 +78,20 @@ fn claims(record: &mut Record, cases: &[Case], tolerance: f64) {
     }
 }
 
-fn course_plot(case: &Case) -> Plot {
-    let course = &case.course;
-    let measured = curve("blp-2-4", course.times(0.0), |t| course.at(t));
-    let ours = format!("seen(τ), the law from τ = {LAW_FROM}");
-    let series = vec![
-        Series { model: false, ..measured },
-        curve("differential equation", course.times(0.0), |t| course.equation(t)),
-        curve(&ours, course.times(0.0), |t| case.ours(t)),
-    ];
-    plot(&format!("Warm-up of 2-4 BLP at α = {}", course.alpha), "hits per 100 lookups", series)
-}
-
-fn table(cases: &[Case]) -> Table {
+fn table(cases: &[Course]) -> Table {
     let cell = |(off, time): (f64, f64)| format!("{off:+.2} (τ = {time})");
-    let law = |case: &Case, text: fn(Law) -> String| case.law.map_or("none".to_owned(), text);
+    let law = |case: &Course, text: fn(Law) -> String| case.law.map_or("none".to_owned(), text);
     let (start, end) = (0.0..LAW_FROM, LAW_FROM..f64::INFINITY);
     Table::of(
         "Where each model is farthest off, in points of hit rate (model less measured)",
         cases,
         &[
-            ("design", &|c| c.course.kind.name().to_owned()),
-            ("α", &|c| c.course.alpha.to_string()),
-            ("equation, τ < 5", &|c| {
-                cell(c.course.worst(start.clone(), |t| c.course.equation(t)))
-            }),
-            ("seen(τ), τ < 5", &|c| cell(c.course.worst(start.clone(), |t| c.ours(t)))),
-            ("equation, τ ≥ 5", &|c| {
-                cell(c.course.worst(end.clone(), |t| c.course.equation(t)))
-            }),
-            ("seen(τ), τ ≥ 5", &|c| cell(c.course.worst(end.clone(), |t| c.course.seen(t)))),
+            ("design", &|c| c.kind.name().to_owned()),
+            ("α", &|c| c.alpha.to_string()),
+            ("equation, τ < 5", &|c| cell(c.worst(start.clone(), |t| c.equation(t)))),
+            ("seen(τ), τ < 5", &|c| cell(c.worst(start.clone(), |t| c.ours(t)))),
+            ("equation, τ ≥ 5", &|c| cell(c.worst(end.clone(), |t| c.equation(t)))),
+            ("seen(τ), τ ≥ 5", &|c| cell(c.worst(end.clone(), |t| c.seen(t)))),
             ("law, τ ≥ 5", &|c| cell(c.worst_law())),
             ("q", &|c| law(c, |law| format!("{:.4}", law.ln_q.exp()))),
             ("γ", &|c| law(c, |law| format!("{:.2}", law.gamma))),

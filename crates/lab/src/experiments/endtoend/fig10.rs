@@ -38,8 +38,8 @@ const CLAIMS: &[Claim<[Point]>] = &[
     ),
     Claim::timed(
         "the improvement of PBLRU increases with α",
-        "“the performance improvement of PBLRU increases with the oversubscription factor” (section 7.4), \
-         taken as more at the highest α than at the lowest, for θ from 0.75 up",
+        "“the performance improvement of PBLRU increases with the oversubscription factor” \
+         (section 7.4), taken as more at the highest α than at the lowest, for θ from 0.75 up",
         |all| grows(all, |p| gain(p).median, " %"),
     )
     .because(PROMOTION),
@@ -51,8 +51,9 @@ const CLAIMS: &[Claim<[Point]>] = &[
     .because(PROMOTION),
     Claim::timed(
         "PBLRU is slower only where both skew and α are low",
-        "“save for a few operating regimes (both skewness and oversubscription factor are low), PBLRU \
-         always provides equivalent or better throughput” (section 7.4), taken as θ ≥ 0.75 or α ≥ 1.5",
+        "“save for a few operating regimes (both skewness and oversubscription factor are low), \
+         PBLRU always provides equivalent or better throughput” (section 7.4), taken as θ ≥ 0.75 \
+         or α ≥ 1.5",
         |all: &[Point]| {
             let either = all.iter().filter(|p| p.theta >= 0.75 || p.alpha >= 1.5);
             let losing = either.filter(|p| gain(p).median < -1.0);
@@ -96,8 +97,8 @@ fn fig10(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.judge("", CLAIMS, &all);
     record.tables.push(causes("Where the differences come from", &all, false));
     record.note(
-        "The text states no number for a point of this figure: “up to 10% when the workload is skewed” \
-         (section 8), and “up to 7.5%” at θ = 0.99 (section 7.2).",
+        "The text states no number for a point of this figure: “up to 10% when the workload is \
+         skewed” (section 8), and “up to 7.5%” at θ = 0.99 (section 7.2).",
     );
     Ok(record)
 }

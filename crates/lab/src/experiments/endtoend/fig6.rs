@@ -16,7 +16,7 @@ pub const FIG6: Experiment = Experiment {
 /// The plain designs that 2-4 BLP is compared with.
 const OTHERS: [&str; 3] = ["set-4", "set-8", "cuckoo-2-4"];
 
-/// Packet rate of 2-4 BLP to the fastest plain design's in the same round, in percent.
+/// Returns the packet rate of 2-4 BLP to the fastest plain design's in the same round, in percent.
 fn blp_to_winner(point: &Point) -> f64 {
     100.0 * point.to(BLP, point.winner()).median
 }
@@ -27,9 +27,9 @@ fn near_the_fastest(points: &[Point], least: f64) -> Option<Finding> {
     Finding::new(points.iter().all(|p| blp_to_winner(p) >= least), each(points, shown))
 }
 
-const CUCKOO: &str = "2-4 cuckoo-lite reads one line a key while it has room, which the paper's does not, \
-    and hits more often; without a network card a miss costs less than in the paper. The table of causes \
-    has lookups, hit rates and misses.";
+const CUCKOO: &str = "2-4 cuckoo-lite reads one line a key while it has room, which the paper's \
+    does not, and hits more often; without a network card a miss costs less than in the paper. The \
+    table of causes has lookups, hit rates and misses.";
 
 const OF_ALL: &[Claim<[Point]>] = &[Claim::new(
     "every design forwards every packet alike",
@@ -44,15 +44,15 @@ const OF_ALL: &[Claim<[Point]>] = &[Claim::new(
 const UNIFORM: &[Claim<[Point]>] = &[
     Claim::timed(
         "2-4 BLP is the fastest of 4-way, 8-way, 2-4 cuckoo-lite and 2-4 BLP at every α",
-        "“2-4 BLP is the clear winner. It achieves the highest throughput within the entire range of \
-         oversubscription factors” (section 7.2), taken as within 1 % of the fastest",
+        "“2-4 BLP is the clear winner. It achieves the highest throughput within the entire range \
+         of oversubscription factors” (section 7.2), taken as within 1 % of the fastest",
         |points| near_the_fastest(points, 99.0),
     )
     .because(CUCKOO),
     Claim::timed(
         "2-4 BLP outperforms some design somewhere by at least 12 %",
-        "“outperforming alternative designs by as much as 15%” (section 7.2), taken as at least four \
-         fifths of it",
+        "“outperforming alternative designs by as much as 15%” (section 7.2), taken as at least \
+         four fifths of it",
         |points| reaches(points, BLP, &OTHERS, 15.0),
     )
     .because(CUCKOO),
@@ -70,8 +70,9 @@ const UNIFORM: &[Claim<[Point]>] = &[
 const SKEWED: &[Claim<[Point]>] = &[
     Claim::timed(
         "2-4 BLP is the fastest of the plain designs but for α close to 0.5 and to 2",
-        "“2-4 BLP achieves the highest throughput except when the oversubscription factor is very small \
-         (close to 0.5) or very large (close to 2)” (section 7.2), taken as within 1 % of the fastest",
+        "“2-4 BLP achieves the highest throughput except when the oversubscription factor is very \
+         small (close to 0.5) or very large (close to 2)” (section 7.2), taken as within 1 % of \
+         the fastest",
         |points: &[Point]| {
             let inside = |p: &Point| p.alpha > 0.6 && p.alpha < 1.9;
             let from = points.iter().position(inside)?;
@@ -82,8 +83,8 @@ const SKEWED: &[Claim<[Point]>] = &[
     .because(CUCKOO),
     Claim::timed(
         "even at the ends 2-4 BLP is very close to the highest",
-        "“Even in such scenarios, its throughput is very close to the highest” (section 7.2), taken as \
-         within 4 %",
+        "“Even in such scenarios, its throughput is very close to the highest” (section 7.2), \
+         taken as within 4 %",
         |points| near_the_fastest(points, 96.0),
     )
     .because(CUCKOO),
@@ -95,8 +96,8 @@ const SKEWED: &[Claim<[Point]>] = &[
     .because(CUCKOO),
     Claim::timed(
         "PBLRU increases the throughput of 2-4 BLP somewhere by at least 6 %",
-        "“PBLRU further improves the throughput with skewed workloads by up to 7.5%” (section 7.2), taken \
-         as at least four fifths of it",
+        "“PBLRU further improves the throughput with skewed workloads by up to 7.5%” (section \
+         7.2), taken as at least four fifths of it",
         |points| reaches(points, PBLRU, &[BLP], 7.5),
     )
     .because(PROMOTION),
@@ -142,13 +143,13 @@ fn fig6(context: &mut Context<'_>) -> Result<Record, LabError> {
     }
     record.tables.push(causes("Where the differences come from", &all, true));
     record.note(
-        "The paper measured a Xeon E5-2660 v3 with a network card and Open vSwitch 2.10, where a packet \
-         cost some 200 ns. Here it costs less, so what a design saves weighs more.",
+        "The paper measured a Xeon E5-2660 v3 with a network card and Open vSwitch 2.10, where a \
+         packet cost some 200 ns. Here it costs less, so what a design saves weighs more.",
     );
     record.note(
-        "set-4@portable stands for the paper's \"4-way\", the table of Open vSwitch's SMC without vector \
-         instructions: it compares four fingerprints in one 64-bit word, where Open vSwitch compares one \
-         after the other. set-4 is the paper's \"4-way w/ SIMD\".",
+        "set-4@portable stands for the paper's \"4-way\", the table of Open vSwitch's SMC without \
+         vector instructions: it compares four fingerprints in one 64-bit word, where Open vSwitch \
+         compares one after the other. set-4 is the paper's \"4-way w/ SIMD\".",
     );
     record.note(format!(
         "blp-2-16 and {RECOMMENDED}, with buckets of a whole cache line, are not in the paper."

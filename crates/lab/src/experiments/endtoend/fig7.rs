@@ -13,8 +13,8 @@ pub const FIG7: Experiment = Experiment {
 };
 
 /// What the figures of lookups can bear.
-const TIMED_ONCE: &str = "Lookups are timed once for each design, one design after the other: these \
-     figures have no rounds to compare, and do not say where a difference comes from.";
+const TIMED_ONCE: &str = "Lookups are timed once for each design, one design after the other: \
+     these figures have no rounds to compare, and do not say where a difference comes from.";
 
 struct View {
     points: Vec<Point>,
@@ -24,7 +24,7 @@ struct View {
 }
 
 impl View {
-    /// How many cycles longer a lookup of 2-4 BLP takes than one of 4-way.
+    /// Returns how many cycles longer a lookup of 2-4 BLP takes than one of 4-way.
     fn longer(&self, p: &Point) -> f64 {
         self.cycles_per_ns * (p.lookup(BLP) - p.lookup("set-4"))
     }
@@ -45,8 +45,8 @@ fn plain(value: impl Fn(&str) -> f64) -> String {
 const OF_ALL: &[Claim<View>] = &[
     Claim::new(
         "2-4 cuckoo-lite hits at least as often as 2-4 BLP, and that as 8-way and 4-way",
-        "“2-4 cuckoo-lite having a higher cache hit rate” (section 7.2); 99, 94, 88 and 82 % by table 1; \
-         the same within 0.2 points (0.7 at smoke size)",
+        "“2-4 cuckoo-lite having a higher cache hit rate” (section 7.2); 99, 94, 88 and 82 % by \
+         table 1; the same within 0.2 points (0.7 at smoke size)",
         |view| {
             let holds = |p: &Point| {
                 let order = ["cuckoo-2-4", BLP, "set-8", "set-4"];
@@ -66,8 +66,8 @@ const OF_ALL: &[Claim<View>] = &[
     .because(TIMED_ONCE),
     Claim::timed(
         "a lookup of 2-4 BLP takes about 10 cycles longer than one of 4-way",
-        "“about 10 clock cycles longer than that of the basic set-associative design” (section 1), taken \
-         as 5 to 15",
+        "“about 10 clock cycles longer than that of the basic set-associative design” (section 1), \
+         taken as 5 to 15",
         |view: &View| {
             let holds = |p: &Point| (5.0..=15.0).contains(&view.longer(p));
             view.all(holds, |p| format!("{:+.1} cycles", view.longer(p)))
@@ -88,8 +88,8 @@ const OF_ALL: &[Claim<View>] = &[
 
 const UNIFORM: &[Claim<View>] = &[Claim::new(
     "PBLRU is unable to improve the hit rate",
-    "“PBLRU is unable to improve the cache hit rate in the uniform distribution” (section 7.2), taken as \
-     by no more than 0.2 points (0.7 at smoke size)",
+    "“PBLRU is unable to improve the cache hit rate in the uniform distribution” (section 7.2), \
+     taken as by no more than 0.2 points (0.7 at smoke size)",
     |view: &View| {
         let won = |p: &Point| p.won(PBLRU, BLP);
         view.all(|p| won(p) <= view.slack, |p| format!("{:+.2} points", won(p)))
@@ -99,8 +99,8 @@ const UNIFORM: &[Claim<View>] = &[Claim::new(
 const SKEWED: &[Claim<View>] = &[
     Claim::new(
         "with random eviction hit rates at low α are close to 100 %",
-        "“when the oversubscription factor is low, using random eviction is enough to get hit rates that \
-         are close to 100%” (section 7.2), taken as 97.5 % at α = 0.5",
+        "“when the oversubscription factor is low, using random eviction is enough to get hit \
+         rates that are close to 100%” (section 7.2), taken as 97.5 % at α = 0.5",
         |view| {
             let low = view.points.first()?.points(BLP);
             Finding::new(low >= 97.5, format!("{low:.2} %"))
@@ -108,8 +108,8 @@ const SKEWED: &[Claim<View>] = &[
     ),
     Claim::new(
         "PBLRU improves the hit rate when α is high",
-        "“PBLRU further improves cache hit rate, especially when the oversubscription factor is high” \
-         (section 7.2), taken as α = 2",
+        "“PBLRU further improves cache hit rate, especially when the oversubscription factor is \
+         high” (section 7.2), taken as α = 2",
         |view| {
             let won = |p: &Point| p.won(PBLRU, BLP);
             let shown = each(&view.points, |p| format!("{:+.2} points", won(p)));
@@ -152,10 +152,11 @@ fn fig7(context: &mut Context<'_>) -> Result<Record, LabError> {
         record.judge(&law, if skewed { SKEWED } else { UNIFORM }, &view);
     }
     record.note(
-        "Lookup latency is that of tier 1 alone, in bursts of 32 on the table as the traffic leaves it, \
-         without the check of what it found: nanoseconds a packet of a full burst, not the time from \
-         asking to knowing. Each design's is the median over stretches of one pass, one design after the \
-         other, so that a machine that changes its speed meanwhile shows in the differences.",
+        "Lookup latency is that of tier 1 alone, in bursts of 32 on the table as the traffic \
+         leaves it, without the check of what it found: nanoseconds a packet of a full burst, not \
+         the time from asking to knowing. Each design's is the median over stretches of one pass, \
+         one design after the other, so that a machine that changes its speed meanwhile shows in \
+         the differences.",
     );
     Ok(record)
 }

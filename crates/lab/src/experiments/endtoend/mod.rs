@@ -39,8 +39,8 @@ const THETAS: [f64; 2] = [0.0, 0.99];
 const ALPHA: &str = "oversubscription α (flows per slot)";
 
 /// Why PBLRU may win or lose.
-const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs is its \
-    reordering of each packet: the table of causes has both.";
+const PROMOTION: &str = "What PBLRU wins is a miss for each point of hit rate, and what it costs \
+    is its reordering of each packet: the table of causes has both.";
 
 #[derive(Clone)]
 pub(super) struct Point {
@@ -50,7 +50,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The record of a design; every design asked for was measured.
+    /// Returns the record of a design; every design asked for was measured.
     fn of(&self, name: &str) -> &DesignRecord {
         self.designs.iter().find(|d| d.design == name).expect("a design of the list")
     }
@@ -59,7 +59,7 @@ impl Point {
         self.of(name).rounds_ns.iter().copied()
     }
 
-    /// Packet rate to that of another in the same round.
+    /// Returns the packet rate to that of another in the same round.
     fn to(&self, name: &str, other: &str) -> Spread {
         Spread::of_ratios(self.rounds_ns(other), self.rounds_ns(name))
     }
@@ -68,7 +68,7 @@ impl Point {
         self.to(name, over).change()
     }
 
-    /// The fastest of the plain designs: the one whose rate to 2-4 BLP's is highest.
+    /// Returns the fastest of the plain designs: the one whose rate to 2-4 BLP's is highest.
     fn winner(&self) -> &'static str {
         let to_blp = |name: &&str| self.to(name, BLP).median;
         PLAIN.into_iter().max_by(|a, b| to_blp(a).total_cmp(&to_blp(b))).unwrap_or(PLAIN[0])
@@ -78,7 +78,7 @@ impl Point {
         100.0 * self.of(name).hit_rate
     }
 
-    /// Points of hit rate that a design wins over another.
+    /// Returns the points of hit rate that a design wins over another.
     fn won(&self, name: &str, over: &str) -> f64 {
         self.points(name) - self.points(over)
     }
@@ -199,7 +199,7 @@ fn curve(name: &str, points: &[Point], value: impl Fn(&Point) -> f64) -> Series 
     Series::measured(name, points.iter().map(|p| (p.alpha, value(p))).collect())
 }
 
-/// How much faster a design is than another, over α.
+/// Returns how much faster a design is than another, over α.
 fn gains(points: &[Point], name: &str, over: &str, shown: &str) -> Series {
     Series::rounds(shown, points.iter().map(|p| (p.alpha, p.gain(name, over))))
 }
@@ -212,8 +212,8 @@ fn each(points: &[Point], value: impl Fn(&Point) -> String) -> String {
     listed(points, |p| format!("α {}: {}", p.alpha, value(p)))
 }
 
-/// Judges "up to `stated` %": holds where the most that `name` gains over any of `over` is at least four
-/// fifths of it. The share is ours.
+/// Judges "up to `stated` %": holds where the most that `name` gains over any of `over` is at least
+/// four fifths of it. The share is ours.
 fn reaches<'a>(
     points: impl IntoIterator<Item = &'a Point>,
     name: &str,
@@ -227,8 +227,8 @@ fn reaches<'a>(
     Finding::new(gain.median >= 0.8 * stated, text)
 }
 
-/// Where differences of packet rates come from: lookups (of tier 1, timed once), hit rates, and what a
-/// miss costs.
+/// Returns where differences of packet rates come from: lookups (of tier 1, timed once), hit rates,
+/// and what a miss costs.
 fn causes(title: &str, points: &[Point], with_cuckoo: bool) -> Table {
     let cuckoo: [Column<'_, &Point>; 2] = [
         ("2-4 cuckoo-lite to 2-4 BLP: lookup, ns", &|p| {
@@ -258,8 +258,8 @@ fn causes(title: &str, points: &[Point], with_cuckoo: bool) -> Table {
 mod tests {
     use super::*;
 
-    /// Gains are of the same round: 2-4 BLP is a quarter faster in most rounds, though by the medians it is
-    /// slower.
+    /// Gains are of the same round: 2-4 BLP is a quarter faster in most rounds, though by the
+    /// medians it is slower.
     #[test]
     fn gains_are_of_the_same_round() {
         let course = Course::sized(true, &[0.5], &[0.0]);

@@ -12,7 +12,7 @@ const NUMBERS: u64 = 1 << 46;
 /// From here on, numbers are of addresses that no table has.
 const ABSENT: u64 = 1 << 45;
 
-/// The unicast address of a number below 2⁴⁵. Never zero.
+/// Returns the unicast address of a number below 2⁴⁵. Never zero.
 #[inline(always)]
 pub(super) fn address(number: u64) -> Key6 {
     let mask = NUMBERS - 1;
@@ -26,7 +26,7 @@ pub(super) fn address(number: u64) -> Key6 {
     Key6::from_bytes([a, b, c, d, e, f])
 }
 
-/// The address of a number below 2⁴⁵ that no table has.
+/// Returns the address of a number below 2⁴⁵ that no table has.
 #[inline(always)]
 pub(super) fn absent(number: u64) -> Key6 {
     address(number + ABSENT)

@@ -1,15 +1,15 @@
 //! Figure 6: lookup rate by batch size, and how far from the gather floor it is.
 //!
-//! All ways to look up take turns in every round; each draws its own keys anew. The paper's batches are
-//! alone.
+//! All ways to look up take turns in every round; each draws its own keys anew. The paper's batches
+//! are alone.
 
 use super::measure::{
-    Answers, Draws, LIST, Plan, Which, build, floor_ns, look_up, look_up_ahead, look_up_lists,
-    ns_per_key, rate,
+    LIST, LookUp, Plan, Turn, Which, build, floor, look_up, look_up_ahead, look_up_lists, looks_up,
+    rate, rounds,
 };
 use super::sizes;
 use crate::prelude::*;
-use overbank::fib::{BURST_MAX, Key6, Reader};
+use overbank::fib::BURST_MAX;
 use overbank::memory::HugePages;
 
 pub const FIB6: Experiment = Experiment {
@@ -33,8 +33,8 @@ const TARGET_ENTRIES: u64 = 16_000_000;
 /// Threads of the paper's runs, and the million lookups a second that all of them reached.
 const PAPER: (f64, f64) = (16.0, 350.0);
 
-/// Ways to look up bursts, as figures of [`Rounds`]; the floor comes after them.
-const WAYS: [(&str, &str, Which, LookUpIn); 4] = [
+/// Ways to look up bursts; the floor comes after them.
+const WAYS: [(&str, &str, Which, LookUp); 4] = [
     ("hits", "looked up alone", Which::Present, look_up),
     ("hits", "next burst named", Which::Present, look_up_ahead),
     ("misses", "looked up alone", Which::Absent, look_up),
@@ -45,18 +45,22 @@ const HIT_AHEAD: usize = 1;
 const MISS: usize = 2;
 const MISS_AHEAD: usize = 3;
 const FLOOR: usize = 4;
+/// Lists of present keys and of absent ones, after all batches.
+const LISTS: usize = BATCHES.len() * (FLOOR + 1);
 
-type LookUpIn = fn(&Reader<Key6, u16>, usize, &[Key6]) -> Answers;
+/// Returns the figure of a way in batches of a size.
+fn at(batch: usize, way: usize) -> usize {
+    let place = BATCHES.iter().position(|&size| size == batch);
+    place.expect("one of the list") * (FLOOR + 1) + way
+}
 
 struct Measured {
     entries: u64,
     bytes: u64,
     huge_pages: HugePages,
     lines_a_hit: f64,
-    /// Nanoseconds a key, as [`BATCHES`].
-    batches: Vec<Rounds>,
-    /// The same in lists: present keys, absent ones, the floor in its longest bursts.
-    lists: Rounds,
+    /// Nanoseconds a key: [`at`], then [`LISTS`].
+    ns: Rounds,
 }
 
 impl Measured {
@@ -64,14 +68,22 @@ impl Measured {
         sizes::name_of(self.entries)
     }
 
-    fn batch(&self, size: usize) -> &Rounds {
-        let at = BATCHES.iter().position(|&batch| batch == size);
-        &self.batches[at.expect("one of the list")]
+    fn spread(&self, batch: usize, way: usize) -> Spread {
+        self.ns.spread(at(batch, way))
     }
 
-    /// How many times as fast hits of one batch size are as of another, medians.
-    fn gain(&self, size: usize, over: usize) -> f64 {
-        self.batch(over).spread(HIT).median / self.batch(size).spread(HIT).median
+    fn to_floor(&self, batch: usize, way: usize) -> Spread {
+        self.ns.ratio(at(batch, way), at(batch, FLOOR))
+    }
+
+    /// Lists to the floor in the longest bursts.
+    fn list_to_floor(&self, list: usize) -> Spread {
+        self.ns.ratio(LISTS + list, at(BURST_MAX, FLOOR))
+    }
+
+    /// Returns how many times as fast hits of one batch size are as of another, medians.
+    fn gain(&self, batch: usize, over: usize) -> f64 {
+        self.spread(over, HIT).median / self.spread(batch, HIT).median
     }
 }
 
@@ -79,38 +91,22 @@ fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError
     let plan = &Plan::of(context.smoke());
     let what = sizes::name_of(entries);
     let fib = context.part((0.0, 0.6), |context| build(context, &what, entries))?;
-    let reader = fib.reader();
-    let bytes = reader.bytes();
-    let mut draws = Draws::uniform(entries, context.seed)?;
-    let none = |count| Rounds { figures: vec![Vec::new(); count] };
-    let (mut batches, mut lists) = (vec![none(WAYS.len() + 1); BATCHES.len()], none(3));
-    for round in 0..plan.rounds {
-        let share = 0.6 + 0.4 * round as f64 / plan.rounds as f64;
-        context.step(&format!("{what}: lookups"), share)?;
-        let timed = |draws: &mut Draws, which, look_up: &dyn Fn(&[Key6]) -> Answers| {
-            ns_per_key("overbank::fib", draws, (which, plan.keys, bytes), look_up)
-        };
-        for (&batch, rounds) in BATCHES.iter().zip(&mut batches) {
-            for ((_, _, which, look_up), ns) in WAYS.iter().zip(&mut rounds.figures) {
-                ns.push(timed(&mut draws, *which, &|keys| look_up(&reader, batch, keys))?);
-            }
-            // The lines of the table itself, no other memory, which the host may keep otherwise; the
-            // cheaper of both ways.
-            let floor = [false, true].map(|ahead| {
-                let touch = |hashes: &[u64]| reader.touch(batch, ahead, hashes);
-                floor_ns(&mut draws, (plan.keys, bytes), touch)
-            });
-            rounds.figures[FLOOR].push(floor[0].min(floor[1]));
-        }
-        for (which, ns) in [Which::Present, Which::Absent].into_iter().zip(&mut lists.figures) {
-            ns.push(timed(&mut draws, which, &|keys| look_up_lists(&reader, keys))?);
-        }
+    let reader = &fib.reader();
+    let turn = |which, batch, look_up: LookUp| -> Turn<'_> {
+        let of_round = (which, plan.keys, reader.bytes());
+        looks_up("overbank::fib", of_round, move |keys| look_up(reader, batch, keys))
+    };
+    let mut turns = Vec::new();
+    for batch in BATCHES {
+        turns.extend(WAYS.map(|(_, _, which, look_up)| turn(which, batch, look_up)));
+        turns.push(floor(reader, (batch, &[false, true]), plan.keys));
     }
-    // The last batch is the longest burst.
-    lists.figures[2] = batches[BATCHES.len() - 1].figures[FLOOR].clone();
+    turns.extend([Which::Present, Which::Absent].map(|which| turn(which, LIST, look_up_lists)));
+    let ns = context.part((0.6, 1.0), |context| rounds(context, plan, entries, &mut turns))?;
     let lines_a_hit = 1.0 + fib.stats().second as f64 / entries as f64;
-    let (bytes, huge_pages) = (bytes as u64, reader.huge_pages());
-    Ok(Measured { entries, bytes, huge_pages, lines_a_hit, batches, lists })
+    let (bytes, huge_pages) = (reader.bytes() as u64, reader.huge_pages());
+    drop(turns);
+    Ok(Measured { entries, bytes, huge_pages, lines_a_hit, ns })
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -127,44 +123,40 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.tables.extend(tables(&all));
     claims(&mut record, &all);
     record.note(
-        "The floor is one random line a key, of the table's own lines, prefetched in the same bursts. \
-         A lookup also hashes the key, compares, takes the value and looks at the version again; at \
-         95 % a fifth of the present keys needs a second line, asked for when the first has come.",
+        "The floor is one random line a key, of the table's own lines, prefetched in the same \
+         bursts. A lookup also hashes the key, compares, takes the value and looks at the version \
+         again; at 95 % a fifth of the present keys needs a second line, asked for when the first \
+         has come.",
     );
     record.note(
-        "Next burst named: while a burst is looked up, the home lines of the next one are asked for. \
-         Lists go on with the next burst before the second lines of this one are compared. The floor is \
-         the cheaper of bursts alone and bursts that ask ahead.",
+        "Next burst named: while a burst is looked up, the home lines of the next one are asked \
+         for. Lists go on with the next burst before the second lines of this one are compared. \
+         The floor is the cheaper of bursts alone and bursts that ask ahead.",
     );
     Ok(record)
 }
 
 fn plots(all: &[Measured]) -> [Plot; 4] {
-    let plot = |title: &str, y: &str, value: &dyn Fn(&Rounds) -> Spread| {
-        let curve = |m: &Measured| {
-            let points = BATCHES.iter().zip(&m.batches);
-            let points = points.map(|(&batch, rounds)| (batch as f64, value(rounds)));
-            Series::rounds(m.name(), points)
-        };
+    let plot = |title: &str, y: &str, value: &dyn Fn(&Measured, usize) -> Spread| {
+        let curve =
+            |m: &Measured| Series::rounds(m.name(), BATCHES.map(|b| (b as f64, value(m, b))));
         Plot::new(title, "lookups of a batch", y).log_x().with(all.iter().map(curve))
     };
     let (y, floor) = ("million lookups a second", "present keys to the gather floor");
-    let present = plot("present keys, one core", y, &|rounds| rate(rounds.spread(HIT)));
+    let present = plot("present keys, one core", y, &|m, batch| rate(m.spread(batch, HIT)));
     [
         present.mark("the paper's 350 M/s, by thread", 14.0, PAPER.1 / PAPER.0),
-        plot("absent keys, one core", y, &|rounds| rate(rounds.spread(MISS))),
-        plot(floor, "multiple", &|rounds| rounds.ratio(HIT, FLOOR)),
-        plot(&format!("{floor}, next burst named"), "multiple", &|rounds| {
-            rounds.ratio(HIT_AHEAD, FLOOR)
+        plot("absent keys, one core", y, &|m, batch| rate(m.spread(batch, MISS))),
+        plot(floor, "multiple", &|m, batch| m.to_floor(batch, HIT)),
+        plot(&format!("{floor}, next burst named"), "multiple", &|m, batch| {
+            m.to_floor(batch, HIT_AHEAD)
         }),
     ]
 }
 
 fn tables(all: &[Measured]) -> Vec<Table> {
     // Figures, and their multiples of the floor of the same round.
-    let cell = |rounds: &Rounds, figure: usize, floor: usize| {
-        format!("{} (×{:.2})", rounds.spread(figure).cell(1), rounds.ratio(figure, floor).median)
-    };
+    let cell = |ns: Spread, to_floor: Spread| format!("{} (×{:.2})", ns.cell(1), to_floor.median);
     let named = [
         ("Present keys", HIT),
         ("Absent keys", MISS),
@@ -174,9 +166,8 @@ fn tables(all: &[Measured]) -> Vec<Table> {
     let name = |m: &&Measured| m.name();
     let batches = named.map(|(title, way)| {
         let title = format!("{title}: ns a lookup, median and range of the rounds (to the floor)");
-        let rows = (BATCHES.iter().enumerate(), |(_, batch): &(usize, &usize)| batch.to_string());
-        Table::pivot(title, "batch", rows, (all, name), |row, m| {
-            cell(&m.batches[row.0], way, FLOOR)
+        Table::pivot(title, "batch", (BATCHES, usize::to_string), (all, name), |&batch, m| {
+            cell(m.spread(batch, way), m.to_floor(batch, way))
         })
     });
     let lists = Table::pivot(
@@ -187,10 +178,10 @@ fn tables(all: &[Measured]) -> Vec<Table> {
         "keys",
         (["present", "absent"].into_iter().enumerate(), |row: &(usize, &str)| row.1.to_owned()),
         (all, name),
-        |row, m| cell(&m.lists, row.0, 2),
+        |row, m| cell(m.ns.spread(LISTS + row.0), m.list_to_floor(row.0)),
     );
     let [short, long] = TARGET_BATCHES.map(|batch| format!("floor, bursts of {batch}: ns"));
-    let floor = |m: &Measured, at: usize| m.batch(TARGET_BATCHES[at]).spread(FLOOR).cell(1);
+    let floor = |m: &Measured, at: usize| m.spread(TARGET_BATCHES[at], FLOOR).cell(1);
     let floors = Table::of(
         "The tables, 95 % full, and the gather kernel",
         all,
@@ -243,7 +234,7 @@ const ALL: &[Claim<[Measured]>] = &[Claim::timed(
     "nearly 350 by 16 threads: 21.9 each",
     |all| {
         let best = |m: &Measured| {
-            m.batches.iter().map(|r| 1000.0 / r.spread(HIT).median).fold(0.0, f64::max)
+            BATCHES.map(|b| 1000.0 / m.spread(b, HIT).median).into_iter().fold(0.0, f64::max)
         };
         let (high, low) = (all.iter().map(best).fold(0.0, f64::max), all.iter().map(best));
         let low = low.fold(f64::MAX, f64::min);
@@ -260,11 +251,11 @@ fn claims(record: &mut Record, all: &[Measured]) {
         let bursts = TARGET_BATCHES.into_iter().flat_map(|batch| {
             WAYS.iter().enumerate().map(move |(figure, (keys, way, ..))| {
                 let what = format!("bursts of {batch}, {way}: {keys}");
-                (what, m.batch(batch).ratio(figure, FLOOR))
+                (what, m.to_floor(batch, figure))
             })
         });
         let lists = ["hits", "misses"].into_iter().enumerate();
-        let lists = lists.map(|(i, keys)| (format!("lists: {keys}"), m.lists.ratio(i, 2)));
+        let lists = lists.map(|(i, keys)| (format!("lists: {keys}"), m.list_to_floor(i)));
         for (what, factor) in bursts.chain(lists) {
             let claim = format!("{}, {what} to the gather floor", m.name());
             let holds = factor.median <= TARGET;
@@ -289,23 +280,24 @@ fn claims(record: &mut Record, all: &[Measured]) {
 mod tests {
     use super::*;
 
-    /// Hits alone and with the next burst named, in bursts of 32 and 64, and lists; misses are fast.
+    /// Hits alone and with the next burst named, in bursts of 32 and 64, and lists; misses are
+    /// fast.
     #[test]
     fn all_ways_are_judged_by_the_floor() {
-        let of = |ns: &[f64]| Rounds { figures: ns.iter().map(|&ns| vec![ns; 3]).collect() };
         for (hit, [alone, ahead, list]) in [
             (1.5, [true, true, true]),
             (1.8, [false, true, true]),
             (2.05, [false, false, true]),
             (2.2, [false, false, false]),
         ] {
+            let batches = [hit, hit - 0.3, 1.4, 1.2, 1.0].repeat(BATCHES.len());
+            let ns = batches.into_iter().chain([hit - 0.4, 1.1]).map(|ns| vec![ns; 3]).collect();
             let m = Measured {
                 entries: TARGET_ENTRIES,
                 bytes: TARGET_ENTRIES * 9,
                 huge_pages: HugePages::Yes,
                 lines_a_hit: 1.2,
-                batches: vec![of(&[hit, hit - 0.3, 1.4, 1.2, 1.0]); BATCHES.len()],
-                lists: of(&[hit - 0.4, 1.1, 1.0]),
+                ns: Rounds { figures: ns },
             };
             let mut record = full_record(&FIB6);
             claims(&mut record, &[m]);

@@ -1,9 +1,10 @@
 //! Figure 7: frames forwarded from memory ports, by size of the table; and building that table.
 //!
-//! A loop of few frames would have few addresses. So a ring of frames is written anew, one burst ahead,
-//! as a network card writes into memory (`bench.rs`). What that and the ports cost is measured by the
-//! same loop without the forwarder. Two switches take turns: the paper's, which has addresses of 48
-//! bits and looks up no sources, and the live one's `--mode l2`, *with learning* (`learning.rs`).
+//! A loop of few frames would have few addresses. So a ring of frames is written anew, one burst
+//! ahead, as a network card writes into memory (`bench.rs`). What that and the ports cost is
+//! measured by the same loop without the forwarder. Two switches take turns: the paper's, which has
+//! addresses of 48 bits and looks up no sources, and the live one's `--mode l2`, *with learning*
+//! (`learning.rs`).
 
 use super::insertion::{self, Built};
 use super::measure::{Draws, Plan};
@@ -11,6 +12,7 @@ use super::sizes;
 use crate::prelude::*;
 use bench::{Counts, Lane, alone, among_stations, in_turn, through, to_entries};
 use learning::{Learning, Learnt};
+use overbank::fib::{Key, Reader, Value};
 use overbank_stations::Station;
 use overbank_stations::forward::{Forwarder, Role};
 
@@ -40,10 +42,9 @@ const FRAME: usize = 60;
 /// Frames of the ring: 256 KiB, in a second-level cache, as after a network card's direct cache
 /// access.
 const RING: usize = 4096;
-/// Skew of the second kind of traffic.
 const THETA: f64 = 0.99;
 
-/// Place of the port of an address among all ports.
+/// Returns the place of the port of an address among all ports.
 fn port_of(number: u64) -> u16 {
     1 + (number % u64::from(PORTS)) as u16
 }
@@ -62,9 +63,7 @@ const LEARNT_ZIPF: usize = 4;
 
 struct Measured {
     entries: u64,
-    bytes: u64,
-    pages: String,
-    occupancy: f64,
+    facts: Facts,
     built: Built,
     /// As [`insertion::LATENCIES`].
     latency: [u64; 6],
@@ -74,6 +73,20 @@ struct Measured {
     counts: Counts,
     /// With learning, or why not, in one line.
     learning: Result<Learning, String>,
+}
+
+/// What a table is like when it is full.
+struct Facts {
+    bytes: u64,
+    pages: String,
+    occupancy: f64,
+}
+
+impl Facts {
+    fn of<K: Key, V: Value>(reader: &Reader<K, V>) -> Facts {
+        let occupancy = reader.len() as f64 / reader.slots() as f64;
+        Facts { bytes: reader.bytes() as u64, pages: reader.huge_pages().to_string(), occupancy }
+    }
 }
 
 fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError> {
@@ -111,9 +124,8 @@ fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError
     context.step(&format!("{what}: single insertions"), 0.9)?;
     let count = if context.smoke() { 2000 } else { 200_000 };
     let latency = insertion::latency(&mut fib, entries, count, seed, station_of)?;
-    let (reader, occupancy) = (fib.reader(), fib.occupancy());
-    let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
-    Ok(Measured { entries, bytes, pages, occupancy, built, latency, times, counts, learning })
+    let facts = Facts::of(&fib.reader());
+    Ok(Measured { entries, facts, built, latency, times, counts, learning })
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {

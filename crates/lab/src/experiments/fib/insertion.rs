@@ -20,7 +20,6 @@ pub(super) struct Band {
     pub(super) moves: f64,
 }
 
-/// What building a table was.
 pub(super) struct Built {
     /// Seconds until the empty table was there, all of its memory touched.
     pub(super) allocated_s: f64,
@@ -59,8 +58,8 @@ pub(super) fn build(
     Ok((fib, built))
 }
 
-/// What [`latency`] gives: nanoseconds of one insertion at 95 %, the clock included, what the clock alone
-/// shows, and how many insertions there were.
+/// What [`latency`] gives: nanoseconds of one insertion at 95 %, the clock included, what the clock
+/// alone shows, and how many insertions there were.
 pub(super) const LATENCIES: [&str; 6] =
     ["p50", "p99", "p99.9", "longest", "of it the clock", "insertions"];
 
@@ -94,7 +93,7 @@ pub(super) fn latency(
     Ok([p50, p99, p999, max, quantile(&clock, 0.5), count])
 }
 
-/// The least of sorted values that is not below this share of them; 0 of none.
+/// Returns the least of sorted values that is not below this share of them; 0 of none.
 fn quantile(sorted: &[u64], share: f64) -> u64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)

@@ -6,13 +6,13 @@
 //!                                    16 stretches   new keys, each timed; their median is the round's
 //! ```
 //!
-//! Figures are medians of rounds with their range. Every stretch is checked: all keys that are there
-//! were found, with their values, and none that is absent.
+//! Figures are medians of rounds with their range. Every stretch is checked: all keys that are
+//! there were found, with their values, and none that is absent.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::{absent, address};
+use super::{absent, address, sizes};
 use crate::prelude::*;
 use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
 use overbank::hash::mix;
@@ -140,12 +140,12 @@ impl Plan {
     }
 }
 
-/// Keys before the clock runs: enough to bring a small table back into the caches.
+/// Returns the keys before the clock runs: enough to bring a small table back into the caches.
 fn lead_in(bytes: usize) -> usize {
     (bytes / 64).saturating_mul(4).clamp(1 << 12, 1 << 16)
 }
 
-/// Median nanoseconds a key of `work`, stretch by stretch, and what it gave.
+/// Returns the median nanoseconds a key of `work`, stretch by stretch, and what it gave.
 fn timed<T, R>(keys: &[T], mut work: impl FnMut(&[T]) -> R) -> (f64, Vec<R>) {
     let stretches = keys.chunks(stretch_of(keys.len())).map(|keys| {
         let start = Instant::now();
@@ -156,41 +156,67 @@ fn timed<T, R>(keys: &[T], mut work: impl FnMut(&[T]) -> R) -> (f64, Vec<R>) {
     (median(ns), found)
 }
 
-/// Nanoseconds per key of `work` over one round of new keys, after a lead-in of others; an error if
-/// an answer is wrong. `bytes`: of the table.
-pub(super) fn ns_per_key(
-    name: &str,
-    draws: &mut Draws,
+/// A contestant of a figure: nanoseconds a key of one round.
+pub(super) type Turn<'a> = Box<dyn FnMut(&mut Draws) -> Result<f64, LabError> + 'a>;
+
+/// Looks up `keys` new keys of a table of `bytes` bytes, after a lead-in of others; fails if an
+/// answer is wrong.
+pub(super) fn looks_up<'a>(
+    name: &'a str,
     (which, keys, bytes): (Which, usize, usize),
-    mut work: impl FnMut(&[Key6]) -> Answers,
-) -> Result<f64, LabError> {
-    draws.draw(which, lead_in(bytes));
-    black_box(work(&draws.keys));
-    draws.draw(which, keys);
-    let (ns, found) = timed(&draws.keys, work);
-    if found != draws.expected {
-        let hits = |answers: &[Answers]| answers.iter().map(|a| a.hits).sum::<u64>();
-        let (found, there) = (hits(&found), hits(&draws.expected));
-        return Err(LabError::Failed(format!(
-            "{name}: {found} of {keys} keys found, {there} are there, or wrong values"
-        )));
-    }
-    Ok(ns)
+    mut work: impl FnMut(&[Key6]) -> Answers + 'a,
+) -> Turn<'a> {
+    Box::new(move |draws| {
+        draws.draw(which, lead_in(bytes));
+        black_box(work(&draws.keys));
+        draws.draw(which, keys);
+        let (ns, found) = timed(&draws.keys, &mut work);
+        if found != draws.expected {
+            let hits = |answers: &[Answers]| answers.iter().map(|a| a.hits).sum::<u64>();
+            let (found, there) = (hits(&found), hits(&draws.expected));
+            return Err(LabError::Failed(format!(
+                "{name}: {found} of {keys} keys found, {there} are there, or wrong values"
+            )));
+        }
+        Ok(ns)
+    })
 }
 
-/// Nanoseconds per key over one round of new keys of a kernel that touches a line a hash.
-pub(super) fn floor_ns(
-    draws: &mut Draws,
-    (keys, bytes): (usize, usize),
-    touch: impl Fn(&[u64]) -> u64,
-) -> f64 {
-    draws.draw(Which::Present, lead_in(bytes));
-    black_box(touch(&draws.hashes));
-    draws.draw(Which::Present, keys);
-    timed(&draws.hashes, touch).0
+/// Runs the gather kernel on the lines of the table itself, no other memory, which the host may
+/// keep otherwise; the cheapest of `ways`: bursts alone, or ahead.
+pub(super) fn floor<'a>(
+    reader: &'a Reader<Key6, u16>,
+    (burst, ways): (usize, &'a [bool]),
+    keys: usize,
+) -> Turn<'a> {
+    Box::new(move |draws| {
+        let times = ways.iter().map(|&ahead| {
+            let touch = |hashes: &[u64]| reader.touch(burst, ahead, hashes);
+            draws.draw(Which::Present, lead_in(reader.bytes()));
+            black_box(touch(&draws.hashes));
+            draws.draw(Which::Present, keys);
+            timed(&draws.hashes, touch).0
+        });
+        Ok(times.fold(f64::MAX, f64::min))
+    })
 }
 
-/// Lookups in bursts, each alone.
+/// Runs rounds in which all of `turns` draw from the same keys.
+pub(super) fn rounds(
+    context: &mut Context<'_>,
+    plan: &Plan,
+    entries: u64,
+    turns: &mut [Turn<'_>],
+) -> Result<Rounds, LabError> {
+    let mut draws = Draws::uniform(entries, context.seed)?;
+    let what = format!("{}: lookups", sizes::name_of(entries));
+    Rounds::run(turns, plan.rounds, |done| context.step(&what, done), |turn, _| turn(&mut draws))
+}
+
+/// A way to look up keys in bursts of a size.
+pub(super) type LookUp = fn(&Reader<Key6, u16>, usize, &[Key6]) -> Answers;
+
+/// Looks up in bursts, each alone.
 #[inline(never)]
 pub(super) fn look_up(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
     let mut values = [0; BURST_MAX];
@@ -202,7 +228,7 @@ pub(super) fn look_up(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -
     answers
 }
 
-/// Lookups in bursts, each of which names the next one; the first is prefetched.
+/// Looks up in bursts, each of which names the next one; the first is prefetched.
 #[inline(never)]
 pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
     let mut values = [0; BURST_MAX];
@@ -220,9 +246,9 @@ pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Ke
 
 pub(super) const LIST: usize = 1024;
 
-/// Lookups of lists of [`LIST`] keys.
+/// Looks up lists of [`LIST`] keys.
 #[inline(never)]
-pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, keys: &[Key6]) -> Answers {
+pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, _: usize, keys: &[Key6]) -> Answers {
     let (mut values, mut hits) = ([0; LIST], [0; LIST / 64]);
     let mut answers = Answers::default();
     for keys in keys.chunks(LIST) {
@@ -234,13 +260,13 @@ pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, keys: &[Key6]) -> Answer
     answers
 }
 
-/// Million a second, from nanoseconds each.
+/// Converts nanoseconds each to million a second.
 pub(super) fn rate(ns: Spread) -> Spread {
     let Spread { median, low, high } = ns.map(|ns| 1000.0 / ns);
     Spread { median, low: high, high: low }
 }
 
-/// An empty table for `entries` entries at 95 %, on huge pages.
+/// Returns an empty table for `entries` entries at 95 %, on huge pages.
 pub(super) fn empty(entries: u64, seed: u64) -> Result<Fib, LabError> {
     let entries = usize::try_from(entries).map_err(LabError::failed)?;
     let config = Config::entries(entries).seed(seed).pages(Pages::Huge);
@@ -284,7 +310,7 @@ pub(super) fn insert(
     })
 }
 
-/// A table of the first `entries` addresses.
+/// Builds a table of the first `entries` addresses.
 pub(super) fn build(context: &mut Context<'_>, what: &str, entries: u64) -> Result<Fib, LabError> {
     let mut fib = empty(entries, context.seed)?;
     insert(context, what, &mut fib, 0..entries, value)?;
@@ -308,8 +334,8 @@ pub(super) mod tests {
             assert_eq!(look_up(&reader, burst, &keys), expected, "{burst}");
             assert_eq!(look_up_ahead(&reader, burst, &keys), expected, "{burst}");
         }
-        assert_eq!(look_up_lists(&reader, &keys), expected);
+        assert_eq!(look_up_lists(&reader, LIST, &keys), expected);
         assert_eq!(look_up_ahead(&reader, 32, &[]), Answers::default());
-        assert_eq!(look_up_lists(&reader, &[]), Answers::default());
+        assert_eq!(look_up_lists(&reader, LIST, &[]), Answers::default());
     }
 }

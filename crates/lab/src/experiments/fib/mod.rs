@@ -1,5 +1,5 @@
-//! The forwarding table of CuckooSwitch measured: figures 5, 6 and 7 of the dissertation, and a writer
-//! at work beside the readers.
+//! The forwarding table of CuckooSwitch measured: figures 5, 6 and 7 of the dissertation, and a
+//! writer at work beside the readers.
 //!
 //! | experiment | file | what |
 //! |---|---|---|
@@ -8,10 +8,10 @@
 //! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded, with learning and without; building the table, insertions |
 //! | `fibwriter` | `with_writer.rs` | lookups while the writer is idle and while it writes at full speed |
 //!
-//! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full. Addresses
-//! are made of numbers by a bijection (`address.rs`), so that a billion of them need no memory but the
-//! table. Sizes go up to a billion entries; a size whose tables do not fit into the memory that is
-//! free is left out, and the record says so (`sizes.rs`).
+//! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full.
+//! Addresses are made of numbers by a bijection (`address.rs`), so that a billion of them need no
+//! memory but the table. Sizes go up to a billion entries; a size whose tables do not fit into the
+//! memory that is free is left out, and the record says so (`sizes.rs`).
 
 mod address;
 mod burst_size;

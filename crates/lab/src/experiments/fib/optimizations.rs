@@ -1,16 +1,16 @@
 //! Figure 5: each optimisation switched on in turn.
 //!
-//! All look up keys that are there, on one core. They take turns in each round where all their tables fit
-//! into memory at once; where not, the paper's five do, and then ours with the gather kernel.
+//! All look up keys that are there, on one core. They take turns in each round where all their
+//! tables fit into memory at once; where not, the paper's five do, and then ours with the gather
+//! kernel.
 
 use super::measure::{
-    Answers, Draws, Plan, Which, build, fill, floor_ns, look_up, look_up_ahead, ns_per_key, rate,
+    LookUp, Plan, Turn, Which, build, fill, floor, look_up, look_up_ahead, looks_up, rate, rounds,
     value,
 };
 use super::optimistic::{Filler, LOOK_UPS, Optimistic};
 use super::{absent, address, sizes};
 use crate::prelude::*;
-use overbank::fib::Key6;
 
 pub const FIB5: Experiment = Experiment {
     name: "fib5",
@@ -66,12 +66,12 @@ struct Measured {
 }
 
 impl Measured {
-    /// How many times as fast `step` is as `other`, by round.
+    /// Returns how many times as fast `step` is as `other`, by round.
     fn factor(&self, step: usize, other: usize) -> Spread {
         self.ns.ratio(other, step)
     }
 
-    /// The same where the table is past the last-level cache.
+    /// Returns the same where the table is past the last-level cache.
     fn past(&self, step: usize, other: usize) -> Option<Spread> {
         let past = sizes::past_the_caches(self.bytes[0]) == Some(true);
         past.then(|| self.factor(step, other))
@@ -82,31 +82,7 @@ impl Measured {
     }
 }
 
-type Turn<'a> = Box<dyn FnMut(&mut Draws) -> Result<f64, LabError> + 'a>;
-
-/// A step that looks up so many keys, in a table of so many bytes.
-fn looks_up<'a>(
-    step: usize,
-    (keys, bytes): (usize, usize),
-    mut work: impl FnMut(&[Key6]) -> Answers + 'a,
-) -> Turn<'a> {
-    let of_round = (Which::Present, keys, bytes);
-    Box::new(move |draws| ns_per_key(STEPS[step], draws, of_round, &mut work))
-}
-
-fn rounds(
-    context: &mut Context<'_>,
-    plan: &Plan,
-    entries: u64,
-    turns: &mut [Turn<'_>],
-) -> Result<Vec<Vec<f64>>, LabError> {
-    let mut draws = Draws::uniform(entries, context.seed)?;
-    let what = format!("{}: lookups", sizes::name_of(entries));
-    let step = |share| context.step(&what, share);
-    Ok(Rounds::run(turns, plan.rounds, step, |turn, _| turn(&mut draws))?.figures)
-}
-
-/// The paper's table, on huge pages and on small ones.
+/// Builds the paper's table, on huge pages and on small ones.
 fn cuckoo(context: &mut Context<'_>, entries: u64) -> Result<[Optimistic; 2], LabError> {
     let none = || LabError::Failed("no memory for the baseline's table".to_owned());
     let huge = Optimistic::new(entries as usize, true, context.seed).ok_or_else(none)?;
@@ -127,12 +103,14 @@ fn cuckoo_turns([huge, small]: &[Optimistic; 2], keys: usize) -> Vec<Turn<'_>> {
         .into_iter()
         .enumerate()
         .map(|(step, (table, look_up))| {
-            looks_up(step, (keys, table.bytes()), move |keys| look_up(table, BATCH, keys))
+            let of_round = (Which::Present, keys, table.bytes());
+            looks_up(STEPS[step], of_round, move |keys| look_up(table, BATCH, keys))
         })
         .collect()
 }
 
-/// Bytes that are there at once at least: the paper's table on both kinds of pages, or ours.
+/// Returns the bytes that are there at once at least: the paper's table on both kinds of pages, or
+/// ours.
 fn bytes(entries: u64) -> u64 {
     (2 * sizes::optimistic_bytes(entries)).max(sizes::fib_bytes(entries))
 }
@@ -148,20 +126,22 @@ fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError
     let mut tables = Some(tables);
     if !together && let Some(tables) = tables.take() {
         let mut turns = cuckoo_turns(&tables, plan.keys);
-        ns = context.part((0.4, until), |context| rounds(context, plan, entries, &mut turns))?;
+        let rounds = |context: &mut Context<'_>| rounds(context, plan, entries, &mut turns);
+        ns = context.part((0.4, until), rounds)?.figures;
     }
     let what = format!("{}, overbank::fib", sizes::name_of(entries));
     let built = until + 0.4;
     let fib = context.part((until, built), |context| build(context, &what, entries))?;
-    let reader = fib.reader();
-    let of_round = (plan.keys, reader.bytes());
+    let reader = &fib.reader();
+    let of_round = (Which::Present, plan.keys, reader.bytes());
     let mut turns = tables.as_ref().map(|t| cuckoo_turns(t, plan.keys)).unwrap_or_default();
-    turns.push(looks_up(OURS, of_round, |keys| look_up(&reader, BATCH, keys)));
-    turns.push(looks_up(OURS_AHEAD, of_round, |keys| look_up_ahead(&reader, BATCH, keys)));
-    turns.push(Box::new(|draws| {
-        Ok(floor_ns(draws, of_round, |hashes| reader.touch(BATCH, false, hashes)))
+    let ours: [(usize, LookUp); 2] = [(OURS, look_up), (OURS_AHEAD, look_up_ahead)];
+    turns.extend(ours.map(|(step, look_up)| {
+        looks_up(STEPS[step], of_round, move |keys| look_up(reader, BATCH, keys))
     }));
-    ns.extend(context.part((built, 1.0), |context| rounds(context, plan, entries, &mut turns))?);
+    turns.push(floor(reader, (BATCH, &[false]), plan.keys));
+    let last = |context: &mut Context<'_>| rounds(context, plan, entries, &mut turns);
+    ns.extend(context.part((built, 1.0), last)?.figures);
     drop(turns);
     let asked = entries.min(10_000);
     let lines: usize = (0..asked).map(|number| reader.lines_if_absent(absent(number))).sum();
@@ -276,24 +256,25 @@ const CLAIMS: &[Claim<Measured>] = &[
         Finding::at_most(1.25, m.past(HUGE, BASELINE)?)
     })
     .because(
-        "Each lookup waits for a walk of the page tables first, which in a virtual machine goes through \
-         two sets of them; that is probably why small pages cost more here than on the paper's machine.",
+        "Each lookup waits for a walk of the page tables first, which in a virtual machine goes \
+         through two sets of them; that is probably why small pages cost more here than on the \
+         paper's machine.",
     ),
     Claim::timed("memory ordering", "more than 2 ×", |m: &Measured| {
         let factor = m.past(ORDERING, HUGE)?;
         Finding::new(factor.median > 2.0, factor.text())
     })
     .because(
-        "The paper counts about 100 cycles for each of a lookup's four locked instructions, which cost \
-         less here.",
+        "The paper counts about 100 cycles for each of a lookup's four locked instructions, which \
+         cost less here.",
     ),
     Claim::timed("batching without prefetching", "less than 1.2 ×", |m: &Measured| {
         let factor = m.past(BATCHING, ORDERING)?;
         Finding::new(factor.median < 1.2, factor.text())
     })
     .because(
-        "The comparisons of a batch follow each other with little in between, so that a deeper reorder \
-         buffer than the paper's machine had probably overlaps the waits of several keys.",
+        "The comparisons of a batch follow each other with little in between, so that a deeper \
+         reorder buffer than the paper's machine had probably overlaps the waits of several keys.",
     ),
     Claim::timed("batching and prefetching together (section 3.5)", "a further 2 ×", |m: &Measured| {
         Finding::at_least(2.0, m.past(PAPER_ALL, ORDERING)?)
@@ -323,21 +304,23 @@ fn claims(record: &mut Record, all: &[Measured]) {
 
 fn notes(record: &mut Record, all: &[Measured]) {
     record.note(
-        "The first five are one table, as the text of section 3 describes it: buckets of 4 entries of \
-         8 bytes, two to a line; 4096 version counters in a separate array; both buckets' counters read \
-         before and after. Only pages, the instruction that reads a counter, and batches differ.",
+        "The first five are one table, as the text of section 3 describes it: buckets of 4 entries \
+         of 8 bytes, two to a line; 4096 version counters in a separate array; both buckets' \
+         counters read before and after. Only pages, the instruction that reads a counter, and \
+         batches differ.",
     );
     record.note(
-        "overbank::fib is the sixth step and ours: buckets of a whole line, 7 entries and a header with \
-         the version and the markers, so that most absent keys cost one line; vector compares; readers \
-         that never wait. The seventh asks for the home lines of the next batch while it looks up one; \
-         the gather kernel touches lines of our table, batches alone, so it is no bound of this step.",
+        "overbank::fib is the sixth step and ours: buckets of a whole line, 7 entries and a header \
+         with the version and the markers, so that most absent keys cost one line; vector \
+         compares; readers that never wait. The seventh asks for the home lines of the next batch \
+         while it looks up one; the gather kernel touches lines of our table, batches alone, so it \
+         is no bound of this step.",
     );
     let apart: Vec<String> = all.iter().filter(|m| !m.together).map(Measured::name).collect();
     if !apart.is_empty() {
         record.note(format!(
-            "{} entries: not all tables fit into memory at once; the paper's five steps took turns, \
-             then overbank::fib in both ways and the gather kernel.",
+            "{} entries: not all tables fit into memory at once; the paper's five steps took \
+             turns, then overbank::fib in both ways and the gather kernel.",
             apart.join(", ")
         ));
     }

@@ -9,7 +9,7 @@ const RESERVE_BYTES: u64 = 512 << 20;
 /// Entries of a table that can be asked for.
 pub const ENTRIES: std::ops::RangeInclusive<u64> = 1000..=3_000_000_000;
 
-/// Bytes of a forwarding table for `entries` entries at 95 %.
+/// Returns the bytes of a forwarding table for `entries` entries at 95 %.
 pub(super) fn fib_bytes(entries: u64) -> u64 {
     // 7 entries in a line of 64 bytes.
     (entries * 100).div_ceil(95 * 7) * 64 + 128
@@ -23,7 +23,7 @@ pub(super) fn fits(bytes: u64) -> bool {
     memory_available_bytes().is_none_or(|free| bytes.saturating_add(RESERVE_BYTES) <= free)
 }
 
-/// What is left out for want of memory, in one line; `None` if nothing is.
+/// Returns what is left out for want of memory, in one line; `None` if nothing is.
 pub(super) fn does_not_fit(entries: u64, bytes: u64) -> Option<String> {
     if fits(bytes) {
         return None;
@@ -41,8 +41,9 @@ pub(super) fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// A figure over sizes: those of the experiment, or those asked for. Measures each whose tables fit into
-/// memory, with progress by entries, most of which goes into building; the record notes the others.
+/// Makes a figure over the sizes of the experiment, or those asked for. Measures each whose tables
+/// fit into memory, with progress by entries, most of which goes into building; the record notes
+/// the others.
 pub(super) fn figure<M>(
     context: &mut Context<'_>,
     experiment: &Experiment,
@@ -75,17 +76,18 @@ pub(super) fn figure<M>(
     Ok((record, all))
 }
 
-/// Whether a table of `bytes` bytes is past the last-level cache; `None` where that is not known.
+/// Returns whether a table of `bytes` bytes is past the last-level cache; `None` where that is not
+/// known.
 pub(super) fn past_the_caches(bytes: u64) -> Option<bool> {
     last_level_cache_bytes().map(|cache| bytes > cache as u64)
 }
 
-/// The largest table that the last-level cache holds with room to spare, of ascending ones.
+/// Returns the largest table that the last-level cache holds with room to spare, of ascending ones.
 pub(super) fn largest_cached<M>(all: &[M], bytes: impl Fn(&M) -> u64) -> Option<&M> {
     all.iter().rfind(|m| past_the_caches(2 * bytes(m)) == Some(false))
 }
 
-/// "10 k", "16 M", "1 G".
+/// Returns a name like 10 k, 16 M or 1 G.
 pub(super) fn name(entries: u64) -> String {
     let units = [(1_000_000_000, 'G'), (1_000_000, 'M'), (1000, 'k')];
     let Some((unit, letter)) = units.into_iter().find(|(unit, _)| entries >= *unit) else {
@@ -95,7 +97,6 @@ pub(super) fn name(entries: u64) -> String {
     format!("{:.digits$} {letter}", entries as f64 / unit as f64)
 }
 
-/// "16 M entries".
 pub(super) fn name_of(entries: u64) -> String {
     format!("{} entries", name(entries))
 }

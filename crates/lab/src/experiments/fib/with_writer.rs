@@ -5,9 +5,9 @@
 //!  another one   spins   │ writes  │ spins   │ writes  │ …
 //! ```
 //!
-//! Slices with and without writes take turns in one run; a round is one of each for every way to look
-//! up, and the cost of a way is that of its median round. While the writer does not write it spins, so that its core, and what
-//! the cores share, are in the same state in both.
+//! Slices with and without writes take turns in one run; a round is one of each for every way to
+//! look up, and the cost of a way is that of its median round. While the writer does not write it
+//! spins, so that its core, and what the cores share, are in the same state in both.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -15,11 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::measure::{
-    Answers, Draws, Fib, LIST, Plan, Which, build, look_up, look_up_ahead, look_up_lists, value,
+    Draws, Fib, LIST, LookUp, Plan, Which, build, look_up, look_up_ahead, look_up_lists, value,
 };
 use super::{absent, address, sizes};
 use crate::prelude::*;
-use overbank::fib::{Key6, Reader};
 use overbank::random::Pcg32;
 use overbank_kit::machine::{allowed_cores, keep_on, usable_cores};
 
@@ -64,16 +63,11 @@ const fn work(name: &'static str, step: Step, [keeps_all, has_target]: [bool; 2]
 
 fn remove_and_insert(fib: &mut Fib, _: &mut Replaced, number: u64) {
     fib.remove(address(number));
-    // Its slot is free, so this cannot be refused; if it were, readers would count it.
-    let _ = fib.insert(address(number), value(number));
+    fib.insert(address(number), value(number)).expect("its slot is free");
 }
 
-type Way = (&'static str, fn(&Reader<Key6, u16>, &[Key6]) -> Answers);
-const WAYS: [Way; 3] = [
-    ("bursts alone", |reader, keys| look_up(reader, BURST, keys)),
-    ("next burst named", |reader, keys| look_up_ahead(reader, BURST, keys)),
-    ("lists", look_up_lists),
-];
+const WAYS: [(&str, LookUp); 3] =
+    [("bursts alone", look_up), ("next burst named", look_up_ahead), ("lists", look_up_lists)];
 
 struct Measured {
     work: &'static Work,
@@ -93,14 +87,11 @@ impl Measured {
         format!("{}, the writer {}", sizes::name_of(self.entries), self.work.name)
     }
 
-    /// How many times as long a lookup takes, by round: the median and the quartiles, as slices are
-    /// short and the extremes of 201 rounds say little.
+    /// Returns how many times as long a lookup takes, by round: the median and the quartiles, as
+    /// slices are short and the extremes of 201 rounds say little.
     fn slower(&self, way: usize) -> Spread {
         let rounds = self.ns.figures[WAYS.len() + way].iter().zip(&self.ns.figures[way]);
-        let mut ratios: Vec<f64> = rounds.map(|(busy, idle)| busy / idle).collect();
-        ratios.sort_by(f64::total_cmp);
-        let at = |share: usize| ratios.get(ratios.len() * share / 4).copied().unwrap_or(1.0);
-        Spread { median: median(ratios.iter().copied()), low: at(1), high: at(3) }
+        Spread::without(0.25, rounds.map(|(busy, idle)| busy / idle))
     }
 }
 
@@ -111,9 +102,9 @@ struct Signals {
     operations: AtomicU64,
 }
 
-/// Keys that others stand for at the moment, [`Self::MOST`] at most; then the oldest come back. So the
-/// table stays as full as it is, and each insertion is of a key that was not there, which has to find
-/// a free slot or to make one.
+/// Keys that others stand for at the moment, [`Self::MOST`] at most; then the oldest come back. So
+/// the table stays as full as it is, and each insertion is of a key that was not there, which has
+/// to find a free slot or to make one.
 #[derive(Default)]
 struct Replaced {
     /// Number of the key, and of the one that stands for it.
@@ -128,8 +119,7 @@ impl Replaced {
         if self.pairs.len() == Self::MOST {
             self.put_back(fib);
         } else if fib.remove(address(number)).is_some() {
-            // If it is refused, there will be nothing to remove when the key comes back.
-            let _ = fib.insert(absent(self.count), 0);
+            fib.insert(absent(self.count), 0).expect("room at 95 %");
             self.pairs.push_back((number, self.count));
             self.count += 1;
         }
@@ -138,7 +128,7 @@ impl Replaced {
     fn put_back(&mut self, fib: &mut Fib) {
         if let Some((number, other)) = self.pairs.pop_front() {
             fib.remove(absent(other));
-            let _ = fib.insert(address(number), value(number));
+            fib.insert(address(number), value(number)).expect("room at 95 %");
         }
     }
 }
@@ -177,30 +167,23 @@ fn measure(
     let mut draws = Draws::uniform(entries, seed)?;
     let signals = Signals::default();
     let operations = || signals.operations.load(Ordering::Relaxed);
-    let ns = Rounds { figures: vec![Vec::new(); 2 * WAYS.len()] };
-    let mut found =
-        Measured { work, entries, ns, writes: 0.0, operations: 0, absent: 0, lookups: 0 };
-    let mut seconds = 0.0;
-    std::thread::scope(|scope| {
+    let what = format!("{}, the writer {}", sizes::name_of(entries), work.name);
+    let (mut written, mut absent, mut seconds) = (0, 0, 0.0);
+    let mut slice = |way: usize| {
+        draws.draw(Which::Present, plan.keys);
+        let start = Instant::now();
+        let answers = black_box(WAYS[way].1(&reader, BURST, &draws.keys));
+        absent += plan.keys as u64 - answers.hits;
+        start.elapsed().as_secs_f64() * 1e9 / plan.keys as f64
+    };
+    let ns = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             keep_on(&[core]).map_err(LabError::failed)?;
             write(fib, work, entries, seed, &signals);
             Ok(())
         });
-        let rounds =
-            (0..plan.rounds).flat_map(|round| (0..WAYS.len()).map(move |way| (round, way)));
-        let mut turn = |(round, way): (usize, usize)| {
-            context.step(&found.what(), round as f64 / plan.rounds as f64)?;
-            let mut slice = |figure: usize| {
-                draws.draw(Which::Present, plan.keys);
-                let start = Instant::now();
-                let answers = black_box(WAYS[way].1(&reader, &draws.keys));
-                let ns = start.elapsed().as_secs_f64() * 1e9 / plan.keys as f64;
-                found.ns.figures[figure].push(ns);
-                found.absent += plan.keys as u64 - answers.hits;
-                found.lookups += plan.keys as u64;
-            };
-            slice(way);
+        let turn = |figure: &mut usize, _| {
+            let Some(way) = figure.checked_sub(WAYS.len()) else { return Ok(slice(*figure)) };
             let (before, start) = (operations(), Instant::now());
             signals.go.store(true, Ordering::Relaxed);
             while operations() == before {
@@ -209,23 +192,26 @@ fn measure(
                 }
                 std::hint::spin_loop();
             }
-            slice(WAYS.len() + way);
+            let ns = slice(way);
             signals.go.store(false, Ordering::Relaxed);
             seconds += start.elapsed().as_secs_f64();
-            found.operations += operations() - before;
-            Ok(())
+            written += operations() - before;
+            Ok(ns)
         };
-        let read = rounds.into_iter().try_for_each(&mut turn);
+        let mut figures: Vec<usize> = (0..2 * WAYS.len()).collect();
+        let step = |done| context.step(&what, done);
+        let read = Rounds::run(&mut figures, plan.rounds, step, turn);
         // Also after an error.
         signals.stop.store(true, Ordering::Relaxed);
         let panicked = |_| Err(LabError::failed("the writer's thread panicked"));
-        read.and(writer.join().unwrap_or_else(panicked))
+        writer.join().unwrap_or_else(panicked).and(read)
     })?;
-    found.writes = found.operations as f64 / seconds / 1e6;
-    Ok(found)
+    let lookups = (2 * WAYS.len() * plan.rounds * plan.keys) as u64;
+    let writes = written as f64 / seconds / 1e6;
+    Ok(Measured { work, entries, ns, writes, operations: written, absent, lookups })
 }
 
-/// A core beside that of this thread; `None` if there is none.
+/// Returns a core beside that of this thread; `None` if there is none.
 fn other_core(smoke: bool) -> Option<usize> {
     let (allowed, usable) = (allowed_cores(), usable_cores());
     let mine = allowed.last().copied()?;
@@ -264,8 +250,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let (mut record, all) = measured?;
     let all: Vec<Measured> = all.into_iter().flatten().collect();
     let lookups = format!(
-        "of keys that are there, uniform; bursts of {BURST} alone, bursts of {BURST} that name the next \
-         one, lists of {LIST}"
+        "of keys that are there, uniform; bursts of {BURST} alone, bursts of {BURST} that name the \
+         next one, lists of {LIST}"
     );
     record.settings([
         ("lookups", lookups),
@@ -277,10 +263,10 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     claims(&mut record, &all);
     record.note(
         "A writer at full speed also takes its share of the memory's bandwidth and of the shared \
-         cache, which any program on another core would do. A key that is removed and inserted again \
-         finds its slot free; one that stands for another has to find a free slot in a table 95 % \
-         full, or to make one. Keys are absent between their removal and their insertion, and up to \
-         4096 while others stand for them; a reader that looked then missed them, rightly.",
+         cache, which any program on another core would do. A key that is removed and inserted \
+         again finds its slot free; one that stands for another has to find a free slot in a table \
+         95 % full, or to make one. Keys are absent between their removal and their insertion, and \
+         up to 4096 while others stand for them; a reader that looked then missed them, rightly.",
     );
     Ok(record)
 }

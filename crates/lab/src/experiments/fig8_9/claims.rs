@@ -3,8 +3,8 @@
 use crate::prelude::*;
 use overbank_kit::micro::{Measured, Row};
 
-/// Fewest draws per flow for what is said of hit rates and throughputs of random eviction: after that
-/// they are within about a point of where they stay.
+/// Fewest draws per flow for what is said of hit rates and throughputs of random eviction: after
+/// that they are within about a point of where they stay.
 pub(super) const DRAWS_RANDOM: f64 = 3.0;
 /// The same for designs that promote with skew, which take longer: after three draws they lack some
 /// three points.
@@ -35,13 +35,14 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Whether it is about time, which the smoke size says nothing of.
+    /// Returns whether it is about time, which the smoke size says nothing of.
     pub(super) fn timed(&self) -> bool {
         self.of != Of::Hits
     }
 
-    /// Whether the warm-up was long enough. A lookup of designs that evict at random needs none, for their
-    /// tables are full from the first; without skew no order is better than another.
+    /// Returns whether the warm-up was long enough. A lookup of designs that evict at random needs
+    /// none, for their tables are full from the first; without skew no order is better than
+    /// another.
     fn is_warm(&self, m: &Measured) -> bool {
         let promotes = self.lead.iter().chain(self.over).any(|name| name.contains('+'));
         m.warmed
@@ -52,8 +53,9 @@ impl Order {
             }
     }
 
-    /// The pair of a cell that is hardest for it: how far the first is ahead (points of hit rate, or the
-    /// median of the ratios of the same round less 1), whether that is enough, and the figures.
+    /// Returns the pair of a cell that is hardest for it: how far the first is ahead (points of hit
+    /// rate, or the median of the ratios of the same round less 1), whether that is enough, and the
+    /// figures.
     fn hardest(&self, m: &Measured) -> Option<(f64, bool, String)> {
         let pairs =
             self.lead.iter().flat_map(|lead| self.over.iter().map(move |over| (lead, over)));
@@ -75,8 +77,8 @@ impl Order {
         (ahead - 1.0, ahead > 1.0, format!("×{}", ratio.text()))
     }
 
-    /// What was found in the cells of a size where the warm-up was long enough, if it was anywhere; and the
-    /// α where it was too short.
+    /// Returns what was found in the cells of a size where the warm-up was long enough, if it was
+    /// anywhere; and the α where it was too short.
     pub(super) fn judge(&self, size: &[Measured]) -> (Option<Check>, Vec<f64>) {
         let about = size.iter().filter(|m| (self.at)(m.cell.alpha));
         let (warm, cold): (Vec<_>, Vec<_>) = about.partition(|m| self.is_warm(m));
@@ -140,8 +142,8 @@ const PBLRU: Names = &["blp-2-4+pblru"];
 const DC: Names = &["set-8+dc-bubble"];
 const OTHERS: Names = &["set-4", "set-8", "blp-2-4"];
 
-const BALANCE: &str = "A throughput is a lookup with its insertions and the penalty of its misses; the \
-    table has hit rate and lookup cost of each design.";
+const BALANCE: &str = "A throughput is a lookup with its insertions and the penalty of its misses; \
+    the table has hit rate and lookup cost of each design.";
 
 /// Of every size and skew.
 const ALWAYS: &[Order] = &[
@@ -156,16 +158,16 @@ const ALWAYS: &[Order] = &[
         CUCKOO,
     )
     .because(
-        "Probably because cuckoo-lite, while it has room, reads one line a key here, and with less room asks \
-         for its second line in the same pass as for the first.",
+        "Probably because cuckoo-lite, while it has room, reads one line a key here, and with less \
+         room asks for its second line in the same pass as for the first.",
     ),
     cost("4-way and 8-way have the lowest lookup cost of the plain designs",
         &["set-4", "set-8"],
         &["blp-2-4", "cuckoo-2-4"],
     )
     .because(
-        "Probably because 2-4 BLP compares both its buckets in one load, and because misses, of which \
-         set-associative tables have more, cost mispredicted branches.",
+        "Probably because 2-4 BLP compares both its buckets in one load, and because misses, of \
+         which set-associative tables have more, cost mispredicted branches.",
     ),
 ];
 
@@ -211,7 +213,7 @@ const UNIFORM: &[Order] = &[
         .stated("“much faster”, taken as a higher throughput, at every α"),
 ];
 
-/// What is said of a size under a skew.
+/// Returns what is said of a size under a skew.
 pub(super) fn claims(skewed: bool, large: bool) -> impl Iterator<Item = &'static Order> {
     let of_size = if large { LARGE } else { SMALL };
     let more = if skewed { [SKEWED, &[]] } else { [of_size, UNIFORM] };
@@ -227,8 +229,8 @@ mod tests {
     const ALPHAS: [f64; 5] = [0.5, 0.75, 0.95, 1.25, 1.5];
     const FIGURES: [(bool, bool); 3] = [(false, false), (false, true), (true, false)];
 
-    /// Cells in which the designs in front of a claim are far ahead of those behind; but at one α, where
-    /// `a` is ahead of `b` by `by`, of 50.
+    /// Returns cells in which the designs in front of a claim are far ahead of those behind; but at
+    /// one α, where `a` is ahead of `b` by `by`, of 50.
     fn cells(claim: &Order, skewed: bool, place: f64, pair: [&str; 2], by: f64) -> Vec<Measured> {
         let sign = if claim.of == Of::Cost { -1.0 } else { 1.0 };
         let cell = |alpha: f64| {
@@ -250,8 +252,8 @@ mod tests {
         ALPHAS.map(cell).into()
     }
 
-    /// Each claim with each pair that it is about, at each α: it fails once what it says is ahead is not,
-    /// and not before; then it has its reason.
+    /// Each claim with each pair that it is about, at each α: it fails once what it says is ahead
+    /// is not, and not before; then it has its reason.
     #[test]
     fn every_claim_can_fail() {
         let all = FIGURES

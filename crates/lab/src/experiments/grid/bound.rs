@@ -1,8 +1,9 @@
 //! What can be had at all: an ideal cache in each cell.
 //!
-//! [`NOTE`] says what that is. A second bound is nearer to what can be built: the same hit rate at the
-//! cost of the cheapest verified lookup that was measured in the cell, with any design in either way.
-//! The ideal is known only where the kernel's memory lay on the same pages as the tables.
+//! [`NOTE`] says what that is. A second bound is nearer to what can be built: the same hit rate at
+//! the cost of the cheapest verified lookup that was measured in the cell, with any design in
+//! either way. The ideal is known only where the kernel's memory lay on the same pages as the
+//! tables.
 
 use super::tables::of_cells;
 use super::{BASELINE, chosen, faster};
@@ -10,28 +11,25 @@ use crate::prelude::*;
 use overbank_kit::micro::gather::OTHER_PAGES;
 use overbank_kit::micro::{Measured, Row};
 
-/// For the notes of the record.
-pub const NOTE: &str = "An ideal cache holds exactly the most popular flows (the static optimum) and looks up \
-     at the cost of the gather kernel; where flows are many times the slots its misses cost as much as \
-     everybody's, so no cache can be much faster than 2-4 BLP there.";
+pub(super) const NOTE: &str = "An ideal cache holds exactly the most popular flows (the static \
+     optimum) and looks up at the cost of the gather kernel; where flows are many times the slots \
+     its misses cost as much as everybody's, so no cache can be much faster than 2-4 BLP there.";
 
 /// Ratios of throughputs in a cell: medians of those of the same round.
 #[derive(Clone, Copy)]
 pub(super) struct Bound {
-    /// With lookups at the cost of the gather kernel; `None` where that is no floor of the two tables.
+    /// With lookups at the cost of the gather kernel; `None` where that is no floor of the two
+    /// tables.
     ideal: Option<Ratios>,
     /// At that of the cheapest verified lookup.
     buildable: Ratios,
-    /// Ours to 2-4 BLP.
     ours: f64,
 }
 
 /// A bound against what was measured.
 #[derive(Clone, Copy)]
 struct Ratios {
-    /// The bound to 2-4 BLP.
     to_baseline: f64,
-    /// Ours to the bound.
     reached: f64,
 }
 
@@ -60,7 +58,7 @@ pub(super) fn bounds(all: &[Measured], penalty_ns: f64) -> Vec<(&Measured, Bound
     all.iter().filter_map(|m| Some((m, bound(m, penalty_ns)?))).collect()
 }
 
-/// The bounds of every cell, to 2-4 BLP, and the share of them that we reach.
+/// Returns the bounds of every cell, to 2-4 BLP, and the share of them that we reach.
 pub(super) fn table(bounds: &[(&Measured, Bound)]) -> Table {
     let text = |x: Option<f64>| x.map_or(OTHER_PAGES.to_owned(), |x| format!("{x:.3}"));
     of_cells(
@@ -77,8 +75,8 @@ pub(super) fn table(bounds: &[(&Measured, Bound)]) -> Table {
     )
 }
 
-/// Whether the target of the geometric mean can be reached at all, and how much of it is; not where the
-/// ideal is not known in every cell: a mean of others says nothing of the grid.
+/// Whether the target of the geometric mean can be reached at all, and how much of it is; not where
+/// the ideal is not known in every cell: a mean of others says nothing of the grid.
 pub(super) const CLAIMS: &[Claim<Vec<Bound>>] = &[Claim::timed(
     "Of what an ideal cache could give: its throughput to 2-4 BLP, geometric mean over the grid",
     "at least 1.5, or the target above cannot be met",

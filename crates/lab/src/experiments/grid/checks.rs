@@ -8,7 +8,8 @@ use overbank_kit::micro::{Cell, Measured, Way};
 /// Nearly full, without skew.
 const NEARLY_FULL: &[Claim<Measured>] = &[
     Claim::new("hit rate", "at least 98 %", |m| {
-        // A table of the smoke size has few buckets and little time to fill, and its trial says nothing.
+        // A table of the smoke size has few buckets and little time to fill, and its trial says
+        // nothing.
         let small = m.cell.entries < 1 << 18;
         let row = if small { m.row(RECOMMENDED) } else { chosen(m) }?;
         Finding::new(row.hit_rate >= if small { 0.97 } else { 0.98 }, percent(row.hit_rate, 2))
@@ -52,7 +53,7 @@ const PRICE: &[Claim<Measured>] = &[Claim::timed(
     },
 )];
 
-/// The ratios of the grid's cells where that way was measured.
+/// Returns the ratios of the grid's cells where that way was measured.
 fn over_the_grid(all: &[Measured], theirs: Way) -> Vec<(Against, &Measured)> {
     let grid = all.iter().filter(|m| in_grid(&m.cell));
     grid.filter_map(|m| Some((against(m, theirs)?, m))).collect()

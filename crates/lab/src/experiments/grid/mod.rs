@@ -1,11 +1,11 @@
 //! The grid: α × θ × size, the paper's designs against ours.
 //!
-//! Each cell is one micro-benchmark ([`overbank_kit::micro`]) of all designs at once. In each cell ours is
-//! the design of the short list ([`SHORTLIST`]), its bursts ahead or alone ([`Way`]), that was fastest in
-//! a trial of [`TRIAL`] rounds; its ratio is that to the best of the paper's designs *in that cell*,
-//! which is known only afterwards, in the same rounds.
+//! Each cell is one micro-benchmark ([`overbank_kit::micro`]) of all designs at once. In each cell
+//! ours is the design of the short list ([`SHORTLIST`]), its bursts ahead or alone ([`Way`]), that
+//! was fastest in a trial of [`TRIAL`] rounds; its ratio is that to the best of the paper's designs
+//! *in that cell*, which is known only afterwards, in the same rounds.
 
-pub mod bound;
+mod bound;
 mod checks;
 mod tables;
 
@@ -15,7 +15,7 @@ use overbank_kit::micro::{self, Cell, Measured, PENALTY_CYCLES, Plan, Row, Way, 
 use overbank_kit::recommended::SHORTLIST;
 
 /// The designs of the paper, with the policies that it names.
-pub const PAPER: [&str; 10] = [
+pub(super) const PAPER: [&str; 10] = [
     "set-4",
     "set-8",
     "cuckoo-2-4",
@@ -29,23 +29,20 @@ pub const PAPER: [&str; 10] = [
 ];
 
 /// The paper's own choice, which ratios are given to.
-pub const BASELINE: &str = "blp-2-4";
+const BASELINE: &str = "blp-2-4";
 
-/// α, θ, and sizes in MiB, of the grid.
-pub const ALPHAS: [f64; 6] = [0.5, 0.75, 0.95, 1.25, 2.0, 3.0];
-/// See [`ALPHAS`].
-pub const THETAS: [f64; 3] = [0.0, 0.8, 0.99];
-/// See [`ALPHAS`].
-pub const MIB: [f64; 2] = [4.0, 64.0];
+const ALPHAS: [f64; 6] = [0.5, 0.75, 0.95, 1.25, 2.0, 3.0];
+const THETAS: [f64; 3] = [0.0, 0.8, 0.99];
+const MIB: [f64; 2] = [4.0, 64.0];
 
 /// Where the hit rate under skew has a target, as (α, θ); the second is no cell of the grid.
 const SKEW_TARGETS: [(f64, f64); 2] = [(3.0, 0.99), (1.5, 0.8)];
 
 /// Most draws of a warm-up in a large table, and where the hit rate has a target.
 ///
-/// At 64 MiB, α = 3, θ = 0.99 the recommended design has 0.958 of the static optimum after 96 million
-/// draws, 0.969 after 200, 0.973 after 400 and 0.979 after 1000 million: what is missing after few
-/// draws is warm-up.
+/// At 64 MiB, α = 3, θ = 0.99 the recommended design has 0.958 of the static optimum after 96
+/// million draws, 0.969 after 200, 0.973 after 400 and 0.979 after 1000 million: what is missing
+/// after few draws is warm-up.
 const WARM_MAX: [u64; 2] = [96_000_000, 1_200_000_000];
 
 /// Draws per flow of a warm-up, and where the hit rate has a target: at 4 MiB, α = 1.5, θ = 0.8 the
@@ -56,10 +53,10 @@ const WARM_PER_FLOW: [f64; 2] = [20.0, 160.0];
 const ROUNDS: [usize; 2] = [5, 15];
 
 /// Rounds of the trial that chooses from the short list.
-pub const TRIAL: usize = 3;
+const TRIAL: usize = 3;
 
-/// Work for a cell: minutes for the whole grid.
-pub fn plan(cell: &Cell) -> Plan {
+/// Plans a cell: minutes for the whole grid.
+fn plan(cell: &Cell) -> Plan {
     let large = cell.entries > 1 << 22;
     let target = usize::from(is_target(cell));
     Plan {
@@ -73,7 +70,8 @@ pub fn plan(cell: &Cell) -> Plan {
     }
 }
 
-/// The grid's cells, by size, θ and α, and after them those that only the skew targets need.
+/// Returns the grid's cells, by size, θ and α, and after them those that only the skew targets
+/// need.
 fn cells(smoke: bool) -> Vec<Cell> {
     if smoke {
         let points = [(0.5, 0.0), (0.95, 0.0), (3.0, 0.99), (1.5, 0.8)];
@@ -92,8 +90,9 @@ fn is_target(cell: &Cell) -> bool {
     SKEW_TARGETS.contains(&(cell.alpha, cell.theta))
 }
 
-/// The best of the paper's designs in a cell, by the median of its throughput; bursts alone.
-pub fn best_of_paper(measured: &Measured) -> Option<&Row> {
+/// Returns the best of the paper's designs in a cell, by the median of its throughput; bursts
+/// alone.
+fn best_of_paper(measured: &Measured) -> Option<&Row> {
     best_of_paper_in(measured, Way::Alone)
 }
 
@@ -104,9 +103,9 @@ fn best_of_paper_in(measured: &Measured, way: Way) -> Option<&Row> {
 
 const FASTER: f64 = 1.02;
 
-/// The design of the short list, ahead or alone, that was fastest in the trial; the first of them, ahead,
-/// where there was none, or where no other is two per cent faster.
-pub fn chosen(measured: &Measured) -> Option<&Row> {
+/// Returns the design of the short list, ahead or alone, that was fastest in the trial; the first
+/// of them, ahead, where there was none, or where no other is two per cent faster.
+fn chosen(measured: &Measured) -> Option<&Row> {
     chosen_of(measured, &[Way::Ahead, Way::Alone])
 }
 
@@ -118,24 +117,16 @@ fn chosen_of<'m>(measured: &'m Measured, ways: &[Way]) -> Option<&'m Row> {
     other.filter(|other| other.trial > first.trial * FASTER).or(Some(first))
 }
 
-/// Throughput of one design to that of another in a cell, round by round.
-pub fn ratio(measured: &Measured, name: &str, to: &str) -> Option<Spread> {
-    Some(faster(measured.row(name)?, measured.row(to)?))
-}
-
 fn faster(row: &Row, than: &Row) -> Spread {
     row.to(than, |round| round.throughput)
 }
 
-/// Throughputs of ours in a cell.
 struct Against {
-    /// To the best of the paper's designs.
     best: Spread,
-    /// To 2-4 BLP.
     baseline: Spread,
 }
 
-/// Ours against the paper's designs as the paper looks up, or where all designs ask ahead.
+/// Returns ours against the paper's designs as the paper looks up, or where all designs ask ahead.
 fn against(measured: &Measured, theirs: Way) -> Option<Against> {
     let ours = match theirs {
         Way::Alone => chosen(measured)?,
@@ -147,13 +138,14 @@ fn against(measured: &Measured, theirs: Way) -> Option<Against> {
     })
 }
 
-/// The same geometry with random eviction.
+/// Returns the same geometry with random eviction.
 fn plain(design: Design) -> Result<Design, LabError> {
     Design::new(design.geometry(), PolicyKind::Random).map_err(LabError::failed)
 }
 
-/// The designs of a cell: the paper's, the short list, and the recommended geometry with random
-/// eviction; where promotion has a price limit, the other geometries of the short list with it, too.
+/// Returns the designs of a cell: the paper's, the short list, and the recommended geometry with
+/// random eviction; where promotion has a price limit, the other geometries of the short list with
+/// it, too.
 fn designs_of(cell: &Cell) -> Result<Vec<Design>, LabError> {
     let mut designs = micro::designs(&PAPER)?;
     let listed = micro::designs(&SHORTLIST)?;
@@ -217,19 +209,21 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 }
 
 const NOTES: [&str; 5] = [
-    "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α ≥ 2), then \
-     20 draws per flow, in the large tables fewer: hit rates with skew are then too low rather than too high. \
-     Where the hit rate has a target (α = 3, θ = 0.99; α = 1.5, θ = 0.8) it is 160 draws per flow, in large \
-     tables at most 1200 million in all; and there are 15 rounds, as promotion is priced there.",
-    "Ours is, in each cell, the design of the short list that was fastest in the trial, whose rounds are not \
-     among those reported. \"Ahead\" says that each burst asks for the lines of the next one while it is \
-     compared, which is no part of the paper; what says \"all ahead\" gives it to all designs. The hit rate \
-     under skew is that of the recommended design; the price of promotion that of the design chosen there.",
-    "A ratio is one of figures of the same round: given is the median over the rounds, in tables with the \
-     lowest and the highest.",
+    "Warm-up: each flow once, in an order that says nothing of its popularity (not with skew at α \
+     ≥ 2), then 20 draws per flow, in the large tables fewer: hit rates with skew are then too low \
+     rather than too high. Where the hit rate has a target (α = 3, θ = 0.99; α = 1.5, θ = 0.8) it \
+     is 160 draws per flow, in large tables at most 1200 million in all; and there are 15 rounds, \
+     as promotion is priced there.",
+    "Ours is, in each cell, the design of the short list that was fastest in the trial, whose \
+     rounds are not among those reported. \"Ahead\" says that each burst asks for the lines of the \
+     next one while it is compared, which is no part of the paper; what says \"all ahead\" gives \
+     it to all designs. The hit rate under skew is that of the recommended design; the price of \
+     promotion that of the design chosen there.",
+    "A ratio is one of figures of the same round: given is the median over the rounds, in tables \
+     with the lowest and the highest.",
     bound::NOTE,
-    "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole key pays for \
-     one more memory access, the same for all designs.",
+    "A value is verified against the flow's low 16 bits at hand; a switch that compares a whole \
+     key pays for one more memory access, the same for all designs.",
 ];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use overbank_kit::micro::gather::times;
 use overbank_kit::micro::{Cell, Measured, Row, Way};
 
-/// A row for each of `items`, which begins with its cell.
+/// Returns a row for each of `items`, which begins with its cell.
 pub(super) fn of_cells<T>(
     title: &str,
     items: impl IntoIterator<Item = T>,
@@ -28,8 +28,8 @@ pub(super) fn ratios(all: &[Measured]) -> Table {
         against(m, Way::Ahead).map_or(String::new(), |ratios| of(&ratios).text())
     };
     of_cells(
-        "Ours, chosen by the trial, against the best of the paper's designs in each cell (ratios: of the \
-         same round, median and range)",
+        "Ours, chosen by the trial, against the best of the paper's designs in each cell (ratios: \
+         of the same round, median and range)",
         measured,
         |(m, ..)| &m.cell,
         &[
@@ -89,7 +89,7 @@ pub(super) fn throughput(all: &[Measured], way: Way) -> Table {
     })
 }
 
-/// One plot per size and θ: throughput relative to the best of the paper's designs.
+/// Returns one plot per size and θ: throughput relative to the best of the paper's designs.
 pub(super) fn plots(all: &[Measured]) -> Vec<Plot> {
     let grid: Vec<&Measured> = all.iter().filter(|m| in_grid(&m.cell)).collect();
     let same = |a: &Cell, b: &Cell| a.entries == b.entries && a.theta == b.theta;

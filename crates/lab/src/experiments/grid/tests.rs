@@ -5,20 +5,6 @@ use overbank::memory::HugePages;
 use overbank_kit::micro::made_up::{self, Figures};
 use overbank_kit::recommended::recommended;
 
-#[test]
-fn warm_ups_are_bounded_in_large_tables() {
-    let bound = |mib, alpha, theta| plan(&Cell::mib(mib, alpha, theta)).warm_max;
-    for (alpha, theta) in [(0.95, 0.0), (3.0, 0.8), (2.0, 0.99), (3.0, 0.0), (0.8, 0.8)] {
-        assert_eq!(bound(64.0, alpha, theta), WARM_MAX[0], "α {alpha}, θ {theta}");
-    }
-    for (alpha, theta) in SKEW_TARGETS {
-        assert_eq!(bound(64.0, alpha, theta), WARM_MAX[1], "α {alpha}, θ {theta}");
-        // 16 MiB is the last size without a bound.
-        assert_eq!([4.0, 16.0].map(|mib| bound(mib, alpha, theta)), [u64::MAX; 2]);
-        assert_eq!(bound(16.01, alpha, theta), WARM_MAX[1]);
-    }
-}
-
 fn name(row: Option<&Row>) -> Option<String> {
     row.map(Row::name)
 }
@@ -96,7 +82,8 @@ struct Did {
     bare: Figures,
 }
 
-/// Claims of four cells of the grid and one that only a target needs. All hold; `edit` may change that.
+/// Judges four cells of the grid and one that only a target needs. All hold; `edit` may change
+/// that.
 fn judged(smoke: bool, edit: impl Fn(&Cell, &mut Did)) -> Record {
     let places = [(0.5, 0.0), (0.95, 0.0), (2.0, 0.8), (3.0, 0.99), (1.5, 0.8)];
     let bare_name = plain(recommended()).unwrap().to_string();
@@ -121,8 +108,8 @@ fn judged(smoke: bool, edit: impl Fn(&Cell, &mut Did)) -> Record {
     record
 }
 
-/// Each target has a threshold, in its own cell: smoke, α (0: all of the grid's, with a slow best of the
-/// paper), what holds, what does not, claim.
+/// Each target has a threshold, in its own cell: smoke, α (0: all of the grid's, with a slow best
+/// of the paper), what holds, what does not, claim.
 #[test]
 fn each_target_can_fail() {
     // Two of α = 0.95, two targets with their prices, two over the grid; one and two at smoke size.
@@ -213,8 +200,8 @@ fn the_price_is_that_of_the_design_chosen() {
     assert_eq!(price(&m), ("0 %: set-16 has no promotion".to_owned(), true));
 }
 
-/// Half of the keys miss: 100 ns of 200. The ideal is not known where the kernel lay on other pages than
-/// one of the two tables.
+/// Half of the keys miss: 100 ns of 200. The ideal is not known where the kernel lay on other pages
+/// than one of the two tables.
 #[test]
 fn an_ideal_cache_pays_for_its_misses_and_the_floor() {
     let cell = Cell { entries: 1000, alpha: 2.0, theta: 0.0 };

@@ -35,25 +35,25 @@ fn head(to: u64, from: Key6) -> Head {
 /// Draws the heads of so many frames, each with the port that it must leave by.
 type Frames = fn(&mut Draws, usize) -> Vec<(Head, u16)>;
 
-/// From one station, which is not looked up, to every entry.
+/// Draws frames from one station, which is not looked up, to every entry.
 pub(super) fn to_entries(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
     const ONE_STATION: Key6 = Key6::from_bytes([2, 0, 0, 0, 0, 1]);
     let numbers = draws.numbers(count).iter().map(|&to| u64::from(to));
     numbers.map(|to| (head(to, ONE_STATION), port_of(to))).collect()
 }
 
-/// The same frames, each burst to the ports in turn: [`alone`].
+/// Draws the same frames, each burst to the ports in turn: [`alone`].
 pub(super) fn in_turn(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
     let frames = to_entries(draws, count).into_iter().enumerate();
     frames.map(|(i, (head, _))| (head, turn(i % BURST))).collect()
 }
 
-/// The port of a frame of a burst.
+/// Returns the port of a frame of a burst.
 fn turn(place: usize) -> u16 {
     1 + place as u16 % PORTS
 }
 
-/// From the stations behind the ingress to those behind the other ports: [`learning`].
+/// Draws frames from the stations behind the ingress to those behind the other ports: [`learning`].
 pub(super) fn among_stations(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
     let (to, from) = draws.numbers(2 * count).split_at(count);
     let frame = |(&to, &from): (&u32, &u32)| {
@@ -81,7 +81,7 @@ impl Arrivals {
         Arrivals { frames: vec![Frame([0; FRAME]); RING], heads: Vec::new(), next: 0 }
     }
 
-    /// These, in this order, are the heads of the next frames.
+    /// Takes the heads of the next frames, in this order.
     fn expect(&mut self, heads: impl Iterator<Item = Head>) {
         self.heads.clear();
         self.heads.extend(heads);
@@ -98,7 +98,7 @@ impl Arrivals {
         }
     }
 
-    /// The next burst; empty at the end.
+    /// Returns the next burst; empty at the end.
     #[inline(always)]
     fn receive(&mut self) -> Received<'_> {
         let (from, until) = (self.next, self.heads.len().min(self.next + BURST));
@@ -134,7 +134,7 @@ impl Outputs {
         self.ports.iter_mut().try_for_each(|port| port.flush())
     }
 
-    /// Frames that left by each port so far.
+    /// Returns the frames that left by each port so far.
     fn sent(&mut self) -> Vec<u64> {
         self.ports.iter_mut().map(|port| port.counters().sent).collect()
     }
@@ -179,12 +179,12 @@ fn in_bursts<'a>(carry: impl Fn(&[&[u8]], &mut Outputs) + 'a) -> Carry<'a> {
     })
 }
 
-/// Through a forwarder.
+/// Carries frames through a forwarder.
 pub(super) fn through<K: Address>(forwarder: &Forwarder<K>) -> Carry<'_> {
     in_bursts(move |burst, outputs| forwarder.forward(INGRESS, burst, outputs))
 }
 
-/// The same frames from the same ring to the same ports, and without a lookup.
+/// Carries the same frames to the same ports without a lookup.
 pub(super) fn alone() -> Carry<'static> {
     in_bursts(|burst, outputs| {
         burst.iter().enumerate().for_each(|(i, frame)| outputs.send(turn(i), frame));
@@ -232,7 +232,7 @@ impl<'a> Lane<'a> {
         Counts { news: self.outputs.news, ..self.counts }
     }
 
-    /// Nanoseconds a frame of one list; every frame must leave by its port.
+    /// Returns the nanoseconds a frame of one list; every frame must leave by its port.
     fn stretch(&mut self) -> Result<f64, LabError> {
         let frames = (self.frames)(&mut self.draws, STRETCH);
         self.arrivals.expect(frames.iter().map(|(head, _)| *head));
@@ -250,7 +250,7 @@ impl<'a> Lane<'a> {
         Ok(ns)
     }
 
-    /// The median of some stretches, after others that are not timed.
+    /// Returns the median of some stretches, after others that are not timed.
     pub(super) fn round(&mut self, plan: &Plan) -> Result<f64, LabError> {
         let stretches = (plan.keys / STRETCH).max(2);
         for _ in 0..stretches / 2 {

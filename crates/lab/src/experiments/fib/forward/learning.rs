@@ -1,14 +1,15 @@
 //! Figure 7 with learning: what the live switch's `--mode l2` does with a frame.
 //!
-//! It looks up the source as well, to learn it, and its keys are an address in a VLAN; so a burst of 32
-//! frames is a lookup of 64 keys, in a table of 13.5 bytes an entry. [`Stations`] learns all stations
-//! first: even numbers behind the port that frames come in on, which send, and odd ones behind the
-//! eight others in turn, which receive. Every source was heard of in this epoch: nothing to tell.
+//! It looks up the source as well, to learn it, and its keys are an address in a VLAN; so a burst
+//! of 32 frames is a lookup of 64 keys, in a table of 13.5 bytes an entry. [`Stations`] learns all
+//! stations first: even numbers behind the port that frames come in on, which send, and odd ones
+//! behind the eight others in turn, which receive. Every source was heard of in this epoch: nothing
+//! to tell.
 
 use std::time::Instant;
 
 use super::bench::Counts;
-use super::{INGRESS, ROLES, port_of};
+use super::{Facts, INGRESS, ROLES, port_of};
 use crate::experiments::fib::measure::fill;
 use crate::experiments::fib::{address, sizes};
 use crate::prelude::*;
@@ -27,17 +28,18 @@ pub(super) fn receiver(rank: u64) -> u64 {
     2 * rank + 1
 }
 
-/// Place of the port that a station is behind.
+/// Returns the place of the port that a station is behind.
 pub(super) fn port(number: u64) -> u16 {
     if number.is_multiple_of(2) { INGRESS } else { port_of(number / 2) }
 }
 
-/// Bounds that this many stations fill.
+/// Returns the bounds that this many stations fill.
 fn limits(entries: u64) -> Limits {
     Limits { entries_max: usize::try_from(entries).unwrap_or(usize::MAX), ..Limits::default() }
 }
 
-/// Why `entries` stations are not measured with learning, in one line; `None` if they can be.
+/// Returns why `entries` stations are not measured with learning, in one line; `None` if they can
+/// be.
 pub(super) fn left_out(entries: u64) -> Option<String> {
     if entries > ENTRIES_MAX {
         let (name, most) = (sizes::name(entries), sizes::name(ENTRIES_MAX));
@@ -72,25 +74,20 @@ impl Learnt {
         Ok(Learnt { stations, seconds: start.elapsed().as_secs_f64() })
     }
 
-    /// The switch's forwarding by it, with sources looked up.
+    /// Returns the switch's forwarder, which looks up sources.
     pub(super) fn forwarder(&self) -> Forwarder {
         Forwarder::new(self.stations.reader(), &ROLES).learning(self.stations.epoch())
     }
 
-    /// What was found, with the counts of frames.
+    /// Returns what was found, with the counts of frames.
     pub(super) fn found(&self, counts: Counts) -> Learning {
-        let (reader, seconds) = (self.stations.reader(), self.seconds);
-        let (bytes, pages) = (reader.bytes() as u64, reader.huge_pages().to_string());
-        let occupancy = reader.len() as f64 / reader.slots() as f64;
-        Learning { bytes, pages, occupancy, seconds, counts }
+        Learning { facts: Facts::of(&self.stations.reader()), seconds: self.seconds, counts }
     }
 }
 
 /// What was found with learning at one size, but for the times.
 pub(super) struct Learning {
-    pub(super) bytes: u64,
-    pub(super) pages: String,
-    pub(super) occupancy: f64,
+    pub(super) facts: Facts,
     /// Until all were learnt.
     pub(super) seconds: f64,
     pub(super) counts: Counts,

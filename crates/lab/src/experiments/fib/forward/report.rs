@@ -1,6 +1,5 @@
 //! The record of figure 7.
 
-use super::learning::Learning;
 use super::{
     ALONE, FRAME, LEARNT_UNIFORM, LEARNT_ZIPF, Measured, PORTS, RING, THETA, UNIFORM, ZIPF,
 };
@@ -15,38 +14,28 @@ const PAPER: (f64, f64) = (92.0, 16.0);
 /// A billion entries are to be in less.
 const GIB_MAX: f64 = 9.0;
 
-impl Measured {
-    fn name(&self) -> String {
-        sizes::name(self.entries)
-    }
+const LANES: [(&str, usize); 5] = [
+    ("uniform", UNIFORM),
+    ("Zipf 0.99", ZIPF),
+    ("the loop alone", ALONE),
+    ("uniform, with learning", LEARNT_UNIFORM),
+    ("Zipf 0.99, with learning", LEARNT_ZIPF),
+];
 
-    /// Million frames a second.
+impl Measured {
+    /// Returns the million frames a second.
     fn rate(&self, lane: usize) -> Spread {
         rate(self.times.spread(lane))
     }
 
-    fn mpps(&self, lane: usize) -> String {
-        self.rate(lane).cell(1)
-    }
-
-    fn ns(&self, lane: usize) -> String {
-        self.times.spread(lane).cell(1)
-    }
-
-    /// Nanoseconds that the forwarder adds to the loop, by round.
-    fn added(&self, lane: usize) -> String {
+    /// Returns the nanoseconds that the forwarder adds to the loop, by round.
+    fn added(&self, lane: usize) -> Spread {
         let of = |lane: usize| self.times.figures[lane].iter().copied();
-        Spread::of_differences(of(lane), of(ALONE)).cell(1)
+        Spread::of_differences(of(lane), of(ALONE))
     }
 
-    /// How many times as long a frame takes as in another lane.
-    fn slower(&self, lane: usize, than: usize) -> String {
-        format!("{:.2}", self.times.ratio(lane, than).median)
-    }
-
-    /// Of what was found with learning.
-    fn learnt(&self, text: impl Fn(&Learning) -> String) -> String {
-        self.learning.as_ref().map_or_else(String::clone, text)
+    fn has(&self, lane: usize) -> bool {
+        lane < self.times.figures.len()
     }
 }
 
@@ -65,34 +54,28 @@ pub(super) fn write(record: &mut Record, plan: &Plan, all: &[Measured]) {
     record.tables.extend(tables(all));
     all.iter().for_each(|m| record.judge(&sizes::name_of(m.entries), CLAIMS, m));
     record.note(
-        "The loop alone is the same loop without the forwarder: a new destination is written into each \
-         frame, the frame is received and sent. The paper's figure ends at what its network cards can do; \
-         here no card is in the way, and none helps.",
+        "The loop alone is the same loop without the forwarder: a new destination is written into \
+         each frame, the frame is received and sent. The paper's figure ends at what its network \
+         cards can do; here no card is in the way, and none helps.",
     );
     record.note(
-        "With learning is what the switch's --mode l2 does: for each frame a lookup of the destination and \
-         one of the source, an address in a VLAN each. Half of the stations send from behind the ingress, \
-         half receive behind the other ports; every source is known, so nothing is reported.",
+        "With learning is what the switch's --mode l2 does: for each frame a lookup of the \
+         destination and one of the source, an address in a VLAN each. Half of the stations send \
+         from behind the ingress, half receive behind the other ports; every source is known, so \
+         nothing is reported.",
     );
     let left_out = all.iter().filter_map(|m| m.learning.as_ref().err());
     record.notes.extend(left_out.map(|line| format!("{line}.")));
     record.note(
-        "Insertions: the table is filled with the lines of each address asked for 16 insertions ahead. Single \
-         insertions are of new addresses whose lines were not asked for, at 95 % but for one entry; the \
-         time of the clock is in them.",
+        "Insertions: the table is filled with the lines of each address asked for 16 insertions \
+         ahead. Single insertions are of new addresses whose lines were not asked for, at 95 % but \
+         for one entry; the time of the clock is in them.",
     );
 }
 
 fn packets(all: &[Measured]) -> Plot {
-    let lanes = [
-        ("uniform", UNIFORM),
-        ("Zipf 0.99", ZIPF),
-        ("the loop alone", ALONE),
-        ("uniform, with learning", LEARNT_UNIFORM),
-        ("Zipf 0.99, with learning", LEARNT_ZIPF),
-    ];
-    let curves = lanes.map(|(name, lane)| {
-        let measured = all.iter().filter(|m| lane < m.times.figures.len());
+    let curves = LANES.map(|(name, lane)| {
+        let measured = all.iter().filter(|m| m.has(lane));
         let points = measured.map(|m| (m.entries as f64, m.rate(lane)));
         Series { model: lane == ALONE, ..Series::rounds(name, points) }
     });
@@ -114,65 +97,56 @@ fn insertions(all: &[Measured]) -> Plot {
     Plot::new("rate of insertion up to each occupancy", x, y).log_y().with(series)
 }
 
-fn tables(all: &[Measured]) -> Vec<Table> {
-    let each = |bytes: u64, entries: u64| format!("{:.2}", bytes as f64 / entries as f64);
+fn tables(all: &[Measured]) -> [Table; 4] {
+    let lanes = all.iter().flat_map(|m| LANES.map(|(name, lane)| (m, name, lane)));
     let forwarding = Table::of(
         "Forwarding: median and range of the rounds",
-        all,
+        lanes.filter(|(m, _, lane)| m.has(*lane)),
         &[
-            ("entries", &|m| m.name()),
-            ("uniform: Mpps", &|m| m.mpps(UNIFORM)),
-            ("Zipf 0.99: Mpps", &|m| m.mpps(ZIPF)),
-            ("the loop alone: Mpps", &|m| m.mpps(ALONE)),
-            ("uniform: ns a frame", &|m| m.ns(UNIFORM)),
-            ("Zipf 0.99: ns", &|m| m.ns(ZIPF)),
-            ("the loop alone: ns", &|m| m.ns(ALONE)),
-            ("added, uniform: ns", &|m| m.added(UNIFORM)),
-            ("added, Zipf 0.99: ns", &|m| m.added(ZIPF)),
+            ("entries", &|(m, ..)| sizes::name(m.entries)),
+            ("frames", &|(_, name, _)| (*name).to_owned()),
+            ("Mpps", &|(m, _, lane)| m.rate(*lane).cell(1)),
+            ("ns a frame", &|(m, _, lane)| m.times.spread(*lane).cell(1)),
+            ("added to the loop: ns", &|&(m, _, lane)| match lane {
+                ALONE => "–".to_owned(),
+                lane => m.added(lane).cell(1),
+            }),
+            ("× without learning", &|&(m, _, lane)| match lane {
+                LEARNT_UNIFORM | LEARNT_ZIPF => {
+                    format!("{:.2}", m.times.ratio(lane, lane - LEARNT_UNIFORM).median)
+                }
+                _ => "–".to_owned(),
+            }),
         ],
     );
-    let with_learning = Table::of(
-        "Forwarding with learning, as --mode l2: address and VLAN, destination and source looked up, \
-         all sources known",
-        all.iter().filter(|m| m.learning.is_ok()),
-        &[
-            ("entries", &|m| m.name()),
-            ("uniform: Mpps", &|m| m.mpps(LEARNT_UNIFORM)),
-            ("Zipf 0.99: Mpps", &|m| m.mpps(LEARNT_ZIPF)),
-            ("uniform: ns a frame", &|m| m.ns(LEARNT_UNIFORM)),
-            ("Zipf 0.99: ns", &|m| m.ns(LEARNT_ZIPF)),
-            ("added, uniform: ns", &|m| m.added(LEARNT_UNIFORM)),
-            ("added, Zipf 0.99: ns", &|m| m.added(LEARNT_ZIPF)),
-            ("× without learning, uniform", &|m| m.slower(LEARNT_UNIFORM, UNIFORM)),
-            ("× without learning, Zipf 0.99", &|m| m.slower(LEARNT_ZIPF, ZIPF)),
-            ("GiB", &|m| m.learnt(|l| format!("{:.3}", gib(l.bytes)))),
-            ("bytes an entry", &|m| m.learnt(|l| each(l.bytes, m.entries))),
-            ("occupancy", &|m| m.learnt(|l| percent(l.occupancy, 2))),
-            ("huge pages", &|m| m.learnt(|l| l.pages.clone())),
-            ("learnt in: s", &|m| m.learnt(|l| format!("{:.2}", l.seconds))),
-        ],
-    );
+    let own =
+        all.iter().map(|m| (m.entries, "", &m.facts, Some(m.built.allocated_s), m.built.filled_s));
+    let learnt = all.iter().filter_map(|m| {
+        let learning = m.learning.as_ref().ok()?;
+        Some((m.entries, ", with learning", &learning.facts, None, learning.seconds))
+    });
     let building = Table::of(
         "Building the table",
-        all,
+        own.chain(learnt),
         &[
-            ("entries", &|m| m.name()),
-            ("GiB", &|m| format!("{:.3}", gib(m.bytes))),
-            ("bytes an entry", &|m| each(m.bytes, m.entries)),
-            ("occupancy", &|m| percent(m.occupancy, 2)),
-            ("huge pages", &|m| m.pages.clone()),
-            ("memory: s", &|m| format!("{:.2}", m.built.allocated_s)),
-            ("insertions: s", &|m| format!("{:.2}", m.built.filled_s)),
-            ("all: s", &|m| format!("{:.2}", m.built.allocated_s + m.built.filled_s)),
-            ("M insertions a second", &|m| {
-                format!("{:.1}", m.entries as f64 / m.built.filled_s / 1e6)
+            ("entries", &|(entries, how, ..)| format!("{}{how}", sizes::name(*entries))),
+            ("GiB", &|(_, _, facts, ..)| format!("{:.3}", gib(facts.bytes))),
+            ("bytes an entry", &|(entries, _, facts, ..)| {
+                format!("{:.2}", facts.bytes as f64 / *entries as f64)
+            }),
+            ("occupancy", &|(_, _, facts, ..)| percent(facts.occupancy, 2)),
+            ("huge pages", &|(_, _, facts, ..)| facts.pages.clone()),
+            ("memory: s", &|(.., memory, _)| memory.map_or("–".into(), |s| format!("{s:.2}"))),
+            ("all: s", &|(.., memory, filled)| format!("{:.2}", memory.unwrap_or(0.0) + filled)),
+            ("M insertions a second", &|(entries, .., filled)| {
+                format!("{:.1}", *entries as f64 / filled / 1e6)
             }),
         ],
     );
     let latencies = Table::pivot(
         "One insertion at 95 %: ns",
         "entries",
-        (all, |m: &&Measured| m.name()),
+        (all, |m: &&Measured| sizes::name(m.entries)),
         (LATENCIES.into_iter().enumerate(), |(_, name): &(usize, &str)| (*name).to_owned()),
         |m, &(i, _)| m.latency[i].to_string(),
     );
@@ -184,8 +158,7 @@ fn tables(all: &[Measured]) -> Vec<Table> {
         (all, |m: &&Measured| sizes::name_of(m.entries)),
         |&(i, _), m| format!("{:.1} ({:.3})", m.built.bands[i].rate, m.built.bands[i].moves),
     );
-    let with_learning = Some(with_learning).filter(|table| !table.rows.is_empty());
-    [forwarding].into_iter().chain(with_learning).chain([building, latencies, bands]).collect()
+    [forwarding, building, latencies, bands]
 }
 
 const CLAIMS: &[Claim<Measured>] = &[
@@ -206,7 +179,7 @@ const CLAIMS: &[Claim<Measured>] = &[
     ),
     // The two spare buckets count in a small table.
     Claim::new("occupancy without a refused insertion", "about 95 % at least", |m| {
-        Finding::new(m.occupancy > 0.9495, percent(m.occupancy, 2))
+        Finding::new(m.facts.occupancy > 0.9495, percent(m.facts.occupancy, 2))
     }),
     Claim::new(
         "entries moved by an insertion, up to 5 % and up to 95 %",
@@ -218,7 +191,7 @@ const CLAIMS: &[Claim<Measured>] = &[
         },
     ),
     Claim::new("GiB a billion of 8 bytes", "below 9", |m| {
-        let each = gib(m.bytes) / m.entries as f64 * 1e9;
+        let each = gib(m.facts.bytes) / m.entries as f64 * 1e9;
         let found = Finding::new(each < GIB_MAX, format!("{each:.2}"));
         found.filter(|_| m.entries >= 1_000_000_000)
     }),

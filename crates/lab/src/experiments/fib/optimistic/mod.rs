@@ -9,9 +9,9 @@
 //!
 //! A key may be in either of two buckets, and a lookup reads both unless the first has it. The one
 //! writer makes the versions of the buckets that it changes odd, changes them, and makes them even
-//! again; a reader that saw an odd version, or another one afterwards, starts again. The lookups are
-//! in [`reads`]; the writer's part here, a search breadth first, is the same for all of them and
-//! measured by none.
+//! again; a reader that saw an odd version, or another one afterwards, starts again. The lookups
+//! are in [`reads`]; the writer's part here, a search breadth first, is the same for all of them
+//! and measured by none.
 
 mod reads;
 
@@ -23,6 +23,7 @@ use overbank::fib::Key6;
 use overbank::hash::mix;
 use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::Prefetch;
+use overbank_kit::naive::Search;
 
 const SLOTS: usize = 4;
 /// Version counters: "a few thousand counters in total" (section 3.2).
@@ -47,7 +48,7 @@ pub(super) struct Optimistic {
 pub(super) struct Full;
 
 impl Optimistic {
-    /// An empty table that `entries` entries fill to 95 %. `None`: no memory, or too many.
+    /// Returns an empty table that `entries` entries fill to 95 %. `None`: no memory, or too many.
     pub(super) fn new(entries: usize, huge: bool, seed: u64) -> Option<Optimistic> {
         let buckets = u32::try_from(Self::buckets(entries)).ok()?;
         let pages = if huge { Pages::Huge } else { Pages::Small };
@@ -70,7 +71,7 @@ impl Optimistic {
         Self::buckets(entries) * SLOTS * 8
     }
 
-    /// The same entries on other pages.
+    /// Returns the same entries on other pages.
     pub(super) fn copy(&self, huge: bool) -> Option<Optimistic> {
         let pages = if huge { Pages::Huge } else { Pages::Small };
         let words = Words::zeroed(self.words.get().len(), pages).ok()?;
@@ -88,7 +89,7 @@ impl Optimistic {
         self.words.huge_pages()
     }
 
-    /// Both buckets of a key. They differ.
+    /// Returns both buckets of a key, which differ.
     #[inline(always)]
     fn places(&self, key: Key6) -> (u32, u32) {
         let hash = mix(key.get() ^ self.seed);
@@ -130,8 +131,8 @@ impl Optimistic {
         Key6::new(self.slots(bucket)[slot].load(Ordering::Relaxed) >> 16)
     }
 
-    /// Entries of the first buckets, at most `buckets_max`, and those of them in their second bucket,
-    /// whose lookup reads two.
+    /// Returns the entries of the first buckets, at most `buckets_max`, and those of them in their
+    /// second bucket, whose lookup reads two.
     pub(super) fn census(&self, buckets_max: u32) -> (u64, u64) {
         let buckets = 0..self.buckets.min(buckets_max);
         let slots = buckets.flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)));
@@ -141,8 +142,8 @@ impl Optimistic {
         })
     }
 
-    /// Changes buckets `a` and `b` (which may be one) so that no reader believes what it saw of them
-    /// meanwhile: Algorithms 1 and 2, "displace".
+    /// Changes buckets `a` and `b` (which may be one) so that no reader believes what it saw of
+    /// them meanwhile: Algorithms 1 and 2, "displace".
     fn change(&self, a: u32, b: u32, stores: impl FnOnce()) {
         let (first, second) = (self.version(a), self.version(b));
         // Two buckets may share a counter, which twice one would leave even.
@@ -175,21 +176,13 @@ impl Optimistic {
 
 pub(super) struct Filler<'a> {
     table: &'a Optimistic,
-    queue: Vec<Node>,
-}
-
-#[derive(Clone, Copy)]
-struct Node {
-    bucket: u32,
-    /// The node whose entry in `slot` would move here.
-    parent: u32,
-    slot: u8,
+    search: Search,
 }
 
 impl Filler<'_> {
-    /// There must be no other one.
+    /// Returns the only filler of a table.
     pub(super) fn of(table: &Optimistic) -> Filler<'_> {
-        Filler { table, queue: Vec::with_capacity(SEARCH_MAX) }
+        Filler { table, search: Search::at_most(SEARCH_MAX) }
     }
 
     pub(super) fn prefetch(&self, key: Key6) {
@@ -201,30 +194,17 @@ impl Filler<'_> {
     /// Inserts a key that is not there yet and is not 0. An error changes nothing.
     pub(super) fn insert(&mut self, key: Key6, value: u16) -> Result<(), Full> {
         let table = self.table;
-        let (first, second) = table.places(key);
-        let place = [first, second].into_iter().find_map(|b| Some((b, table.free(b)?)));
-        let (bucket, slot) = match place {
-            Some(place) => place,
-            None => self.make_room(first, second).ok_or(Full)?,
-        };
+        let places = |key| <[_; 2]>::from(table.places(key)).into_iter().map(|b| b as usize);
+        let others = |bucket, slot| places(table.key(bucket as u32, slot).expect("a full bucket"));
+        let empty = |bucket| table.free(bucket as u32);
+        let limits = (u32::MAX, SLOTS);
+        let found = self.search.nearest(places(key), limits, empty, others).ok_or(Full)?;
+        let (bucket, slot) = self.search.make_room(found, |from, to| {
+            table.displace(from.0 as u32, from.1, to.0 as u32, to.1);
+        });
         let word = key.get() << 16 | u64::from(value);
-        table.change(bucket, bucket, || table.put(bucket, slot, word));
+        table.change(bucket as u32, bucket as u32, || table.put(bucket as u32, slot, word));
         Ok(())
-    }
-
-    /// Finds the shortest way to a free slot and moves the entries on it, the last one first.
-    #[cold]
-    fn make_room(&mut self, first: u32, second: u32) -> Option<(u32, usize)> {
-        let (mut at, mut free) = self.search(first, second)?;
-        loop {
-            let Node { bucket, parent, slot } = self.queue[at];
-            if at < 2 {
-                return Some((bucket, free));
-            }
-            let (from, slot) = (self.queue[parent as usize].bucket, usize::from(slot));
-            self.table.displace(from, slot, bucket, free);
-            (at, free) = (parent as usize, slot);
-        }
     }
 
     /// Moves entries drawn at random to their other bucket, where that has room: so many attempts.
@@ -239,29 +219,6 @@ impl Filler<'_> {
             let Some(free) = table.free(to) else { continue };
             table.displace(from, slot, to, free);
         }
-    }
-
-    /// The node whose bucket has a free slot, and that slot.
-    fn search(&mut self, first: u32, second: u32) -> Option<(usize, usize)> {
-        self.queue.clear();
-        self.queue.extend([first, second].map(|bucket| Node { bucket, parent: 0, slot: 0 }));
-        let mut at = 0;
-        while let Some(&Node { bucket, .. }) = self.queue.get(at) {
-            if let Some(free) = self.table.free(bucket) {
-                return Some((at, free));
-            }
-            for slot in 0..SLOTS {
-                if self.queue.len() == SEARCH_MAX {
-                    break;
-                }
-                let places = self.table.places(self.table.key(bucket, slot)?);
-                let other = if places.0 == bucket { places.1 } else { places.0 };
-                overbank::prefetch::prefetch(&self.table.slots(other)[0]);
-                self.queue.push(Node { bucket: other, parent: at as u32, slot: slot as u8 });
-            }
-            at += 1;
-        }
-        None
     }
 }
 

@@ -1,7 +1,8 @@
-//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3 ([`LOOK_UPS`]).
+//! The lookups of figure 5, from the one that CuckooSwitch began with to Algorithm 3
+//! ([`LOOK_UPS`]).
 //!
-//! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch` of
-//! zero, a locked instruction that is also the full barrier. So readers store into the counters.
+//! The first one is Algorithm 1 as its implementation was: "atomic read" is `__sync_add_and_fetch`
+//! of zero, a locked instruction that is also the full barrier. So readers store into the counters.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -10,8 +11,8 @@ use crate::experiments::fib::measure::Answers;
 use overbank::fib::Key6;
 use overbank::prefetch::{prefetch, prefetch_far};
 
-/// The version before or after a reader reads the buckets: by a locked addition of zero (Algorithm 1),
-/// or by a load (Algorithm 2).
+/// Reads a version before or after the buckets: by a locked addition of zero (Algorithm
+/// 1), or by a load (Algorithm 2).
 #[inline(always)]
 fn read<const LOCKED: bool>(table: &Optimistic, bucket: u32, before: bool) -> u32 {
     let version = table.version(bucket);
@@ -88,7 +89,7 @@ impl Optimistic {
         answers
     }
 
-    /// Algorithm 3: at most [`BATCH_MAX`] keys, and a place for the answer of each.
+    /// Runs Algorithm 3 on at most [`BATCH_MAX`] keys.
     #[inline(always)]
     fn batch<const PREFETCH: bool>(&self, keys: &[Key6], found: &mut [Option<u16>]) {
         let mut places = [(0, 0); BATCH_MAX];

@@ -47,7 +47,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     assert!(Optimistic::new(usize::MAX / 1000, true, 1).is_none());
 }
 
-/// Every lookup finds the first `entries` keys while `write` changes the table.
+/// Asserts that every lookup finds the first `entries` keys while `write` changes the table.
 fn found_beside(table: &Optimistic, entries: u64, batch: usize, write: impl FnOnce(Filler<'_>)) {
     let done = AtomicBool::new(false);
     let keys: Vec<Key6> = (0..entries).map(address).collect();
