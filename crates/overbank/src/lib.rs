@@ -16,6 +16,7 @@
 //! input and output.
 
 #![no_std]
+#![warn(missing_docs)]
 
 extern crate alloc;
 #[cfg(any(feature = "std", test))]
