@@ -16,6 +16,7 @@ mod sanitize;
 mod soak;
 mod steps;
 mod test;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -21,6 +21,7 @@ use crate::packages;
 use crate::peers;
 use crate::root;
 use crate::steps::{Counts, Steps};
+use crate::words;
 
 /// Arguments of `test`.
 #[derive(Args)]
@@ -42,6 +43,8 @@ enum Step {
     Toolchain,
     /// cargo fmt --check, the fuzz targets included
     Format,
+    /// Phrases that stop a reader, and comments past column 100
+    Words,
     /// clippy with warnings denied
     Clippy,
     /// clippy of the fuzz targets
@@ -133,6 +136,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                     &mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"),
                 )
         }
+        Step::Words => steps.step("words", "sources and documents", words::run),
         Step::Clippy => steps.command(
             "clippy",
             &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"),
