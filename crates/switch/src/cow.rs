@@ -1,4 +1,4 @@
-//! A vector and a hash table whose clones share their parts until one of them is changed.
+//! A vector and a hash table whose clones share parts until one of them changes.
 //!
 //! ```text
 //!  CowVec     [ Arc chunk 0 | Arc chunk 1 | … ]          N elements in a chunk
@@ -8,26 +8,26 @@
 //!                                                         the shard stands in it only once
 //! ```
 //!
-//! The control plane changes its own copy of the rules and gives the workers clones. A change to a
-//! clone copies the list of parts (a pointer and a count for each) and the parts that it touches;
-//! the next changes, until the next clone, touch what is already its own. With 100,000 elements
-//! that is a list of a few hundred parts and one part of some hundred elements.
+//! The control plane changes its copy of the rules and gives clones to the workers. The first
+//! change after a clone copies the list of parts (a pointer and a count each) and the parts that it
+//! touches. Later changes, until the next clone, touch what is already unshared. With 100,000
+//! elements the list has a few hundred parts, and a part some hundred elements.
 //!
-//! Cost of a read: a load or two more than the plain structure has. A table's lists never shrink.
-//! Panics: [`CowVec`] on an index out of bounds, as a slice does. Elements with the same bits 32 to
-//! 47 of the hash stay in one shard, whatever its size.
+//! Cost of a read: one or two more loads than the plain structure. A table's lists never shrink.
+//! Elements with equal bits 32 to 47 of the hash stay in one shard, whatever its size. Panics:
+//! [`CowVec`] on an index out of bounds, as a slice does.
 //!
-//! Persistent trees (the crates `im` and `rpds`) do the same at a cost of several loads a read,
-//! which a classifier lookup makes dozens of times.
+//! Persistent trees (the crates `im` and `rpds`) need several loads for each read, and a classifier
+//! lookup makes dozens of reads.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-/// First length of a chunk.
+/// Capacity of a new chunk.
 const CHUNK_FIRST: usize = 8;
-/// Elements of a shard from which on it is split.
+/// Number of elements above which a shard is split.
 const SHARD_MAX: usize = 512;
 /// Most bits of the hash that choose a shard.
 const DEPTH_MAX: u32 = 16;
@@ -95,15 +95,15 @@ pub(crate) trait Hashed: Copy {
 
 #[derive(Clone, Debug)]
 struct Shard<T> {
-    /// How many bits of the hash all its elements share.
+    /// Number of hash bits that all its elements share.
     depth: u32,
     table: HashTable<T>,
 }
 
-/// A hash table in shards. Callers compare the elements.
+/// A hash table in shards. The caller compares elements.
 #[derive(Clone, Debug)]
 pub(crate) struct CowTable<T> {
-    /// Shard of each value of the lowest bits of [`window`]; none, or a power of two of them.
+    /// Shard for each value of the lowest bits of [`window`]; empty, or a power of two long.
     directory: Vec<u32>,
     shards: Vec<Arc<Shard<T>>>,
 }
@@ -114,18 +114,18 @@ impl<T> Default for CowTable<T> {
     }
 }
 
-/// The bits that choose a shard; hashbrown takes the lowest and the highest ones.
+/// Returns the bits that choose a shard; hashbrown uses the lowest and the highest ones.
 #[inline]
 fn window(hash: u64) -> usize {
-    // A window of the hash.
+    // Bits outside the window are dropped.
     (hash >> 32) as usize
 }
 
 impl<T: Hashed> CowTable<T> {
-    /// The number of the shard of a hash; none if the table is empty.
+    /// Returns the number of the shard of a hash; `None` if the table is empty.
     #[inline]
     fn shard(&self, hash: u64) -> Option<usize> {
-        // Of an empty directory, no index is within bounds.
+        // In an empty directory every index is out of bounds.
         let at = window(hash) & self.directory.len().wrapping_sub(1);
         self.directory.get(at).map(|&shard| shard as usize)
     }
@@ -135,20 +135,20 @@ impl<T: Hashed> CowTable<T> {
         self.shards[self.shard(hash)?].table.find(hash, is)
     }
 
-    /// The shard of a hash, as this table's alone.
+    /// Returns the shard of a hash, unshared.
     fn own(&mut self, hash: u64) -> Option<&mut Shard<T>> {
         let shard = self.shard(hash)?;
         Some(Arc::make_mut(&mut self.shards[shard]))
     }
 
-    /// Changes an element, if it is there; its hash stays.
+    /// Changes an element that is present; its hash must stay the same.
     pub(crate) fn update(
         &mut self,
         hash: u64,
         mut is: impl FnMut(&T) -> bool,
         change: impl FnOnce(&mut T),
     ) -> bool {
-        // A look first, so that nothing is copied in vain.
+        // Look first: a copy in vain would unshare the part.
         if self.find(hash, &mut is).is_none() {
             return false;
         }
@@ -158,7 +158,7 @@ impl<T: Hashed> CowTable<T> {
         true
     }
 
-    /// Adds an element that is not there.
+    /// Adds an element that is not present.
     pub(crate) fn insert_unique(&mut self, value: T) {
         let hash = value.hash();
         if self.directory.is_empty() {
@@ -175,7 +175,7 @@ impl<T: Hashed> CowTable<T> {
         }
     }
 
-    /// Takes an element out, if it is there.
+    /// Removes an element that is present.
     pub(crate) fn remove(&mut self, hash: u64, mut is: impl FnMut(&T) -> bool) {
         if self.find(hash, &mut is).is_none() {
             return;
@@ -190,7 +190,7 @@ impl<T: Hashed> CowTable<T> {
         self.shards.iter().flat_map(|shard| shard.table.iter())
     }
 
-    /// Splits the shard of a hash in two by its next bit; false if there is none.
+    /// Splits the shard of a hash in two by its next bit; returns false if no bit is left.
     fn split(&mut self, hash: u64) -> bool {
         let Some(old) = self.shard(hash) else { return false };
         let depth = self.shards[old].depth;

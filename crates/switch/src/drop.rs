@@ -1,29 +1,29 @@
 //! Why a packet left by no port and went to no controller.
 //!
-//! One small enum for the whole engine, so that counters are arrays. A packet that left by at least
-//! one port, or went to a controller, has no reason, whatever happened to it afterwards.
+//! One small enum for the whole engine, so that counters are arrays. A packet that left by a port
+//! or went to a controller has no reason, whatever happened to it afterwards.
 
 overbank_reasons::reasons! {
-    /// Why a packet left by no port and went to no controller. When several apply, the first of this
-    /// list that does is reported. No rule saw a frame that is truncated or too long.
+    /// Why a packet left by no port and went to no controller. If several reasons apply, the first
+    /// in this list is reported. A truncated or oversized frame reaches no rule.
     pub enum DropReason {
     TruncatedEthernet = "truncated_ethernet", "frame shorter than an Ethernet header";
-    FrameTooLong = "frame_too_long", "frame too long";
-    TooManyResubmits = "too_many_resubmits", "resubmitted too deeply or too often";
-    ControllerQueueFull = "controller_queue_full", "it was for the controllers, and their queue is full";
-    NoController = "no_controller", "it was for the controllers, and none is connected";
-    NoPacketIn = "port_no_packet_in", "it was for the controllers, which want none of its port";
+    FrameTooLong = "frame_too_long", "frame longer than the switch handles";
+    TooManyResubmits = "too_many_resubmits", "more resubmits, gotos or steps than the limits allow";
+    ControllerQueueFull = "controller_queue_full", "for a controller, but the queue is full";
+    NoController = "no_controller", "for a controller, but none is connected";
+    NoPacketIn = "port_no_packet_in", "for a controller, but its port is set to no-packet-in";
     TtlExpired = "ttl_expired", "`dec_ttl` found a TTL or hop limit of 1 or 0";
-    Fragment = "fragment", "an IP fragment, and the switch is set to drop fragments";
+    Fragment = "fragment", "IP fragment, and the switch is set to drop fragments";
     NoOutput = "no_output", "no such port, or only the ingress port";
-    NormalDrop = "normal_drop", "no port for it in a learning switch";
+    NormalDrop = "normal_drop", "NORMAL found no port to send to";
     NoRule = "no_rule", "no rule matched in table 0, or in the table that `goto_table` named";
     RuleDrop = "rule_drop", "the rules that matched output nothing";
     }
 }
 
 impl DropReason {
-    /// Whether the packet was for the controllers and was refused on its way to them.
+    /// Returns whether the packet was refused on its way to the controllers.
     pub const fn is_refusal(self) -> bool {
         matches!(
             self,

@@ -1,9 +1,8 @@
 //! Runs the program of a megaflow on a frame.
 //!
-//! The frame itself is never written: the first edit copies it into a scratch buffer, and outputs
-//! before that send the original bytes. Cost: the copy, and what each edit costs
-//! ([`overbank_wire::edit`]). No allocation unless the frame is longer than any before it. Panics:
-//! none, whatever the program and the frame.
+//! The frame is never written: the first edit copies it into a scratch buffer, and earlier outputs
+//! send the original bytes. Cost: the copy and the edits ([`overbank_wire::edit`]). Allocates only
+//! for a frame longer than any before it. No program and no frame makes it panic.
 
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::{FrameBuf, Offsets};
@@ -13,28 +12,24 @@ use crate::ports::Ports;
 use crate::program::Op;
 use crate::sink::{ControllerPacket, Normal, NormalPacket, Sink};
 
-/// Ethernet addresses and the tag's identifier before the tag's TCI.
+/// Offset of the outer tag's TCI: two addresses and the TPID precede it.
 const TCI: usize = 14;
 
-/// A frame to run a program on.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its place among the frames of its call, for the sink.
+    /// Its place among the frames of the call, for the sink.
     pub index: usize,
-    /// Its bytes.
     pub frame: &'a [u8],
-    /// Where its headers are.
+    /// Offsets of its headers.
     pub offsets: Offsets,
-    /// Port that it came in on.
     pub in_port: u32,
-    /// The ports that exist.
     pub ports: &'a Ports,
 }
 
 /// Runs `program` on a frame. `drop` is the reason of a program that sends nothing. Returns why the
-/// frame was not sent anywhere, if it was not; the sink is not told. A frame beyond [`FRAME_MAX`]
-/// is refused as a whole.
-// Not inlined: the shortcuts beside it keep their registers.
+/// frame was not sent anywhere, if so; does not call [`Sink::drop`]. Refuses a frame beyond
+/// [`FRAME_MAX`] as a whole.
+// Not inlined, so that the shortcuts beside it keep their registers.
 #[inline(never)]
 pub fn run<S: Sink>(
     program: &[Op],
@@ -54,7 +49,7 @@ struct Run<'a, S> {
     sink: &'a mut S,
     edited: bool,
     sent: bool,
-    /// Why nothing is sent, should nothing be.
+    /// Why nothing is sent, if nothing is.
     reason: Option<DropReason>,
 }
 
@@ -107,7 +102,7 @@ impl<S: Sink> Run<'_, S> {
                     self.scratch.pop_vlan();
                 }
                 Op::DecTtl => {
-                    // A broken header has no TTL to write; what its key says is what counts.
+                    // A broken header has no TTL to write: the key alone decides.
                     let _ = self.scratch.dec_ttl();
                 }
             }
@@ -122,7 +117,7 @@ impl<S: Sink> Run<'_, S> {
         self.sent = true;
     }
 
-    /// Notes one more reason why nothing is sent; the first in their list is the one to tell.
+    /// Notes another reason; the first in the list of reasons is reported.
     fn weigh(&mut self, reason: DropReason) {
         self.reason = Some(self.reason.map_or(reason, |other| other.min(reason)));
     }
@@ -148,9 +143,9 @@ impl<S: Sink> Run<'_, S> {
     }
 }
 
-/// What a learning switch looks at. Zeros where the frame is too short, which no frame with a key
-/// is.
+/// Returns the headers that a learning switch reads.
 fn normal_packet(frame: &[u8], offsets: Offsets, in_port: u32) -> NormalPacket {
+    debug_assert!(frame.len() >= TCI - 2, "a frame with a key has an Ethernet header");
     let address = |at: usize| {
         let bytes = frame.get(at..at + 6).and_then(|bytes| bytes.try_into().ok());
         bytes.unwrap_or_default()

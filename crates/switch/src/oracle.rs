@@ -1,9 +1,9 @@
-//! The switch as one would write it without caring for speed: the naive twin of all three tiers.
+//! The switch written without regard for speed: the naive twin of all three tiers.
 //!
-//! It scans every rule for every lookup and carries out actions as it meets them, on the frame and
-//! on its key. It shares no code with the classifier, the translator and the executor; only the
-//! edits of a frame and of a key are those of the crate `overbank-wire`. What the rules mean is
-//! written down in [`crate::translate`]. Cost: every rule, for every lookup. Panics: none.
+//! It scans every rule for every lookup and runs actions as it meets them, on the frame and on its
+//! key. It shares no code with classifier, translator and executor; only the edits of frames and
+//! keys are those of the crate `overbank-wire`. [`crate::translate`] says what the rules mean.
+//! Cost: every rule, for every lookup. Panics: none.
 
 use std::collections::HashMap;
 
@@ -21,28 +21,24 @@ use crate::view::{Fragments, View};
 /// What happened to one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Ports and the frames that left by them, in order.
+    /// Ports and frames sent, in order.
     pub outputs: Vec<(u32, Vec<u8>)>,
-    /// What went to the controllers, in order.
+    /// Packets sent to the controllers, in order.
     pub controller: Vec<PacketIn>,
-    /// Why there is neither, if so.
+    /// Why nothing was sent, if so.
     pub drop: Option<DropReason>,
 }
 
-/// A [`ControllerPacket`] with a frame of its own.
+/// A [`ControllerPacket`] that owns its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
-    /// Why.
     pub reason: PacketInReason,
-    /// How many bytes were asked for.
+    /// Bytes asked for.
     pub max_len: u16,
     /// Table of the rule.
     pub table: u8,
-    /// Cookie of the rule.
     pub cookie: u64,
-    /// Port that it came in on.
     pub in_port: u32,
-    /// The whole frame.
     pub frame: Vec<u8>,
 }
 
@@ -53,22 +49,21 @@ impl From<&ControllerPacket<'_>> for PacketIn {
     }
 }
 
-/// What the rules do not say.
+/// The surroundings that the rules do not determine.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
-    /// The ports that exist.
     pub ports: &'a [SwitchPort],
-    /// Whether the controllers take a packet.
+    /// Decides whether the controllers take a packet.
     pub takes: &'a dyn Fn(&ControllerPacket<'_>) -> bool,
-    /// Where a learning switch would send a packet.
+    /// Decides where a learning switch would send a packet.
     pub normal: &'a dyn Fn(&NormalPacket) -> Normal,
 }
 
-/// The lookups of one packet, in order: the table, and the place in [`Oracle::rules`] of the rule
-/// that it found.
+/// The lookups of one packet, in order: the table, and the index in [`Oracle::rules`] of the rule
+/// found.
 pub type Lookups = Vec<(u8, Option<usize>)>;
 
-/// The rules, in the order of insertion.
+/// The rules, in insertion order.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     rules: Vec<Rule>,
@@ -76,8 +71,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Holds these rules; of those with the same identity the last stays, in the place of the
-    /// first.
+    /// Returns an oracle for these rules. Of those with the same identity, the last one takes the
+    /// place of the first.
     pub fn new(rules: Vec<Rule>) -> Oracle {
         let mut oracle = Oracle::default();
         let mut places = HashMap::new();
@@ -93,7 +88,7 @@ impl Oracle {
         oracle
     }
 
-    /// The same rules, which see this of a packet.
+    /// Returns the same rules with this view of packets.
     #[must_use]
     pub fn with_view(self, view: View) -> Oracle {
         Oracle { view, ..self }
@@ -107,19 +102,19 @@ impl Oracle {
         }
     }
 
-    /// Removes the rule with this table, priority and match; false if there is none.
+    /// Removes the rule with this table, priority and match; returns false if it is unknown.
     pub fn remove(&mut self, table: u8, priority: u16, matching: &Match) -> bool {
         let before = self.rules.len();
         self.rules.retain(|r| !is(r, table, priority, matching));
         self.rules.len() < before
     }
 
-    /// The rules, in the order of insertion.
+    /// Returns the rules, in insertion order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rule for a packet with this key: the highest priority, of those the oldest.
+    /// Returns the rule for a packet with this key: of the highest priority, the oldest.
     pub fn lookup(&self, table: u8, key: &FlowKey) -> Option<&Rule> {
         self.find(table, key).map(|at| &self.rules[at])
     }
@@ -137,14 +132,14 @@ impl Oracle {
         best
     }
 
-    /// What happens to a frame where these ports exist, nobody learns and no controller listens.
+    /// Processes a frame with these ports, without learnt addresses and without controllers.
     pub fn process(&self, frame: &[u8], in_port: u32, ports: &[u32]) -> Verdict {
         let ports: Vec<SwitchPort> = ports.iter().map(|&port| port.into()).collect();
         let around = Around { ports: &ports, takes: &|_| false, normal: &|_| Normal::Drop };
         self.process_in(frame, in_port, &around).0
     }
 
-    /// What happens to a frame, and the lookups that it took.
+    /// Processes a frame and returns its lookups too.
     pub fn process_in(
         &self,
         frame: &[u8],
@@ -154,7 +149,7 @@ impl Oracle {
         self.carry_out(frame, in_port, around, |packet| packet.pipeline())
     }
 
-    /// What happens to a packet of a controller that comes with a list of actions.
+    /// Processes a packet of a controller with its list of actions.
     pub fn packet_out(
         &self,
         frame: &[u8],
@@ -260,13 +255,11 @@ fn is(rule: &Rule, table: u8, priority: u16, matching: &Match) -> bool {
         && rule.matching.canonical() == matching.canonical()
 }
 
-/// The bytes of the packet.
 enum Frame<'a> {
     Untouched(&'a [u8], Offsets),
     Edited(Box<FrameBuf>),
 }
 
-/// Something that was sent.
 enum Done {
     Output(u32, Vec<u8>),
     Controller(PacketIn),
@@ -290,7 +283,7 @@ struct Packet<'a> {
     fragment: bool,
 }
 
-/// The kind of an action within an action set, by the order in which they run.
+/// Returns the position of an action's kind in the order in which an action set runs.
 fn kind(action: &Action) -> u8 {
     match action {
         Action::PopVlan => 0,
@@ -302,7 +295,7 @@ fn kind(action: &Action) -> u8 {
 }
 
 impl<'a> Packet<'a> {
-    /// Table 0, all that follows, and the action set. An error ends all processing.
+    /// Runs table 0, all that follows, and the action set. An error ends all processing.
     fn pipeline(&mut self) -> Result<(), DropReason> {
         if self.table(0, None, 0)? == Some(true) {
             let mut set = std::mem::take(&mut self.set);
@@ -320,7 +313,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// Processes the packet in a table. `None` if it does not know it, else as [`Packet::rule`].
+    /// Processes the packet in a table. Returns `None` on a miss, else as [`Packet::rule`].
     fn table(
         &mut self,
         table: u8,
@@ -344,8 +337,8 @@ impl<'a> Packet<'a> {
         found.map(|at| self.rule(&rules.rules[at], depth, None)).transpose()
     }
 
-    /// Carries out a rule, and those of the tables that it goes on to: false if one of these does
-    /// not know the packet.
+    /// Runs a rule and those of the tables that it continues in. Returns false if one of these
+    /// misses.
     fn rule(
         &mut self,
         rule: &Rule,
@@ -356,7 +349,7 @@ impl<'a> Packet<'a> {
         let of_rule = if miss { PacketInReason::NoMatch } else { PacketInReason::Action };
         for action in &rule.actions {
             if !self.action(rule, action, depth, reason.unwrap_or(of_rule))? {
-                // The rest of the rule is left out; a list that resubmitted to it goes on.
+                // The rest of the rule is skipped; a list that resubmitted to it continues.
                 return Ok(true);
             }
         }
@@ -381,7 +374,7 @@ impl<'a> Packet<'a> {
         Ok(went == Some(true))
     }
 
-    /// Carries out an action: false if its list ends with it.
+    /// Runs an action. Returns false if it ends its list.
     fn action(
         &mut self,
         rule: &Rule,
@@ -445,7 +438,7 @@ impl<'a> Packet<'a> {
                         self.expired = true;
                         return Ok(false);
                     }
-                    // A broken header has no TTL to write; what its key says is what counts.
+                    // A broken header has no TTL to write: the key alone decides.
                     let _ = self.edit()?.dec_ttl();
                 }
             }
@@ -469,7 +462,7 @@ impl<'a> Packet<'a> {
     }
 
     fn count_steps(&mut self, steps: usize) -> Result<(), DropReason> {
-        // Beyond 32 bits it is too many all the same.
+        // Beyond 32 bits it exceeds the limit as well.
         self.steps = self.steps.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
         if self.steps > STEPS_MAX { Err(DropReason::TooManyResubmits) } else { Ok(()) }
     }
@@ -528,7 +521,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// The frame, to be edited.
+    /// Returns the frame for editing.
     fn edit(&mut self) -> Result<&mut FrameBuf, DropReason> {
         if let Frame::Untouched(bytes, offsets) = self.frame {
             let mut buffer = Box::new(FrameBuf::new());

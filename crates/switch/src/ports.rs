@@ -1,31 +1,30 @@
 //! The ports of a switch as its rules see them, and the numbers of OpenFlow's reserved ports.
 //!
-//! [`Ports`] answers the two questions that a translation asks: does this port exist, and where
-//! does a packet go that is flooded. Cost: a binary search; a walk over the list. Panics: none.
+//! [`Ports`] answers two questions of a translation: does a port exist, and which ports does a
+//! flood reach? Cost: a binary search; a walk over the list. Panics: none.
 
-/// `OFPP_IN_PORT`: back out of the port that the packet came in on.
+/// `OFPP_IN_PORT`: back out of the ingress port.
 pub const PORT_IN_PORT: u32 = 0xffff_fff8;
-/// `OFPP_TABLE`: through the tables, from the first on; for packets of a controller only.
+/// `OFPP_TABLE`: through the tables from table 0; for packets of a controller only.
 pub const PORT_TABLE: u32 = 0xffff_fff9;
-/// `OFPP_NORMAL`: where a learning switch would send it.
+/// `OFPP_NORMAL`: where a learning switch would send.
 pub const PORT_NORMAL: u32 = 0xffff_fffa;
-/// `OFPP_FLOOD`: all ports that flood, but the ingress port.
+/// `OFPP_FLOOD`: all ports that flood, except the ingress port.
 pub const PORT_FLOOD: u32 = 0xffff_fffb;
-/// `OFPP_ALL`: all ports but the ingress port.
+/// `OFPP_ALL`: all ports except the ingress port.
 pub const PORT_ALL: u32 = 0xffff_fffc;
-/// `OFPP_CONTROLLER`: the controllers; as an ingress port, a packet that one of them sent.
+/// `OFPP_CONTROLLER`: the controllers; as ingress port, the packet came from one of them.
 pub const PORT_CONTROLLER: u32 = 0xffff_fffd;
 /// `OFPP_LOCAL`: the port of the machine itself, if the switch has one.
 pub const PORT_LOCAL: u32 = 0xffff_fffe;
-/// `OFPP_ANY`: no port at all, where a port is asked for.
+/// `OFPP_ANY`: no port in particular.
 pub const PORT_ANY: u32 = 0xffff_ffff;
 
-/// One port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchPort {
     /// OpenFlow port number.
     pub number: u32,
-    /// Whether packets that are flooded leave by it.
+    /// Whether flooded packets leave by it.
     pub flood: bool,
 }
 
@@ -35,7 +34,7 @@ impl From<u32> for SwitchPort {
     }
 }
 
-/// The ports that exist.
+/// The ports of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
     /// Ascending.
@@ -45,7 +44,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// These ports; of those with the same number the first counts.
+    /// Returns this set of ports; of those with the same number the first counts.
     pub fn new(ports: &[SwitchPort]) -> Ports {
         let mut ports = ports.to_vec();
         ports.sort_by_key(|port| port.number);
@@ -54,18 +53,18 @@ impl Ports {
         Ports { all: ports.iter().map(|port| port.number).collect(), flood }
     }
 
-    /// Whether there is such a port.
+    /// Returns whether the switch has this port.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         self.all.binary_search(&number).is_ok()
     }
 
-    /// All of them, ascending.
+    /// Returns all port numbers, ascending.
     pub fn all(&self) -> &[u32] {
         &self.all
     }
 
-    /// Those that flood, ascending.
+    /// Returns the numbers of the ports that flood, ascending.
     pub fn flood(&self) -> &[u32] {
         &self.flood
     }

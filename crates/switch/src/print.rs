@@ -1,12 +1,12 @@
-//! Rules as text, in the one spelling that this crate writes.
+//! Rules as text, in one canonical spelling.
 //!
-//! What the parser can make, it reads back as the same value: `parse_rule(&rule.to_string())` is
-//! `rule`. An action prints without the rule around it, and a [`Match`] alone without `actions=`.
+//! The parser reads its own values back: `parse_rule(&rule.to_string())` equals `rule`. An action
+//! prints without the rule around it, and a [`Match`] without `actions=`.
 //!
-//! Other values print too, for people to read: a megaflow's mask may cover parts of fields that no
-//! rule can name. Such bits are written as `field=0xvalue/0xmask`, under the names of the
-//! [`FlowKey`](overbank_wire::FlowKey)'s members where no field has them; no bit of the mask goes
-//! unmentioned. Nothing here allocates beyond what the formatter does.
+//! Other values print for people to read: a megaflow's mask may cover parts of fields that no rule
+//! can name. Such bits print as `field=0xvalue/0xmask`, or under the name of the
+//! [`FlowKey`](overbank_wire::FlowKey)'s member if no field has them. Every bit of the mask
+//! appears. Only the formatter allocates.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -97,7 +97,7 @@ impl Display for Action {
     }
 }
 
-/// `mod_…` where there is one, since it reads back without the match around it.
+/// Prints `mod_…` where one exists, since it reads back without the match around it.
 fn set_field(f: &mut Formatter<'_>, field: Field, value: u128, mask: u128) -> fmt::Result {
     let whole = if field == Field::NwTos { 0xfc } else { field.all_ones() };
     if mask == whole
@@ -108,7 +108,7 @@ fn set_field(f: &mut Formatter<'_>, field: Field, value: u128, mask: u128) -> fm
     }
     f.write_str("set_field:")?;
     match field {
-        // With the bit that OpenFlow 1.2 and later want.
+        // With the present bit of OpenFlow 1.2 and later.
         Field::VlanVid if mask == whole => {
             write!(f, "{}->vlan_vid", value | u128::from(VLAN_PRESENT))
         }
@@ -128,8 +128,9 @@ fn port(f: &mut Formatter<'_>, port: u32) -> fmt::Result {
     }
 }
 
-/// A value as its field's format has it; the mask only if it is not the whole field.
+/// Prints a value in its field's format, with the mask unless it covers the whole field.
 fn masked(f: &mut Formatter<'_>, field: Field, value: u128, mask: u128) -> fmt::Result {
+    debug_assert_eq!((value | mask) & !field.all_ones(), 0, "no wider than {}", field.name());
     let whole = mask == field.all_ones();
     match field.format() {
         Format::Mac if whole => mac(f, value),
@@ -203,7 +204,7 @@ fn tcp_flags(f: &mut Formatter<'_>, value: u128, mask: u128) -> fmt::Result {
     Ok(())
 }
 
-/// Writes parts with commas between them.
+/// Separates parts by commas.
 struct Parts<'a, 'f> {
     f: &'a mut Formatter<'f>,
     between: &'static str,
@@ -216,7 +217,7 @@ impl Parts<'_, '_> {
         self.f.write_fmt(text)
     }
 
-    /// `name=value/mask`, if any bit counts.
+    /// Prints `name=value/mask`, if the mask has a bit.
     fn field(&mut self, name: &str, field: Field, value: u128, mask: u128) -> fmt::Result {
         if mask == 0 {
             return Ok(());
@@ -225,7 +226,7 @@ impl Parts<'_, '_> {
         masked(self.f, field, value, mask)
     }
 
-    /// `name=0xvalue/0xmask`, if any bit counts.
+    /// Prints `name=0xvalue/0xmask`, if the mask has a bit.
     fn raw(&mut self, name: &str, value: u32, mask: u32) -> fmt::Result {
         if mask == 0 {
             return Ok(());
@@ -311,7 +312,7 @@ impl Display for Match {
         parts.raw("inner_tci", key.inner_tci.into(), mask.inner_tci.into())?;
         parts.raw("vlan_tpid", key.vlan_tpid.into(), mask.vlan_tpid.into())?;
         parts.raw("inner_tpid", key.inner_tpid.into(), mask.inner_tpid.into())?;
-        // Bits of wider members than their fields have: never set by the parser.
+        // Bits of members that are wider than their fields; the parser never sets them.
         parts.raw("frag_rest", (key.nw_frag & !3).into(), (mask.nw_frag & !3).into())?;
         parts.raw("label_rest", key.ipv6_label & !0xf_ffff, mask.ipv6_label & !0xf_ffff)?;
         parts.raw(
@@ -324,7 +325,7 @@ impl Display for Match {
 }
 
 impl Match {
-    /// The longest protocol name that holds.
+    /// Returns the longest protocol name that applies.
     fn shorthand(&self) -> Option<&'static (&'static str, u16, Option<u8>)> {
         let dl_type = fixed(Field::DlType, self)?;
         let proto = fixed(Field::NwProto, self);

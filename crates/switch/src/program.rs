@@ -1,4 +1,4 @@
-//! Programs: what translation makes of rules, and what [`crate::exec`] runs.
+//! Programs: the output of translation, which [`crate::exec`] runs.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -9,54 +9,43 @@ use crate::drop::DropReason;
 use crate::sink::PacketInReason;
 use crate::stats::RuleStats;
 
-/// One step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Send the frame as it is now.
+    /// Send the frame as it is at this step.
     Output(u32),
-    /// Send it where a learning switch would.
+    /// Send where a learning switch would.
     Normal,
     /// Send it to the controllers.
     Controller {
-        /// How many bytes of it they want.
+        /// Bytes of the frame to send.
         max_len: u16,
-        /// Why.
         reason: PacketInReason,
-        /// Table of the rule that says so.
+        /// Table of the rule that sends.
         table: u8,
-        /// Cookie of that rule.
         cookie: u64,
     },
     /// Write the bits `mask` of a field.
-    Set {
-        /// Which field.
-        field: Field,
-        /// The bits to write.
-        value: u128,
-        /// The bits that are written.
-        mask: u128,
-    },
+    Set { field: Field, value: u128, mask: u128 },
     /// Push a tag with this TPID.
     PushVlan(u16),
     /// Remove the outer tag.
     PopVlan,
-    /// Decrement TTL or hop limit, which is 2 at least.
+    /// Decrement TTL or hop limit, which is at least 2.
     DecTtl,
 }
 
 impl Op {
-    /// Whether it may send the frame somewhere.
+    /// Returns whether this step may send the frame.
     pub fn sends(&self) -> bool {
         matches!(self, Op::Output(_) | Op::Normal | Op::Controller { .. })
     }
 }
 
-/// One lookup that a translation made.
+/// One lookup of a translation.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// In which table.
     pub table: u8,
-    /// The counters of the rule that it found.
+    /// Counters of the rule found.
     pub rule: Option<Arc<RuleStats>>,
 }
 
@@ -75,15 +64,14 @@ impl Hash for Lookup {
     }
 }
 
-/// What the rules do to a packet and to all that look like it.
+/// What the rules do to a packet and to every packet that agrees on `mask`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// Every bit of the key that the rest depends on.
+    /// Every bit of the key that the result depends on.
     pub mask: FlowKey,
-    /// The steps.
     pub program: Box<[Op]>,
-    /// Why nothing is sent, if the program has no [`Op::Output`] and its other steps send nothing.
+    /// Why nothing is sent, if the program sends nothing.
     pub drop: Option<DropReason>,
-    /// The lookups behind it, in order.
+    /// The lookups made, in order.
     pub lookups: Box<[Lookup]>,
 }

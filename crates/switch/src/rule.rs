@@ -1,8 +1,8 @@
 //! Rules: what a packet must look like, and what then happens to it.
 //!
-//! These are the checked types that [`crate::parse`] makes from text and that the classifier and
-//! the oracle read. A [`Match`] is a masked key: a packet matches if it agrees with `key` on every
-//! bit of `mask`.
+//! The checked types that [`crate::parse`] makes from text and that the classifier and the oracle
+//! read. A [`Match`] is a masked key: a packet matches if it agrees with `key` on every bit of
+//! `mask`.
 
 use overbank_wire::{Field, FlowKey};
 
@@ -21,7 +21,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Adds the wish that `field` agrees with `value` on the bits of `mask`.
+    /// Adds the condition that `field` agrees with `value` on the bits of `mask`.
     pub fn with(mut self, field: Field, value: u128, mask: u128) -> Match {
         let (old_mask, old_value) = (field.get(&self.mask), field.get(&self.key));
         field.set(&mut self.mask, old_mask | mask);
@@ -29,22 +29,22 @@ impl Match {
         self
     }
 
-    /// Whether a packet with this key matches.
+    /// Returns whether a packet with this key matches.
     pub fn matches(&self, key: &FlowKey) -> bool {
         key.matches(&self.key, &self.mask)
     }
 
-    /// Whether `other` is at least as specific: whatever matches it matches this one too.
+    /// Returns whether `other` is at least as specific: this match covers every packet of `other`.
     pub fn covers(&self, other: &Match) -> bool {
         self.mask.and_not(&other.mask).is_zero() && other.key.matches(&self.key, &self.mask)
     }
 
-    /// Whether some packet could match both.
+    /// Returns whether some packet could match both.
     pub fn overlaps(&self, other: &Match) -> bool {
         self.key.matches(&other.key, &self.mask.masked(&other.mask))
     }
 
-    /// The same with its key zero outside of the mask.
+    /// Returns the match with its key cleared outside the mask.
     pub fn canonical(&self) -> Match {
         Match { key: self.key.masked(&self.mask), mask: self.mask }
     }
@@ -53,14 +53,14 @@ impl Match {
 /// One step of a rule's actions. An empty list drops the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send out of a port. A packet never leaves by the port that it came in on this way.
+    /// Send out of a port, unless it is the ingress port.
     Output(u32),
-    /// Sends as the plain action for this port does, and keeps the `max_len` that a controller
-    /// gave: flow statistics show it. See [`Action::plain`].
+    /// Output with the `max_len` that a controller gave, which flow statistics report. Acts as the
+    /// plain action for the port; see [`Action::plain`].
     OutputAsked {
         /// A port, or OpenFlow's number of IN_PORT, FLOOD, ALL or NORMAL.
         port: u32,
-        /// Not 0. Only an output to the controllers has a use for it.
+        /// Not 0. Only an output to the controllers uses it.
         max_len: u16,
     },
     /// Send back out of the ingress port.
@@ -69,50 +69,45 @@ pub enum Action {
     Flood,
     /// Send out of every port but the ingress port.
     All,
-    /// Send where a learning switch would; who forwards knows the addresses
-    /// ([`crate::sink::Sink::normal`]).
+    /// Send where a learning switch would; [`crate::sink::Sink::normal`] knows the addresses.
     Normal,
     /// Send to the controllers.
     Controller {
-        /// How many bytes of the frame they get; `u16::MAX` is all of it.
+        /// Bytes of the frame to send; `u16::MAX` is all of it.
         max_len: u16,
     },
-    /// Write the bits `mask` of a field; a packet that does not have the field is left as it is.
+    /// Write the bits `mask` of a field; a packet without the field passes unchanged.
     SetField {
-        /// Which field.
         field: Field,
-        /// The bits to write; zero outside `mask`.
+        /// Bits to write; zero outside `mask`.
         value: u128,
-        /// The bits that are written.
         mask: u128,
     },
-    /// `mod_vlan_vid` and `mod_vlan_pcp`: as `SetField`, but an untagged packet is tagged first.
+    /// `mod_vlan_vid` and `mod_vlan_pcp`: as `SetField`, but tags an untagged packet first.
     SetVlan {
         /// [`Field::VlanVid`] or [`Field::VlanPcp`].
         field: Field,
-        /// The new value.
         value: u16,
     },
     /// Push a VLAN tag with this TPID; VID and PCP are copied from the tag below, or 0.
     PushVlan(u16),
     /// Remove the outer VLAN tag, if there is one.
     PopVlan,
-    /// Decrement TTL or hop limit. At 1 or 0 the list of actions that it stands in ends.
+    /// Decrement TTL or hop limit. A TTL of 1 or 0 ends the list of actions.
     DecTtl,
-    /// Go on in a later table, after everything else in this list.
+    /// Continue in a later table, after the rest of this list.
     GotoTable(u8),
-    /// Look up again, in `table` (or this one), as if the packet came in on `in_port` (or as now),
-    /// then go on with this list.
+    /// Look up again in `table` (default: this one), with `in_port` (default: the real one) as
+    /// ingress port, then continue this list.
     Resubmit {
         /// Port to match on during that lookup; the real one is restored afterwards.
         in_port: Option<u32>,
-        /// Table to look in.
         table: Option<u8>,
     },
 }
 
 impl Action {
-    /// Returns the action that says what a packet does, without what is only kept for statistics.
+    /// Returns the action without the parts that are only kept for statistics.
     #[must_use]
     pub const fn plain(self) -> Action {
         match self {
@@ -125,7 +120,7 @@ impl Action {
         }
     }
 
-    /// The port that it names, by OpenFlow's numbers, if it sends a packet.
+    /// Returns the port that this action sends to, as an OpenFlow number.
     pub const fn out_port(&self) -> Option<u32> {
         match *self {
             Action::Output(port) | Action::OutputAsked { port, .. } => Some(port),
@@ -145,14 +140,13 @@ impl Action {
     }
 }
 
-/// What OpenFlow calls the flags of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RuleFlags {
-    /// The controllers are told when the rule goes.
+    /// Controllers get a message when the rule is removed.
     pub send_flow_rem: bool,
-    /// It is not added if it overlaps one of the same priority.
+    /// The rule is not added if it overlaps one of the same priority.
     pub check_overlap: bool,
-    /// It does not take over the counters of the rule that it replaces.
+    /// The rule starts with zero counters when it replaces another.
     pub reset_counts: bool,
     /// Packets need not be counted. They are.
     pub no_packet_counts: bool,
@@ -161,7 +155,7 @@ pub struct RuleFlags {
 }
 
 impl RuleFlags {
-    /// From the bits of `OFPFF_*`; others are ignored.
+    /// Reads the bits of `OFPFF_*`; ignores others.
     pub const fn from_bits(bits: u16) -> RuleFlags {
         RuleFlags {
             send_flow_rem: bits & 1 != 0,
@@ -172,7 +166,7 @@ impl RuleFlags {
         }
     }
 
-    /// As the bits of `OFPFF_*`.
+    /// Returns the bits of `OFPFF_*`.
     pub const fn bits(self) -> u16 {
         self.send_flow_rem as u16
             | (self.check_overlap as u16) << 1
@@ -182,54 +176,49 @@ impl RuleFlags {
     }
 }
 
-/// One rule. Its default is that of table 0 which matches everything, with priority 0, and drops.
+/// One rule. The default drops every packet of table 0, with priority 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// OpenFlow table.
     pub table: u8,
-    /// Higher wins; equal priorities that overlap are decided by the order of insertion, first
-    /// wins.
+    /// Higher wins. Of overlapping rules with equal priority, the one inserted first wins.
     pub priority: u16,
-    /// What it matches.
     pub matching: Match,
-    /// What it does at once; `goto_table` among them comes after the two below.
+    /// Immediate actions; a `goto_table` among them runs after the two fields below.
     pub actions: Vec<Action>,
-    /// Whether it then empties the packet's action set.
+    /// Empties the packet's action set after `actions`.
     pub clear_actions: bool,
-    /// What it then writes into the packet's action set, which runs at the end of the tables.
+    /// Actions then added to the packet's action set, which runs after the last table.
     pub write_actions: Vec<Action>,
-    /// Opaque number of the controller.
+    /// Opaque number chosen by the controller.
     pub cookie: u64,
-    /// Seconds without a packet after which it goes; 0 is never.
+    /// Seconds without a packet until the rule is removed; 0 is never.
     pub idle_timeout_s: u16,
-    /// Seconds after which it goes; 0 is never.
+    /// Seconds until the rule is removed; 0 is never.
     pub hard_timeout_s: u16,
-    /// Which rules to give up first when there are too many; kept and shown only.
+    /// Importance for eviction; kept and reported only.
     pub importance: u16,
-    /// Its flags.
     pub flags: RuleFlags,
 }
 
 impl Rule {
-    /// Whether both say the same table, priority and match: OpenFlow's identity of a rule.
+    /// Returns whether table, priority and match are equal: OpenFlow's identity of a rule.
     pub fn same_identity(&self, other: &Rule) -> bool {
         self.table == other.table
             && self.priority == other.priority
             && self.matching == other.matching
     }
 
-    /// Whether it is its table's table-miss rule: priority 0, matching everything.
+    /// Returns whether this is a table-miss rule: priority 0, matching everything.
     pub fn is_table_miss(&self) -> bool {
         self.priority == 0 && self.matching.mask.is_zero()
     }
 
-    /// Every port that it names to send to, reserved ones by OpenFlow's numbers.
+    /// Iterates over the ports that the rule sends to, as OpenFlow numbers.
     pub fn out_ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.actions.iter().chain(&self.write_actions).filter_map(Action::out_port)
     }
 
-    /// Whether it needs what only a running switch has: a clock, controllers or a table of
-    /// addresses.
+    /// Returns whether the rule needs a running switch: a clock, controllers or an address table.
     pub fn needs_a_live_switch(&self) -> bool {
         self.idle_timeout_s != 0
             || self.hard_timeout_s != 0

@@ -1,54 +1,54 @@
-//! What the datapath hands over: frames to ports and controllers, questions of NORMAL, drops.
+//! What the datapath hands over: frames for ports and controllers, NORMAL lookups, drops.
 //!
-//! The datapath decides what happens to a packet; a [`Sink`] carries it out. Where a learning
-//! switch would send a packet is asked here and for each packet, so no megaflow depends on what was
-//! learnt.
+//! The datapath decides and a [`Sink`] acts. It asks the sink for each packet where a learning
+//! switch would send, so no megaflow depends on learnt addresses.
 
 use crate::drop::DropReason;
 
-/// Where frames go. `index` counts the frames of one call of [`crate::Datapath::process`].
+/// Receives frames. `index` counts the frames of one call of [`crate::Datapath::process`].
 pub trait Sink {
-    /// A frame leaves by `port`; `edited` tells whether it differs from the one that came in.
+    /// Sends a frame out of `port`; `edited` says whether it differs from the frame received.
     fn output(&mut self, index: usize, port: u32, frame: &[u8], edited: bool);
 
-    /// A frame left by no port and went to no controller. Called once for each such frame.
+    /// Notes a drop. Called once for each frame that left by no port and went to no controller.
     fn drop(&mut self, index: usize, reason: DropReason);
 
-    /// A frame goes to the controllers. A sink without controllers takes none.
+    /// Sends a frame to the controllers. By default there are none.
     ///
     /// # Errors
-    /// Why it cannot be taken: the reason to drop the frame, unless it goes elsewhere, too.
+    /// The reason to drop the frame, unless it also goes elsewhere.
     fn controller(
         &mut self,
         index: usize,
         packet: &ControllerPacket<'_>,
     ) -> Result<(), DropReason> {
+        // The parameters have names for the documentation.
         let _ = (index, packet);
         Err(DropReason::ControllerQueueFull)
     }
 
-    /// Where would a learning switch send this packet? Who learns nothing drops it.
+    /// Returns where a learning switch would send this packet. By default nowhere.
     fn normal(&mut self, index: usize, packet: &NormalPacket) -> Normal {
+        // The parameters have names for the documentation.
         let _ = (index, packet);
         Normal::Drop
     }
 }
 
-/// Why a controller gets a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketInReason {
-    /// A table-miss rule sent it: priority 0, matching everything.
+    /// From a table-miss rule: priority 0, matching everything.
     NoMatch,
-    /// An action of another rule.
+    /// From an action of another rule.
     Action,
-    /// The packet's action set.
+    /// From the packet's action set.
     ActionSet,
-    /// The list of actions that a controller sent along with it.
+    /// From the list of actions that a controller sent along with it.
     PacketOut,
 }
 
 impl PacketInReason {
-    /// `OFPR_*` of OpenFlow 1.3 and before, which knows two of them.
+    /// Returns the `OFPR_*` of OpenFlow 1.3 and before, which has two of them.
     pub const fn openflow13(self) -> u8 {
         match self {
             PacketInReason::NoMatch => 0,
@@ -56,7 +56,7 @@ impl PacketInReason {
         }
     }
 
-    /// `OFPR_*` of OpenFlow 1.4 and later.
+    /// Returns the `OFPR_*` of OpenFlow 1.4 and later.
     pub const fn openflow14(self) -> u8 {
         match self {
             PacketInReason::NoMatch => 0,
@@ -67,44 +67,37 @@ impl PacketInReason {
     }
 }
 
-/// A packet for the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerPacket<'a> {
-    /// Why.
     pub reason: PacketInReason,
-    /// How many bytes of it they want; `u16::MAX` is all.
+    /// Bytes to send; `u16::MAX` is all.
     pub max_len: u16,
     /// Table of the rule that sent it; 0 for a controller's own list.
     pub table: u8,
     /// Cookie of that rule; all ones for a controller's own list.
     pub cookie: u64,
-    /// Port that it came in on.
     pub in_port: u32,
-    /// The frame as it is at this step, whole.
+    /// The whole frame as it is at this step.
     pub frame: &'a [u8],
 }
 
-/// What a learning switch looks at, of the packet as it is at this step.
+/// The headers that a learning switch reads, as they are at this step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NormalPacket {
-    /// Port that it came in on.
     pub in_port: u32,
-    /// Ethernet source.
     pub src: [u8; 6],
-    /// Ethernet destination.
     pub dst: [u8; 6],
-    /// VID of the outer tag, if there is a tag.
+    /// VID of the outer tag, if tagged.
     pub vlan: Option<u16>,
 }
 
-/// Where a learning switch sends a packet. The datapath sends nothing to the ingress port or to a
-/// port that does not exist, whatever the answer.
+/// Where a learning switch sends a packet. The datapath never sends to the ingress port or to an
+/// unknown port, whatever the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normal {
     /// The port behind which the destination was seen.
     Port(u32),
     /// All ports that flood.
     Flood,
-    /// Nowhere.
     Drop,
 }

@@ -1,18 +1,17 @@
-//! What rules and tables have counted, shared by every worker and every snapshot of the rules.
+//! Counters of rules and tables, shared by every worker and every snapshot of the rules.
 //!
-//! A rule has one [`RuleStats`] for as long as its counters live: snapshots of the tables share it,
-//! and so do the megaflows that credit it. Workers count on their own and add to these atomics from
-//! time to time ([`crate::Datapath::flush_stats`]), so a reading is as old as the last flush. All
-//! accesses are relaxed: each counter is exact, two of them need not be of the same instant.
+//! A rule has one [`RuleStats`] for as long as its counters live; snapshots and megaflows share it.
+//! Workers count locally and add to these atomics from time to time
+//! ([`crate::Datapath::flush_stats`]), so a reading is as old as the last flush. All accesses are
+//! relaxed: each counter is exact, but two of them need not be of the same instant.
 //!
-//! The clock is the switch's: milliseconds that go forward.
+//! Times are the switch's clock: milliseconds that never go back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::rule::TABLE_MAX;
 
-/// Counters of a rule.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
@@ -21,7 +20,7 @@ pub struct RuleStats {
 }
 
 impl RuleStats {
-    /// Nothing counted; last used `now_ms`, from which an idle timeout runs.
+    /// Returns zero counters, last used at `now_ms`, from which an idle timeout runs.
     pub fn new(now_ms: u64) -> RuleStats {
         RuleStats { last_used_ms: AtomicU64::new(now_ms), ..RuleStats::default() }
     }
@@ -38,23 +37,22 @@ impl RuleStats {
         self.last_used_ms.fetch_max(used_ms, Relaxed);
     }
 
-    /// Packets that the rule was used for, as often as it was.
+    /// Returns the number of times that a packet used the rule.
     pub fn packets(&self) -> u64 {
         self.packets.load(Relaxed)
     }
 
-    /// Their bytes, as they came in.
+    /// Returns the bytes of these packets, as received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// When the last of them came, or else when the rule was made.
+    /// Returns when the last packet came, or else when the rule was made.
     pub fn last_used_ms(&self) -> u64 {
         self.last_used_ms.load(Relaxed)
     }
 }
 
-/// Counters of a table.
 #[derive(Debug, Default)]
 pub struct TableStats {
     lookups: AtomicU64,
@@ -62,24 +60,24 @@ pub struct TableStats {
 }
 
 impl TableStats {
-    /// Adds lookups, so many of which found a rule.
+    /// Adds lookups, `matched` of which found a rule.
     pub fn add(&self, lookups: u64, matched: u64) {
         self.lookups.fetch_add(lookups, Relaxed);
         self.matched.fetch_add(matched, Relaxed);
     }
 
-    /// Packets that were looked up here, as often as they were.
+    /// Returns the number of lookups.
     pub fn lookups(&self) -> u64 {
         self.lookups.load(Relaxed)
     }
 
-    /// How many of the lookups found a rule.
+    /// Returns the number of lookups that found a rule.
     pub fn matched(&self) -> u64 {
         self.matched.load(Relaxed)
     }
 }
 
-/// The counters of all tables that there may be.
+/// The counters of all possible tables.
 #[derive(Clone, Debug)]
 pub struct AllTableStats(Arc<[TableStats]>);
 
@@ -90,12 +88,12 @@ impl Default for AllTableStats {
 }
 
 impl AllTableStats {
-    /// Those of one table.
+    /// Returns the counters of one table.
     pub fn get(&self, table: u8) -> Option<&TableStats> {
         self.0.get(usize::from(table))
     }
 
-    /// Whether both are the same counters.
+    /// Returns whether both share the same counters.
     pub fn same(&self, other: &AllTableStats) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

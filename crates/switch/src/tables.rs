@@ -1,11 +1,11 @@
 //! The rule set as the switch holds it: one [`Classifier`] for each OpenFlow table in use.
 //!
-//! The control plane has a copy of its own, changes it as OpenFlow's flow-mod messages say, and
-//! gives clones to the workers. A clone costs one count for each table; the first change of a table
-//! after that copies lists of its parts and the parts that it touches (`crate::cow`).
+//! The control plane keeps a copy, changes it by OpenFlow's flow-mod messages, and gives clones to
+//! the workers. A clone costs one reference count for each table. The first change of a table after
+//! that copies lists of its parts and the parts that it touches (`crate::cow`).
 //!
-//! What is bounded here bounds every packet: the number of rules, of actions in a rule, and that
-//! `goto_table` only leads to later tables. Changes count up [`Tables::version`]. Panics: none.
+//! Bounds that protect every packet: the number of rules, the number of actions in a rule, and
+//! `goto_table` only to later tables. Each change increments [`Tables::version`]. Panics: none.
 
 use std::sync::Arc;
 
@@ -16,22 +16,19 @@ use crate::rule::{Action, Match, Rule, TABLE_MAX};
 use crate::stats::{AllTableStats, RuleStats, TableStats};
 use crate::view::View;
 
-/// Most rules in all tables together.
 pub const RULES_MAX: usize = 1_000_000;
-/// Most actions in one rule.
 pub const ACTIONS_MAX: usize = 1024;
 
 /// Why a rule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// The tables are full.
-    #[error("more than {RULES_MAX} rules")]
+    #[error("too many rules: the limit is {RULES_MAX}")]
     TooManyRules,
-    /// The rule's table is not 0 to [`TABLE_MAX`].
-    #[error("table {0} is not one of 0 to {TABLE_MAX}")]
+    /// The rule's table is above [`TABLE_MAX`].
+    #[error("table {0}: must be between 0 and {TABLE_MAX}")]
     NoSuchTable(u8),
     /// `goto_table` must name a later table than that of its rule.
-    #[error("goto_table from table {from} to {to}, which is not a later one")]
+    #[error("goto_table:{to} in table {from}: must name a later table")]
     GotoNotLater {
         /// Table of the rule.
         from: u8,
@@ -39,18 +36,17 @@ pub enum RuleError {
         to: u8,
     },
     /// The rule's list of actions is too long.
-    #[error("{0} actions, more than {ACTIONS_MAX}")]
+    #[error("{0} actions in one rule: the limit is {ACTIONS_MAX}")]
     TooManyActions(usize),
-    /// An action set holds no `goto_table` and no `resubmit`.
     #[error("an action set cannot hold goto_table or resubmit")]
     NotInActionSet,
-    /// It was to be added only if it overlaps no rule of the same priority.
+    /// The rule has `check_overlap` and overlaps a rule of the same priority.
     #[error("overlaps a rule of the same priority")]
     Overlap,
 }
 
 impl RuleError {
-    /// Whether `rule` by itself is acceptable.
+    /// Checks `rule` by itself.
     pub fn check(rule: &Rule) -> Result<(), RuleError> {
         let table = |table| {
             if table > TABLE_MAX { Err(RuleError::NoSuchTable(table)) } else { Ok(()) }
@@ -78,7 +74,7 @@ impl RuleError {
     }
 }
 
-/// What [`Tables::modify`] gives to rules.
+/// New values that [`Tables::modify`] gives to rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// As [`Rule::actions`].
@@ -87,9 +83,9 @@ pub struct Change {
     pub clear_actions: bool,
     /// As [`Rule::write_actions`].
     pub write_actions: Vec<Action>,
-    /// A new cookie, if they get one.
+    /// A new cookie, if any.
     pub cookie: Option<u64>,
-    /// Whether they count from zero.
+    /// Whether counters restart at zero.
     pub reset_counts: bool,
 }
 
@@ -106,8 +102,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables with these rules, the first being the oldest. Of rules with the same identity the
-    /// last stays, in the place of the first.
+    /// Returns tables with these rules, the first being the oldest. Of rules with the same
+    /// identity, the last one takes the place of the first.
     pub fn new(rules: Vec<Rule>) -> Result<Tables, RuleError> {
         let mut tables = Tables::default();
         for rule in rules {
@@ -120,9 +116,9 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Adds a rule at `now_ms`, or replaces the one with the same identity; the new one takes the
-    /// old one's place in the order of insertion. It goes on with the old one's counters, unless
-    /// its flags say otherwise, and its timeouts start anew.
+    /// Adds a rule at `now_ms`, or replaces the one with the same identity and takes its place in
+    /// insertion order. The new rule keeps the old counters, unless its flags say otherwise; its
+    /// timeouts restart.
     ///
     /// # Errors
     /// Nothing is changed then.
@@ -143,7 +139,7 @@ impl Tables {
         Ok(self.put(rule, stats, now_ms, Classifier::insert))
     }
 
-    /// [`Tables::add`] at time 0, which returns the rule that was replaced. Flags do not count.
+    /// Adds a rule at time 0 and returns the rule that it replaced. Ignores the rule's flags.
     pub fn insert(&mut self, rule: Rule) -> Result<Option<Rule>, RuleError> {
         RuleError::check(&rule)?;
         self.check_room(&rule)?;
@@ -178,8 +174,8 @@ impl Tables {
         added
     }
 
-    /// Gives other actions to the rules that `filter` is about, and returns them as they are now.
-    /// Their times, and their counters unless the change says otherwise, go on.
+    /// Changes the actions of the rules that `filter` selects, and returns these rules. Times
+    /// continue; counters do too, unless the change resets them.
     ///
     /// # Errors
     /// Nothing is changed then.
@@ -200,7 +196,7 @@ impl Tables {
         found.iter().try_for_each(|old| RuleError::check(&with(&old.rule)))?;
         let modified = found.into_iter().map(|old| {
             let stats = match change.reset_counts {
-                // An idle timeout goes on from the last packet.
+                // An idle timeout continues from the last packet.
                 true => Arc::new(RuleStats::new(old.stats.last_used_ms().min(now_ms))),
                 false => Arc::clone(&old.stats),
             };
@@ -209,7 +205,7 @@ impl Tables {
         Ok(modified.collect())
     }
 
-    /// Removes the rules that `filter` is about, and returns them.
+    /// Removes the rules that `filter` selects, and returns them.
     pub fn delete(&mut self, filter: &Filter) -> Vec<Arc<RuleEntry>> {
         let found = self.select(filter);
         if found.is_empty() {
@@ -230,12 +226,12 @@ impl Tables {
         found
     }
 
-    /// The rules that `filter` is about: by table, then in the order of insertion.
+    /// Returns the rules that `filter` selects: by table, then in insertion order.
     pub fn select(&self, filter: &Filter) -> Vec<Arc<RuleEntry>> {
         self.about(filter).flat_map(|at| self.tables[at].select(filter)).collect()
     }
 
-    /// The tables that a filter may be about.
+    /// Returns the tables that a filter can select from.
     fn about(&self, filter: &Filter) -> std::ops::Range<usize> {
         match filter.table.map(usize::from) {
             Some(table) => table.min(self.tables.len())..(table + 1).min(self.tables.len()),
@@ -243,15 +239,15 @@ impl Tables {
         }
     }
 
-    /// A rule with the same table and priority and another match that a packet of `rule` could
-    /// match too.
+    /// Returns a rule of the same table and priority with a different match that some packet of
+    /// `rule` could match too.
     pub fn overlap(&self, rule: &Rule) -> Option<&Arc<RuleEntry>> {
         self.table(rule.table)?.overlap(rule)
     }
 
     /// Removes the rule with this table, priority and match, and returns it.
     pub fn remove(&mut self, table: u8, priority: u16, matching: &Match) -> Option<Rule> {
-        // A look first, so that nothing is copied in vain.
+        // Look first: a copy in vain would unshare the table.
         self.entry(table, priority, matching)?;
         let table = Arc::make_mut(self.tables.get_mut(usize::from(table))?);
         let removed = table.remove(priority, matching)?;
@@ -260,7 +256,7 @@ impl Tables {
         Some(removed.rule.clone())
     }
 
-    /// Removes this very entry, and says whether it still stood: for a rule that timed out.
+    /// Removes this very entry, for a rule that timed out. Returns whether it was still present.
     pub fn remove_entry(&mut self, entry: &Arc<RuleEntry>) -> bool {
         let rule = &entry.rule;
         let standing = self.entry(rule.table, rule.priority, &rule.matching);
@@ -268,28 +264,28 @@ impl Tables {
             && self.remove(rule.table, rule.priority, &rule.matching).is_some()
     }
 
-    /// The rule with this table, priority and match.
+    /// Returns the rule with this table, priority and match.
     pub fn get(&self, table: u8, priority: u16, matching: &Match) -> Option<&Rule> {
         self.entry(table, priority, matching).map(|entry| &entry.rule)
     }
 
-    /// As [`Tables::get`], with its counters and times.
+    /// Returns the rule with this table, priority and match, with its counters and times.
     pub fn entry(&self, table: u8, priority: u16, matching: &Match) -> Option<&Arc<RuleEntry>> {
         self.table(table)?.get(priority, matching)
     }
 
-    /// One OpenFlow table, if it has ever held a rule.
+    /// Returns one OpenFlow table, if it has ever held a rule.
     #[inline]
     pub fn table(&self, table: u8) -> Option<&Classifier> {
         self.tables.get(usize::from(table)).map(|table| &**table)
     }
 
-    /// Every rule: by table, in no particular order within.
+    /// Iterates over every rule: by table, in no particular order within.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RuleEntry>> {
         self.tables.iter().flat_map(|table| table.iter())
     }
 
-    /// Every rule: by table, then in the order of insertion.
+    /// Returns every rule: by table, then in insertion order.
     pub fn rules(&self) -> Vec<&Rule> {
         self.tables
             .iter()
@@ -301,37 +297,35 @@ impl Tables {
             .collect()
     }
 
-    /// What a table counted; `None` beyond [`TABLE_MAX`]. Clones count together.
+    /// Returns the counters of a table; `None` above [`TABLE_MAX`]. Clones count together.
     pub fn table_stats(&self, table: u8) -> Option<&TableStats> {
         self.stats.get(table)
     }
 
-    /// The counters of all tables.
+    /// Returns the counters of all tables.
     pub(crate) fn stats(&self) -> &AllTableStats {
         &self.stats
     }
 
-    /// How many rules a table has.
+    /// Returns the number of rules in a table.
     pub fn table_len(&self, table: u8) -> usize {
         self.table(table).map_or(0, Classifier::len)
     }
 
-    /// How many rules there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the rules see of a packet where that is a setting.
+    /// Returns how rules see fragments and VLAN tags.
     pub fn view(&self) -> View {
         self.view
     }
 
-    /// Changes what the rules see; false if it is so already.
+    /// Changes how rules see packets; returns false if nothing changes.
     pub fn set_view(&mut self, view: View) -> bool {
         let changes = self.view != view;
         self.version += u64::from(changes);
@@ -339,7 +333,7 @@ impl Tables {
         changes
     }
 
-    /// Counts every change of the rules.
+    /// Returns a number that increases with every change of the rules.
     pub fn version(&self) -> u64 {
         self.version
     }

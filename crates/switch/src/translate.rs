@@ -1,4 +1,5 @@
-//! Tier 3: what the rules do to a packet, as a flat program, and every bit that this depends on.
+//! Tier 3: turns the rules for a packet into a flat program, and collects every bit that it depends
+//! on.
 //!
 //! ```text
 //!   key ──► table 0 ──► rule ──► actions ──► outputs, edits of frame and key ──► program
@@ -10,48 +11,48 @@
 //! ([`crate::exec`]) does exactly what the rules say ([`crate::oracle`]), byte for byte.
 //!
 //! # What the rules mean
-//! - A packet starts in table 0. An output to the ingress port or to a port that does not exist
-//!   sends nothing. `flood` sends to the ports that flood, `all` to all, neither to the ingress
-//!   port. `normal` sends where the sink says ([`crate::sink`]), `controller` to the controllers;
-//!   the reason is "no match" if a table-miss rule asks for it. `goto_table` continues, after the rest of its list, in the other table with the
-//!   packet as it is then. `resubmit` looks up at once, in the table it names or that of its rule;
-//!   its `in_port` counts for that one lookup only. If nothing matches, it does nothing.
+//! - A packet starts in table 0. An output to the ingress port or to an unknown port sends nothing.
+//!   `flood` sends to the ports that flood, `all` to all, neither to the ingress port. `normal`
+//!   sends where the sink says ([`crate::sink`]), `controller` to the controllers; the reason is
+//!   "no match" if a table-miss rule sends. `goto_table` continues after the rest of its list, in
+//!   the other table, with the packet as it is then. `resubmit` looks up at once, in the table it
+//!   names or that of its rule; its `in_port` applies to that lookup only. A resubmit without a
+//!   match does nothing.
 //! - A rule carries out its actions, then `clear_actions`, then `write_actions`, then `goto_table`.
-//!   The packet has one action set, also within resubmits, as in Open vSwitch. It runs when all
-//!   else is done, in Open vSwitch's order: `pop_vlan`, `push_vlan`, `dec_ttl`, the writes of fields
-//!   in the order in which they were written, then the output. Of each kind the last one written
-//!   counts, but all of the writes; `output`, `in_port`, `flood`, `all`, `normal` and `controller`
-//!   are one kind. If the packet missed in table 0 or after a `goto_table` outside of resubmits,
-//!   it is dropped there as OpenFlow has it, and the set does not run.
+//!   The packet has one action set, shared with resubmits, as in Open vSwitch. It runs last, in
+//!   Open vSwitch's order: `pop_vlan`, `push_vlan`, `dec_ttl`, field writes in the order in which
+//!   they were written, then the output. The last action written of each kind counts; of the field
+//!   writes, all do. `output`, `in_port`, `flood`, `all`, `normal` and `controller` are one kind. A
+//!   packet that misses in table 0 or after a `goto_table` outside resubmits is dropped there, as
+//!   OpenFlow says, and the set does not run.
 //! - An action on a field that the packet does not have does nothing.
-//! - `dec_ttl` at a TTL of 1 or 0 ends the list of actions that it stands in, with what its rule
-//!   does after that (`clear_actions`, `write_actions`, `goto_table`). A list that resubmitted to
-//!   it goes on, and the action set runs. In the action set it ends the action set. No controller
-//!   hears of it.
-//! - `set_field` of `vlan_tci` with the present bit pushes a tag of TPID 0x8100 where there is none;
-//!   without the present bit it pops the outer tag.
+//! - `dec_ttl` at a TTL of 1 or 0 ends its list of actions, and the rest of its rule
+//!   (`clear_actions`, `write_actions`, `goto_table`). A list that resubmitted to it continues, and
+//!   the action set runs. In the action set it ends the action set. Controllers are not notified.
+//! - `set_field` of `vlan_tci` with the present bit pushes a tag of TPID 0x8100 where there is
+//!   none; without the present bit it pops the outer tag.
 //! - More than [`DEPTH_MAX`] resubmits to the same or an earlier table within each other, more than
-//!   [`LOOKUPS_MAX`] resubmits and gotos, or more than [`STEPS_MAX`] steps (an action is one, in the
-//!   action set one more; a flood one more for each port): the packet is dropped whole, outputs
+//!   [`LOOKUPS_MAX`] resubmits and gotos, or more than [`STEPS_MAX`] steps (an action is one, in
+//!   the action set one more; a flood one more for each port): the packet is dropped whole, outputs
 //!   included.
 //! - What rules see of fragments is a setting ([`crate::view`]): `normal` hides the ports of all of
 //!   them, and `drop` lets no rule see them.
-//! - A controller's own list is carried out like a rule's; an output to [`PORT_TABLE`] sends the
-//!   packet as it is then through the tables, action set included, and then the list goes on.
-//! - A rule counts a packet as often as a lookup finds it. Of a packet that does too much, the
+//! - A controller's own list runs like a rule's. An output to [`PORT_TABLE`] sends the packet as it
+//!   is then through the tables, action set included; then the list continues.
+//! - A rule counts a packet once for each lookup that finds it. For a packet beyond a limit, the
 //!   lookups up to there count.
 //!
 //! # Which bits count
-//! Bits of the packet that an action wrote are *settled*: a later look at them says nothing of the
-//! original. A push or pop of a tag puts the original tags into the mask as a whole and settles
-//! them. `dec_ttl` depends on the TTL: where the original is at least 32, its upper three bits say
-//! that it does not expire (`TTL_FAR`), which keeps the megaflows of most traffic few. Otherwise,
-//! and when a rule looks at a TTL that was decremented, the whole TTL is in the mask.
+//! Bits of the packet that an action wrote are *settled*: a later look at them says nothing about
+//! the original. A push or pop of a tag adds all original tag bits to the mask and settles them.
+//! `dec_ttl` depends on the TTL: of an original of at least 32, the upper three bits show that it
+//! does not expire (`TTL_FAR`). This keeps the megaflows of most traffic few. Otherwise, and when a
+//! rule looks at a decremented TTL, the whole TTL is in the mask.
 //!
-//! Steps after the last output are left out: they change nothing that anybody sees.
+//! Steps after the last output are dropped: they have no visible effect.
 //!
-//! Cost: a classifier lookup for table 0 and one for each goto and resubmit. Lists within lists are
-//! on a stack of its own, bounded by [`LOOKUPS_MAX`]. Panics: none.
+//! Cost: a classifier lookup for table 0 and one for each goto and resubmit. Nested lists use a
+//! separate stack, bounded by [`LOOKUPS_MAX`]. Panics: none.
 //! Source: Fast Software Cache Design for Network Appliances, section 2; Open vSwitch's
 //! ofproto-dpif-xlate.
 
@@ -79,9 +80,9 @@ pub const LOOKUPS_MAX: u32 = 4096;
 /// Most steps of one packet.
 pub const STEPS_MAX: u32 = 65_536;
 
-/// The bits of a TTL of which one is set if it is at least 32.
+/// Bits of a TTL of which at least one is set from 32 on.
 const TTL_FAR: u8 = 0xe0;
-/// How many decrements a TTL of at least 32 survives.
+/// Decrements that a TTL of at least 32 survives.
 const TTL_FAR_DECREMENTS: u8 = 31;
 
 /// TPID of the tag that `mod_vlan_vid`, `mod_vlan_pcp` and a write of `vlan_tci` push.
@@ -118,17 +119,16 @@ pub fn translate_list(
     translator.finish(end)
 }
 
-/// Beyond the limits.
+/// A packet exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TooMuch;
 
-/// The actions of a rule, or a controller's.
+/// The actions of a rule or of a controller.
 #[derive(Clone, Copy)]
 struct List<'a> {
-    /// The rule's table.
     table: u8,
     cookie: u64,
-    /// What a controller is told if it gets the packet from here.
+    /// Reason that controllers see if they get the packet from here.
     reason: PacketInReason,
     actions: &'a [Action],
     clear_actions: bool,
@@ -159,13 +159,13 @@ enum Origin {
     Other,
 }
 
-/// A list that is being carried out.
+/// A list in progress.
 struct Level<'a> {
     list: List<'a>,
-    /// The next of its actions.
+    /// Index of its next action.
     at: usize,
     goto: Option<u8>,
-    /// Resubmits to the same or an earlier table around it.
+    /// Number of enclosing resubmits to the same or an earlier table.
     depth: u32,
     origin: Origin,
 }
@@ -180,15 +180,14 @@ struct Translator<'a> {
     tables: &'a Tables,
     ports: &'a Ports,
     in_port: u32,
-    /// The original TTL.
     ttl: u8,
-    /// The key as the actions left it.
+    /// The key after the actions so far.
     now: FlowKey,
     /// Bits of the original that were looked at.
     mask: FlowKey,
     /// Bits of `now` that follow from the actions and from bits of the original in `mask`.
     settled: FlowKey,
-    /// How often an original TTL was decremented of which the mask has but [`TTL_FAR`].
+    /// Decrements of an original TTL of which only [`TTL_FAR`] is in the mask.
     far_decrements: u8,
     program: Vec<Op>,
     /// Table and rule of each lookup.
@@ -202,7 +201,7 @@ struct Translator<'a> {
     missed: bool,
     /// A TTL expired.
     expired: bool,
-    /// A lookup was for a fragment, and the switch drops them.
+    /// A lookup met a fragment, and the view drops fragments.
     fragment: bool,
 }
 
@@ -233,7 +232,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What the first table says.
+    /// Looks up in table 0.
     fn first_table(&mut self) -> Option<List<'a>> {
         let found = self.lookup(0, None).map(List::of);
         if found.is_none() {
@@ -266,7 +265,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Carries out a list and all that it leads to.
+    /// Runs a list and all that it leads to.
     fn run(&mut self, first: List<'a>, origin: Origin) -> Result<(), TooMuch> {
         let mut levels = vec![Level::new(first, 0, origin)];
         while let Some(level) = levels.last_mut() {
@@ -309,8 +308,8 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// What a rule does after its actions. `None` if it goes on in another table, which takes its
-    /// place; else whether that table had a rule.
+    /// Runs what a rule does after its actions. Returns `None` if another table takes over; else
+    /// whether that table had a rule.
     fn end_of_list(&mut self, level: &mut Level<'a>) -> Result<Option<bool>, TooMuch> {
         let list = level.list;
         if list.clear_actions {
@@ -330,7 +329,7 @@ impl<'a> Translator<'a> {
         Ok(None)
     }
 
-    /// After the last list of the first table and those that it went on to.
+    /// Finishes the first table and those that it went on to.
     fn end_of(&mut self, origin: Origin, complete: bool) -> Result<(), TooMuch> {
         match origin {
             Origin::Other => Ok(()),
@@ -342,7 +341,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// An action that looks nothing up. False if its list ends with it.
+    /// Runs an action that needs no lookup. Returns false if it ends its list.
     fn action(&mut self, action: &Action, list: &List<'_>) -> Result<bool, TooMuch> {
         match action.plain() {
             Action::Output(port) | Action::OutputAsked { port, .. } => self.output(port),
@@ -367,13 +366,13 @@ impl<'a> Translator<'a> {
             Action::PushVlan(tpid) => self.push_vlan(tpid),
             Action::PopVlan => self.pop_vlan(),
             Action::DecTtl => return Ok(self.dec_ttl()),
-            // `run` sees to them, and an action set has neither.
+            // `run` handles both, and an action set has neither.
             Action::GotoTable(_) | Action::Resubmit { .. } => {}
         }
         Ok(true)
     }
 
-    /// What was written into the action set.
+    /// Runs the action set.
     fn run_action_set(&mut self) -> Result<(), TooMuch> {
         let set = std::mem::take(&mut self.set);
         for written in set.in_order() {
@@ -403,7 +402,7 @@ impl<'a> Translator<'a> {
         if self.lookups > LOOKUPS_MAX || depth >= DEPTH_MAX { Err(TooMuch) } else { Ok(()) }
     }
 
-    /// The best rule in `table` for the packet as it is now.
+    /// Returns the best rule in `table` for the packet as it is now.
     fn lookup(&mut self, table: u8, in_port: Option<u32>) -> Option<&'a RuleEntry> {
         let mut key = FlowKey { in_port: in_port.unwrap_or(self.in_port), ..self.now };
         // Of IP packets all of `nw_frag` is in the mask from the start.
@@ -429,7 +428,7 @@ impl<'a> Translator<'a> {
         found.map(|entry| &**entry)
     }
 
-    /// Notes that the outcome depends on these bits of the packet as it is now.
+    /// Notes that the result depends on these bits of the packet as it is now.
     fn look(&mut self, bits: &FlowKey) {
         let mut fresh = bits.and_not(&self.settled);
         if self.far_decrements > 0 && fresh.nw_ttl != 0 {
@@ -438,10 +437,10 @@ impl<'a> Translator<'a> {
         self.mask = self.mask.or(&fresh);
     }
 
-    /// Whether the packet has `field`; notes what that depends on.
+    /// Returns whether the packet has `field`, and notes the bits that this depends on.
     fn has(&mut self, field: Field) -> bool {
         let mut bits = edit_key::has_mask(field);
-        // What comes first decides alone, if it says no.
+        // The earlier prerequisite decides alone if it fails.
         if !edit_key::has(Field::NwProto, &self.now) {
             (bits.nw_proto, bits.nw_frag) = (0, 0);
         }
@@ -461,10 +460,10 @@ impl<'a> Translator<'a> {
     }
 
     fn outputs(&mut self, ports: &'a [u32]) -> Result<(), TooMuch> {
-        // As many as fit in 32 bits: the steps run out long before.
+        // Steps run out long before 2^32 ports.
         self.step(u32::try_from(ports.len()).unwrap_or(u32::MAX))?;
         ports.iter().for_each(|&port| self.output(port));
-        // There may be nobody to flood to.
+        // There may be no port to flood to.
         self.suppressed = true;
         Ok(())
     }
@@ -487,7 +486,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The present bit is not written as a bit: it pushes or pops a tag.
+    /// Pushes or pops a tag: the present bit is not written as a bit.
     fn set_tci(&mut self, value: u128, mask: u128) {
         let present = u128::from(key::VLAN_PRESENT);
         if mask & present != 0 {
@@ -521,7 +520,7 @@ impl<'a> Translator<'a> {
         self.now.vlan_tci & key::VLAN_PRESENT != 0
     }
 
-    /// Looks at all that the key says about tags.
+    /// Notes a look at every tag bit of the key.
     fn settle_vlan(&mut self) {
         let all = FlowKey {
             vlan_tci: u16::MAX,
@@ -534,7 +533,7 @@ impl<'a> Translator<'a> {
         self.settled = self.settled.or(&all);
     }
 
-    /// False if the TTL expires.
+    /// Decrements the TTL; returns false if it expires.
     fn dec_ttl(&mut self) -> bool {
         if !self.has(Field::NwTtl) {
             return true;

@@ -1,4 +1,4 @@
-//! Verdicts: the action programs of megaflows with the rules behind them, each kept once.
+//! Verdicts: the action programs of megaflows with the rules behind them, each stored once.
 //!
 //! ```text
 //!  hot    [ shortcut · packets · bytes · last used ]   32 bytes, what each packet touches
@@ -6,12 +6,12 @@
 //!  due    numbers of those that counted since the last flush, and those of the flush at hand
 //! ```
 //!
-//! Many megaflows share a program and the rules that it is made of, so a megaflow holds a number
-//! and the programs stay in the CPU's caches. References are counted; a number is given out again
-//! when nothing refers to it. What is counted for a number goes to its rules and tables when it is
-//! flushed, and at the latest when the number is given back: nothing counted is lost.
+//! Many megaflows share a program and its rules. A megaflow therefore holds a number, and the
+//! programs stay in the CPU's caches. References are counted; a number is reused when none is left.
+//! A flush adds what a number has counted to its rules and tables. The last release flushes too, so
+//! no count is lost.
 //!
-//! There are at most as many verdicts as megaflows, and those of the burst at hand. Counting
+//! There is at most one verdict for each megaflow and each packet of the current burst. Counting
 //! allocates nothing.
 
 use crate::drop::DropReason;
@@ -28,14 +28,14 @@ pub struct Verdict {
     pub program: Box<[Op]>,
     /// As [`Translation::drop`].
     pub drop: Option<DropReason>,
-    /// The lookups that led to it.
+    /// The lookups behind it.
     pub lookups: Box<[Lookup]>,
-    /// The tables whose counters these lookups are for.
+    /// The counters of the tables of these lookups.
     stats: AllTableStats,
 }
 
 impl Verdict {
-    /// Whether it says what a translation says.
+    /// Returns whether this verdict equals a translation.
     pub fn is(&self, answer: &Translation, stats: &AllTableStats) -> bool {
         self.program[..] == answer.program[..]
             && self.drop == answer.drop
@@ -49,7 +49,7 @@ impl Verdict {
     }
 }
 
-/// As [`Verdict::credit`], of a translation that is no verdict.
+/// Adds packets to the counters behind a translation that has no verdict.
 pub fn credit(lookups: &[Lookup], stats: &AllTableStats, packets: u64, bytes: u64, used_ms: u64) {
     for lookup in lookups {
         if let Some(table) = stats.get(lookup.table) {
@@ -61,7 +61,7 @@ pub fn credit(lookups: &[Lookup], stats: &AllTableStats, packets: u64, bytes: u6
     }
 }
 
-/// A verdict in the form that the packet path asks for first.
+/// The part of a verdict that the packet path reads first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortcut {
     /// The program is one output of the frame as it came.
@@ -72,14 +72,14 @@ pub enum Shortcut {
     Program,
 }
 
-/// What a packet touches.
+/// The part that a packet touches.
 #[derive(Debug)]
 struct Hot {
     shortcut: Shortcut,
     last_used_ms: u32,
     packets: u64,
     bytes: u64,
-    /// Whether it is in `due` or `flushing`.
+    /// Whether the number is in `due` or `flushing`.
     due: bool,
 }
 
@@ -98,14 +98,13 @@ pub struct Verdicts {
     free: Vec<u32>,
     by_value: HashTable<u32>,
     hasher: FixedState,
-    /// Has room for all numbers, as has the next.
+    /// Has room for all numbers, as has `flushing`.
     due: Vec<u32>,
-    /// What was due when the flush at hand began.
+    /// Numbers that were due when the current flush began.
     flushing: Vec<u32>,
 }
 
 impl Verdicts {
-    /// None yet.
     pub fn new(seed: u64) -> Verdicts {
         Verdicts {
             hot: Vec::new(),
@@ -118,8 +117,8 @@ impl Verdicts {
         }
     }
 
-    /// The number of what a translation of tables with these counters says, with one more
-    /// reference to it.
+    /// Returns the number of the verdict for a translation, and adds a reference to it. `stats` are
+    /// the counters of the translated tables.
     pub fn acquire(&mut self, answer: Translation, stats: &AllTableStats) -> u32 {
         let hash = self.hasher.hash_one((&answer.program, answer.drop, &answer.lookups));
         let known = |&number: &u32| self.slots[number as usize].verdict.is(&answer, stats);
@@ -156,25 +155,28 @@ impl Verdicts {
         number
     }
 
-    /// Gives one reference back; `now_ms` is the time of the last burst.
+    /// Releases a reference; `now_ms` is the time of the last burst.
     pub fn release(&mut self, number: u32, now_ms: u64) {
         let slot = &mut self.slots[number as usize];
+        debug_assert!(slot.references > 0, "a reference is released once");
         slot.references -= 1;
         if slot.references > 0 {
             return;
         }
         let hash = slot.hash;
         self.flush_one(number, now_ms);
-        if let Ok(found) = self.by_value.find_entry(hash, |&other| other == number) {
+        let found = self.by_value.find_entry(hash, |&other| other == number);
+        debug_assert!(found.is_ok(), "a number in use is indexed by its value");
+        if let Ok(found) = found {
             found.remove();
         }
-        // Its rules' counters may go too.
+        // The counters of its rules may be freed now.
         let verdict = &mut self.slots[number as usize].verdict;
         (verdict.program, verdict.lookups) = Default::default();
         self.free.push(number);
     }
 
-    /// What the packet path asks for first.
+    /// Returns what the packet path reads first.
     #[inline]
     pub fn shortcut(&self, number: u32) -> Shortcut {
         self.hot[number as usize].shortcut
@@ -193,13 +195,12 @@ impl Verdicts {
         }
     }
 
-    /// Adds what was counted since the last time to the counters of rules and tables.
+    /// Adds all counts since the last flush to the counters of rules and tables.
     pub fn flush(&mut self, now_ms: u64) {
         while !self.flush_some(now_ms, usize::MAX) {}
     }
 
-    /// [`Verdicts::flush`] for at most `budget` numbers, the longest due first; true if none is
-    /// left.
+    /// Flushes at most `budget` numbers, those due longest first. Returns true if none is left.
     pub fn flush_some(&mut self, now_ms: u64, budget: usize) -> bool {
         for _ in 0..budget {
             if self.flushing.is_empty() {
@@ -216,25 +217,23 @@ impl Verdicts {
         let hot = &mut self.hot[number as usize];
         let (packets, bytes) = (std::mem::take(&mut hot.packets), std::mem::take(&mut hot.bytes));
         if packets > 0 {
-            // The low half of the clock.
+            // Verdicts store the low half of the clock.
             let age_ms = (now_ms as u32).wrapping_sub(hot.last_used_ms);
             let used_ms = now_ms.saturating_sub(age_ms.into());
             self.slots[number as usize].verdict.credit(packets, bytes, used_ms);
         }
     }
 
-    /// The verdict itself.
     #[inline]
     pub fn get(&self, number: u32) -> &Verdict {
         &self.slots[number as usize].verdict
     }
 
-    /// How many different verdicts are in use.
+    /// Returns the number of different verdicts in use.
     pub fn len(&self) -> usize {
         self.by_value.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.by_value.is_empty()
     }

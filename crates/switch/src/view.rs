@@ -1,31 +1,29 @@
-//! What rules see of a packet where that is a setting: of fragments, and of VLAN tags.
+//! How rules see fragments and VLAN tags: the settings of a lookup.
 //!
-//! Part of the rule set ([`crate::tables::Tables::view`]), so that a change reaches workers as a
-//! change of rules does: as a whole, and with stale megaflows translated again.
+//! A part of the rule set ([`crate::tables::Tables::view`]), so a change reaches the workers as a
+//! change of rules does: as a whole, and stale megaflows are translated again.
 
-/// VLAN tags of a packet that a key can hold.
+/// Most VLAN tags of a packet that a key can hold.
 pub const VLAN_LIMIT_MAX: u8 = 2;
 
-/// What a lookup sees of an IP fragment, the first one included. The modes and their names are
-/// those of Open vSwitch (ovs-ofctl(8), `set-frags`).
+/// What a lookup sees of an IP fragment, including the first one. Modes and names are those of Open
+/// vSwitch (ovs-ofctl(8), `set-frags`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fragments {
-    /// Ports, and type and code of ICMP, are 0 in every fragment, so that all of a datagram's
-    /// fragments meet the same rules.
+    /// Ports, and ICMP type and code, are 0 in every fragment: all fragments of a datagram meet the
+    /// same rules.
     #[default]
     Normal,
-    /// No rule sees a fragment; it is dropped.
+    /// A fragment is dropped before any rule sees it.
     Drop,
     /// The first fragment has its ports, later ones have none.
     NxMatch,
 }
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// What a lookup sees of fragments.
     pub fragments: Fragments,
-    /// Tags that count as such, 1 or 2. What follows them is the packet's `dl_type`.
+    /// Number of tags to read, 1 or 2. The EtherType after them is the packet's `dl_type`.
     pub vlan_limit: u8,
 }
 

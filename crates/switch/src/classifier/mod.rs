@@ -1,7 +1,8 @@
-//! One OpenFlow table: the highest-priority rule for a packet, and the bits that say so.
+//! One OpenFlow table: finds the highest-priority rule for a packet, and the bits that determine
+//! it.
 //!
-//! Priority tuple-space search: rules with the same mask form a subtable with a hash table; the
-//! subtables are tried from the highest priority down, until nothing better can come.
+//! Priority tuple-space search: rules with the same mask form a subtable with a hash table. A
+//! lookup tries subtables by descending priority, until no better rule can follow.
 //!
 //! ```text
 //!   order   (priority, subtable) sorted, highest first
@@ -12,17 +13,17 @@
 //!   tries   one for each prefix field: which prefix lengths are worth trying for this address
 //! ```
 //!
-//! A lookup reports what it looked at, so that a megaflow can be made from it: **any packet that
-//! agrees with this one on the reported bits gets the same rule.** Two means keep those bits few: a
-//! subtable is entered stage by stage (`subtable`), and a trie over the prefixes in use excludes a
-//! subtable by as many leading address bits as it takes to see that no rule can match (`trie`).
+//! A lookup reports the bits that it looked at, so that a megaflow can be made of it: **any packet
+//! that agrees on the reported bits gets the same rule.** Two means keep those bits few. A lookup
+//! enters a subtable stage by stage (`subtable`). A trie over the prefixes in use rules out a
+//! subtable by the few leading address bits that prove a miss (`trie`).
 //!
-//! Equal priorities: the rule that was inserted first wins. Cost: about four cache lines for each
-//! subtable tried, plus one trie walk for each prefix field that is asked for; insertion and
-//! removal are constant but for keeping the subtables in order. Panics: none.
+//! Of rules with equal priority, the one inserted first wins. Cost: about four cache lines for each
+//! subtable tried, plus one trie walk for each prefix field asked for. Insertion and removal take
+//! constant time, except for sorting the subtables. Panics: none.
 //!
-//! Clones share what they have in common (`crate::cow`): a change after a clone copies the one
-//! subtable that it is in, as a list of shards, and a word or two for each other mask.
+//! Clones share their parts (`crate::cow`). A change after a clone copies the one subtable that it
+//! affects, as a list of shards, and one or two words for each other mask.
 
 mod select;
 mod subtable;
@@ -43,12 +44,10 @@ use crate::cow::CowVec;
 use crate::rule::{Match, Rule};
 use crate::stats::RuleStats;
 
-/// How many fields have a trie.
+/// Number of fields with a trie.
 const PREFIX_FIELDS: usize = 6;
-/// End of a list of rules.
 const NIL: u32 = u32::MAX;
 
-/// A field whose prefixes are tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PrefixField {
     NwSrc,
@@ -69,7 +68,7 @@ impl PrefixField {
         PrefixField::TpDst,
     ];
 
-    /// The stage of the words that hold it.
+    /// Returns the stage of the words that hold the field.
     const fn stage(self) -> usize {
         match self {
             PrefixField::TpSrc | PrefixField::TpDst => 3,
@@ -77,7 +76,7 @@ impl PrefixField {
         }
     }
 
-    /// The field of `key`, left-aligned.
+    /// Returns the field of `key`, left-aligned.
     #[inline]
     fn get(self, key: &FlowKey) -> u128 {
         match self {
@@ -90,13 +89,13 @@ impl PrefixField {
         }
     }
 
-    /// How many leading bits of the field are in `mask`.
+    /// Returns the number of leading bits of the field that are set in `mask`.
     fn leading_ones(self, mask: &FlowKey) -> u8 {
-        // At most 128, so it fits.
+        // At most 128.
         self.get(mask).leading_ones() as u8
     }
 
-    /// Adds the first `len` bits (at least one, at most the width) to `wc`.
+    /// Adds the first `len` bits of the field (1 to its width) to `wc`.
     #[inline]
     fn unwildcard(self, wc: &mut FlowKey, len: u8) {
         let ones = u128::MAX << (128 - u32::from(len));
@@ -113,7 +112,7 @@ impl PrefixField {
     }
 }
 
-/// The trie walks of one lookup, each made when it is first asked for.
+/// The trie walks of one lookup, each made on first use.
 struct Walks<'a> {
     tries: &'a [Trie; PREFIX_FIELDS],
     done: [Option<Walk>; PREFIX_FIELDS],
@@ -127,33 +126,31 @@ impl Walks<'_> {
     }
 }
 
-/// A rule as the classifier holds it. It never changes: a modified rule is a new entry.
+/// A rule as the classifier stores it. Immutable: a modified rule is a new entry.
 #[derive(Clone, Debug)]
 pub struct RuleEntry {
-    /// The rule.
     pub rule: Rule,
-    /// When it was inserted; of two rules with equal priority, the lower number wins.
+    /// Sequence number of insertion; of two rules with equal priority, the lower wins.
     pub seq: u64,
-    /// What it counted.
     pub stats: Arc<RuleStats>,
     /// When it was made, by the switch's clock.
     pub created_ms: u64,
 }
 
-/// What adding a rule did.
+/// Result of adding a rule.
 #[derive(Clone, Debug)]
 pub struct Added {
-    /// The rule as it stands now.
+    /// The rule as stored.
     pub entry: Arc<RuleEntry>,
     /// The rule with the same identity that it replaced.
     pub replaced: Option<Arc<RuleEntry>>,
 }
 
-/// Where a rule is: a link of the list of rules with the same match, highest priority first.
+/// A link in the list of rules with the same match, highest priority first.
 #[derive(Clone, Debug, Default)]
 struct RuleLink {
     entry: Option<Arc<RuleEntry>>,
-    /// The next rule of the list; of a place without a rule, the next one of those.
+    /// The next rule of the list, or the next free link.
     next: u32,
 }
 
@@ -166,7 +163,7 @@ type RuleLinks = CowVec<RuleLink, CHUNK>;
 #[derive(Clone, Debug)]
 pub struct Classifier {
     rules: RuleLinks,
-    /// The first place without a rule.
+    /// The first free link.
     free: u32,
     subtables: Vec<Option<Arc<Subtable>>>,
     free_subtables: Vec<u32>,
@@ -193,13 +190,12 @@ impl Default for Classifier {
 }
 
 impl Classifier {
-    /// An empty table.
     pub fn new() -> Classifier {
         Classifier::default()
     }
 
-    /// A table with these rules, the first being the oldest; of rules with the same identity the
-    /// last stays, in the place of the first.
+    /// Returns a table with these rules, the first being the oldest. Of rules with the same
+    /// identity, the last one takes the place of the first.
     pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Classifier {
         let mut table = Classifier::new();
         for (seq, rule) in (0..).zip(rules) {
@@ -209,29 +205,26 @@ impl Classifier {
         table
     }
 
-    /// How many rules there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many different masks the rules have.
+    /// Returns the number of different masks of the rules.
     pub fn subtables(&self) -> usize {
         self.order.len()
     }
 
-    /// The rules, in no particular order.
+    /// Iterates over the rules, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RuleEntry>> {
         self.rules.iter().filter_map(|place| place.entry.as_ref())
     }
 
-    /// Adds a rule, whose `seq` must be higher than that of every rule before it. A rule with the
-    /// same identity is replaced: the new one takes its place in the order of insertion, so its
-    /// `seq` becomes that of the old one.
+    /// Adds a rule, whose `seq` must exceed that of every rule before it. A rule with the same
+    /// identity is replaced: the new one takes its place in insertion order, and so its `seq`.
     pub fn insert(&mut self, entry: RuleEntry) -> Added {
         let mask = entry.rule.matching.mask;
         let before = self.by_mask.get(&mask).copied();
@@ -245,15 +238,15 @@ impl Classifier {
         inserted
     }
 
-    /// [`Classifier::insert`] without keeping `order`: call [`Classifier::restore_order`] before
-    /// the next lookup. For many rules at once.
+    /// Inserts without keeping `order`, for many rules at once. Call [`Classifier::restore_order`]
+    /// before the next lookup.
     pub(crate) fn put(&mut self, mut new: RuleEntry) -> Added {
         new.rule.matching = new.rule.matching.canonical();
         let Match { key, mask } = new.rule.matching;
         let priority = new.rule.priority;
         let index = self.subtable_for(&mask);
         let head = self.subtable(index).head(&key, &self.rules);
-        // Where in the list of rules with this match it belongs: by priority.
+        // The list of rules with this match is sorted by priority.
         let (mut above, mut at) = (None, head.unwrap_or(NIL));
         while at != NIL && self.entry(at).rule.priority > priority {
             (above, at) = (Some(at), self.next(at));
@@ -281,8 +274,8 @@ impl Classifier {
         Added { entry: new, replaced: None }
     }
 
-    /// The place of the rule with this priority and match: its subtable, the place before it in
-    /// its list, and its own.
+    /// Finds the rule with this priority and match. Returns its subtable, the link before it, and
+    /// its own.
     fn find(&self, priority: u16, matching: &Match) -> Option<(u32, Option<u32>, u32)> {
         let index = *self.by_mask.get(&matching.mask)?;
         let key = matching.key.masked(&matching.mask);
@@ -296,7 +289,7 @@ impl Classifier {
         Some((index, above, at))
     }
 
-    /// The rule with this priority and match.
+    /// Returns the rule with this priority and match.
     pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<RuleEntry>> {
         self.find(priority, matching).map(|(.., at)| self.entry(at))
     }
@@ -333,8 +326,8 @@ impl Classifier {
         removed
     }
 
-    /// The best rule for `key`. `wc` grows by the bits of the key that the answer depends on: any
-    /// packet that agrees with this one on them gets the same answer.
+    /// Returns the best rule for `key`. Adds to `wc` the bits of the key that the answer depends
+    /// on: any packet that agrees on them gets the same answer.
     pub fn lookup(&self, key: &FlowKey, wc: &mut FlowKey) -> Option<&Arc<RuleEntry>> {
         let mut walks = Walks { tries: &self.tries, done: [None; PREFIX_FIELDS] };
         let mut best: Option<&Arc<RuleEntry>> = None;
@@ -438,7 +431,7 @@ impl Classifier {
     }
 }
 
-/// Sorts subtables: highest priority first, then by index.
+/// Returns the sort key of subtables: highest priority first, then by index.
 fn rank((priority, index): (u16, u32)) -> (u16, u32) {
     (u16::MAX - priority, index)
 }

@@ -1,9 +1,9 @@
-//! Which rules of a table a change or a question is about.
+//! Selects the rules of a table that a change or a request applies to.
 //!
-//! Loose (OpenFlow's non-strict): every rule that is at least as specific as the filter's match.
-//! Only subtables whose mask covers the filter's are looked at, and of one with the same mask only
-//! the list with the same key: naming rules by their whole match costs a hash lookup for that mask.
-//! Strict: the one rule with this match and priority. Panics: none.
+//! Loose (OpenFlow's non-strict) selects every rule at least as specific as the filter's match. It
+//! visits only subtables whose mask covers the filter's; of the one with the same mask, only the
+//! list with the same key. A rule named by its whole match thus costs one hash lookup for its mask.
+//! Strict selects the one rule with this match and priority. Panics: none.
 
 use std::sync::Arc;
 
@@ -11,26 +11,25 @@ use super::{Classifier, NIL, RuleEntry};
 use crate::ports::PORT_ANY;
 use crate::rule::{Match, Rule};
 
-/// Which rules. The default is all of them.
+/// Conditions on rules. The default selects all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those of one table only.
+    /// Rules of this table only.
     pub table: Option<u8>,
-    /// Those that match nothing beyond this; with `priority`, exactly this.
+    /// Rules at least as specific as this; with `priority`, exactly this match.
     pub matching: Match,
-    /// The one of this priority, whose match is equal: OpenFlow's *strict*.
+    /// The rule of this priority with an equal match: OpenFlow's *strict*.
     pub priority: Option<u16>,
-    /// Those that send to this port; reserved ports by OpenFlow's numbers. [`PORT_ANY`] is any
-    /// rule, also one that sends nothing.
+    /// Rules that send to this port; reserved ports by OpenFlow's numbers. [`PORT_ANY`] selects any
+    /// rule, even one that sends nothing.
     pub out_port: Option<u32>,
-    /// With `cookie_mask`: those whose cookie agrees on these bits.
+    /// Rules whose cookie agrees with this on the bits of `cookie_mask`.
     pub cookie: u64,
-    /// The bits of the cookie that count.
     pub cookie_mask: u64,
 }
 
 impl Filter {
-    /// The one rule with the identity of `rule`.
+    /// Returns the filter for the one rule with the identity of `rule`.
     pub fn strict(rule: &Rule) -> Filter {
         Filter {
             table: Some(rule.table),
@@ -40,7 +39,7 @@ impl Filter {
         }
     }
 
-    /// Whether it is about this rule.
+    /// Returns whether this filter selects the rule.
     pub fn selects(&self, rule: &Rule) -> bool {
         let identity = match self.priority {
             Some(priority) => {
@@ -51,7 +50,7 @@ impl Filter {
         identity && self.table.is_none_or(|table| table == rule.table) && self.allows(rule)
     }
 
-    /// The conditions beside table, priority and match.
+    /// Checks the conditions other than table, priority and match.
     fn allows(&self, rule: &Rule) -> bool {
         (rule.cookie ^ self.cookie) & self.cookie_mask == 0
             && self
@@ -59,7 +58,7 @@ impl Filter {
                 .is_none_or(|port| port == PORT_ANY || rule.out_ports().any(|p| p == port))
     }
 
-    /// Whether it is about every rule of every table that it is about at all.
+    /// Returns whether the filter selects every rule of its tables.
     pub(crate) fn takes_all(&self) -> bool {
         self.priority.is_none()
             && self.matching.mask.is_zero()
@@ -69,7 +68,7 @@ impl Filter {
 }
 
 impl Classifier {
-    /// The rules that `filter` is about, in the order of insertion; its table is not looked at.
+    /// Returns the rules that `filter` selects, in insertion order; ignores its table.
     pub(crate) fn select(&self, filter: &Filter) -> Vec<Arc<RuleEntry>> {
         let matching = filter.matching.canonical();
         if let Some(priority) = filter.priority {
@@ -98,7 +97,8 @@ impl Classifier {
         found
     }
 
-    /// A rule of the same priority that some packet of `rule` could match too, of another match.
+    /// Returns a rule of the same priority and another match that some packet of `rule` could match
+    /// too.
     pub(crate) fn overlap(&self, rule: &Rule) -> Option<&Arc<RuleEntry>> {
         let matching = rule.matching.canonical();
         let subtables = self.subtables.iter().flatten();

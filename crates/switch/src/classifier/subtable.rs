@@ -8,11 +8,11 @@
 //!  3 L4        ports, TCP flags, TOS, TTL, ND target   the whole mask
 //! ```
 //!
-//! The hash of a masked key is built up word by word in that order. For each stage but the last
-//! that the mask uses, a set holds the hashes of the rules' keys so far: if the packet's is not
-//! among them, no rule of this subtable matches, and only the bits hashed so far say so. A
-//! collision in a set costs a wasted stage, never a wrong answer. A lookup touches one cache line
-//! or two for each stage, no more than four stages. Panics: none.
+//! The hash of a masked key is built word by word in that order. For each stage except the last, a
+//! set holds the hashes of the rules' keys so far. If the packet's hash is not in the set, no rule
+//! of this subtable matches, and only the bits hashed so far determine it. A collision in a set
+//! costs a wasted stage, never a wrong answer. A lookup touches one or two cache lines for each of
+//! at most four stages. Panics: none.
 
 use arrayvec::ArrayVec;
 use overbank_wire::{FlowKey, key::WORDS};
@@ -20,11 +20,10 @@ use overbank_wire::{FlowKey, key::WORDS};
 use super::{PREFIX_FIELDS, PrefixField, RuleLink, RuleLinks, Walks};
 use crate::cow::{CowTable, Hashed};
 
-/// The words of the key in the order in which they are hashed, and where each stage ends.
+/// The words of the key in the order of hashing.
 const ORDER: [u8; WORDS] = [0, 1, 2, 5, 3, 6, 7, 8, 9, 12, 13, 4, 10, 11];
-/// How many stages there are.
 const STAGES: usize = 4;
-/// Where in [`ORDER`] each stage ends. Word 5 holds the TPIDs and the IPv6 label: it goes with L2.
+/// Where in [`ORDER`] each stage ends. Word 5 holds the TPIDs and the IPv6 label and belongs to L2.
 const STAGE_ENDS: [usize; STAGES] = [1, 4, 11, 14];
 
 /// Folds one more word into a hash: the two halves of a 128-bit product.
@@ -34,7 +33,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A prefix of a field that the mask asks for.
+/// A prefix of a field in the mask.
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
     field: PrefixField,
@@ -42,7 +41,7 @@ struct Prefix {
     len: u8,
 }
 
-/// A rule in the table of a subtable: the head of the list of those with the same key.
+/// A key in the hash table, with the head of its list of rules.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u64,
@@ -55,7 +54,7 @@ impl Hashed for Slot {
     }
 }
 
-/// A hash that rules have at the end of a stage, and how many have it.
+/// A hash at the end of a stage, with the number of rules that have it.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     hash: u64,
@@ -68,7 +67,7 @@ impl Hashed for Reached {
     }
 }
 
-/// The words of a stage and what narrows it.
+/// The words of a stage and the prefixes that narrow it.
 #[derive(Clone, Debug, Default)]
 struct Stage {
     /// Where the stage's words end in `Subtable::words`.
@@ -79,16 +78,15 @@ struct Stage {
     hashes: Option<CowTable<Reached>>,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Subtable {
-    /// The words that the mask uses: index and mask.
+    /// Words that the mask uses: index and mask.
     words: ArrayVec<(u8, u64), WORDS>,
     stages: ArrayVec<Stage, STAGES>,
     rules: CowTable<Slot>,
-    /// How many rules of each priority, ascending.
+    /// Number of rules for each priority, ascending.
     priorities: Vec<(u16, u32)>,
-    /// No rule here was inserted before this.
+    /// Lower bound of the rules' sequence numbers.
     first_seq: u64,
 }
 
@@ -133,32 +131,32 @@ impl Subtable {
         self.priorities.is_empty()
     }
 
-    /// The highest priority of a rule here.
+    /// Returns the highest priority of a rule.
     pub(super) fn max_priority(&self) -> u16 {
         self.priorities.last().map_or(0, |&(priority, _)| priority)
     }
 
-    /// Whether a rule here has this priority.
+    /// Returns whether a rule has this priority.
     pub(super) fn has_priority(&self, priority: u16) -> bool {
         self.priorities.binary_search_by_key(&priority, |p| p.0).is_ok()
     }
 
-    /// The first rule of each list.
+    /// Iterates over the first rule of each list.
     pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
         self.rules.iter().map(|slot| slot.rule)
     }
 
-    /// A lower bound on the sequence numbers of the rules here.
+    /// Returns a lower bound of the rules' sequence numbers.
     pub(super) fn first_seq(&self) -> u64 {
         self.first_seq
     }
 
-    /// The prefixes that its rules put into the tries.
+    /// Iterates over the prefixes that its rules put into the tries.
     pub(super) fn prefixes(&self) -> impl Iterator<Item = (PrefixField, u8)> {
         self.stages.iter().flat_map(|stage| &stage.prefixes).map(|p| (p.field, p.len))
     }
 
-    /// The hash of the masked `key` after each stage; the last is that of all.
+    /// Returns the hash of the masked `key` after each stage; the last covers all words.
     fn hashes(&self, key: &FlowKey) -> ([u64; STAGES], u64) {
         let (mut hash, mut start, mut each) = (0, 0, [0; STAGES]);
         for (stage, out) in self.stages.iter().zip(&mut each) {
@@ -175,7 +173,7 @@ impl Subtable {
             .fold(hash, |h, &(word, mask)| mix(h, key.words()[usize::from(word)] & mask))
     }
 
-    /// The head of the list of rules with the (masked) `key`, if there is one.
+    /// Returns the head of the list of rules with the (masked) `key`.
     pub(super) fn head(&self, key: &FlowKey, rules: &RuleLinks) -> Option<u32> {
         let (_, hash) = self.hashes(key);
         self.rules
@@ -183,7 +181,7 @@ impl Subtable {
             .map(|slot| slot.rule)
     }
 
-    /// Makes `head` the head of the list with this key, which may be new.
+    /// Sets the head of the list with this key, which may be new.
     pub(super) fn set_head(&mut self, key: &FlowKey, head: u32, rules: &RuleLinks) {
         let (_, hash) = self.hashes(key);
         let words = &self.words;
@@ -193,7 +191,7 @@ impl Subtable {
         }
     }
 
-    /// Forgets the list of rules with this key.
+    /// Removes the list of rules with this key.
     pub(super) fn remove_head(&mut self, key: &FlowKey, rules: &RuleLinks) {
         let (_, hash) = self.hashes(key);
         let words = &self.words;
@@ -216,7 +214,7 @@ impl Subtable {
         }
     }
 
-    /// Takes back one [`Subtable::count`].
+    /// Reverts one [`Subtable::count`].
     pub(super) fn discount(&mut self, key: &FlowKey, priority: u16) {
         if let Ok(at) = self.priorities.binary_search_by_key(&priority, |p| p.0) {
             self.priorities[at].1 -= 1;
@@ -243,7 +241,7 @@ impl Subtable {
         self.words[..end].iter().for_each(|&(word, mask)| out[usize::from(word)] |= mask);
     }
 
-    /// The best rule here for `key`; `wc` grows by bits that alone imply the answer.
+    /// Returns the best rule for `key`; adds to `wc` bits that alone imply the answer.
     #[inline]
     pub(super) fn lookup(
         &self,
@@ -255,7 +253,7 @@ impl Subtable {
         let (mut hash, mut start) = (0, 0);
         for stage in &self.stages {
             for prefix in &stage.prefixes {
-                // No rule of the whole table has such a prefix: the prefix alone says so.
+                // No rule of the whole table has such a prefix: the prefix alone proves it.
                 if let Some(bits) = walks.get(prefix.field, key).excludes(prefix.len) {
                     prefix.field.unwildcard(wc, bits);
                     return None;
@@ -278,7 +276,7 @@ impl Subtable {
     }
 }
 
-/// Whether `slot` is that of rules whose masked key is that of `key`.
+/// Returns whether the masked key of `slot` equals that of `key`.
 #[inline]
 fn is_slot(words: &[(u8, u64)], slot: &Slot, hash: u64, key: &FlowKey, rules: &RuleLinks) -> bool {
     let place: &RuleLink = &rules[slot.rule as usize];

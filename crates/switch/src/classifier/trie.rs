@@ -1,4 +1,4 @@
-//! Which prefix lengths could match an address, and how many of its bits say so.
+//! Finds which prefix lengths can match an address, and how many of its bits prove it.
 //!
 //! A binary trie with compressed paths over the prefixes that the rules of one table use on one
 //! field. Values are left-aligned in 128 bits, so that one type serves ports, IPv4 and IPv6.
@@ -13,13 +13,13 @@
 //! ```
 //!
 //! Clones share their nodes until they change ([`crate::cow`]). A walk touches at most one 32-byte
-//! node for each branching of the rules' prefixes; two nodes a rule at most. Nothing here panics
-//! for prefix lengths from 1 to 128. The idea is that of Open vSwitch's prefix tracking (Pfaff et
-//! al., The Design and Implementation of Open vSwitch, NSDI 2015, section 5.4).
+//! node for each branching of the prefixes; there are at most two nodes for each rule. No panic for
+//! prefix lengths from 1 to 128. Source: Open vSwitch's prefix tracking (Pfaff et al., The Design
+//! and Implementation of Open vSwitch, NSDI 2015, section 5.4).
 
 use crate::cow::CowVec;
 
-/// Index that stands for "no child".
+/// Index of no child.
 const NIL: u32 = 0;
 /// Nodes that are copied together when one of them changes.
 const CHUNK: usize = 512;
@@ -29,15 +29,14 @@ const CHUNK: usize = 512;
 struct Node {
     /// The prefix, left-aligned, zero after `len` bits.
     bits: u128,
-    /// The nodes below, by the bit after the prefix; the root is nobody's child, so 0 is none.
+    /// Children, by the bit after the prefix. The root is never a child, so 0 is none.
     child: [u32; 2],
-    /// How many rules use exactly this prefix.
+    /// Number of rules with exactly this prefix.
     rules: u32,
-    /// Length of the prefix.
     len: u8,
 }
 
-/// What a walk found.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Walk {
     /// Bit `n - 1` is set if a prefix of `n` bits matches the value.
@@ -47,21 +46,19 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// If no prefix of `len` bits matches, the number of leading bits that prove it.
+    /// Returns the number of leading bits that prove that no prefix of `len` bits matches.
     #[inline]
     pub(super) fn excludes(&self, len: u8) -> Option<u8> {
-        // The first `len` bits alone decide it, should they be fewer than those walked.
+        // The first `len` bits alone decide it, if they are fewer than those walked.
         (self.lengths >> (len - 1) & 1 == 0).then_some(self.looked.min(len))
     }
 }
 
-/// The trie; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
     /// Node 0 is the root.
     nodes: CowVec<Node, CHUNK>,
-    /// The first node that may be used again, or the root: there is none. The next one is its
-    /// first child.
+    /// The first free node; 0 is none. Its first child is the next free node.
     free: u32,
 }
 
@@ -73,19 +70,19 @@ impl Default for Trie {
     }
 }
 
-/// The first `len` bits of `value`.
+/// Returns the first `len` bits of `value`.
 fn prefix(value: u128, len: u8) -> u128 {
     value & !u128::MAX.checked_shr(len.into()).unwrap_or(0)
 }
 
-/// Bit `at` of `value`, counted from the left.
+/// Returns bit `at` of `value`, counted from the left.
 fn bit(value: u128, at: u8) -> usize {
     (value << at >> 127) as usize
 }
 
-/// How many leading bits `a` and `b` share, at most `max`.
+/// Returns the number of leading bits that `a` and `b` share, at most `max`.
 fn common(a: u128, b: u128, max: u8) -> u8 {
-    // At most 128, so it fits.
+    // At most 128.
     ((a ^ b).leading_zeros() as u8).min(max)
 }
 
@@ -98,11 +95,11 @@ impl Trie {
             return index;
         }
         self.nodes.push(node);
-        // Two nodes a rule at most, and a million rules at most.
+        // At most two nodes for each of a million rules.
         u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes")
     }
 
-    /// Counts one more rule with the prefix of `len` bits of `value`.
+    /// Adds a rule with the prefix of `len` bits of `value`.
     pub(super) fn insert(&mut self, value: u128, len: u8) {
         let value = prefix(value, len);
         let leaf = Node { bits: value, child: [NIL; 2], rules: 1, len };
@@ -135,7 +132,7 @@ impl Trie {
         self.nodes[at].rules += 1;
     }
 
-    /// Takes back one [`Trie::insert`]. A prefix that is not there is left alone.
+    /// Reverts one [`Trie::insert`]. Ignores an unknown prefix.
     pub(super) fn remove(&mut self, value: u128, len: u8) {
         let value = prefix(value, len);
         let (mut above, mut parent, mut at) = (0, 0, 0);
@@ -151,11 +148,11 @@ impl Trie {
         }
         self.nodes[at].rules -= 1;
         self.contract(at, parent);
-        // A parent that only forked has lost its reason if `at` went away.
+        // A parent that only forked is obsolete if `at` went away.
         self.contract(parent, above);
     }
 
-    /// Takes the node `at` out if no rule ends there and it is no fork.
+    /// Removes the node `at` if no rule ends there and it is no fork.
     fn contract(&mut self, at: usize, parent: usize) {
         let node = self.nodes[at];
         if at == 0 || node.rules > 0 || (node.child[0] != NIL && node.child[1] != NIL) {
@@ -165,11 +162,10 @@ impl Trie {
         // At most one of them is a child; NIL is 0.
         self.nodes[parent].child[side] = node.child[0] | node.child[1];
         self.nodes[at] = Node { child: [self.free, NIL], ..Node::default() };
-        // The index came from a u32.
         self.free = at as u32;
     }
 
-    /// The lengths of the prefixes that match `value`, and how many bits decide it.
+    /// Returns the lengths of the prefixes that match `value`, and how many bits determine them.
     pub(super) fn walk(&self, value: u128) -> Walk {
         let mut lengths = 0;
         let mut node = &self.nodes[0];

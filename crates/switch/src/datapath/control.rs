@@ -1,8 +1,8 @@
-//! What is done to a datapath between bursts: new rules and ports, counters, idle megaflows, the
-//! packets of controllers.
+//! What happens to a datapath between bursts: new rules and ports, counters, idle megaflows,
+//! controllers' packets.
 //!
-//! All but [`Datapath::change_rules`], [`Datapath::expire`] and [`Datapath::flush`], which walk
-//! over everything, cost little enough to be done between two bursts of a running switch.
+//! All are cheap enough to run between two bursts, except [`Datapath::change_rules`],
+//! [`Datapath::expire`] and [`Datapath::flush`], which walk over everything.
 
 use super::{Counters, Datapath, Frame};
 use crate::drop::DropReason;
@@ -21,15 +21,15 @@ use overbank_wire::extract::extract_within;
 use std::sync::Arc;
 
 impl Datapath {
-    /// From the next packet on, these rules hold. Gives the old ones back: who wants to spare this
-    /// thread the work frees them elsewhere. What was counted so far still goes to them.
+    /// Applies these rules from the next packet on. Returns the old ones, so that another thread
+    /// can free them. Counts so far are still credited to them.
     pub fn set_tables(&mut self, tables: Arc<Tables>) -> Arc<Tables> {
         let old = std::mem::replace(&mut self.tables, tables);
         self.next_epoch();
         old
     }
 
-    /// From the next packet on, these ports exist.
+    /// Applies these ports from the next packet on.
     pub fn set_ports(&mut self, ports: &[SwitchPort]) {
         self.ports = Ports::new(ports);
         self.next_epoch();
@@ -41,8 +41,8 @@ impl Datapath {
         self.release();
     }
 
-    /// Changes the rules, then asks them about every megaflow again: those whose verdict or mask
-    /// no longer holds go. Returns what `change` returned, and how many megaflows went.
+    /// Changes the rules, revalidates every megaflow at once, and removes those whose verdict or
+    /// mask no longer holds. Returns the result of `change` and the number of megaflows removed.
     pub fn change_rules<T>(&mut self, change: impl FnOnce(&mut Tables) -> T) -> (T, usize) {
         let out = change(Arc::make_mut(&mut self.tables));
         let (tables, ports, verdicts) = (&*self.tables, &self.ports, &self.verdicts);
@@ -58,41 +58,41 @@ impl Datapath {
         (out, gone)
     }
 
-    /// Removes megaflows that no packet has used for longer than `idle_ms`, all at once; returns
-    /// how many.
+    /// Removes megaflows that no packet has used for longer than `idle_ms`, all at once. Returns
+    /// their number.
     pub fn expire(&mut self, now_ms: u64, idle_ms: u32) -> usize {
         self.now_ms = now_ms;
         let released = &mut self.released;
-        // Megaflows know the low half of the clock.
+        // Megaflows store the low half of the clock.
         let gone = self.megaflows.expire(now_ms as u32, idle_ms, |number| released.push(number));
         self.forget();
         gone
     }
 
-    /// Looks at the next `budget` megaflows, going round, and removes those that no packet has used
-    /// for longer than `idle_ms`, and stale ones that have waited for [`STALE_MS`]. Returns how
-    /// many. Their signatures stay until they are overwritten; they do no harm.
+    /// Looks at the next `budget` megaflows in turn. Removes those that no packet has used for
+    /// longer than `idle_ms`, and stale ones older than [`STALE_MS`]. Returns the number removed.
+    /// Their signatures stay until overwritten and are harmless.
     ///
     /// [`STALE_MS`]: crate::megaflow::STALE_MS
     pub fn sweep(&mut self, now_ms: u64, idle_ms: u32, budget: usize) -> usize {
         self.now_ms = now_ms;
         let released = &mut self.released;
         let remove = |number| released.push(number);
-        // Megaflows know the low half of the clock.
+        // Megaflows store the low half of the clock.
         let gone = self.megaflows.sweep(now_ms as u32, idle_ms, budget, remove);
         self.release();
         gone
     }
 
     /// Adds what was counted since the last call to the counters of rules and tables. Costs a few
-    /// atomic additions for each verdict that packets had since then.
+    /// atomic additions for each verdict used since then.
     pub fn flush_stats(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.verdicts.flush(now_ms);
     }
 
-    /// [`Datapath::flush_stats`] for at most `budget` verdicts, so that no burst waits long; true
-    /// if nothing is left to add.
+    /// Flushes counters of at most `budget` verdicts, so that no burst waits long. Returns true if
+    /// nothing is left to add.
     pub fn flush_stats_some(&mut self, now_ms: u64, budget: usize) -> bool {
         self.now_ms = now_ms;
         self.verdicts.flush_some(now_ms, budget)
@@ -108,7 +108,7 @@ impl Datapath {
         }
     }
 
-    /// After megaflows went: gives their verdicts back and takes their signatures out.
+    /// Releases the verdicts of removed megaflows and removes their signatures.
     fn forget(&mut self) {
         if self.released.is_empty() {
             return;
@@ -120,9 +120,9 @@ impl Datapath {
         }
     }
 
-    /// Carries out a controller's list of actions on a packet of its own, which comes in on
-    /// `frame.in_port`, a port or [`PORT_CONTROLLER`]. An output to [`PORT_TABLE`] sends it through
-    /// the tables. The sink knows it as frame 0.
+    /// Runs a controller's list of actions on a packet that it sent, which enters at
+    /// `frame.in_port`: a port or [`PORT_CONTROLLER`]. An output to [`PORT_TABLE`] sends it through
+    /// the tables. The sink sees it as frame 0.
     ///
     /// [`PORT_CONTROLLER`]: crate::ports::PORT_CONTROLLER
     /// [`PORT_TABLE`]: crate::ports::PORT_TABLE
@@ -166,27 +166,25 @@ impl Datapath {
         dropped.map_or(Ok(()), Err)
     }
 
-    /// The rules.
     pub fn tables(&self) -> &Arc<Tables> {
         &self.tables
     }
 
-    /// Tier 1, if there is one.
+    /// Returns tier 1, if the datapath has one.
     pub fn cache(&self) -> Option<&dyn SignatureCache> {
         self.cache.as_deref()
     }
 
-    /// Tier 2.
+    /// Returns tier 2.
     pub fn megaflows(&self) -> &MegaflowCache {
         &self.megaflows
     }
 
-    /// Different action programs that the megaflows have: at most one each.
+    /// Returns the number of distinct action programs: at most one for each megaflow.
     pub fn programs(&self) -> usize {
         self.verdicts.len()
     }
 
-    /// What was done so far.
     pub fn counters(&self) -> Counters {
         Counters {
             packets: self.packets,
@@ -199,7 +197,7 @@ impl Datapath {
         }
     }
 
-    /// Sets all counters to zero and leaves the caches as they are.
+    /// Sets all counters to zero; the caches keep their entries.
     pub fn reset_counters(&mut self) {
         self.packets = 0;
         self.packet_outs = 0;

@@ -9,17 +9,16 @@
 //!         ──execute──▶ every frame, in the order of arrival
 //! ```
 //!
-//! Where a call has more than one burst and the signature cache is large, burst n + 1 is extracted
-//! before tier 1 of burst n, whose probe then asks for the lines of the next: see
+//! If a call has more than one burst and the signature cache is large, burst n + 1 is extracted
+//! before tier 1 of burst n, whose probe then prefetches the lines of the next: see
 //! [`Datapath::process`].
 //!
-//! Hits and misses of a burst leave in the order in which they came, so a flow is never reordered.
-//! Nothing acts on an unverified signature. A packet of a warm flow costs no allocation.
+//! Hits and misses of a burst leave in order of arrival, so a flow is never reordered. Nothing acts
+//! on an unverified signature. A packet of a warm flow allocates nothing.
 //!
-//! Rules and ports can change between two calls at no cost (`control`): megaflows made before match
-//! nothing from then on, and come back one by one as their packets are translated again. Packets
-//! are counted per verdict and credited to the rules behind it when [`Datapath::flush_stats`] says
-//! so.
+//! Rules and ports can change between two calls at no cost (`control`). Older megaflows match
+//! nothing from then on, and return one by one as their packets are translated again. Packets are
+//! counted per verdict; [`Datapath::flush_stats`] credits them to the rules behind it.
 //!
 //! Source: Fast Software Cache Design for Network Appliances, sections 2 and 6.
 
@@ -44,21 +43,19 @@ use overbank_wire::{FlowKey, FrameBuf, Offsets};
 use std::mem;
 use std::sync::Arc;
 
-/// A frame and where it came from, where frames of several ports are in one list.
+/// A frame with its ingress port, for lists of frames from several ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// From the Ethernet header on, without the frame check sequence.
     pub bytes: &'a [u8],
-    /// OpenFlow port number.
     pub in_port: u32,
 }
 
-/// Frames of one call.
 trait Frames<'a>: Copy {
     fn len(self) -> usize;
-    /// Bytes and port of each frame.
+    /// Iterates over bytes and port of each frame.
     fn iter(self) -> impl Iterator<Item = (&'a [u8], u32)>;
-    /// Frames from burst `nth` on, at most [`BURST`]; none behind the end.
+    /// Returns the frames of burst `nth`, at most [`BURST`]; none past the end.
     fn burst(self, nth: usize) -> Self;
 }
 
@@ -80,7 +77,6 @@ impl<'a> Frames<'a> for &'a [Frame<'a>] {
     }
 }
 
-/// Frames of one port.
 #[derive(Clone, Copy)]
 struct OfPort<'a> {
     frames: &'a [&'a [u8]],
@@ -105,10 +101,10 @@ impl<'a> Frames<'a> for OfPort<'a> {
     }
 }
 
-/// Working memory of one burst, kept so that nothing is allocated or cleared per burst.
+/// Working memory of one burst, kept so that a burst neither allocates nor clears any.
 #[derive(Debug)]
 struct Burst {
-    /// Place in the burst of the frame behind key `i`.
+    /// Index in the burst of the frame behind key `i`.
     frame: ArrayVec<u8, BURST>,
     keys: [FlowKey; BURST],
     offsets: [Offsets; BURST],
@@ -134,13 +130,12 @@ impl Burst {
         })
     }
 
-    /// The hashes of the keys.
     #[inline]
     fn hashes(&self) -> &[u64] {
         &self.hashes[..self.frame.len()]
     }
 
-    /// Frames to keys and hashes, with at most `vlan_limit` tags. Looks at nothing but the frames.
+    /// Extracts keys and hashes, with at most `vlan_limit` tags. Reads only the frames.
     #[inline]
     fn extract<'a, F: Frames<'a>>(&mut self, frames: F, vlan_limit: u8) {
         self.frame.clear();
@@ -163,29 +158,28 @@ impl Burst {
     }
 }
 
-/// Puts a signature in. The layout was chosen so that every megaflow's id fits.
+/// Inserts a signature. The layout was chosen so that every megaflow's id fits.
 fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
     let installed = cache.insert(hash, id);
     debug_assert!(installed.is_ok(), "megaflow ids fit into the cache's values");
 }
 
-/// One worker's datapath.
+/// The datapath of one worker.
 pub struct Datapath {
     tables: Arc<Tables>,
     ports: Ports,
     cache: Option<Box<dyn SignatureCache>>,
     megaflows: MegaflowCache,
     verdicts: Verdicts,
-    /// References to give back when the burst is over.
+    /// Verdict references to release after the burst.
     released: Vec<u32>,
     scratch: FrameBuf,
     burst: Box<Burst>,
-    /// The next one, where a call goes two bursts deep.
+    /// The next burst, if a call goes two bursts deep.
     upcoming: Box<Burst>,
-    /// The signature cache is larger than the CPU's second-level cache, so that a probe asks for
-    /// the next burst's lines. Below there is no wait to fill, and asking is work.
+    /// Set if the signature cache is larger than the CPU's L2. A probe then prefetches the next
+    /// burst's lines; in a smaller cache, prefetching costs more than it saves.
     large_cache: bool,
-    /// Time of the last call.
     now_ms: u64,
     classifier_lookups: u64,
     stale_signatures: u64,
@@ -195,7 +189,7 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// A datapath with empty caches.
+    /// Returns a datapath with empty caches.
     pub fn new(config: &Config, tables: impl Into<Arc<Tables>>) -> Result<Datapath, ConfigError> {
         let megaflows =
             MegaflowCache::new(config.megaflows, config.seed).map_err(ConfigError::Megaflows)?;
@@ -232,17 +226,17 @@ impl Datapath {
         })
     }
 
-    /// Takes the frames that came in on one port through the tiers, in bursts of 32. `now_ms` is the
-    /// switch's clock, which goes forward.
+    /// Takes the frames of one port through the tiers, in bursts of 32. `now_ms` is the switch's
+    /// clock, which never goes back.
     ///
-    /// A caller that has many frames hands them over in one call: with a signature cache that exceeds
-    /// the CPU's L2, the probe of each burst asks for the lines of the next one meanwhile. What happens
-    /// to a frame does not depend on it.
+    /// A caller with many frames hands them over in one call. With a signature cache larger than
+    /// the CPU's L2, the probe of each burst then prefetches the lines of the next one. The result
+    /// for a frame does not depend on it.
     pub fn process<S: Sink>(&mut self, frames: &[&[u8]], in_port: u32, now_ms: u64, sink: &mut S) {
         self.process_all(OfPort { frames, in_port }, now_ms, sink);
     }
 
-    /// [`Datapath::process`] for frames that came in on several ports, as those of a capture.
+    /// Takes frames of several ports through the tiers, as those of a capture.
     pub fn process_mixed<S: Sink>(&mut self, frames: &[Frame<'_>], now_ms: u64, sink: &mut S) {
         self.process_all(frames, now_ms, sink);
     }
@@ -266,12 +260,12 @@ impl Datapath {
             } else {
                 self.burst.extract(burst, vlan_limit);
             }
-            // Megaflows and verdicts know the low half of the clock.
+            // Megaflows and verdicts store the low half of the clock.
             self.process_burst(burst, now_ms as u32, nth * BURST, ahead, sink);
         }
     }
 
-    /// The frames that `burst` was extracted from through the tiers; `ahead`: `upcoming` is next.
+    /// Takes one extracted burst through the tiers; `ahead`: `upcoming` is the next one.
     #[inline]
     fn process_burst<'a, F: Frames<'a>, S: Sink>(
         &mut self,
@@ -291,7 +285,7 @@ impl Datapath {
         self.release();
     }
 
-    /// Gives back the verdicts that megaflows no longer have.
+    /// Releases the verdicts that megaflows no longer have.
     #[inline]
     fn release(&mut self) {
         for number in self.released.drain(..) {
@@ -299,7 +293,7 @@ impl Datapath {
         }
     }
 
-    /// Tier 1. Returns the keys that it does not know. `ahead`: as in `process_burst`.
+    /// Looks up in tier 1. Returns the keys that miss. `ahead`: as in `process_burst`.
     #[inline]
     fn look_up_signatures(&mut self, now_ms: u32, ahead: bool) -> ArrayVec<u8, BURST> {
         let burst = &mut *self.burst;
@@ -345,7 +339,7 @@ impl Datapath {
         missed
     }
 
-    /// Tier 2. Those found leave `missed`.
+    /// Looks up in tier 2. Keys that hit leave `missed`.
     fn look_up_megaflows(&mut self, missed: &mut ArrayVec<u8, BURST>, now_ms: u32) {
         let mut found = [NO_ENTRY; BURST];
         self.megaflows.lookup_batch(&self.burst.keys, missed, &mut found);
@@ -362,7 +356,8 @@ impl Datapath {
         }
     }
 
-    /// Tier 3. An earlier packet of the burst may have brought the megaflow that a later one needs.
+    /// Asks tier 3. An earlier packet of the burst may have installed the megaflow that a later one
+    /// needs.
     #[cold]
     fn translate_rest(&mut self, missed: &ArrayVec<u8, BURST>, now_ms: u32) {
         let mut installed = false;
@@ -381,19 +376,19 @@ impl Datapath {
         }
     }
 
-    /// Asks the classifier about key `i` and installs the answer; false if it could not be.
+    /// Translates key `i` and installs the megaflow; returns false if it does not fit.
     fn translate_one(&mut self, i: usize, now_ms: u32) -> bool {
         let key = &self.burst.keys[i];
         self.classifier_lookups += 1;
         let answer = translate::translate(&self.tables, key, &self.ports);
-        // Packets of this burst may still need the verdicts of those that make room.
+        // Packets of this burst may still need the verdicts of evicted megaflows.
         let released = &mut self.released;
         let mask = self.megaflows.bounded(&answer.mask, now_ms, |number| released.push(number));
         let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
         match self.megaflows.install(key, &mask, number, now_ms) {
             Some((id, replaced)) => {
-                // Packets of this burst may still need the verdict that was replaced.
+                // Packets of this burst may still need the replaced verdict.
                 self.released.extend(replaced);
                 if let Some(cache) = &mut self.cache {
                     install_signature(&mut **cache, self.burst.hashes[i], id);
@@ -407,7 +402,7 @@ impl Datapath {
         }
     }
 
-    /// Every frame of the burst, in order.
+    /// Runs the verdict of every frame of the burst, in order.
     #[inline]
     fn execute<'a, F: Frames<'a>, S: Sink>(
         &mut self,
@@ -462,5 +457,6 @@ impl Datapath {
             }
             key += 1;
         }
+        debug_assert_eq!(key, burst.frame.len(), "each readable frame was executed once");
     }
 }

@@ -9,20 +9,19 @@
 //! ```
 //!
 //! A megaflow says: packets that agree with `values` on the bits of the subtable's mask get this
-//! program. The classifier makes every megaflow right for all packets that it matches, whatever
-//! the priority of the rule behind it, so the first match is as good as any other. That is also
-//! why a stale signature in tier 1 does no harm: [`MegaflowCache::verify`] accepts an entry only
-//! if the packet matches it now.
+//! program. The classifier makes every megaflow right for all packets that it matches, whatever the
+//! priority of the rule behind it, so the first match is as good as any. For the same reason a
+//! stale signature in tier 1 is harmless: [`MegaflowCache::verify`] accepts an entry only if the
+//! packet matches it now.
 //!
-//! When rules or ports change, a new *epoch* begins ([`MegaflowCache::next_epoch`]): megaflows of
-//! an older one are *stale* and match nothing, until they are installed again with the same mask
-//! and key, or go. So a change costs nothing here, and no packet meets a megaflow that may be
-//! wrong.
+//! A change of rules or ports starts a new *epoch* ([`MegaflowCache::next_epoch`]). Megaflows of
+//! older epochs are *stale*: they match nothing until they are installed again with the same mask
+//! and key. A change therefore costs nothing here, and no packet meets a wrong megaflow.
 //!
-//! Packets decide which masks there are, so crafted ones can make thousands (tuple space explosion),
-//! and a lookup that finds nothing searches them all. [`MegaflowCache::bounded`] keeps masks few. A
-//! new one replaces an unused mask with few megaflows. If all are in use, the new one gets more bits
-//! than the rules looked at: right as well, for fewer packets.
+//! Packets determine the masks, so crafted packets can create thousands (tuple space explosion),
+//! and a lookup that misses searches them all. [`MegaflowCache::bounded`] caps the number of masks.
+//! A new mask replaces an unused one with few megaflows. If all are in use, the new one gets more
+//! bits than the rules looked at: still right, but for fewer packets.
 //!
 //! ```text
 //!  masks  0 ─── 128 ── 192 ─ 193
@@ -30,10 +29,10 @@
 //!         looked        words  all bits
 //! ```
 //!
-//! Cost: `verify` reads one line for masks of up to six words; a lookup hashes the packet once per
-//! subtable that it searches, or compares it if the subtable has one entry. Bounds: the number of
-//! entries is fixed at construction; there is at most one subtable per entry. No panic and no
-//! allocation on lookups, the reordering included; installing allocates.
+//! Cost: `verify` reads one line for masks of up to six words. A lookup hashes the packet once for
+//! each subtable that it searches, or compares it if the subtable has one entry. Bounds: the number
+//! of entries is fixed at construction; there is at most one subtable per entry. Lookups,
+//! reordering included, neither panic nor allocate; installing allocates.
 //!
 //! Source: Fast Software Cache Design for Network Appliances, section 2.
 
@@ -46,50 +45,48 @@ use overbank_wire::FlowKey;
 use std::cmp::Reverse;
 use subtable::{DEAD, Entry, Subtable, fold};
 
-/// Largest burst that a lookup takes.
+/// Largest burst of a lookup.
 pub const BURST: usize = 32;
 
-/// Most megaflows that a cache may hold: ids must leave room for [`NO_ENTRY`].
+/// Largest capacity of a cache: ids must leave room for [`NO_ENTRY`].
 pub const MEGAFLOWS_MAX: usize = 1 << 24;
 
-/// Bytes that one megaflow takes, its share of the hash tables not counted.
+/// Bytes of one megaflow, without its share of the hash tables.
 pub const MEGAFLOW_BYTES: usize = size_of::<Entry>();
 
-/// In place of an entry id: there is none.
+/// Entry id that stands for none.
 pub const NO_ENTRY: u32 = u32::MAX;
 
-/// Masks up to which new ones are taken as they are; see [`MegaflowCache::bounded`].
+/// Masks that are installed unchanged; see [`MegaflowCache::bounded`].
 pub const MASKS_MAX: usize = 128;
-/// Masks of whole words beyond those.
+/// Further masks of whole words.
 const WHOLE_MASKS_MAX: usize = 64;
-/// A mask with more megaflows makes room for no other.
+/// A mask with more megaflows is never evicted.
 const COLD_MEGAFLOWS_MAX: usize = 4;
-/// Masks looked at to find one that makes room.
+/// Masks examined to find one to evict.
 const MASK_SAMPLE: usize = 16;
-/// Masks of a cache whose megaflows are installed with a [`bounded`](MegaflowCache::bounded) mask.
+/// Most masks of a cache that installs only [`bounded`](MegaflowCache::bounded) masks.
 pub const MASKS_BOUND: usize = MASKS_MAX + WHOLE_MASKS_MAX + 1;
 
 /// Lookups between two reorderings of the subtables.
 const REORDER_LOOKUPS: u32 = 4096;
-/// Entries looked at to find one to evict.
+/// Entries examined to find one to evict.
 const EVICTION_SAMPLE: usize = 16;
-/// How long a stale megaflow waits for a packet that would bring it back, before a sweep takes it.
+/// Milliseconds that a stale megaflow waits for a packet before a sweep removes it.
 pub const STALE_MS: u32 = 1000;
-/// The first epoch.
 const EPOCH_FIRST: u32 = DEAD + 1;
 
-/// Why a megaflow cache cannot be made.
+/// The capacity asked for is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} megaflows asked for: from 1 to {MEGAFLOWS_MAX} are possible")]
+#[error("{wanted} megaflows: must be between 1 and {MEGAFLOWS_MAX}")]
 pub struct SizeError {
-    /// The number asked for.
     pub wanted: usize,
 }
 
-/// What tier 2 did so far.
+/// Counters of tier 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MegaflowCounters {
-    /// Packets looked up, each once however often it was tried.
+    /// Packets looked up; a second try of the same packet does not count.
     pub lookups: u64,
     /// Packets that a megaflow matched.
     pub hits: u64,
@@ -97,13 +94,13 @@ pub struct MegaflowCounters {
     pub subtables_searched: u64,
     /// Megaflows installed.
     pub installs: u64,
-    /// Live megaflows that made room for new ones.
+    /// Live megaflows removed to make room.
     pub evictions: u64,
     /// Megaflows removed because no packet used them.
     pub expirations: u64,
     /// Megaflows removed because the rules changed.
     pub revalidation_removals: u64,
-    /// Stale megaflows that a lookup would have found.
+    /// Stale megaflows that would have matched a lookup.
     pub stale_refusals: u64,
     /// Stale megaflows that were installed again.
     pub refreshes: u64,
@@ -128,7 +125,7 @@ pub struct MegaflowCache {
 }
 
 impl MegaflowCache {
-    /// An empty cache for up to `capacity` megaflows; `seed` varies the hash function.
+    /// Returns an empty cache for up to `capacity` megaflows; `seed` varies the hash function.
     pub fn new(capacity: usize, seed: u64) -> Result<MegaflowCache, SizeError> {
         if capacity == 0 || capacity > MEGAFLOWS_MAX {
             return Err(SizeError { wanted: capacity });
@@ -150,37 +147,33 @@ impl MegaflowCache {
         })
     }
 
-    /// Most megaflows that fit.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// Megaflows that are there.
+    /// Returns the number of megaflows, stale ones included.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Masks in use: the subtables that a miss searches.
+    /// Returns the number of masks: the subtables that a miss searches.
     pub fn masks(&self) -> usize {
         self.order.len()
     }
 
-    /// What happened so far.
     pub fn counters(&self) -> &MegaflowCounters {
         &self.counters
     }
 
-    /// Sets all counters to zero.
     pub fn reset_counters(&mut self) {
         self.counters = MegaflowCounters::default();
     }
 
-    /// Bytes that the entries and the hash tables over them take.
+    /// Returns the bytes of the entries and of the hash tables over them.
     pub fn memory_bytes(&self) -> usize {
         self.entries.len() * size_of::<Entry>()
             + self.free.capacity() * size_of::<u32>()
@@ -191,7 +184,7 @@ impl MegaflowCache {
                 .sum::<usize>()
     }
 
-    /// Starts to bring the first line of an entry into the CPU's caches.
+    /// Prefetches the first line of an entry.
     #[inline]
     pub fn prefetch(&self, id: u32) {
         if let Some(entry) = self.entries.get(id as usize) {
@@ -199,7 +192,7 @@ impl MegaflowCache {
         }
     }
 
-    /// Whether entry `id` is a megaflow of this epoch that `key` matches.
+    /// Returns whether entry `id` is a megaflow of this epoch that `key` matches.
     #[inline]
     pub fn verify(&self, id: u32, key: &FlowKey) -> bool {
         let Some(entry) = self.entries.get(id as usize) else { return false };
@@ -207,7 +200,7 @@ impl MegaflowCache {
         (entry.epoch == self.epoch) & subtable.agrees(key, &entry.values)
     }
 
-    /// Whether entry `id` is a stale megaflow that `key` matches.
+    /// Returns whether entry `id` is a stale megaflow that `key` matches.
     #[cold]
     pub fn is_stale_match(&self, id: u32, key: &FlowKey) -> bool {
         let Some(entry) = self.entries.get(id as usize) else { return false };
@@ -215,8 +208,8 @@ impl MegaflowCache {
         entry.epoch != self.epoch && entry.epoch != DEAD && subtable.agrees(key, &entry.values)
     }
 
-    /// Makes every megaflow stale. Once in 2^32 times the epochs start again: then all megaflows
-    /// go, so that none is of an epoch that comes twice, and `removed` gets their verdict numbers.
+    /// Makes every megaflow stale. After 2^32 epochs the count restarts: then all megaflows are
+    /// removed, so that no epoch repeats, and `removed` gets their verdict numbers.
     pub fn next_epoch(&mut self, removed: impl FnMut(u32)) {
         match self.epoch.checked_add(1) {
             Some(next) => self.epoch = next,
@@ -227,9 +220,10 @@ impl MegaflowCache {
         }
     }
 
-    /// The caller's number of entry `id`, which is marked as used at `now_ms`.
+    /// Marks entry `id` as used at `now_ms` and returns its verdict number.
     #[inline]
     pub fn use_entry(&mut self, id: u32, now_ms: u32) -> u32 {
+        debug_assert!((id as usize) < self.entries.len(), "only ids of this cache are used");
         match self.entries.get_mut(id as usize) {
             Some(entry) => {
                 entry.last_used_ms = now_ms;
@@ -239,8 +233,8 @@ impl MegaflowCache {
         }
     }
 
-    /// Looks up the keys whose indices are `pending`, subtable by subtable. Those found leave
-    /// `pending` and have their entry's id in `found`, at the key's index.
+    /// Looks up the keys whose indices are `pending`, subtable by subtable. Keys that hit leave
+    /// `pending`, and `found` gets their entry's id at the key's index.
     pub fn lookup_batch(
         &mut self,
         keys: &[FlowKey],
@@ -256,8 +250,8 @@ impl MegaflowCache {
         }
     }
 
-    /// As [`Self::lookup_batch`], for keys that were looked up and not found, after others were
-    /// installed: a hit counts, the lookup and the subtables searched do not count again.
+    /// Looks up keys again that missed before others were installed. Counts hits, but neither the
+    /// lookups nor the subtables searched.
     pub fn lookup_again(
         &mut self,
         keys: &[FlowKey],
@@ -267,7 +261,7 @@ impl MegaflowCache {
         self.search(keys, pending, found);
     }
 
-    /// Counts the hits and returns how many subtables were searched, all keys together.
+    /// Counts the hits and returns the number of subtables searched, over all keys.
     #[inline]
     fn search(
         &mut self,
@@ -290,8 +284,8 @@ impl MegaflowCache {
         searched
     }
 
-    /// Sorts the subtables by recent hits and lets old hits count half. A stable sort would
-    /// allocate; the number of the subtable decides between equals.
+    /// Sorts the subtables by recent hits, and halves the hits. A stable sort would allocate; the
+    /// number of the subtable breaks ties.
     fn reorder(&mut self) {
         self.lookups_to_reorder = REORDER_LOOKUPS;
         let subtables = &mut self.subtables;
@@ -299,10 +293,9 @@ impl MegaflowCache {
         subtables.iter_mut().for_each(|s| s.recent_hits /= 2);
     }
 
-    /// Installs a megaflow and returns its id and the verdict number that no longer holds: that of
-    /// the megaflow evicted to make room, or of an equal one that was there, stale or not, which
-    /// keeps its id. `None`: there are
-    /// 65,536 masks already, and this would be one more.
+    /// Installs a megaflow. Returns its id and the verdict number that no longer holds, if any:
+    /// that of an evicted megaflow, or of an equal one (stale or not), whose id it keeps. Returns
+    /// `None` if it would add a mask beyond 65,536.
     pub fn install(
         &mut self,
         key: &FlowKey,
@@ -328,11 +321,11 @@ impl MegaflowCache {
         if self.free.is_empty() {
             let victim = self.victim(now_ms);
             evicted = Some(self.entries[victim as usize].verdict);
-            // The new megaflow's subtable may be empty still: it stays.
+            // The new megaflow's subtable may still be empty: it stays.
             self.remove_entry(victim, Some(s));
             self.counters.evictions += 1;
         }
-        let id = self.free.pop()?;
+        let id = self.free.pop().expect("a megaflow was evicted to make room");
         self.entries[id as usize] =
             Entry { subtable: s, epoch: self.epoch, last_used_ms: now_ms, verdict, values };
         self.subtables[usize::from(s)].insert(id, hash, &self.entries, self.secret);
@@ -340,9 +333,10 @@ impl MegaflowCache {
         Some((id, evicted))
     }
 
-    /// Returns the mask to install a megaflow of `mask` with: the same while there are few masks, it
-    /// is one of them, or another makes room, else one that has all its bits and more. Keeps masks
-    /// at [`MASKS_BOUND`]. `removed` gets the verdict numbers of megaflows that went.
+    /// Returns the mask to install a megaflow of `mask` with. It is `mask` itself while there are
+    /// fewer than [`MASKS_MAX`] masks, if it is present, or if another can be evicted. Otherwise it
+    /// has more bits. Caps the number of masks at [`MASKS_BOUND`]; `removed` gets the verdict
+    /// numbers of evicted megaflows.
     pub fn bounded(&mut self, mask: &FlowKey, now_ms: u32, removed: impl FnMut(u32)) -> FlowKey {
         if self.has_room_for(mask, MASKS_MAX) || self.evict_mask(now_ms, removed) {
             return *mask;
@@ -359,8 +353,8 @@ impl MegaflowCache {
         self.by_mask.len() < most || self.by_mask.contains_key(mask)
     }
 
-    /// Removes the longest unused of a few masks, walking round; false if all are in use, now or by
-    /// many megaflows. Hits of tier 1 count as use: they reach the entries.
+    /// Evicts the longest unused of a few masks, in turn. Returns false if all of them are in use
+    /// or have many megaflows. Hits of tier 1 count as use, since they touch the entries.
     fn evict_mask(&mut self, now_ms: u32, mut removed: impl FnMut(u32)) -> bool {
         let (mut coldest, mut coldest_age) = (None, 0);
         for _ in 0..MASK_SAMPLE {
@@ -404,8 +398,8 @@ impl MegaflowCache {
         Some(s)
     }
 
-    /// A stale one, or else the longest unused, of a few entries, walking round. Called when the
-    /// cache is full.
+    /// Returns a stale entry, or else the longest unused, of a few entries in turn. The cache must
+    /// be full.
     fn victim(&mut self, now_ms: u32) -> u32 {
         let capacity = self.entries.len();
         let (mut best, mut best_age) = (0, None);
@@ -421,7 +415,7 @@ impl MegaflowCache {
         best
     }
 
-    /// Takes an entry out; an emptied subtable goes too, unless it is `keep`.
+    /// Removes an entry; an emptied subtable goes too, unless it is `keep`.
     fn remove_entry(&mut self, id: u32, keep: Option<u16>) {
         let entry = self.entries[id as usize];
         let subtable = &mut self.subtables[usize::from(entry.subtable)];
@@ -436,7 +430,7 @@ impl MegaflowCache {
     }
 
     /// Removes the megaflows that no packet has used for longer than `idle_ms`; `removed` gets
-    /// their verdict numbers. Times wrap round after 49 days.
+    /// their verdict numbers. Times wrap after 49 days.
     pub fn expire(&mut self, now_ms: u32, idle_ms: u32, mut removed: impl FnMut(u32)) -> usize {
         let idle = |entry: &Entry| now_ms.wrapping_sub(entry.last_used_ms) > idle_ms;
         let gone = self.remove_if(|_, _, entry| idle(entry), &mut removed);
@@ -444,8 +438,8 @@ impl MegaflowCache {
         gone
     }
 
-    /// Asks `keep` about every megaflow (masked key, mask, verdict number) after the rules changed
-    /// and removes those that it refuses. The others are of this epoch then.
+    /// Asks `keep` about every megaflow (masked key, mask, verdict number) after a change of rules.
+    /// Removes those that it refuses; the others belong to this epoch.
     pub fn revalidate(
         &mut self,
         mut keep: impl FnMut(&FlowKey, &FlowKey, u32) -> bool,
@@ -460,8 +454,8 @@ impl MegaflowCache {
         gone
     }
 
-    /// Looks at the next `budget` entries, going round, and removes those that are idle as in
-    /// [`Self::expire`] and those that have been stale and unused for longer than [`STALE_MS`].
+    /// Examines the next `budget` entries in turn. Removes those idle as in [`Self::expire`], and
+    /// those stale and unused for longer than [`STALE_MS`].
     pub fn sweep(
         &mut self,
         now_ms: u32,
@@ -512,12 +506,12 @@ impl MegaflowCache {
         gone.len()
     }
 
-    /// Whether `id` is a megaflow, stale or not.
+    /// Returns whether `id` is a megaflow, stale or not.
     pub fn is_live(&self, id: u32) -> bool {
         self.entries.get(id as usize).is_some_and(|entry| entry.epoch != DEAD)
     }
 
-    /// Masked key, mask and verdict number of every megaflow that is not stale.
+    /// Iterates over masked key, mask and verdict number of every megaflow that is not stale.
     pub fn iter(&self) -> impl Iterator<Item = (FlowKey, FlowKey, u32)> + '_ {
         self.entries.iter().filter(|entry| entry.epoch == self.epoch).map(|entry| {
             let subtable = &self.subtables[usize::from(entry.subtable)];

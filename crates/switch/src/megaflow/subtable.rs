@@ -1,8 +1,8 @@
 //! All megaflows of one mask: the mask in compact form, and a hash table.
 //!
-//! Only the words of a mask that have bits are kept, padded with words that have none to a width of
-//! 2, 4, 6 or 14. Hashing and comparing are loops of that fixed length: the compiler unrolls them,
-//! and one branch per search chooses the loop.
+//! Only the words of a mask that have bits are stored, padded to a width of 2, 4, 6 or 14. Hashing
+//! and comparing are loops of that fixed length: the compiler unrolls them, and one branch per
+//! search chooses the loop.
 
 use super::BURST;
 use arrayvec::ArrayVec;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 #[repr(C, align(64))]
 pub(super) struct Entry {
     pub subtable: u16,
-    /// When it was last known to be right; [`DEAD`] if it is no megaflow.
+    /// Epoch in which it was last known to be right; [`DEAD`] if the entry is free.
     pub epoch: u32,
     pub last_used_ms: u32,
     pub verdict: u32,
@@ -25,7 +25,7 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 128 && WORDS == 14);
 
-/// The epoch of what is no megaflow.
+/// The epoch of a free entry.
 pub(super) const DEAD: u32 = 0;
 
 impl Entry {
@@ -36,9 +36,9 @@ impl Entry {
 /// A mask and the ids of its entries.
 #[derive(Debug)]
 pub(super) struct Subtable {
-    /// How many words of `index` and `bits` are compared: 2, 4, 6 or 14.
+    /// Number of words of `index` and `bits` that are compared: 2, 4, 6 or 14.
     width: usize,
-    /// Which words of a key, and which bits of them.
+    /// Index and bits of each word of the mask.
     index: [u8; WORDS],
     bits: [u64; WORDS],
     pub ids: HashTable<u32>,
@@ -47,7 +47,7 @@ pub(super) struct Subtable {
     pub recent_hits: u32,
 }
 
-/// Calls a method that is generic over the width with the width that `$subtable` has.
+/// Calls a method that is generic over the width with the width of `$subtable`.
 macro_rules! by_width {
     ($subtable:ident.$method:ident($($argument:expr),*)) => {
         match $subtable.width {
@@ -83,7 +83,7 @@ impl Subtable {
         self.expand(&self.bits)
     }
 
-    /// Compact words back in their places.
+    /// Puts compact words back into their places.
     pub fn expand(&self, compact: &[u64; WORDS]) -> FlowKey {
         let mut key = FlowKey::default();
         for ((&i, &word), _) in
@@ -94,7 +94,7 @@ impl Subtable {
         key
     }
 
-    /// The key's words under the mask, one after another.
+    /// Returns the key's words under the mask, packed.
     pub fn compact(&self, key: &FlowKey) -> [u64; WORDS] {
         std::array::from_fn(|j| self.word(key, j))
     }
@@ -123,19 +123,20 @@ impl Subtable {
         diff == 0
     }
 
-    /// Hash of a key with these compact words.
+    /// Returns the hash of a key with these compact words.
     pub fn hash(&self, values: &[u64; WORDS], secret: u64) -> u64 {
         by_width!(self.hash_compact(values, secret))
     }
 
-    /// Whether `key` has `values` under the mask.
+    /// Returns whether `key` has `values` under the mask.
     #[inline(always)]
     pub fn agrees(&self, key: &FlowKey, values: &[u64; WORDS]) -> bool {
         by_width!(self.agrees_in(key, values))
     }
 
     /// Looks up the keys whose indices are `pending` among the entries of `epoch`; see
-    /// [`super::MegaflowCache::lookup_batch`]. Returns how many entries of other epochs matched.
+    /// [`super::MegaflowCache::lookup_batch`]. Returns the number of entries of other epochs that
+    /// matched.
     pub fn search(
         &mut self,
         entries: &[Entry],
@@ -192,7 +193,7 @@ impl Subtable {
         stale
     }
 
-    /// Adds an entry that is not there; `hash` is that of its values.
+    /// Adds a new entry; `hash` is that of its values.
     pub fn insert(&mut self, id: u32, hash: u64, entries: &[Entry], secret: u64) {
         let mut ids = std::mem::take(&mut self.ids);
         ids.insert_unique(hash, id, |&id| self.hash(&entries[id as usize].values, secret));
@@ -200,7 +201,7 @@ impl Subtable {
         self.note_only();
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, id: u32, values: &[u64; WORDS], secret: u64) {
         let hash = self.hash(values, secret);
         if let Ok(found) = self.ids.find_entry(hash, |&other| other == id) {
@@ -218,7 +219,7 @@ fn hash_words<const N: usize>(words: [u64; N], secret: u64) -> u64 {
     words.iter().fold(secret, |hash, word| fold(hash ^ word, 0x9e37_79b9_7f4a_7c15 ^ secret))
 }
 
-/// The 128-bit product of two words, folded to 64 bits.
+/// Returns the 128-bit product of two words, folded to 64 bits.
 #[inline(always)]
 pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

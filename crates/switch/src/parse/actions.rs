@@ -1,16 +1,17 @@
 //! The actions of a rule, word by word.
 //!
-//! `set_field` has to be sensible for every packet that the rule matches: its field's prerequisite
-//! must be part of the match, or, for a VLAN tag, come from an earlier `push_vlan` or
-//! `mod_vlan_vid`. The older `mod_…` actions have no such condition and leave packets alone that do
-//! not have the field, as in OpenFlow 1.0.
+//! `set_field` must be valid for every packet that the rule matches: the match must contain the
+//! field's prerequisite. For a VLAN tag, an earlier `push_vlan` or `mod_vlan_vid` will do. The
+//! older `mod_…` actions have no such condition: a packet without the field passes unchanged, as in
+//! OpenFlow 1.0.
 //!
-//! Names are read in capitals as well. A `set_field` under a mask of zeros writes nothing and is
-//! left out of the rule. The reserved ports have their names and OpenFlow's numbers, those of 1.0
-//! (`output:65534`) included.
+//! Action names are also read in capitals. A `set_field` under a mask of zeros writes nothing and
+//! is left out of the rule. Reserved ports are read by name, by OpenFlow's number, and by the
+//! number of OpenFlow 1.0 (`output:65534`).
 //!
-//! `set_field:…->vlan_tci` pushes or pops a tag with the bit 0x1000. `set_field:…->vlan_vid` takes the 13-bit value of OpenFlow 1.2 and later (0x1000 + VID) and the
-//! plain VID too; `->dl_vlan` takes the plain VID.
+//! `set_field:…->vlan_tci` pushes a tag if the bit 0x1000 is set, else pops one.
+//! `set_field:…->vlan_vid` takes a plain VID or the 13-bit value of OpenFlow 1.2 and later (0x1000
+//! + VID); `->dl_vlan` takes the plain VID.
 
 use overbank_wire::field::{Field, Prereq};
 use overbank_wire::key::VLAN_PRESENT;
@@ -28,15 +29,14 @@ const KNOWN: &str = "output, drop, in_port, flood, all, local, normal, controlle
                      mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, \
                      set_vlan_vid, set_vlan_pcp, push_vlan, pop_vlan, strip_vlan, dec_ttl, \
                      clear_actions, write_actions, goto_table, resubmit";
-/// The same for a replay.
+/// Every action of a replay.
 const KNOWN_TO_REPLAY: &str = "output, drop, in_port, flood, all, local, set_field, mod_dl_src, \
                                mod_dl_dst, mod_nw_src, mod_nw_dst, mod_nw_tos, mod_nw_ecn, \
                                mod_nw_ttl, mod_tp_src, mod_tp_dst, mod_vlan_vid, mod_vlan_pcp, \
                                set_vlan_vid, set_vlan_pcp, push_vlan, pop_vlan, strip_vlan, \
                                dec_ttl, clear_actions, write_actions, goto_table, resubmit";
 
-/// Actions, instructions and output ports of Open vSwitch that this switch, or its replay, does not
-/// have.
+/// Actions, instructions and output ports of Open vSwitch that are not supported here.
 const NOT_HERE: [&str; 50] = [
     "apply_actions",
     "bundle",
@@ -90,7 +90,7 @@ const NOT_HERE: [&str; 50] = [
     "ingress",
 ];
 
-/// What an action on a tag needs.
+/// Prerequisite of an action on a tag.
 const NEEDS_TAG: &str =
     "a VLAN (`dl_vlan=…`, or `vlan_tci=0x1000/0x1000`), or a `push_vlan` before it";
 
@@ -107,26 +107,26 @@ pub(crate) const MOD_FIELDS: [(&str, Field); 9] = [
     ("mod_tp_dst", Field::TpDst),
 ];
 
-/// The name of an action as it is known here; Open vSwitch takes capitals as well.
+/// Returns the canonical spelling of an action's name; Open vSwitch also reads capitals.
 pub(super) fn canonical(name: &str) -> &str {
     let mut known = KNOWN.split(", ");
     known.find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
 }
 
-/// Whether an action writes nothing, as a `set_field` under a mask of zeros.
+/// Returns whether an action writes nothing: a `set_field` under a mask of zeros.
 pub(super) fn writes_nothing(action: &Action) -> bool {
     matches!(action, Action::SetField { mask: 0, .. })
 }
 
-/// Reads actions one by one, and knows what is known about packets that get there.
+/// Reads actions one by one and tracks what is known of the packets that reach each.
 pub(super) struct ActionReader {
     matching: Match,
     unsure: bool,
     /// The rule's table, if it could be read.
     table: Option<u8>,
-    /// Whether there are controllers and a table of addresses.
+    /// Whether the switch has controllers and an address table.
     live: bool,
-    /// Tags that a packet has at least.
+    /// Number of tags that every packet has at this point.
     tags: usize,
 }
 
@@ -141,17 +141,17 @@ impl ActionReader {
         }
     }
 
-    /// Takes an action into account that could not be read: it may have pushed a tag.
+    /// Accounts for an action that could not be read: it may have pushed a tag.
     pub fn skip(&mut self) {
         self.tags += 1;
     }
 
-    /// One action; `None` is `drop` or `clear_actions`.
+    /// Reads one action; `None` is `drop` or `clear_actions`.
     pub fn action(&mut self, word: &Word<'_>) -> Result<Option<Action>, Fault> {
         let name = word.key.text;
         let known = if self.live { KNOWN } else { KNOWN_TO_REPLAY };
         if elsewhere(name) && !known.split(", ").any(|known| known == name) {
-            // Whatever follows it, this is what to say.
+            // A colon or bracket after an unknown word would hide the real mistake: the word.
             return self.bare_port(word).map(Some);
         }
         well_formed(word)?;
@@ -200,7 +200,7 @@ impl ActionReader {
             }
             "dec_ttl" => {
                 if !word.value.text.is_empty() {
-                    let expected = "`dec_ttl` without controllers, which this switch does not have";
+                    let expected = "`dec_ttl` without controller ids, which are not supported";
                     return Err(Fault::expected(word.whole.at, expected, word.whole.text));
                 }
                 Action::DecTtl
@@ -216,10 +216,13 @@ impl ActionReader {
         values::no_mask(field, value)?;
         let number = values::number(value, u64::MAX >> (64 - field.bits()))?;
         self.tags = self.tags.max(1);
-        Ok(Action::SetVlan { field, value: u16::try_from(number).unwrap_or_default() })
+        Ok(Action::SetVlan {
+            field,
+            value: u16::try_from(number).expect("VID and PCP fit into 16 bits"),
+        })
     }
 
-    /// Writes a tag that has to be there.
+    /// Reads a write to a tag that must be present.
     fn set_tag(
         &self,
         field: Field,
@@ -244,7 +247,7 @@ impl ActionReader {
         Ok(Action::GotoTable(table))
     }
 
-    /// A reserved port that is an action of its own.
+    /// Returns the action of a reserved port whose name is an action itself.
     fn reserved(&self, name: &str) -> Option<Action> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match () {
@@ -285,7 +288,7 @@ impl ActionReader {
         values::port(value).map(Action::Output)
     }
 
-    /// A word that is no action's name: a port alone, or a mistake.
+    /// Reads a word that is no action name: a bare port number, or a mistake.
     fn bare_port(&self, word: &Word<'_>) -> Result<Action, Fault> {
         let key = word.key;
         if let Some(action) = self.reserved(key.text) {
@@ -306,7 +309,7 @@ impl ActionReader {
         Err(Fault::new(key.at, kind))
     }
 
-    /// `VALUE[/MASK]->FIELD`.
+    /// Reads `VALUE[/MASK]->FIELD`.
     fn set_field(&mut self, text: Span<'_>) -> Result<Action, Fault> {
         let Some((value, target)) = text.split_once("->") else {
             return Err(Fault::expected(text.end(), "`->` and a field after the value", ""));
@@ -360,7 +363,7 @@ impl ActionReader {
     }
 }
 
-/// The value after `name:` or in `name(…)`, which has to be there.
+/// Returns the value after `name:` or in `name(…)`, or an error if it is missing.
 fn value_of<'a>(word: &Word<'a>, name: &str) -> Result<Span<'a>, Fault> {
     if word.join == Join::None || word.value.text.is_empty() {
         let expected = format!("`:` and a value after `{name}`");
@@ -369,7 +372,7 @@ fn value_of<'a>(word: &Word<'a>, name: &str) -> Result<Span<'a>, Fault> {
     Ok(word.value)
 }
 
-/// An action that takes no value.
+/// Checks that an action has no value.
 fn alone(word: &Word<'_>) -> Result<(), Fault> {
     if word.join == Join::None {
         return Ok(());
@@ -378,7 +381,7 @@ fn alone(word: &Word<'_>) -> Result<(), Fault> {
     Err(Fault::expected(word.key.end(), expected, &word.whole.text[word.key.text.len()..]))
 }
 
-/// Refuses a parenthesis that does not close, and what directly follows one that does.
+/// Refuses an unclosed parenthesis and text directly after a closed one.
 pub(super) fn well_formed(word: &Word<'_>) -> Result<(), Fault> {
     if word.join == Join::Parens(false) {
         return Err(Fault::expected(word.whole.end(), "`)`", ""));
@@ -396,7 +399,7 @@ fn elsewhere(name: &str) -> bool {
 /// `controller` without a length.
 const WHOLE_FRAME: Action = Action::Controller { max_len: u16::MAX };
 
-/// `controller`, `controller:LEN`, `controller(LEN)`, `controller(max_len=LEN)`.
+/// Reads `controller`, `controller:LEN`, `controller(LEN)` or `controller(max_len=LEN)`.
 fn controller(word: &Word<'_>) -> Result<Action, Fault> {
     let value = word.value.trim();
     if value.text.is_empty() {
@@ -416,10 +419,10 @@ fn controller(word: &Word<'_>) -> Result<Action, Fault> {
         }
     };
     let max_len = values::number(number, u64::from(u16::MAX))?;
-    Ok(Action::Controller { max_len: u16::try_from(max_len).unwrap_or(u16::MAX) })
+    Ok(Action::Controller { max_len: u16::try_from(max_len).expect("`number` checked the bound") })
 }
 
-/// `resubmit:PORT`, `resubmit(PORT)`, `resubmit([PORT],TABLE)`.
+/// Reads `resubmit:PORT`, `resubmit(PORT)` or `resubmit([PORT],TABLE)`.
 fn resubmit(word: &Word<'_>) -> Result<Action, Fault> {
     let at_least_one = || {
         let expected = "`resubmit:PORT` or `resubmit([PORT],[TABLE])` with a port or a table";

@@ -1,160 +1,100 @@
-//! What is wrong with a file of rules, and where.
+//! Errors in a file of rules, with their places.
 //!
-//! A [`RuleError`] knows its line, its column and an excerpt of the source, so that it can be shown
-//! as one line (`rules.txt:3:17: expected …, found …`) or with the source and a caret below it.
-//! Excerpts and quoted words carry no control characters, whatever the file holds.
+//! A [`RuleError`] holds its line, its column and an excerpt of the source. It prints as one line
+//! (`rules.txt:3:17: expected …, found …`), or with the source and a caret below it. Excerpts and
+//! quoted words contain no control characters, whatever the file holds.
 //!
-//! Limits: [`ERRORS_KEPT_MAX`] errors are kept and the rest are counted; an excerpt is at most
-//! 120 characters long, a quoted word at most 40.
+//! Limits: [`ERRORS_KEPT_MAX`] errors are kept and the rest are counted. An excerpt has at most
+//! 120 characters, a quoted word at most 40.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// How many errors of one file are kept; the others are counted.
+/// Errors of one file that are kept; the others are only counted.
 pub const ERRORS_KEPT_MAX: usize = 100;
 
-/// How many characters of the source are shown on each side of an error.
+/// Characters of the source shown on each side of an error.
 const EXCERPT_SIDE_CHARS: usize = 60;
-/// How many characters of a wrong word are quoted.
 const QUOTE_CHARS_MAX: usize = 40;
 
-/// What is wrong at one place.
+/// What is wrong at one place of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// Something else should stand here.
     #[error("expected {expected}, found {found}")]
-    Expected {
-        /// What should stand here.
-        expected: Cow<'static, str>,
-        /// What does.
-        found: String,
-    },
-    /// A match names no field, protocol or keyword that exists.
+    Expected { expected: Cow<'static, str>, found: String },
+    /// A word of the match is no known field, protocol or keyword.
     #[error(
         "expected a field, a protocol, `table`, `priority`, `cookie` or `actions`, \
          found {found}{}",
         hint(suggestion)
     )]
     UnknownField {
-        /// The name.
         found: String,
-        /// A name that looks like it.
+        /// A known name that is spelt like it.
         suggestion: Option<&'static str>,
     },
-    /// `set_field` names no field that exists.
+    /// `set_field` names an unknown field.
     #[error("expected the name of a field, found {found}{}", hint(suggestion))]
     UnknownTarget {
-        /// The name.
         found: String,
-        /// A name that looks like it.
+        /// A known name that is spelt like it.
         suggestion: Option<&'static str>,
     },
-    /// An action that does not exist.
     #[error("expected one of {known}, found {found}{}", hint(suggestion))]
     UnknownAction {
-        /// The name.
         found: String,
-        /// Every action there is.
+        /// List of every action.
         known: &'static str,
-        /// A name that looks like it.
+        /// A known name that is spelt like it.
         suggestion: Option<&'static str>,
     },
-    /// Open vSwitch has it, this switch does not.
-    #[error("{found} is part of Open vSwitch but not of this switch: expected {expected}")]
-    NotHere {
-        /// The name.
-        found: String,
-        /// What can stand here.
-        expected: &'static str,
-    },
-    /// The rule does not say that its packets have the field.
-    #[error("`{field}` needs {needs}: expected that in the rule, found none")]
+    /// Open vSwitch supports it; this switch, or its replay, does not.
+    #[error("{found} is not supported here, only in Open vSwitch: expected {expected}")]
+    NotHere { found: String, expected: &'static str },
+    /// The match does not ensure that packets have the field.
+    #[error("`{field}` needs {needs}: add it to the rule")]
     MissingPrereq {
-        /// The field.
         field: &'static str,
-        /// What has to be added.
+        /// What to add to the rule.
         needs: &'static str,
     },
-    /// The same name twice.
-    #[error("expected `{name}` once, found it again (first at column {first_column})")]
-    Duplicate {
-        /// The name.
-        name: String,
-        /// Where it stood first.
-        first_column: u32,
-    },
-    /// Two parts of a match that no packet can satisfy together.
-    #[error("expected agreement with `{other}` at column {other_column}, found {found}")]
-    Contradiction {
-        /// The later part.
-        found: String,
-        /// The earlier part.
-        other: String,
-        /// Where the earlier part stands.
-        other_column: u32,
-    },
-    /// A mask on a field that has to be given whole.
+    #[error("expected `{name}` once, found it twice (first at column {first_column})")]
+    Duplicate { name: String, first_column: u32 },
+    /// No packet can satisfy both parts of the match.
+    #[error("expected a match that agrees with `{other}` at column {other_column}, found {found}")]
+    Contradiction { found: String, other: String, other_column: u32 },
+    /// The field takes no mask.
     #[error("expected a value of `{field}` without a mask, found {found}")]
-    NotMaskable {
-        /// The field.
-        field: &'static str,
-        /// The mask.
-        found: String,
-    },
-    /// `set_field` on a field that no action may change.
+    NotMaskable { field: &'static str, found: String },
+    /// `set_field` names a field that no action may change.
     #[error("expected a field that can be set, found `{field}`, which is read-only")]
-    ReadOnly {
-        /// The field.
-        field: &'static str,
-    },
-    /// A rule without actions.
+    ReadOnly { field: &'static str },
     #[error("expected `actions=`, found the end of the rule")]
     MissingActions,
-    /// `drop` beside another action.
+    /// `drop` stands beside another action.
     #[error("expected `drop` alone, found it beside other actions")]
     DropNotAlone,
-    /// Something after `goto_table`.
+    /// `goto_table` is not the last instruction.
     #[error("expected the end of the rule after `goto_table`, found {found}")]
-    AfterGoto {
-        /// The next action.
-        found: String,
-    },
-    /// `goto_table` to this table or an earlier one.
+    AfterGoto { found: String },
+    /// `goto_table` names this table or an earlier one.
     #[error("expected a table after {from}, found {table}")]
-    GotoBackwards {
-        /// The rule's table.
-        from: u8,
-        /// The wanted table.
-        table: u8,
-    },
-    /// A line that is too long to be a rule.
+    GotoBackwards { from: u8, table: u8 },
     #[error("expected at most {max} bytes in a line, found {found}")]
-    LineTooLong {
-        /// The limit.
-        max: usize,
-        /// The length.
-        found: usize,
-    },
-    /// Too many actions in a rule.
+    LineTooLong { max: usize, found: usize },
     #[error("expected at most {max} actions in a rule, found more")]
-    TooManyActions {
-        /// The limit.
-        max: usize,
-    },
-    /// Too many rules in a file. Nothing after it was read.
+    TooManyActions { max: usize },
+    /// The file has too many rules; the rest was not read.
     #[error("expected at most {max} rules, found more")]
-    TooManyRules {
-        /// The limit.
-        max: usize,
-    },
+    TooManyRules { max: usize },
 }
 
 fn hint(suggestion: &Option<&'static str>) -> String {
     suggestion.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// A kind of error at a byte offset of the line that is being read.
+/// An error at a byte offset of the current line.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub at: usize,
@@ -171,7 +111,7 @@ impl Fault {
     }
 }
 
-/// `text` in backquotes, without control characters and not too long; `nothing` if it is empty.
+/// Returns `text` in backquotes, shortened and without control characters; `nothing` if empty.
 pub(super) fn quote(text: &str) -> String {
     if text.is_empty() {
         return "nothing".to_owned();
@@ -194,7 +134,7 @@ fn printable(c: char) -> char {
     }
 }
 
-/// The name of `known` that is nearest to `name`, if one is near.
+/// Returns the name in `known` that is closest to `name`, if one is close.
 pub(super) fn nearest<'a>(
     name: &str,
     known: impl Iterator<Item = &'static str> + 'a,
@@ -205,7 +145,7 @@ pub(super) fn nearest<'a>(
     }
     let edits_max = if name.len() < 6 { 1 } else { 2 };
     known
-        // No fewer edits than the lengths differ by.
+        // The difference in length is a lower bound of the edits.
         .filter(|word| word.len().abs_diff(name.len()) <= edits_max)
         .map(|word| (edits(name, word.as_bytes()), word))
         .filter(|&(distance, _)| distance <= edits_max)
@@ -213,7 +153,7 @@ pub(super) fn nearest<'a>(
         .map(|(_, word)| word)
 }
 
-/// Levenshtein's distance, one row at a time.
+/// Returns Levenshtein's distance, computed one row at a time.
 fn edits(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
@@ -228,15 +168,13 @@ fn edits(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// One error, with its place. `Display` is `line:column: message`.
+/// One error with its place. Displays as `line:column: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// Line, counted from 1.
     pub line: u32,
-    /// Column in characters, counted from 1; one past the last character if the line ends too
-    /// early.
+    /// Column in characters, counted from 1; one past the end if the line ends too early.
     pub column: u32,
-    /// What is wrong.
     pub kind: RuleErrorKind,
     excerpt: String,
     caret: usize,
@@ -261,13 +199,13 @@ impl RuleError {
         }
     }
 
-    /// `file:line:column: message`, one line.
+    /// Prints one line, `file:line:column: message`.
     pub fn in_file(&self, file: &str) -> impl fmt::Display {
         let file = file.to_owned();
         fmt::from_fn(move |f| write!(f, "{file}:{}:{}: {}", self.line, self.column, self.kind))
     }
 
-    /// As [`in_file`](Self::in_file), then the source line with a caret below the place.
+    /// Prints the line of [`in_file`](Self::in_file), then the source with a caret below the place.
     pub fn with_source(&self, file: &str) -> impl fmt::Display {
         let file = file.to_owned();
         fmt::from_fn(move |f| {
@@ -287,7 +225,7 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// Every error of a file, in the order of the file. Never empty when it is returned.
+/// Every error of a file, in the order of the file. Never empty when returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleErrors {
     kept: Vec<RuleError>,
@@ -295,12 +233,12 @@ pub struct RuleErrors {
 }
 
 impl RuleErrors {
-    /// The first [`ERRORS_KEPT_MAX`] errors.
+    /// Returns the first [`ERRORS_KEPT_MAX`] errors.
     pub fn kept(&self) -> &[RuleError] {
         &self.kept
     }
 
-    /// How many errors there are in all.
+    /// Returns the number of errors, kept or not.
     pub fn total(&self) -> usize {
         self.kept.len() + self.dropped
     }
@@ -313,18 +251,18 @@ impl RuleErrors {
         }
     }
 
-    /// Puts the errors from the `first`th kept one on, all of one line, in the order of the line.
+    /// Sorts the kept errors from `first` on, which are all of one line, by column.
     pub(super) fn sort_line(&mut self, first: usize) {
         self.kept[first..].sort_by_key(|error| error.column);
     }
 
-    /// One line per error, `file:line:column: message`.
+    /// Prints one line per error, `file:line:column: message`.
     pub fn in_file(&self, file: &str) -> impl fmt::Display {
         let file = file.to_owned();
         fmt::from_fn(move |f| self.list(f, |error| error.in_file(&file).to_string()))
     }
 
-    /// Every error with its source line and a caret.
+    /// Prints every error with its source line and a caret.
     pub fn with_source(&self, file: &str) -> impl fmt::Display {
         let file = file.to_owned();
         fmt::from_fn(move |f| self.list(f, |error| error.with_source(&file).to_string()))

@@ -1,7 +1,7 @@
 //! The instructions of a rule: its actions, `clear_actions`, `write_actions(…)` and `goto_table`.
 //!
-//! They have to come in this order, each of the last three once at most. What is written into the
-//! action set has the conditions of what is done at once, and can be no lookup.
+//! They have to come in this order; each of the last three may occur once. Actions within
+//! `write_actions` obey the same conditions as immediate ones, and cannot look up.
 
 use super::actions::{ActionReader, canonical, well_formed, writes_nothing};
 use super::error::{Fault, RuleErrorKind, quote};
@@ -9,7 +9,7 @@ use super::lex::{Join, Span, Word, Words};
 use super::{ACTIONS_MAX, LineErrors};
 use crate::rule::Action;
 
-/// The instructions of OpenFlow, in the order in which they have to come.
+/// The instructions of OpenFlow, in the required order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Apply,
@@ -18,7 +18,7 @@ enum Stage {
     Goto,
 }
 
-/// What a rule does.
+/// The parsed instructions of a rule.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     /// As [`crate::Rule::actions`].
@@ -29,13 +29,13 @@ pub(super) struct Actions {
     pub set: Vec<Action>,
 }
 
-/// The word with the name of its action as it is known here, which is as long.
+/// Replaces the name of the action by its canonical spelling, which has the same length.
 fn with_known_name<'a>(word: &Word<'a>) -> Word<'a> {
     let key = Span { text: canonical(word.key.text), at: word.key.at };
     Word { key, ..*word }
 }
 
-/// The instructions that have been read so far.
+/// The instructions read so far.
 pub(super) struct Builder {
     actions: Actions,
     reader: ActionReader,
@@ -55,7 +55,7 @@ impl Builder {
         }
     }
 
-    /// Reads one action or instruction. Says whether to go on.
+    /// Reads one action or instruction. Returns false if reading must stop.
     pub fn word(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
         if !self.count_word(word, errors) {
             return false;
@@ -95,12 +95,12 @@ impl Builder {
         self.words <= ACTIONS_MAX
     }
 
-    /// Goes on to the instruction that a word is or belongs to.
+    /// Advances to the instruction that a word is or belongs to.
     fn enter(&mut self, word: &Word<'_>) -> Result<(), Fault> {
         let (stage, once) = match word.key.text {
             "clear_actions" => (Stage::Clear, true),
             "write_actions" => (Stage::Write, true),
-            // The end of the list, once it could be read.
+            // `goto_table` ends the list only if it could be read.
             "goto_table" => (self.stage, false),
             _ => (Stage::Apply, false),
         };
@@ -113,7 +113,8 @@ impl Builder {
             now if stage < now => {
                 let first = if now == Stage::Clear { "clear_actions" } else { "write_actions" };
                 let expected = format!("{} before `{first}`", quote(word.key.text));
-                Err(Fault::expected(at, expected, "it after that"))
+                let found = "it after".to_owned();
+                Err(Fault::new(at, RuleErrorKind::Expected { expected: expected.into(), found }))
             }
             _ => {
                 self.stage = stage;
@@ -122,7 +123,7 @@ impl Builder {
         }
     }
 
-    /// `write_actions(ACTION,…)`. Says whether to go on.
+    /// Reads `write_actions(ACTION,…)`. Returns false if reading must stop.
     fn write_actions(&mut self, word: &Word<'_>, errors: &mut LineErrors<'_>) -> bool {
         if let Err(fault) = well_formed(word) {
             errors.push(fault);
@@ -160,7 +161,7 @@ impl Builder {
         true
     }
 
-    /// The whole list.
+    /// Returns the instructions after the last word.
     pub fn finish(self, errors: &mut LineErrors<'_>) -> Actions {
         if let Some(at) = self.drop_at.filter(|_| self.words > 1) {
             errors.push(Fault::new(at, RuleErrorKind::DropNotAlone));

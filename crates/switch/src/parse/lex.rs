@@ -6,11 +6,11 @@
 //!           key key=value actions=key(value)    key:value
 //! ```
 //!
-//! Commas, spaces and tabs part words. A key ends at `=`, `:` or `(`; a value after `=` or `:` ends
-//! at the next comma or space that is not within brackets. Nothing is copied and nothing fails:
-//! whatever the words mean is for the caller to say. Time is linear in the line.
+//! Commas, spaces and tabs separate words. A key ends at `=`, `:` or `(`; a value after `=` or `:`
+//! ends at the next comma or space outside brackets. Nothing is copied and nothing fails: the
+//! caller decides what a word means. Time is linear in the line.
 
-/// A piece of the line, with its byte offset.
+/// A piece of the line with its byte offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<'a> {
     pub text: &'a str,
@@ -18,18 +18,18 @@ pub(super) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// Byte offset just after the piece.
+    /// Returns the byte offset just after the piece.
     pub fn end(self) -> usize {
         self.at + self.text.len()
     }
 
-    /// Without blanks at the ends.
+    /// Removes the blanks at both ends.
     pub fn trim(self) -> Span<'a> {
         let start = self.text.trim_start();
         Span { text: start.trim_end(), at: self.at + (self.text.len() - start.len()) }
     }
 
-    /// What stands before and after the first `separator`.
+    /// Splits at the first `separator` and returns the pieces before and after it.
     pub fn split_once(self, separator: &str) -> Option<(Span<'a>, Span<'a>)> {
         let (before, after) = self.text.split_once(separator)?;
         let at = self.at + before.len() + separator.len();
@@ -40,32 +40,29 @@ impl<'a> Span<'a> {
 /// How a key is joined to its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Join {
-    /// A key alone.
     None,
     /// `=` or `:`.
     Assign,
-    /// In parentheses, and whether the closing one is there.
+    /// In parentheses; the flag says whether the closing one is present.
     Parens(bool),
 }
 
-/// One word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word<'a> {
     pub key: Span<'a>,
     pub join: Join,
     /// Empty without a value.
     pub value: Span<'a>,
-    /// What directly follows a closing parenthesis; empty in a well-formed word.
+    /// Text directly after a closing parenthesis; empty in a well-formed word.
     pub tail: Span<'a>,
-    /// From the key's first byte to the last one of the word.
+    /// From the first byte of the key to the last byte of the word.
     pub whole: Span<'a>,
 }
 
-/// The words of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Words<'a> {
     line: &'a str,
-    /// Where `line` starts in the line that offsets are of.
+    /// Offset of `line` in the line that spans refer to.
     base: usize,
     at: usize,
     in_actions: bool,
@@ -80,7 +77,7 @@ impl<'a> Words<'a> {
         Words { line, base: 0, at: 0, in_actions: false }
     }
 
-    /// The actions that a value holds.
+    /// Iterates over the actions in a value.
     pub fn within(value: Span<'a>) -> Words<'a> {
         Words { line: value.text, base: value.at, at: 0, in_actions: true }
     }
@@ -89,14 +86,14 @@ impl<'a> Words<'a> {
         Span { text: &self.line[from..to], at: self.base + from }
     }
 
-    /// The first offset from `from` on at which `stop` holds, or the line's end. All that is looked
-    /// for is ASCII, so the offset never lies within a character.
+    /// Returns the first offset at or after `from` where `stop` holds, or the end of the line.
+    /// `stop` looks for ASCII only, so the offset never lies within a character.
     fn offset(&self, from: usize, mut stop: impl FnMut(u8) -> bool) -> usize {
         let rest = &self.line.as_bytes()[from..];
         rest.iter().position(|&byte| stop(byte)).map_or(self.line.len(), |n| from + n)
     }
 
-    /// The end of a value that starts at `from`: the first blank outside of brackets.
+    /// Returns the end of a value that starts at `from`: the first blank outside brackets.
     fn value_end(&self, from: usize) -> usize {
         let mut depth = 0usize;
         self.offset(from, |byte| {
@@ -109,7 +106,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The end of what stands within a parenthesis that was opened just before `from`.
+    /// Returns the position of the parenthesis that closes the one just before `from`.
     fn parens_end(&self, from: usize) -> usize {
         let mut depth = 1usize;
         self.offset(from, |byte| {
@@ -139,7 +136,7 @@ impl<'a> Iterator for Words<'a> {
             Word { key, join: Join::None, value: nothing, tail: nothing, whole: nothing };
         let bytes = self.line.as_bytes();
         if !self.in_actions && matches!(key.text, "actions" | "action") {
-            // The first action follows `actions=` without a comma; blanks may stand before the `=`.
+            // The first action follows `actions=` without a comma; blanks may precede the `=`.
             let equals = self.offset(key_end, |byte| !matches!(byte, b' ' | b'\t'));
             if bytes.get(equals) == Some(&b'=') {
                 self.in_actions = true;

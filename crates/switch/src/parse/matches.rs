@@ -1,9 +1,8 @@
-//! The match of a rule: fields and protocol names, gathered word by word, then checked together.
+//! The match of a rule: fields and protocol names, collected word by word, then checked together.
 //!
-//! Fields may stand in any order (`tp_dst=53,udp` is as good as `udp,tp_dst=53`), so prerequisites
-//! and contradictions are looked at when all of the match has been read. Two words may say the same
-//! thing (`tcp,nw_proto=6`), the same word may not stand twice, and two words that no packet can
-//! satisfy together are an error.
+//! Fields may stand in any order (`tp_dst=53,udp` equals `udp,tp_dst=53`), so prerequisites and
+//! contradictions are checked once the whole match is read. Two words may agree (`tcp,nw_proto=6`);
+//! a repeated word, or two words that no packet satisfies together, are an error.
 //!
 //! What the names mean beyond the table of fields, all as in ovs-fields(7):
 //! - `dl_vlan=5` is VLAN 5 with the tag present, `dl_vlan=0xffff` is "untagged"; `vlan_vid` is the
@@ -11,10 +10,11 @@
 //! - `nw_src`, `nw_dst` and `nw_proto` on ARP are `arp_spa`, `arp_tpa` and `arp_op`.
 //! - `tp_src` and `tp_dst` on ICMP are type and code, and `icmp_type` may stand for `icmpv6_type`.
 //! - `field=*` matches everything.
-//! - `tp_src[5]=1` and `ipv6_src[64..127]=0xfd` are some bits of a field, counted from the lowest.
+//! - `tp_src[5]=1` and `ipv6_src[64..127]=0xfd` match some bits of a field, counted from the
+//!   lowest.
 //!
-//! Where Open vSwitch drops bits that do not fit (`nw_tos=7`, `dl_vlan=5000`), this is an error,
-//! and so is a match whose prerequisite is missing, which Open vSwitch widens with a log message.
+//! Stricter than Open vSwitch: bits that do not fit (`nw_tos=7`, `dl_vlan=5000`) are an error, and
+//! so is a missing prerequisite. Open vSwitch drops such bits and widens such a match.
 
 use overbank_wire::field::{Field, Prereq};
 use overbank_wire::key::{FRAG_LATER, VLAN_PRESENT};
@@ -27,7 +27,7 @@ use crate::rule::Match;
 /// Ethernet types and IP protocols by name.
 pub(crate) const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
     ("ip", 0x0800, None),
-    // Of two names for the same, the later one is printed.
+    // Of two names for the same protocol, printing takes the later.
     ("ip6", 0x86dd, None),
     ("ipv6", 0x86dd, None),
     ("icmp", 0x0800, Some(1)),
@@ -81,18 +81,18 @@ const FIELDS_NOT_HERE: [&str; 34] = [
     "tun_tos",
     "tun_ttl",
 ];
-/// First letters of further families of such fields.
+/// Prefixes of further families of such fields.
 const PREFIXES_NOT_HERE: [&str; 8] =
     ["NXM_", "OXM_", "NXOXM_", "nsh_", "tun_gbp_", "tun_metadata", "xreg", "xxreg"];
 
-/// Whether Open vSwitch has a field of this name that is not here.
+/// Returns whether Open vSwitch has a field of this name that is not supported here.
 pub(super) fn is_field_elsewhere(name: &str) -> bool {
     FIELDS_NOT_HERE.contains(&name)
         || PREFIXES_NOT_HERE.iter().any(|prefix| name.starts_with(prefix))
         || name.strip_prefix("reg").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Every name that a match can use.
+/// Iterates over every name that a match can use.
 fn names() -> impl Iterator<Item = &'static str> {
     let fields = Field::ALL.iter().flat_map(|field| field.names().iter().copied());
     let keywords = ["table", "priority", "cookie", "actions"];
@@ -100,13 +100,12 @@ fn names() -> impl Iterator<Item = &'static str> {
     fields.chain(PROTOCOLS.iter().map(|p| p.0)).chain(keywords).chain(of_life)
 }
 
-/// One word of the match.
 struct Item<'a> {
     name: &'a str,
     whole: Span<'a>,
     /// Absent for a protocol name.
     field: Option<Field>,
-    /// What it asks for.
+    /// The match that this word asks for.
     wish: Match,
 }
 
@@ -114,12 +113,12 @@ struct Item<'a> {
 #[derive(Default)]
 pub(super) struct MatchBuilder<'a> {
     items: Vec<Item<'a>>,
-    /// A word that could not be read might have been the prerequisite of another: then a missing
-    /// prerequisite is not reported, so that one slip gives one error.
+    /// A word could not be read. It might have been the prerequisite of another, so a missing
+    /// prerequisite is not reported: one slip gives one error.
     unsure: bool,
 }
 
-/// A finished match and whether all words of it that establish prerequisites could be read.
+/// A finished match, and whether every word that could be a prerequisite was read.
 pub(super) struct Finished {
     pub matching: Match,
     pub unsure: bool,
@@ -179,7 +178,7 @@ impl<'a> MatchBuilder<'a> {
         }
     }
 
-    /// Puts the words together and checks them against each other.
+    /// Combines the words and checks them against each other.
     pub fn finish(mut self, errors: &mut LineErrors<'_>) -> Finished {
         let mut proto = Match::default();
         for item in &self.items {
@@ -227,7 +226,7 @@ impl<'a> MatchBuilder<'a> {
 }
 
 impl Item<'_> {
-    /// Gives the untyped names the meaning that the protocol asks for.
+    /// Gives the untyped names the meaning that the protocol implies.
     fn adapt(&mut self, proto: &Match) -> Result<(), Fault> {
         let to = match (self.field, icmp_version(proto)) {
             (Some(Field::TpSrc), Some(4)) => Field::IcmpType,
@@ -236,7 +235,7 @@ impl Item<'_> {
             (Some(Field::TpDst | Field::IcmpCode), Some(6)) => Field::Icmp6Code,
             _ => return Ok(()),
         };
-        // 16 bits as `tp_src` has them, 8 bits in a type or a code.
+        // `tp_src` has 16 bits, an ICMP type or code 8.
         let (value, mask) = (to.get(&self.wish.key), to.get(&self.wish.mask));
         if mask & 0xff != 0xff || value > 0xff {
             let expected =
@@ -251,7 +250,7 @@ impl Item<'_> {
     }
 }
 
-/// What stands where `=` should.
+/// Returns the text found where `=` was expected.
 fn after_key<'a>(word: &Word<'a>) -> &'a str {
     &word.whole.text[word.key.text.len()..]
 }
@@ -260,7 +259,7 @@ fn is_type(field: Field) -> bool {
     matches!(field, Field::IcmpType | Field::Icmp6Type)
 }
 
-/// The field's name as the table spells it, where the rule's own spelling is one of them.
+/// Returns the rule's spelling if the field table has it, else the field's main name.
 fn preferred(field: Field, name: &str) -> &'static str {
     field.names().iter().copied().find(|&known| known == name).unwrap_or(field.name())
 }
@@ -277,7 +276,7 @@ fn unknown(word: &Word<'_>) -> Fault {
     Fault::new(word.key.at, kind)
 }
 
-/// What `name=value` asks for.
+/// Returns the match that `name=value` asks for.
 fn wish(field: Field, name: &str, value: Span<'_>) -> Result<Match, Fault> {
     let present = u128::from(VLAN_PRESENT);
     let tci = |value: u128, mask: u128| Match::default().with(Field::VlanTci, value, mask);
@@ -314,9 +313,9 @@ fn wish(field: Field, name: &str, value: Span<'_>) -> Result<Match, Fault> {
     }
 }
 
-/// What `name[bits]=value` asks for; `bits` is `5]`, `0..7]` or `]`.
+/// Returns the match that `name[bits]=value` asks for; `bits` is `5]`, `0..7]` or `]`.
 fn wish_bits(field: Field, name: &str, bits: Span<'_>, value: Span<'_>) -> Result<Match, Fault> {
-    // 13 bits where OpenFlow 1.2 and later have them: with the present bit.
+    // The 13 bits of OpenFlow 1.2 and later, with the present bit.
     let (target, width) = match field {
         Field::VlanVid if name == "vlan_vid" => (Field::VlanTci, 13),
         field => (field, field.bits()),
@@ -335,7 +334,7 @@ fn wish_bits(field: Field, name: &str, bits: Span<'_>, value: Span<'_>) -> Resul
     Ok(Match::default().with(target, value_bits, mask))
 }
 
-/// A packet without a tag has no VID and no PCP.
+/// Refuses a VID or PCP without the present bit: a packet without a tag has neither.
 fn tag_that_can_be(bits: u128, mask: u128, value: Span<'_>) -> Result<(), Fault> {
     let present = u128::from(VLAN_PRESENT);
     if mask & present != 0 && bits & present == 0 && bits != 0 {
@@ -345,7 +344,7 @@ fn tag_that_can_be(bits: u128, mask: u128, value: Span<'_>) -> Result<(), Fault>
     Ok(())
 }
 
-/// Whether a match on `field` can be the prerequisite of another.
+/// Returns whether a match on `field` can be the prerequisite of another.
 fn establishes(field: Field) -> bool {
     use Field::*;
     matches!(
@@ -365,13 +364,13 @@ fn establishes(field: Field) -> bool {
     )
 }
 
-/// The value of `field` if the match fixes all of it.
+/// Returns the value of `field` if the match fixes all of its bits.
 pub(crate) fn fixed(field: Field, matching: &Match) -> Option<u128> {
     (field.get(&matching.mask) & field.all_ones() == field.all_ones())
         .then(|| field.get(&matching.key) & field.all_ones())
 }
 
-/// 4 for ICMP, 6 for ICMPv6.
+/// Returns 4 for ICMP and 6 for ICMPv6.
 fn icmp_version(matching: &Match) -> Option<u8> {
     match (fixed(Field::DlType, matching)?, fixed(Field::NwProto, matching)?) {
         (0x0800, 1) => Some(4),
@@ -380,8 +379,8 @@ fn icmp_version(matching: &Match) -> Option<u8> {
     }
 }
 
-/// Whether every packet of this match has what `prereq` asks for; a VLAN tag apart, which actions
-/// can add and remove, and for which the bit in the match is read.
+/// Returns whether every packet of this match meets `prereq`. For a VLAN tag, which actions can add
+/// and remove, only the present bit of the match counts.
 pub(super) fn established(prereq: Prereq, matching: &Match) -> bool {
     let dl_type = fixed(Field::DlType, matching);
     let proto = fixed(Field::NwProto, matching);
@@ -413,12 +412,12 @@ pub(super) fn established(prereq: Prereq, matching: &Match) -> bool {
     }
 }
 
-/// Whether the match asks for a tag.
+/// Returns whether the match asks for a tag.
 pub(super) fn has_tag(matching: &Match) -> bool {
     matching.mask.vlan_tci & matching.key.vlan_tci & VLAN_PRESENT != 0
 }
 
-/// What a match has to say so that its packets meet `prereq`.
+/// Returns the words to add to a match so that its packets meet `prereq`.
 pub(super) fn needs(prereq: Prereq, matching: &Match) -> &'static str {
     let later = matching.key.nw_frag & FRAG_LATER != 0;
     match prereq {
@@ -428,11 +427,11 @@ pub(super) fn needs(prereq: Prereq, matching: &Match) -> &'static str {
         Prereq::Ip4 => "`ip`",
         Prereq::Ip6 => "`ipv6`",
         Prereq::Ip => "`ip` or `ipv6`",
-        _ if later => "packets that are not later fragments (they have no transport header)",
+        _ if later => "a match without later fragments, which have no transport header",
         Prereq::Tcp => "`tcp` or `tcp6`",
         Prereq::Udp => "`udp` or `udp6`",
         Prereq::Sctp => "`sctp` or `sctp6`",
-        Prereq::Ports => "`tcp`, `udp` or `sctp`, or one of them with a 6",
+        Prereq::Ports => "`tcp`, `udp`, `sctp`, `tcp6`, `udp6` or `sctp6`",
         Prereq::Icmp4 => "`icmp`",
         Prereq::Icmp6 => "`icmp6`",
         Prereq::Nd => "`icmp6,icmpv6_type=135` or `136`, with code 0",
@@ -441,16 +440,16 @@ pub(super) fn needs(prereq: Prereq, matching: &Match) -> &'static str {
     }
 }
 
-/// What is missing for a match on `field`, if something is.
+/// Returns the prerequisite that a match on `field` lacks, if any.
 fn missing(field: Field, matching: &Match) -> Option<&'static str> {
     let arp = established(Prereq::Arp, matching);
     match field {
-        // The words of ARP's own fields, which share their bits.
+        // ARP's own fields share these bits.
         Field::NwSrc | Field::NwDst | Field::NwProto if arp => None,
         Field::NwSrc | Field::NwDst if fixed(Field::DlType, matching).is_none() => {
             Some("`ip` (or `arp`)")
         }
-        // `wish` asks for the tag itself.
+        // `wish` already asks for the tag.
         Field::VlanVid | Field::VlanPcp => None,
         _ => {
             let prereq = field.prereq();

@@ -6,27 +6,30 @@
 //!  cookie=0x5, priority=10, dl_vlan=7 actions=pop_vlan,resubmit(,1)
 //! ```
 //!
-//! A line is: `table` (default 0), `priority` (default 32768), `cookie`, `idle_timeout`,
-//! `hard_timeout`, `importance`, flags and the match in any order, parted by commas or blanks; then
-//! `actions=` and the actions. See `matches.rs`, `actions.rs` and `instructions.rs` for what each
-//! word means and where this is stricter than Open vSwitch, which drops what does not fit; here
-//! that is an error. Beyond Open vSwitch go a plain VID in `set_field:5->vlan_vid`, a `set_field`
-//! to `dl_vlan`, blanks within `resubmit( 1 , 2 )`, and IPv6 masks that begin with a decimal digit
-//! (`fd00::1/3bab::`, which Open vSwitch reads as a prefix length and refuses): a controller can
-//! set any mask, and what is printed reads back. A leading `add` is allowed, other commands are
-//! not. The counters that `ovs-ofctl dump-flows` prints (`n_packets=…`) are read over, so that a
-//! dump is a file of rules. A replay has no clock for rules, no controller and no table of
-//! addresses: [`parse_replay_rules`] refuses rules that need one.
+//! A line holds `table` (default 0), `priority` (default 32768), `cookie`, `idle_timeout`,
+//! `hard_timeout`, `importance`, flags and the match, in any order, separated by commas or blanks.
+//! `actions=` and the actions follow. `matches.rs`, `actions.rs` and `instructions.rs` say what
+//! each word means.
+//!
+//! The parser is stricter than Open vSwitch: bits that do not fit are an error, where Open vSwitch
+//! drops them. It also reads more: a plain VID in `set_field:5->vlan_vid`, a `set_field` to
+//! `dl_vlan`, blanks within `resubmit( 1 , 2 )`, and IPv6 masks that begin with a decimal digit.
+//! (Open vSwitch takes `fd00::1/3bab::` for a prefix length and refuses it; a controller can set
+//! any mask, and printed rules must read back.)
+//!
+//! A leading `add` is allowed, other commands are not. The counters that `ovs-ofctl dump-flows`
+//! prints (`n_packets=…`) are skipped, so a dump is a file of rules. A replay has no clock for
+//! rules, no controller and no address table: [`parse_replay_rules`] refuses rules that need one.
 //!
 //! Ports are 0 to [`PORT_MAX`], and `LOCAL`, which is [`PORT_LOCAL`].
 //!
-//! **Errors.** All of a file's errors are reported, one or more for each line: reading goes on at
-//! the next comma. One slip should give one error, so that a missing prerequisite is not reported
-//! when a word that might have been it could not be read.
+//! **Errors.** All errors of a file are reported, one or more for each line: parsing resumes at the
+//! next comma. One slip should give one error. A missing prerequisite is therefore not reported if
+//! a word that might have been it could not be read.
 //!
 //! **Limits.** [`LINE_BYTES_MAX`] bytes in a line, [`ACTIONS_MAX`] actions in a rule, [`RULES_MAX`]
-//! rules, [`ERRORS_KEPT_MAX`] errors kept. Nothing here panics, whatever the text. Time is linear
-//! in the text; memory is that of the rules.
+//! rules, [`ERRORS_KEPT_MAX`] errors kept. No text makes the parser panic. Time is linear in the
+//! text; memory is that of the rules.
 //!
 //! [`Rule`]'s `Display` writes text that reads back as the same rule.
 
@@ -50,34 +53,30 @@ use instructions::Builder;
 use lex::{Join, Span, Word, Words};
 use matches::MatchBuilder;
 
-/// Longest line.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Most rules in a file.
 pub const RULES_MAX: usize = 1_000_000;
-/// Most actions in a rule.
 pub const ACTIONS_MAX: usize = 256;
-/// Highest port number; what follows is reserved in OpenFlow 1.0.
+/// Highest number of an ordinary port; OpenFlow 1.0 reserves the numbers above.
 pub const PORT_MAX: u32 = 0xfeff;
-/// Priority of a rule that names none.
+/// Priority of a rule without `priority=`.
 pub const PRIORITY_DEFAULT: u16 = 0x8000;
 
-/// Counters of a dump, which say nothing about the rule.
+/// Counters in a dump; skipped.
 const COUNTERS: [&str; 5] = ["duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
 
-/// Timeouts and importance.
 const LIFETIMES: [&str; 3] = ["idle_timeout", "hard_timeout", "importance"];
 
-/// The flags of a rule, in the order of their bits in OpenFlow.
+/// Names of the flags, in the order of their bits in OpenFlow.
 pub(crate) const FLAG_NAMES: [&str; 5] =
     ["send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"];
 
-/// Keywords of Open vSwitch that rules here do not have.
+/// Keywords of Open vSwitch that are not supported.
 const NOT_HERE: [&str; 3] = ["out_port", "out_group", "allow_hidden_fields"];
 
-/// Commands that may start a line of `ovs-ofctl add-flows`.
+/// Commands that must not start a line.
 const COMMANDS_NOT_HERE: [&str; 4] = ["modify", "modify_strict", "delete", "delete_strict"];
 
-/// Reads a file of rules, in order. Blank lines and comments are skipped.
+/// Parses a file of rules and returns them in order. Skips blank lines and comments.
 ///
 /// # Errors
 /// Every error of the file.
@@ -85,8 +84,8 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleErrors> {
     read_file(text, true)
 }
 
-/// [`parse_rules`], but what needs a clock, a controller or a table of addresses is an error:
-/// timeouts and the other flags of a rule's life, `controller`, `normal`.
+/// Parses a file of rules for a replay. As [`parse_rules`], but refuses what needs a clock, a
+/// controller or an address table: timeouts, flags, `controller`, `normal`.
 ///
 /// # Errors
 /// Every error of the file.
@@ -115,10 +114,10 @@ fn read_file(text: &str, live: bool) -> Result<Vec<Rule>, RuleErrors> {
     if errors.total() == 0 { Ok(rules) } else { Err(errors) }
 }
 
-/// Reads one rule.
+/// Parses one rule.
 ///
 /// # Errors
-/// Every error of the line, also that it holds no rule or more than one line.
+/// Every error of the line. A text without a rule, or with more than one line, is an error.
 pub fn parse_rule(text: &str) -> Result<Rule, RuleErrors> {
     let mut errors = RuleErrors::default();
     let (line_no, seen) = (1, Vec::new());
@@ -133,12 +132,12 @@ pub fn parse_rule(text: &str) -> Result<Rule, RuleErrors> {
     rule.ok_or(errors)
 }
 
-/// Where the errors of one line go, and which names it has used.
+/// Collects the errors of one line and remembers the names that it has used.
 struct LineErrors<'a> {
     errors: &'a mut RuleErrors,
     line_no: u32,
     line: &'a str,
-    /// Whether its rule may need what a replay does not have.
+    /// Whether the rule may use what a replay does not have.
     live: bool,
     seen: Vec<(&'a str, usize)>,
 }
@@ -157,10 +156,10 @@ impl<'a> LineErrors<'a> {
         self.line.len() <= LINE_BYTES_MAX && without_comment(self.line).trim().is_empty()
     }
 
-    /// Remembers a known name; a second use of it is an error.
+    /// Notes a known name; reports an error if the line has used it before.
     fn first_time(&mut self, key: Span<'_>) -> bool {
         let Some(&(_, at)) = self.seen.iter().find(|(name, _)| *name == key.text) else {
-            // A name out of a fixed set: `seen` stays short.
+            // Names come from a fixed set, so `seen` stays short.
             let name = &self.line[key.at..key.end()];
             self.seen.push((name, key.at));
             return true;
@@ -193,7 +192,7 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
         let is_command = i == 0 && word.join == Join::None;
         if matches!(key, "actions" | "action") {
             has_actions = true;
-            // The word ends at the `=`, unless there is none or a `:` or `(` in its place.
+            // The word ends at the `=`, unless a `:` or `(` stands in its place.
             if !(word.value.text.is_empty() && word.whole.text.ends_with('=')) {
                 let expected = format!("`=` after `{key}`");
                 let found = &word.whole.text[key.len()..];
@@ -207,7 +206,7 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
         let of_life = LIFETIMES.contains(&key) || FLAG_NAMES.contains(&key);
         let missing = NOT_HERE.contains(&key) || of_life && !line.live;
         if missing || is_command && COMMANDS_NOT_HERE.contains(&key) {
-            let expected = "a rule to add that has no timeout and no flags";
+            let expected = "a rule without timeouts and flags";
             let kind = RuleErrorKind::NotHere { found: quote(key), expected };
             line.push(Fault::new(word.whole.at, kind));
             continue;
@@ -245,11 +244,10 @@ fn read_line(line: &mut LineErrors<'_>) -> Option<Rule> {
     })
 }
 
-/// The parts of a rule beside match and actions.
+/// Parts of a rule other than match and actions.
 struct Head {
     /// `None` if it could not be read.
     table: Option<u8>,
-    /// All the others.
     rule: Rule,
 }
 
@@ -277,7 +275,7 @@ impl Head {
         }
         let short = || {
             let value = values::number(word.value, u64::from(u16::MAX))?;
-            Ok(u16::try_from(value).unwrap_or(u16::MAX))
+            Ok(u16::try_from(value).expect("`number` checked the bound"))
         };
         match key {
             "table" => {

@@ -1,7 +1,7 @@
 //! Values: numbers, addresses, ports, fragments and TCP flags, each with its mask where it has one.
 //!
-//! A value comes back as (bits, mask), right-aligned, with the bits outside of the mask cleared, as
-//! `Field::get` and `Field::set` have them.
+//! A value is (bits, mask), right-aligned, with the bits outside the mask cleared, as `Field::get`
+//! and `Field::set` expect them.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,18 +13,17 @@ use super::error::{Fault, RuleErrorKind, quote};
 use super::lex::Span;
 use super::{PORT_LOCAL, PORT_MAX};
 
-/// A value and the bits of it that count.
+/// A value and its mask.
 pub(super) type Masked = (u128, u128);
 
-/// Names of the TCP flags, from bit 0 upwards.
 pub(crate) const TCP_FLAG_NAMES: [&str; 9] =
     ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
 
-/// `ip_frag` in text, with its value and mask.
+/// Names of `ip_frag` values, each with its value and mask.
 pub(crate) const FRAG_NAMES: [(&str, u128, u128); 5] =
     [("no", 0, 3), ("yes", 1, 1), ("first", 1, 3), ("later", 3, 3), ("not_later", 0, 2)];
 
-/// Whether a rule may match or set only some bits of a field, as in Open vSwitch.
+/// Returns whether a rule may match or set single bits of a field, as in Open vSwitch.
 pub(super) fn maskable(field: Field) -> bool {
     use Field::*;
     match field {
@@ -36,12 +35,12 @@ pub(super) fn maskable(field: Field) -> bool {
     }
 }
 
-/// A decimal or 0x number from 0 to `max`.
+/// Parses a decimal or 0x number from 0 to `max`.
 pub(super) fn number(span: Span<'_>, max: u64) -> Result<u64, Fault> {
     number_as(span, max, || format!("a number from 0 to {max}").into())
 }
 
-/// As [`number`], with its own words for what is expected.
+/// As [`number`], with a separate description of what is expected.
 pub(super) fn number_as(
     span: Span<'_>,
     max: u64,
@@ -51,7 +50,7 @@ pub(super) fn number_as(
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = hex.map_or((text, 10), |digits| (digits, 16));
     if hex.is_none() && digits.len() > 1 && digits.starts_with('0') {
-        // Open vSwitch reads 010 as eight, most people read it as ten.
+        // Open vSwitch reads 010 as eight, most readers as ten.
         return Err(Fault::expected(span.at, "a number without a leading zero", text));
     }
     let all_digits = digits.bytes().all(|b| char::from(b).is_digit(radix));
@@ -59,7 +58,7 @@ pub(super) fn number_as(
     value.filter(|&value| value <= max).ok_or_else(|| Fault::expected(span.at, expected(), text))
 }
 
-/// A number of so many bits, with a mask if there is a slash.
+/// Parses a number of `bits` bits, with a mask after a slash.
 pub(super) fn number_masked(span: Span<'_>, bits: u32) -> Result<Masked, Fault> {
     let max = u64::MAX >> (64 - bits);
     let (value, mask) = match span.split_once("/") {
@@ -69,8 +68,8 @@ pub(super) fn number_masked(span: Span<'_>, bits: u32) -> Result<Masked, Fault> 
     Ok((u128::from(value & mask), u128::from(mask)))
 }
 
-/// The lowest and the highest of the bits of a field of this width that `5]`, `0..7]` or `]` (all)
-/// mean. At most 64.
+/// Parses the bit range of a subfield (`5]`, `0..7]`, or `]` for all bits) of a field with `width`
+/// bits. Returns the lowest and the highest bit, at most 64 bits apart.
 pub(super) fn bit_range(span: Span<'_>, width: u32) -> Result<(u32, u32), Fault> {
     let top = width - 1;
     let wrong = || {
@@ -90,14 +89,15 @@ pub(super) fn bit_range(span: Span<'_>, width: u32) -> Result<(u32, u32), Fault>
     }
 }
 
-/// A table number that a rule can be in.
+/// Parses the number of a table that a rule can be in.
 pub(super) fn table(span: Span<'_>) -> Result<u8, Fault> {
     let value =
         number_as(span, u64::from(crate::rule::TABLE_MAX), || "a table from 0 to 254".into())?;
-    Ok(u8::try_from(value).unwrap_or(crate::rule::TABLE_MAX))
+    Ok(u8::try_from(value).expect("`number_as` checked the bound"))
 }
 
-/// OpenFlow's number of a reserved port, which OpenFlow 1.0 gives 16 bits (65528 to 65534).
+/// Converts a reserved port from OpenFlow 1.0's 16 bits (65528 to 65534) to OpenFlow's 32-bit
+/// number.
 pub(super) fn reserved_port(span: Span<'_>) -> Option<u32> {
     let number = number(span, u32::MAX.into()).ok()?;
     match u32::try_from(number).ok()? {
@@ -107,14 +107,14 @@ pub(super) fn reserved_port(span: Span<'_>) -> Option<u32> {
     }
 }
 
-/// A port: a number, or `LOCAL`.
+/// Parses a port: a number, or `LOCAL`.
 pub(super) fn port(span: Span<'_>) -> Result<u32, Fault> {
     if span.text.eq_ignore_ascii_case("local") || reserved_port(span) == Some(PORT_LOCAL) {
         return Ok(PORT_LOCAL);
     }
     let expected = || "a port from 0 to 65279 or LOCAL".into();
     let value = number_as(span, u64::from(PORT_MAX), expected)?;
-    Ok(u32::try_from(value).unwrap_or(PORT_MAX))
+    Ok(u32::try_from(value).expect("`number_as` checked the bound"))
 }
 
 fn mac_bits(span: Span<'_>) -> Result<u128, Fault> {
@@ -133,7 +133,7 @@ fn mac_bits(span: Span<'_>) -> Result<u128, Fault> {
     if octets == 6 { Ok(bits) } else { Err(wrong()) }
 }
 
-/// An address with /bits or /mask.
+/// Parses an address with /bits or /mask.
 fn address<A: FromStr>(
     span: Span<'_>,
     width: u32,
@@ -197,7 +197,8 @@ fn frag(span: Span<'_>) -> Result<Masked, Fault> {
     })
 }
 
-/// `+syn-ack` (these bits), `syn|ack` (exactly these of all twelve), a number or number/mask.
+/// Parses `+syn-ack` (these bits), `syn|ack` (exactly these of all twelve), a number or
+/// number/mask.
 fn tcp_flags(span: Span<'_>) -> Result<Masked, Fault> {
     let flag = |name: Span<'_>| {
         let bit = TCP_FLAG_NAMES.iter().position(|&known| known == name.text);
@@ -244,14 +245,14 @@ fn tcp_flags(span: Span<'_>) -> Result<Masked, Fault> {
     }
 }
 
-/// Refuses a slash.
+/// Returns an error if the span contains a slash.
 pub(super) fn no_mask(field: Field, span: Span<'_>) -> Result<(), Fault> {
     let Some((_, mask)) = span.split_once("/") else { return Ok(()) };
     let kind = RuleErrorKind::NotMaskable { field: field.name(), found: quote(mask.text) };
     Err(Fault::new(mask.at, kind))
 }
 
-/// The type-of-service byte with DSCP in its place and nothing below.
+/// Parses a type of service: DSCP in its upper six bits, zeros below.
 pub(super) fn tos(span: Span<'_>) -> Result<u128, Fault> {
     no_mask(Field::NwTos, span)?;
     let expected = "a type of service from 0 to 252 with its lower two bits 0 (ECN is `nw_ecn`)";
@@ -262,7 +263,7 @@ pub(super) fn tos(span: Span<'_>) -> Result<u128, Fault> {
     Ok(u128::from(value))
 }
 
-/// A number with a mask of ones or of zeros, which every field of numbers can have.
+/// Parses a number with a mask of all ones or all zeros, which every numeric field accepts.
 fn all_or_nothing(field: Field, span: Span<'_>) -> Option<Masked> {
     let (value, mask) = span.split_once("/").filter(|_| field.format() == Format::Number)?;
     let max = u64::MAX >> (64 - field.bits());
@@ -270,10 +271,9 @@ fn all_or_nothing(field: Field, span: Span<'_>) -> Option<Masked> {
     (mask == 0 || mask == max).then(|| ((value & mask).into(), mask.into()))
 }
 
-/// A value of `field` as its format says, masked where the field allows it.
+/// Parses a value of `field` in the field's format, masked where the field allows it.
 ///
-/// The VLAN fields and `nw_tos` mean different things in matches and actions; they are the
-/// callers'.
+/// Callers parse the VLAN fields and `nw_tos` themselves: these differ between matches and actions.
 pub(super) fn of_field(field: Field, span: Span<'_>) -> Result<Masked, Fault> {
     if !maskable(field) {
         match all_or_nothing(field, span) {

@@ -1,8 +1,8 @@
-//! The action set of one packet: what rules write to be done when all else is done.
+//! The action set of one packet: actions that rules write, to run after the last table.
 //!
-//! Order and replacement are those of OpenFlow 1.3, section 5.10, as Open vSwitch has them
-//! (ovs-actions(7), "Action Sets"): one action of each kind, the last one written, but all writes
-//! of fields, one after another. Bounded by the steps that a packet may take. Panics: none.
+//! Order and replacement follow OpenFlow 1.3, section 5.10, as implemented in Open vSwitch
+//! (ovs-actions(7), "Action Sets"). Of each kind the last action written counts; of field writes,
+//! all do. The steps of a packet bound the set. Panics: none.
 
 use crate::rule::Action;
 
@@ -10,13 +10,10 @@ use crate::rule::Action;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub action: Action,
-    /// Table of the rule.
     pub table: u8,
-    /// Cookie of the rule.
     pub cookie: u64,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ActionSet {
     pop_vlan: Option<Written>,
@@ -27,7 +24,6 @@ pub(super) struct ActionSet {
 }
 
 impl ActionSet {
-    /// Writes an action into the set.
     pub fn write(&mut self, action: Action, table: u8, cookie: u64) {
         let written = Written { action, table, cookie };
         match action {
@@ -47,12 +43,11 @@ impl ActionSet {
         }
     }
 
-    /// Empties it.
     pub fn clear(&mut self) {
         *self = ActionSet::default();
     }
 
-    /// What there is to do, in order.
+    /// Returns the actions in the order in which they run.
     pub fn in_order(&self) -> impl Iterator<Item = &Written> {
         let first = [&self.pop_vlan, &self.push_vlan, &self.dec_ttl];
         first.into_iter().flatten().chain(&self.writes).chain(&self.output)

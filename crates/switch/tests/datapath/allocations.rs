@@ -1,5 +1,5 @@
-//! No packet of a warm flow allocates, and a change of the rules copies little: counted by the
-//! allocator itself.
+//! The allocator itself counts: no packet of a warm flow allocates, and a change of rules copies
+//! little.
 
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
 
@@ -76,7 +76,8 @@ table=0,priority=10,udp,tp_dst=6,actions=resubmit(,1),output:3
 table=1,actions=mod_dl_dst:02:00:00:00:00:99,output:2
 ";
 
-/// Frames of `flows` UDP flows that take all the rules in turn, one without a rule among them.
+/// Returns frames of `flows` UDP flows that use all rules in turn, with one flow in seven
+/// unmatched.
 fn frames(flows: u16) -> Vec<Vec<u8>> {
     let frame = |flow: u16| {
         let mut bytes = Vec::new();
@@ -134,8 +135,8 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
     }
 }
 
-/// Rules of one shape, the worst case: all in one subtable, with all stages and two tries, each
-/// with a priority of its own.
+/// Returns rules of one shape, the worst case: all in one subtable, with all stages and two tries,
+/// each with a different priority.
 fn many_rules(count: u32) -> Tables {
     let rule = |i: u32| {
         let address = u128::from(i.wrapping_mul(0x9e37_79b1));
@@ -151,7 +152,7 @@ fn many_rules(count: u32) -> Tables {
     Tables::new((0..count).map(rule).collect()).expect("few rules")
 }
 
-/// Bytes that the heap gave while `work` ran.
+/// Returns the bytes allocated while `work` ran.
 fn bytes_of<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = BYTES.with(Cell::get);
     let out = work();
@@ -225,7 +226,7 @@ fn what_a_change_costs() {
     }
 }
 
-/// A sort that keeps the order of equals would take memory from the heap for so many.
+/// A stable sort of this many subtables would allocate.
 #[test]
 fn sorting_many_subtables_allocates_nothing() {
     const MASKS: u32 = 3000;

@@ -1,8 +1,8 @@
-//! Rules and ports that change under a running datapath, against the linear scan: what each packet
-//! meets, byte by byte, and what each rule and table has counted, to the packet.
+//! Rules and ports that change under a running datapath, against the linear scan: what happens to
+//! each packet, byte by byte, and what each rule and table has counted, to the packet.
 //!
-//! A control plane of its own holds the tables, changes them as OpenFlow's messages say and
-//! publishes clones. Nothing is revalidated at once, so every kind of stale megaflow comes up.
+//! A separate control plane holds the tables, changes them as OpenFlow's messages say and publishes
+//! clones. Nothing is revalidated at once, so every kind of stale megaflow occurs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Sink for Collect {
     }
 }
 
-/// Which rules a change is about: a rule that there is, with some bits of its match, and what else.
+/// Which rules a change selects: an existing rule, the bits of its match to keep, and conditions.
 #[derive(Clone, Debug)]
 struct Aim {
     rule: usize,
@@ -107,7 +107,7 @@ fn selected(filter: &Filter, rules: &[Rule]) -> Vec<Rule> {
     rules.iter().filter(selects).cloned().collect()
 }
 
-/// Whether a packet exists that two rules match, of which one would not do for both.
+/// Returns whether a packet exists that two rules match and that need different verdicts.
 fn overlap(a: &Rule, b: &Rule) -> bool {
     let words = |of: fn(&Rule) -> &FlowKey| [a, b].map(|rule| *of(rule).words());
     let (keys, masks) = (words(|r| &r.matching.key), words(|r| &r.matching.mask));
@@ -178,7 +178,7 @@ fn identity(rule: &Rule) -> Identity {
     (rule.table, rule.priority, rule.matching.canonical())
 }
 
-/// What rules and tables should have counted.
+/// The expected counters of rules and tables.
 #[derive(Default)]
 struct Account {
     /// Packets, bytes, last use where it is known.

@@ -119,8 +119,8 @@ proptest! {
             let now_ms = now as u64 * 1000;
             match step {
                 Step::Burst(packets) => {
-                    // Most packets from a small pool, so that flows come again and tiers 1 and 2
-                    // have something to say.
+                    // Most packets come from a small pool, so that flows repeat and tiers 1 and 2
+                    // hit.
                     let packets: Vec<Packet> = packets
                         .iter()
                         .enumerate()
@@ -191,7 +191,7 @@ fn outputs(verdicts: &[Verdict]) -> Vec<u32> {
     verdicts.iter().flat_map(|v| v.outputs.iter().map(|(port, _)| *port)).collect()
 }
 
-/// A signature whose megaflow made room for another is refused, and counted.
+/// A signature whose megaflow was evicted is refused, and counted.
 #[test]
 fn a_stale_signature_is_a_false_positive() {
     let text = "udp,tp_dst=1,actions=output:2\nudp,tp_dst=2,actions=output:3\n";
@@ -207,7 +207,7 @@ fn a_stale_signature_is_a_false_positive() {
     }
 }
 
-/// Numbers of megaflows have to fit into the values of tier 1.
+/// Numbers of megaflows must fit into the values of tier 1.
 #[test]
 fn many_megaflows_take_wider_signatures() {
     for (megaflows, layout) in
@@ -298,8 +298,8 @@ fn idle_megaflows_expire_with_their_signatures() {
     assert_eq!(outputs(&process(&mut datapath, &frames, 10_002)), [2]);
 }
 
-/// More flows than megaflows, one megaflow each: everything is evicted all the time, also what
-/// earlier packets of the same burst were just told.
+/// More flows than megaflows, one megaflow each: everything is evicted all the time, even the
+/// answers for earlier packets of the same burst.
 #[test]
 fn megaflows_stay_within_their_bound() {
     let rules: String =
@@ -346,7 +346,7 @@ fn broken_frames_are_dropped_with_a_reason_and_disturb_nobody() {
     assert_ne!(verdicts[1].drop, Some(DropReason::FrameTooLong));
 }
 
-/// Bursts of which some have no readable frame, some no other, and a last one that is not full.
+/// Bursts with some, with only and without unreadable frames, and a last one that is not full.
 #[test]
 fn a_long_list_is_treated_as_its_bursts_are() {
     let rules: String =

@@ -1,5 +1,5 @@
-//! What a running switch asks of the datapath, case by case: megaflows that outlive a change, ports
-//! that flood or not, packets for controllers and for a learning switch, counters of rules.
+//! What a running switch needs of the datapath, case by case: stale megaflows, ports that flood or
+//! not, packets for controllers and for a learning switch, counters of rules.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use overbank_switch::rule::Action;
 use overbank_switch::sink::{ControllerPacket, Normal, NormalPacket, PacketInReason};
 use overbank_switch::tables::Tables;
 
-/// What came out of the datapath, and what it was told.
+/// What came out of the datapath.
 #[derive(Default)]
 struct Hear {
     outputs: Vec<(u32, usize)>,
@@ -164,7 +164,7 @@ fn ports_that_change_hold_from_the_next_packet_on() {
         let hear = send(&mut datapath, &udp(1, 3, 64), 0, Hear::default());
         assert_eq!((hear.ports(), hear.drops), (vec![], vec![DropReason::NoOutput]));
     }
-    // Nobody to flood to.
+    // No port to flood to.
     datapath.set_ports(&[SwitchPort { number: 3, flood: false }]);
     let hear = send(&mut datapath, &udp(1, 1, 64), 0, Hear::default());
     assert_eq!(hear.drops, [DropReason::NoOutput]);
@@ -264,7 +264,7 @@ fn a_controllers_packet_takes_its_list_and_the_tables() {
     assert_eq!((counters.packet_outs, counters.packets, counters.drops.iter().sum()), (6, 0, 0));
 }
 
-/// Nothing counted is lost when a megaflow goes, whatever makes it go.
+/// No count is lost when a megaflow goes, for whatever reason.
 #[test]
 fn rules_are_credited_for_packets_of_megaflows_that_went() {
     let tables = tables("udp,actions=dec_ttl,resubmit(,1),output:2\ntable=1,actions=drop");
@@ -299,7 +299,7 @@ fn rules_are_credited_for_packets_of_megaflows_that_went() {
     assert_eq!(other.table_stats(0).map(|t| t.lookups()), Some(1));
 }
 
-/// A rule's counters go on in the rule that replaces it, or not, as OpenFlow 1.3 has it.
+/// A replacing rule inherits the counters or not, as OpenFlow 1.3 says.
 #[test]
 fn whose_counters_a_new_rule_has() {
     let mut tables = tables("udp,actions=output:2");

@@ -15,12 +15,12 @@ struct Flow {
     stale: bool,
 }
 
-/// The naive twin. Unbounded: it is told what the cache evicted.
+/// The naive twin. Unbounded: the test removes from it what the cache evicted.
 #[derive(Default)]
 struct Twin(Vec<Flow>);
 
 impl Twin {
-    /// Verdicts of all megaflows that match.
+    /// Returns the verdicts of all megaflows that match.
     fn matching(&self, key: &FlowKey) -> Vec<u32> {
         let matches = self.0.iter().filter(|f| !f.stale && key.matches(&f.key, &f.mask));
         matches.map(|f| f.verdict).collect()
@@ -239,7 +239,7 @@ fn subtables_that_hit_come_first() {
     assert_eq!(cache.counters().subtables_searched - before.subtables_searched, 1);
 }
 
-/// Hits of long ago count less and less: new ones are soon in front.
+/// Old hits count less and less: new ones are soon in front.
 #[test]
 fn old_hits_are_forgotten() {
     let mut cache = MegaflowCache::new(8, 1).expect("a valid size");
@@ -262,9 +262,9 @@ fn old_hits_are_forgotten() {
     }
 }
 
-/// What is left of a removed megaflow must not match, not even a packet without a bit.
+/// A removed megaflow must not match, not even a packet without a bit.
 #[test]
-fn a_removed_megaflow_is_verified_by_nobody() {
+fn a_removed_megaflow_matches_no_packet() {
     let mut cache = MegaflowCache::new(2, 1).expect("a valid size");
     let (zero, mask) = (FlowKey::default(), Field::NwSrc.key_mask());
     let (id, _) = cache.install(&zero, &mask, 7, 0).expect("room");

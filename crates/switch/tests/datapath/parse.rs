@@ -324,8 +324,8 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     (
         "tun_id=5,reg0=1,NXM_OF_IP_SRC=1.2.3.4,actions=1",
         &[
-            (1, "`tun_id` is part of Open vSwitch but not of this switch"),
-            (10, "`reg0` is part of"),
+            (1, "`tun_id` is not supported here, only in Open vSwitch"),
+            (10, "`reg0` is not supported"),
             (17, "`NXM_OF_IP_SRC` is part of"),
         ],
     ),
@@ -339,7 +339,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ),
     ("check_overlap,check_overlap,actions=1", &[(15, "expected `check_overlap` once")]),
     ("idle_timeuot=1,actions=1", &[(1, "(did you mean `idle_timeout`?)")]),
-    ("delete table=1,actions=1", &[(1, "`delete` is part of Open vSwitch")]),
+    ("delete table=1,actions=1", &[(1, "`delete` is not supported here")]),
     // Keywords.
     (
         "table=255,priority=65536,cookie=1/2,actions=1",
@@ -352,7 +352,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ("table,actions=1", &[(6, "expected `=` and a number after `table`, found nothing")]),
     (
         "priority=1,priority=1,actions=1",
-        &[(12, "expected `priority` once, found it again (first at column 1)")],
+        &[(12, "expected `priority` once, found it twice (first at column 1)")],
     ),
     ("cookie=18446744073709551616,actions=1", &[(8, "from 0 to 18446744073709551615")]),
     ("priority=010,actions=1", &[(10, "expected a number without a leading zero, found `010`")]),
@@ -423,16 +423,16 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ),
     (
         "tcp,ip_frag=later,tp_src=80,actions=1",
-        &[(19, "`tp_src` needs packets that are not later fragments")],
+        &[(19, "`tp_src` needs a match without later fragments")],
     ),
     ("arp,nw_tos=4,actions=1", &[(5, "`nw_tos` needs `ip` or `ipv6`")]),
     ("ip,arp_op=1,actions=1", &[(4, "`arp_op` needs `arp` or `rarp`")]),
     ("icmp6,nd_target=fe80::1,actions=1", &[(7, "`nd_target` needs `icmp6,icmpv6_type=135`")]),
     ("icmp6,icmp_type=135,icmp_code=1,nd_sll=0:0:0:0:0:1,actions=1", &[(33, "`nd_sll` needs")]),
-    ("tcp,udp,actions=1", &[(5, "expected agreement with `tcp` at column 1, found `udp`")]),
+    ("tcp,udp,actions=1", &[(5, "a match that agrees with `tcp` at column 1, found `udp`")]),
     (
         "dl_vlan=5,vlan_tci=0x1006/0x1fff,actions=1",
-        &[(11, "expected agreement with `dl_vlan=5` at column 1")],
+        &[(11, "expected a match that agrees with `dl_vlan=5` at column 1")],
     ),
     ("in_port=1,in_port=1,actions=1", &[(11, "expected `in_port` once")]),
     // Errors of one line come in its order, whenever they were found.
@@ -454,7 +454,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
             (49, "expected `max_len=` and a number, found `reason=action`"),
         ],
     ),
-    ("actions=output:table", &[(16, "`table` is part of Open vSwitch but not of this switch")]),
+    ("actions=output:table", &[(16, "`table` is not supported here, only in Open vSwitch")]),
     // Instructions.
     (
         "actions=write_actions(1),2,clear_actions,write_actions(3)",
@@ -484,7 +484,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
             (76, "`tcp_dst` needs `tcp`"),
         ],
     ),
-    ("actions=note:(a,b),1", &[(9, "`note` is part of Open vSwitch")]),
+    ("actions=note:(a,b),1", &[(9, "`note` is not supported here")]),
     ("actions=outptu:3", &[(9, "expected one of output, drop, in_port")]),
     ("actions=mod_nw_dest:1.2.3.4", &[(9, "(did you mean `mod_nw_dst`?)")]),
     (
@@ -514,7 +514,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
         ],
     ),
     ("actions=pop_vlan:1", &[(17, "expected `pop_vlan` without a value, found `:1`")]),
-    ("actions=dec_ttl(1,2)", &[(9, "expected `dec_ttl` without controllers")]),
+    ("actions=dec_ttl(1,2)", &[(9, "expected `dec_ttl` without controller ids")]),
     ("table=3,actions=goto_table:3", &[(28, "expected a table after 3, found 3")]),
     ("actions=goto_table:255", &[(20, "expected a table from 0 to 254")]),
     (
@@ -538,7 +538,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
             (20, "expected `->` and a field after the value"),
             (34, "expected the name of a field, found `foo`"),
             (51, "expected a field that can be set, found `nw_proto`, which is read-only"),
-            (73, "`reg1` is part of Open vSwitch"),
+            (73, "`reg1` is not supported here"),
         ],
     ),
     ("actions=set_field:1.2.3.4->nw_src", &[(28, "`nw_src` needs `ip`")]),
@@ -550,7 +550,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ("ip,actions=set_field:7->nw_tos", &[(22, "lower two bits 0")]),
     (
         "actions=check_pkt_larger(1500)->NXM_NX_REG0[0]",
-        &[(9, "`check_pkt_larger` is part of Open vSwitch but not of this switch")],
+        &[(9, "`check_pkt_larger` is not supported here, only in Open vSwitch")],
     ),
     ("actions=set_vlan_vid:5", &[(9, "`set_vlan_vid` needs a VLAN")]),
     (
@@ -563,7 +563,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ("tcp,tp_src[0..1]=4,actions=1", &[(18, "expected a number from 0 to 3")]),
     ("ip,nw_proto[0]=1,actions=1", &[(13, "without a mask")]),
     ("ipv6,ipv6_src[0..64]=1,actions=1", &[(15, "at most 64")]),
-    ("tcp,reg0[0..3]=1,actions=1", &[(5, "`reg0` is part of Open vSwitch")]),
+    ("tcp,reg0[0..3]=1,actions=1", &[(5, "`reg0` is not supported here")]),
     ("ip actions", &[(11, "expected `=` after `actions`, found nothing")]),
     ("ip actions:1=,2", &[(11, "found `:1=`")]),
     ("ip actions:1,2", &[(11, "expected `=` after `actions`, found `:1`")]),
@@ -599,22 +599,22 @@ fn a_replay_refuses_what_needs_a_live_switch() {
         (
             "idle_timeout=5,send_flow_rem actions=1",
             1,
-            "`idle_timeout` is part of Open vSwitch but not of this switch: expected a rule to add \
-             that has no timeout",
+            "`idle_timeout` is not supported here, only in Open vSwitch: expected a rule \
+             without timeouts",
         ),
-        ("hard_timeout=5 actions=1", 1, "`hard_timeout` is part of Open vSwitch"),
+        ("hard_timeout=5 actions=1", 1, "`hard_timeout` is not supported here"),
         (
             "actions=normal",
             9,
-            "`normal` is part of Open vSwitch but not of this switch: expected output, drop",
+            "`normal` is not supported here, only in Open vSwitch: expected output, drop",
         ),
-        ("actions=CONTROLLER:128", 9, "`controller` is part of Open vSwitch"),
+        ("actions=CONTROLLER:128", 9, "`controller` is not supported here"),
         (
             "actions=output:controller",
             16,
-            "`controller` is part of Open vSwitch but not of this switch: expected a port number",
+            "`controller` is not supported here, only in Open vSwitch: expected a port number",
         ),
-        ("actions=write_actions(normal)", 23, "`normal` is part of Open vSwitch"),
+        ("actions=write_actions(normal)", 23, "`normal` is not supported here"),
     ];
     for (text, column, message) in wrong {
         let rule = parse_rule(text).expect("right for a live switch");

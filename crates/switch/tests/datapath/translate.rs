@@ -373,8 +373,8 @@ fn outcome(tables: &[&[Action]]) -> Option<DropReason> {
     verdict.drop
 }
 
-/// What Open vSwitch 3.1 does to a packet whose TTL is 1: the list with `dec_ttl` ends, and the rest
-/// of its rule; the list that resubmitted to it goes on, and the action set runs.
+/// What Open vSwitch 3.1 does to a packet whose TTL is 1: the list with `dec_ttl` ends, and the
+/// rest of its rule; the list that resubmitted to it goes on, and the action set runs.
 #[test]
 fn an_expired_ttl_ends_its_own_list() {
     use Action::{DecTtl, GotoTable, Output};
