@@ -1,35 +1,34 @@
 //! A checked cursor over received bytes, and helpers to write big-endian fields.
 //!
-//! Everything that the network sends is read through [`Reader`]: it cannot pass its end, and it
-//! knows where in the message it stands, what it reads and which OpenFlow error a short read means.
+//! Everything received is read through [`Reader`]. It cannot pass its end, and it knows its
+//! position in the message, the structure it reads, and the OpenFlow error of a short read.
 
 use crate::codes::ErrorCode;
 use crate::error::{DecodeError, EncodeError};
 
-/// A cursor that cannot leave its bytes.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
-    /// Of the next byte, from the start of the message.
+    /// Offset of the next byte from the start of the message.
     offset: usize,
     what: &'static str,
-    /// What a structure that ends too early, or too late, is answered with.
+    /// Answer to a structure that is too short or too long.
     bad_len: ErrorCode,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which begin `offset` bytes into the message and are a `what`.
+    /// Returns a cursor over `bytes`, a `what` that begins `offset` bytes into the message.
     pub fn new(bytes: &'a [u8], offset: usize, what: &'static str, bad_len: ErrorCode) -> Self {
         Reader { bytes, offset, what, bad_len }
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     pub fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many structures follow that begin with a type and a length of at least 8, so that room
-    /// for them can be made at once.
+    /// Returns the number of structures that follow, each with a type and a length of at least 8,
+    /// so that the caller can reserve room for them at once.
     pub fn count(&self) -> usize {
         let (mut bytes, mut count) = (self.bytes, 0);
         while let Some(&[_, _, l0, l1]) = bytes.first_chunk() {
@@ -41,17 +40,17 @@ impl<'a> Reader<'a> {
         count
     }
 
-    /// An error at the next byte.
+    /// Returns an error at the next byte.
     pub fn fail(&self, why: &'static str, code: ErrorCode) -> DecodeError {
         DecodeError { what: self.what, why, offset: self.offset, code }
     }
 
-    /// The error of a wrong length.
+    /// Returns the error of a wrong length.
     pub fn bad_len(&self, why: &'static str) -> DecodeError {
         self.fail(why, self.bad_len)
     }
 
-    /// The next `len` bytes.
+    /// Takes the next `len` bytes.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) =
             self.bytes.split_at_checked(len).ok_or_else(|| self.bad_len("ends too early"))?;
@@ -60,13 +59,13 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// All that is left.
+    /// Takes all unread bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         self.offset += self.bytes.len();
         std::mem::take(&mut self.bytes)
     }
 
-    /// A cursor over the next `len` bytes, which are a `what` of their own.
+    /// Takes the next `len` bytes as a separate cursor over a `what`.
     pub fn part(
         &mut self,
         len: usize,
@@ -78,24 +77,24 @@ impl<'a> Reader<'a> {
         Ok(Reader { bytes, offset, what, bad_len })
     }
 
-    /// Passes over padding.
+    /// Skips padding.
     pub fn skip(&mut self, len: usize) -> Result<(), DecodeError> {
         self.take(len).map(drop)
     }
 
-    /// Passes over padding, as far as it is there.
+    /// Skips padding, as far as it is present.
     pub fn skip_up_to(&mut self, len: usize) {
         let len = len.min(self.left());
         self.bytes = &self.bytes[len..];
         self.offset += len;
     }
 
-    /// That nothing is left.
+    /// Checks that nothing is left.
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.bytes.is_empty() { Ok(()) } else { Err(self.bad_len("is too long")) }
     }
 
-    /// The next `N` bytes by value.
+    /// Takes the next `N` bytes by value.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -118,13 +117,13 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A big-endian number of `len` bytes, at most 16.
+    /// Reads a big-endian number of `len` bytes, at most 16.
     pub fn uint(&mut self, len: usize) -> Result<u128, DecodeError> {
         Ok(self.take(len)?.iter().fold(0, |value, &byte| value << 8 | u128::from(byte)))
     }
 
-    /// A type-length-value of 16 bits each: its type and a cursor over the value. `len` counts the
-    /// four bytes of type and length; padding up to a multiple of 8 is passed over.
+    /// Reads a type-length-value of 16 bits each: returns its type and a cursor over the value.
+    /// `len` includes the four bytes of type and length; padding up to a multiple of 8 is skipped.
     pub fn tlv(
         &mut self,
         what: &'static str,
@@ -144,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Big-endian fields at the end of a buffer.
+/// Appends big-endian fields to a buffer.
 pub(crate) trait Put {
     fn put_u8(&mut self, value: u8);
     fn put_u16(&mut self, value: u16);
@@ -152,13 +151,13 @@ pub(crate) trait Put {
     fn put_u64(&mut self, value: u64);
     fn put(&mut self, bytes: &[u8]);
     fn zeros(&mut self, len: usize);
-    /// The lower `len` bytes of `value`.
+    /// Appends the lower `len` bytes of `value`.
     fn put_uint(&mut self, value: u128, len: usize);
-    /// Zeros until the length since `start` is a multiple of 8.
+    /// Appends zeros until the length since `start` is a multiple of 8.
     fn pad8(&mut self, start: usize);
     /// Writes the length since `start` at `at`.
     fn close(&mut self, start: usize, at: usize) -> Result<(), EncodeError>;
-    /// A type-length-value, padded to a multiple of 8 that the length does not count.
+    /// Appends a type-length-value, padded to a multiple of 8 that the length does not include.
     fn tlv(
         &mut self,
         kind: u16,

@@ -1,7 +1,7 @@
-//! Errors as OpenFlow numbers them: a type, and a code within it (specification 7.5.4).
+//! OpenFlow's errors: a type, and a code within it (specification 7.5.4).
 //!
-//! Names are those of the specification without their prefixes. Numbers that this table does not
-//! know stay numbers, so every error that a peer sends can be kept and shown.
+//! Names are those of the specification without their prefixes. Unknown numbers stay numbers, so
+//! every error that a peer sends can be kept and shown.
 
 use std::fmt;
 
@@ -15,7 +15,6 @@ macro_rules! codes {
             pub enum $kind { $( #[doc = concat!($text, ".")] $code ),+ }
 
             impl $kind {
-                /// The code's number.
                 pub const fn code(self) -> u16 {
                     match self { $( $kind::$code => $value ),+ }
                 }
@@ -36,15 +35,12 @@ macro_rules! codes {
             }
         )+
 
-        /// Type and code of an error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $( $(#[$doc])* $kind($kind), )+
-            /// Numbers without a name here.
+            /// Numbers without a name.
             Unknown {
-                /// The error's type.
                 kind: u16,
-                /// The error's code.
                 code: u16,
             },
         }
@@ -54,7 +50,7 @@ macro_rules! codes {
             pub const ALL: &'static [ErrorCode] =
                 &[ $( $( ErrorCode::$kind($kind::$code) ),+ ),+ ];
 
-            /// Type and code as numbers.
+            /// Returns type and code as numbers.
             pub const fn to_wire(self) -> (u16, u16) {
                 match self {
                     $( ErrorCode::$kind(code) => ($number, code.code()), )+
@@ -62,7 +58,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The error with these numbers.
+            /// Returns the error with these numbers.
             pub fn from_wire(kind: u16, code: u16) -> ErrorCode {
                 let known = match kind {
                     $( $number => $kind::from_code(code).map(ErrorCode::$kind), )+
@@ -86,12 +82,12 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Versions could not be agreed on.
+    /// The peers agree on no version.
     HelloFailed 0 {
         Incompatible 0 "no version in common",
         Eperm 1 "not permitted",
     }
-    /// A request was not understood.
+    /// A request is invalid.
     BadRequest 1 {
         BadVersion 0 "version of the header not supported",
         BadType 1 "message type not supported",
@@ -100,20 +96,20 @@ codes! {
         BadExpType 4 "experimenter type not supported",
         Eperm 5 "not permitted",
         BadLen 6 "wrong length for the type",
-        BufferEmpty 7 "buffer was used before",
+        BufferEmpty 7 "buffer is already used",
         BufferUnknown 8 "buffer does not exist",
         BadTableId 9 "table does not exist",
         IsSlave 10 "controller has the slave role",
         BadPort 11 "port does not exist",
         BadPacket 12 "packet of a packet-out is not valid",
-        MultipartBufferOverflow 13 "multipart request is too long in all",
+        MultipartBufferOverflow 13 "multipart request is too long in total",
         MultipartRequestTimeout 14 "multipart request was not completed in time",
         MultipartReplyTimeout 15 "multipart reply was not completed in time",
-        MultipartBadSched 16 "another multipart request came between",
-        PipelineFieldsOnly 17 "only pipeline fields may stand here",
+        MultipartBadSched 16 "another multipart request intervened",
+        PipelineFieldsOnly 17 "only pipeline fields are allowed here",
         Unknown 18 "unknown reason",
     }
-    /// An action was not understood.
+    /// An action is invalid.
     BadAction 2 {
         BadType 0 "action type not supported",
         BadLen 1 "wrong length of actions",
@@ -125,7 +121,7 @@ codes! {
         TooMany 7 "too many actions",
         BadQueue 8 "output queue does not exist",
         BadOutGroup 9 "group does not exist",
-        MatchInconsistent 10 "action does not suit the match",
+        MatchInconsistent 10 "action contradicts the match",
         UnsupportedOrder 11 "order of actions not supported",
         BadTag 12 "tag or encapsulation not supported",
         BadSetType 13 "field cannot be set",
@@ -134,7 +130,7 @@ codes! {
         BadSetMask 16 "field cannot be set under a mask",
         BadMeter 17 "meter does not exist",
     }
-    /// An instruction was not understood.
+    /// An instruction is invalid.
     BadInstruction 3 {
         UnknownInst 0 "unknown instruction",
         UnsupInst 1 "instruction not supported by the table",
@@ -145,9 +141,9 @@ codes! {
         BadExpType 6 "experimenter instruction not supported",
         BadLen 7 "wrong length of instructions",
         Eperm 8 "not permitted",
-        DupInst 9 "instruction stands twice",
+        DupInst 9 "duplicate instruction",
     }
-    /// A match was not understood.
+    /// A match is invalid.
     BadMatch 4 {
         BadType 0 "match type not supported",
         BadLen 1 "wrong length of the match",
@@ -159,10 +155,10 @@ codes! {
         BadValue 7 "value not supported",
         BadMask 8 "mask not supported",
         BadPrereq 9 "prerequisite of a field is missing",
-        DupField 10 "field stands twice",
+        DupField 10 "duplicate field",
         Eperm 11 "not permitted",
     }
-    /// A flow-mod could not be done.
+    /// A flow-mod failed.
     FlowModFailed 5 {
         Unknown 0 "unknown reason",
         TableFull 1 "table is full",
@@ -170,15 +166,15 @@ codes! {
         Overlap 3 "overlaps a flow of the same priority",
         Eperm 4 "not permitted",
         BadTimeout 5 "timeout not supported",
-        BadCommand 6 "command not known",
-        BadFlags 7 "flags not known",
-        CantSync 8 "synchronised table cannot follow",
+        BadCommand 6 "unknown command",
+        BadFlags 7 "unknown flags",
+        CantSync 8 "cannot synchronise the table",
         BadPriority 9 "priority not supported",
         IsSync 10 "table is synchronised, read-only",
     }
-    /// A group-mod could not be done.
+    /// A group-mod failed.
     GroupModFailed 6 {
-        GroupExists 0 "group exists already",
+        GroupExists 0 "group already exists",
         InvalidGroup 1 "group not valid",
         WeightUnsupported 2 "weights not supported",
         OutOfGroups 3 "group table is full",
@@ -189,67 +185,67 @@ codes! {
         UnknownGroup 8 "group does not exist",
         ChainedGroup 9 "another group forwards to it",
         BadType 10 "group type not supported",
-        BadCommand 11 "command not known",
+        BadCommand 11 "unknown command",
         BadBucket 12 "error in a bucket",
         BadWatch 13 "error in a watched port or group",
         Eperm 14 "not permitted",
         UnknownBucket 15 "bucket does not exist",
-        BucketExists 16 "bucket exists already",
+        BucketExists 16 "bucket already exists",
     }
-    /// A port-mod could not be done.
+    /// A port-mod failed.
     PortModFailed 7 {
         BadPort 0 "port does not exist",
-        BadHwAddr 1 "hardware address is not that of the port",
+        BadHwAddr 1 "hardware address differs from the port's",
         BadConfig 2 "configuration not valid",
         BadAdvertise 3 "features to advertise not valid",
         Eperm 4 "not permitted",
     }
-    /// A table-mod could not be done.
+    /// A table-mod failed.
     TableModFailed 8 {
         BadTable 0 "table does not exist",
         BadConfig 1 "configuration not valid",
         Eperm 2 "not permitted",
     }
-    /// A request about queues could not be done.
+    /// A queue request failed.
     QueueOpFailed 9 {
         BadPort 0 "port does not exist",
         BadQueue 1 "queue does not exist",
         Eperm 2 "not permitted",
     }
-    /// The switch's configuration was refused.
+    /// The switch refused the configuration.
     SwitchConfigFailed 10 {
         BadFlags 0 "flags not valid",
         BadLen 1 "miss length not valid",
         Eperm 2 "not permitted",
     }
-    /// A role was refused.
+    /// The switch refused the role.
     RoleRequestFailed 11 {
-        Stale 0 "generation is older than one seen before",
+        Stale 0 "generation id is stale",
         Unsup 1 "role change not supported",
         BadRole 2 "role not valid",
         IdUnsup 3 "short identifiers not supported",
         IdInUse 4 "short identifier is in use",
     }
-    /// A meter-mod could not be done.
+    /// A meter-mod failed.
     MeterModFailed 12 {
         Unknown 0 "unknown reason",
-        MeterExists 1 "meter exists already",
+        MeterExists 1 "meter already exists",
         InvalidMeter 2 "meter not valid",
         UnknownMeter 3 "meter does not exist",
-        BadCommand 4 "command not known",
+        BadCommand 4 "unknown command",
         BadFlags 5 "flags not supported",
         BadRate 6 "rate not supported",
         BadBurst 7 "burst size not supported",
         BadBand 8 "band not supported",
         BadBandValue 9 "value of a band not supported",
-        OutOfMeters 10 "no more meters",
+        OutOfMeters 10 "too many meters",
         OutOfBands 11 "too many bands",
     }
-    /// Features of tables were refused.
+    /// The switch refused the table features.
     TableFeaturesFailed 13 {
         BadTable 0 "table does not exist",
         BadMetadata 1 "metadata mask not valid",
-        BadType 2 "property type not known",
+        BadType 2 "unknown property type",
         BadLen 3 "wrong length of a property",
         BadArgument 4 "value of a property not supported",
         Eperm 5 "not permitted",
@@ -257,56 +253,56 @@ codes! {
         BadMaxEnt 7 "number of entries not valid",
         BadFeatures 8 "features not valid",
     }
-    /// A property was not understood (1.4 and later).
+    /// A property is invalid (1.4 and later).
     BadProperty 14 {
-        BadType 0 "property type not known",
+        BadType 0 "unknown property type",
         BadLen 1 "wrong length of a property",
         BadValue 2 "value of a property not supported",
         TooMany 3 "too many properties",
-        DupType 4 "property stands twice",
+        DupType 4 "duplicate property",
         BadExperimenter 5 "experimenter not supported",
         BadExpType 6 "experimenter property not supported",
         BadExpValue 7 "value of an experimenter property not supported",
         Eperm 8 "not permitted",
     }
-    /// A choice of asynchronous messages was refused (1.4 and later).
+    /// The switch refused the choice of asynchronous messages (1.4 and later).
     AsyncConfigFailed 15 {
         Invalid 0 "mask not valid",
         Unsupported 1 "configuration not supported",
         Eperm 2 "not permitted",
     }
-    /// A flow monitor was refused (1.4 and later).
+    /// The switch refused a flow monitor (1.4 and later).
     FlowMonitorFailed 16 {
         Unknown 0 "unknown reason",
-        MonitorExists 1 "monitor exists already",
+        MonitorExists 1 "monitor already exists",
         InvalidMonitor 2 "monitor not valid",
         UnknownMonitor 3 "monitor does not exist",
-        BadCommand 4 "command not known",
+        BadCommand 4 "unknown command",
         BadFlags 5 "flags not supported",
         BadTableId 6 "table does not exist",
         BadOut 7 "output port or group not valid",
     }
-    /// A bundle could not be done (1.4 and later).
+    /// A bundle failed (1.4 and later).
     BundleFailed 17 {
         Unknown 0 "unknown reason",
         Eperm 1 "not permitted",
         BadId 2 "bundle does not exist",
-        BundleExist 3 "bundle exists already",
+        BundleExist 3 "bundle already exists",
         BundleClosed 4 "bundle is closed",
         OutOfBundles 5 "too many bundles",
-        BadType 6 "control type not known",
-        BadFlags 7 "flags not supported, or not those of the bundle",
-        MsgBadLen 8 "wrong length of the message in it",
-        MsgBadXid 9 "xid of the message in it is another",
-        MsgUnsup 10 "message cannot stand in a bundle",
-        MsgConflict 11 "messages cannot stand together",
+        BadType 6 "unknown control type",
+        BadFlags 7 "flags not supported, or different from the bundle's",
+        MsgBadLen 8 "wrong length of the contained message",
+        MsgBadXid 9 "contained message has a different xid",
+        MsgUnsup 10 "message type not allowed in a bundle",
+        MsgConflict 11 "messages contradict each other",
         MsgTooMany 12 "too many messages",
-        MsgFailed 13 "a message of it failed",
+        MsgFailed 13 "a contained message failed",
         Timeout 14 "bundle took too long",
         BundleInProgress 15 "another bundle holds the resource",
         SchedNotSupported 16 "scheduled commits not supported",
         SchedFuture 17 "scheduled too far ahead",
-        SchedPast 18 "scheduled too far back",
+        SchedPast 18 "scheduled too far in the past",
     }
 }
 

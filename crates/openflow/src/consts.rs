@@ -1,6 +1,6 @@
-//! Numbers with a meaning of their own.
+//! Numbers with a special meaning.
 
-/// No packet is buffered under this number.
+/// No buffered packet.
 pub const BUFFER_NONE: u32 = u32::MAX;
 
 /// `max_len` of an output to the controller: the whole packet, not buffered.
@@ -12,19 +12,19 @@ pub mod port {
     pub const MAX: u32 = 0xffff_ff00;
     /// No output port in the action set (1.5).
     pub const UNSET: u32 = 0xffff_fff7;
-    /// The port that the packet came in on.
+    /// The ingress port.
     pub const IN_PORT: u32 = 0xffff_fff8;
     /// The flow tables; in a packet-out only.
     pub const TABLE: u32 = 0xffff_fff9;
     /// Forwarding as a learning switch.
     pub const NORMAL: u32 = 0xffff_fffa;
-    /// All ports that may be flooded, but the ingress port.
+    /// All ports that flood, except the ingress port.
     pub const FLOOD: u32 = 0xffff_fffb;
-    /// All ports but the ingress port.
+    /// All ports except the ingress port.
     pub const ALL: u32 = 0xffff_fffc;
     /// The controllers.
     pub const CONTROLLER: u32 = 0xffff_fffd;
-    /// The switch's own port.
+    /// The switch's local port.
     pub const LOCAL: u32 = 0xffff_fffe;
     /// Any port, in requests and deletions.
     pub const ANY: u32 = 0xffff_ffff;
@@ -58,7 +58,7 @@ pub mod meter {
 
 /// Organisations with extensions.
 pub mod experimenter {
-    /// Nicira, whose extensions Open vSwitch speaks.
+    /// Nicira, whose extensions Open vSwitch implements.
     pub const NICIRA: u32 = 0x0000_2320;
     /// The Open Networking Foundation.
     pub const ONF: u32 = 0x4f4e_4600;

@@ -1,10 +1,10 @@
-//! Why bytes could not be read, or a value could not be written.
+//! Errors of decoding and encoding.
 
 use crate::codes::ErrorCode;
 use crate::msg::error::ErrorMessage;
 use crate::version::Version;
 
-/// Bytes that are not the message that they claim to be.
+/// Bytes that are no valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {why}, at byte {offset} ({code})")]
 pub struct DecodeError {
@@ -12,42 +12,33 @@ pub struct DecodeError {
     pub what: &'static str,
     /// What is wrong with it.
     pub why: &'static str,
-    /// Where, from the first byte of the message's header.
+    /// Offset from the first byte of the message's header.
     pub offset: usize,
-    /// What a switch answers.
+    /// The error code to answer with.
     pub code: ErrorCode,
 }
 
 impl DecodeError {
-    /// The answer to `request`, the whole message with its header.
+    /// Returns the answer to `request`, the whole message with its header.
     pub fn reply(&self, request: &[u8]) -> ErrorMessage {
         ErrorMessage::new(self.code, request)
     }
 }
 
-/// A value that cannot be written in the version that was asked for.
+/// A value that the requested version cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// A length field is too small for it.
+    /// The structure exceeds its length field.
     #[error("{len} bytes do not fit into a 16-bit length")]
-    TooLong {
-        /// The length it would have.
-        len: usize,
-    },
-    /// This version of OpenFlow does not have it.
+    TooLong { len: usize },
+    /// This version of OpenFlow lacks the element.
     #[error("OpenFlow {version} has no {what}")]
     NotInVersion {
-        /// What is missing.
+        /// The missing element.
         what: &'static str,
-        /// The version that was asked for.
         version: Version,
     },
-    /// A number that has fewer bits on the wire.
+    /// The number exceeds its field.
     #[error("{value} is out of range for {what}")]
-    OutOfRange {
-        /// The field.
-        what: &'static str,
-        /// What it should have been.
-        value: u64,
-    },
+    OutOfRange { what: &'static str, value: u64 },
 }

@@ -1,57 +1,54 @@
-//! A byte stream, cut into whole messages.
+//! Cuts a byte stream into whole messages.
 //!
-//! Bytes are fed as they come from the connection, in pieces of any size, and messages are taken
-//! out one by one. Memory: what was fed and not taken; who takes all messages before feeding again
-//! never holds more than one message and what was fed last. A length below that of a header cannot
-//! be passed over: the stream has lost its frame, and the connection should end.
+//! A caller feeds bytes as they arrive, in pieces of any size, and takes out messages one by one.
+//! Memory: the bytes fed and not yet taken. A caller that takes all messages before feeding again
+//! never holds more than one message and the last piece. A length below that of a header is fatal:
+//! the stream has lost its framing, and the connection should end.
 
 use crate::codes::{BadRequest, ErrorCode};
 use crate::header::{HEADER_LEN, Header, MESSAGE_LEN_MAX};
 
-/// One whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its header.
     pub header: Header,
-    /// All of its bytes, with the header.
+    /// The whole message, header included.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// The bytes after the header.
+    /// Returns the bytes after the header.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
 }
 
-/// A stream that is not made of OpenFlow messages.
+/// The stream does not consist of OpenFlow messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("message of type {} has a length of {}, less than its header", .header.kind, .header.length)]
+#[error("message of type {} has a length of {}: must be at least 8", .header.kind, .header.length)]
 pub struct FrameError {
-    /// The header that says so.
+    /// The header with the wrong length.
     pub header: Header,
 }
 
 impl FrameError {
-    /// What a switch answers before it ends the connection.
+    /// Error code to answer with before closing the connection.
     pub const CODE: ErrorCode = ErrorCode::BadRequest(BadRequest::BadLen);
 }
 
-/// A decoder of frames.
+/// Cuts a stream into frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were taken out.
+    /// Bytes of the buffer already taken.
     taken: usize,
 }
 
 impl Frames {
-    /// An empty one.
     pub fn new() -> Frames {
         Frames::default()
     }
 
-    /// Adds what came from the connection.
+    /// Adds received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -61,12 +58,12 @@ impl Frames {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Bytes that wait for the rest of their message, or to be taken.
+    /// Returns the number of bytes fed and not yet taken.
     pub fn buffered(&self) -> usize {
         self.buffer.len() - self.taken
     }
 
-    /// The next whole message, if it is there. After an error it is that error for ever.
+    /// Returns the next whole message, if complete. An error repeats on every later call.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let waiting = &self.buffer[self.taken..];
         let Some(header) = Header::parse(waiting) else { return Ok(None) };

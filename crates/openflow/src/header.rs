@@ -1,4 +1,4 @@
-//! The header that every message begins with (specification 7.1).
+//! The header of every message (specification 7.1).
 //!
 //! ```text
 //!  0       1       2               4                               8
@@ -8,34 +8,32 @@
 //! ```
 //! `length` counts the header.
 
-/// Bytes of a header.
 pub const HEADER_LEN: usize = 8;
 
 /// Longest message, header included: its length field has 16 bits.
 pub const MESSAGE_LEN_MAX: usize = 0xffff;
 
-/// A message's header, as it stands on the wire.
+/// The header of a message, as it stands on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Wire version; any number may stand here.
+    /// Wire version; any number is possible.
     pub version: u8,
-    /// Message type.
     pub kind: u8,
-    /// Length of the message with this header; below 8 it is no message.
+    /// Length of the message including this header; below 8 it is invalid.
     pub length: u16,
-    /// Number that ties an answer to its request.
+    /// Transaction number that ties an answer to its request.
     pub xid: u32,
 }
 
 impl Header {
-    /// The header at the start of `bytes`, if they are long enough.
+    /// Parses the header at the start of `bytes`, if they are long enough.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let &[version, kind, l0, l1, x0, x1, x2, x3] = bytes.first_chunk::<HEADER_LEN>()?;
         let (length, xid) = (u16::from_be_bytes([l0, l1]), u32::from_be_bytes([x0, x1, x2, x3]));
         Some(Header { version, kind, length, xid })
     }
 
-    /// As it stands on the wire.
+    /// Returns the bytes on the wire.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let ([l0, l1], [x0, x1, x2, x3]) = (self.length.to_be_bytes(), self.xid.to_be_bytes());
         [self.version, self.kind, l0, l1, x0, x1, x2, x3]

@@ -7,8 +7,8 @@
 //!  +---------------+---------------+-------------------------------+
 //! ```
 //! A HELLO without that element offers every version up to that of its header. Unknown elements are
-//! passed over, and so is whatever follows one whose length is wrong: a HELLO of a future version
-//! must not end the connection.
+//! skipped, and so is everything after a wrong length: a HELLO of a future version must not end the
+//! connection.
 
 use crate::bytes::{Put, Reader};
 use crate::codes::{BadRequest, ErrorCode, HelloFailed};
@@ -19,10 +19,9 @@ use crate::version::{Version, VersionSet};
 
 const VERSION_BITMAP: u16 = 1;
 
-/// The versions that a side of the connection speaks.
+/// The versions that one side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Wire versions.
     pub versions: VersionSet,
 }
 
@@ -47,13 +46,12 @@ impl Hello {
     }
 }
 
-/// The version that both sides speak from now on, or the error to send before ending the
-/// connection.
+/// Returns the version to use, or the error to send before closing the connection.
 pub fn negotiate(ours: VersionSet, theirs: &Hello) -> Result<Version, ErrorMessage> {
     ours.highest_common(theirs.versions).ok_or_else(|| ErrorMessage {
         code: ErrorCode::HelloFailed(HelloFailed::Incompatible),
         data: format!(
-            "wire versions {:#x} here, {:#x} there: none in common",
+            "no version in common: wire versions {:#x} here, {:#x} there",
             ours.0, theirs.versions.0
         )
         .into_bytes(),

@@ -1,4 +1,4 @@
-//! Instructions: what a rule does with a packet that matches (specification 7.2.5).
+//! Instructions: what a rule does with a matching packet (specification 7.2.5).
 //!
 //! ```text
 //!  0               2               4                               8
@@ -31,35 +31,30 @@ const EXPERIMENTER: u16 = 0xffff;
 /// One instruction. A rule has each kind at most once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
-    /// Go on in a later table.
+    /// Continue in a later table.
     GotoTable(u8),
-    /// Write bits of the metadata.
     WriteMetadata {
-        /// Their value.
         metadata: u64,
-        /// Which bits.
+        /// Bits to write.
         mask: u64,
     },
     /// Merge actions into the action set.
     WriteActions(Vec<Action>),
-    /// Do actions now.
+    /// Run actions at once.
     ApplyActions(Vec<Action>),
     /// Empty the action set.
     ClearActions,
-    /// Hand to a meter (1.3 and 1.4; an action in 1.5).
+    /// Send through a meter (1.3 and 1.4; an action in 1.5).
     Meter(u32),
-    /// An instruction of the specification that has no type of its own here (stat_trigger).
+    /// An instruction of the specification without a variant here (stat_trigger).
     Other {
-        /// Its type.
         kind: u16,
-        /// What follows type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
-    /// An extension.
     Experimenter {
-        /// Whose.
         experimenter: u32,
-        /// What follows that.
+        /// The bytes after the experimenter.
         data: Vec<u8>,
     },
 }
@@ -88,10 +83,10 @@ impl Instruction {
         while r.left() > 0 {
             let start = r.clone();
             let instruction = Instruction::decode(r, version)?;
-            // Types that can stand here are at most 7, but for experimenters.
+            // Valid types are at most 7, except for experimenters.
             let bit = 1u8.checked_shl(instruction.kind().into()).unwrap_or(0);
             if seen & bit != 0 {
-                // The code of its own came with 1.4.
+                // 1.4 introduced an error code for duplicates.
                 let code = match version {
                     Version::V13 => BadInstruction::UnsupInst,
                     _ => BadInstruction::DupInst,

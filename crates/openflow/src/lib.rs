@@ -1,21 +1,20 @@
 //! OpenFlow 1.3, 1.4 and 1.5: messages to bytes and back.
 //!
-//! A codec and nothing else: no I/O, no clock, no state of a session. [`Frames`] cuts a byte stream
-//! into whole messages, [`Message::decode`] makes a typed value of one, [`Message::encode`] writes
-//! one. Extensions of Open vSwitch that its tools send by default are understood where a rule of
-//! this switch can express them; the rest stays opaque, so that it can be refused by name.
+//! A codec only: no I/O, no clock, no session state. [`Frames`] cuts a byte stream into whole
+//! messages, [`Message::decode`] reads one, [`Message::encode`] writes one. Extensions of Open
+//! vSwitch that its tools send by default are decoded if a rule of this switch can express them.
+//! The rest stays opaque, so that a switch can refuse it by name.
 //!
-//! One file per message family; each draws the layout that it reads and writes, and names the
-//! section of the specification (OpenFlow Switch Specification 1.3.5, 1.4.1, 1.5.1).
+//! Each message family has one file, which draws the layout and names the section of the
+//! specification (OpenFlow Switch Specification 1.3.5, 1.4.1, 1.5.1).
 //!
 //! Guarantees:
-//! - Decoding is a total function of the bytes: a value, or a [`DecodeError`] that says what was
-//!   wrong and where, and which OpenFlow error a switch answers with. No input panics.
-//! - What decoding allocates is bounded by the length of the message (at most 65,535 bytes): every
-//!   list element stands for bytes that were there, and no length field is believed before they
-//!   were seen.
+//! - Decoding is a total function of the bytes. It returns a value, or a [`DecodeError`] that says
+//!   what is wrong and where, and which OpenFlow error a switch answers with. No input panics.
+//! - Decoding allocates in proportion to the message (at most 65,535 bytes): every list element
+//!   stands for bytes received, and no length field is trusted before its bytes were seen.
 //! - Encoding either appends whole messages, or fails and leaves the buffer as it was.
-//! - What was decoded encodes again, and decodes to the same value.
+//! - A decoded message encodes again, and decodes to the same value.
 
 mod action;
 mod bytes;

@@ -28,79 +28,66 @@ use crate::version::Version;
 pub enum Message {
     /// Versions that a side speaks.
     Hello(Hello),
-    /// Something went wrong.
     Error(ErrorMessage),
-    /// Are you there? The answer carries the same bytes.
+    /// Request for an echo reply with the same bytes.
     EchoRequest(Vec<u8>),
-    /// Yes.
+    /// Answer to an echo request.
     EchoReply(Vec<u8>),
     /// A message of an extension.
     Experimenter(Experimenter),
-    /// Who are you?
+    /// Request for the switch's features.
     FeaturesRequest,
-    /// This switch.
     FeaturesReply(Features),
-    /// How are you set?
+    /// Request for the switch's configuration.
     GetConfigRequest,
-    /// This way.
     GetConfigReply(SwitchConfig),
-    /// Be set this way.
+    /// Change of the switch's configuration.
     SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn),
-    /// A flow is gone.
+    /// A removed flow.
     FlowRemoved(FlowRemoved),
-    /// A port changed.
+    /// A port that was added, removed or changed.
     PortStatus(PortStatus),
     /// A packet from the controller.
     PacketOut(PacketOut),
-    /// Change flows.
     FlowMod(FlowMod),
-    /// Change a group.
     GroupMod(GroupMod),
-    /// Change a port.
     PortMod(PortMod),
-    /// Change how a table is set.
     TableMod(TableMod),
-    /// A question about the switch.
     MultipartRequest(MultipartRequest),
-    /// Its answer.
     MultipartReply(MultipartReply),
-    /// Say when all that came before is done.
+    /// Request for a reply once all earlier messages are done.
     BarrierRequest,
-    /// It is done.
     BarrierReply,
-    /// What queues does a port have? (1.3)
+    /// Request for the queues of a port (1.3).
     QueueGetConfigRequest {
         /// The port, or [`port::ANY`](crate::consts::port::ANY).
         port: u32,
     },
-    /// None. (1.3)
+    /// Reply that a port has no queues (1.3).
     QueueGetConfigReply {
-        /// As it was asked.
+        /// The port of the request.
         port: u32,
     },
-    /// Give me a role.
+    /// Request for a role.
     RoleRequest(RoleState),
-    /// You have this role.
     RoleReply(RoleState),
-    /// Your role changed (1.4).
+    /// Change of the controller's role (1.4).
     RoleStatus(RoleStatus),
-    /// Which asynchronous messages do I get?
+    /// Request for the set of asynchronous messages.
     GetAsyncRequest,
-    /// These.
     GetAsyncReply(AsyncConfig),
-    /// Send me these.
+    /// Choice of the asynchronous messages to receive.
     SetAsync(AsyncConfig),
-    /// Change a meter.
     MeterMod(MeterMod),
-    /// Open, close, commit or discard a bundle (1.4).
+    /// Opens, closes, commits or discards a bundle (1.4).
     BundleControl(BundleControl),
-    /// Add a message to a bundle (1.4).
+    /// Adds a message to a bundle (1.4).
     BundleAdd(BundleAdd),
 }
 
-/// Versions that have a type of message, first and last.
+/// Returns the first and the last version that have a type of message.
 fn versions(kind: u8) -> Option<(Version, Version)> {
     match kind {
         kind::QUEUE_GET_CONFIG_REQUEST | kind::QUEUE_GET_CONFIG_REPLY => {
@@ -119,7 +106,7 @@ fn has(version: Version, kind: u8) -> bool {
 }
 
 impl Message {
-    /// Reads the body of a message of `version`, the negotiated one. A HELLO may be of any.
+    /// Reads the body of a message of the negotiated `version`. A HELLO may have any version.
     pub fn decode(version: Version, header: &Header, body: &[u8]) -> Result<Message, DecodeError> {
         let bad_len = ErrorCode::BadRequest(BadRequest::BadLen);
         let at_type = Reader::new(&[], 1, "message", bad_len);
@@ -183,8 +170,8 @@ impl Message {
         Ok(message)
     }
 
-    /// Appends the message with its header to `out`; an answer that is too long for one message
-    /// becomes several. After an error `out` is as it was.
+    /// Appends the message with its header to `out`; a reply that is too long for one message
+    /// becomes several. On error, `out` is unchanged.
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let start = out.len();
         let written = self.write(version, xid, out);
@@ -242,7 +229,6 @@ impl Message {
         out.close(start, start + 2)
     }
 
-    /// Its type as a number.
     pub fn kind(&self) -> u8 {
         match self {
             Message::Hello(_) => kind::HELLO,
@@ -281,13 +267,13 @@ impl Message {
         }
     }
 
-    /// What the specification calls it.
+    /// Returns the specification's name of the message.
     pub fn name(&self) -> &'static str {
         name(self.kind())
     }
 }
 
-/// What the specification calls a type of message.
+/// Returns the specification's name of a type of message.
 fn name(kind: u8) -> &'static str {
     match kind {
         kind::HELLO => "hello",

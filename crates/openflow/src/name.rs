@@ -3,20 +3,19 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A text of at most `N - 1` bytes, as it stands in a field of `N` bytes that ends with zeros.
+/// A text of at most `N - 1` bytes in a field of `N` bytes that ends with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<const N: usize>([u8; N]);
 
 impl<const N: usize> Name<N> {
-    /// As much of `text` as fits, cut between characters; it ends before a zero byte.
+    /// Takes as much of `text` as fits, cut between characters and before the first zero byte.
     pub fn new(text: &str) -> Name<N> {
-        let text = text.split('\0').next().unwrap_or_default();
+        let text = text.split('\0').next().expect("a split has a first piece");
         let end = (0..N.min(text.len() + 1)).rev().find(|&end| text.is_char_boundary(end));
         Name::from_field(&text.as_bytes()[..end.unwrap_or(0)])
     }
 
-    /// From a field as it was received: it ends at the first zero byte, and the last byte is zero
-    /// whatever stands there.
+    /// Reads a received field: it ends at the first zero byte, and the last byte is always zero.
     pub(crate) fn from_field(field: &[u8]) -> Name<N> {
         let mut name = [0; N];
         for (to, &from) in name.iter_mut().take(N.saturating_sub(1)).zip(field) {
@@ -28,12 +27,11 @@ impl<const N: usize> Name<N> {
         Name(name)
     }
 
-    /// The field.
     pub fn as_bytes(&self) -> &[u8; N] {
         &self.0
     }
 
-    /// The text; bytes that are not UTF-8 are replaced.
+    /// Returns the text; replaces bytes that are not UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         let len = self.0.iter().position(|&byte| byte == 0).unwrap_or(N);
         String::from_utf8_lossy(&self.0[..len])

@@ -25,9 +25,8 @@ const BYTE_COUNT: u8 = 5;
 /// A time as OpenFlow writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Elapsed {
-    /// Whole seconds.
     pub sec: u32,
-    /// Nanoseconds beyond them.
+    /// Nanoseconds of the last second.
     pub nsec: u32,
 }
 
@@ -48,19 +47,19 @@ impl Elapsed {
     }
 }
 
-/// What is known of a flow, or of several. Formats before 1.5 have a fixed place for duration,
-/// packets and bytes; there, a counter that is not known is all ones.
+/// Known counters of a flow, or of several. Formats before 1.5 have a fixed place for duration,
+/// packets and bytes; an unknown counter is all ones there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stats {
     /// Time since the flow was added.
     pub duration: Option<Elapsed>,
     /// Time since its last packet; 1.5 only.
     pub idle: Option<Elapsed>,
-    /// Number of flows that were added up.
+    /// Number of flows summed up.
     pub flows: Option<u32>,
     /// Packets that matched.
     pub packets: Option<u64>,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub bytes: Option<u64>,
 }
 
@@ -78,7 +77,7 @@ impl Stats {
                 (CLASS, FLOW_COUNT) => stats.flows = Some(value.u32()?),
                 (CLASS, PACKET_COUNT) => stats.packets = Some(value.u64()?),
                 (CLASS, BYTE_COUNT) => stats.bytes = Some(value.u64()?),
-                // Others are passed over: they take nothing away from those above.
+                // Other fields are skipped: they do not affect those above.
                 _ => continue,
             }
             value.end()?;
@@ -113,12 +112,12 @@ impl Stats {
     }
 }
 
-/// A counter of the older formats.
+/// Returns a counter read from the older formats.
 pub(crate) fn counter(wire: u64) -> Option<u64> {
     (wire != u64::MAX).then_some(wire)
 }
 
-/// A counter for the older formats.
+/// Returns a counter as written in the older formats.
 pub(crate) fn wire(counter: Option<u64>) -> u64 {
     counter.unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Versions of OpenFlow, and sets of them as HELLO carries them.
+//! Versions of OpenFlow, and sets of them as in HELLO.
 
 use std::fmt;
 
-/// A version that this codec reads and writes.
+/// A supported version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 1.3, wire version 0x04.
@@ -14,10 +14,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Version; 3] = [Version::V13, Version::V14, Version::V15];
 
-    /// The number in a header.
+    /// Returns the number in a header.
     pub const fn wire(self) -> u8 {
         match self {
             Version::V13 => 4,
@@ -26,7 +26,7 @@ impl Version {
         }
     }
 
-    /// The version with this number in a header.
+    /// Returns the version with this number in a header.
     pub fn from_wire(wire: u8) -> Option<Version> {
         Version::ALL.into_iter().find(|version| version.wire() == wire)
     }
@@ -43,33 +43,32 @@ impl fmt::Display for Version {
 pub struct VersionSet(pub u32);
 
 impl VersionSet {
-    /// Every version of this codec.
+    /// Returns every supported version.
     pub fn ours() -> VersionSet {
         VersionSet::of(&Version::ALL)
     }
 
-    /// These versions.
+    /// Returns the set of these versions.
     pub fn of(versions: &[Version]) -> VersionSet {
         VersionSet(versions.iter().fold(0, |set, version| set | 1 << version.wire()))
     }
 
-    /// Wire versions 1 to `wire`: what a HELLO without a bitmap offers.
+    /// Returns wire versions 1 to `wire`: the offer of a HELLO without a bitmap.
     pub fn up_to(wire: u8) -> VersionSet {
         let above = 2u64.checked_shl(wire.into()).map_or(0, |bits| bits as u32);
         VersionSet(above.wrapping_sub(1) & !1)
     }
 
-    /// Whether `version` is in it.
     pub fn contains(self, version: Version) -> bool {
         self.0 >> version.wire() & 1 == 1
     }
 
-    /// The newest version of this codec that is in it.
+    /// Returns the newest supported version in the set.
     pub fn highest(self) -> Option<Version> {
         Version::ALL.into_iter().rev().find(|&version| self.contains(version))
     }
 
-    /// The newest version of this codec that is in both.
+    /// Returns the newest supported version in both sets.
     pub fn highest_common(self, other: VersionSet) -> Option<Version> {
         VersionSet(self.0 & other.0).highest()
     }

@@ -1,8 +1,8 @@
-//! A tap on any port: every frame that it hands over or takes is written to a capture.
+//! A tap on any port: writes every frame that it receives or sends to a capture.
 //!
-//! Frames of both directions go to one nanosecond pcap, with the time at which they passed. A
-//! capture that cannot be written any more (a full disk) does not stop the port; [`Port::info`] says
-//! so.
+//! Frames of both directions go to one nanosecond pcap, with the time at which they passed. If the
+//! capture can no longer be written (a full disk), the port continues, and [`Port::info`] reports
+//! it.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,17 +13,16 @@ use crate::queue::{
     TransmitCounters,
 };
 
-/// A port with a tap.
 pub struct DumpPort {
     inner: Box<dyn Port>,
     stream: CaptureStream,
 }
 
 impl DumpPort {
-    /// Puts the tap on a port whose queues were not taken yet.
+    /// Puts the tap on a port before its queues are taken.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn new(inner: Box<dyn Port>, path: impl AsRef<Path>) -> Result<DumpPort, WriteError> {
         Ok(DumpPort { inner, stream: CaptureStream::create(path)? })
     }
@@ -55,6 +54,7 @@ impl Receive for DumpReceive {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.inner.receive()?;
         for frame in &frames {
+            // Here and below: a failed write ends the capture, and `info` reports it.
             let _ = self.out.push(frame);
         }
         let _ = self.out.flush();

@@ -1,16 +1,15 @@
-//! Faults on purpose, around any port: loss, corruption, duplication, reordering.
+//! Injects faults around any port: loss, corruption, duplication, reordering.
 //!
 //! ```text
 //! frame n ─▶ lost? ─▶ corrupted? ─▶ duplicated? ─▶ held back? ─▶ out
 //!                                                     └── behind one to eight later frames
 //! ```
 //!
-//! Four random numbers are drawn for each frame, whatever happens to it, so that the fate of frame
-//! `n` of a queue depends on the seed, the queue, the direction and `n` alone: the same frames meet
-//! the same faults in each run. When no more frames come, those held back are let go. Every frame is
-//! copied: this is for tests, not for speed. What happened is in [`FaultCounters`]. Among the counters
-//! of the port, frames that the injector loses on their way in were never there; of those on their
-//! way out each counts once, as sent or as lost.
+//! Four random numbers are drawn for each frame. The fate of frame `n` of a queue depends only on
+//! the seed, the queue, the direction and `n`, so a run repeats exactly. Held frames are released
+//! once no more frames come. Every frame is copied: this is for tests, not for speed.
+//! [`FaultCounters`] counts the faults. In the port's counters, received frames that the injector
+//! loses never existed; each sent frame counts once, as sent or as lost.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -28,32 +27,31 @@ use crate::queue::{
 /// Most frames that may overtake one.
 const OVERTAKEN_MAX: u64 = 8;
 
-/// Which frames of a port meet faults.
+/// The direction with faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultOn {
-    /// Those that it receives.
+    /// Received frames.
     #[default]
     In,
-    /// Those that it transmits.
+    /// Sent frames.
     Out,
-    /// All.
+    /// Both directions.
     Both,
 }
 
-/// How often what happens; probabilities are from 0 to 1.
+/// Probabilities of faults, each from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultOptions {
-    /// The frame vanishes.
+    /// The frame is lost.
     pub loss: f64,
-    /// One bit, anywhere in the frame, is turned over.
+    /// One bit of the frame is inverted.
     pub corrupt: f64,
     /// One to eight later frames overtake it.
     pub reorder: f64,
-    /// It comes twice.
+    /// The frame comes twice.
     pub duplicate: f64,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Direction.
     pub on: FaultOn,
 }
 
@@ -70,22 +68,21 @@ impl Default for FaultOptions {
     }
 }
 
-/// What happened so far, in all queues and directions together.
+/// Faults so far, over all queues and directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Frames that came to the injector.
+    /// Frames that reached the injector.
     pub frames: u64,
-    /// Vanished.
     pub lost: u64,
-    /// With a bit turned over.
+    /// Frames with an inverted bit.
     pub corrupted: u64,
-    /// Held back.
+    /// Frames held back.
     pub reordered: u64,
-    /// Given twice.
+    /// Frames duplicated.
     pub duplicated: u64,
 }
 
-/// The counters while they are counted; each is independent of the others.
+/// The live counters; each is independent of the others.
 #[derive(Default)]
 struct Counts {
     frames: AtomicU64,
@@ -107,26 +104,26 @@ impl Counts {
     }
 }
 
-/// A line that frames go through, faults and all.
+/// A line that frames pass through.
 struct Line {
     options: FaultOptions,
     random: Pcg64,
     counts: Arc<Counts>,
-    /// Of this line alone: vanished, and given a second time.
+    /// Frames lost, and copies added, on this line.
     lost: u64,
     copies: u64,
     copied_bytes: u64,
-    /// Frames ready to go on.
+    /// Frames ready to leave.
     ready: VecDeque<Vec<u8>>,
     /// Frames held back, each with the number of frames that still overtake it.
     held: Vec<(u64, Vec<u8>)>,
-    /// Buffers to use again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 impl Line {
     fn new(options: &FaultOptions, queue: usize, out: bool, counts: &Arc<Counts>) -> Line {
-        // Each queue and direction has numbers of its own.
+        // Each queue and direction has its own sequence.
         let stream = (queue as u64) << 1 | u64::from(out);
         let seed = options.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Line {
@@ -155,7 +152,7 @@ impl Line {
         }
     }
 
-    /// Takes a frame; whether it goes on at once, ahead of all that is ready.
+    /// Takes a frame; returns whether it leaves at once, ahead of all that is ready.
     fn put(&mut self, frame: &[u8]) -> bool {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Relaxed);
         let [loss, corrupt, reorder, duplicate]: [f64; 4] = self.random.random();
@@ -186,7 +183,7 @@ impl Line {
             self.ready.push_back(first);
             self.overtake();
         }
-        // The second one goes at once, also where the first is held back.
+        // The second one leaves at once, even if the first is held back.
         if let Some(second) = second {
             self.ready.push_back(second);
             self.overtake();
@@ -194,7 +191,7 @@ impl Line {
         !waits
     }
 
-    /// One more frame has passed those held back.
+    /// Counts one more frame that passed those held back.
     fn overtake(&mut self) {
         let ready = &mut self.ready;
         self.held.retain_mut(|(more, frame)| {
@@ -206,13 +203,12 @@ impl Line {
         });
     }
 
-    /// Lets go what was held back: no frame came after it.
+    /// Releases held frames: no frame came after them.
     fn let_go(&mut self) {
         self.ready.extend(self.held.drain(..).map(|(_, frame)| frame));
     }
 }
 
-/// A port with faults.
 pub struct FaultPort {
     inner: Box<dyn Port>,
     options: FaultOptions,
@@ -220,12 +216,11 @@ pub struct FaultPort {
 }
 
 impl FaultPort {
-    /// Puts the injector around a port whose queues were not taken yet.
+    /// Puts the injector around a port before its queues are taken.
     pub fn new(inner: Box<dyn Port>, options: &FaultOptions) -> FaultPort {
         FaultPort { inner, options: *options, counts: Arc::default() }
     }
 
-    /// What happened so far.
     pub fn counters(&self) -> FaultCounters {
         self.counts.get()
     }
@@ -274,7 +269,7 @@ impl Port for FaultPort {
 struct FaultReceive {
     inner: Box<dyn Receive>,
     line: Line,
-    /// Frames on loan.
+    /// Lent frames.
     given: Vec<Vec<u8>>,
 }
 
@@ -315,21 +310,20 @@ impl Receive for FaultReceive {
     }
 }
 
-/// Counts each frame that it takes once, as sent or as lost, whatever becomes of it on the line: the
-/// caller's account closes.
+/// Counts each frame that it takes once, as sent or as lost, so that the caller's account closes.
 struct FaultTransmit {
     inner: Box<dyn Transmit>,
     line: Line,
     /// Whether frames were sent since the last flush.
     fresh: bool,
-    /// Frames of the line that the port refused when nobody could be told any more.
+    /// Frames that the port refused too late to report it.
     refused: u64,
-    /// What was said last; no number gets smaller.
+    /// The last counters reported; none may decrease.
     told: TransmitCounters,
 }
 
 impl FaultTransmit {
-    /// Hands on what is ready; the outcome of its first frame.
+    /// Sends what is ready; returns the result of the first frame.
     fn pass(&mut self) -> Result<(), SendError> {
         let mut first = None;
         while let Some(frame) = self.line.ready.pop_front() {
@@ -357,6 +351,7 @@ impl Transmit for FaultTransmit {
     fn flush(&mut self) -> Result<(), PortError> {
         if !std::mem::take(&mut self.fresh) {
             self.line.let_go();
+            // `refused` counts the frames that the port refuses here.
             let _ = self.pass();
         }
         self.inner.flush()
@@ -364,7 +359,7 @@ impl Transmit for FaultTransmit {
 
     fn counters(&mut self) -> TransmitCounters {
         let (inner, line, told) = (self.inner.counters(), &self.line, self.told);
-        // A frame that goes twice has left when both have; until then it may seem to be on its way.
+        // A duplicated frame counts once both copies have left.
         let done = inner.sent + inner.lost + self.refused + line.lost;
         let done = done.saturating_sub(line.copies).max(told.sent + told.lost);
         let sent = inner.sent.saturating_sub(line.copies).clamp(told.sent, done - told.lost);

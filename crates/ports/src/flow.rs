@@ -1,17 +1,18 @@
-//! Which frames belong together: a hash that is the same for all frames of a flow.
+//! Which frames belong together: an equal hash for all frames of a flow.
 
 use foldhash::quality::FixedState;
 use std::hash::BuildHasher;
 
 use crate::offload;
 
-/// Hash of a frame's flow, the same for both directions: IP addresses, protocol and ports (fragments
-/// without ports, since only the first has them); for other frames the Ethernet addresses.
+/// Returns the hash of a frame's flow, equal for both directions. It covers IP addresses, protocol
+/// and ports; for fragments no ports, since only the first has them; for other frames the Ethernet
+/// addresses.
 ///
-/// Fixed for all time and machines of one byte order, so that tests can rely on it.
+/// The same on all machines of one byte order, so that tests can rely on it.
 pub fn flow_hash(frame: &[u8]) -> u64 {
     let state = FixedState::with_seed(0x0b);
-    // Both ends apart, then put together so that their order does not matter.
+    // Both ends are hashed apart and added, so that their order does not matter.
     let pair = |a: &[u8], b: &[u8]| {
         let (a, b) = (state.hash_one(a), state.hash_one(b));
         (a.min(b), a.max(b))

@@ -1,15 +1,15 @@
-//! Where packets come from and go to: captures on disk, frames in memory, interfaces.
+//! Sources and destinations of packets: captures on disk, frames in memory, interfaces.
 //!
 //! - [`capture`]: reads pcap and pcapng, plain or gzipped; writes one pcap per output port.
-//! - [`sniff`]: frames that come in on a network interface, for a while.
-//! - [`memory`]: many frames in one arena, each on cache lines of its own.
-//! - [`queue`]: what a port of a running switch is. [`spec`] makes one of a text; the kinds are
-//!   [`afpacket`], [`afxdp`], [`tap`], [`mod@pcap`] and [`looped`]; [`fault`] and [`dump`] go around
+//! - [`sniff`]: receives frames of a network interface for a while.
+//! - [`memory`]: many frames in one arena, each on separate cache lines.
+//! - [`queue`]: the interface of a running switch's port. [`spec`] opens one from a text. The kinds
+//!   are [`afpacket`], [`afxdp`], [`tap`], [`mod@pcap`] and [`looped`]; [`fault`] and [`dump`] wrap
 //!   any of them.
 //! - [`offload`]: checksums and segments that the kernel left to hardware.
 //!
-//! Beyond what offloads and spreading over queues need, nothing here knows what a frame means: that
-//! is `overbank-wire`.
+//! Apart from offloads and spreading over queues, this crate does not interpret frames:
+//! `overbank-wire` does.
 
 #[cfg(target_os = "linux")]
 pub mod afpacket;

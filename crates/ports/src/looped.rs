@@ -6,10 +6,10 @@
 //! queue 1       1           4  ↻
 //! ```
 //!
-//! For measurements without a kernel in the way, and for tests. A frame belongs to the queue of its
-//! flow ([`flow_hash`]), so that flows keep their order. Cost of a frame received: one look into
-//! the index of the store. Guarantees: no lock and no allocation in receiving from the store;
-//! frames put in by hand wait in at most [`INJECTED_MAX`] places.
+//! For measurements without a kernel, and for tests. A frame belongs to the queue of its flow
+//! ([`flow_hash`]), so flows keep their order. Cost of a received frame: one read of the store's
+//! index. Guarantees: receiving from the store neither locks nor allocates; at most
+//! [`INJECTED_MAX`] injected frames wait.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -24,29 +24,29 @@ use crate::queue::{
     Transmit, TransmitCounters,
 };
 
-/// Most frames of a queue that were put in and not received yet.
+/// Most injected frames of a queue that wait to be received.
 pub const INJECTED_MAX: usize = 65_536;
 
 /// Options of [`MemoryPort::open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
-    /// Frames of so many flows are looped, one of each: UDP over IPv4, from addresses 10.0.0.0 and
-    /// upwards to 10.255.255.254.
+    /// Number of flows; one frame of each is looped: UDP over IPv4, from addresses 10.0.0.0 up to
+    /// 10.255.255.254.
     pub flows: u32,
     /// Bytes of each of these frames, without frame check sequence.
     pub size: usize,
-    /// The frames of this capture are looped instead.
+    /// Capture whose frames are looped instead.
     pub file: Option<PathBuf>,
-    /// After so many frames, of all queues together, there are no more.
+    /// Number of frames, over all queues, after which the port ends.
     pub limit: Option<u64>,
-    /// The last frames that were transmitted are kept, so many of them.
+    /// Number of transmitted frames to keep, the last ones.
     pub keep: usize,
 }
 
 impl MemoryOptions {
-    /// Most flows: a frame of 64 bytes of each is 88 MiB.
+    /// Most flows: their 64-byte frames take 88 MiB.
     pub const FLOWS_MAX: u32 = 1 << 20;
-    /// Shortest frame that has all headers.
+    /// Shortest frame with all headers.
     pub const SIZE_MIN: usize = 42;
     /// Longest frame: that of a jumbo MTU.
     pub const SIZE_MAX: usize = 9018;
@@ -60,14 +60,13 @@ impl Default for MemoryOptions {
     }
 }
 
-/// A port in memory.
 pub struct MemoryPort {
     info: PortInfo,
     queues: Vec<Queue>,
     handle: MemoryHandle,
 }
 
-/// The outside of a [`MemoryPort`].
+/// Handle to inject frames into a [`MemoryPort`] and to take sent ones.
 #[derive(Clone)]
 pub struct MemoryHandle {
     injected: Arc<[Injected]>,
@@ -88,12 +87,12 @@ struct Kept {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics between two changes that belong together.
+    // No code panics between two changes that belong together.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MemoryPort {
-    /// Makes the frames that the options ask for.
+    /// Creates the frames that the options ask for.
     ///
     /// # Errors
     /// The capture cannot be read, or the frames do not fit into memory.
@@ -110,7 +109,7 @@ impl MemoryPort {
         Ok(MemoryPort::from_store(Arc::new(store.map_err(unusable)?), options, name, queues))
     }
 
-    /// Loops the frames of a store; of the options, `limit` and `keep` count.
+    /// Loops the frames of a store; of the options, only `limit` and `keep` apply.
     pub fn from_store(
         store: Arc<FrameStore>,
         options: &MemoryOptions,
@@ -157,13 +156,13 @@ impl MemoryPort {
         MemoryPort { info, queues, handle }
     }
 
-    /// To put frames in and take kept ones out.
+    /// Returns the handle to inject frames and take kept ones.
     pub fn handle(&self) -> MemoryHandle {
         self.handle.clone()
     }
 }
 
-/// How many of the first `limit` frames of the endless loop are of this shard.
+/// Returns how many of the first `limit` frames of the endless loop belong to this shard.
 fn share(shard: &[u32], frames: u64, limit: u64) -> u64 {
     if frames == 0 {
         return 0;
@@ -173,7 +172,7 @@ fn share(shard: &[u32], frames: u64, limit: u64) -> u64 {
 }
 
 impl MemoryHandle {
-    /// Lets the port receive a frame, in the queue of its flow; `false` where that is full.
+    /// Injects a frame into the queue of its flow; returns `false` if that is full.
     pub fn inject(&self, frame: &[u8]) -> bool {
         let queue = flow_hash(frame) % self.injected.len() as u64;
         let injected = &self.injected[queue as usize];
@@ -182,12 +181,12 @@ impl MemoryHandle {
             return false;
         }
         frames.push_back(frame.to_vec());
-        // Pairs with the load of the receiver, who then waits for the lock.
+        // Pairs with the load of the receiver, which then waits for the lock.
         injected.waiting.store(true, Ordering::Release);
         true
     }
 
-    /// The last frames that were transmitted, oldest first, and forgets them.
+    /// Takes the last transmitted frames, oldest first.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
         locked(&self.kept.frames).drain(..).collect()
     }
@@ -211,7 +210,7 @@ struct Looped {
     left: Option<u64>,
     queue: usize,
     injected: Arc<[Injected]>,
-    /// Injected frames on loan.
+    /// Lent injected frames.
     taken: Vec<Vec<u8>>,
 }
 
@@ -243,7 +242,7 @@ impl Receive for Looped {
     }
 
     fn is_finished(&self) -> bool {
-        // Without frames of its own it is for injecting, of which there may always be more.
+        // Without stored frames the port is for injection, which never ends.
         !self.store.is_empty()
             && (self.left == Some(0) || self.shard.is_empty())
             && !self.injected[self.queue].waiting.load(Ordering::Acquire)
@@ -256,7 +255,7 @@ impl Receive for Looped {
 
 struct Counted {
     kept: Arc<Kept>,
-    /// Frames to be kept, at the next flush.
+    /// Frames to keep, at the next flush.
     batch: Vec<Vec<u8>>,
     mtu: usize,
     counters: TransmitCounters,
@@ -303,7 +302,7 @@ fn read_frames(path: &Path) -> Result<FrameStore, String> {
     read_ethernet(path, &Limits::default()).map_err(|e| e.to_string())
 }
 
-/// One frame of each of so many flows.
+/// Returns one frame for each of `flows` flows.
 fn synthetic(flows: u32, size: usize) -> Result<FrameStore, String> {
     let size = size.clamp(MemoryOptions::SIZE_MIN, MemoryOptions::SIZE_MAX);
     let mut store = FrameStore::new();
@@ -326,7 +325,7 @@ fn udp_frame(flow: u32, size: usize) -> Vec<u8> {
     headers.extend(9u16.to_be_bytes()); // Discard.
     headers.extend((ip_len - 20).to_be_bytes());
     frame[12..12 + headers.len()].copy_from_slice(&headers);
-    // The checksum of the header; no checksum of UDP, which IPv4 allows.
+    // The checksum of the header; UDP needs none over IPv4.
     crate::offload::complete_header_checksum(&mut frame[14..34]);
     frame
 }

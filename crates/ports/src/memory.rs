@@ -1,4 +1,4 @@
-//! Frames in memory: one arena, each frame on cache lines of its own.
+//! Frames in memory: one arena, each frame on separate cache lines.
 //!
 //! ```text
 //! block   │ frame 0 …····│ frame 1 …… │ ……····│ frame 2 …···│ free     lines of 64 bytes
@@ -6,11 +6,10 @@
 //! index   (block, line, length, interface, time) per frame             24 bytes each, 256 a block
 //! ```
 //!
-//! A frame starts on a cache line, as it does in the buffers of a network card, so that the headers
-//! of a 64-byte frame cost one line to read. Nothing ever moves: a vector that grows would hold all
-//! of its frames twice for a moment. Cost: frame length rounded up to 64, plus 24 bytes.
-//! Guarantees: memory stays within [`Limits`] at every moment; pushing beyond that is an error,
-//! never a panic or an abort.
+//! A frame starts on a cache line, as in the buffers of a network card, so that the headers of a
+//! 64-byte frame cost one line to read. Frames never move: a growing vector would briefly hold all
+//! of them twice. Cost: frame length rounded up to 64, plus 24 bytes. Guarantees: memory always
+//! stays within [`Limits`]; pushing more is an error, never a panic or an abort.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,8 +20,8 @@ const BLOCK_LINES: usize = 1 << 14;
 const BLOCK_LINES_MIN: usize = 16;
 /// Frames of a block of the index.
 const INDEX_FRAMES: usize = 256;
-/// What a block costs besides its content: its place in the list of blocks, also while that grows,
-/// and the allocator's own notes.
+/// Overhead of a block: its entry in the list of blocks, growth included, and the allocator's
+/// header.
 const BLOCK_BYTES: usize = 96;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -38,7 +37,6 @@ struct Entry {
     interface: u32,
 }
 
-/// How much memory frames may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of a [`FrameStore`], frames and index together.
@@ -46,36 +44,34 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4 GiB, or half of the address space of a 32-bit machine.
+    /// Returns 4 GiB, or half of the address space of a 32-bit machine.
     fn default() -> Self {
         Limits { memory_bytes_max: usize::try_from(1u64 << 32).unwrap_or(usize::MAX / 2) }
     }
 }
 
-/// A frame does not fit into the limit of its [`FrameStore`].
+/// The frame does not fit into the limit of its [`FrameStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the frame does not fit into the {limit_bytes} bytes of memory allowed for frames")]
 pub struct StoreFull {
-    /// The limit.
     pub limit_bytes: usize,
 }
 
-/// One frame of a [`FrameStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The bytes, from the Ethernet destination on; starts on a cache line.
+    /// The bytes from the Ethernet destination on; they start on a cache line.
     pub data: &'a [u8],
-    /// Index of the interface it came in on, from 0.
+    /// Index of the ingress interface, from 0.
     pub interface: u32,
     /// Nanoseconds since 1970, or 0.
     pub timestamp_ns: u64,
 }
 
-/// Many frames, in the order in which they came.
+/// Many frames in order of arrival.
 #[derive(Clone, Default)]
 pub struct FrameStore {
     blocks: Vec<Vec<Line>>,
-    /// All but the last one are full.
+    /// All blocks but the last are full.
     index: Vec<Vec<Entry>>,
     len: usize,
     memory_bytes: usize,
@@ -85,12 +81,12 @@ pub struct FrameStore {
 }
 
 impl FrameStore {
-    /// No frames, and the default [`Limits`].
+    /// Returns an empty store with the default [`Limits`].
     pub fn new() -> FrameStore {
         FrameStore::default()
     }
 
-    /// No frames, and limits of the caller's.
+    /// Returns an empty store with these limits.
     pub fn with_limits(limits: Limits) -> FrameStore {
         FrameStore { limits, ..FrameStore::default() }
     }
@@ -127,7 +123,7 @@ impl FrameStore {
         if self.index.last().is_some_and(|block| block.len() < block.capacity()) {
             return Some(());
         }
-        // A block of another size would not be found again: only the last one may be short.
+        // Only the last block may be short: lookups assume full ones before it.
         if self.index.last().is_some_and(|block| block.len() < INDEX_FRAMES) {
             return None;
         }
@@ -163,7 +159,7 @@ impl FrameStore {
         self.limits.memory_bytes_max.saturating_sub(self.memory_bytes)
     }
 
-    /// Frame number `i`, from 0.
+    /// Returns frame number `i`, from 0.
     #[inline]
     pub fn get(&self, i: usize) -> Option<Frame<'_>> {
         let entry = self.index.get(i / INDEX_FRAMES)?.get(i % INDEX_FRAMES)?;
@@ -172,32 +168,30 @@ impl FrameStore {
         Some(Frame { data, interface: entry.interface, timestamp_ns: entry.timestamp_ns })
     }
 
-    /// How many frames there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All frames in order.
+    /// Iterates over all frames in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Frame<'_>> {
         (0..self.len()).map(|i| self.get(i).expect("the index is below the length"))
     }
 
-    /// Bytes reserved for frames and index.
+    /// Returns the bytes reserved for frames and index.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// Packets of the capture that were left out because they are not Ethernet.
+    /// Returns the number of packets left out because they are not Ethernet.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Frames that the snap length of their capture cut.
+    /// Returns the number of frames cut by the snap length of their capture.
     pub fn cut_short(&self) -> u64 {
         self.cut_short
     }
@@ -211,7 +205,7 @@ impl FrameStore {
     }
 }
 
-/// An empty block of exactly this capacity, unless the system has no memory.
+/// Returns an empty block of exactly this capacity; `None` if the system is out of memory.
 fn reserved<T>(capacity: usize) -> Option<Vec<T>> {
     let mut block = Vec::new();
     block.try_reserve_exact(capacity).ok()?;

@@ -1,10 +1,10 @@
-//! Captures as a port: frames in from one file, frames out to another.
+//! Captures as a port: receives frames from one file, sends frames to another.
 //!
-//! Queue 0 reads; the other queues receive nothing. All queues write, each burst as a whole. Frames
-//! come as fast as they are asked for, or paced by their timestamps, the first one at once.
+//! Queue 0 reads; other queues receive nothing. All queues write, each burst as a whole. Frames
+//! come as fast as the caller asks, or paced by their timestamps, the first one at once.
 //!
-//! Frames that the capture's snap length cut, and packets that are not Ethernet, are counted as
-//! errors. A broken capture gives everything before the break, then one error, then the end.
+//! Frames cut by the capture's snap length, and packets that are not Ethernet, count as errors. A
+//! broken capture delivers everything before the break, then one error, then the end.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,21 +18,20 @@ use crate::queue::{
     Transmit, TransmitCounters,
 };
 
-/// Longest payload that is written.
+/// Longest payload written.
 const MTU: usize = 262_144 - 18;
 
 /// Options of [`open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcapOptions {
-    /// Capture to read, pcap or pcapng, plain or gzipped.
+    /// Capture to read: pcap or pcapng, plain or gzipped.
     pub input: Option<PathBuf>,
-    /// Capture to write; replaced if it is there.
+    /// Capture to write; replaced if it exists.
     pub output: Option<PathBuf>,
-    /// Give each frame when its timestamp says, counted from the first one.
+    /// Deliver each frame at its timestamp, relative to the first one.
     pub pace: bool,
 }
 
-/// A port of files.
 pub struct PcapPort {
     info: PortInfo,
     queues: Vec<Queue>,
@@ -41,7 +40,7 @@ pub struct PcapPort {
 /// Opens the files.
 ///
 /// # Errors
-/// One of them cannot be opened, or the input begins with something other than Ethernet.
+/// One of them cannot be opened, or the input starts with something other than Ethernet.
 pub fn open(options: &PcapOptions, name: &str, queues: usize) -> Result<PcapPort, PortError> {
     let unusable = |problem| PortError::Unusable { port: name.to_owned(), problem };
     let mut reader = Reader::new(name, options.pace);
@@ -90,17 +89,17 @@ struct Reader {
     port: String,
     capture: Option<Capture>,
     pace: bool,
-    /// When the first frame was given, and its timestamp.
+    /// When the first frame was delivered, and its timestamp.
     began: Option<(Instant, u64)>,
-    /// A frame that was read and is not due yet.
+    /// A frame that was read and is not yet due.
     early: Option<(u64, Vec<u8>)>,
     bytes: Vec<u8>,
-    /// An error that is told once the frames before it are.
+    /// An error to report after the frames before it.
     broken: Option<PortError>,
     counters: ReceiveCounters,
 }
 
-/// What the next step of reading brought.
+/// Result of one step of reading.
 enum Step {
     Frame(Range<usize>),
     Skipped,
@@ -122,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// Looks at the first packet, so that a capture of something else is refused at once.
+    /// Reads the first packet, so that a capture of another link type is refused at once.
     fn begin(&mut self, mut capture: Capture) -> Result<(), String> {
         let first = capture.next_packet().map_err(|e| e.to_string())?;
         if let Some(packet) = first {
@@ -192,7 +191,7 @@ impl Receive for Reader {
         }
         self.bytes.clear();
         let mut ranges = ArrayVec::<Range<usize>, BURST>::new();
-        // Bounded also where nothing but unusable packets come.
+        // Bounded even if all packets are unusable.
         for _ in 0..8 * BURST {
             if ranges.is_full() {
                 break;
@@ -202,7 +201,7 @@ impl Receive for Reader {
                 Ok(Step::Skipped) => {}
                 Ok(Step::NotDue | Step::End) => break,
                 Err(error) if ranges.is_empty() => return Err(error),
-                // The frames before it first.
+                // Deliver the frames before it first.
                 Err(error) => {
                     self.broken = Some(error);
                     break;
@@ -246,7 +245,7 @@ impl Transmit for Writer {
         if frame.len() > MTU {
             return Err(SendError::TooLong);
         }
-        // Without an output nothing can leave here.
+        // Without an output nothing can be sent.
         let Some(out) = &mut self.out else { return Err(SendError::Down) };
         self.waiting.0 += 1;
         self.waiting.1 += frame.len() as u64;

@@ -1,12 +1,12 @@
-//! Frames that come in on a network interface, through a plain `AF_PACKET` socket of Linux.
+//! Receives frames of a network interface through a plain `AF_PACKET` socket of Linux.
 //!
-//! For samples, not for speed: one system call a frame, each frame copied once. Needs the right
-//! `CAP_NET_RAW` (root has it). The interface is only listened to: nothing is sent, it is not put
-//! into promiscuous mode, and frames that this machine sends are left out (on the loopback
-//! interface they come in again). The outer VLAN tag, which the kernel takes off, is put back.
+//! For samples, not for speed: one system call and one copy for each frame. Needs the capability
+//! `CAP_NET_RAW` (root has it). Listening is passive: nothing is sent, and the interface does not
+//! become promiscuous. Frames that this machine sends are left out (on the loopback interface they
+//! come in again). The outer VLAN tag, which the kernel removes, is restored.
 //!
-//! Guarantees: a frame is cut at [`FRAME_MAX`] bytes; waiting never takes longer than the caller
-//! says; the socket is closed when dropped.
+//! Guarantees: a frame is cut at [`FRAME_MAX`] bytes; waiting never exceeds the caller's limit;
+//! dropping closes the socket.
 
 #![allow(unsafe_code)] // poll of libc.
 
@@ -19,46 +19,32 @@ use crate::offload::{TAG_LEN, insert_tag};
 use crate::sys::interface::index_of;
 use crate::sys::socket::PacketSocket;
 
-/// Most bytes of a frame that are kept: all headers, and more than an Ethernet MTU.
+/// Most bytes kept of a frame: all headers, and more than an Ethernet MTU.
 pub const FRAME_MAX: usize = 16_384;
 
-/// Bytes that the kernel keeps for us between two calls.
+/// Bytes that the kernel buffers between two calls.
 const KERNEL_BUFFER_BYTES: libc::c_int = 32 << 20;
 
-/// Why an interface cannot be listened to.
+/// Why listening on an interface fails.
 #[derive(Debug, thiserror::Error)]
 pub enum SniffError {
-    /// There is no such interface.
     #[error("{interface}: no such network interface")]
-    NoInterface {
-        /// Its name.
-        interface: String,
-    },
-    /// The right to listen is missing.
-    #[error("{interface}: listening needs the right CAP_NET_RAW: run as root")]
-    NotAllowed {
-        /// Its name.
-        interface: String,
-    },
-    /// It is no Ethernet interface.
+    NoInterface { interface: String },
+    /// The process lacks the capability.
+    #[error("{interface}: listening needs the capability CAP_NET_RAW: run as root")]
+    NotAllowed { interface: String },
     #[error("{interface}: hardware type {hardware}, expected Ethernet (1) or loopback (772)")]
     NotEthernet {
-        /// Its name.
         interface: String,
         /// `ARPHRD_*` of the kernel.
         hardware: u16,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{interface}: {reason}")]
-    System {
-        /// Its name.
-        interface: String,
-        /// What it said.
-        reason: io::Error,
-    },
+    System { interface: String, reason: io::Error },
 }
 
-/// An interface that is being listened to.
+/// An open listening socket.
 pub struct Sniffer {
     socket: PacketSocket,
     interface: String,
@@ -66,12 +52,11 @@ pub struct Sniffer {
     buffer: Box<[u8; TAG_LEN + FRAME_MAX]>,
 }
 
-/// A frame that came in.
 #[derive(Clone, Copy, Debug)]
 pub struct SniffedFrame<'a> {
-    /// The bytes from the Ethernet destination on, [`FRAME_MAX`] of them at most.
+    /// The bytes from the Ethernet destination on, at most [`FRAME_MAX`].
     pub data: &'a [u8],
-    /// When it was read, in nanoseconds since 1970.
+    /// Time of reading, in nanoseconds since 1970.
     pub timestamp_ns: u64,
 }
 
@@ -96,19 +81,19 @@ impl Sniffer {
         Ok(Sniffer { socket, interface: name(), buffer: Box::new([0; TAG_LEN + FRAME_MAX]) })
     }
 
-    /// Says which XDP program is attached to the interface: it sees frames first, and those that it
-    /// gives to an AF_XDP socket never come here.
+    /// Names the XDP program attached to the interface. It sees frames first: those that it passes
+    /// to an AF_XDP socket never arrive here.
     pub fn xdp_program(&self) -> Option<String> {
         let index = index_of(&self.interface).ok()?;
         let there = netlink::attached(index as u32).ok()??;
         Some(format!("XDP program {} ({})", there.program, there.mode))
     }
 
-    /// The next frame that comes in within `wait`.
+    /// Waits at most `wait` for the next frame.
     pub fn next_frame(&mut self, wait: Duration) -> Result<Option<SniffedFrame<'_>>, SniffError> {
         let fd = self.socket.as_fd().as_raw_fd();
         let failed = |reason: io::Error, interface: &str| match reason.kind() {
-            // A signal, or somebody was faster: nothing came.
+            // A signal, or another reader was faster: nothing came.
             io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(None),
             _ => Err(SniffError::System { interface: interface.to_owned(), reason }),
         };
@@ -133,12 +118,13 @@ impl Sniffer {
         {
             frame = 0..frame.end.min(FRAME_MAX);
         }
+        // A clock before 1970 counts as 1970.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         Ok(Some(SniffedFrame { data: &self.buffer[frame], timestamp_ns }))
     }
 
-    /// Frames that came since the last call and that the kernel had no room for.
+    /// Returns the number of frames since the last call that the kernel had no room for.
     pub fn missed(&self) -> u64 {
         self.socket.missed()
     }

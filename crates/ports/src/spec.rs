@@ -1,4 +1,4 @@
-//! Ports as text: `KIND:ARGUMENT[,option=value…]`, checked as a whole, and opened.
+//! Ports as text, `KIND:ARGUMENT[,option=value…]`: parses, checks and opens them.
 //!
 //! ```text
 //! afpacket:veth1               afpacket:veth1,ring=v3,ring-mib=32
@@ -8,9 +8,9 @@
 //! any of them                  …,loss=0.01,corrupt=0.001,fault-seed=7,dump=seen.pcap
 //! ```
 //!
-//! The first piece without `=` is the argument: an interface, or the capture to read. Values hold no
-//! comma. Options are all known, given once and in their bounds, or the text is refused with one
-//! line that says what would be right. [`PortSpec`] prints as text that parses to the same.
+//! The first piece without `=` is the argument: an interface, or the capture to read. Values
+//! contain no comma. Options must be known, unique and within their bounds; otherwise one line says
+//! what would be right. [`PortSpec`] prints as text that parses to the same value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,55 +27,37 @@ use crate::tap::{self, TapOptions};
 
 mod parse;
 
-/// Most queues of a port.
 pub const QUEUES_MAX: usize = 64;
 
 /// A port that can be opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortSpec {
-    /// What it is.
     pub kind: PortKind,
     /// Faults to inject, if any.
     pub faults: Option<FaultOptions>,
-    /// Capture to write everything to that passes.
+    /// Capture to write every passing frame to.
     pub dump: Option<PathBuf>,
 }
 
-/// What a port is.
+/// Kind of port, with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PortKind {
     /// An interface through packet sockets.
-    AfPacket {
-        /// Its name.
-        interface: String,
-        /// How.
-        options: AfPacketOptions,
-    },
+    AfPacket { interface: String, options: AfPacketOptions },
     /// An interface through AF_XDP.
-    AfXdp {
-        /// Its name.
-        interface: String,
-        /// How.
-        options: AfXdpOptions,
-    },
-    /// A TAP interface, made if it is missing.
-    Tap {
-        /// Its name.
-        interface: String,
-        /// How.
-        options: TapOptions,
-    },
+    AfXdp { interface: String, options: AfXdpOptions },
+    /// A TAP interface, created if it is missing.
+    Tap { interface: String, options: TapOptions },
     /// Captures.
     Pcap(PcapOptions),
     /// Frames in memory.
     Memory(MemoryOptions),
 }
 
-/// Why a text is no port.
+/// Why a text names no port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("port `{text}`: {problem}")]
 pub struct SpecError {
-    /// The text, as it was given.
     pub text: String,
     /// What is wrong and what would be right.
     pub problem: String,
@@ -85,14 +67,14 @@ impl FromStr for PortSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<PortSpec, SpecError> {
-        // One line, whatever was given.
+        // One line, whatever the text.
         let shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
         parse::spec(text).map_err(|problem| SpecError { text: shown, problem })
     }
 }
 
 impl PortSpec {
-    /// Kind and main argument, without options: how the port is called in messages.
+    /// Returns kind and argument without options, as messages name the port.
     pub fn name(&self) -> String {
         match &self.kind {
             PortKind::AfPacket { interface, .. } => format!("afpacket:{interface}"),
@@ -109,7 +91,7 @@ impl PortSpec {
         }
     }
 
-    /// The interface that the port stands on, if any.
+    /// Returns the port's interface, if any.
     pub fn interface(&self) -> Option<&str> {
         match &self.kind {
             PortKind::AfPacket { interface, .. }
@@ -120,13 +102,13 @@ impl PortSpec {
     }
 }
 
-/// Opens a port with as many queues as there are workers, at most [`QUEUES_MAX`].
+/// Opens a port with one queue for each worker, at most [`QUEUES_MAX`].
 ///
-/// After [`PortError::Gone`] the port is dropped and opened anew with the same `spec`; that fails as
-/// long as the interface is missing.
+/// After [`PortError::Gone`] the caller drops the port and opens it again with the same `spec`;
+/// that fails while the interface is missing.
 ///
 /// # Errors
-/// The interface or file is missing or unfit, or the system refuses something.
+/// The interface or file is missing or unsuitable, or the system refuses a call.
 pub fn open(spec: &PortSpec, queues: usize) -> Result<Box<dyn Port>, PortError> {
     let name = spec.name();
     let unusable = |problem| PortError::Unusable { port: name.clone(), problem };
@@ -151,7 +133,7 @@ pub fn open(spec: &PortSpec, queues: usize) -> Result<Box<dyn Port>, PortError> 
     Ok(port)
 }
 
-/// Writes the pieces behind the kind, the argument first.
+/// Writes the pieces after the kind, the argument first.
 struct Pieces<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     first: bool,

@@ -12,9 +12,9 @@
 //!  set_nw_ttl:     TTL 1, zeros 3
 //!  experimenter:   experimenter 4, then its own
 //! ```
-//! `set_field` under a mask came with 1.5. Before that, Open vSwitch has `reg_load` and `reg_load2`
-//! for it: both are read as [`Action::SetField`], and a masked one is written as `reg_load2`. Some
-//! bits of a field that cannot have a mask are written as `reg_load`, in every version.
+//! OpenFlow 1.5 introduced a masked `set_field`. Earlier versions use Open vSwitch's `reg_load` and
+//! `reg_load2`: both decode to [`Action::SetField`], and a masked one is written as `reg_load2`.
+//! Single bits of a field that takes no mask are written as `reg_load` in every version.
 
 mod nicira;
 #[cfg(test)]
@@ -44,13 +44,12 @@ const EXPERIMENTER: u16 = 0xffff;
 pub enum Action {
     /// Send out of a port, which may be a reserved one.
     Output {
-        /// The port.
         port: u32,
         /// For [`port::CONTROLLER`](crate::consts::port::CONTROLLER): bytes to send of a buffered
         /// packet, or [`MAX_LEN_NO_BUFFER`](crate::MAX_LEN_NO_BUFFER).
         max_len: u16,
     },
-    /// Write a field, or the bits of it that the mask says.
+    /// Write a field, or the bits of it under the mask.
     SetField(Oxm),
     /// Push a VLAN tag with this Ethernet type.
     PushVlan(u16),
@@ -60,48 +59,42 @@ pub enum Action {
     DecNwTtl,
     /// Set TTL or hop limit.
     SetNwTtl(u8),
-    /// Hand to a group.
     Group(u32),
     /// Choose the queue of later outputs.
     SetQueue(u32),
-    /// Hand to a meter (1.5; an instruction before).
+    /// Send through a meter (1.5; an instruction before).
     Meter(u32),
-    /// Look up again, of Nicira: in `table` (or this one), as if the packet came in on `in_port`
-    /// (or as it did).
+    /// Look up again (Nicira): in `table` (default: this one), with `in_port` (default: the real
+    /// one) as ingress port.
     Resubmit {
-        /// Port to match on.
         in_port: Option<u32>,
-        /// Table to look in.
         table: Option<u8>,
     },
-    /// Send to one controller, of Nicira.
+    /// Send to one controller (Nicira).
     NxController {
-        /// As of [`Action::Output`].
+        /// As in [`Action::Output`].
         max_len: u16,
-        /// Which controller; 0 is every one that did not choose a number.
+        /// The controller's identifier; 0 is every controller that did not choose one.
         controller_id: u16,
-        /// What the packet-in gives as its reason.
         reason: PacketInReason,
     },
-    /// An action of the specification that has no type of its own here (MPLS, PBB, copies of TTLs
-    /// and fields).
+    /// An action of the specification without a variant here (MPLS, PBB, copies of TTLs and
+    /// fields).
     Other {
-        /// Its type.
         kind: u16,
-        /// What follows type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
     /// Any other extension.
     Experimenter {
-        /// Whose.
         experimenter: u32,
-        /// What follows that.
+        /// The bytes after the experimenter.
         data: Vec<u8>,
     },
 }
 
 impl Action {
-    /// The subtype of an action of Nicira that is not understood here.
+    /// Returns the subtype of a Nicira action that has no variant here.
     pub fn nx_subtype(&self) -> Option<u16> {
         match self {
             Action::Experimenter { experimenter: NICIRA, data } => {
@@ -144,7 +137,7 @@ impl Action {
                 let oxm = Oxm::decode(&mut body, Place::SetField)?;
                 settable(&oxm, &field)?;
                 if oxm.is_masked() && version < Version::V15 {
-                    // The code of its own came with 1.5, and so did the mask.
+                    // 1.5 introduced the mask and an error code for it.
                     return Err(field.fail("has a mask", BadAction::BadSetArgument.into()));
                 }
                 let padding = body.left().min(7);
@@ -226,7 +219,7 @@ impl Action {
     }
 }
 
-/// That a field may be written.
+/// Checks that a field may be written.
 fn settable(oxm: &Oxm, at: &Reader<'_>) -> Result<(), DecodeError> {
     if oxm.field.settable() {
         Ok(())
@@ -235,13 +228,14 @@ fn settable(oxm: &Oxm, at: &Reader<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// Types of the specification that stay [`Action::Other`]: copy_ttl_out, copy_ttl_in, set_mpls_ttl,
-/// dec_mpls_ttl, push_mpls, pop_mpls, push_pbb, pop_pbb, and copy_field of 1.5.
+/// Returns whether the specification has the type, which stays [`Action::Other`]: copy_ttl_out,
+/// copy_ttl_in, set_mpls_ttl, dec_mpls_ttl, push_mpls, pop_mpls, push_pbb, pop_pbb, and copy_field
+/// of 1.5.
 fn is_known(kind: u16, version: Version) -> bool {
     matches!(kind, 11 | 12 | 15 | 16 | 19 | 20 | 26 | 27) || (kind == 28 && version >= Version::V15)
 }
 
-/// One action: its length is padded and counts the padding.
+/// Writes one action; its length includes the padding.
 fn put(
     out: &mut Vec<u8>,
     kind: u16,

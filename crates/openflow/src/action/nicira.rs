@@ -1,4 +1,4 @@
-//! Actions of Nicira that `ovs-ofctl` writes under OpenFlow 1.3 and later (ovs-actions(7)).
+//! Nicira's actions that `ovs-ofctl` writes under OpenFlow 1.3 and later (ovs-actions(7)).
 //!
 //! ```text
 //!  0               2               4                               8               10
@@ -12,7 +12,7 @@
 //!  controller (20):     max_len 2, controller 2, reason 1, zero 1
 //!  reg_load2 (33):      one OXM field, zeros up to a multiple of 8
 //! ```
-//! Ports have 16 bits there: 0xff00 and above stand for the reserved ports of the same last byte.
+//! Ports have 16 bits there: 0xff00 and above stand for the reserved ports with the same last byte.
 //! All other subtypes stay [`Action::Experimenter`].
 
 use super::{Action, EXPERIMENTER, put, settable};
@@ -31,15 +31,15 @@ const DEC_TTL: u16 = 18;
 const CONTROLLER: u16 = 20;
 const REG_LOAD2: u16 = 33;
 
-/// "The port that it came in on" and "this table".
+/// "The ingress port" and "this table".
 const IN_PORT: u16 = 0xfff8;
 const TABLE_HERE: u8 = 255;
 
-/// First reserved port of 16 bits, and what makes it one of 32.
+/// First reserved port of 16 bits, and the difference to its 32-bit number.
 const RESERVED: u16 = 0xff00;
 const RESERVED_UPPER: u32 = 0xffff_0000;
 
-/// Reads what follows the experimenter.
+/// Reads the bytes after the experimenter.
 pub(super) fn decode(body: &mut Reader<'_>) -> Result<Action, DecodeError> {
     let whole = body.clone();
     Ok(match body.u16()? {
@@ -119,7 +119,7 @@ pub(super) fn set_bits(oxm: &Oxm, version: Version, out: &mut Vec<u8>) -> Result
     })
 }
 
-/// A field that cannot carry a mask: a `reg_load` for each run of bits. None is wider than 32.
+/// Writes a `reg_load` for each run of bits of a field that takes no mask. None is wider than 32.
 fn reg_loads(oxm: &Oxm, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let (class, number) = oxm.field.nxm_place().unwrap_or(oxm.field.place());
     let header = u32::from(class) << 16 | u32::from(number) << 9 | oxm.field.bytes() as u32;

@@ -44,7 +44,8 @@ fn every_fault_has_its_code() {
         ([&[0, 25, 0, 16, 0x80, 0, 0x0c, 99, 0, 0, 0][..], &[0; 5]].concat(), BadAction::BadSetLen),
         // More padding than up to the next multiple of 8.
         ([&[0, 25, 0, 24, 0x80, 0, 0x0c, 2, 0, 1][..], &[0; 14]].concat(), BadAction::BadLen),
-        // reg_load: of a register, past the end of a field, too large a value, to a read-only field.
+        // reg_load: of a register, past the end of a field, too large a value, to a read-only
+        // field.
         (nicira(7, &[0, 31, 0, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1]), BadAction::BadSetType),
         (nicira(7, &[0, 0x50, 0, 0, 0x1e, 2, 0, 0, 0, 0, 0, 0, 0, 1]), BadAction::BadSetLen),
         (nicira(7, &[0, 3, 0, 0, 0x1e, 2, 0, 0, 0, 0, 0, 0, 0, 16]), BadAction::BadSetArgument),

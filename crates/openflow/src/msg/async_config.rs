@@ -1,4 +1,4 @@
-//! Which asynchronous messages a controller wants (specification 7.3.10).
+//! The asynchronous messages that a controller wants (specification 7.3.10).
 //!
 //! ```text
 //!  8                               12                              16
@@ -14,8 +14,8 @@
 //!  |     type      |  length = 8   |        bits of reasons        |   1.4: a list of these
 //!  +---------------+---------------+-------------------------------+
 //! ```
-//! Even types are for the slave role, odd ones for master and equal. A list changes what it names
-//! and leaves the rest.
+//! Even types apply to the slave role, odd ones to master and equal. A list changes the entries
+//! that it names and no others.
 
 use crate::bytes::{Put, Reader};
 use crate::codes::BadProperty;
@@ -25,20 +25,17 @@ use crate::version::Version;
 /// Bits of reasons for one kind of message: bit `n` is reason `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RoleMasks {
-    /// In the roles master and equal; `None` is not named.
+    /// For the roles master and equal; `None` if the list does not name it.
     pub master: Option<u32>,
-    /// In the role slave.
+    /// For the role slave.
     pub slave: Option<u32>,
 }
 
-/// Which asynchronous messages a controller wants.
+/// The asynchronous messages that a controller wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AsyncConfig {
-    /// Packet-in.
     pub packet_in: RoleMasks,
-    /// Port-status.
     pub port_status: RoleMasks,
-    /// Flow-removed.
     pub flow_removed: RoleMasks,
     /// Role-status (1.4).
     pub role_status: RoleMasks,
@@ -51,7 +48,7 @@ pub struct AsyncConfig {
 }
 
 impl AsyncConfig {
-    /// In the order of their property types, and how many of them a version has.
+    /// Iterates over the masks that a version has, in the order of their property types.
     fn masks(&mut self, version: Version) -> impl Iterator<Item = &mut RoleMasks> {
         let kinds = match version {
             Version::V13 => 3,

@@ -1,4 +1,4 @@
-//! Bundles: messages that are done all together (1.4; specification 1.4.1, 7.3.9).
+//! Bundles: messages that take effect together (1.4; specification 1.4.1, 7.3.9).
 //!
 //! ```text
 //!  8                               12              14              16
@@ -17,7 +17,7 @@ use crate::header::{HEADER_LEN, Header};
 /// Opens, closes, commits or discards a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BundleControl {
-    /// The controller's number for it.
+    /// Number of the bundle, chosen by the controller.
     pub bundle: u32,
     /// 0 open, 2 close, 4 commit, 6 discard; the reply is one more.
     pub kind: u16,
@@ -28,7 +28,7 @@ pub struct BundleControl {
 impl BundleControl {
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<BundleControl, DecodeError> {
         let control = BundleControl { bundle: r.u32()?, kind: r.u16()?, flags: r.u16()? };
-        // Properties: extensions, and times of commits, which nothing here asks for.
+        // Properties hold extensions and commit times, which are not supported.
         r.rest();
         Ok(control)
     }
@@ -43,9 +43,8 @@ impl BundleControl {
 /// Adds a message to a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BundleAdd {
-    /// The controller's number for it.
     pub bundle: u32,
-    /// As it was opened.
+    /// The flags that it was opened with.
     pub flags: u16,
     /// The message, with its header.
     pub message: Vec<u8>,

@@ -11,20 +11,19 @@ use crate::bytes::{Put, Reader};
 use crate::codes::ErrorCode;
 use crate::error::DecodeError;
 
-/// Bytes of a refused request that an error quotes: what the specification asks for at least.
+/// Bytes of a refused request that an error quotes: the specification's minimum.
 pub const ERROR_DATA_LEN: usize = 64;
 
-/// What went wrong with a request.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ErrorMessage {
-    /// Type and code.
     pub code: ErrorCode,
     /// The start of the request; a text after [`HelloFailed`](crate::HelloFailed).
     pub data: Vec<u8>,
 }
 
 impl ErrorMessage {
-    /// The answer to `request`, a whole message with its header.
+    /// Returns the answer to `request`, a whole message with its header.
     pub fn new(code: impl Into<ErrorCode>, request: &[u8]) -> ErrorMessage {
         let data = request[..request.len().min(ERROR_DATA_LEN)].to_vec();
         ErrorMessage { code: code.into(), data }

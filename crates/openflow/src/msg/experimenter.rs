@@ -1,5 +1,5 @@
-//! Messages of extensions (specification 7.5.5). None is understood here: a switch answers with
-//! [`BadRequest::BadExperimenter`](crate::BadRequest::BadExperimenter), or
+//! Messages of extensions (specification 7.5.5). None is supported: a switch answers with
+//! [`BadRequest::BadExperimenter`](crate::BadRequest::BadExperimenter), or with
 //! [`BadExpType`](crate::BadRequest::BadExpType) if it knows the experimenter.
 //!
 //! ```text
@@ -15,11 +15,9 @@ use crate::error::DecodeError;
 /// A message, or a multipart body, of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Experimenter {
-    /// Whose.
     pub experimenter: u32,
-    /// Which of theirs.
+    /// Type, assigned by the experimenter.
     pub exp_type: u32,
-    /// The rest.
     pub data: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a switch is and how it is set (specification 7.3.1, 7.3.2).
+//! Features and configuration of a switch (specification 7.3.1, 7.3.2).
 //!
 //! ```text
 //!  8                                                               16
@@ -21,7 +21,7 @@ use crate::bytes::{Put, Reader};
 use crate::error::DecodeError;
 
 flags! {
-    /// What a switch can do.
+    /// Capabilities of a switch.
     Capabilities: u32 {
         /// Counters of flows.
         FLOW_STATS = 1,
@@ -35,7 +35,7 @@ flags! {
         IP_REASM = 1 << 5,
         /// Counters of queues.
         QUEUE_STATS = 1 << 6,
-        /// Ports that would loop are blocked by the switch.
+        /// The switch blocks ports that would form a loop.
         PORT_BLOCKED = 1 << 8,
         /// Bundles (1.4.1 and later).
         BUNDLES = 1 << 9,
@@ -47,15 +47,13 @@ flags! {
 /// Reply to a features request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features {
-    /// The switch's own number.
     pub datapath_id: u64,
     /// Packets that it can buffer.
     pub n_buffers: u32,
-    /// Tables.
+    /// Number of tables.
     pub n_tables: u8,
-    /// Which of the connections to this controller it is; 0 is the main one.
+    /// Number of this connection to the controller; 0 is the main one.
     pub auxiliary_id: u8,
-    /// What it can do.
     pub capabilities: Capabilities,
 }
 
@@ -78,25 +76,25 @@ impl Features {
     }
 }
 
-/// How the switch treats fragments, and how much of a packet it sends after a miss.
+/// Treatment of fragments, and bytes of a packet to send on a miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SwitchConfig {
-    /// Fragments: see the constants.
+    /// Treatment of fragments: see the constants.
     pub flags: u16,
-    /// Bytes of a packet to send to the controller where no action says how many.
+    /// Bytes to send to the controller if no action gives a length.
     pub miss_send_len: u16,
 }
 
 impl SwitchConfig {
-    /// Fragments, the first one too, are matched as packets without ports.
+    /// Every fragment matches as a packet without ports, the first included.
     pub const FRAG_NORMAL: u16 = 0;
     /// Fragments are dropped.
     pub const FRAG_DROP: u16 = 1;
-    /// Fragments are put together first.
+    /// Fragments are reassembled first.
     pub const FRAG_REASM: u16 = 2;
     /// The first fragment has its ports, later ones have none (Open vSwitch, `nx-match`).
     pub const FRAG_NX_MATCH: u16 = 3;
-    /// The bits of `flags` that say what to do with fragments.
+    /// Bits of `flags` for fragments.
     pub const FRAG_MASK: u16 = 3;
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<SwitchConfig, DecodeError> {

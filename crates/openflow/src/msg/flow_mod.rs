@@ -25,13 +25,13 @@ use crate::oxm::OxmMatch;
 use crate::version::Version;
 
 flags! {
-    /// How a flow is added and what it counts.
+    /// How a flow is added and counted.
     FlowFlags: u16 {
-        /// Tell the controller when it is removed.
+        /// Report the removal to the controller.
         SEND_FLOW_REM = 1,
-        /// Refuse it if one of the same priority overlaps.
+        /// Refuse the flow if one of the same priority overlaps.
         CHECK_OVERLAP = 1 << 1,
-        /// A modification sets its counters to 0.
+        /// A modification resets the counters.
         RESET_COUNTS = 1 << 2,
         /// Packets need not be counted.
         NO_PKT_COUNTS = 1 << 3,
@@ -40,16 +40,15 @@ flags! {
     }
 }
 
-/// What to do with flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowCommand {
-    /// Add one, in place of one with the same match and priority.
+    /// Add a flow; replaces one with the same match and priority.
     Add,
-    /// Give all that match new instructions.
+    /// Change the instructions of all flows that match.
     Modify,
-    /// The same for the one with the same match and priority.
+    /// Change the one with the same match and priority.
     ModifyStrict,
-    /// Remove all that match.
+    /// Remove all flows that match.
     Delete,
     /// Remove the one with the same match and priority.
     DeleteStrict,
@@ -65,20 +64,18 @@ impl FlowCommand {
     ];
 }
 
-/// A change of flow tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowMod {
-    /// The controller's own number for the flow.
+    /// Opaque number chosen by the controller.
     pub cookie: u64,
     /// Modify and delete: bits of the cookie that must agree; 0 is no restriction.
     pub cookie_mask: u64,
     /// Table; [`table::ALL`](crate::consts::table::ALL) to delete from all.
     pub table: u8,
-    /// What to do.
     pub command: FlowCommand,
-    /// Seconds without a packet until it is removed; 0 is never.
+    /// Seconds without a packet until removal; 0 is never.
     pub idle_timeout: u16,
-    /// Seconds until it is removed; 0 is never.
+    /// Seconds until removal; 0 is never.
     pub hard_timeout: u16,
     /// Higher wins.
     pub priority: u16,
@@ -88,13 +85,10 @@ pub struct FlowMod {
     pub out_port: u32,
     /// Delete: only flows with this group; [`group::ANY`](crate::consts::group::ANY) is all.
     pub out_group: u32,
-    /// How it is added.
     pub flags: FlowFlags,
     /// Flows of less importance are evicted first (1.4).
     pub importance: u16,
-    /// What it matches.
     pub matching: OxmMatch,
-    /// What it does.
     pub instructions: Vec<Instruction>,
 }
 

@@ -1,4 +1,4 @@
-//! News that a flow is gone (specification 7.4.2).
+//! Notification of a removed flow (specification 7.4.2).
 //!
 //! ```text
 //!  8                                                               16
@@ -33,9 +33,9 @@ use crate::version::Version;
 reasons! {
     /// Why a flow was removed.
     FlowRemovedReason {
-        /// It had no packet for too long.
+        /// No packet for `idle_timeout`.
         IdleTimeout = 0,
-        /// Its time was over.
+        /// `hard_timeout` passed.
         HardTimeout = 1,
         /// A flow-mod deleted it.
         Delete = 2,
@@ -48,24 +48,19 @@ reasons! {
     }
 }
 
-/// A flow that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowRemoved {
-    /// The controller's own number for it.
+    /// Opaque number chosen by the controller.
     pub cookie: u64,
-    /// Its priority.
     pub priority: u16,
-    /// Why it was removed.
     pub reason: FlowRemovedReason,
-    /// The table that it was in.
+    /// Table that it was in.
     pub table: u8,
-    /// As it was added.
+    /// As in the flow-mod.
     pub idle_timeout: u16,
-    /// As it was added.
+    /// As in the flow-mod.
     pub hard_timeout: u16,
-    /// Its counters.
     pub stats: Stats,
-    /// What it matched.
     pub matching: OxmMatch,
 }
 
@@ -90,7 +85,7 @@ impl FlowRemoved {
         let (cookie, priority) = (r.u64()?, r.u16()?);
         let (reason, table) = (r.u8()?, r.u8()?);
         let reason = match reason {
-            // Numbers without a meaning before 1.4.
+            // Undefined before 1.4.
             4.. if version < Version::V14 => FlowRemovedReason::Other(reason),
             _ => FlowRemovedReason::from_wire(reason),
         };

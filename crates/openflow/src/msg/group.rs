@@ -1,4 +1,4 @@
-//! Changes of groups, as far as is needed to refuse them (specification 7.3.4.2).
+//! Changes of groups, decoded as far as needed to refuse them (specification 7.3.4.2).
 //!
 //! ```text
 //!  8               10      11      12                              16
@@ -15,29 +15,27 @@ use crate::codes::GroupModFailed;
 use crate::error::{DecodeError, EncodeError};
 use crate::version::Version;
 
-/// A change of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupMod {
-    /// What to do: 0 add, 1 modify, 2 delete, 3 insert bucket, 5 remove bucket.
+    /// 0 add, 1 modify, 2 delete, 3 insert bucket, 5 remove bucket.
     pub command: u16,
-    /// Kind of group: 0 all, 1 select, 2 indirect, 3 fast failover.
+    /// 0 all, 1 select, 2 indirect, 3 fast failover.
     pub kind: u8,
-    /// The group.
     pub group: u32,
-    /// The bucket that insert and remove are about (1.5).
+    /// Bucket to insert after or to remove (1.5).
     pub bucket: u32,
-    /// Buckets, as they came.
+    /// Buckets, undecoded.
     pub buckets: Vec<u8>,
-    /// Properties (1.5), as they came.
+    /// Properties (1.5), undecoded.
     pub properties: Vec<u8>,
 }
 
 impl GroupMod {
-    /// Commands.
+    /// Adds a group.
     pub const ADD: u16 = 0;
-    /// Change an existing group.
+    /// Changes an existing group.
     pub const MODIFY: u16 = 1;
-    /// Remove groups.
+    /// Removes groups.
     pub const DELETE: u16 = 2;
 
     pub(crate) fn decode(r: &mut Reader<'_>, version: Version) -> Result<GroupMod, DecodeError> {

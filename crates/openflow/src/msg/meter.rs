@@ -1,4 +1,4 @@
-//! Changes of meters, as far as is needed to refuse them (specification 7.3.4.4).
+//! Changes of meters, decoded as far as needed to refuse them (specification 7.3.4.4).
 //!
 //! ```text
 //!  8               10              12                              16
@@ -11,21 +11,19 @@ use crate::bytes::{Put, Reader};
 use crate::codes::MeterModFailed;
 use crate::error::DecodeError;
 
-/// A change of a meter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MeterMod {
-    /// What to do: 0 add, 1 modify, 2 delete.
+    /// 0 add, 1 modify, 2 delete.
     pub command: u16,
-    /// Units and what to count.
+    /// Units and counters.
     pub flags: u16,
-    /// The meter.
     pub meter: u32,
-    /// Bands, as they came.
+    /// Bands, undecoded.
     pub bands: Vec<u8>,
 }
 
 impl MeterMod {
-    /// Remove meters.
+    /// Removes meters.
     pub const DELETE: u16 = 2;
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<MeterMod, DecodeError> {

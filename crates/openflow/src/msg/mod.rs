@@ -15,7 +15,7 @@ pub mod port;
 pub mod role;
 pub mod table;
 
-/// A set of named bits, of which unknown ones are kept.
+/// Declares a set of named bits; keeps unknown ones.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident: $bits:ident {
         $( $(#[$flag_doc:meta])* $flag:ident = $value:expr ),+ $(,)?
@@ -29,7 +29,7 @@ macro_rules! flags {
             /// Every bit with a name.
             pub const KNOWN: $name = $name(0 $( | $value )+);
 
-            /// Whether all bits of `other` are set.
+            /// Returns whether all bits of `other` are set.
             pub const fn contains(self, other: $name) -> bool {
                 self.0 & other.0 == other.0
             }
@@ -45,7 +45,7 @@ macro_rules! flags {
     };
 }
 
-/// A one-byte number of which some values have names.
+/// Declares a one-byte number of which some values have names.
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $( $(#[$value_doc:meta])* $value:ident = $number:literal ),+ $(,)? }) => {
         $(#[$doc])*
@@ -57,7 +57,7 @@ macro_rules! reasons {
         }
 
         impl $name {
-            /// The name of a number.
+            /// Returns the value of a number.
             pub const fn from_wire(number: u8) -> $name {
                 match number {
                     $( $number => $name::$value, )+
@@ -65,7 +65,6 @@ macro_rules! reasons {
                 }
             }
 
-            /// The number.
             pub const fn to_wire(self) -> u8 {
                 match self {
                     $( $name::$value => $number, )+

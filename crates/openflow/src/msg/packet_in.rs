@@ -9,7 +9,7 @@
 //!  +---------------------------------------------------------------+
 //!  |  match: ingress port and the like; zeros 2; start of the packet
 //! ```
-//! The three versions differ in their reasons alone.
+//! The three versions differ only in their reasons.
 
 use super::reasons;
 use crate::bytes::{Put, Reader};
@@ -20,37 +20,36 @@ use crate::version::Version;
 reasons! {
     /// Why a packet went to the controller.
     PacketInReason {
-        /// No rule but the table-miss rule matched.
+        /// Only the table-miss rule matched.
         TableMiss = 0,
-        /// An action list said so.
+        /// An output of an action list.
         ApplyAction = 1,
-        /// TTL or hop limit ran out.
+        /// TTL or hop limit expired.
         InvalidTtl = 2,
-        /// The action set said so (1.4; written as `ApplyAction` before).
+        /// An output of the action set (1.4; written as `ApplyAction` before).
         ActionSet = 3,
-        /// A bucket of a group said so (1.4; written as `ApplyAction` before).
+        /// An output of a group's bucket (1.4; written as `ApplyAction` before).
         Group = 4,
-        /// A packet-out said so (1.4; written as `ApplyAction` before).
+        /// An output of a packet-out (1.4; written as `ApplyAction` before).
         PacketOut = 5,
     }
 }
 
-/// A packet, or its start, for the controller.
+/// A packet, or its first bytes, for the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PacketIn {
-    /// Where the switch keeps the packet, or [`BUFFER_NONE`](crate::BUFFER_NONE).
+    /// Number of the buffered packet, or [`BUFFER_NONE`](crate::BUFFER_NONE).
     pub buffer_id: u32,
     /// Length of the whole packet.
     pub total_len: u16,
-    /// Why it was sent.
     pub reason: PacketInReason,
     /// Table of the rule that sent it.
     pub table: u8,
     /// Cookie of that rule; all ones if there is none.
     pub cookie: u64,
-    /// Where it came in, and fields that are not part of the packet.
+    /// Ingress port, and fields that are not part of the packet.
     pub matching: OxmMatch,
-    /// As much of it as was asked for.
+    /// The first bytes of the packet, as many as asked for.
     pub data: Vec<u8>,
 }
 
@@ -59,7 +58,7 @@ impl PacketIn {
         let (buffer_id, total_len) = (r.u32()?, r.u16()?);
         let (reason, table, cookie) = (r.u8()?, r.u8()?, r.u64()?);
         let reason = match reason {
-            // Numbers without a meaning before 1.4.
+            // Undefined before 1.4.
             3.. if version < Version::V14 => PacketInReason::Other(reason),
             _ => PacketInReason::from_wire(reason),
         };

@@ -22,19 +22,17 @@ use crate::error::{DecodeError, EncodeError};
 use crate::oxm::{OxmField, OxmMatch};
 use crate::version::Version;
 
-/// A packet to send, or to run through the tables.
+/// A packet to send, or to process by the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PacketOut {
-    /// Where the switch keeps the packet, or [`BUFFER_NONE`](crate::BUFFER_NONE).
+    /// Number of the buffered packet, or [`BUFFER_NONE`](crate::BUFFER_NONE).
     pub buffer_id: u32,
-    /// The port that it counts as having come in on, often
-    /// [`port::CONTROLLER`](crate::consts::port::CONTROLLER).
+    /// Ingress port to assume, often [`port::CONTROLLER`](crate::consts::port::CONTROLLER).
     pub in_port: u32,
     /// Other fields that are not part of the packet (1.5).
     pub pipeline: OxmMatch,
-    /// What to do with it.
     pub actions: Vec<Action>,
-    /// The packet, if it is in no buffer.
+    /// The packet, unless it is buffered.
     pub data: Vec<u8>,
 }
 
@@ -91,7 +89,7 @@ impl PacketOut {
     }
 }
 
-/// Fields that a packet has beside its bytes.
+/// Returns whether a field is not part of the packet's bytes.
 fn is_pipeline(field: OxmField) -> bool {
     matches!(
         field,

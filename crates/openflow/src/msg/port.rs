@@ -1,4 +1,4 @@
-//! Ports: what they are, news of them, changes of them (specification 7.2.1, 7.3.4.3, 7.4.3).
+//! Ports: descriptions, notifications, changes (specification 7.2.1, 7.3.4.3, 7.4.3).
 //!
 //! ```text
 //!  0                               4               6               8
@@ -35,18 +35,17 @@ use crate::error::{DecodeError, EncodeError};
 use crate::name::Name;
 use crate::version::Version;
 
-/// The property with speeds, and with what to advertise.
+/// The property with speeds, or with features to advertise.
 const ETHERNET: u16 = 0;
 const EXPERIMENTER: u16 = 0xffff;
 
 flags! {
-    /// How a port is set.
     PortConfig: u32 {
         /// Administratively down.
         PORT_DOWN = 1,
-        /// Drop all packets that come in.
+        /// Drop all packets received.
         NO_RECV = 1 << 2,
-        /// Drop all packets that would leave.
+        /// Drop all packets to send.
         NO_FWD = 1 << 5,
         /// No packet-in for packets of this port.
         NO_PACKET_IN = 1 << 6,
@@ -54,7 +53,6 @@ flags! {
 }
 
 flags! {
-    /// How a port is.
     PortState: u32 {
         /// No link.
         LINK_DOWN = 1,
@@ -65,20 +63,19 @@ flags! {
     }
 }
 
-/// Speeds of a port. The first four are bits that ovs-ofctl and others name (`10GB-FD` is bit 6).
+/// Speeds of a port. The first four are sets of bits that ovs-ofctl and others name (`10GB-FD` is
+/// bit 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortSpeeds {
-    /// As it runs now.
+    /// Features in use.
     pub curr: u32,
-    /// What it offers.
+    /// Features advertised.
     pub advertised: u32,
-    /// What it could do.
+    /// Features supported.
     pub supported: u32,
-    /// What the other end offers.
+    /// Features advertised by the peer.
     pub peer: u32,
-    /// As it runs now.
     pub curr_speed_kbps: u32,
-    /// What it could do.
     pub max_speed_kbps: u32,
 }
 
@@ -104,20 +101,13 @@ impl PortSpeeds {
     }
 }
 
-/// A port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Port {
-    /// Its number.
     pub number: u32,
-    /// Its hardware address.
     pub hw_addr: [u8; 6],
-    /// Its name.
     pub name: Name<16>,
-    /// How it is set.
     pub config: PortConfig,
-    /// How it is.
     pub state: PortState,
-    /// Its speeds.
     pub speeds: PortSpeeds,
 }
 
@@ -173,23 +163,18 @@ impl Port {
 }
 
 reasons! {
-    /// What happened to a port.
     PortReason {
-        /// It is new.
         Add = 0,
-        /// It is gone.
         Delete = 1,
-        /// Something of it changed.
         Modify = 2,
     }
 }
 
-/// News of a port.
+/// Notification of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortStatus {
-    /// What happened.
     pub reason: PortReason,
-    /// The port, as it is now (or was last).
+    /// The port as it is now, or was last.
     pub port: Port,
 }
 
@@ -207,18 +192,16 @@ impl PortStatus {
     }
 }
 
-/// A change of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortMod {
-    /// The port.
     pub port: u32,
-    /// Must be that of the port.
+    /// Must equal the port's address.
     pub hw_addr: [u8; 6],
     /// New values of the bits in `mask`.
     pub config: PortConfig,
     /// Bits to change.
     pub mask: PortConfig,
-    /// What to offer from now on; 0 changes nothing.
+    /// Features to advertise from now on; 0 changes nothing.
     pub advertise: u32,
 }
 

@@ -20,16 +20,16 @@ use crate::bytes::{Put, Reader};
 use crate::codes::RoleRequestFailed;
 use crate::error::DecodeError;
 
-/// What a controller may do.
+/// Role of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A question: leave it as it is.
+    /// Asks for the current role.
     NoChange,
-    /// Everything, as any other.
+    /// Full access, shared with others.
     Equal,
-    /// Everything; there is one at most.
+    /// Full access; at most one controller has it.
     Master,
-    /// Only read.
+    /// Read access only.
     Slave,
 }
 
@@ -44,12 +44,11 @@ impl Role {
     }
 }
 
-/// A role that is asked for, or given.
+/// A role requested or granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoleState {
-    /// The role.
     pub role: Role,
-    /// Counts elections of a master, to know stale requests.
+    /// Number of the master election; detects stale requests.
     pub generation_id: u64,
 }
 
@@ -68,25 +67,21 @@ impl RoleState {
 }
 
 reasons! {
-    /// Why a controller's role changed.
     RoleStatusReason {
         /// Another controller became master.
         MasterRequest = 0,
-        /// The switch was set so.
+        /// The switch's configuration changed.
         Config = 1,
-        /// An extension.
         Experimenter = 2,
     }
 }
 
-/// News to a controller that its role changed (1.4).
+/// Notification that a controller's role changed (1.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoleStatus {
     /// Its role now.
     pub role: Role,
-    /// Why.
     pub reason: RoleStatusReason,
-    /// Of the election.
     pub generation_id: u64,
 }
 
@@ -95,7 +90,7 @@ impl RoleStatus {
         let (role, reason) = (Role::decode(r)?, RoleStatusReason::from_wire(r.u8()?));
         r.skip(3)?;
         let generation_id = r.u64()?;
-        // Properties: extensions alone.
+        // Properties hold extensions only.
         r.rest();
         Ok(RoleStatus { role, reason, generation_id })
     }

@@ -1,4 +1,4 @@
-//! Changes of how a table is set (specification 7.3.3).
+//! Changes of a table's configuration (specification 7.3.3).
 //!
 //! ```text
 //!  8       9                       12                              16
@@ -11,14 +11,13 @@ use crate::bytes::{Put, Reader};
 use crate::error::{DecodeError, EncodeError};
 use crate::version::Version;
 
-/// A change of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableMod {
     /// The table, or [`table::ALL`](crate::consts::table::ALL).
     pub table: u8,
-    /// Bits: 0x4 eviction, 0x8 vacancy events (1.4); 0x3 mean nothing any more.
+    /// Bits: 0x4 eviction, 0x8 vacancy events (1.4); 0x3 is obsolete.
     pub config: u32,
-    /// Properties (1.4), as they came.
+    /// Properties (1.4), undecoded.
     pub properties: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Who made the switch (specification 7.3.5.1).
+//! Description of the switch (specification 7.3.5.1).
 //!
 //! ```text
 //!  16        272       528       784              816           1072
@@ -11,18 +11,14 @@ use crate::bytes::{Put, Reader};
 use crate::error::{DecodeError, EncodeError};
 use crate::name::Name;
 
-/// Who made the switch.
+/// Description of the switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Desc {
-    /// Maker.
     pub manufacturer: Name<256>,
-    /// Hardware.
     pub hardware: Name<256>,
-    /// Software.
     pub software: Name<256>,
-    /// Serial number.
     pub serial: Name<32>,
-    /// The datapath, for people.
+    /// Description of the datapath, for people.
     pub datapath: Name<256>,
 }
 

@@ -47,20 +47,19 @@ use crate::oxm::OxmMatch;
 use crate::stats::{Elapsed, Stats, counter, wire};
 use crate::version::Version;
 
-/// Which flows are asked for.
+/// Selects flows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowRequest {
     /// Their table, or [`table::ALL`](crate::consts::table::ALL).
     pub table: u8,
     /// An output that they have, or [`port::ANY`](crate::consts::port::ANY).
     pub out_port: u32,
-    /// A group that they have, or [`group::ANY`](crate::consts::group::ANY).
+    /// A group that they use, or [`group::ANY`](crate::consts::group::ANY).
     pub out_group: u32,
-    /// Their cookie.
     pub cookie: u64,
-    /// Bits of it that must agree.
+    /// Bits of the cookie that must agree.
     pub cookie_mask: u64,
-    /// What they match, or more narrowly.
+    /// Selects flows at least as specific as this.
     pub matching: OxmMatch,
 }
 
@@ -86,7 +85,7 @@ impl FlowRequest {
     }
 }
 
-/// An entry that begins with its own length: the rest of it.
+/// Takes an entry that begins with its length; returns the rest of it.
 fn entry<'a>(r: &mut Reader<'a>, what: &'static str) -> Result<Reader<'a>, DecodeError> {
     let start = r.clone();
     let length = usize::from(r.clone().u16()?);
@@ -98,28 +97,20 @@ fn entry<'a>(r: &mut Reader<'a>, what: &'static str) -> Result<Reader<'a>, Decod
     Ok(entry)
 }
 
-/// A flow, as it was added, and its counters.
+/// A flow with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowStats {
-    /// The table that it is in.
     pub table: u8,
-    /// Its priority.
     pub priority: u16,
-    /// As it was added.
     pub idle_timeout: u16,
-    /// As it was added.
     pub hard_timeout: u16,
-    /// As it was added.
     pub flags: FlowFlags,
-    /// As it was added (1.4).
+    /// Importance (1.4).
     pub importance: u16,
-    /// The controller's own number for it.
+    /// Opaque number chosen by the controller.
     pub cookie: u64,
-    /// Its counters.
     pub stats: Stats,
-    /// What it matches.
     pub matching: OxmMatch,
-    /// What it does.
     pub instructions: Vec<Instruction>,
 }
 
@@ -199,11 +190,11 @@ impl FlowStats {
 }
 
 reasons! {
-    /// Why counters of a flow were sent.
+    /// Why the counters of a flow were sent.
     StatsReason {
-        /// They were asked for.
+        /// A request asked for them.
         Request = 0,
-        /// A stat_trigger instruction said so.
+        /// A stat_trigger instruction fired.
         Trigger = 1,
     }
 }
@@ -211,15 +202,10 @@ reasons! {
 /// Counters of a flow (1.5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowStatsShort {
-    /// The table that it is in.
     pub table: u8,
-    /// Why they were sent.
     pub reason: StatsReason,
-    /// Its priority.
     pub priority: u16,
-    /// What it matches.
     pub matching: OxmMatch,
-    /// Its counters.
     pub stats: Stats,
 }
 

@@ -1,4 +1,4 @@
-//! What groups and meters could be (specification 7.3.5.11, 7.3.5.14). All zeros says: none.
+//! Limits of groups and meters (specification 7.3.5.11, 7.3.5.14). All zeros: not supported.
 //!
 //! ```text
 //!  0                               4                               8
@@ -14,22 +14,22 @@
 //!  |         capabilities          | bands | colors|     zeros     |
 //!  +-------------------------------+-------+-------+---------------+
 //! ```
-//! 1.5.1 adds eight bytes to the second, which Open vSwitch neither sends nor takes; they are
-//! passed over and not written.
+//! 1.5.1 adds eight bytes to the second. Open vSwitch neither sends nor reads them; they are
+//! skipped and not written.
 
 use crate::bytes::{Put, Reader};
 use crate::error::{DecodeError, EncodeError};
 
-/// What groups could be.
+/// Limits of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupFeatures {
-    /// Bits of types.
+    /// Bits of group types.
     pub types: u32,
-    /// Bits of what they can do.
+    /// Bits of capabilities.
     pub capabilities: u32,
     /// Most groups of each type.
     pub groups_max: [u32; 4],
-    /// Bits of actions of each type.
+    /// Bits of actions for each type.
     pub actions: [u32; 4],
 }
 
@@ -52,18 +52,17 @@ impl GroupFeatures {
     }
 }
 
-/// What meters could be.
+/// Limits of meters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MeterFeatures {
-    /// Most meters.
     pub meters_max: u32,
-    /// Bits of types of bands.
+    /// Bits of band types.
     pub band_types: u32,
-    /// Bits of what they can do.
+    /// Bits of capabilities.
     pub capabilities: u32,
     /// Most bands of a meter.
     pub bands_max: u8,
-    /// Most values of a colour.
+    /// Largest colour value.
     pub colors_max: u8,
 }
 

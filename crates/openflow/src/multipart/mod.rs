@@ -1,4 +1,4 @@
-//! Multipart messages: questions about the switch and their answers (specification 7.3.5).
+//! Multipart messages: requests about the switch and their replies (specification 7.3.5).
 //!
 //! ```text
 //!  8               10              12                              16
@@ -6,9 +6,9 @@
 //!  |     type      | flags, 1 more |             zeros             |   then the body
 //!  +---------------+---------------+-------------------------------+
 //! ```
-//! An answer may be longer than a message: it is then sent in several, all but the last with the
-//! flag "more". [`Message::encode`](crate::Message::encode) does that for every list, between its
-//! entries; [`FlowReplies`] does it while the entries are still being found.
+//! A reply longer than a message is sent as several, all but the last with the flag "more".
+//! [`Message::encode`](crate::Message::encode) splits every list between its entries;
+//! [`FlowReplies`] does so while the caller is still finding entries.
 
 mod desc;
 mod flow;
@@ -60,28 +60,27 @@ const EXPERIMENTER: u16 = 0xffff;
 
 const MORE: u16 = 1;
 
-/// A question, or a part of one.
+/// A request, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartRequest {
-    /// More parts follow.
+    /// Whether more parts follow.
     pub more: bool,
-    /// What is asked.
     pub body: Request,
 }
 
-/// What is asked.
+/// Body of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Who made the switch.
+    /// Description of the switch.
     Desc,
-    /// Flows and their counters (in 1.5 without counters that change, by the specification; Open
-    /// vSwitch gives them all the same).
+    /// Flows and their counters. (The specification omits counters in 1.5; Open vSwitch sends
+    /// them.)
     Flow(FlowRequest),
-    /// Counters of flows, added up.
+    /// Sums of the counters of flows.
     Aggregate(FlowRequest),
     /// Counters of all tables.
     Table,
-    /// Counters of a port, or of all.
+    /// Counters of one port, or of all.
     Port {
         /// The port, or [`port::ANY`](crate::consts::port::ANY).
         port: u32,
@@ -90,7 +89,7 @@ pub enum Request {
     Queue {
         /// The port, or [`port::ANY`](crate::consts::port::ANY).
         port: u32,
-        /// The queue, or all ones.
+        /// The queue; all ones is every queue.
         queue: u32,
     },
     /// Counters of groups.
@@ -98,50 +97,49 @@ pub enum Request {
         /// The group, or [`group::ALL`](crate::consts::group::ALL).
         group: u32,
     },
-    /// What groups there are.
+    /// Descriptions of groups.
     GroupDesc {
         /// The group (1.5), or [`group::ALL`](crate::consts::group::ALL).
         group: u32,
     },
-    /// What groups could be.
+    /// Limits of groups.
     GroupFeatures,
     /// Counters of meters.
     Meter {
         /// The meter, or [`meter::ALL`](crate::consts::meter::ALL).
         meter: u32,
     },
-    /// What meters there are.
+    /// Descriptions of meters.
     MeterConfig {
         /// The meter, or [`meter::ALL`](crate::consts::meter::ALL).
         meter: u32,
     },
-    /// What meters could be.
+    /// Limits of meters.
     MeterFeatures,
-    /// What tables can do; with entries, what they shall do.
+    /// Features of tables; entries change them.
     TableFeatures(Vec<TableFeatures>),
-    /// What ports there are.
+    /// Descriptions of ports.
     PortDesc {
         /// The port (1.5), or [`port::ANY`](crate::consts::port::ANY).
         port: u32,
     },
-    /// How tables are set (1.4).
+    /// Configuration of tables (1.4).
     TableDesc,
-    /// What queues there are (1.4).
+    /// Descriptions of queues (1.4).
     QueueDesc {
         /// The port, or [`port::ANY`](crate::consts::port::ANY).
         port: u32,
-        /// The queue, or all ones.
+        /// The queue; all ones is every queue.
         queue: u32,
     },
-    /// News of flows as they change (1.4).
+    /// Subscriptions to changes of flows (1.4).
     FlowMonitor(Vec<FlowMonitor>),
     /// Counters of flows (1.5).
     FlowStats(FlowRequest),
-    /// An extension.
     Experimenter(Experimenter),
 }
 
-/// Reads the number, and passes over the padding, of a request about one thing.
+/// Reads the number and skips the padding of a request about one element.
 fn number(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
     let number = r.u32()?;
     r.skip(4)?;
@@ -164,7 +162,7 @@ fn unknown(at: &Reader<'_>) -> DecodeError {
     at.fail("has an unknown multipart type", BadRequest::BadMultipart.into())
 }
 
-/// The first version that has a type.
+/// Returns the first version that has a type.
 fn since(kind: u16) -> Version {
     match kind {
         TABLE_DESC | QUEUE_DESC | FLOW_MONITOR => Version::V14,
@@ -282,27 +280,22 @@ impl Request {
     }
 }
 
-/// An answer, or a part of one.
+/// A reply, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartReply {
-    /// More parts follow.
+    /// Whether more parts follow.
     pub more: bool,
-    /// What is answered.
     pub body: Reply,
 }
 
-/// What is answered. There are no queues, groups and meters here: their lists are empty.
+/// Body of a reply. Queues, groups and meters are not supported: their lists are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Who made the switch.
     Desc(Box<Desc>),
-    /// Flows and their counters.
     Flow(Vec<FlowStats>),
-    /// Counters of flows, added up: flows, packets and bytes.
+    /// Sums of the counters of flows: flows, packets and bytes.
     Aggregate(Stats),
-    /// Counters of tables.
     Table(Vec<TableStats>),
-    /// Counters of ports.
     Port(Vec<PortStats>),
     /// No queues.
     Queue,
@@ -310,27 +303,22 @@ pub enum Reply {
     Group,
     /// No groups.
     GroupDesc,
-    /// What groups could be.
     GroupFeatures(GroupFeatures),
     /// No meters.
     Meter,
     /// No meters.
     MeterConfig,
-    /// What meters could be.
     MeterFeatures(MeterFeatures),
-    /// What tables can do.
     TableFeatures(Vec<TableFeatures>),
-    /// What ports there are.
     PortDesc(Vec<Port>),
-    /// How tables are set (1.4).
+    /// Configuration of tables (1.4).
     TableDesc(Vec<TableDesc>),
     /// No queues (1.4).
     QueueDesc,
-    /// No news of flows (1.4).
+    /// No flow monitors (1.4).
     FlowMonitor,
     /// Counters of flows (1.5).
     FlowStats(Vec<FlowStatsShort>),
-    /// An extension.
     Experimenter(Experimenter),
 }
 
@@ -361,7 +349,7 @@ impl Reply {
 }
 
 impl MultipartReply {
-    /// A whole answer.
+    /// Returns a reply in one part.
     pub fn whole(body: Reply) -> MultipartReply {
         MultipartReply { more: false, body }
     }
@@ -465,5 +453,5 @@ impl MultipartReply {
     }
 }
 
-/// The type of a reply's message.
+/// Type of a reply's message.
 const REPLY: u8 = kind::MULTIPART_REPLY;

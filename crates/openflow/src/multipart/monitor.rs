@@ -1,4 +1,4 @@
-//! Requests to follow flows, as far as is needed to refuse them (1.4; specification 1.4.1, 7.3.5.19).
+//! Flow monitors, decoded as far as needed to refuse them (1.4; specification 1.4.1, 7.3.5.19).
 //!
 //! ```text
 //!  0                               4                               8
@@ -16,22 +16,21 @@ use crate::error::{DecodeError, EncodeError};
 use crate::oxm::OxmMatch;
 use crate::version::Version;
 
-/// A request to follow flows, or to stop.
+/// A subscription to changes of flows, or its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowMonitor {
-    /// The controller's number for it.
+    /// Number chosen by the controller.
     pub monitor: u32,
     /// An output that the flows have.
     pub out_port: u32,
-    /// A group that they have.
+    /// A group that the flows use.
     pub out_group: u32,
-    /// Which news, and what they say.
+    /// Which changes to report, and in what detail.
     pub flags: u16,
-    /// Their table.
     pub table: u8,
     /// 0 add, 1 modify, 2 delete.
     pub command: u8,
-    /// What they match, or more narrowly.
+    /// Selects flows at least as specific as this.
     pub matching: OxmMatch,
 }
 

@@ -1,4 +1,4 @@
-//! A long answer, cut into messages.
+//! A long reply, split into messages.
 
 use super::{FLOW, FlowStats, MORE, REPLY};
 use crate::bytes::Put;
@@ -9,12 +9,12 @@ use crate::version::Version;
 /// Header and multipart header.
 const HEAD_LEN: usize = HEADER_LEN + 8;
 
-/// Messages that are being written.
+/// The messages of a reply being written.
 pub(super) struct Parts<'a> {
     out: &'a mut Vec<u8>,
     head: Header,
     kind: u16,
-    /// Where the message that is being written starts.
+    /// Where the current message starts.
     start: usize,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// Adds an entry, in a message of its own if the one that is being written would be too long.
+    /// Adds an entry; starts a new message if the current one would become too long.
     pub(super) fn entry(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
@@ -65,20 +65,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The answer to a [`Request::Flow`](super::Request::Flow), written while its flows are found: no
-/// list of all of them is needed.
+/// Writes the reply to a [`Request::Flow`](super::Request::Flow) while the caller finds its flows,
+/// without a list of all of them.
 pub struct FlowReplies<'a> {
     parts: Parts<'a>,
     version: Version,
 }
 
 impl<'a> FlowReplies<'a> {
-    /// Begins an answer at the end of `out`.
+    /// Begins a reply at the end of `out`.
     pub fn begin(version: Version, xid: u32, out: &'a mut Vec<u8>) -> FlowReplies<'a> {
         FlowReplies { parts: Parts::begin(version, xid, FLOW, out), version }
     }
 
-    /// Adds a flow. One that cannot be written leaves no trace.
+    /// Adds a flow. Leaves no trace of one that cannot be written.
     pub fn push(&mut self, flow: &FlowStats) -> Result<(), EncodeError> {
         let at = self.parts.out.len();
         let version = self.version;
@@ -89,7 +89,7 @@ impl<'a> FlowReplies<'a> {
         pushed
     }
 
-    /// Ends the answer.
+    /// Ends the reply.
     pub fn finish(self) -> Result<(), EncodeError> {
         self.parts.finish(false)
     }

@@ -26,36 +26,28 @@ use crate::version::Version;
 
 const ETHERNET: u16 = 0;
 
-/// Counters of a port. One that is not known is all ones.
+/// Counters of a port. An unknown counter is all ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortStats {
-    /// The port.
     pub port: u32,
-    /// Packets that came in.
     pub rx_packets: u64,
-    /// Packets that left.
     pub tx_packets: u64,
-    /// Bytes that came in.
     pub rx_bytes: u64,
-    /// Bytes that left.
     pub tx_bytes: u64,
-    /// Packets that were dropped as they came in.
+    /// Packets dropped on reception.
     pub rx_dropped: u64,
-    /// Packets that were dropped as they should have left.
+    /// Packets dropped instead of sent.
     pub tx_dropped: u64,
-    /// Errors of reception.
     pub rx_errors: u64,
-    /// Errors of sending.
     pub tx_errors: u64,
-    /// Of the errors: frame alignment.
+    /// Frame alignment errors, also in `rx_errors`.
     pub rx_frame_err: u64,
-    /// Of the errors: overruns.
+    /// Overruns, also in `rx_errors`.
     pub rx_over_err: u64,
-    /// Of the errors: checksums.
+    /// Checksum errors, also in `rx_errors`.
     pub rx_crc_err: u64,
-    /// Collisions.
     pub collisions: u64,
-    /// Since when the port is there.
+    /// Time since the port was added.
     pub age: Elapsed,
 }
 

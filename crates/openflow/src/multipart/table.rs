@@ -1,5 +1,4 @@
-//! Tables: counters, how they are set, what they can do (specification 7.3.5.5, 7.3.5.17,
-//! 7.3.5.18).
+//! Tables: counters, configuration, features (specification 7.3.5.5, 7.3.5.17, 7.3.5.18).
 //!
 //! ```text
 //!  0       1                       4                               8
@@ -24,8 +23,8 @@
 //!  |  properties, padded: type 2, length 2, identifiers            |
 //!  +---------------------------------------------------------------+
 //! ```
-//! `ovs-ofctl` asks for the features before it sends a flow-mod. Before 1.5 it wants all properties
-//! of a regular flow from every table; the lists may be empty.
+//! `ovs-ofctl` asks for the features before it sends a flow-mod. Before 1.5 it expects all
+//! properties of a regular flow from every table; the lists may be empty.
 
 use crate::bytes::{Put, Reader};
 use crate::codes::{BadRequest, TableFeaturesFailed};
@@ -42,16 +41,14 @@ const WILDCARDS: u16 = 10;
 const WRITE_SETFIELD: u16 = 12;
 const APPLY_SETFIELD: u16 = 14;
 
-/// Counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TableStats {
-    /// The table.
     pub table: u8,
-    /// Flows in it.
+    /// Number of flows.
     pub active: u32,
-    /// Packets that were looked up.
+    /// Lookups.
     pub lookups: u64,
-    /// Those of them that matched.
+    /// Lookups that matched.
     pub matched: u64,
 }
 
@@ -71,12 +68,11 @@ impl TableStats {
     }
 }
 
-/// How a table is set (1.4).
+/// Configuration of a table (1.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TableDesc {
-    /// The table.
     pub table: u8,
-    /// Bits, as of a table-mod.
+    /// Bits, as in a table-mod.
     pub config: u32,
 }
 
@@ -99,88 +95,71 @@ impl TableDesc {
     }
 }
 
-/// What a table can do.
+/// Features of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TableFeatures {
-    /// The table.
     pub table: u8,
-    /// What to do with these features (1.5): 0 replace, 1 modify, 2 enable, 3 disable.
+    /// Change to make (1.5): 0 replace, 1 modify, 2 enable, 3 disable.
     pub command: u8,
     /// Bits: 1 ingress table, 2 egress table, 16 first egress table (1.5).
     pub features: u32,
-    /// Its name.
     pub name: Name<32>,
     /// Bits of metadata that it matches.
     pub metadata_match: u64,
     /// Bits of metadata that it writes.
     pub metadata_write: u64,
-    /// How it is set, as of a table-mod; in 1.5, how it could be set.
+    /// Configuration, as in a table-mod; in 1.5 the possible configurations.
     pub config: u32,
     /// Most flows.
     pub entries_max: u32,
-    /// What flows of it can be.
     pub properties: Vec<TableProperty>,
 }
 
-/// What flows of a table can be. `miss` says that it is about the table-miss flow.
+/// What flows of a table may contain. `miss` marks a property of the table-miss flow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TableProperty {
-    /// Types of instructions.
     Instructions {
-        /// For the table-miss flow.
         miss: bool,
-        /// The types.
         types: Vec<u16>,
     },
-    /// Tables to go on in.
+    /// Tables that `goto_table` may name.
     NextTables {
-        /// For the table-miss flow.
         miss: bool,
-        /// The tables.
         tables: Vec<u8>,
     },
-    /// Types of actions of the action set.
+    /// Actions of the action set.
     WriteActions {
-        /// For the table-miss flow.
         miss: bool,
-        /// The types.
         types: Vec<u16>,
     },
-    /// Types of actions that are done at once.
+    /// Actions that run at once.
     ApplyActions {
-        /// For the table-miss flow.
         miss: bool,
-        /// The types.
         types: Vec<u16>,
     },
-    /// Fields that can be matched, as [`OxmField::id`](crate::OxmField::id) gives them.
+    /// Fields to match, as [`OxmField::id`](crate::OxmField::id) returns them.
     Match(Vec<u32>),
-    /// Fields that need not be matched.
+    /// Fields that a match may omit.
     Wildcards(Vec<u32>),
     /// Fields that the action set can write.
     WriteSetField {
-        /// For the table-miss flow.
         miss: bool,
-        /// The fields.
         fields: Vec<u32>,
     },
     /// Fields that can be written at once.
     ApplySetField {
-        /// For the table-miss flow.
         miss: bool,
-        /// The fields.
         fields: Vec<u32>,
     },
-    /// Any other, and one that lists extensions.
+    /// Any other property, and one that lists extensions.
     Other {
-        /// Its type.
         kind: u16,
-        /// What follows type and length.
+        /// The bytes after type and length.
         body: Vec<u8>,
     },
 }
 
-/// Types of instructions or actions: each with a length of 4. `None` if there is an extension.
+/// Reads types of instructions or actions, each of length 4. Returns `None` if one is an extension.
 fn types(mut r: Reader<'_>) -> Result<Option<Vec<u16>>, DecodeError> {
     let mut types = Vec::with_capacity(r.left() / 4);
     while r.left() > 0 {
@@ -193,7 +172,7 @@ fn types(mut r: Reader<'_>) -> Result<Option<Vec<u16>>, DecodeError> {
     Ok(Some(types))
 }
 
-/// Headers of fields. `None` if there is an extension.
+/// Reads headers of fields. Returns `None` if one is an extension.
 fn fields(mut r: Reader<'_>) -> Result<Option<Vec<u32>>, DecodeError> {
     let mut fields = Vec::with_capacity(r.left() / 4);
     while r.left() > 0 {

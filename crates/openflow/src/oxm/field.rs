@@ -1,4 +1,4 @@
-//! Every match field that this codec knows: one table.
+//! Every match field of this codec: one table.
 //!
 //! A field has a place in the OXM space (class and number, the OpenFlow basic class where it has
 //! one), often an older one in Nicira's NXM classes, a width in bits, and says whether a match may
@@ -15,13 +15,12 @@ const NXM0: u16 = 0x0000;
 const NXM1: u16 = 0x0001;
 /// Experimenter class; four bytes of experimenter follow the header.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
-/// Stands for "no place in NXM".
+/// No place in NXM.
 const NONE: u16 = 0x7fff;
 
-/// What must have come before a field.
+/// The condition for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prereq {
-    /// Nothing.
     None,
     /// A match on the ingress port.
     InPort,
@@ -66,35 +65,34 @@ macro_rules! fields {
         pub enum OxmField { $( $(#[$doc])* $id ),+ }
 
         impl OxmField {
-            /// Every field.
             pub const ALL: &'static [OxmField] = &[ $( OxmField::$id ),+ ];
 
-            /// Class and number.
+            /// Returns class and number.
             pub const fn place(self) -> (u16, u8) {
                 match self { $( OxmField::$id => ($class, $number) ),+ }
             }
-            /// Width in bits.
+            /// Returns the width in bits.
             pub const fn bits(self) -> u32 {
                 match self { $( OxmField::$id => $bits ),+ }
             }
-            /// Whether a match may mask it.
+            /// Returns whether a match may mask the field.
             pub const fn maskable(self) -> bool {
                 match self { $( OxmField::$id => $mask ),+ }
             }
-            /// Whether `set_field` may write it.
+            /// Returns whether `set_field` may write the field.
             pub const fn settable(self) -> bool {
                 match self { $( OxmField::$id => $set ),+ }
             }
-            /// What must have come before it.
+            /// Returns the field's prerequisite.
             pub const fn prereq(self) -> Prereq {
                 match self { $( OxmField::$id => Prereq::$prereq ),+ }
             }
-            /// Class and number in NXM, where it has them.
+            /// Returns class and number in NXM, if any.
             pub(crate) const fn nxm_place(self) -> Option<(u16, u8)> {
                 let place = match self { $( OxmField::$id => ($nxm_class, $nxm_number) ),+ };
                 if place.0 == NONE { None } else { Some(place) }
             }
-            /// The field at a place, by its OXM or its NXM name.
+            /// Returns the field at an OXM or NXM place.
             pub fn at(class: u16, number: u8) -> Option<OxmField> {
                 if class == NONE {
                     return None;
@@ -188,7 +186,7 @@ fields! {
     PbbIsid BASIC 37 24 true true Pbb NONE 0,
     /// Tunnel identifier.
     TunnelId BASIC 38 64 true true None NXM1 16,
-    /// Which IPv6 extension headers there are.
+    /// Present IPv6 extension headers.
     Ipv6Exthdr BASIC 39 9 true false Ip6 NONE 0,
     /// Use-customer-address bit of PBB (1.4).
     PbbUca BASIC 41 1 false true Pbb NONE 0,
@@ -209,12 +207,12 @@ fields! {
 }
 
 impl OxmField {
-    /// A value with every bit of the field set.
+    /// Returns a value with every bit of the field set.
     pub const fn all_ones(self) -> u128 {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// Bytes of a value on the wire.
+    /// Returns the number of bytes of a value on the wire.
     pub const fn bytes(self) -> usize {
         match self.bits() {
             20 => 4,
@@ -222,21 +220,21 @@ impl OxmField {
         }
     }
 
-    /// Whether the field needs the experimenter form in `version`.
+    /// Returns whether the field needs the experimenter form in `version`.
     pub(crate) fn by_onf(self, version: Version) -> bool {
         version < Version::V15 && matches!(self, OxmField::TcpFlags | OxmField::ActsetOutput)
     }
 
-    /// The header of four bytes that names the field, without a mask: as `oxm_ids` in the features
-    /// of a table list it. A field that `version` has by an extension of the ONF alone goes by its
-    /// NXM name, or has none.
+    /// Returns the four-byte header that names the field, without a mask, as `oxm_ids` in table
+    /// features list it. A field that `version` has only as an extension of the ONF is named by its
+    /// NXM place, if any.
     pub fn id(self, version: Version) -> Option<u32> {
         let place = if self.by_onf(version) { self.nxm_place()? } else { self.place() };
         Some(header(place, false, self.bytes()))
     }
 }
 
-/// Class, number, mask bit and length as the first four bytes of a field.
+/// Returns class, number, mask bit and length as the first four bytes of a field.
 pub(crate) fn header((class, number): (u16, u8), masked: bool, len: usize) -> u32 {
     u32::from(class) << 16 | u32::from(number) << 9 | u32::from(masked) << 8 | len as u32
 }

@@ -5,16 +5,16 @@
 //!  +---------------+---------------+
 //!  |   type = 1    |    length     |   match; length counts these four bytes, not the padding
 //!  +---------------+---------+-+---+---+-----------+-----------+
-//!  |     class     | number 7|M| length|   value   |   mask    |   field; M says that a mask follows
+//!  |     class     | number 7|M| length|   value   |   mask    |   field; M: a mask follows
 //!  +---------------+---------+-+-------+-----------+-----------+
 //!  | more fields, then zeros up to a multiple of 8             |
 //!  +-----------------------------------------------------------+
 //! ```
-//! In class 0xffff four bytes of experimenter stand before the value and count in the length.
+//! In class 0xffff, four bytes of experimenter precede the value and count in the length.
 //!
-//! A match is checked while it is read: a field that is not known, stands twice, has another length,
-//! a mask that it may not have, bits outside of its mask or its width, or comes before its
-//! prerequisite is an error with the code that the specification names for it.
+//! A match is checked while it is read. An error has the code that the specification names: for a
+//! field that is unknown, repeated, of wrong length, wrongly masked, out of range, or before its
+//! prerequisite.
 
 mod field;
 #[cfg(test)]
@@ -30,24 +30,23 @@ use crate::consts::experimenter::ONF;
 use crate::error::{DecodeError, EncodeError};
 use crate::version::Version;
 
-/// The bit of [`OxmField::VlanVid`] that says that there is a tag (OFPVID_PRESENT). A value of 0
-/// without it matches packets without a tag; with it both as value and as mask, packets with any.
+/// The bit of [`OxmField::VlanVid`] for a present tag (OFPVID_PRESENT). A value of 0 without it
+/// matches packets without a tag; as both value and mask it matches packets with any tag.
 pub const VID_PRESENT: u128 = 0x1000;
 
 const MATCH_OXM: u16 = 1;
 
-/// One field with a value, and which bits of it count.
+/// One field with a value and a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Oxm {
-    /// Which field.
     pub field: OxmField,
-    /// Its value, right-aligned; zero outside the mask.
+    /// Value, right-aligned; zero outside the mask.
     pub value: u128,
-    /// The bits that count; all ones of the field is "no mask".
+    /// Bits that count; all ones of the field is "no mask".
     pub mask: u128,
 }
 
-/// What a field stands in decides which error a fault of it is.
+/// The context of a field, which determines the code of an error.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     Match,
@@ -64,18 +63,18 @@ impl Place {
 }
 
 impl Oxm {
-    /// All bits of `field`.
+    /// Returns a match on all bits of `field`.
     pub const fn exact(field: OxmField, value: u128) -> Oxm {
         Oxm::masked(field, value, field.all_ones())
     }
 
-    /// The bits of `field` in `mask`. Bits outside of the field or the mask are dropped.
+    /// Returns a match on the bits of `field` in `mask`. Drops bits outside the field or the mask.
     pub const fn masked(field: OxmField, value: u128, mask: u128) -> Oxm {
         let mask = mask & field.all_ones();
         Oxm { field, value: value & mask, mask }
     }
 
-    /// Whether a mask says less than all bits.
+    /// Returns whether the mask covers less than the whole field.
     pub const fn is_masked(&self) -> bool {
         self.mask != self.field.all_ones()
     }
@@ -94,7 +93,7 @@ impl Oxm {
             OxmField::at(class, number)
         };
         let unknown = place.code(BadMatch::BadField, BadAction::BadSetType);
-        let field = known.ok_or_else(|| start.fail("has a field that is not known", unknown))?;
+        let field = known.ok_or_else(|| start.fail("has an unknown field", unknown))?;
         let value = payload.uint(field.bytes())?;
         let mask = if has_mask { payload.uint(field.bytes())? } else { u128::MAX };
         payload.end()?;
@@ -128,10 +127,10 @@ impl Oxm {
     }
 }
 
-/// The fields of a match. None of them stands twice; an empty one matches every packet.
+/// The fields of a match, each at most once. An empty match covers every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OxmMatch {
-    /// In the order of the wire: a prerequisite before what needs it.
+    /// In wire order: a prerequisite precedes its dependants.
     pub fields: Vec<Oxm>,
 }
 
@@ -150,27 +149,27 @@ impl From<Vec<Oxm>> for OxmMatch {
 }
 
 impl OxmMatch {
-    /// A match on the ingress port alone, as packet-in has it.
+    /// Returns a match on the ingress port alone, as in a packet-in.
     pub fn of_port(port: u32) -> OxmMatch {
         vec![Oxm::exact(OxmField::InPort, port.into())].into()
     }
 
-    /// What it says of `field`.
+    /// Returns the entry of `field`.
     pub fn get(&self, field: OxmField) -> Option<&Oxm> {
         self.fields.iter().find(|oxm| oxm.field == field)
     }
 
-    /// The ingress port that it asks for.
+    /// Returns the ingress port, if matched.
     pub fn in_port(&self) -> Option<u32> {
         self.exact(OxmField::InPort).map(|port| port as u32)
     }
 
-    /// The value of `field`, if all bits of it count.
+    /// Returns the value of `field`, if all of its bits count.
     pub fn exact(&self, field: OxmField) -> Option<u128> {
         self.get(field).filter(|oxm| !oxm.is_masked()).map(|oxm| oxm.value)
     }
 
-    /// Whether a packet that matches has `field`: the match fixes what the field needs.
+    /// Returns whether every matching packet has `field`: the match fixes its prerequisite.
     pub fn meets_prereq(&self, field: OxmField) -> bool {
         let is = |field, value: u128| self.exact(field) == Some(value);
         let (ip4, ip6) = (is(OxmField::EthType, 0x0800), is(OxmField::EthType, 0x86dd));
@@ -203,7 +202,7 @@ impl OxmMatch {
         }
     }
 
-    /// Reads a match that rules are made of: with its prerequisites.
+    /// Reads the match of a rule, with prerequisites.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<OxmMatch, DecodeError> {
         OxmMatch::read(r, true)
     }
@@ -247,7 +246,7 @@ impl OxmMatch {
     }
 }
 
-/// Whether `oxm` may come after `before`.
+/// Checks whether `oxm` may follow `before`.
 fn check(oxm: &Oxm, before: &OxmMatch) -> Result<(), (&'static str, BadMatch)> {
     if !before.meets_prereq(oxm.field) {
         return Err(("has a field without its prerequisite", BadMatch::BadPrereq));

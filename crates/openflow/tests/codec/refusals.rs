@@ -15,7 +15,7 @@ fn code(version: Version, text: &str) -> ErrorCode {
 fn requests_that_are_wrong_as_a_whole() {
     let (v13, v14, v15) = (Version::V13, Version::V14, Version::V15);
     for (version, text, expected) in [
-        // Types that there are not, or not in this version.
+        // Unknown types, or types of other versions.
         (v13, "04 63 0008 00000001", BadRequest::BadType),
         (v13, "04 1e 0018 00000001 00000001 00000000 0000000000000000", BadRequest::BadType),
         (v13, "04 21 0010 00000001 00000001 0000 0000", BadRequest::BadType),

@@ -6,22 +6,20 @@
 //!              └ socket 1 ─ ring ────────────────────────▶ queue 1 ─▶ sendmmsg ─ socket ┘
 //! ```
 //!
-//! Frames are handed out where the kernel put them in the ring; only segments of super-frames are
-//! copied. Checksums and VLAN tags are put right in place (`ring`, [`crate::offload`]).
+//! Frames are lent from where the kernel put them in the ring; only segments of super-frames are
+//! copied. Checksums and VLAN tags are completed in place (`ring`, [`crate::offload`]).
 //!
-//! - Fanout: the kernel spreads frames by a hash of addresses and ports, the same for both
-//!   directions, so that a flow stays in one queue. Fragments are spread by their addresses alone.
-//!   The kernel's defragmentation is not asked for: it would hand over packets longer than the MTU.
-//!   Neither is rollover, which moves flows between queues.
-//! - Ring: with `TPACKET_V2` a frame is seen at once, with `TPACKET_V3` when its block is full or
-//!   after a millisecond. A ping through two ports took 11 µs with V2 and 1.05 ms with V3; under a
-//!   flood of 60-byte frames V3, whose blocks hold many more of them, passed 0.8 to 1.3 million a
-//!   second and V2 0.5 (two shared cores, veth, one worker). A switch stands in the way of every
-//!   request and answer, so V2 is what you get unless you ask.
-//! - Transmission is `sendmmsg` past the queueing discipline, 64 frames a call. A TX ring is no
-//!   faster: 0.9 to 1.1 million frames of 60 bytes a second against 1.2 to 1.6 (the same machine).
-//! - The interface is promiscuous while the port is open. What this machine sends through the
-//!   interface by other ways is not received.
+//! - Fanout: the kernel spreads frames by a hash of addresses and ports, equal for both directions,
+//!   so a flow stays in one queue. Fragments are spread by their addresses alone. The kernel's
+//!   defragmentation is off, because it would deliver packets longer than the MTU. Rollover is off,
+//!   because it moves flows between queues.
+//! - Ring: `TPACKET_V2` delivers a frame at once, `TPACKET_V3` when its block is full or after a
+//!   millisecond. V3 passes more small frames, but adds a millisecond to each hop of a quiet flow.
+//!   A switch delays every request and answer, so V2 is the default.
+//! - Transmission uses `sendmmsg`, 64 frames a call, and bypasses the queueing discipline. A TX
+//!   ring measured slower.
+//! - The interface is promiscuous while the port is open. Frames that this machine sends through
+//!   the interface by other means are not received.
 //!
 //! Needs CAP_NET_RAW, and CAP_NET_ADMIN for large buffers; Linux 4.20 or later.
 
@@ -44,10 +42,10 @@ use crate::sys::socket::PacketSocket;
 /// How the kernel lays out received frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RingKind {
-    /// `TPACKET_V2`: a slot for each frame, seen at once. For latency.
+    /// `TPACKET_V2`: one slot for each frame, visible at once. For latency.
     #[default]
     V2,
-    /// `TPACKET_V3`: blocks of frames, densely packed; a frame is seen when its block is full or
+    /// `TPACKET_V3`: blocks of densely packed frames; a frame is visible when its block is full or
     /// after a millisecond. For throughput.
     V3,
 }
@@ -55,7 +53,6 @@ pub enum RingKind {
 /// Options of [`open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfPacketOptions {
-    /// Layout of the receive ring.
     pub ring: RingKind,
     /// Size of each queue's ring.
     pub ring_mib: u32,
@@ -64,7 +61,6 @@ pub struct AfPacketOptions {
 }
 
 impl AfPacketOptions {
-    /// Largest ring.
     pub const RING_MIB_MAX: u32 = 1024;
 }
 
@@ -74,17 +70,17 @@ impl Default for AfPacketOptions {
     }
 }
 
-/// An interface that is open.
+/// An open interface.
 pub struct AfPacketPort {
     link: Arc<Link>,
     queues: Vec<Queue>,
     detail: String,
 }
 
-/// Opens an interface with as many queues as asked for.
+/// Opens an interface with `queues` queues.
 ///
 /// # Errors
-/// The interface is missing or no Ethernet interface, or the system refuses something.
+/// The interface is missing or no Ethernet interface, or the system refuses a call.
 pub fn open(
     interface: &str,
     options: &AfPacketOptions,
@@ -100,11 +96,11 @@ pub fn open(
     let mut receivers = Vec::with_capacity(queues);
     for queue in 0..queues {
         let socket = PacketSocket::new().map_err(|source| no_socket(&name, source))?;
-        // Before all sockets are in the group each of them would get every frame.
+        // Until all sockets are in the group, each of them would get every frame.
         socket.shut().map_err(system("SO_ATTACH_FILTER"))?;
         let ring = set_up(&socket, &link, options).map_err(system("PACKET_RX_RING"))?;
         socket.bind(link.index(), libc::ETH_P_ALL as u16).map_err(system("bind"))?;
-        // A bound socket hears that the interface is down; that is not this socket's trouble.
+        // A bound socket reports that the interface is down; the link reports it too.
         socket.take_error();
         if queues > 1 {
             let joined = join(&socket, group, queue == 0);
@@ -130,7 +126,7 @@ pub fn open(
 fn no_socket(port: &str, source: io::Error) -> PortError {
     let port = port.to_owned();
     if source.raw_os_error() == Some(libc::EPERM) {
-        let problem = "packet sockets need the right CAP_NET_RAW: run as root".to_owned();
+        let problem = "packet sockets need the capability CAP_NET_RAW: run as root".to_owned();
         return PortError::Unusable { port, problem };
     }
     PortError::System { port, call: "socket", source }
@@ -138,14 +134,14 @@ fn no_socket(port: &str, source: io::Error) -> PortError {
 
 fn set_up(socket: &PacketSocket, link: &Link, options: &AfPacketOptions) -> io::Result<Ring> {
     socket.set_packet(libc::PACKET_VNET_HDR, 1)?;
-    // Room in front of each frame for the tag that the kernel took off.
+    // Room before each frame for the tag that the kernel removed.
     socket.set_packet(libc::PACKET_RESERVE, 4 * TAG_LEN as i32)?;
     socket.set_packet(libc::PACKET_IGNORE_OUTGOING, 1)?;
     // For frames that are longer than a slot.
     socket.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 16 << 20);
     if options.promiscuous {
         let request = libc::packet_mreq {
-            mr_ifindex: i32::try_from(link.index()).unwrap_or(0),
+            mr_ifindex: i32::try_from(link.index()).expect("an interface index is an int"),
             mr_type: libc::PACKET_MR_PROMISC as u16,
             mr_alen: 0,
             mr_address: [0; 8],
@@ -156,11 +152,11 @@ fn set_up(socket: &PacketSocket, link: &Link, options: &AfPacketOptions) -> io::
     Ring::new(socket, options.ring, bytes, link.mtu())
 }
 
-/// Joins the fanout group, or founds it; returns its number.
+/// Joins or creates the fanout group; returns its number.
 fn join(socket: &PacketSocket, group: u16, found: bool) -> io::Result<u16> {
     let mut flags = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
     if found {
-        // The kernel finds a number that nobody else has.
+        // The kernel picks a free number.
         flags |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
     }
     socket.set_packet(libc::PACKET_FANOUT, (flags << 16 | u32::from(group)) as i32)?;

@@ -1,4 +1,4 @@
-//! The receiving half: frames of the ring put right, super-frames cut.
+//! The receiving half: completes frames of the ring and segments super-frames.
 
 #![allow(unsafe_code)] // Takes frames out of the ring.
 
@@ -15,12 +15,11 @@ use crate::queue::{BURST, PortError, Receive, ReceiveCounters, Received};
 use crate::sys::link::Link;
 use crate::sys::socket::PacketSocket;
 
-/// Room for the segments of one burst: the longest, and a burst of jumbo frames.
+/// Bytes for the segments of one burst: the longest frame, and a burst of jumbo frames.
 const SEGMENTS_BYTES: usize = 2 * FRAME_MAX;
-/// A waiting error makes `poll` return at once; it is cleared after so many empty rounds.
+/// A pending error makes `poll` return at once; it is cleared after this many empty rounds.
 const CLEAR_EVERY: u32 = 64;
 
-/// Where a frame lies.
 #[derive(Clone)]
 enum FrameLocation {
     /// In the ring: offset and length.
@@ -37,10 +36,10 @@ pub(super) struct Receiver {
     ring: Ring,
     socket: PacketSocket,
     link: Arc<Link>,
-    /// A super-frame of which segments are still to come.
+    /// A super-frame with segments still to come.
     rest: Option<(FrameLocation, Segmenter)>,
     segments: Vec<u8>,
-    /// A frame that was too long for its slot, behind its [`VnetHeader`].
+    /// A frame that was too long for its slot, after its [`VnetHeader`].
     whole: Vec<u8>,
     empty_rounds: u32,
     counters: ReceiveCounters,
@@ -64,7 +63,7 @@ impl Receiver {
         &self.socket
     }
 
-    /// Puts one frame right; `None` where it is unusable or a super-frame, now in `rest`.
+    /// Completes one frame; returns `None` if it is unusable or a super-frame, now in `rest`.
     fn take(&mut self, raw: Raw) -> Option<FrameLocation> {
         let Raw { at, len, wire_len, vnet, tag, copied } = raw;
         let finished = vnet.flags & VnetHeader::NEEDS_CSUM == 0 && vnet.gso_type == 0;
@@ -74,6 +73,7 @@ impl Receiver {
         let vnet = if tag.is_some() { vnet.behind_tag() } else { vnet };
         let grown = if tag.is_some() { TAG_LEN } else { 0 };
         let (place, frame) = if copied {
+            // A failed read counts as an unusable frame.
             let read = self.read_whole().unwrap_or(0);
             if read == 0 {
                 return self.unusable();
@@ -106,7 +106,7 @@ impl Receiver {
             return self.unusable();
         }
         match place {
-            // `whole` may be needed again in this burst.
+            // This burst may need `whole` again.
             FrameLocation::Whole(range) => {
                 let start = self.segments.len();
                 self.segments.extend_from_slice(&self.whole[range]);
@@ -121,8 +121,8 @@ impl Receiver {
         None
     }
 
-    /// Reads the frame that did not fit into its slot; its length. The header that comes before it
-    /// was in the slot as well; its last bytes are the room for a tag.
+    /// Reads the frame that did not fit into its slot, and returns its length. The header before it
+    /// was in the slot as well; its last bytes leave room for a tag.
     fn read_whole(&mut self) -> io::Result<usize> {
         const { assert!(VnetHeader::LEN >= TAG_LEN) };
         self.whole.resize(VnetHeader::LEN + FRAME_MAX + 1, 0);
@@ -130,7 +130,7 @@ impl Receiver {
         Ok(got.saturating_sub(VnetHeader::LEN))
     }
 
-    /// Whether another frame may be put into `segments` without moving it.
+    /// Returns whether another frame fits into `segments` without moving it.
     fn has_room(&self, len: usize) -> bool {
         self.segments.len() + len <= self.segments.capacity()
     }
@@ -179,7 +179,7 @@ impl Receive for Receiver {
             up?;
         }
         let frame = |place: &FrameLocation| match place {
-            // SAFETY: given since the last release, and nobody writes while the result is borrowed.
+            // SAFETY: given since the last release; no one writes while the result is borrowed.
             FrameLocation::Ring(at, len) => unsafe { self.ring.bytes(*at, *len) },
             FrameLocation::Segments(range) => &self.segments[range.clone()],
             FrameLocation::Whole(_) => &[],

@@ -1,4 +1,4 @@
-//! Receive rings: frames in memory that the kernel writes and we read.
+//! Receive rings: memory that the kernel writes frames to and the port reads.
 //!
 //! ```text
 //! V3   block │ descriptor: status, frames │ frame │ frame │ … │    each frame of its own length
@@ -8,8 +8,8 @@
 //!                                                     ^ a VLAN tag moves this 4 bytes forward
 //! ```
 //!
-//! The status word says whose a block or a slot is: the kernel's store of "user" is a release that
-//! our acquire load pairs with; our release store of "kernel" gives it back after the last read.
+//! The status word says who owns a block or slot. The kernel's store of "user" is a release, paired
+//! with our acquire load. Our release store of "kernel" returns it after the last read.
 
 #![allow(unsafe_code)] // Reads and writes memory that is shared with the kernel.
 
@@ -25,27 +25,26 @@ use crate::sys::socket::{PacketSocket, tag_of};
 
 /// Longest time that a frame waits in a V3 block that is not full.
 const RETIRE_MS: u32 = 1;
-/// More than four of the super-frames that Linux makes unless it is told otherwise.
+/// Room for more than four of Linux's default super-frames.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// A frame where the kernel put it. Good until the next `release`.
+/// A frame in the ring, valid until the next `release`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw {
     /// Offset in the ring; [`TAG_LEN`] bytes before it are free.
     pub at: usize,
-    /// Bytes that are there.
+    /// Bytes present.
     pub len: usize,
-    /// Bytes that the frame has; more than `len` where it did not fit.
+    /// Bytes of the whole frame; more than `len` if it did not fit.
     pub wire_len: usize,
-    /// What the kernel says about offloads.
+    /// The kernel's offload header.
     pub vnet: VnetHeader,
-    /// The tag that it took off.
+    /// The tag that the kernel removed.
     pub tag: Option<Tag>,
-    /// The whole frame waits to be read from the socket.
+    /// The whole frame can be read from the socket.
     pub copied: bool,
 }
 
-/// A receive ring of either kind.
 pub(super) enum Ring {
     V3(Blocks),
     V2(Slots),
@@ -64,7 +63,7 @@ impl Ring {
         }
     }
 
-    /// The next frame that waits.
+    /// Returns the next frame.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Raw> {
         match self {
@@ -73,7 +72,7 @@ impl Ring {
         }
     }
 
-    /// Gives everything that was read back to the kernel.
+    /// Returns everything that was read to the kernel.
     #[inline]
     pub fn release(&mut self) {
         match self {
@@ -89,11 +88,11 @@ impl Ring {
         }
     }
 
-    /// `len` bytes at `at`.
+    /// Returns the `len` bytes at `at`.
     ///
     /// # Safety
-    /// They are those of a [`Raw`] given since the last `release`, with up to [`TAG_LEN`] before it,
-    /// and no other reference to them is used while this one is.
+    /// They belong to a [`Raw`] returned since the last `release`, with up to [`TAG_LEN`] bytes
+    /// before it. No other reference to them is used while this one is.
     #[inline]
     pub unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.memory().len());
@@ -102,7 +101,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.memory().as_ptr().add(at), len) }
     }
 
-    /// As [`Ring::bytes`], to write.
+    /// Returns the bytes of [`Ring::bytes`] for writing.
     ///
     /// # Safety
     /// As for [`Ring::bytes`].
@@ -114,17 +113,16 @@ impl Ring {
     }
 }
 
-/// `TPACKET_V3`.
 pub(super) struct Blocks {
     memory: Mapping,
     blocks: usize,
-    /// The block that is read, or read next.
+    /// The block being read, or to be read next.
     current: usize,
-    /// Whether `current` is ours, and then where its next frame is and how many there are.
+    /// Whether we own `current`; `at` and `left` are then its next frame and the frames left.
     open: bool,
     next: usize,
     left: u32,
-    /// Blocks before `current` that are read and not yet given back.
+    /// Blocks before `current` that are read and not yet returned.
     held: usize,
 }
 
@@ -135,7 +133,7 @@ impl Blocks {
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: blocks as u32,
-            // Of no meaning in V3, but checked: it must divide the block.
+            // Unused in V3, but the kernel checks that it divides the block.
             tp_frame_size: 2048,
             tp_frame_nr: (blocks * BLOCK_BYTES / 2048) as u32,
             tp_retire_blk_tov: RETIRE_MS,
@@ -189,7 +187,8 @@ impl Blocks {
         }
     }
 
-    /// The frame whose header is `at` bytes into the current block, and the way to the next one.
+    /// Returns the frame whose header is `at` bytes into the current block, and the distance to the
+    /// next.
     fn read(&self, at: usize) -> Option<(Raw, usize)> {
         if !at.is_multiple_of(8) || at + size_of::<libc::tpacket3_hdr>() > BLOCK_BYTES {
             return None;
@@ -213,7 +212,7 @@ impl Blocks {
         Some((raw, head.tp_next_offset as usize))
     }
 
-    /// Goes on to the next block if the current one is read.
+    /// Moves on to the next block if the current one is read.
     fn pass(&mut self) {
         if self.open && self.left == 0 {
             self.open = false;
@@ -232,10 +231,10 @@ impl Blocks {
     }
 }
 
-/// The header that lies right before the frame at `at`.
+/// Returns the header directly before the frame at `at`.
 ///
 /// # Safety
-/// [`VnetHeader::LEN`] bytes before `at` are inside of the mapping and ours.
+/// [`VnetHeader::LEN`] bytes before `at` are inside the mapping and ours.
 pub(super) unsafe fn vnet_before(memory: &Mapping, at: usize) -> VnetHeader {
     // SAFETY: as the caller says; any bytes are a header.
     unsafe { memory.as_ptr().add(at - VnetHeader::LEN).cast::<VnetHeader>().read_unaligned() }

@@ -1,8 +1,8 @@
-//! `TPACKET_V2`: a slot for each frame, see [`super::ring`].
+//! `TPACKET_V2`: one slot for each frame, see [`super::ring`].
 //!
 //! A slot holds a frame of the interface's MTU. A longer one, such as a super-frame, is cut in its
-//! slot, and the whole of it waits in the socket's own queue (`PACKET_COPY_THRESH`), in the order
-//! of the slots.
+//! slot. The whole frame waits in the socket's queue (`PACKET_COPY_THRESH`), in the order of the
+//! slots.
 
 #![allow(unsafe_code)] // Reads and writes memory that is shared with the kernel.
 
@@ -14,22 +14,21 @@ use crate::offload::{TAG_LEN, VnetHeader};
 use crate::sys::memory::Mapping;
 use crate::sys::socket::{PacketSocket, tag_of};
 
-/// Headers of the ring, the free room and the Ethernet header in front of a payload, and a tag.
+/// Bytes for the ring's headers, free room, the Ethernet header and a tag.
 const OVERHEAD: usize = 192;
 const SLOT_MIN: usize = 2048;
 const SLOT_MAX: usize = 16 << 10;
-/// Memory comes in pieces of this size, which slots do not straddle.
+/// Size of the ring's blocks, which slots do not straddle.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A ring of slots.
 pub(super) struct Slots {
     pub(super) memory: Mapping,
     /// Bytes of a slot, a power of two.
     slot: usize,
     slots: usize,
-    /// The slot that is read next.
+    /// The slot to be read next.
     next: usize,
-    /// Slots before it that are not yet given back.
+    /// Slots before it that are not yet returned.
     held: usize,
 }
 
@@ -53,8 +52,8 @@ impl Slots {
 
     fn status(&self, slot: usize) -> &AtomicU32 {
         debug_assert!(slot < self.slots);
-        // SAFETY: the first word of a slot, aligned, inside of the mapping; both sides only touch it
-        // atomically.
+        // SAFETY: the first word of a slot, aligned, inside of the mapping; both sides only touch
+        // it atomically.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(slot * self.slot).cast()) }
     }
 
@@ -75,7 +74,7 @@ impl Slots {
         let copied = status & libc::TP_STATUS_COPY != 0;
         let wire_len = head.tp_len as usize;
         if mac < VnetHeader::LEN + TAG_LEN || mac + len > self.slot {
-            // Contradicts itself: an empty frame, which the caller counts as an error.
+            // A slot that contradicts itself: an empty frame, which the caller counts as an error.
             let vnet = VnetHeader::default();
             return Some(Raw { at: start, len: 0, wire_len, vnet, tag: None, copied });
         }

@@ -1,4 +1,4 @@
-//! The transmitting half: frames collected and sent with one system call.
+//! The transmitting half: collects frames and sends them with one system call.
 
 #![allow(unsafe_code)] // sendmmsg.
 
@@ -14,17 +14,15 @@ use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
 use crate::sys::link::Link;
 use crate::sys::socket::PacketSocket;
 
-/// Frames of one call.
 const BATCH: usize = 64;
-/// Bytes of one call; a longer frame than the rest leaves room for makes a call of its own.
+/// Bytes of one call; a longer frame gets a separate call.
 const BATCH_BYTES: usize = BATCH * 2048;
 
-/// Sends through one socket.
 pub(super) struct Sender {
     socket: PacketSocket,
     link: Arc<Link>,
     bytes: Vec<u8>,
-    /// Where each frame of `bytes` ends.
+    /// End of each frame in `bytes`.
     ends: Vec<usize>,
     counters: TransmitCounters,
 }
@@ -35,7 +33,7 @@ impl Sender {
         Sender { socket, link, bytes, ends, counters: TransmitCounters::default() }
     }
 
-    /// Sends what was collected; what is refused is lost.
+    /// Sends the collected frames; counts refused ones as lost.
     fn push(&mut self) {
         let mut from = 0;
         while from < self.ends.len() {
@@ -49,7 +47,8 @@ impl Sender {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // No room for this one, or it is refused for what it is: the next may pass.
+                    // No room for this frame, or the kernel refuses it as invalid: the next may
+                    // pass.
                     Some(libc::ENOBUFS | libc::EMSGSIZE | libc::EINVAL) => {
                         from += 1;
                         self.counters.lost += 1;
@@ -97,7 +96,7 @@ impl Transmit for Sender {
     }
 }
 
-/// Sends the frames from number `from` on; how many were taken.
+/// Sends the frames from number `from` on; returns how many the kernel took.
 fn send(socket: &PacketSocket, bytes: &[u8], ends: &[usize], from: usize) -> io::Result<usize> {
     let mut start = if from == 0 { 0 } else { ends[from - 1] };
     let mut parts = ArrayVec::<libc::iovec, BATCH>::new();

@@ -1,4 +1,4 @@
-//! The XDP program that hands the frames of an interface to AF_XDP sockets, made by hand.
+//! The XDP program that passes the frames of an interface to AF_XDP sockets, assembled by hand.
 //!
 //! ```text
 //!   frame on queue q ──▶ tag left in the hardware's metadata? ── put it back into the frame
@@ -7,13 +7,14 @@
 //!                  bpf_redirect_map(sockets, q, else XDP_PASS) ──▶ socket of queue q
 //! ```
 //!
-//! The short form is six instructions. The long form asks for the VLAN tag that a driver took off
-//! (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8): veth and several NICs hand it over beside the
-//! frame only, and it would be lost. That form is bound to one device and works in native mode.
+//! The short form has six instructions. The long form asks for the VLAN tag that a driver removed
+//! (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8). Veth and several NICs deliver the tag only beside
+//! the frame, where it would be lost. The long form is bound to one device and works in native
+//! mode.
 //!
-//! A program is attached by a *link* (Linux 5.9): the kernel detaches it when the last descriptor
-//! of the link is closed, so also when the process is killed. Nothing stale can stay behind, and a
-//! program that somebody else attached is never replaced.
+//! A program is attached by a *link* (Linux 5.9). The kernel detaches it when the last descriptor
+//! of the link is closed, even if the process is killed. So nothing stale stays behind, and another
+//! process's program is never replaced.
 
 use super::sys::{check, owned};
 use std::ffi::CStr;
@@ -32,10 +33,10 @@ const BPF_LINK_DETACH: libc::c_int = 34;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program may use what only one device offers.
+/// The program may use features of one device.
 const F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 
-/// Generic mode: works on every interface, after the kernel made its own packet of the frame.
+/// Generic mode: works on every interface, after the kernel has built its own packet.
 pub(super) const FLAG_GENERIC: u32 = 1 << 1;
 /// Native mode: inside the driver.
 pub(super) const FLAG_NATIVE: u32 = 1 << 2;
@@ -44,7 +45,7 @@ pub(super) const FLAG_NATIVE: u32 = 1 << 2;
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 
-/// Helpers of the kernel by number.
+/// Numbers of the kernel's helpers.
 const MAP_LOOKUP_ELEM: i32 = 1;
 const XDP_ADJUST_HEAD: i32 = 44;
 const REDIRECT_MAP: i32 = 51;
@@ -89,7 +90,7 @@ const fn store16(dst: u8, offset: i16, src: u8) -> Instruction {
 const fn store32(dst: u8, offset: i16, src: u8) -> Instruction {
     op(0x63, dst, src, offset, 0)
 }
-/// Eight bytes of zero.
+/// Stores eight bytes of zero.
 const fn zero64(dst: u8, offset: i16) -> Instruction {
     op(0x7a, dst, 0, offset, 0)
 }
@@ -99,28 +100,28 @@ const fn to_be16(dst: u8) -> Instruction {
 const fn call(helper: i32) -> Instruction {
     op(0x85, 0, 0, 0, helper)
 }
-/// Calls a function of the kernel that is known by its BTF number.
+/// Calls a kernel function by its BTF number.
 const fn call_kernel(function: i32) -> Instruction {
     op(0x85, 0, 2, 0, function)
 }
 const fn exit() -> Instruction {
     op(0x95, 0, 0, 0, 0)
 }
-/// The address of a map: two slots.
+/// Loads the address of a map: two slots.
 const fn map(dst: u8, fd: i32) -> [Instruction; 2] {
     [op(0x18, dst, 1, 0, fd), op(0, 0, 0, 0, 0)]
 }
-/// `if dst == 0 goto +offset`, filled in by [`Assembler::label`].
+/// `if dst == 0 goto +offset`; [`Assembler::label`] fills in the offset.
 const JEQ: u8 = 0x15;
 const JNE: u8 = 0x55;
 /// `if dst > src`.
 const JGT: u8 = 0x2d;
 
-/// Registers: context for the whole program, and the stack's end.
+/// Registers: the context, kept through the program, and the end of the stack.
 const CONTEXT: u8 = 6;
 const STACK: u8 = 10;
 
-/// Instructions with jumps forward to places that come later.
+/// Instructions with forward jumps.
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
@@ -131,13 +132,13 @@ impl Assembler {
         self.code.extend_from_slice(code);
     }
 
-    /// A jump whose target is not known yet.
+    /// Appends a jump whose target is still unknown.
     fn jump(&mut self, code: u8, dst: u8, src: u8) -> usize {
         self.code.push(op(code, dst, src, 0, 0));
         self.code.len() - 1
     }
 
-    /// Lets the jumps lead to here. Programs are some dozen instructions long.
+    /// Directs the jumps here. Programs have a few dozen instructions.
     fn label(&mut self, jumps: &[usize]) {
         for &jump in jumps {
             self.code[jump].offset = (self.code.len() - jump - 1) as i16;
@@ -145,8 +146,8 @@ impl Assembler {
     }
 }
 
-/// The program: to the socket of the frame's queue, to the stack where there is none. With the
-/// number of the kernel's function, VLAN tags are put back before.
+/// Returns the program: to the socket of the frame's queue, or to the stack if there is none. Given
+/// the kernel function's number, it first restores VLAN tags.
 pub(super) fn redirect_program(sockets: BorrowedFd<'_>, vlan_tag: Option<u32>) -> Vec<Instruction> {
     let sockets = map(1, sockets.as_raw_fd());
     let mut asm = Assembler::default();
@@ -157,13 +158,13 @@ pub(super) fn redirect_program(sockets: BorrowedFd<'_>, vlan_tag: Option<u32>) -
         asm.put(&[mov(2, STACK), add(2, -8), mov(3, STACK), add(3, -16)]);
         asm.put(&[call_kernel(function as i32)]);
         let untagged = asm.jump(JNE, 0, 0);
-        // Without a socket the frame stays as it is: the stack knows of the tag.
+        // Without a socket the frame stays unchanged: the stack knows the tag.
         asm.put(&[load32(2, CONTEXT, MD_RX_QUEUE), store32(STACK, -24, 2)]);
         asm.put(&[mov(2, STACK), add(2, -24)]);
         asm.put(&sockets);
         asm.put(&[call(MAP_LOOKUP_ELEM)]);
         let no_socket = asm.jump(JEQ, 0, 0);
-        // Four bytes more in front, the addresses move there, the tag comes after them.
+        // Four more bytes in front; the addresses move there, and the tag follows them.
         asm.put(&[mov(1, CONTEXT), set(2, -4), call(XDP_ADJUST_HEAD)]);
         let no_room = asm.jump(JNE, 0, 0);
         asm.put(&[load32(2, CONTEXT, MD_DATA), load32(3, CONTEXT, MD_DATA_END)]);
@@ -187,7 +188,7 @@ pub(super) fn redirect_program(sockets: BorrowedFd<'_>, vlan_tag: Option<u32>) -
     asm.code
 }
 
-/// `bpf(2)` with one of the structures below.
+/// Calls `bpf(2)` with one of the structures below.
 ///
 /// # Safety
 /// `attr` is the structure of `command`, and the addresses in it are valid for the call.
@@ -207,11 +208,10 @@ fn name(text: &str) -> [u8; 16] {
     name
 }
 
-/// A map from queue number to AF_XDP socket.
 pub(super) struct SocketMap(OwnedFd);
 
 impl SocketMap {
-    /// An empty map for queues `0..queues`.
+    /// Creates an empty map for queues `0..queues`.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
         #[repr(C)]
         struct Attr {
@@ -256,19 +256,20 @@ impl SocketMap {
             value: &raw const value as u64,
             flags: 0,
         };
-        // SAFETY: key and value are four bytes each, as the map was made, and live through the call.
+        // SAFETY: key and value are four bytes each, as the map was made, and live through the
+        // call.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
-    /// For [`redirect_program`].
+    /// Returns the descriptor for [`redirect_program`].
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.0.as_fd()
     }
 }
 
-/// Loads an XDP program, for one `device` only where that is not 0; if the verifier refuses it, the
-/// error carries its last words.
+/// Loads an XDP program, bound to `device` unless that is 0. If the verifier refuses it, the error
+/// carries its last words.
 pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
@@ -285,7 +286,7 @@ pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
         device: u32,
         attach_type: u32,
     }
-    // Functions of the kernel may only be called by programs whose licence the kernel accepts.
+    // Kernel functions may only be called by programs under a licence that the kernel accepts.
     const LICENSE: &CStr = c"Dual MIT/GPL";
     let mut log = vec![0u8; 64 << 10];
     let mut attr = Attr {
@@ -307,7 +308,7 @@ pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
         Ok(fd) => return owned(fd),
         Err(error) => error,
     };
-    // Once more for the reason: the verifier talks only when asked.
+    // Load again for the reason: the verifier explains only on request.
     attr.log_level = 1;
     attr.log_size = log.len() as u32;
     attr.log = log.as_mut_ptr() as u64;
@@ -329,15 +330,16 @@ pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
     }
 }
 
-/// A program that is attached as long as this lives.
+/// A program that stays attached until this is dropped.
 pub(super) struct Link(OwnedFd);
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Closing would do, were it not for a child that was forked just now and has not yet begun
-        // its own program: it has the descriptor too.
+        // Closing is not enough: a child that was just forked still holds the descriptor until it
+        // executes its own program.
         let mut link = self.0.as_raw_fd() as u32;
         // SAFETY: the structure of this command is that one number.
+        // Nothing to do on failure: the descriptor is closed next.
         let _ = unsafe { bpf(BPF_LINK_DETACH, &mut link) };
     }
 }
@@ -350,7 +352,7 @@ pub(super) fn attach(program: &OwnedFd, interface: u32, flags: u32) -> io::Resul
         interface: u32,
         attach_type: u32,
         flags: u32,
-        // Room for what the kernel may know besides; zero means nothing.
+        // Room for later members of the structure; zero is neutral.
         more: [u64; 4],
     }
     let mut attr = Attr {
@@ -364,7 +366,7 @@ pub(super) fn attach(program: &OwnedFd, interface: u32, flags: u32) -> io::Resul
     owned(unsafe { bpf(BPF_LINK_CREATE, &mut attr) }?).map(Link)
 }
 
-/// The name of a loaded program, if we may know it.
+/// Returns the name of a loaded program, if the process may read it.
 pub(super) fn program_name(id: u32) -> Option<String> {
     #[repr(C)]
     struct ById {
@@ -378,7 +380,7 @@ pub(super) fn program_name(id: u32) -> Option<String> {
         len: u32,
         info: u64,
     }
-    /// Where the name lies in `struct bpf_prog_info`.
+    /// Offset of the name in `struct bpf_prog_info`.
     const NAME: usize = 64;
     let mut by_id = ById { id, next: 0, flags: 0 };
     // SAFETY: the structure of this command, without addresses.

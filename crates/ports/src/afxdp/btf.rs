@@ -1,21 +1,21 @@
-//! The number of a kernel function in the kernel's own type information (BTF).
+//! Finds the number of a kernel function in the kernel's own type information (BTF).
 //!
 //! ```text
 //!   header │ types, one after the other, numbered from 1 │ names, each ending in a zero
 //! ```
 //!
-//! Read once when a port opens: about 6 MB and 10 ms. Total on any bytes; what cannot be read is
-//! `None`. Source: Documentation/bpf/btf.rst of the kernel.
+//! Read once when a port opens. No bytes make it panic; unreadable ones give `None`. Source:
+//! Documentation/bpf/btf.rst of the kernel.
 
 use std::fs::File;
 use std::io::Read;
 
-/// Where the kernel shows its types.
+/// File with the kernel's types.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
-/// More than any kernel has.
+/// Read limit, far above the size of any kernel's types.
 const BYTES_MAX: u64 = 128 << 20;
 
-/// The number of the running kernel's function `name`; `None` if there is none or it cannot tell.
+/// Returns the number of the running kernel's function `name`, if the kernel has and reports it.
 pub(super) fn kernel_function(name: &str) -> Option<u32> {
     let mut bytes = Vec::new();
     File::open(KERNEL).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;

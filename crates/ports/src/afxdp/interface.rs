@@ -1,9 +1,9 @@
-//! What an AF_XDP port asks of its interface and changes on it, besides what all ports do
+//! What an AF_XDP port asks of its interface and changes on it, beyond what all ports do
 //! ([`Link`]).
 //!
-//! The helper is a packet socket that receives nothing. Promiscuous mode hangs on it, so that it
-//! ends when the process does, however that happens; and it asks in the network namespace in which
-//! the port was opened, from whatever thread.
+//! The helper is a packet socket that receives nothing. It holds promiscuous mode, which therefore
+//! ends with the process, however that ends. Its requests go to the network namespace in which the
+//! port was opened, from any thread.
 
 use super::sys;
 use crate::queue::PortError;
@@ -14,14 +14,12 @@ use std::mem::{size_of, zeroed};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// `struct ethtool_value`.
 #[repr(C)]
 struct EthtoolValue {
     command: u32,
     data: u32,
 }
 
-/// `struct ethtool_channels`.
 #[repr(C)]
 #[derive(Default)]
 struct EthtoolChannels {
@@ -33,7 +31,7 @@ struct EthtoolChannels {
     combined: u32,
 }
 
-/// VLAN tags are taken off by the device.
+/// The device removes VLAN tags.
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// An interface, shared by all queues of a port.
@@ -52,7 +50,7 @@ impl Deref for Interface {
 }
 
 impl Interface {
-    /// Looks the interface up by name.
+    /// Looks up the interface by name.
     pub(super) fn find(name: &str) -> Result<Interface, PortError> {
         let port = format!("afxdp:{name}");
         let link = Link::open(&port, name)?;
@@ -61,17 +59,17 @@ impl Interface {
         Ok(Interface { link, port, helper })
     }
 
-    /// An error that says what the user can do.
+    /// Returns an error that says what the user can do.
     pub(super) fn unusable(&self, problem: impl Into<String>) -> PortError {
         PortError::Unusable { port: self.port.clone(), problem: problem.into() }
     }
 
-    /// Whether it was deleted, as far as known.
+    /// Returns whether the interface is known to be deleted.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.known(), Err(PortError::Gone { .. }))
     }
 
-    /// Queues that receive and that transmit at present, if the driver tells.
+    /// Returns the number of receive and transmit queues, if the driver reports it.
     pub(super) fn channels(&self) -> Option<(u32, u32)> {
         const ETHTOOL_GCHANNELS: u32 = 0x3c;
         let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
@@ -80,7 +78,7 @@ impl Interface {
         Some((all(channels.rx), all(channels.tx))).filter(|queues| queues.0 > 0)
     }
 
-    /// Lets the device take VLAN tags off no more; true if it did, so that it is to be put back.
+    /// Makes the device keep VLAN tags in frames; returns true if it removed them before.
     pub(super) fn keep_vlan_tags(&self) -> bool {
         self.ethtool_flags().is_ok_and(|flags| {
             flags & ETH_FLAG_RXVLAN != 0 && self.set_ethtool_flags(flags & !ETH_FLAG_RXVLAN).is_ok()
@@ -90,6 +88,7 @@ impl Interface {
     /// Undoes [`Interface::keep_vlan_tags`].
     pub(super) fn take_vlan_tags(&self) {
         if let Ok(flags) = self.ethtool_flags() {
+            // Fails only if the interface was deleted.
             let _ = self.set_ethtool_flags(flags | ETH_FLAG_RXVLAN);
         }
     }
@@ -106,15 +105,16 @@ impl Interface {
         self.ethtool(&mut EthtoolValue { command: ETHTOOL_SFLAGS, data: flags })
     }
 
-    /// Frames to other addresses arrive as well, until [`Interface::end_promiscuous`] or the end of
+    /// Receives frames for other addresses too, until [`Interface::end_promiscuous`] or the end of
     /// the process.
     pub(super) fn make_promiscuous(&self) -> Result<(), PortError> {
         self.promiscuous(libc::PACKET_ADD_MEMBERSHIP)
             .map_err(|error| self.system("PACKET_ADD_MEMBERSHIP", error))
     }
 
-    /// Undoes [`Interface::make_promiscuous`], also where the queues still hold the interface.
+    /// Undoes [`Interface::make_promiscuous`] even while queues still hold the interface.
     pub(super) fn end_promiscuous(&self) {
+        // Fails only if the interface was deleted.
         let _ = self.promiscuous(libc::PACKET_DROP_MEMBERSHIP);
     }
 
@@ -128,14 +128,14 @@ impl Interface {
         self.helper.set(libc::SOL_PACKET, option, &membership)
     }
 
-    /// `value` is one of the structures of ethtool, with its command in front.
+    /// Runs an ethtool command; `value` is its structure, with the command in front.
     fn ethtool<T>(&self, value: &mut T) -> io::Result<()> {
         const SIOCETHTOOL: libc::c_ulong = 0x8946;
         const { assert!(size_of::<T>() >= size_of::<EthtoolValue>()) };
         // SAFETY: zero is a value of every member of this structure.
         let mut request: libc::ifreq = unsafe { zeroed() };
         request.ifr_ifru.ifru_ifindex = self.index() as libc::c_int;
-        // The name first: the interface may have been renamed.
+        // The interface may have been renamed: ask for its name first.
         self.ioctl(libc::SIOCGIFNAME, &mut request)?;
         request.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
         self.ioctl(SIOCETHTOOL, &mut request)

@@ -1,4 +1,4 @@
-//! AF_XDP: frames go between the driver and our memory past the kernel's own packets.
+//! AF_XDP: frames pass between the driver and our memory without the kernel's own packets.
 //!
 //! ```text
 //!                  ┌ queue 0 ─ socket ─┬─▶ worker 0
@@ -7,30 +7,28 @@
 //!                                          worker 3          more workers: send only
 //! ```
 //!
-//! [`open`] attaches an XDP program (`bpf`) that leads the frames of every receive queue to the
-//! socket of that queue. All queues of the interface get a socket, so that no frame ends in a queue
-//! that nobody reads. A worker without a queue of its own receives nothing and sends through a
-//! packet socket (`packet`).
+//! [`open`] attaches an XDP program (`bpf`) that directs the frames of each receive queue to its
+//! socket. Every queue of the interface gets a socket, so that no queue stays unread. A worker
+//! without a queue receives nothing, and sends through a packet socket (`packet`).
 //!
-//! **Modes.** The program runs in the driver where the driver can (native), else in the kernel's
-//! generic hook; frames are read and written by the hardware itself where the driver can (zero
-//! copy), else copied once by the kernel. [`Port::info`] says what was granted.
+//! **Modes.** The program runs in the driver if the driver supports it (native), else in the
+//! kernel's generic hook. The hardware reads and writes frames itself if the driver supports that
+//! (zero copy); else the kernel copies them once. [`Port::info`] says what was granted.
 //!
-//! **Nothing stays behind.** Program, sockets and promiscuous mode hang on descriptors of the
-//! process: the kernel undoes them when it ends, however it ends. That needs links of BPF (Linux
-//! 5.9); older kernels are refused. A program that somebody else attached is never replaced.
+//! **Nothing stays behind.** Program, sockets and promiscuous mode belong to descriptors of the
+//! process, so the kernel undoes them however the process ends. That needs BPF links (Linux 5.9);
+//! older kernels are refused. Another process's program is never replaced.
 //!
-//! **What the kernel left undone.** Checksums that it left to the hardware (veth) are completed in
-//! place. VLAN tags that a driver hands over beside the frame are put back by the program where the
-//! driver tells of them (veth; Linux 6.8); drivers that take tags off are told not to, until the
-//! port is dropped (a killed process leaves `rxvlan` off, which costs nothing but speed). In generic
-//! mode a tag that the sender left to the hardware (veth) cannot be seen: use native mode there.
-//! Frames longer than 3.8 kB cannot be received: an interface with a longer MTU is refused, and in
-//! generic mode large frames that a veth peer did not cut are counted as missed (native mode lets
-//! the peer cut them).
+//! **Offloads.** Checksums that the kernel left to the hardware (veth) are completed in place. VLAN
+//! tags beside the frame are restored by the program if the driver reports them (veth; Linux 6.8).
+//! Drivers that remove tags are told to keep them until the port is dropped; a killed process
+//! leaves `rxvlan` off, which only costs speed. In generic mode a tag that the sender left to the
+//! hardware (veth) is invisible: use native mode there. Frames longer than 3.8 kB cannot be
+//! received, so an interface with a longer MTU is refused. In generic mode, large frames that a
+//! veth peer did not segment count as missed; native mode makes the peer segment them.
 //!
-//! Limits: 64 receive queues; no panic on anything that the kernel or a peer does. Needs the rights
-//! `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
+//! Limits: 64 receive queues. No action of the kernel or of a peer makes it panic. Needs the
+//! capabilities `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
 
 #![allow(unsafe_code)] // System calls, and memory that is shared with the kernel.
 
@@ -58,32 +56,31 @@ use std::str::FromStr;
 use std::sync::Arc;
 use transmit::XdpTransmit;
 
-/// Most receive queues that an interface may have.
+/// Most receive queues of an interface.
 pub const RECEIVE_QUEUES_MAX: u32 = 64;
 /// Bounds of [`AfXdpOptions::frames`].
 pub const FRAMES_MIN: u32 = 256;
 /// Bounds of [`AfXdpOptions::frames`].
 pub const FRAMES_MAX: u32 = 65_536;
 
-/// Who copies frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
-    /// Zero copy where the driver can, else copies.
+    /// Zero copy if the driver supports it, else copies.
     #[default]
     Auto,
     /// The kernel copies each frame.
     Copy,
-    /// The hardware reads and writes our memory; an error where it cannot.
+    /// The hardware reads and writes our memory; fails if it cannot.
     ZeroCopy,
 }
 
 /// Where the XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver where the driver can, else generic.
+    /// In the driver if it supports that, else generic.
     #[default]
     Auto,
-    /// In the driver; an error where it cannot.
+    /// In the driver; fails if it cannot.
     Native,
     /// In the kernel's hook for all interfaces.
     Generic,
@@ -135,18 +132,16 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// How to open an interface.
+/// Options of [`open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfXdpOptions {
-    /// Who copies frames.
     pub mode: CopyMode,
-    /// Where the program runs.
     pub xdp: XdpMode,
-    /// Frames that each receive queue of the interface can hold until a worker comes: a power of
-    /// two from [`FRAMES_MIN`] to [`FRAMES_MAX`]. On a busy machine a worker may be away for some
-    /// milliseconds. A quarter of that is added for sending, 2048 at most.
+    /// Frames that each receive queue can hold until a worker comes: a power of two from
+    /// [`FRAMES_MIN`] to [`FRAMES_MAX`]. On a busy machine a worker may be away for milliseconds.
+    /// A quarter of that, at most 2048, is added for sending.
     pub frames: u32,
-    /// Whether frames to other Ethernet addresses are to arrive.
+    /// Receive frames for other Ethernet addresses.
     pub promiscuous: bool,
 }
 
@@ -156,30 +151,30 @@ impl Default for AfXdpOptions {
     }
 }
 
-/// An interface whose frames come here.
+/// An open AF_XDP interface.
 struct AfXdpPort {
-    // Dropped first: no frame is led to sockets that are about to go.
+    // Dropped first, so that no frame is directed to sockets about to close.
     program: Attached,
     sockets: bpf::SocketMap,
     interface: Arc<Interface>,
     queues: Vec<Queue>,
     detail: String,
-    /// Whether VLAN tags are to be taken off again afterwards.
+    /// Whether the driver removed VLAN tags before.
     restore_vlan: bool,
 }
 
 /// Opens an interface with `queues` queues, one for each worker.
 ///
 /// # Errors
-/// [`PortError::Down`]: the kernel binds AF_XDP sockets only to interfaces that are up; try again.
-/// [`PortError::Unusable`]: what is wrong and what would be right; so also for an interface that
-/// does not exist. [`PortError::System`]: anything else.
+/// [`PortError::Down`]: AF_XDP sockets bind only to interfaces that are up; try again.
+/// [`PortError::Unusable`]: says what is wrong and what would be right, also for a missing
+/// interface. [`PortError::System`]: anything else.
 pub fn open(
     interface: &str,
     options: &AfXdpOptions,
     queues: usize,
 ) -> Result<Box<dyn Port>, PortError> {
-    check_rights(interface)?;
+    check_capabilities(interface)?;
     raise_locked_memory();
     let interface = Arc::new(Interface::find(interface)?);
     check_options(&interface, options, queues)?;
@@ -220,16 +215,16 @@ pub fn open(
     Ok(Box::new(port))
 }
 
-/// Raises the bound on locked memory (`RLIMIT_MEMLOCK`) of the process as far as it may be raised.
+/// Raises the process's limit of locked memory (`RLIMIT_MEMLOCK`) as far as allowed.
 ///
-/// [`open`] does this too; a process that gives rights away does it before that: frames lie in
-/// locked memory, and by the usual bound of 8 MiB a queue gets fewer of them than the options say.
-/// `CAP_IPC_LOCK` lifts the bound.
+/// [`open`] does this too; a process that drops capabilities does it before. Frames lie in locked
+/// memory: the usual limit of 8 MiB gives a queue fewer frames than the options ask for.
+/// `CAP_IPC_LOCK` lifts the limit.
 pub fn raise_locked_memory() {
     sys::raise_memlock();
 }
 
-/// Gives every worker its sockets: queue `q` goes to worker `q % workers`.
+/// Assigns the sockets: queue `q` goes to worker `q % workers`.
 fn share_out(
     interface: &Arc<Interface>,
     sockets: Vec<Opened>,
@@ -263,7 +258,7 @@ fn share_out(
     Ok(queues)
 }
 
-/// What was granted, for people.
+/// Returns what was granted, for people.
 fn detail(
     program: &Attached,
     sockets: &[Opened],
@@ -294,10 +289,10 @@ fn detail(
         parts.push(format!("only {fewest} frames a queue because of RLIMIT_MEMLOCK"));
     }
     if program.restores_tags {
-        parts.push("VLAN tags put back".to_owned());
+        parts.push("VLAN tags restored".to_owned());
     }
     if program.generic {
-        parts.push("VLAN tags seen only where they are in the frame".to_owned());
+        parts.push("VLAN tags seen only if they are in the frame".to_owned());
     }
     let idle = workers.saturating_sub(receiving);
     if idle > 0 {
@@ -306,8 +301,8 @@ fn detail(
     parts.join(", ")
 }
 
-/// Every right that is missing, by name, before anything else fails for want of it.
-fn check_rights(interface: &str) -> Result<(), PortError> {
+/// Reports every missing capability by name, before any call fails for lack of it.
+fn check_capabilities(interface: &str) -> Result<(), PortError> {
     const CAP_NET_ADMIN: u32 = 12;
     const CAP_NET_RAW: u32 = 13;
     const CAP_SYS_ADMIN: u32 = 21;
@@ -318,7 +313,7 @@ fn check_rights(interface: &str) -> Result<(), PortError> {
         call: "capget",
         source,
     })?;
-    let has = |right: u32| have & 1 << right != 0;
+    let has = |capability: u32| have & 1 << capability != 0;
     let mut missing = Vec::new();
     if !has(CAP_NET_ADMIN) {
         missing.push("CAP_NET_ADMIN");
@@ -332,8 +327,8 @@ fn check_rights(interface: &str) -> Result<(), PortError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let rights = if missing.len() == 1 { "right" } else { "rights" };
-    let problem = format!("AF_XDP needs the {rights} {}: run as root", missing.join(", "));
+    let noun = if missing.len() == 1 { "capability" } else { "capabilities" };
+    let problem = format!("AF_XDP needs the {noun} {}: run as root", missing.join(", "));
     Err(PortError::Unusable { port, problem })
 }
 
@@ -345,11 +340,11 @@ fn check_options(
     let frames = options.frames;
     if !frames.is_power_of_two() || !(FRAMES_MIN..=FRAMES_MAX).contains(&frames) {
         return Err(interface.unusable(format!(
-            "{frames} frames; it must be a power of two from {FRAMES_MIN} to {FRAMES_MAX}"
+            "frames={frames}: must be a power of two from {FRAMES_MIN} to {FRAMES_MAX}"
         )));
     }
     if queues == 0 {
-        return Err(interface.unusable("no queues; there must be one for each worker"));
+        return Err(interface.unusable("no queues: must be one for each worker"));
     }
     if options.mode == CopyMode::ZeroCopy && options.xdp == XdpMode::Generic {
         return Err(interface.unusable("generic XDP always copies; choose native or copy mode"));
@@ -364,7 +359,7 @@ fn check_options(
     Ok(())
 }
 
-/// An error of bpf(2): what a right or an option of the kernel is missing, else as it is.
+/// Explains an error of bpf(2) if a capability or the kernel lacks something.
 fn refused(interface: &Interface, call: &'static str, error: io::Error) -> PortError {
     match error.raw_os_error() {
         Some(libc::EPERM) => interface.unusable(format!(
@@ -375,18 +370,17 @@ fn refused(interface: &Interface, call: &'static str, error: io::Error) -> PortE
     }
 }
 
-/// An attached program.
 struct Attached {
-    /// Holds it there.
+    /// Keeps the program attached.
     _link: bpf::Link,
     generic: bool,
-    /// If native mode was tried before.
+    /// Why native mode failed, if tried.
     why_generic: Option<String>,
-    /// Whether it puts VLAN tags back.
+    /// Whether it restores VLAN tags.
     restores_tags: bool,
 }
 
-/// Loads and attaches the program in the best mode that is allowed.
+/// Loads and attaches the program in the best mode allowed.
 fn attach(
     interface: &Interface,
     mode: XdpMode,
@@ -398,7 +392,7 @@ fn attach(
     }
     let fd = sockets.fd();
     if mode != XdpMode::Generic {
-        // With tags put back, if kernel and driver can do that.
+        // Restores tags if kernel and driver support that.
         let with_tags = btf::kernel_function("bpf_xdp_metadata_rx_vlan_tag").and_then(|function| {
             let code = bpf::redirect_program(fd.as_fd(), Some(function));
             let program = bpf::load(index, &code).ok()?;
@@ -432,7 +426,7 @@ fn attach(
             Err(error) => refusals.push(error),
         }
     }
-    // Somebody may have been faster than we.
+    // Another process may have attached a program meanwhile.
     if let Ok(Some(there)) = netlink::attached(index) {
         return Err(occupied(interface, there));
     }
@@ -449,10 +443,10 @@ fn attach(
     })
 }
 
-/// Why a driver does not run a program, in words.
+/// Describes why a driver does not run a program.
 fn native_refusal(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => "the driver does not have it".to_owned(),
+        Some(libc::EOPNOTSUPP) => "the driver does not support it".to_owned(),
         Some(libc::ENOSPC) => {
             "fewer receive queues here than the veth peer has transmit queues, or \
                                too few in the device"
@@ -463,7 +457,7 @@ fn native_refusal(error: &io::Error) -> String {
     }
 }
 
-/// The error for an interface that has a program already.
+/// Returns the error for an interface that already has a program.
 fn occupied(interface: &Interface, there: netlink::Attached) -> PortError {
     let name =
         bpf::program_name(there.program).map_or_else(String::new, |name| format!(" `{name}`"));

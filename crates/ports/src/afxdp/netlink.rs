@@ -1,7 +1,7 @@
-//! Which XDP programs are attached to an interface, asked over route netlink.
+//! Asks over route netlink which XDP programs are attached to an interface.
 //!
-//! One question (`RTM_GETLINK` for one interface number) and one answer; the answer's attributes
-//! are read by a total function of bytes. Source: linux/if_link.h, `IFLA_XDP`.
+//! One request (`RTM_GETLINK` for one interface number) and one answer, whose attributes a total
+//! function of bytes reads. Source: linux/if_link.h, `IFLA_XDP`.
 
 use super::sys;
 use std::io;
@@ -19,7 +19,7 @@ const IFLA_XDP_HW_PROG_ID: u16 = 7;
 const HEADER_BYTES: usize = 16;
 const INFO_BYTES: usize = 16;
 
-/// A program that is attached.
+/// An attached program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attached {
     /// `native`, `generic` or `in hardware`.
@@ -28,7 +28,7 @@ pub(crate) struct Attached {
     pub(crate) program: u32,
 }
 
-/// Asks; `None`: nothing is attached.
+/// Returns the program attached to an interface, if any.
 pub(crate) fn attached(interface: u32) -> io::Result<Option<Attached>> {
     const NETLINK_ROUTE: libc::c_int = 0;
     // SAFETY: no memory is passed.
@@ -59,7 +59,7 @@ pub(crate) fn attached(interface: u32) -> io::Result<Option<Attached>> {
     if number(answer, 4, 2) == Some(u32::from(libc::RTM_NEWLINK)) {
         Ok(programs(answer.get(HEADER_BYTES + INFO_BYTES..).unwrap_or_default()))
     } else {
-        // The other answer is an error, a negative number behind the header.
+        // Else the answer is an error: a negative number after the header.
         let code = number(answer, HEADER_BYTES, 4).map_or(libc::EIO, |code| -(code as i32));
         Err(io::Error::from_raw_os_error(code))
     }
@@ -74,11 +74,11 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
     }
 }
 
-/// The attributes of a list, up to the first that is broken.
+/// Iterates over the attributes of a list, up to the first broken one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = number(bytes, 0, 2)? as usize;
-        // The two highest bits say how the value is coded.
+        // The two highest bits encode the kind of value.
         let kind = number(bytes, 2, 2)? as u16 & 0x3fff;
         let value = bytes.get(4..len)?;
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -86,7 +86,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// What the attributes of an interface say of XDP.
+/// Returns the XDP program named in the attributes of an interface.
 fn programs(bytes: &[u8]) -> Option<Attached> {
     let (_, xdp) = attributes(bytes).find(|(kind, _)| *kind == IFLA_XDP)?;
     let find = |wanted| attributes(xdp).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);

@@ -1,12 +1,11 @@
-//! Sending past AF_XDP: for a worker without a queue of its own on the interface.
+//! Sends past AF_XDP, for a worker without a queue of the interface.
 //!
-//! An AF_XDP socket belongs to one hardware queue and its rings to one thread. When there are more
-//! workers than queues, the others send through an `AF_PACKET` socket: frames are collected and
-//! handed over with one `sendmmsg(2)` per flush, past the queueing discipline, as AF_XDP in copy
-//! mode does. Nothing is received here, because every queue has an AF_XDP socket that takes its
-//! frames first.
+//! An AF_XDP socket belongs to one hardware queue, and its rings to one thread. If there are more
+//! workers than queues, the others send through an `AF_PACKET` socket. Frames are collected and
+//! sent with one `sendmmsg(2)` per flush, bypassing the queueing discipline, as AF_XDP in copy mode
+//! does. Nothing is received here, because the AF_XDP sockets take all frames first.
 //!
-//! Cost: two copies a frame (ours and the kernel's) and one system call a burst.
+//! Cost: two copies of each frame (ours and the kernel's) and one system call for each burst.
 
 use super::interface::Interface;
 use super::transmit::{admit, state};
@@ -16,10 +15,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// Frames that are collected at most; then they are sent without a flush.
+/// Most collected frames; more are sent without a flush.
 const FRAMES_MAX: usize = 64;
 
-/// Sends through a packet socket.
 pub(super) struct PacketTransmit {
     interface: Arc<Interface>,
     socket: PacketSocket,
@@ -30,14 +28,14 @@ pub(super) struct PacketTransmit {
 }
 
 impl PacketTransmit {
-    /// A socket that only sends.
+    /// Opens a socket that only sends.
     pub(super) fn open(interface: Arc<Interface>) -> Result<PacketTransmit, PortError> {
         let system = |call| move |error: io::Error| (call, error);
         let open = || {
             let socket = PacketSocket::new().map_err(system("socket(AF_PACKET)"))?;
-            // Worth a little speed, so not an error where it cannot be had.
+            // A failure costs a little speed only.
             let _ = socket.set_packet(libc::PACKET_QDISC_BYPASS, 1);
-            // No protocol: nothing is received.
+            // Without a protocol nothing is received.
             socket.bind(interface.index(), 0).map_err(system("bind(AF_PACKET)"))?;
             Ok(socket)
         };
@@ -51,7 +49,7 @@ impl PacketTransmit {
         })
     }
 
-    /// Hands everything over; what the kernel refuses is lost.
+    /// Sends everything; counts refused frames as lost.
     fn hand_over(&mut self) -> Result<(), PortError> {
         let mut parts: Vec<libc::iovec> = Vec::with_capacity(self.ends.len());
         let mut start = 0;
@@ -103,7 +101,7 @@ impl PacketTransmit {
                     self.interface.ask();
                     result = self.interface.known().and_then(|()| {
                         match error.raw_os_error() {
-                            // Down and up again in between.
+                            // The interface went down and up in between.
                             Some(libc::ENETDOWN) => Ok(()),
                             _ => Err(self.interface.system("sendmmsg(AF_PACKET)", error)),
                         }
@@ -125,6 +123,7 @@ impl Transmit for PacketTransmit {
             return Ok(());
         }
         if self.ends.len() == FRAMES_MAX {
+            // A failure counts the frames as lost, and the next flush reports it.
             let _ = self.hand_over();
         }
         self.bytes.extend_from_slice(frame);

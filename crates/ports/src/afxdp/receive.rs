@@ -1,12 +1,12 @@
-//! The receiving half of a queue: one or several AF_XDP sockets, or none.
+//! The receiving half of a queue: any number of AF_XDP sockets.
 //!
-//! Frames are lent straight from the UMEM. With the next call they go back to the fill ring, all at
-//! once. Several sockets (an interface with more queues than there are workers) are served in
-//! turn; a call starts at the socket after the one at which the last call began, so that none
-//! starves.
+//! Frames are lent straight from the UMEM, and return to the fill ring all at once with the next
+//! call. Several sockets (an interface with more queues than workers) take turns: a call starts one
+//! socket after the start of the last call, so that none starves.
 //!
-//! Cost: no system call while frames arrive, unless a driver asks to be woken. When nothing has
-//! arrived, a look at the clock, and every 5 ms three small system calls for all queues of the port.
+//! Cost: no system call while frames arrive, unless a driver asks to be woken. If no frame has
+//! arrived: a read of the clock, and every 5 ms three small system calls for all queues of the
+//! port.
 
 use super::interface::Interface;
 use super::socket::{ReceiveRings, Socket};
@@ -18,13 +18,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Calls with frames after which the system is asked for the state nevertheless.
+/// Calls with frames after which the interface's state is checked anyway.
 const BUSY_CALLS: u32 = 1024;
 
-/// One socket, as far as receiving goes.
+/// One socket and its receive rings.
 struct Ring {
     rings: ReceiveRings,
-    /// Addresses of the frames that are on loan.
+    /// Addresses of the lent frames.
     lent: ArrayVec<u64, BURST>,
     socket: Arc<Socket>,
 }
@@ -33,7 +33,7 @@ struct Ring {
 pub(super) struct XdpReceive {
     interface: Arc<Interface>,
     sockets: Vec<Ring>,
-    /// Where the next call begins.
+    /// Index of the socket to start with next.
     first: usize,
     calls: u32,
     errors: u64,
@@ -42,7 +42,7 @@ pub(super) struct XdpReceive {
 }
 
 impl XdpReceive {
-    /// Serves the given sockets; with none it knows only whether the interface is up.
+    /// Serves these sockets; without any it only knows whether the interface is up.
     pub(super) fn new(
         interface: Arc<Interface>,
         sockets: Vec<(Arc<Socket>, ReceiveRings)>,
@@ -58,19 +58,19 @@ impl XdpReceive {
 }
 
 impl Ring {
-    /// Gives the frames on loan back to the kernel.
+    /// Returns the lent frames to the kernel.
     fn give_back(&mut self) {
         if self.lent.is_empty() {
             return;
         }
         for address in self.lent.drain(..) {
-            // The ring has room for every frame that there is.
+            // The ring has room for every frame.
             self.rings.fill.push(address);
         }
         self.rings.fill.publish();
     }
 
-    /// Takes frames until there are none or the burst is full; returns how many were unusable.
+    /// Takes frames until none is left or the burst is full; returns how many were unusable.
     fn take<'a>(&mut self, burst: &mut Received<'a>) -> u64 {
         let mut unusable = 0;
         while !burst.is_full() && !self.lent.is_full() {
@@ -84,7 +84,7 @@ impl Ring {
                     offload::complete_checksum_if_partial(frame);
                     burst.push(frame);
                 }
-                // Not one of our frames: the kernel never does that.
+                // Outside our frames, which the kernel never sends.
                 None => unusable += 1,
             }
         }
@@ -108,14 +108,14 @@ impl Receive for XdpReceive {
             self.calls += 1;
             if self.calls >= BUSY_CALLS {
                 self.calls = 0;
-                // For the MTU; what it says of the state is told when no frames come.
+                // For the MTU; the state is reported once no frames come.
                 let _ = self.interface.check();
             }
             return Ok(burst);
         }
         for ring in &self.sockets {
             if ring.rings.fill.needs_wakeup() {
-                // What it answers is found out below: down or gone.
+                // The result is read below, as down or gone.
                 let _ = sys::wake(ring.socket.fd());
             }
         }

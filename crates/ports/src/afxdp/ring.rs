@@ -8,33 +8,31 @@
 //! ```
 //!
 //! We produce into *fill* (empty frames for the kernel) and *tx*, and consume *rx* and
-//! *completion*. The side that does not own an index keeps a copy of it and reads the shared one
-//! only when the copy says that there is nothing to do, so that a cache line of the other side is
-//! fetched once a burst.
+//! *completion*. Each side keeps a copy of the other side's index and reads the shared one only
+//! when the copy shows nothing to do. A cache line of the other side is thus fetched once for each
+//! burst.
 //!
 //! Order: an index is stored with release after the entries before it were written (producer) or
 //! read (consumer), and loaded with acquire by the other side before it touches those entries. The
 //! kernel does the same with `smp_store_release` and `smp_load_acquire` (net/xdp/xsk_queue.h).
 //!
-//! Guarantees: slots are masked, so no value of an index leads outside of the mapping; no call
-//! panics. Tested against a naive twin on plain memory, over the wrap at 2³².
+//! Guarantees: slots are masked, so no index leads outside the mapping; no call panics. Tested
+//! against a naive twin on plain memory, over the wrap at 2³².
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// A frame in the `rx` or `tx` ring, as the kernel lays it out (`struct xdp_desc`).
+/// A frame in the `rx` or `tx` ring, in the kernel's layout (`struct xdp_desc`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Descriptor {
     /// Offset in the UMEM.
     pub(super) address: u64,
-    /// Bytes of the frame.
     pub(super) len: u32,
-    /// Flags, see `XDP_PKT_CONTD`.
     pub(super) options: u32,
 }
 
-/// Where the parts of a ring lie in memory.
+/// The parts of a ring in memory.
 pub(super) struct Parts<T> {
     pub(super) producer: NonNull<AtomicU32>,
     pub(super) consumer: NonNull<AtomicU32>,
@@ -78,23 +76,21 @@ impl<T: Copy> Parts<T> {
     }
 }
 
-/// A ring that we write.
 pub(super) struct Producer<T> {
     parts: Parts<T>,
-    /// Entry that is written next; those before it and not yet published are invisible.
+    /// The entry to write next; entries not yet published are invisible.
     head: u32,
-    /// What was last published.
+    /// The last published index.
     published: u32,
-    /// The kernel's index when we last looked.
+    /// The kernel's index when last read.
     tail: u32,
 }
 
-/// A ring that we read.
 pub(super) struct Consumer<T> {
     parts: Parts<T>,
-    /// Entry that is read next.
+    /// The entry to read next.
     tail: u32,
-    /// The kernel's index when we last looked.
+    /// The kernel's index when last read.
     head: u32,
 }
 
@@ -105,11 +101,11 @@ unsafe impl<T: Send> Send for Producer<T> {}
 unsafe impl<T: Send> Send for Consumer<T> {}
 
 impl<T: Copy> Producer<T> {
-    /// Our side of a ring.
+    /// Returns our side of a ring.
     ///
     /// # Safety
-    /// The parts point to valid, aligned memory that stays mapped while the ring lives, `size` is a
-    /// power of two, and nobody else produces into it.
+    /// The parts point to valid, aligned memory that stays mapped while the ring lives. `size` is a
+    /// power of two, and this is the only producer.
     pub(super) unsafe fn new(parts: Parts<T>) -> Producer<T> {
         // Relaxed: we are the only writer of the producer index.
         let head = parts.producer().load(Ordering::Relaxed);
@@ -117,7 +113,8 @@ impl<T: Copy> Producer<T> {
         Producer { parts, head, published: head, tail }
     }
 
-    /// Writes an entry that the kernel sees after [`Producer::publish`]; false: the ring is full.
+    /// Writes an entry that the kernel sees after [`Producer::publish`]; returns false if the ring
+    /// is full.
     pub(super) fn push(&mut self, value: T) -> bool {
         if self.head.wrapping_sub(self.tail) >= self.parts.size {
             // Acquire, pairs with the kernel's release: it has finished reading these slots.
@@ -131,7 +128,7 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Hands over what was pushed; true if there was something.
+    /// Publishes the pushed entries; returns whether there were any.
     pub(super) fn publish(&mut self) -> bool {
         if self.published == self.head {
             return false;
@@ -142,7 +139,7 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Whether the kernel wants a system call before it looks at the ring.
+    /// Returns whether the kernel wants a system call before it looks at the ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         // A driver sets the flag and then looks at the ring once more; we publish and then look at
         // the flag. Without a full fence between store and load both sides could miss the other.
@@ -150,18 +147,18 @@ impl<T: Copy> Producer<T> {
         self.parts.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// The entry after the last one that the kernel took.
+    /// Returns the entry after the last one that the kernel took.
     pub(super) fn consumed(&self) -> u32 {
         // Acquire: what we reuse of those slots comes after the kernel's reads.
         self.parts.consumer().load(Ordering::Acquire)
     }
 
-    /// The entry after the last one that was published.
+    /// Returns the entry after the last published one.
     pub(super) fn published(&self) -> u32 {
         self.published
     }
 
-    /// What was written as entry `index`; of use for the last `size` entries.
+    /// Returns what was written as entry `index`, if it is one of the last `size` entries.
     pub(super) fn entry(&self, index: u32) -> T {
         self.parts.read(index)
     }
@@ -173,17 +170,17 @@ impl<T: Copy> Producer<T> {
 }
 
 impl<T: Copy> Consumer<T> {
-    /// Our side of a ring.
+    /// Returns our side of a ring.
     ///
     /// # Safety
-    /// As [`Producer::new`]; nobody else consumes from it.
+    /// As [`Producer::new`]; this is the only consumer.
     pub(super) unsafe fn new(parts: Parts<T>) -> Consumer<T> {
         // Relaxed: we are the only writer of the consumer index.
         let tail = parts.consumer().load(Ordering::Relaxed);
         Consumer { parts, tail, head: tail }
     }
 
-    /// The next entry, if there is one. Its slot goes back with [`Consumer::release`].
+    /// Takes the next entry. [`Consumer::release`] returns its slot.
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.tail == self.head {
             // Acquire, pairs with the kernel's release: the entries are there before the index.
@@ -197,7 +194,7 @@ impl<T: Copy> Consumer<T> {
         Some(value)
     }
 
-    /// Gives back the slots of all entries that were popped.
+    /// Returns the slots of all popped entries.
     pub(super) fn release(&mut self) {
         // Release: the entries were read before the kernel may overwrite their slots.
         self.parts.consumer().store(self.tail, Ordering::Release);

@@ -5,14 +5,13 @@
 //!          └── for receiving: rx, fill ───┴── for sending: tx, completion ──────┘
 //! ```
 //!
-//! The two halves of a queue share the mapping through an [`Arc`] and never each other's frames:
-//! the receiving half touches only the first frames, the sending half only those behind them. A
-//! frame is at any time in exactly one place: a ring, the kernel, or the hands of its half.
+//! The two halves of a queue share the mapping through an [`Arc`], but no frames: the receiving
+//! half uses only the first frames, the sending half only those after them. A frame is always in
+//! exactly one place: a ring, the kernel, or its half.
 //!
-//! Cost: 2 KiB a frame up to an MTU of about 1750, else 4 KiB; 8192 frames a queue for receiving
-//! and 2048 for sending unless the options say otherwise, so 20 MiB. Huge pages of 2 MiB are taken
-//! where the system has some free. Frames are locked in memory; where less may be locked there are
-//! fewer of them.
+//! Cost: 2 KiB for each frame up to an MTU of about 1750, else 4 KiB. By default a queue has 8192
+//! frames for receiving and 2048 for sending, 20 MiB in all. Huge pages of 2 MiB are used if the
+//! system has free ones. Frames are locked in memory; a lower limit gives fewer of them.
 
 use super::interface::Interface;
 use super::ring::{Consumer, Descriptor, Parts, Producer};
@@ -28,26 +27,25 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 /// Ethernet header and two VLAN tags.
 const HEADER_BYTES: u32 = 14 + 8;
 /// Bounds of the frames for sending, powers of two.
 const SENDING_MIN: u32 = 256;
 const SENDING_MAX: u32 = 2048;
-/// Huge pages of this size are asked for.
+/// Size of huge pages.
 const HUGE_PAGE: usize = 2 << 20;
-/// A queue that was just closed is free again only after the kernel's clean-up, which runs later
-/// and waits for whoever changes interfaces at the time.
+/// Longest wait for a queue that was just closed: the kernel's clean-up runs later, and waits for
+/// concurrent changes of interfaces.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// A bound socket and its frames.
 pub(super) struct Socket {
     fd: OwnedFd,
     umem: Mapping,
-    /// Frames for receiving.
     receiving: u32,
-    /// Frames for sending, behind the others.
+    /// Frames for sending, after those for receiving.
     sending: u32,
     frame_bytes: u32,
     huge: bool,
@@ -56,19 +54,17 @@ pub(super) struct Socket {
     _rings: Vec<Mapping>,
 }
 
-/// Rings of the receiving half.
 pub(super) struct ReceiveRings {
     pub(super) fill: Producer<u64>,
     pub(super) rx: Consumer<Descriptor>,
 }
 
-/// Rings of the sending half.
 pub(super) struct TransmitRings {
     pub(super) tx: Producer<Descriptor>,
     pub(super) completion: Consumer<u64>,
 }
 
-/// A socket and its rings; those for sending only where the queue can send.
+/// A socket and its rings; those for sending only if the queue sends.
 pub(super) struct Opened {
     pub(super) socket: Arc<Socket>,
     pub(super) receive: ReceiveRings,
@@ -80,11 +76,11 @@ pub(super) struct Binding {
     pub(super) queue: u32,
     /// Whether the socket is to send as well.
     pub(super) sends: bool,
-    /// Whether the program runs in generic mode, which cannot do without a copy.
+    /// Whether the program runs in generic mode, which always copies.
     pub(super) generic: bool,
 }
 
-/// Bytes of a frame of the UMEM for an MTU; `None`: no frame is that long.
+/// Returns the bytes of a UMEM frame for an MTU; `None` if it is too long.
 pub(super) fn frame_bytes(mtu: usize) -> Option<u32> {
     let bytes = mtu.saturating_add((HEADER_BYTES + HEADROOM) as usize);
     [2048, 4096].into_iter().find(|most| bytes <= *most as usize)
@@ -94,7 +90,7 @@ pub(super) fn frame_bytes(mtu: usize) -> Option<u32> {
 pub const MTU_MAX: u32 = 4096 - HEADROOM - HEADER_BYTES;
 
 impl Socket {
-    /// Makes a socket for one queue of an interface, all frames for receiving given to the kernel.
+    /// Opens a socket for one queue of an interface and gives the kernel all frames for receiving.
     pub(super) fn open(
         interface: &Interface,
         options: &AfXdpOptions,
@@ -111,7 +107,8 @@ impl Socket {
         let (memory, receiving) = memory(interface, &fd, options.frames, frame_bytes)?;
         let Memory { umem, huge, sending } = memory;
 
-        // Rings as large as there are frames, so that neither fill nor completion is ever full.
+        // The rings have as many entries as there are frames, so fill and completion are never
+        // full.
         let size = |option, entries: u32| {
             sys::set_option(&fd, libc::SOL_XDP, option, &entries)
                 .map_err(|error| interface.system("setsockopt(XDP ring size)", error))
@@ -147,7 +144,8 @@ impl Socket {
         };
         let mapped = system("mmap of a ring");
         // SAFETY: the mappings go into the socket, which the halves keep alive; each ring is mapped
-        // with as many entries as it was made for, a power of two, and its side made here and nowhere else.
+        // with as many entries as it was made for, a power of two, and its side made here and
+        // nowhere else.
         let (mut receive, transmit) = unsafe {
             let receive = ReceiveRings {
                 fill: Producer::new(fill.map_err(&mapped)?),
@@ -163,13 +161,14 @@ impl Socket {
             };
             (receive, transmit)
         };
-        // Frames are there before the first packet.
+        // Frames must be available before the first packet.
         for frame in 0..receiving {
             receive.fill.push(u64::from(frame) * u64::from(frame_bytes));
         }
         receive.fill.publish();
         if binding.sends {
-            // Copy mode makes packets that count against this until they are received.
+            // In copy mode, packets count against this until they are received. A smaller buffer is
+            // no reason to fail: the kernel then refuses frames, which are counted.
             let bytes: libc::c_int = (sending * frame_bytes * 2) as libc::c_int;
             let _ = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
         }
@@ -182,65 +181,65 @@ impl Socket {
         Ok(Opened { socket: Arc::new(socket), receive, transmit })
     }
 
-    /// For the map, and for system calls.
+    /// Returns the descriptor, for the map and for system calls.
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// For `poll(2)`.
+    /// Returns the descriptor for `poll(2)`.
     pub(super) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether the hardware reads and writes the frames itself.
+    /// Returns whether the hardware reads and writes the frames itself.
     pub(super) fn zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Whether the frames lie in huge pages.
+    /// Returns whether the frames lie in huge pages.
     pub(super) fn huge(&self) -> bool {
         self.huge
     }
 
-    /// Frames for receiving.
+    /// Returns the number of frames for receiving.
     pub(super) fn receiving(&self) -> u32 {
         self.receiving
     }
 
-    /// Bytes of all frames.
+    /// Returns the bytes of all frames.
     pub(super) fn umem_bytes(&self) -> usize {
         self.umem.bytes()
     }
 
-    /// Longest frame that can be sent.
+    /// Returns the length of the longest frame that can be sent.
     pub(super) fn frame_bytes(&self) -> u32 {
         self.frame_bytes
     }
 
-    /// The addresses of the frames for sending.
+    /// Iterates over the addresses of the frames for sending.
     pub(super) fn transmit_frames(&self) -> impl Iterator<Item = u64> + use<> {
         let bytes = u64::from(self.frame_bytes);
         (self.receiving..self.receiving + self.sending).map(move |frame| u64::from(frame) * bytes)
     }
 
-    /// The start of the frame that an address lies in.
+    /// Returns the start of the frame that contains an address.
     pub(super) fn frame_of(&self, address: u64) -> u64 {
         address & !(u64::from(self.frame_bytes) - 1)
     }
 
-    /// Whether an address is that of a frame for sending.
+    /// Returns whether an address is that of a frame for sending.
     pub(super) fn is_transmit_frame(&self, address: u64) -> bool {
         let bytes = u64::from(self.frame_bytes);
         let (first, count) = (u64::from(self.receiving), u64::from(self.sending));
         address.is_multiple_of(bytes) && (first..first + count).contains(&(address / bytes))
     }
 
-    /// The bytes that a received descriptor tells of; `None` if they do not lie within one frame
-    /// for receiving.
+    /// Returns the bytes of a received descriptor; `None` if they do not lie within one frame for
+    /// receiving.
     ///
     /// # Safety
-    /// The frame is out of the kernel's hands, the caller is the receiving half and holds no other
-    /// reference to the frame; the reference ends before the frame goes back.
+    /// The kernel does not hold the frame. The caller is the receiving half, holds no other
+    /// reference to the frame, and ends this one before the frame goes back.
     #[allow(clippy::mut_from_ref)] // The frame is the caller's alone, as said above.
     pub(super) unsafe fn received<'a>(&self, frame: &Descriptor) -> Option<&'a mut [u8]> {
         let end = frame.address.checked_add(u64::from(frame.len))?;
@@ -248,8 +247,8 @@ impl Socket {
         if end > next || next > u64::from(self.receiving) * u64::from(self.frame_bytes) {
             return None;
         }
-        // SAFETY: the bytes lie in the mapping, among the frames for receiving; that nobody else uses
-        // them is the caller's promise.
+        // SAFETY: the bytes lie in the mapping, among the frames for receiving; the caller
+        // promises that it is their only user.
         Some(unsafe {
             let start = self.umem.start().add(frame.address as usize);
             slice::from_raw_parts_mut(start.as_ptr(), frame.len as usize)
@@ -259,8 +258,8 @@ impl Socket {
     /// Copies a frame of at most [`Socket::frame_bytes`] bytes to the frame at `address`.
     ///
     /// # Safety
-    /// [`Socket::is_transmit_frame`] holds for the address, and the frame is in the hands of the
-    /// sending half, which is the caller.
+    /// [`Socket::is_transmit_frame`] holds for the address, and the caller is the sending half,
+    /// which holds the frame.
     pub(super) unsafe fn write(&self, address: u64, frame: &[u8]) {
         let len = frame.len().min(self.frame_bytes as usize);
         // SAFETY: the frame lies in the mapping and has `frame_bytes` bytes; the source is a Rust
@@ -271,25 +270,23 @@ impl Socket {
         }
     }
 
-    /// Frames that the kernel could not give us since the socket is there.
+    /// Returns the number of frames that the kernel could not deliver since the socket was opened.
     pub(super) fn missed(&self) -> u64 {
-        // Packets without a frame (or longer than one), and packets without room in the ring. What
-        // else the kernel tells counts descriptors or attempts, not packets.
+        // Packets without a frame (or longer than one), and packets without room in the ring. The
+        // other statistics count descriptors or attempts, not packets.
         sys::get_option::<libc::xdp_statistics>(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS)
             .map_or(0, |is| is.rx_dropped + is.rx_ring_full)
     }
 }
 
-/// The frames of a socket.
 struct Memory {
     umem: Mapping,
     huge: bool,
-    /// Frames for sending.
     sending: u32,
 }
 
-/// Gets memory for frames and tells the kernel of it; how many are for receiving: as many as
-/// wanted, or fewer where no more memory may be locked.
+/// Allocates memory for frames and registers it with the kernel. Returns the number of frames for
+/// receiving: as many as wanted, or fewer if the limit of locked memory is low.
 fn memory(
     interface: &Interface,
     fd: &OwnedFd,
@@ -298,7 +295,7 @@ fn memory(
 ) -> Result<(Memory, u32), PortError> {
     let mut receiving = wanted;
     loop {
-        // What waits to be sent is on its way already; bursts come in from outside.
+        // Frames to send are under way already, while received bursts wait for a worker.
         let sending = (receiving / 4).clamp(SENDING_MIN, SENDING_MAX);
         let bytes = (receiving + sending) as usize * frame_bytes as usize;
         let (umem, huge) = match Mapping::huge(bytes.next_multiple_of(HUGE_PAGE)) {
@@ -324,9 +321,9 @@ fn memory(
     }
 }
 
-/// Tells the kernel of the frames.
+/// Registers the frames with the kernel.
 fn register(fd: &OwnedFd, umem: &Mapping, frame_bytes: u32) -> io::Result<()> {
-    // The first form of the structure: later kernels take it as well, earlier ones refuse more.
+    // The first form of the structure: all kernels accept it, older ones refuse longer forms.
     let umem = libc::xdp_umem_reg_v1 {
         addr: umem.start().as_ptr() as u64,
         len: umem.bytes() as u64,
@@ -368,7 +365,7 @@ fn parts<T>(
     Ok(parts)
 }
 
-/// Binds to a queue; waits a moment for one that was just closed.
+/// Binds to a queue; waits for one that was just closed.
 fn bind(
     interface: &Interface,
     fd: &OwnedFd,
@@ -401,7 +398,7 @@ fn bind(
                 continue;
             }
             Some(libc::EBUSY) => interface
-                .unusable(format!("queue {} is taken by another AF_XDP socket", binding.queue)),
+                .unusable(format!("queue {} is in use by another AF_XDP socket", binding.queue)),
             Some(libc::ENETDOWN | libc::ENODEV) => {
                 interface.ask();
                 match interface.known() {

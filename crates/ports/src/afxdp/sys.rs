@@ -1,17 +1,17 @@
 //! Thin, safe wrappers of the system calls that AF_XDP sockets need.
 //!
-//! Each is one call; errors are the system's. Structures that the C library lacks are written down
-//! here as the kernel's headers have them.
+//! Each is one call; errors are the system's. Structures that the C library lacks are declared here
+//! as in the kernel's headers.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 
-/// A structure of plain integers that may be passed to and filled by the kernel.
+/// A structure of plain integers that the kernel may read and fill.
 ///
 /// # Safety
-/// Every pattern of bits is a value, and there are no references or pointers in it.
+/// Every bit pattern is a value, and there are no references or pointers in it.
 pub(super) unsafe trait Plain: Copy {}
 // SAFETY: an integer.
 unsafe impl Plain for libc::c_int {}
@@ -26,7 +26,7 @@ unsafe impl Plain for libc::xdp_statistics {}
 // SAFETY: integers only.
 unsafe impl Plain for libc::xdp_options {}
 
-/// The result of a call that returns a negative number on error.
+/// Converts the result of a call that returns a negative number on error.
 pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -34,17 +34,16 @@ pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// As [`check`], for calls that return a new descriptor.
 pub(super) fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd: RawFd = check(result)?;
-    // SAFETY: the system just gave us this descriptor and nobody else knows it.
+    // SAFETY: the system just returned this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A socket; closed on exec, never blocking.
+/// Opens a socket: closed on exec, never blocking.
 pub(super) fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) })
 }
 
-/// Sets an option of a socket.
 pub(super) fn set_option<T: Plain>(
     socket: &OwnedFd,
     level: libc::c_int,
@@ -64,7 +63,7 @@ pub(super) fn set_option<T: Plain>(
     .map(drop)
 }
 
-/// Asks for an option of a socket; parts that an old kernel does not know stay zero.
+/// Reads an option of a socket; parts unknown to an old kernel stay zero.
 pub(super) fn get_option<T: Plain>(
     socket: &OwnedFd,
     level: libc::c_int,
@@ -96,7 +95,7 @@ pub(super) unsafe fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
     .map(drop)
 }
 
-/// Tells the kernel to look at the transmit ring of an AF_XDP socket.
+/// Makes the kernel look at the transmit ring of an AF_XDP socket.
 pub(super) fn kick(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: an empty message without an address; no memory is passed.
     let sent = unsafe {
@@ -112,7 +111,7 @@ pub(super) fn kick(socket: &OwnedFd) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Tells the kernel to look at the fill ring of an AF_XDP socket.
+/// Makes the kernel look at the fill ring of an AF_XDP socket.
 pub(super) fn wake(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: an empty buffer without an address; no memory is passed.
     let got = unsafe {
@@ -128,7 +127,7 @@ pub(super) fn wake(socket: &OwnedFd) -> io::Result<()> {
     if got < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// One descriptor that is readable when any of `fds` is.
+/// Returns one descriptor that is readable when any of `fds` is.
 pub(super) fn epoll(fds: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let all = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -142,7 +141,7 @@ pub(super) fn epoll(fds: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     Ok(all)
 }
 
-/// Memory that was mapped and is unmapped when dropped.
+/// Mapped memory; unmapped on drop.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -179,28 +178,26 @@ impl Mapping {
         Ok(Mapping { start, bytes })
     }
 
-    /// A ring of an AF_XDP socket, at one of the `XDP_PGOFF_*` offsets.
+    /// Maps a ring of an AF_XDP socket, at one of the `XDP_PGOFF_*` offsets.
     pub(super) fn ring(socket: &OwnedFd, bytes: usize, offset: u64) -> io::Result<Mapping> {
         Mapping::new(bytes, libc::MAP_SHARED, socket.as_raw_fd(), offset as libc::off_t)
     }
 
-    /// Memory of our own in huge pages; `bytes` is a multiple of their size.
+    /// Maps private memory in huge pages; `bytes` is a multiple of their size.
     pub(super) fn huge(bytes: usize) -> io::Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
         Mapping::new(bytes, flags | libc::MAP_HUGE_2MB, -1, 0)
     }
 
-    /// Memory of our own in pages of the usual size.
+    /// Maps private memory in pages of the usual size.
     pub(super) fn normal(bytes: usize) -> io::Result<Mapping> {
         Mapping::new(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// The first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The length.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -216,7 +213,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Raises the bound on locked memory as far as we may; old kernels count rings and maps in it.
+/// Raises the limit of locked memory as far as allowed; old kernels count rings and maps in it.
 pub(super) fn raise_memlock() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the structures are valid for the calls.
@@ -232,7 +229,7 @@ pub(super) fn raise_memlock() {
     }
 }
 
-/// Rights of the calling thread that are in effect, one bit each.
+/// Returns the effective capabilities of the calling thread, one bit each.
 pub(super) fn capabilities() -> io::Result<u64> {
     #[repr(C)]
     struct Header {

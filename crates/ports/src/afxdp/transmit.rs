@@ -6,14 +6,14 @@
 //!        └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Free frames are a stack, so that the one used next is the one that is still in the CPU's cache.
-//! In copy mode sending happens inside of the kick, 32 frames a call; with zero copy the driver
-//! works by itself and is kicked only when it asks for it.
+//! Free frames form a stack, so that the next one is still in the CPU's cache. In copy mode the
+//! kick itself sends, 32 frames a call. With zero copy the driver works alone and is kicked only
+//! when it asks.
 //!
-//! Accounting: a frame is *sent* when the kernel took its descriptor, and *lost* when the kernel
-//! took it and said that it dropped it, or when the interface went down or away before. In copy
-//! mode frames that wait while the interface goes down are withdrawn, so that nothing stale leaves
-//! when it comes up again.
+//! Accounting: a frame is *sent* once the kernel took its descriptor. It is *lost* if the kernel
+//! took it and reported a drop, or if the interface went down or away before. In copy mode, frames
+//! that wait while the interface goes down are withdrawn: nothing stale leaves when it comes up
+//! again.
 
 use super::interface::Interface;
 use super::ring::Descriptor;
@@ -23,35 +23,33 @@ use crate::offload;
 use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
 use std::sync::Arc;
 
-/// No Ethernet frame is shorter.
 const ETHERNET_BYTES: usize = 14;
 
-/// An address outside of every UMEM: the kernel skips such a descriptor.
+/// An address outside every UMEM: the kernel skips such a descriptor.
 const WITHDRAWN: Descriptor = Descriptor { address: u64::MAX, len: 1, options: 0 };
 
-/// Sends through one socket.
 pub(super) struct XdpTransmit {
     interface: Arc<Interface>,
     rings: TransmitRings,
-    /// Frames that nobody uses.
+    /// Unused frames.
     free: Vec<u64>,
-    /// Where the kernel is in the ring, as far as we know.
+    /// The kernel's position in the ring, as far as known.
     taken: u32,
-    /// Up to where the counters have seen the ring.
+    /// Ring position up to which frames are counted.
     counted: u32,
     counters: TransmitCounters,
-    /// Frames that the kernel took and dropped, and their bytes: not yet moved from sent to lost.
+    /// Frames that the kernel took and dropped, and their bytes: to be moved from sent to lost.
     dropped: u64,
     dropped_bytes: u64,
     socket: Arc<Socket>,
 }
 
-/// What is known of the interface; asked for while it does not work, so that it is seen coming up.
+/// Returns the known state of the interface; asks again while it is down, to see it come up.
 pub(super) fn state(interface: &Interface) -> Result<(), PortError> {
     if interface.is_up() { Ok(()) } else { interface.check() }
 }
 
-/// Whether a frame may leave through an interface; `Ok(false)`: it is none, and lost.
+/// Returns whether a frame may leave through an interface; `Ok(false)` if it is no frame, and lost.
 pub(super) fn admit(interface: &Interface, frame: &[u8]) -> Result<bool, SendError> {
     if state(interface).is_err() {
         return Err(SendError::Down);
@@ -63,7 +61,6 @@ pub(super) fn admit(interface: &Interface, frame: &[u8]) -> Result<bool, SendErr
 }
 
 impl XdpTransmit {
-    /// Sends through `socket`.
     pub(super) fn new(
         interface: Arc<Interface>,
         socket: Arc<Socket>,
@@ -84,11 +81,11 @@ impl XdpTransmit {
         }
     }
 
-    /// Collects the frames that the kernel is done with.
+    /// Collects the frames that the kernel has finished with.
     fn reclaim(&mut self) {
         let before = self.free.len();
         while let Some(address) = self.rings.completion.pop() {
-            // The stack never grows past the number of frames: each is in one place.
+            // The stack never exceeds the number of frames: each is in one place.
             if self.socket.is_transmit_frame(address) {
                 self.free.push(address);
             }
@@ -98,7 +95,7 @@ impl XdpTransmit {
         }
     }
 
-    /// Counts what the kernel took since the last time.
+    /// Counts what the kernel took since the last call.
     fn count(&mut self) {
         let consumed = self.rings.tx.consumed();
         if ahead(consumed, self.taken) {
@@ -118,8 +115,8 @@ impl XdpTransmit {
         (self.dropped, self.dropped_bytes) = (0, 0);
     }
 
-    /// Takes back what the kernel did not take; its frames are lost. The kernel passes over the
-    /// descriptors later, and they are not counted again.
+    /// Withdraws the frames that the kernel did not take; they are lost. The kernel later skips
+    /// their descriptors, and they are not counted again.
     fn withdraw(&mut self) {
         self.count();
         let mut at = self.counted;
@@ -134,11 +131,11 @@ impl XdpTransmit {
         }
     }
 
-    /// Tells the kernel to send, as often as it takes.
+    /// Makes the kernel send, in as many calls as needed.
     fn kick(&mut self) -> Result<(), PortError> {
         let waiting = |this: &Self| this.rings.tx.published().wrapping_sub(this.taken);
-        // In copy mode each call sends 32 frames, drops one or passes over one that was withdrawn;
-        // where none of that happens the queue is full.
+        // In copy mode each call sends 32 frames, drops one, or skips a withdrawn one. If it does
+        // none of these, the queue is full.
         for _ in 0..waiting(self) + 2 {
             let before = self.taken;
             let result = sys::kick(self.socket.fd());
@@ -152,14 +149,14 @@ impl XdpTransmit {
                     break;
                 }
                 if self.taken == before && self.rings.tx.entry(before) == WITHDRAWN {
-                    // Passed over, which the kernel publishes with the next frame that it sends.
+                    // Skipped; the kernel publishes that with the next frame that it sends.
                     self.taken = before.wrapping_add(1);
                 }
                 continue;
             };
             match error.raw_os_error() {
-                // The kernel dropped the frame that it took last. If it took no other it does not
-                // publish that before the next call.
+                // The kernel dropped the frame that it took last. If it took no other, it publishes
+                // that only with the next call.
                 Some(libc::EBUSY) if !self.socket.zero_copy() => {
                     if waiting(self) == 0 && self.taken == before {
                         break;
@@ -192,7 +189,7 @@ impl XdpTransmit {
     }
 }
 
-/// Whether index `a` is past index `b`; both wrap.
+/// Returns whether index `a` is past index `b`; both wrap.
 fn ahead(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0
 }
@@ -210,7 +207,8 @@ impl Transmit for XdpTransmit {
             self.reclaim();
         }
         if self.free.is_empty() {
-            // More than all frames since the last flush, or the outside is slow.
+            // All frames are in use: more were sent than fit since the last flush, or the link is
+            // slow. A failure counts frames as lost, and the next flush reports it.
             let _ = self.flush();
         }
         let Some(&address) = self.free.last() else { return Err(SendError::Full) };
@@ -218,8 +216,8 @@ impl Transmit for XdpTransmit {
             return Err(SendError::Full);
         }
         self.free.pop();
-        // SAFETY: the stack holds addresses of frames for sending that nobody else uses, and the
-        // kernel sees the descriptor only when it is published.
+        // SAFETY: the stack holds addresses of frames for sending of which this is the only user;
+        // the kernel sees the descriptor only when it is published.
         unsafe { self.socket.write(address, frame) };
         Ok(())
     }
@@ -232,7 +230,7 @@ impl Transmit for XdpTransmit {
             result = self.kick();
         }
         if result.is_err() && (!self.socket.zero_copy() || self.interface.is_gone()) {
-            // Nobody reads the ring now: in copy mode the kernel does it only when kicked.
+            // The ring is not read now: in copy mode the kernel reads it only when kicked.
             self.withdraw();
         }
         self.count();

@@ -1,92 +1,67 @@
-//! What can be wrong with a capture. Each message is one line: which file, what, where, and what
-//! would be right.
+//! Errors of captures. Each message is one line: the file, what is wrong, where, and what would be
+//! right.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a capture cannot be read. Byte positions are those of the uncompressed data.
+/// Why a capture cannot be read. Byte positions count uncompressed data.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file is missing or may not be read.
+    /// The file is missing or unreadable.
     #[error("{}: cannot open the capture: {reason}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        reason: io::Error,
-    },
-    /// The system, or the gzip decoder, failed in the middle.
+    Open { path: PathBuf, reason: io::Error },
+    /// The system or the gzip decoder failed in the middle.
     #[error("{}: cannot read the capture at byte {at}: {reason}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Bytes read before the failure.
-        at: u64,
-        /// What the system or the decoder says.
-        reason: io::Error,
-    },
-    /// The file has no bytes.
+    Read { path: PathBuf, at: u64, reason: io::Error },
     #[error("{}: the file is empty, expected a pcap or pcapng capture", path.display())]
-    EmptyFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The first bytes are of no format that we know.
+    EmptyFile { path: PathBuf },
+    /// The first bytes belong to no known format.
     #[error(
         "{}: not a capture: it starts with {found}, expected pcap or pcapng, plain or gzipped",
         path.display()
     )]
     NotACapture {
-        /// The file.
         path: PathBuf,
         /// The first bytes, in hexadecimal.
         found: String,
     },
-    /// The data ends inside of something.
+    /// The data ends within a part.
     #[error(
         "{}: truncated capture: {part} at byte {at} has {got} of {need} bytes",
         path.display()
     )]
     Truncated {
-        /// The file.
         path: PathBuf,
-        /// What is cut.
+        /// The part that is cut.
         part: Part,
-        /// Where it starts.
+        /// Its start.
         at: u64,
-        /// How many of its bytes are there.
+        /// Its bytes present.
         got: u64,
-        /// How many there should be.
+        /// Its full length in bytes.
         need: u64,
     },
-    /// The data contradicts its format.
     #[error("{}: broken capture: {part} at byte {at}: {what}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
-        /// What is broken.
+        /// The broken part.
         part: Part,
-        /// Where it starts.
+        /// Its start.
         at: u64,
         /// What is wrong and what would be right.
         what: String,
     },
-    /// The capture is well formed and holds no packet.
+    /// The capture is valid but has no packets.
     #[error("{}: the capture holds no packets", path.display())]
-    NoPackets {
-        /// The file.
-        path: PathBuf,
-    },
-    /// There are packets, but none is an Ethernet frame.
+    NoPackets { path: PathBuf },
+    /// None of the packets is an Ethernet frame.
     #[error(
         "{}: no Ethernet frames among the {packets} packets of the capture, only {found}",
         path.display()
     )]
     NoEthernet {
-        /// The file.
         path: PathBuf,
-        /// Packets seen.
         packets: u64,
         /// The link types found, separated by commas.
         found: String,
@@ -98,23 +73,21 @@ pub enum CaptureError {
         path.display()
     )]
     OverLimit {
-        /// The file.
         path: PathBuf,
         /// The first packet that does not fit, from 1.
         packet: u64,
-        /// The limit.
         limit_bytes: usize,
     },
 }
 
-/// A part of a capture, for messages. Packets count from 1.
+/// A part of a capture. Packets count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header of the file or of a section.
     Header,
-    /// Packet number so and so.
+    /// The packet of this number.
     Packet(u64),
-    /// A pcapng block that is no packet, after so many packets.
+    /// A pcapng block that is no packet, after this many packets.
     BlockAfter(u64),
 }
 

@@ -1,18 +1,18 @@
-//! Link types: what the first byte of a captured packet belongs to.
+//! Link types: the protocol of a captured packet's first byte.
 
 use std::fmt;
 
-/// A link type as registered at <https://www.tcpdump.org/linktypes.html>. 16 bits in every format.
+/// A link type as registered at <https://www.tcpdump.org/linktypes.html>; 16 bits in every format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
 impl LinkType {
-    /// Ethernet, without preamble; the only one that the switch takes.
+    /// Ethernet without preamble; the only one that the switch accepts.
     pub const ETHERNET: LinkType = LinkType(1);
 }
 
 impl fmt::Display for LinkType {
-    /// The registered name where it is a common one, and the number.
+    /// Prints the registered name of common types, and the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.0 {
             0 => "loopback",

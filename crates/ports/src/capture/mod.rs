@@ -1,4 +1,4 @@
-//! Packet captures: reading any pcap or pcapng, writing nanosecond pcap.
+//! Packet captures: reads any pcap or pcapng, writes nanosecond pcap.
 
 mod error;
 mod link;

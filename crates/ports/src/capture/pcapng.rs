@@ -9,9 +9,9 @@
 //! simple         original u32, data                       (interface 0, no time)
 //! ```
 //!
-//! A section sets the byte order and starts with no interfaces. Blocks of other types are read over,
-//! without being held in memory. Interface indices restart with each section, as they do in the
-//! file: captures of the same interfaces that were joined keep their numbers.
+//! A section sets the byte order and starts without interfaces. Blocks of other types are skipped
+//! without holding them in memory. Interface indices restart with each section, as in the file:
+//! joined captures of the same interfaces keep their numbers.
 
 use super::read::{CAPTURED_LEN_MAX, Record, Source, length_message};
 use super::{CaptureError, LinkType, Part};
@@ -22,12 +22,12 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Most bytes of a block that we hold: the largest packet and plenty of options.
+/// Most bytes of a block held in memory: the largest packet with ample options.
 const BLOCK_LEN_MAX: u32 = 1 << 20;
 /// Most interfaces of a section: the obsolete packet block cannot name more.
 const INTERFACES_MAX: usize = 1 << 16;
 
-/// The state of a section: its byte order and its interfaces.
+/// Byte order and interfaces of a section.
 pub(super) struct Section {
     big_endian: bool,
     interfaces: Vec<Interface>,
@@ -42,7 +42,7 @@ struct Interface {
 /// Timestamp units of an interface (options if_tsresol and if_tsoffset).
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Ticks per second; saturates, then every time is 0.
+    /// Ticks per second; saturates, and then every time is 0.
     ticks_per_s: u128,
     offset_s: i64,
 }
@@ -56,7 +56,7 @@ impl Clock {
         self.ticks_per_s = base.checked_pow(exponent).unwrap_or(u128::MAX);
     }
 
-    /// Nanoseconds since 1970, clamped to what 64 bits hold.
+    /// Returns nanoseconds since 1970, clamped to 64 bits.
     fn to_ns(self, ticks: u64) -> u64 {
         let ns = (u128::from(ticks) * 1_000_000_000 / self.ticks_per_s) as i128;
         let ns = ns + i128::from(self.offset_s) * 1_000_000_000;
@@ -64,7 +64,7 @@ impl Clock {
     }
 }
 
-/// The section header at the start of a file, of which the four bytes of the type were read.
+/// Reads the section header at the start of a file, after the four bytes of its type.
 pub(super) fn first_section(source: &mut Source) -> Result<Section, CaptureError> {
     source.fill_all(4, 4, Part::Header)?;
     let mut section = Section { big_endian: false, interfaces: Vec::new() };
@@ -73,7 +73,7 @@ pub(super) fn first_section(source: &mut Source) -> Result<Section, CaptureError
     Ok(section)
 }
 
-/// Reads blocks up to and with the next packet.
+/// Reads blocks up to and including the next packet.
 pub(super) fn next_record(
     source: &mut Source,
     section: &mut Section,
@@ -119,7 +119,7 @@ pub(super) fn next_record(
     }
 }
 
-/// A block length must hold at least the frame of the block, in whole words.
+/// Checks that a length holds at least the frame of the block, in whole words.
 fn check_length(
     source: &Source,
     length: u32,
@@ -136,7 +136,7 @@ fn check_length(
 }
 
 impl Section {
-    /// Takes a section header whose type and length were read.
+    /// Reads a section header after its type and length.
     fn start(&mut self, source: &mut Source, length: [u8; 4]) -> Result<(), CaptureError> {
         let part = Part::Header;
         source.fill_all(8, 8, part)?;
@@ -165,7 +165,7 @@ impl Section {
         self.trailer(source, length, length as usize - 4, part)
     }
 
-    /// Reads the second length of a block of which `read` bytes were read.
+    /// Reads the second length of a block, of which `read` bytes were read.
     fn trailer(
         &self,
         source: &mut Source,
@@ -177,7 +177,7 @@ impl Section {
         self.same_length(source, 0, length, part)
     }
 
-    /// The two lengths of a block must agree; the second is at `at` of the buffer.
+    /// Checks that the two lengths of a block agree; the second is at `at` of the buffer.
     fn same_length(
         &self,
         source: &Source,
@@ -246,7 +246,7 @@ impl Section {
         Ok(())
     }
 
-    /// The record of a packet block whose body is in the buffer, or what is wrong with it.
+    /// Returns the record of a packet block whose body is in the buffer, or what is wrong with it.
     fn packet(&self, source: &Source, block_type: u32, body_len: usize) -> Result<Record, String> {
         let header = if block_type == SIMPLE_PACKET { 4 } else { 20 };
         let Some(room) = body_len.checked_sub(header) else {

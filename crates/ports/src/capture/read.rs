@@ -6,15 +6,15 @@
 //! pcapng  blocks: type, length │ body, padded to 4 bytes │ length again   (see `pcapng.rs`)
 //! ```
 //!
-//! Cost: one copy from the read buffer (256 KiB) into the packet buffer. Guarantees: any bytes are
-//! accepted without a panic; memory is bounded by [`CAPTURED_LEN_MAX`] plus options whatever a
-//! length field claims, and by [`Limits`] for [`read_ethernet`]; every packet is given or an error
-//! says which one is not. A capture that ends inside of a record is an error: a part of the traffic
-//! is missing, and a caller who compares outcomes should know.
+//! Cost: one copy from the read buffer (256 KiB) into the packet buffer. Guarantees: no bytes make
+//! it panic. Memory is bounded by [`CAPTURED_LEN_MAX`] plus options whatever a length field claims,
+//! and by [`Limits`] for [`read_ethernet`]. Every packet is delivered, or an error names the first
+//! that is not. A capture that ends within a record is an error: part of the traffic is missing,
+//! and a caller that compares results must know.
 //!
-//! This is our own reader because `pcap-file` 2.0 refuses captures cut by a snap length (original
-//! length above snaplen), ignores pcapng's timestamp resolution, keeps the padding of simple packet
-//! blocks, and fails on options that are not UTF-8. The tests use it as an oracle.
+//! This is a separate reader because `pcap-file` 2.0 refuses captures cut by a snap length
+//! (original length above snaplen), ignores pcapng's timestamp resolution, keeps the padding of
+//! simple packet blocks, and fails on options that are not UTF-8. The tests use it as an oracle.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,10 +28,10 @@ use super::pcapng::{self, Section};
 use super::{CaptureError, LinkType, Part};
 use crate::memory::{FrameStore, Limits, StoreFull};
 
-/// Most bytes of one packet, as in libpcap and Wireshark; a longer one is a broken file.
+/// Most bytes of one packet, as in libpcap and Wireshark; a longer one means a broken file.
 pub const CAPTURED_LEN_MAX: u32 = 262_144;
 
-/// Bytes that are read ahead.
+/// Bytes read ahead.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// One packet of a capture; borrows the buffer of its [`Capture`].
@@ -41,15 +41,14 @@ pub struct Packet<'a> {
     pub timestamp_ns: u64,
     /// Index of the interface in its section, from 0; always 0 in pcap.
     pub interface: u32,
-    /// What `data` starts with.
+    /// Protocol of the first byte of `data`.
     pub link_type: LinkType,
-    /// Length on the wire, in bytes; more than `data.len()` where a snap length cut the packet.
+    /// Length on the wire in bytes; more than `data.len()` if a snap length cut the packet.
     pub orig_len: u32,
-    /// The captured bytes.
     pub data: &'a [u8],
 }
 
-/// What a record says about its packet; `data` is a range of the buffer.
+/// The header of a record; `data` is a range of the buffer.
 pub(super) struct Record {
     pub timestamp_ns: u64,
     pub interface: u32,
@@ -69,13 +68,12 @@ pub struct Capture {
     format: Format,
 }
 
-/// The bytes of a capture and where we are in them.
+/// The bytes of a capture and the position in them.
 pub(super) struct Source {
     input: Box<dyn BufRead + Send>,
     path: PathBuf,
-    /// Bytes consumed.
     pub at: u64,
-    /// Packets given so far.
+    /// Packets returned so far.
     pub packets: u64,
     /// The record being read; grows to the largest one.
     pub buf: Vec<u8>,
@@ -91,14 +89,14 @@ impl Capture {
         }
     }
 
-    /// Reads a capture from anything; `name` stands in messages where a path would.
+    /// Reads a capture from any source; messages name it `name`.
     pub fn from_reader(
         reader: impl Read + Send + 'static,
         name: impl AsRef<Path>,
     ) -> Result<Capture, CaptureError> {
         let mut reader = reader;
         let path = name.as_ref().to_path_buf();
-        // A pipe may give the first byte alone.
+        // A pipe may deliver the first byte alone.
         let mut head = Vec::with_capacity(2);
         let got = reader.by_ref().take(2).read_to_end(&mut head);
         got.map_err(|reason| CaptureError::Open { path: path.clone(), reason })?;
@@ -114,7 +112,7 @@ impl Capture {
         Ok(Capture { source, format })
     }
 
-    /// The next packet; `None` at the end of the capture. After an error the position is undefined.
+    /// Returns the next packet; `None` at the end. After an error the position is undefined.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         let record = match &mut self.format {
             Format::Pcap { big_endian, nanoseconds, link_type } => {
@@ -178,8 +176,8 @@ impl Capture {
 
 /// Reads all Ethernet frames of a capture into memory.
 ///
-/// Packets of other link types are counted ([`FrameStore::skipped`]) and left out; frames that a
-/// snap length cut are kept and counted ([`FrameStore::cut_short`]).
+/// Packets of other link types are left out and counted ([`FrameStore::skipped`]). Frames cut by a
+/// snap length are kept and counted ([`FrameStore::cut_short`]).
 pub fn read_ethernet(path: impl AsRef<Path>, limits: &Limits) -> Result<FrameStore, CaptureError> {
     Capture::open(path)?.into_ethernet(limits)
 }
@@ -205,7 +203,7 @@ impl Source {
             }
         };
         self.fill_all(20, 4, Part::Header)?;
-        // The upper half of this word tells about frame check sequences.
+        // The upper half of this word describes frame check sequences.
         let link_type = LinkType(self.u32(16, big_endian) as u16);
         Ok(Format::Pcap { big_endian, nanoseconds, link_type })
     }
@@ -261,7 +259,7 @@ impl Source {
         Ok(got)
     }
 
-    /// Reads exactly `len` bytes, the rest of something of which `before` bytes were read.
+    /// Reads exactly `len` bytes of something of which `before` bytes were read.
     pub fn fill_all(&mut self, len: usize, before: usize, part: Part) -> Result<(), CaptureError> {
         match self.fill(len, part)? {
             got if got < len => Err(self.truncated(part, before + got, before + len)),
@@ -269,7 +267,7 @@ impl Source {
         }
     }
 
-    /// Reads over `len` bytes without keeping them; `need` is the length of the whole part.
+    /// Skips `len` bytes; `need` is the length of the whole part.
     pub fn skip(
         &mut self,
         len: u64,
@@ -290,19 +288,19 @@ impl Source {
         }
     }
 
-    /// The 32 bits at `at` of the buffer.
+    /// Returns the 32 bits at `at` of the buffer.
     pub fn u32(&self, at: usize, big_endian: bool) -> u32 {
         let bytes = self.buf[at..at + 4].try_into().expect("four bytes");
         if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
-    /// The 16 bits at `at` of the buffer.
+    /// Returns the 16 bits at `at` of the buffer.
     pub fn u16(&self, at: usize, big_endian: bool) -> u16 {
         let bytes = self.buf[at..at + 2].try_into().expect("two bytes");
         if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     }
 
-    /// The input failed; an early end of compressed data counts as truncation.
+    /// Returns the error of failed input; an early end of compressed data counts as truncation.
     fn failed(&self, reason: io::Error, part: Part, got: usize, need: usize) -> CaptureError {
         if reason.kind() == io::ErrorKind::UnexpectedEof {
             return self.truncated(part, got, need);
@@ -316,7 +314,7 @@ impl Source {
         CaptureError::Truncated { path: self.path.clone(), part, at, got, need }
     }
 
-    /// `part`, of which `read` bytes were read, is wrong.
+    /// Returns the error of a wrong `part`, of which `read` bytes were read.
     pub fn malformed(&self, part: Part, read: usize, what: String) -> CaptureError {
         let at = self.at.saturating_sub(read as u64);
         CaptureError::Malformed { path: self.path.clone(), part, at, what }

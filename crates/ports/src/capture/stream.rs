@@ -1,9 +1,9 @@
 //! One nanosecond pcap that grows while frames pass, written by several threads.
 //!
-//! Each [`StreamWriter`] collects records of its own and appends them to the file as a whole, so
-//! that a lock is held once a burst and records never mix. The file is replaced when it is opened
-//! and is a valid capture after each [`StreamWriter::flush`]. A write that fails ends the capture:
-//! what would come after half a record could not be read.
+//! Each [`StreamWriter`] collects records and appends them as a whole: the lock is held once for
+//! each burst, and records never mix. Opening replaces the file; it is a valid capture after each
+//! [`StreamWriter::flush`]. A failed write ends the capture, because nothing after half a record is
+//! readable.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,10 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::write::{file_header, into_io, split_time};
 use super::{CAPTURED_LEN_MAX, WriteError};
 
-/// Collected bytes after which a writer appends by itself.
+/// Collected bytes at which a writer appends without a flush.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A capture that is being written.
 #[derive(Clone, Debug)]
 pub struct CaptureStream {
     path: PathBuf,
@@ -25,7 +24,7 @@ pub struct CaptureStream {
     file: Arc<Mutex<Option<File>>>,
 }
 
-/// A thread's way into a [`CaptureStream`].
+/// One thread's writer to a [`CaptureStream`].
 #[derive(Debug)]
 pub struct StreamWriter {
     stream: CaptureStream,
@@ -33,7 +32,7 @@ pub struct StreamWriter {
 }
 
 impl CaptureStream {
-    /// Makes or replaces the file.
+    /// Creates or replaces the file.
     ///
     /// # Errors
     /// The system refuses it.
@@ -53,27 +52,28 @@ impl CaptureStream {
         CaptureStream { path, file: Arc::new(Mutex::new(Some(file))) }
     }
 
-    /// Whether a write failed: nothing more is written.
+    /// Returns whether a write failed: nothing more is written.
     pub fn is_broken(&self) -> bool {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// A way in; there may be many.
+    /// Returns a writer; a stream may have many.
     pub fn writer(&self) -> StreamWriter {
         StreamWriter { stream: self.clone(), buffer: Vec::new() }
     }
 }
 
 impl StreamWriter {
-    /// Adds a frame, with the time of now, to be in the file after the next flush.
+    /// Adds a frame with the current time; the next flush writes it.
     ///
     /// # Errors
-    /// As [`StreamWriter::flush`]; or the frame is longer than a capture holds.
+    /// As [`StreamWriter::flush`]; or the frame is too long for a capture.
     pub fn push(&mut self, frame: &[u8]) -> Result<(), WriteError> {
         let Some(len) = u32::try_from(frame.len()).ok().filter(|&len| len <= CAPTURED_LEN_MAX)
         else {
             return Err(WriteError::FrameTooLong { port: 0, len: frame.len() });
         };
+        // A clock before 1970 counts as 1970.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let (seconds, fraction) = split_time(timestamp_ns);
@@ -84,15 +84,15 @@ impl StreamWriter {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Appends what was collected to the file.
+    /// Appends the collected records to the file.
     ///
     /// # Errors
-    /// The write failed, now or earlier; what was collected is lost.
+    /// This or an earlier write failed; the collected records are lost.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        // A thread that panicked while it held the lock left a whole file or none.
+        // A thread that panicked while holding the lock left a whole file or none.
         let mut file = self.stream.file.lock().unwrap_or_else(PoisonError::into_inner);
         let result = match &mut *file {
             Some(open) => open.write_all(&self.buffer),
@@ -108,7 +108,7 @@ impl StreamWriter {
 
 impl Drop for StreamWriter {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure.
+        // A destructor cannot report a failure.
         let _ = self.flush();
     }
 }

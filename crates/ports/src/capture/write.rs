@@ -5,12 +5,12 @@
 //! port-N.pcap                                                           after `finish`
 //! ```
 //!
-//! `CaptureSet` writes each port to a hidden temporary file beside its final name and renames it
+//! `CaptureSet` writes each port to a hidden temporary file beside its final name, and renames it
 //! on [`CaptureSet::finish`]. Dropped before that, it removes the temporary files and the
-//! directories that it made. Little-endian on every machine, so that equal packets give equal
-//! files. Cost: one copy into a buffer per port, of 64 KiB or of a share of 64 MiB where ports are
-//! many; a file is open only while its buffer is appended to it, so there may be more ports than
-//! the system lets a process have files.
+//! directories that it made. Little-endian on every machine, so equal packets give equal files.
+//! Cost: one copy into a buffer per port, of 64 KiB, or of a share of 64 MiB for many ports. A file
+//! is open only while its buffer is appended, so ports may outnumber the process's limit of open
+//! files.
 
 use std::borrow::Cow;
 use std::fs::{self, OpenOptions, Permissions};
@@ -23,44 +23,30 @@ use tempfile::TempPath;
 
 use super::CAPTURED_LEN_MAX;
 
-/// Most bytes of a port's buffer, and of all of them together while that leaves [`BUFFER_MIN`].
+/// Most bytes of a port's buffer, and of all buffers together unless that gives less than
+/// [`BUFFER_MIN`].
 const BUFFER_MAX: usize = 1 << 16;
 const BUFFERS_MAX: usize = 64 << 20;
 const BUFFER_MIN: usize = 512;
 
-/// Why output captures cannot be written.
+/// Why captures cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The output directory cannot be made, is no directory, or may not be written to.
-    #[error("{}: cannot write captures there: {reason}", dir.display())]
-    Directory {
-        /// The directory.
-        dir: PathBuf,
-        /// What the system says.
-        reason: io::Error,
-    },
-    /// Writing or renaming a file failed.
+    /// The output directory cannot be made, is no directory, or is not writable.
+    #[error("{}: cannot write captures to this directory: {reason}", dir.display())]
+    Directory { dir: PathBuf, reason: io::Error },
     #[error("{}: cannot write the capture: {reason}", path.display())]
     File {
         /// The final name of the file.
         path: PathBuf,
-        /// What the system says.
         reason: io::Error,
     },
-    /// A frame for a port that the set was not made for.
+    /// The set has no capture for this port.
     #[error("no output capture for port {port}")]
-    UnknownPort {
-        /// The port.
-        port: u32,
-    },
-    /// A frame longer than any capture may hold.
+    UnknownPort { port: u32 },
+    /// The frame is too long for a capture.
     #[error("a frame of {len} bytes for port {port}, expected at most {CAPTURED_LEN_MAX}")]
-    FrameTooLong {
-        /// The port.
-        port: u32,
-        /// The frame's length.
-        len: usize,
-    },
+    FrameTooLong { port: u32, len: usize },
 }
 
 struct PortFile {
@@ -96,7 +82,6 @@ impl Write for Appender {
     }
 }
 
-/// One capture per output port, in one directory.
 pub struct CaptureSet {
     /// Sorted by port.
     files: Vec<PortFile>,
@@ -104,8 +89,8 @@ pub struct CaptureSet {
 }
 
 impl CaptureSet {
-    /// Starts `port-N.pcap` in `dir` for each port N; makes the directory where it is missing.
-    /// Refused where something else than a file has one of the names, since it cannot be replaced.
+    /// Starts `port-N.pcap` in `dir` for each port N; makes the directory if it is missing. Fails
+    /// if one of the names belongs to something other than a file, which cannot be replaced.
     pub fn create(dir: impl AsRef<Path>, ports: &[u32]) -> Result<CaptureSet, WriteError> {
         let dir = dir.as_ref();
         let failed = |reason| WriteError::Directory { dir: dir.into(), reason };
@@ -122,12 +107,12 @@ impl CaptureSet {
         Ok(CaptureSet { files, made })
     }
 
-    /// The files that [`CaptureSet::finish`] will make or replace, by port.
+    /// Iterates over the files that [`CaptureSet::finish`] will create or replace, by port.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// Appends a frame to the capture of `port`. Times beyond the year 2106 are written as its end.
+    /// Appends a frame to the capture of `port`. Times beyond the year 2106 are clamped.
     pub fn write(&mut self, port: u32, timestamp_ns: u64, frame: &[u8]) -> Result<(), WriteError> {
         let at = self
             .files
@@ -153,10 +138,10 @@ impl CaptureSet {
         }
     }
 
-    /// Gives the files their names; a file of that name is replaced. Returns, by port, each path
-    /// and its number of frames. All are whole before the first one gets its name, so that a full
-    /// disk leaves nothing behind; where a name cannot be had, those given before are taken back
-    /// and what stood there returns, as far as the file system can link (a FAT cannot).
+    /// Renames the files to their final names, replacing existing ones. Returns, by port, each path
+    /// and its number of frames. All files are complete before the first rename, so that a full
+    /// disk leaves nothing behind. If a rename fails, earlier ones are undone and the replaced
+    /// files return, as far as the file system supports links (FAT does not).
     pub fn finish(mut self) -> Result<Vec<(u32, PathBuf, u64)>, WriteError> {
         let mut whole = Vec::with_capacity(self.files.len());
         for PortFile { port, path, writer, frames } in self.files.drain(..) {
@@ -181,7 +166,7 @@ impl CaptureSet {
     }
 }
 
-/// A file that got its final name; dropped before [`Placed::keep`], what was there comes back.
+/// A file with its final name; dropped before [`Placed::keep`], it restores what was there before.
 struct Placed {
     path: PathBuf,
     before: Before,
@@ -190,9 +175,9 @@ struct Placed {
 /// What had the name of a [`Placed`] file.
 enum Before {
     Nothing,
-    /// Another name of it.
+    /// A second link to it.
     File(TempPath),
-    /// It could not be kept: the new file stays, which is better than none.
+    /// It could not be preserved: the new file stays.
     Lost,
 }
 
@@ -209,7 +194,7 @@ impl Placed {
         Ok(Placed { path: path.into(), before })
     }
 
-    /// The new file stays.
+    /// Keeps the new file.
     fn keep(&mut self) {
         self.before = Before::Lost;
     }
@@ -217,7 +202,7 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure: the error that brought us here is reported.
+        // A destructor cannot report a failure; the error that led here is reported.
         match std::mem::replace(&mut self.before, Before::Lost) {
             Before::Nothing => drop(fs::remove_file(&self.path)),
             Before::File(old) => drop(old.persist(&self.path)),
@@ -245,7 +230,7 @@ impl PortFile {
     }
 }
 
-/// What our captures begin with.
+/// Returns the header of our captures.
 pub(super) fn file_header() -> PcapHeader {
     PcapHeader {
         snaplen: CAPTURED_LEN_MAX,
@@ -256,13 +241,14 @@ pub(super) fn file_header() -> PcapHeader {
     }
 }
 
-/// Seconds and nanoseconds of a time; times beyond the year 2106 become its end.
+/// Splits a time into seconds and nanoseconds; clamps times beyond the year 2106.
 pub(super) fn split_time(timestamp_ns: u64) -> (u32, u32) {
     let timestamp_ns = timestamp_ns.min(u64::from(u32::MAX) * 1_000_000_000 + 999_999_999);
     ((timestamp_ns / 1_000_000_000) as u32, (timestamp_ns % 1_000_000_000) as u32)
 }
 
-/// An error of `tempfile` without the name of the temporary file, which says nothing to a reader.
+/// Removes the name of the temporary file, which a reader does not know, from an error of
+/// `tempfile`.
 pub fn without_path(error: io::Error) -> io::Error {
     match error.to_string().rsplit_once(" at path ") {
         Some((what, _)) => io::Error::new(error.kind(), what.to_owned()),
@@ -277,7 +263,7 @@ pub(super) fn into_io(error: PcapError) -> io::Error {
     }
 }
 
-/// The directories that we made, deepest first; removed on drop where they are empty.
+/// The directories that we made, deepest first; removed on drop if empty.
 struct MadeDirs(Vec<PathBuf>);
 
 impl MadeDirs {
@@ -300,7 +286,7 @@ impl MadeDirs {
 impl Drop for MadeDirs {
     fn drop(&mut self) {
         for dir in &self.0 {
-            // Not empty, or never made: then it is not ours to remove.
+            // Not empty, or not created: not ours to remove.
             if fs::remove_dir(dir).is_err() {
                 break;
             }

@@ -1,15 +1,16 @@
-//! Checksums that the kernel left to hardware.
+//! Completes checksums that the kernel left to hardware.
 
 use super::headers::{self, Headers, SCTP, TCP, UDP};
 
-/// Where the checksum is in their headers.
+/// Offset of the checksum in the headers.
 pub(super) const TCP_OFFSET: usize = 16;
 pub(super) const UDP_OFFSET: usize = 6;
 
-/// Ones' complement sum of the 16-bit words of `bytes` (a last odd byte is padded with zero), not
-/// folded, in the byte order of the machine: the sum does not depend on it until it is stored.
+/// Returns the ones' complement sum of the 16-bit words of `bytes`, unfolded; a last odd byte is
+/// padded with zero. It is in the machine's byte order, which matters only when it is stored.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    // Words of 32 bits into 64: no carry is lost below 16 GiB, and the compiler makes vectors of it.
+    // 32-bit words into 64 bits: no carry is lost below 16 GiB, and the compiler vectorises the
+    // loop.
     let (words, rest) = bytes.as_chunks::<4>();
     let mut sum: u64 = words.iter().map(|w| u64::from(u32::from_ne_bytes(*w))).sum();
     let mut last = [0; 4];
@@ -26,8 +27,8 @@ pub(super) fn fold(mut sum: u64) -> [u8; 2] {
     (sum as u16).to_ne_bytes()
 }
 
-/// The complement of a folded sum. For UDP never zero, which would mean "none" there; TCP has to
-/// say zero as zero, since analysers take the other form for a bug.
+/// Returns the complement of a folded sum. For UDP it is never zero, which would mean "none". For
+/// TCP it may be zero, since analysers report the other form as a bug.
 pub(super) fn finish(sum: u64, udp: bool) -> [u8; 2] {
     match fold(sum).map(|byte| !byte) {
         [0, 0] if udp => [0xff, 0xff],
@@ -35,17 +36,17 @@ pub(super) fn finish(sum: u64, udp: bool) -> [u8; 2] {
     }
 }
 
-/// Sum of the pseudo-header for `len` bytes of `proto`.
+/// Returns the sum of the pseudo-header for `len` bytes of `proto`.
 pub(super) fn pseudo(frame: &[u8], headers: &Headers, len: usize) -> u64 {
     let addresses = if headers.v6 { 8..40 } else { 12..20 };
     let ip = &frame[headers.l3..headers.l4];
-    // Both numbers below 2^32; as network byte order words.
+    // Both numbers are below 2^32; as words in network byte order.
     let len = (len as u32).to_be_bytes();
     sum(&ip[addresses]) + sum(&len) + sum(&[0, headers.proto])
 }
 
-/// Completes the checksum of a frame of which the kernel says that it covers everything from
-/// `start` on and lies at `start + offset`; `false` where that is not inside of the frame.
+/// Completes the checksum of a frame; the kernel says that it covers everything from `start` on and
+/// lies at `start + offset`. Returns `false` if that is outside the frame.
 pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let Some(covered) = frame.get(start..) else { return false };
     if offset == 8
@@ -63,12 +64,12 @@ pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool 
     true
 }
 
-/// Completes the checksum of a frame about which nothing is known: if the field of TCP or UDP
-/// equals the sum of the pseudo-header and the checksum is wrong, a local sender left the rest to
-/// hardware. The same for SCTP with a field of zero. Tells whether it changed the frame.
+/// Completes the checksum of a frame without offload metadata; returns whether it changed the
+/// frame. If the TCP or UDP field equals the sum of the pseudo-header and the checksum is wrong, a
+/// local sender left the rest to hardware. The same holds for SCTP with a field of zero.
 ///
-/// Cost for a frame that needs nothing: a sum over the addresses. A frame that arrived damaged is
-/// mistaken for a partial one with a probability of 2⁻¹⁶; fragments are never touched.
+/// Cost for a complete frame: a sum over the addresses. A damaged frame is mistaken for a partial
+/// one with a probability of 2⁻¹⁶; fragments are never changed.
 pub fn complete_checksum_if_partial(frame: &mut [u8]) -> bool {
     let Some(h) = headers::parse(frame) else { return false };
     if h.fragment || h.odd {
@@ -103,7 +104,7 @@ pub fn complete_checksum_if_partial(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Writes the CRC of a whole SCTP packet; whether that changed it.
+/// Writes the CRC of a whole SCTP packet; returns whether it changed.
 fn complete_sctp(packet: &mut [u8]) -> bool {
     let before: [u8; 4] = packet[8..12].try_into().expect("four bytes");
     packet[8..12].fill(0);
@@ -112,7 +113,7 @@ fn complete_sctp(packet: &mut [u8]) -> bool {
     crc != before
 }
 
-/// CRC-32C (Castagnoli, reflected), byte by byte: SCTP is rare.
+/// Computes CRC-32C (Castagnoli, reflected) byte by byte: SCTP is rare.
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

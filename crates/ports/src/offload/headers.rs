@@ -1,28 +1,27 @@
-//! Where the headers of a frame are. Knows no more than offloads need; `overbank-wire` does the rest.
+//! Offsets of a frame's headers, as far as offloads need them; `overbank-wire` does the rest.
 
-/// Most VLAN tags and IPv6 extension headers that are looked through.
+/// Most VLAN tags and IPv6 extension headers that are read.
 const DEPTH_MAX: usize = 8;
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const SCTP: u8 = 132;
 
-/// Offsets into a frame. `l3 < l4 <= end <= frame.len()` holds, and the IP header up to `l4` is whole.
+/// Offsets into a frame. `l3 < l4 <= end <= frame.len()`, and the IP header up to `l4` is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
-    /// The IP header.
     pub l3: usize,
-    /// What follows the IP header and its extensions.
+    /// Start after the IP header and its extensions.
     pub l4: usize,
-    /// End of the IP packet; the Ethernet padding follows.
+    /// End of the IP packet; Ethernet padding follows.
     pub end: usize,
-    /// IP protocol of what is at `l4`.
+    /// IP protocol at `l4`.
     pub proto: u8,
     /// IPv6 rather than IPv4.
     pub v6: bool,
-    /// A part of a fragmented packet, be it the first.
+    /// A fragment, the first included.
     pub fragment: bool,
-    /// A header before `l4` means that the addresses or lengths are not those of the pseudo-header.
+    /// A header before `l4` makes addresses or lengths differ from those of the pseudo-header.
     pub odd: bool,
 }
 
@@ -34,7 +33,7 @@ pub(crate) fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
 }
 
-/// Length of the Ethernet header with its VLAN tags, as far as they are whole.
+/// Returns the length of the Ethernet header with its whole VLAN tags.
 pub(crate) fn link_len(frame: &[u8]) -> usize {
     let mut at = 12;
     for _ in 0..DEPTH_MAX {
@@ -46,7 +45,7 @@ pub(crate) fn link_len(frame: &[u8]) -> usize {
     at + 2
 }
 
-/// The headers of an IP frame; `None` where it is another one, or broken.
+/// Returns the headers of an IP frame; `None` for other or broken frames.
 pub(crate) fn parse(frame: &[u8]) -> Option<Headers> {
     let l3 = link_len(frame);
     match be16(frame, l3 - 2)? {
@@ -63,7 +62,7 @@ fn parse_v4(frame: &[u8], l3: usize) -> Option<Headers> {
     if first >> 4 != 4 || header_len < 20 || ip.len() < header_len {
         return None;
     }
-    // Super-frames of more than 64 KiB say 0.
+    // Super-frames of more than 64 KiB have a length of 0.
     let len = match usize::from(be16(ip, 2)?) {
         0 => ip.len(),
         len => len,
@@ -123,7 +122,7 @@ fn parse_v6(frame: &[u8], l3: usize) -> Option<Headers> {
             44 => {
                 fragment |= be16(header, 2)? & 0xfff9 != 0;
                 if be16(header, 2)? & 0xfff8 != 0 {
-                    // What follows is the middle of something.
+                    // The payload continues an earlier fragment.
                     proto = header[0];
                     at += header_len;
                     break;

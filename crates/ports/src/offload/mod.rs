@@ -8,12 +8,12 @@
 //! super-frame        headers once, up to 64 KiB of payload; we cut it into frames of gso_size
 //! ```
 //!
-//! A local sender on the other end of a veth pair, or above a TAP interface, hands frames over
-//! before the work is done. [`VnetHeader`] is what the kernel tells about them; AF_XDP tells
-//! nothing, for which there is [`complete_checksum_if_partial`].
+//! A local sender on the other end of a veth pair, or above a TAP interface, passes frames on
+//! before that work is done. [`VnetHeader`] is the kernel's description of it. AF_XDP has none;
+//! [`complete_checksum_if_partial`] detects it.
 //!
-//! Cost: one pass over the bytes that a checksum covers; a segment is copied once. Guarantees: total
-//! functions, no panic for any bytes, no allocation but the caller's buffer.
+//! Cost: one pass over the bytes that a checksum covers; a segment is copied once. Guarantees:
+//! total functions; no bytes make them panic; they allocate only in the caller's buffer.
 //! Sources: virtio 1.2 section 5.1.6, `skb_checksum_help` and `tcp_gso_segment` of Linux.
 
 mod checksum;
@@ -27,30 +27,29 @@ pub use segment::{SegmentError, Segmenter};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Longest frame that the engine takes; a port counts a longer one as an error.
+/// Longest frame that the engine takes; a port counts longer ones as errors.
 pub const FRAME_MAX: usize = 262_144;
 
-/// Bytes of a VLAN tag.
 pub const TAG_LEN: usize = 4;
 
-/// What the kernel says about a frame that it did not finish: `struct virtio_net_hdr`, in the byte
-/// order of the machine.
+/// The kernel's description of an unfinished frame: `struct virtio_net_hdr`, in the machine's byte
+/// order.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct VnetHeader {
-    /// [`VnetHeader::NEEDS_CSUM`] and others that need nothing done.
+    /// [`VnetHeader::NEEDS_CSUM`], and others that need no action.
     pub flags: u8,
     /// 0: an ordinary frame.
     pub gso_type: u8,
-    /// Length of all headers, a hint that we do not need.
+    /// Length of all headers; an unused hint.
     pub hdr_len: u16,
     /// Payload bytes of each segment.
     pub gso_size: u16,
-    /// Where the bytes that the checksum covers begin.
+    /// Start of the bytes that the checksum covers.
     pub csum_start: u16,
-    /// Where the checksum field is, from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
 
@@ -61,21 +60,20 @@ impl VnetHeader {
     pub const GSO_TCPV4: u8 = 1;
     /// A super-frame of TCP over IPv6.
     pub const GSO_TCPV6: u8 = 4;
-    /// A super-frame of UDP datagrams of the same length.
+    /// A super-frame of UDP datagrams of equal length.
     pub const GSO_UDP_L4: u8 = 5;
-    /// Bit beside the type: the first segment alone carries CWR. Our cutting does so for all.
+    /// Bit beside the type: only the first segment carries CWR. Our segments all carry it.
     pub const GSO_ECN: u8 = 0x80;
-    /// Bytes.
     pub const LEN: usize = size_of::<VnetHeader>();
 
-    /// The same header for the frame with a VLAN tag put in.
+    /// Returns the header for the frame with a VLAN tag inserted.
     #[must_use]
     pub fn behind_tag(self) -> VnetHeader {
         VnetHeader { csum_start: self.csum_start.wrapping_add(TAG_LEN as u16), ..self }
     }
 }
 
-/// A VLAN tag that travelled beside its frame.
+/// A VLAN tag that the kernel passes beside the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Ethernet type of the tag, such as 0x8100.
@@ -84,9 +82,9 @@ pub struct Tag {
     pub tci: u16,
 }
 
-/// Puts a tag behind the addresses of a frame. `room` is the frame with [`TAG_LEN`] free bytes in
-/// front, all of which is the frame afterwards. A frame without whole addresses stays as it is,
-/// and the answer is `false`.
+/// Inserts a tag after the addresses of a frame. `room` is [`TAG_LEN`] free bytes and the frame;
+/// afterwards all of it is the frame. A frame without whole addresses stays unchanged, and the
+/// result is `false`.
 pub fn insert_tag(room: &mut [u8], tag: Tag) -> bool {
     if room.len() < TAG_LEN + 12 {
         return false;
@@ -97,7 +95,8 @@ pub fn insert_tag(room: &mut [u8], tag: Tag) -> bool {
     true
 }
 
-/// Bytes behind the Ethernet header and the VLAN tags: what the MTU of an interface bounds.
+/// Returns the number of bytes after Ethernet header and VLAN tags, which the interface's MTU
+/// bounds.
 pub fn payload_len(frame: &[u8]) -> usize {
     frame.len().saturating_sub(headers::link_len(frame))
 }

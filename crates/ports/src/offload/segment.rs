@@ -1,4 +1,4 @@
-//! Super-frames cut into the frames that a network card would have made of them.
+//! Cuts super-frames into the frames that a network card would have made of them.
 //!
 //! ```text
 //! super-frame  │ headers │ payload ········ ········ ········ ···· │
@@ -19,13 +19,13 @@ use super::{FRAME_MAX, VnetHeader};
 /// Why a super-frame cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
-    /// Neither TCP nor UDP, or a kind of tunnel.
+    /// Neither TCP nor UDP, or a tunnel.
     #[error("a super-frame of an unknown kind")]
     Kind,
-    /// The headers are not those of the kind, or not whole.
+    /// The headers are incomplete or of another kind.
     #[error("a super-frame with broken headers")]
     Headers,
-    /// Segments of no length, or longer than the engine takes.
+    /// The segment length is zero, or longer than the engine takes.
     #[error("a super-frame with an impossible segment length")]
     Size,
 }
@@ -33,7 +33,7 @@ pub enum SegmentError {
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// Cuts one super-frame, a segment each call. Holds offsets only; the frame is given to each call.
+/// Cuts one super-frame, a segment each call. Holds only offsets; each call gets the frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
     headers: Headers,
@@ -47,7 +47,7 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// Reads the headers of a super-frame. All of `frame` belongs to it: there is no padding.
+    /// Reads the headers of a super-frame. All of `frame` belongs to it, without padding.
     ///
     /// # Errors
     /// It cannot be cut.
@@ -81,13 +81,13 @@ impl Segmenter {
         Ok(Segmenter { headers, payload, end, size, next: payload, index: 0, done: false })
     }
 
-    /// Length of the longest segment.
+    /// Returns the length of the longest segment.
     pub fn segment_len_max(&self) -> usize {
         self.payload + self.size.min(self.end - self.payload)
     }
 
-    /// Appends the next segment of `frame` (which [`Segmenter::new`] read) to `out` and tells where
-    /// it lies; `None` after the last one.
+    /// Appends the next segment of `frame` (which [`Segmenter::new`] read) to `out` and returns its
+    /// range; `None` after the last one.
     pub fn next_segment(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Option<Range<usize>> {
         if self.done || frame.len() != self.end {
             return None;

@@ -1,4 +1,4 @@
-//! The text of a [`PortSpec`], taken apart. Problems are told as one line without the text.
+//! Parses the text of a [`PortSpec`]. Errors are one line without the text.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -15,11 +15,11 @@ use crate::tap::TapOptions;
 
 type Parsed<T> = Result<T, String>;
 
-/// Options that every kind has.
+/// Options of every kind.
 const COMMON: &[&str] =
     &["loss", "corrupt", "reorder", "duplicate", "fault-seed", "fault-on", "dump"];
 
-/// What stands behind the kind.
+/// The pieces after the kind.
 struct Given<'a> {
     argument: Option<&'a str>,
     options: Vec<(&'a str, &'a str)>,
@@ -105,7 +105,9 @@ fn pcap(given: &mut Given<'_>) -> Parsed<PortKind> {
         pace: given.yes_no("pace")?.unwrap_or(false),
     };
     if options.input.is_none() && options.output.is_none() {
-        return Err("expected a capture to read, as pcap:FILE or in=FILE, or out=FILE".to_owned());
+        return Err(
+            "expected a capture to read (pcap:FILE or in=FILE) or to write (out=FILE)".to_owned()
+        );
     }
     if options.input.is_some() && options.input == options.output {
         return Err("in and out are the same file".to_owned());
@@ -180,9 +182,9 @@ impl<'a> Given<'a> {
 
     fn interface(&mut self) -> Parsed<String> {
         let Some(name) = self.argument.take() else {
-            return Err("expected the name of an interface behind the colon".to_owned());
+            return Err("expected the name of an interface after the colon".to_owned());
         };
-        // What the kernel takes.
+        // The kernel's rules for names.
         let fits = name.len() <= 15
             && name.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != ':' && c != '%')
             && !matches!(name, "." | "..");
@@ -190,7 +192,9 @@ impl<'a> Given<'a> {
             Ok(name.to_owned())
         } else {
             let shown = name.escape_debug();
-            Err(format!("`{shown}` cannot be an interface: at most 15 letters, digits and signs"))
+            Err(format!(
+                "`{shown}` is no interface name: at most 15 characters, without / : % or blanks"
+            ))
         }
     }
 

@@ -1,4 +1,4 @@
-//! Questions to the kernel about network interfaces, by `ioctl` on a socket.
+//! Asks the kernel about network interfaces, by `ioctl` on a socket.
 
 #![allow(unsafe_code)] // ioctl on `struct ifreq`.
 
@@ -7,7 +7,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Index of an interface; `NotFound` where there is none of that name.
+/// Returns the index of an interface; `NotFound` if the name is unknown.
 pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     let text = CString::new(name).map_err(|_| io::ErrorKind::NotFound)?;
     // SAFETY: a string that ends with a zero byte.
@@ -17,7 +17,7 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     }
 }
 
-/// What an interface is like at a moment.
+/// State of an interface at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     /// Administratively up, and with a carrier.
@@ -26,7 +26,7 @@ pub(crate) struct State {
     pub mtu: u32,
 }
 
-/// A socket to ask through. It stays in the network namespace in which it was made.
+/// A socket for requests. It stays in the network namespace in which it was opened.
 pub(crate) struct Control(OwnedFd);
 
 impl Control {
@@ -36,11 +36,11 @@ impl Control {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the socket that was just made, which nobody else has.
+        // SAFETY: the socket was just opened and has no other owner.
         Ok(Control(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The state of interface number `index`; `ENODEV` once it is gone, whatever its name was.
+    /// Returns the state of interface number `index`; `ENODEV` once it is deleted, even if renamed.
     pub(crate) fn state(&self, index: u32) -> io::Result<State> {
         let mut request = self.named(index)?;
         self.ioctl(libc::SIOCGIFFLAGS as libc::Ioctl, &mut request)?;
@@ -50,10 +50,11 @@ impl Control {
         // SAFETY: as above.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
         let both = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok(State { up: flags & both == both, mtu: u32::try_from(mtu).unwrap_or(0) })
+        let mtu = u32::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        Ok(State { up: flags & both == both, mtu })
     }
 
-    /// Hardware type (`ARPHRD_*`) and address of interface number `index`.
+    /// Returns hardware type (`ARPHRD_*`) and address of interface number `index`.
     pub(crate) fn hardware(&self, index: u32) -> io::Result<(u16, [u8; 6])> {
         let mut request = self.named(index)?;
         self.ioctl(libc::SIOCGIFHWADDR as libc::Ioctl, &mut request)?;
@@ -63,7 +64,6 @@ impl Control {
         Ok((address.sa_family, mac))
     }
 
-    /// Sets an interface up.
     pub(crate) fn set_up(&self, index: u32) -> io::Result<()> {
         let mut request = self.named(index)?;
         self.ioctl(libc::SIOCGIFFLAGS as libc::Ioctl, &mut request)?;
@@ -73,7 +73,6 @@ impl Control {
         self.ioctl(libc::SIOCSIFFLAGS as libc::Ioctl, &mut request)
     }
 
-    /// Sets the MTU.
     pub(crate) fn set_mtu(&self, index: u32, mtu: u32) -> io::Result<()> {
         let mut request = self.named(index)?;
         let mtu = libc::c_int::try_from(mtu).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -81,11 +80,12 @@ impl Control {
         self.ioctl(libc::SIOCSIFMTU as libc::Ioctl, &mut request)
     }
 
-    /// A request with the present name of interface number `index`.
+    /// Returns a request with the current name of interface number `index`.
     fn named(&self, index: u32) -> io::Result<libc::ifreq> {
         // SAFETY: all zeros is a valid ifreq.
         let mut request: libc::ifreq = unsafe { zeroed() };
-        request.ifr_ifru.ifru_ifindex = libc::c_int::try_from(index).unwrap_or(0);
+        request.ifr_ifru.ifru_ifindex =
+            libc::c_int::try_from(index).expect("an interface index is an int");
         self.ioctl(libc::SIOCGIFNAME as libc::Ioctl, &mut request)?;
         Ok(request)
     }

@@ -1,7 +1,7 @@
-//! Whether an interface is up, down or gone, known to all queues of a port for almost nothing.
+//! The state of an interface: up, down or gone, known to all queues of a port at almost no cost.
 //!
-//! The queues share one [`Link`]; whichever of them comes first after [`ASK_EVERY`] asks the
-//! system, with three calls. In between the answer is one load and one look at the clock.
+//! The queues share one [`Link`]. The first queue after [`ASK_EVERY`] asks the system, with three
+//! calls. In between, a check is one load and one read of the clock.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::interface::{Control, index_of};
 use crate::queue::{PortError, PortInfo};
 
-/// How old the answer may be.
+/// Longest age of the answer.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
 const UP: u8 = 0;
@@ -18,7 +18,7 @@ const DOWN: u8 = 1;
 const GONE: u8 = 2;
 
 /// An interface as the queues of a port see it. The numbers are independent of one another, so
-/// relaxed atomics do.
+/// relaxed atomics suffice.
 pub(crate) struct Link {
     port: String,
     index: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The Ethernet or loopback interface of this name.
+    /// Opens the Ethernet or loopback interface of this name.
     pub(crate) fn open(port: &str, interface: &str) -> Result<Link, PortError> {
         let unusable = |problem: String| PortError::Unusable { port: port.to_owned(), problem };
         let system = |call, source| PortError::System { port: port.to_owned(), call, source };
@@ -56,17 +56,16 @@ impl Link {
         Ok(link)
     }
 
-    /// Number of the interface.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
-    /// To change the interface.
+    /// Returns the socket to change the interface with.
     pub(crate) fn control(&self) -> &Control {
         &self.control
     }
 
-    /// `Down` or `Gone`, known to within [`ASK_EVERY`].
+    /// Returns `Down` or `Gone`, at most [`ASK_EVERY`] late.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), PortError> {
         let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -79,7 +78,7 @@ impl Link {
         self.known()
     }
 
-    /// As [`Link::check`] without asking.
+    /// Returns the last known state without asking.
     #[inline]
     pub(crate) fn known(&self) -> Result<(), PortError> {
         match self.state.load(Relaxed) {
@@ -89,13 +88,13 @@ impl Link {
         }
     }
 
-    /// Whether frames can leave, as far as known.
+    /// Returns whether frames can leave, as last known.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.state.load(Relaxed) == UP
     }
 
-    /// Longest payload of a frame, as far as known.
+    /// Returns the longest payload of a frame, as last known.
     #[inline]
     pub(crate) fn mtu(&self) -> usize {
         self.mtu.load(Relaxed) as usize
@@ -109,16 +108,16 @@ impl Link {
                 if state.up { UP } else { DOWN }
             }
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => GONE,
-            // Nothing that we know of; it can pass no frames.
+            // An unknown failure: it can pass no frames.
             Err(_) => DOWN,
         };
-        // An index is never given out anew while we remember it as gone.
+        // An index is not reused while we remember it as gone.
         if self.state.load(Relaxed) != GONE {
             self.state.store(state, Relaxed);
         }
     }
 
-    /// What is known now, asked anew.
+    /// Asks again and returns the port's properties.
     pub(crate) fn info(&self, detail: String) -> PortInfo {
         self.ask();
         let mac = self.control.hardware(self.index).map_or([0; 6], |(_, mac)| mac);
@@ -131,7 +130,7 @@ impl Link {
         }
     }
 
-    /// A [`PortError::System`] of this port.
+    /// Returns a [`PortError::System`] of this port.
     pub(crate) fn system(&self, call: &'static str, source: io::Error) -> PortError {
         PortError::System { port: self.port.clone(), call, source }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes at `offset` of what `fd` stands for.
+    /// Maps `len` bytes at `offset` of `fd`.
     pub(crate) fn new(fd: impl AsFd, offset: i64, len: usize) -> io::Result<Mapping> {
         // SAFETY: no address is asked for, so nothing that is there is replaced.
         let start = unsafe {
@@ -36,12 +36,10 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// The first byte.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -49,7 +47,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody has a reference: they borrow from the owner.
+        // SAFETY: mapped by `new`, and no reference is left: they borrow from the owner.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! System calls that several kinds of port need, each behind a safe function.
+//! System calls for several kinds of port, each behind a safe function.
 
 pub(crate) mod interface;
 pub(crate) mod link;

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::offload::Tag;
 
-/// Structures that are all integers without padding, so that the kernel may read and write their
-/// bytes freely.
+/// Structures of integers without padding, which the kernel may read and write freely.
 ///
 /// # Safety
+/// Any bytes are a valid value, zeros included.
 /// Any bytes are a valid value, zeros included.
 pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: an integer.
@@ -25,21 +25,21 @@ unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: integers, laid out without gaps.
 unsafe impl Plain for libc::packet_mreq {}
 
-/// A raw packet socket that receives nothing before it is bound.
+/// A raw packet socket; receives nothing before it is bound.
 pub(crate) struct PacketSocket(OwnedFd);
 
-/// A frame that was read, and what travelled beside it.
+/// A frame that was read, with its metadata.
 pub(crate) struct Read {
-    /// Its bytes in the buffer; more may have been cut.
+    /// Its bytes in the buffer; the rest may have been cut.
     pub len: usize,
-    /// `PACKET_*`: who it is for, or that it leaves.
+    /// `PACKET_*`: addressee or direction.
     pub kind: u8,
-    /// The VLAN tag that the kernel took off.
+    /// The VLAN tag that the kernel removed.
     pub tag: Option<Tag>,
 }
 
 impl PacketSocket {
-    /// A socket that does not block.
+    /// Opens a socket that does not block.
     pub(crate) fn new() -> io::Result<PacketSocket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no pointers.
@@ -47,11 +47,10 @@ impl PacketSocket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the socket that was just made, which nobody else has.
+        // SAFETY: the socket was just opened and has no other owner.
         Ok(PacketSocket(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sets an option.
     pub(crate) fn set<T: Plain>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
         // SAFETY: a pointer to the value and its size.
         checked(unsafe {
@@ -65,12 +64,11 @@ impl PacketSocket {
         })
     }
 
-    /// Sets an option of packet sockets that is a number.
+    /// Sets a numeric option of packet sockets.
     pub(crate) fn set_packet(&self, option: i32, value: i32) -> io::Result<()> {
         self.set(libc::SOL_PACKET, option, &value)
     }
 
-    /// Reads an option.
     pub(crate) fn get<T: Plain>(&self, level: i32, option: i32) -> io::Result<T> {
         // SAFETY: zeros are a valid value of a `Plain`.
         let mut value: T = unsafe { zeroed() };
@@ -88,21 +86,21 @@ impl PacketSocket {
         Ok(value)
     }
 
-    /// Room that the kernel keeps for frames, as much of it as it allows.
+    /// Sets the size of a kernel buffer, as far as the kernel allows.
     pub(crate) fn set_buffer(&self, forced: i32, plain: i32, bytes: i32) {
-        // A smaller buffer is no reason to give up: missed frames are counted.
+        // A smaller buffer is no reason to fail: missed frames are counted.
         if self.set(libc::SOL_SOCKET, forced, &bytes).is_err() {
             let _ = self.set(libc::SOL_SOCKET, plain, &bytes);
         }
     }
 
-    /// Binds to an interface; with protocol 0 for sending alone, `ETH_P_ALL` to receive.
+    /// Binds to an interface; protocol 0 for sending only, `ETH_P_ALL` to receive.
     pub(crate) fn bind(&self, index: u32, protocol: u16) -> io::Result<()> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = protocol.to_be();
-        address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(0);
+        address.sll_ifindex = libc::c_int::try_from(index).expect("an interface index is an int");
         // SAFETY: `address` is a sockaddr_ll, and its size is what we say.
         checked(unsafe {
             libc::bind(
@@ -113,7 +111,7 @@ impl PacketSocket {
         })
     }
 
-    /// Hardware type of the interface that the socket is bound to.
+    /// Returns the hardware type of the bound interface.
     pub(crate) fn hardware(&self) -> io::Result<u16> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -129,7 +127,7 @@ impl PacketSocket {
         Ok(address.sll_hatype)
     }
 
-    /// Lets nothing in.
+    /// Blocks all frames.
     pub(crate) fn shut(&self) -> io::Result<()> {
         // `ret 0`: keep no byte of any frame.
         let mut program = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];
@@ -146,23 +144,23 @@ impl PacketSocket {
         })
     }
 
-    /// Takes back [`PacketSocket::shut`].
+    /// Reverts [`PacketSocket::shut`].
     pub(crate) fn unshut(&self) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
     }
 
-    /// Clears and returns the error that waits on the socket; while it waits, `poll` returns at once.
+    /// Clears and returns the pending error of the socket, which makes `poll` return at once.
     pub(crate) fn take_error(&self) -> Option<i32> {
         self.get(libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|&e| e != 0)
     }
 
-    /// Frames that the kernel had no room for since the last call.
+    /// Returns the number of frames since the last call that the kernel had no room for.
     pub(crate) fn missed(&self) -> u64 {
         let stats = self.get::<libc::tpacket_stats>(libc::SOL_PACKET, libc::PACKET_STATISTICS);
         stats.map_or(0, |stats| u64::from(stats.tp_drops))
     }
 
-    /// Reads a frame into `buffer`; [`PACKET_AUXDATA`](libc::PACKET_AUXDATA) tells the tag.
+    /// Reads a frame into `buffer`; [`PACKET_AUXDATA`](libc::PACKET_AUXDATA) carries the tag.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
         // SAFETY: all zeros is a valid sockaddr_ll.
         let mut from: libc::sockaddr_ll = unsafe { zeroed() };
@@ -205,7 +203,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// The VLAN tag that the status word of a frame says is there.
+/// Returns the VLAN tag that the status word of a frame announces.
 pub(crate) fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<Tag> {
     let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     let tpid = if known { tpid } else { libc::ETH_P_8021Q as u16 };

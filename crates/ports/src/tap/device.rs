@@ -12,11 +12,10 @@ use zerocopy::IntoBytes;
 
 use crate::offload::VnetHeader;
 
-/// One queue of a TAP interface.
 pub(super) struct Device(File);
 
 impl Device {
-    /// Attaches to the interface of this name, or makes it. A problem is told in one line.
+    /// Attaches to the interface of this name, or creates it. An error is one line.
     pub fn open(name: &str, many: bool) -> Result<Device, String> {
         let file = OpenOptions::new()
             .read(true)
@@ -29,22 +28,23 @@ impl Device {
         let mut result = device.attach(name, wanted);
         let invalid =
             |r: &io::Result<()>| r.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINVAL));
-        // One that was made for many queues wants to be asked as such.
+        // An interface created with many queues must be opened as such.
         if !many && invalid(&result) {
             result = device.attach(name, libc::IFF_MULTI_QUEUE);
         }
         match result {
             Ok(()) => Ok(device),
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                Err("somebody else has the interface open".to_owned())
+                Err("another process has the interface open".to_owned())
             }
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-                Err("making or opening it needs the right CAP_NET_ADMIN".to_owned())
+                Err("creating or opening it needs the capability CAP_NET_ADMIN: run as root"
+                    .to_owned())
             }
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(if many {
-                "not a TAP interface, or one that was made for a single queue".to_owned()
+                "not a TAP interface, or one created for a single queue".to_owned()
             } else {
-                "the name belongs to an interface that is no TAP".to_owned()
+                "the name belongs to an interface of another kind".to_owned()
             }),
             Err(e) => Err(format!("TUNSETIFF: {e}")),
         }
@@ -67,7 +67,7 @@ impl Device {
         })
     }
 
-    /// Says what the stack may leave to us.
+    /// Sets the work that the stack may leave to us.
     pub fn prepare(&self, offload: bool) -> io::Result<()> {
         let length = VnetHeader::LEN as libc::c_int;
         // SAFETY: TUNSETVNETHDRSZ reads one integer.
@@ -77,7 +77,7 @@ impl Device {
         let checksum = libc::TUN_F_CSUM;
         let tcp = checksum | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        // Kernels before 6.2 cannot hand over UDP super-frames.
+        // Kernels before 6.2 cannot deliver UDP super-frames.
         let mut result = Ok(());
         for wanted in if offload { [udp, tcp] } else { [0, 0] } {
             // SAFETY: TUNSETOFFLOAD takes a number.
@@ -91,18 +91,18 @@ impl Device {
         result
     }
 
-    /// Lets a BPF program say which queue a frame goes to.
+    /// Attaches a BPF program that chooses the queue of a frame.
     pub fn steer(&self, program: &OwnedFd) -> io::Result<()> {
         let fd = program.as_raw_fd();
         // SAFETY: TUNSETSTEERINGEBPF reads one descriptor and keeps the program, not our pointer.
         checked(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TUNSETSTEERINGEBPF, &raw const fd) })
     }
 
-    /// Appends a header and its frame to `bytes`, at most so many bytes; how many there were.
+    /// Appends a header and its frame to `bytes`, at most `most` bytes; returns their number.
     pub fn read(&self, bytes: &mut Vec<u8>, most: usize) -> io::Result<usize> {
         let room = bytes.spare_capacity_mut();
         let most = most.min(room.len());
-        // SAFETY: the kernel writes at most `most` bytes, which is the room that there is.
+        // SAFETY: the kernel writes at most `most` bytes, the room reserved.
         let got = unsafe { libc::read(self.0.as_raw_fd(), room.as_mut_ptr().cast(), most) };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?.min(most);
         // SAFETY: the kernel wrote the first `got` bytes of the spare capacity.
@@ -110,7 +110,7 @@ impl Device {
         Ok(got)
     }
 
-    /// Hands over a frame that needs nothing done.
+    /// Sends a complete frame.
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         let header = VnetHeader::default();
         let header = header.as_bytes();

@@ -5,16 +5,16 @@
 //!               └─ descriptor 1 ─▶ queue 1
 //! ```
 //!
-//! The interface is made if it is missing, and goes away with the port unless it was made
-//! persistent before. It is set up by opening it. With `offload` the stack may hand over
-//! super-frames and partial checksums, which one read brings and we cut and complete; without, the
-//! kernel does so before. What arrives here is whole either way.
+//! Opening creates the interface if it is missing and sets it up. It is removed with the port
+//! unless it was persistent before. With `offload` the stack may deliver super-frames, each in one
+//! read, and partial checksums; the port segments and completes them. Without it, the kernel does.
+//! Received frames are complete either way.
 //!
-//! With several queues a small BPF program steers by addresses and ports, so that a flow stays in
-//! one queue; the kernel's own steering would follow the queue of the last answer. Where the
-//! program is refused (`CAP_BPF`), that is what remains.
+//! With several queues, a small BPF program steers by addresses and ports, so a flow stays in one
+//! queue. The kernel's own steering follows the queue of the last answer; it remains if the program
+//! is refused (`CAP_BPF`).
 //!
-//! Cost: a system call for each frame in either direction, super-frames in one. Needs
+//! Cost: one system call for each frame in either direction, one for each super-frame. Needs
 //! `CAP_NET_ADMIN`, unless a persistent interface belongs to the user.
 
 mod device;
@@ -31,9 +31,8 @@ use crate::sys::link::Link;
 /// Options of [`open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapOptions {
-    /// Take super-frames and partial checksums from the kernel.
     pub offload: bool,
-    /// MTU to set; otherwise it stays as it is.
+    /// MTU to set; unchanged if `None`.
     pub mtu: Option<u32>,
 }
 
@@ -50,18 +49,17 @@ impl Default for TapOptions {
     }
 }
 
-/// A TAP interface that is open.
 pub struct TapPort {
     link: Arc<Link>,
     queues: Vec<Queue>,
     detail: String,
 }
 
-/// Opens a TAP interface, and makes it if it is missing.
+/// Opens a TAP interface, or creates it.
 ///
 /// # Errors
-/// The name belongs to another kind of interface, somebody else has it open, or the system refuses
-/// something.
+/// The name belongs to another kind of interface, another process has it open, or the system
+/// refuses a call.
 pub fn open(interface: &str, options: &TapOptions, queues: usize) -> Result<TapPort, PortError> {
     let port = format!("tap:{interface}");
     let mut devices = Vec::with_capacity(queues);

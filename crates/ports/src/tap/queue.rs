@@ -15,27 +15,26 @@ use crate::queue::{
 };
 use crate::sys::link::Link;
 
-/// A header, the longest frame, and one byte that shows that a frame was longer.
+/// A header, the longest frame, and one byte that reveals a longer one.
 const READ_BYTES: usize = VnetHeader::LEN + FRAME_MAX + 1;
-/// Room for the frames of a burst.
+/// Bytes for the frames of a burst.
 const BURST_BYTES: usize = 2 * READ_BYTES;
 
-/// Receives from one descriptor.
 pub(super) struct TapReceive {
     device: Arc<Device>,
     link: Arc<Link>,
-    /// The frames of the burst, some behind their [`VnetHeader`].
+    /// The frames of the burst, some after their [`VnetHeader`].
     bytes: Vec<u8>,
-    /// A super-frame of which segments are still to come.
+    /// A super-frame with segments still to come.
     whole: Vec<u8>,
     rest: Option<Segmenter>,
     counters: ReceiveCounters,
 }
 
-/// What one read brought.
+/// Result of one read.
 enum Got {
     Frame(Range<usize>),
-    /// In `whole`, to be cut.
+    /// A super-frame, now in `whole`.
     Super,
     Unusable,
 }
@@ -84,9 +83,9 @@ impl Receive for TapReceive {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         self.bytes.clear();
         let mut ranges = ArrayVec::<Range<usize>, BURST>::new();
-        // Bounded also where nothing but unusable frames come.
+        // Bounded even if all frames are unusable.
         for _ in 0..2 * BURST {
-            // Room for whatever comes, so that nothing that was read moves.
+            // Room for the longest frame, so that nothing read moves.
             if ranges.is_full() || self.bytes.capacity() - self.bytes.len() < READ_BYTES {
                 break;
             }
@@ -104,7 +103,7 @@ impl Receive for TapReceive {
                 Err(e) => match e.kind() {
                     io::ErrorKind::Interrupted => {}
                     io::ErrorKind::WouldBlock => break,
-                    // Gone, or nothing that we know of: the link will say.
+                    // Gone, or an unknown failure: the link reports it.
                     _ => {
                         self.link.ask();
                         break;
@@ -127,7 +126,7 @@ impl Receive for TapReceive {
     }
 }
 
-/// Sends through one descriptor, a frame at once.
+/// Sends through one descriptor, one frame at a time.
 pub(super) struct TapTransmit {
     device: Arc<Device>,
     link: Arc<Link>,
@@ -161,7 +160,7 @@ impl Transmit for TapTransmit {
                     self.link.ask();
                     return Err(SendError::Down);
                 }
-                // Refused for what it is, such as being too short for an Ethernet frame.
+                // The kernel refuses the frame as invalid, for example as too short for Ethernet.
                 _ => {
                     self.counters.lost += 1;
                     return Ok(());

@@ -1,5 +1,5 @@
-//! Which queue of a TAP interface a frame goes to: a program of BPF that adds up addresses and
-//! ports, so that both directions of a flow, and all of its frames, give the same number.
+//! Chooses the queue of a TAP interface for a frame: a BPF program that adds up addresses and
+//! ports, so that both directions and all frames of a flow give the same number.
 //!
 //! ```text
 //! IPv4   sum of source and destination, and of both ports of TCP and UDP unless it is a fragment
@@ -7,8 +7,8 @@
 //! other  0
 //! ```
 //!
-//! The kernel takes the number modulo the queues. A frame that ends too early counts as other: a
-//! load outside of it ends the program with 0. VLAN tags travel beside the frame here.
+//! The kernel takes the number modulo the queues. A truncated frame gives 0: a load outside the
+//! frame ends the program. VLAN tags travel beside the frame here.
 
 #![allow(unsafe_code)] // bpf(2).
 
@@ -32,7 +32,7 @@ const fn op(code: u8, dst: u8, src: u8, jump: i16, number: i32) -> Instruction {
     Instruction { code, registers: dst | src << 4, jump, number }
 }
 
-/// What `load_*` loads into.
+/// Target register of `load_*`.
 const R0: u8 = 0;
 const SUM: u8 = 7;
 const PROTO: u8 = 8;
@@ -56,7 +56,7 @@ const fn load16(at: i32) -> Instruction {
 const fn load32(at: i32) -> Instruction {
     op(0x20, 0, 0, 0, at)
 }
-/// 16 bits at `at` behind the offset in `src`.
+/// Loads 16 bits at `at` after the offset in `src`.
 const fn load16_behind(src: u8, at: i32) -> Instruction {
     op(0x48, 0, src, 0, at)
 }
@@ -71,7 +71,7 @@ const fn jump(jump: i16) -> Instruction {
 }
 
 fn instructions() -> Vec<Instruction> {
-    // Jumps count the instructions behind them.
+    // Jumps count the instructions after them.
     let ports = [
         jump_if(PROTO, 6, 1),
         jump_if_not(PROTO, 17, 4),
@@ -81,7 +81,7 @@ fn instructions() -> Vec<Instruction> {
         add(SUM, R0),
     ];
     let end = [
-        // Spread: multiply, take the upper half of 32 bits.
+        // Multiply, and take the upper half of 32 bits.
         op(0x24, SUM, 0, 0, 0x9e37_79b1_u32 as i32),
         op(0x74, SUM, 0, 0, 16),
         mov(R0, SUM),
@@ -94,7 +94,7 @@ fn instructions() -> Vec<Instruction> {
         add(SUM, R0),
         load16(20),
         op(0x57, R0, 0, 0, 0x3fff),
-        // A fragment: over the rest of this part and the ports.
+        // A fragment: skip the rest of this part and the ports.
         jump_if_not(R0, 0, 7 + ports.len() as i16),
         load8(23),
         mov(PROTO, R0),
@@ -109,10 +109,10 @@ fn instructions() -> Vec<Instruction> {
         v6.extend([load32(at), add(SUM, R0)]);
     }
     v6.extend([load8(20), mov(PROTO, R0), set(L4, 54)]);
-    // Over the part of IPv4.
+    // Skip the part of IPv4.
     v6.push(jump(v4.len() as i16));
     let start = [
-        // Loads from the frame want the context in register 6.
+        // Loads from the frame need the context in register 6.
         mov(6, 1),
         set(SUM, 0),
         load16(12),
@@ -127,7 +127,7 @@ fn instructions() -> Vec<Instruction> {
 /// Loads the program.
 ///
 /// # Errors
-/// The system refuses it, for want of rights for instance.
+/// The system refuses it, for example for lack of capabilities.
 pub(super) fn program() -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
@@ -159,7 +159,7 @@ pub(super) fn program() -> io::Result<OwnedFd> {
         libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>() as u32)
     };
     match i32::try_from(fd) {
-        // SAFETY: the descriptor that was just made, which nobody else has.
+        // SAFETY: the descriptor was just opened and has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,5 +1,5 @@
-//! Captures built by hand, byte by byte, from the formats' descriptions; hostile bytes; round trips;
-//! and `pcap-file` as a second opinion where it reads a capture at all.
+//! Captures built by hand, byte by byte, from the formats' descriptions; hostile bytes; round
+//! trips; and `pcap-file` as a second opinion where it reads a capture at all.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -404,12 +404,20 @@ fn nothing_is_left_without_finish() {
     let file = dir.path().join("port-1.pcap");
     for bad in [file.clone(), file.join("below")] {
         let error = CaptureSet::create(&bad, &[1]).err().unwrap().to_string();
-        assert!(error.starts_with(&format!("{}: cannot write captures there: ", bad.display())));
+        assert!(
+            error.starts_with(&format!(
+                "{}: cannot write captures to this directory: ",
+                bad.display()
+            ))
+        );
     }
     // A directory in the way of a final name: refused at once, and nothing takes its place.
     fs::create_dir_all(dir.path().join("port-9.pcap/x")).unwrap();
     let error = CaptureSet::create(dir.path(), &[8, 9]).err().unwrap().to_string();
-    assert!(error.contains("cannot write captures there: port-9.pcap is there"), "{error}");
+    assert!(
+        error.contains("cannot write captures to this directory: port-9.pcap is there"),
+        "{error}"
+    );
     assert_eq!(left(), 2);
     // It comes while we write: the error names it, the temporary file goes.
     let set = CaptureSet::create(dir.path(), &[10]).unwrap();
@@ -472,13 +480,13 @@ fn a_set_holds_no_file_open() {
     }
 }
 
-/// Nobody who asked for `port-1.pcap` knows what `.port-1.aBcDeF.tmp` is.
+/// A user who asked for `port-1.pcap` does not know the name `.port-1.aBcDeF.tmp`.
 #[test]
 #[cfg(target_os = "linux")]
 fn errors_do_not_name_temporary_files() {
-    // Where nobody can make a file, not even root.
+    // A directory in which not even root can create a file.
     let error = CaptureSet::create("/proc", &[1]).err().unwrap().to_string();
-    assert!(error.starts_with("/proc: cannot write captures there: "), "{error}");
+    assert!(error.starts_with("/proc: cannot write captures to this directory: "), "{error}");
     assert!(!error.contains("tmp") && error.contains("os error"), "{error}");
 }
 

@@ -211,7 +211,7 @@ fn an_interface_goes_down_comes_back_and_is_made_anew() {
             }
             assert!(!port.info().link_up);
             run(&format!("ip link set {near} up"));
-            // The other end may be told a little later.
+            // The other end may see it a little later.
             until(|| taken[0].transmit.flush().is_ok() && other.transmit.flush().is_ok());
             arrives(&mut taken, &mut other);
             send(&mut taken[0], &[frame(3, 3)]);
@@ -371,5 +371,5 @@ fn a_missing_right_is_named() {
         afpacket::open(&near, &AfPacketOptions::default(), 1).map(drop).expect_err("not allowed")
     });
     let error = refused.join().expect("it ends well").to_string();
-    assert!(error.contains("the right CAP_NET_RAW") && !error.contains('\n'), "{error}");
+    assert!(error.contains("the capability CAP_NET_RAW") && !error.contains('\n'), "{error}");
 }

@@ -1,5 +1,5 @@
 //! Real interfaces: veth pairs into network namespaces, through AF_XDP.
-#![allow(unsafe_code)] // bpf(2), rights of a thread, kill.
+#![allow(unsafe_code)] // bpf(2), capabilities of a thread, kill.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -71,7 +71,7 @@ fn open_one(net: &Net, i: usize) -> (Box<dyn Port>, Queue) {
     let options = AfXdpOptions { frames: FRAMES_MIN, ..options() };
     let mut port = open(net, i, &options, 1);
     let mut queue = port.take_queues().pop().expect("one queue");
-    // The kernel is a moment late in telling that there is a carrier.
+    // The kernel reports the carrier a moment late.
     until("a carrier", || queue.transmit.flush().is_ok());
     (port, queue)
 }
@@ -810,8 +810,9 @@ fn a_missing_right_is_named() {
     let Some(net) = Net::new(1) else { return };
     let near = net.near(0);
     // Rights belong to a thread: this one gives some away.
-    let without = move |near: &str, rights: &[u32]| {
-        let (near, gone) = (near.to_owned(), rights.iter().fold(0u64, |all, bit| all | 1 << bit));
+    let without = move |near: &str, capabilities: &[u32]| {
+        let (near, gone) =
+            (near.to_owned(), capabilities.iter().fold(0u64, |all, bit| all | 1 << bit));
         thread::spawn(move || {
             let header = [0x2008_0522u32, 0];
             let mut data = [0u32; 6];
@@ -828,13 +829,13 @@ fn a_missing_right_is_named() {
         .expect("it ends well")
     };
     let (admin, raw, system, bpf) = (12, 13, 21, 39);
-    for (rights, names) in [
-        (&[admin][..], "the right CAP_NET_ADMIN:"),
-        (&[raw], "the right CAP_NET_RAW:"),
-        (&[bpf, system], "the right CAP_BPF:"),
-        (&[admin, raw, bpf, system], "the rights CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF:"),
+    for (capabilities, names) in [
+        (&[admin][..], "the capability CAP_NET_ADMIN:"),
+        (&[raw], "the capability CAP_NET_RAW:"),
+        (&[bpf, system], "the capability CAP_BPF:"),
+        (&[admin, raw, bpf, system], "the capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF:"),
     ] {
-        let error = without(&near, rights);
+        let error = without(&near, capabilities);
         assert!(error.contains(names) && !error.contains('\n'), "{error}");
     }
     assert_eq!(xdp_of(&near), "");
@@ -854,7 +855,7 @@ fn a_missing_right_is_named() {
         // SAFETY: as above.
         let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
         assert_eq!(done, 0);
-        let mut port = afxdp::open(&near, &options(), 2).expect("three rights are enough");
+        let mut port = afxdp::open(&near, &options(), 2).expect("three capabilities are enough");
         let fewer = port.info().detail.contains("frames a queue because of RLIMIT_MEMLOCK");
         assert_eq!(fewer, bound < 20 << 20, "{}", port.info().detail);
         let mut queue = port.take_queues().swap_remove(0);

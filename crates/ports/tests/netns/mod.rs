@@ -114,8 +114,8 @@ impl Net {
         Running(child.expect("ip is there"))
     }
 
-    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped; `cut`: so many
-    /// bytes of each frame.
+    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped; `cut`: so
+    /// many bytes of each frame.
     pub fn capture(&self, i: usize, interface: &str, path: &Path, cut: usize) -> Capturing {
         let _ = std::fs::remove_file(path);
         let shown = path.display();
@@ -163,7 +163,7 @@ impl Capturing {
         std::fs::metadata(&self.path).map_or(0, |meta| meta.len())
     }
 
-    /// Ends it once the file has so many bytes: what the kernel holds for it then is lost.
+    /// Ends it once the file has `bytes` bytes; frames still in the kernel are lost.
     pub fn stop_at(self, bytes: u64) {
         until(|| self.bytes() >= bytes);
         self.running.stop();
@@ -242,7 +242,7 @@ pub fn pass(from: &mut Queue, to: &mut Queue) -> usize {
     count
 }
 
-/// Waits until one of the queues has frames, or for so many milliseconds.
+/// Waits until one of the queues has frames, at most `wait_ms` milliseconds.
 pub fn wait(queues: &[&Queue], limit_ms: i32) {
     let mut polls: Vec<libc::pollfd> = queues
         .iter()

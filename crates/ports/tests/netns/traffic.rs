@@ -96,8 +96,8 @@ pub fn judge(capture: &Path, longest: usize, least: usize) {
 }
 
 /// As [`judge`], where the sending host computed the checksums itself: one in 65,536 segments sums
-/// up to zero, and Linux writes that as 0xffff in TCP too, which tshark calls a bug. What we complete
-/// ourselves has no such excuse.
+/// up to zero, and Linux writes that as 0xffff in TCP too, which tshark calls a bug. What we
+/// complete ourselves has no such excuse.
 pub fn judge_of_host(capture: &Path, longest: usize, least: usize) {
     let bad = "(tcp.checksum.status == 0 && tcp.checksum != 0xffff)";
     judge_with(capture, longest, least, bad);
