@@ -1,4 +1,4 @@
-//! Hand-over of a snapshot from the control side to one worker, and of the old one back.
+//! Hands a snapshot from the control side to one worker, and the old one back.
 //!
 //! ```text
 //!   control                                           worker
@@ -10,24 +10,24 @@
 //!   seen() ≥ 3     ◀── seen version ◀──Release────── seen = 3
 //! ```
 //!
-//! Each side does a bounded number of steps whatever the other one does (wait-free); no side ever
-//! waits for the other. The newest snapshot is what is taken in the end: one that was posted and not
-//! yet taken comes back from [`Sender::post`]. A worker frees nothing: the old snapshot goes back
-//! and is freed where it was made. The outbox holds one, so a worker takes the next snapshot only
-//! when the outbox is empty; whoever posts collects first, and again while it waits.
+//! Each side takes a bounded number of steps whatever the other one does (wait-free). The newest
+//! snapshot is taken in the end: one that was posted and not yet taken comes back from
+//! [`Sender::post`]. A worker frees nothing: the old snapshot returns and is freed where it was
+//! made. The outbox holds one, so a worker takes the next snapshot only when the outbox is empty.
+//! The control side therefore collects before it posts, and again while it waits.
 //!
-//! **Consistency.** When [`Sender::seen`] says *v*, the worker no longer uses any snapshot older
-//! than *v*, and everything that it did with them happened before.
+//! **Consistency.** If [`Sender::seen`] returns *v*, the worker no longer uses any snapshot older
+//! than *v*, and all its uses happened before.
 //!
-//! Cost of [`Worker::take`] when there is nothing new: one relaxed load of a cache line that changes
-//! only with the rules. Panics: none. `tests` has the loom model.
+//! Cost of [`Worker::take`] if nothing is new: one relaxed load of a cache line that changes only
+//! with the rules. Panics: none. `tests` has the loom model.
 
 #![allow(unsafe_code)] // Boxes that travel through an `AtomicPtr`.
 
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
 
-/// A place for one boxed value, filled by one thread and emptied by another.
+/// A slot for one boxed value, filled by one thread and emptied by another.
 struct Slot<T>(AtomicPtr<T>);
 
 impl<T> Slot<T> {
@@ -35,11 +35,11 @@ impl<T> Slot<T> {
         Slot(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Puts `value` in; what was there comes back.
+    /// Puts `value` in; returns the previous value.
     fn swap(&self, value: Option<Box<T>>) -> Option<Box<T>> {
         let new = value.map_or(ptr::null_mut(), Box::into_raw);
-        // AcqRel: publishes the new value's contents to whoever takes it (pairs with the Acquire of
-        // that swap), and sees the contents of the old one.
+        // AcqRel: publishes the new value's contents to the thread that takes it (pairs with the
+        // Acquire of that swap), and sees the contents of the old one.
         let old = self.0.swap(new, Ordering::AcqRel);
         if old.is_null() {
             return None;
@@ -50,7 +50,7 @@ impl<T> Slot<T> {
     }
 
     fn is_empty(&self) -> bool {
-        // Relaxed: only a hint; who acts on it swaps, which synchronises.
+        // Relaxed: only a hint; a caller that acts on it swaps, which synchronises.
         self.0.load(Ordering::Relaxed).is_null()
     }
 }
@@ -61,23 +61,22 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-/// What the two sides share.
 struct Shared<T> {
     inbox: Slot<(u64, T)>,
     outbox: Slot<(u64, T)>,
     seen: AtomicU64,
 }
 
-/// The control side of a hand-over.
+/// The control side of a mailbox.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The worker's side.
+/// The worker's side of a mailbox.
 pub struct Worker<T> {
     shared: Arc<Shared<T>>,
     current: Box<(u64, T)>,
 }
 
-/// A hand-over; the worker starts with `first`, which has this version.
+/// Returns a mailbox; the worker starts with `first`, which has this version.
 pub fn mailbox<T: Send>(version: u64, first: T) -> (Sender<T>, Worker<T>) {
     let shared =
         Arc::new(Shared { inbox: Slot::new(), outbox: Slot::new(), seen: AtomicU64::new(version) });
@@ -86,20 +85,20 @@ pub fn mailbox<T: Send>(version: u64, first: T) -> (Sender<T>, Worker<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Makes `snapshot` the next one that the worker takes. Versions must grow. Returns the
-    /// snapshots that are free now: one that the worker never took, and one that it gave back.
+    /// Posts `snapshot` as the next one for the worker. Versions must grow. Returns the snapshots
+    /// that are now free: the one that the worker returned, and one that it never took.
     pub fn post(&self, version: u64, snapshot: T) -> [Option<T>; 2] {
         let given_back = self.collect();
         let not_taken = self.0.inbox.swap(Some(Box::new((version, snapshot))));
         [given_back, not_taken.map(|boxed| boxed.1)]
     }
 
-    /// The snapshot that the worker gave back, if there is one.
+    /// Returns the snapshot that the worker gave back, if any.
     pub fn collect(&self) -> Option<T> {
         self.0.outbox.swap(None).map(|boxed| boxed.1)
     }
 
-    /// The version that the worker runs on; see the module for what follows from it.
+    /// Returns the version that the worker runs on; see the module for what follows from it.
     pub fn seen(&self) -> u64 {
         // Acquire: pairs with the Release of `Worker::take`, so that what the worker did with older
         // snapshots happened before.
@@ -108,30 +107,29 @@ impl<T> Sender<T> {
 }
 
 impl<T> Worker<T> {
-    /// The snapshot in use.
     pub fn current(&self) -> &T {
         &self.current.1
     }
 
-    /// Its version.
     pub fn version(&self) -> u64 {
         self.current.0
     }
 
-    /// Whether [`Worker::take`] would bring something.
+    /// Returns whether [`Worker::take`] would take a snapshot.
     #[inline]
     pub fn has_next(&self) -> bool {
         !self.shared.inbox.is_empty() && self.shared.outbox.is_empty()
     }
 
     /// Moves on to the newest snapshot, if there is a newer one. `switch_over` gets the old and the
-    /// new one, and must end all use of the old one: afterwards it may be freed.
+    /// new one, and must end all use of the old one: it may be freed afterwards.
     #[inline]
     pub fn take(&mut self, switch_over: impl FnOnce(&mut T, &mut T)) -> bool {
         if !self.has_next() {
             return false;
         }
         let Some(mut next) = self.shared.inbox.swap(None) else { return false };
+        debug_assert!(next.0 > self.current.0, "versions grow");
         switch_over(&mut self.current.1, &mut next.1);
         let old = std::mem::replace(&mut self.current, next);
         // Only this side fills the outbox, and it was empty: nothing comes back.
@@ -218,12 +216,12 @@ mod tests {
         }
 
         fn read(&self) -> u64 {
-            // SAFETY: loom checks that nobody writes at the same time.
+            // SAFETY: loom checks that no one writes at the same time.
             self.0.with(|value| unsafe { *value })
         }
 
         fn write(&self, new: u64) {
-            // SAFETY: loom checks that nobody reads or writes at the same time.
+            // SAFETY: loom checks that no one reads or writes at the same time.
             self.0.with_mut(|value| unsafe { *value = new });
         }
     }

@@ -1,24 +1,23 @@
-//! Numbers that one thread counts and any thread reads, all of them of one instant.
+//! Numbers that one thread counts and any thread reads, all of one instant.
 //!
 //! ```text
-//!   writer: plain numbers of its own, no atomics while it works
+//!   writer: private plain numbers, no atomics while it works
 //!      │  every few milliseconds: publish()
 //!      ▼
 //!   Publication: version │ word 0 │ word 1 │ …      read() by anyone
 //! ```
 //!
 //! A sequence lock: the version is odd while words are written. The writer never waits; a reader
-//! starts again if the version moved under it. Words are relaxed atomics between fences, so a reader
-//! that comes too early reads old or new words, and never acts on a mixture.
+//! retries if the version changed meanwhile. Words are relaxed atomics between fences, so an early
+//! reader sees old or new words, and never returns a mixture.
 //!
-//! **Consistency.** A reading holds the words of exactly one [`Publication::publish`].
+//! **Consistency.** A read returns the words of exactly one [`Publication::publish`].
 //!
 //! Cost: a relaxed store for each word, and two for the version. Panics: none. `tests` has the loom
 //! model.
 
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
-/// Words that one thread writes; see the module.
 #[derive(Debug)]
 #[repr(align(128))] // A pair of cache lines: the version of another worker is not beside it.
 pub struct Publication {
@@ -27,7 +26,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Words that are all zero.
+    /// Returns words that are all zero.
     pub fn new(words: usize) -> Publication {
         Publication {
             version: AtomicU64::new(0),
@@ -35,31 +34,32 @@ impl Publication {
         }
     }
 
-    /// Number of words.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Shows new words, of which there are [`Publication::len`]; one thread only.
+    /// Publishes new words, exactly [`Publication::len`] of them; one thread only.
     pub fn publish(&self, words: impl IntoIterator<Item = u64>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         // Release fence: pairs with the Acquire fence of `try_read`. A reader that sees one of the
         // words below sees the odd version, too.
         fence(Ordering::Release);
-        for (shared, word) in self.words.iter().zip(words) {
+        let (mut words, mut stored) = (words.into_iter(), 0);
+        for (shared, word) in self.words.iter().zip(&mut words) {
             shared.store(word, Ordering::Relaxed);
+            stored += 1;
         }
+        debug_assert!(stored == self.words.len() && words.next().is_none(), "one value a word");
         // Release: pairs with the Acquire of `try_read`.
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The words as they were at one instant.
+    /// Returns the words of one instant.
     pub fn read(&self) -> Vec<u64> {
         let mut words = vec![0; self.words.len()];
         while !self.try_read(&mut words) {
@@ -68,7 +68,7 @@ impl Publication {
         words
     }
 
-    /// Reads into `words`; false if they changed meanwhile, and `words` are good for nothing.
+    /// Reads into `words`; returns false if they changed meanwhile and are invalid.
     fn try_read(&self, words: &mut [u64]) -> bool {
         // Acquire: pairs with the Release at the end of `publish`.
         let before = self.version.load(Ordering::Acquire);

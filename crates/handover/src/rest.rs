@@ -1,4 +1,4 @@
-//! Whether a worker sleeps, so that its mailbox need not wake it.
+//! Tells whether a worker sleeps, so that its mailbox need not wake it.
 //!
 //! ```text
 //!   worker                                   control side
@@ -10,16 +10,15 @@
 //!          mailbox: take
 //! ```
 //!
-//! Each side writes, then reads what the other one writes: one of them at least sees the other's
+//! Each side writes, then reads what the other one writes, so at least one of them sees the other's
 //! write. Either the worker sees the snapshot before it falls asleep, or the control side sees that
 //! it sleeps. In that case the worker finds the snapshot when it wakes.
 //!
-//! **Consistency.** When [`Rest::is_asleep`] says yes after [`post`] and a [`collect`] that follows
-//! it, the worker does nothing any more with an older snapshot, and everything that it did with one
-//! happened before.
+//! **Consistency.** If [`Rest::is_asleep`] is true after [`post`] and a following [`collect`], the
+//! worker no longer uses an older snapshot, and all its uses happened before.
 //!
-//! Cost: a fence and a store on each side, where the worker is about to wait in any case. Panics:
-//! none. `tests` has the loom model.
+//! Cost: a fence and a store on each side, when the worker is about to wait anyway. Panics: none.
+//! `tests` has the loom model.
 //!
 //! [`post`]: crate::mailbox::Sender::post
 //! [`collect`]: crate::mailbox::Sender::collect
@@ -28,7 +27,6 @@
 
 use crate::sync::{AtomicBool, Ordering, fence};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Rest(AtomicBool);
 
@@ -39,7 +37,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// The worker is about to sleep. It looks into its mailbox once more before it does.
+    /// Announces that the worker is about to sleep. It checks its mailbox once more first.
     pub fn begin(&self) {
         // Release: pairs with the Acquire of `is_asleep`, so that what the worker did happened
         // before.
@@ -47,13 +45,13 @@ impl Rest {
         fence(Ordering::SeqCst);
     }
 
-    /// The worker is awake. It looks into its mailbox before it does anything else.
+    /// Announces that the worker is awake. It checks its mailbox before anything else.
     pub fn end(&self) {
         self.0.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the worker sleeps.
+    /// Returns whether the worker sleeps.
     pub fn is_asleep(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Acquire)
@@ -89,8 +87,8 @@ mod tests {
     // about.
     unsafe impl Sync for Cell {}
 
-    /// A worker uses its snapshot, sleeps, wakes and uses what it has then. The control side changes
-    /// what the old snapshot shows as soon as the worker sleeps or runs on the new one.
+    /// A worker uses its snapshot, sleeps, wakes and uses what it has then. The control side
+    /// changes what the old snapshot shows as soon as the worker sleeps or runs on the new one.
     #[test]
     fn rest_means_that_the_old_one_is_out_of_use() {
         loom::model(|| {
@@ -101,7 +99,7 @@ mod tests {
             let thread = thread::spawn(move || {
                 let use_it = |current: &Option<Arc<Cell>>| {
                     if let Some(cell) = current {
-                        // SAFETY: loom checks that nobody writes at the same time.
+                        // SAFETY: loom checks that no one writes at the same time.
                         assert_eq!(cell.0.with(|value| unsafe { *value }), 0);
                     }
                 };
@@ -116,7 +114,7 @@ mod tests {
             sender.post(2, None);
             drop(sender.collect());
             if rest.is_asleep() || sender.seen() == 2 {
-                // SAFETY: loom checks that nobody reads or writes at the same time.
+                // SAFETY: loom checks that no one reads or writes at the same time.
                 shared.0.with_mut(|value| unsafe { *value = 7 });
             }
             drop(thread.join().unwrap());

@@ -1,8 +1,8 @@
-//! What tests need of a machine: root, a program of others.
+//! Checks what tests need of a machine: root, a program.
 //!
-//! A test that lacks something fails and names it. With `OVERBANK_SKIP_ROOT=1` it ends early instead,
-//! and `cargo xtask test` lists it as skipped: it names a file in [`REPORT`], to which each such
-//! test appends a line.
+//! A test that lacks something fails and names it. With `OVERBANK_SKIP_ROOT=1` it returns early
+//! instead, and `cargo xtask test` lists it as skipped: it sets [`REPORT`] to a file, to which each
+//! such test appends a line.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,12 +11,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
 
-/// The variable that says that what is missing is known.
+/// Variable that turns a known lack into a skip.
 pub const SKIP: &str = "OVERBANK_SKIP_ROOT";
-/// The variable that names the file of skipped tests.
+/// Variable with the name of the file of skipped tests.
 pub const REPORT: &str = "OVERBANK_SKIPPED_TO";
 
-/// Returns whether the test may go on: `there` says whether the machine has `what`.
+/// Returns whether the test can run: `there` says whether the machine has `what`.
 ///
 /// # Panics
 /// If it is missing and [`SKIP`] is not `1`, or the test cannot be listed as skipped.
@@ -34,7 +34,7 @@ pub fn needs(what: &str, there: bool) -> bool {
     false
 }
 
-/// Appends a line to the file of skipped tests, or prints it where there is none.
+/// Appends a line to the file of skipped tests, or prints it if there is no file.
 fn report(file: Option<&OsStr>, test: &str, what: &str) -> io::Result<()> {
     let line = format!("{test}: needs {what}\n");
     match file {

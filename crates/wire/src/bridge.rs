@@ -1,11 +1,11 @@
-//! What an Ethernet bridge looks at: the two addresses and the outer VLAN tag.
+//! The headers that an Ethernet bridge reads: the two addresses and the outer VLAN tag.
 //!
 //! ```text
 //!  0         6         12     14    16
 //!  | dl_dst  | dl_src  | tpid | tci | …      tpid: 0x8100 or 0x88a8, or there is no tag
 //! ```
 //!
-//! The first 18 bytes of a frame and nothing else, where [`crate::extract()`] reads all headers. Both
+//! Reads only the first 18 bytes of a frame, where [`crate::extract()`] reads all headers; both
 //! agree on every frame. Cost: one cache line. Panics: none.
 
 use crate::proto::ethernet::{HEADER_LEN, TYPE, is_tpid};
@@ -21,12 +21,12 @@ pub struct Header {
     pub dst: [u8; 6],
     /// Source.
     pub src: [u8; 6],
-    /// VLAN of the outer tag, 0 to 4095; 0 without one, as with a tag that only has a priority.
+    /// VLAN of the outer tag, 0 to 4095; 0 if untagged or priority-tagged.
     pub vlan: u16,
 }
 
 impl Header {
-    /// Reads a frame; `None` without a whole Ethernet header.
+    /// Reads a frame; returns `None` without a whole Ethernet header.
     #[inline]
     pub fn of(frame: &[u8]) -> Option<Header> {
         let header: &[u8; HEADER_LEN] = frame.first_chunk()?;
@@ -37,20 +37,20 @@ impl Header {
         Some(Header { dst: array(header, 0), src: array(header, 6), vlan })
     }
 
-    /// Whether the destination is a group: multicast or broadcast.
+    /// Returns whether the destination is a group: multicast or broadcast.
     #[inline]
     pub const fn to_group(&self) -> bool {
         self.dst[0] & 1 != 0
     }
 
-    /// Whether the destination is one of those that no bridge forwards: spanning tree, pause, link
-    /// aggregation, LLDP and others of one link.
+    /// Returns whether no bridge forwards the destination: spanning tree, pause, link aggregation,
+    /// LLDP and others of one link.
     #[inline]
     pub fn to_reserved(&self) -> bool {
         self.dst[..5] == RESERVED && self.dst[5] < 16
     }
 
-    /// Whether the source can be that of a station: no group, and not zero.
+    /// Returns whether the source can be that of a station: no group, and not zero.
     #[inline]
     pub fn from_station(&self) -> bool {
         self.src[0] & 1 == 0 && self.src != [0; 6]

@@ -1,20 +1,20 @@
-//! Checksums, updated from what changed rather than computed anew.
+//! Checksums, updated from the change rather than recomputed.
 //!
 //! - The Internet checksum after RFC 1624, equation 3: `~(~sum + ~old + new)`. A checksum that was
 //!   wrong stays wrong by the same amount.
-//! - SCTP's CRC32c. A CRC is linear: the checksums of two messages of one length differ by the raw
-//!   CRC of their difference, so the cost does not depend on the message, and a checksum that was
-//!   wrong stays wrong as well.
+//! - SCTP's CRC32c. A CRC is linear: the checksums of two messages of equal length differ by the
+//!   raw CRC of their difference. The cost does not depend on the message, and a wrong checksum
+//!   stays wrong.
 
-/// What a write does to the ones' complement sum: each old word's complement plus the new word,
-/// folded to 16 bits. `old` and `new` are big-endian numbers of whole 16-bit words.
+/// Returns the change of the ones' complement sum by a write: each old word's complement plus the
+/// new word, folded to 16 bits. `old` and `new` are big-endian numbers of whole 16-bit words.
 #[inline]
 pub(crate) fn delta(mut old: u128, mut new: u128) -> u16 {
     let mut sum = 0u32;
     // At most eight words; most writes differ in the lowest one or two.
     while old != new {
         let (old_word, new_word) = (old as u16, new as u16);
-        // Equal words add nothing: only then may a sum of zero stand for "all words zero".
+        // Equal words add nothing: a sum of zero must mean "all words zero".
         if old_word != new_word {
             sum += u32::from(!old_word) + u32::from(new_word);
         }
@@ -23,7 +23,7 @@ pub(crate) fn delta(mut old: u128, mut new: u128) -> u16 {
     fold(sum)
 }
 
-/// The stored checksum after a write that changed the sum by `delta`.
+/// Returns the stored checksum after a write that changed the sum by `delta`.
 #[inline]
 pub(crate) fn update(stored: u16, delta: u16) -> u16 {
     !fold(u32::from(!stored) + u32::from(delta))
@@ -51,7 +51,7 @@ const POWERS: [u32; 17] = {
     powers
 };
 
-/// Product of two bit-reversed polynomials, modulo Castagnoli's.
+/// Returns the product of two bit-reversed polynomials, modulo Castagnoli's.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let (mut product, mut bit) = (0, 1 << 31);
     while bit != 0 {
@@ -64,8 +64,8 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// By what the CRC32c of a message changes when its 32-bit big-endian word that is followed by
-/// `following` bytes changes by `difference` (exclusive or). At most 17 multiplications.
+/// Returns the change of a message's CRC32c if a 32-bit big-endian word, followed by `following`
+/// bytes, changes by `difference` (exclusive or). At most 17 multiplications.
 pub(crate) fn crc32c_delta(difference: u32, following: usize) -> u32 {
     // A CRC takes bytes in order, each with its low bit first.
     let mut crc = multiply(difference.swap_bytes(), POWERS[2]);

@@ -1,23 +1,23 @@
-//! Edits of a frame in a buffer of its own.
+//! Edits of a copy of a frame.
 //!
 //! ```text
 //!  bytes  | headroom, 128 bytes | frame ...              | unused |
 //!         0        start -------^                        ^-- end
 //! ```
 //!
-//! A [`FrameBuf`] is loaded with a copy of a frame and the [`Offsets`] that extraction found. Tags
-//! are pushed into the headroom, so the payload never moves. Every write updates the checksums that
-//! cover it from the difference (RFC 1624; CRC32c likewise): a right checksum stays right, a wrong
-//! one stays wrong.
+//! A [`FrameBuf`] holds a copy of a frame and the [`Offsets`] that extraction found. Tags are
+//! pushed into the headroom, so the payload never moves. Every write updates the covering checksums
+//! by the difference (RFC 1624; CRC32c likewise): a right checksum stays right, a wrong one stays
+//! wrong.
 //!
-//! - Memory: one buffer, grown to the longest frame seen and never beyond [`FRAME_MAX`]; no
-//!   allocation otherwise.
-//! - A field that the frame does not have is left alone; so is everything behind a broken header.
+//! - Memory: one buffer, grown to the longest frame seen and never beyond [`FRAME_MAX`]; no other
+//!   allocation.
+//! - A field absent from the frame is left unchanged; so is everything after a broken header.
 //! - No panic, even with offsets of another frame: each access is checked.
 //! - UDP: checksum 0 (none) stays 0, and a computed 0 is written as 0xffff.
 //! - Fragments: the first one carries the checksum of the whole datagram, which follows every
-//!   change; later ones have none. Only SCTP's CRC cannot follow a port written in a first fragment
-//!   (it depends on the datagram's length) and is left as it was.
+//!   change; later ones have none. SCTP's CRC cannot follow a port written in a first fragment,
+//!   since it depends on the datagram's length, and stays unchanged.
 //! - IPv6 destinations with routing segments left are not part of the transport checksum.
 
 use crate::checksum;
@@ -28,13 +28,12 @@ use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
 use crate::proto::{arp, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
 use crate::reason::{DropReason, TtlExpired};
 
-/// Bytes of room for tags in front of a frame: 32 tags.
+/// Bytes reserved for tags in front of a frame: 32 tags.
 pub const HEADROOM: usize = 128;
 
 /// Longest frame that a [`FrameBuf`] takes: the longest that tcpdump writes into a capture.
 pub const FRAME_MAX: usize = 262_144;
 
-/// A frame that can be edited.
 #[derive(Clone, Debug)]
 pub struct FrameBuf {
     bytes: Vec<u8>,
@@ -43,10 +42,10 @@ pub struct FrameBuf {
     offsets: Offsets,
 }
 
-/// The bits of a field: those of the number in the `len` bytes at `at`, from bit `shift` up.
+/// The bits of a field: from bit `shift` up in the number in the `len` bytes at `at`.
 #[derive(Clone, Copy)]
 struct FieldLocation {
-    /// From the frame's start; an even distance from the start of the header.
+    /// From the frame's start; at an even distance from the start of the header.
     at: usize,
     /// Even, 2 to 16.
     len: usize,
@@ -54,16 +53,15 @@ struct FieldLocation {
     covered: Covered,
 }
 
-/// Which checksums cover a field.
+/// The checksums that cover a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Covered {
-    /// None.
     Nothing,
-    /// That of the IPv4 header.
+    /// The IPv4 header's.
     Header,
-    /// That of the IPv4 header, and the transport's by its pseudo-header.
+    /// The IPv4 header's, and the transport's through its pseudo-header.
     Address4,
-    /// The transport's, by its pseudo-header.
+    /// The transport's, through its pseudo-header.
     Address6,
     /// The transport's, as part of its header.
     Transport,
@@ -76,12 +74,13 @@ impl Default for FrameBuf {
 }
 
 impl FrameBuf {
-    /// An empty buffer with room for a frame of 2 KiB; longer ones make it grow, once each length.
+    /// Returns an empty buffer with room for a frame of 2 KiB; longer frames make it grow.
     pub fn new() -> FrameBuf {
         FrameBuf::with_frame_len(2048)
     }
 
-    /// An empty buffer with room for frames of up to `frame_len` bytes (at most [`FRAME_MAX`]).
+    /// Returns an empty buffer with room for frames of up to `frame_len` bytes (at most
+    /// [`FRAME_MAX`]).
     pub fn with_frame_len(frame_len: usize) -> FrameBuf {
         FrameBuf {
             bytes: vec![0; HEADROOM + frame_len.min(FRAME_MAX)],
@@ -91,7 +90,8 @@ impl FrameBuf {
         }
     }
 
-    /// Copies `frame` into the buffer. `offsets` are what [`crate::extract()`] said about it.
+    /// Copies `frame` into the buffer. `offsets` are those that [`crate::extract()`] returned for
+    /// it.
     pub fn load(&mut self, frame: &[u8], offsets: Offsets) -> Result<(), DropReason> {
         if frame.len() > FRAME_MAX {
             return Err(DropReason::FrameTooLong);
@@ -105,20 +105,20 @@ impl FrameBuf {
         Ok(())
     }
 
-    /// The frame as it is now.
+    /// Returns the frame as it is now.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Where its headers are now.
+    /// Returns the offsets of its headers as they are now.
     #[inline]
     pub fn offsets(&self) -> Offsets {
         self.offsets
     }
 
-    /// Writes the bits `mask` of a field and updates the checksums. False, and no change, if the
-    /// frame does not have the field or it is read-only.
+    /// Writes the bits `mask` of a field and updates the checksums. Returns false, without a
+    /// change, if the frame does not have the field or the field is read-only.
     pub fn set_field(&mut self, field: Field, value: u128, mask: u128) -> bool {
         let mask = mask & write_mask(field);
         if field == Field::ArpOp {
@@ -135,7 +135,7 @@ impl FrameBuf {
         true
     }
 
-    /// Adds an outer tag that copies VID and PCP of the tag below it, or has zeros. False, and no
+    /// Adds an outer tag with VID and PCP of the tag below, or zeros. Returns false, without a
     /// change, if `tpid` is neither 0x8100 nor 0x88a8, the headroom is used up, or the frame has no
     /// whole Ethernet header.
     pub fn push_vlan(&mut self, tpid: u16) -> bool {
@@ -154,7 +154,7 @@ impl FrameBuf {
         true
     }
 
-    /// Removes the outer tag. False, and no change, if the key knows of none.
+    /// Removes the outer tag. Returns false, without a change, if the key knows of none.
     pub fn pop_vlan(&mut self) -> bool {
         const LEN: usize = ethernet::TAG_LEN;
         let len = self.end - self.start;
@@ -186,7 +186,7 @@ impl FrameBuf {
         Ok(())
     }
 
-    /// Where the bits of a writable field are; `None` if the frame does not have it.
+    /// Returns the bits of a writable field; `None` if the frame does not have it.
     fn place(&self, field: Field) -> Option<FieldLocation> {
         let o = self.offsets;
         let (l3, l4) = (usize::from(o.l3), o.l4 as usize);
@@ -240,8 +240,8 @@ impl FrameBuf {
         Some(FieldLocation { at, len, shift, covered })
     }
 
-    /// The opcode is a 16-bit number of which the field is the low byte, or zero if it does not
-    /// fit. The whole number is written, so that the field reads back what was set.
+    /// Writes the ARP opcode, a 16-bit number. The field is its low byte, or zero if it does not
+    /// fit. The whole number is written, so that the field reads back.
     fn set_arp_op(&mut self, value: u128, mask: u128) -> bool {
         let at = usize::from(self.offsets.l3) + arp::OP;
         if self.offsets.network != Network::Arp {
@@ -255,7 +255,7 @@ impl FrameBuf {
         true
     }
 
-    /// Follows a write of `new` over `old` at `place`.
+    /// Updates the checksums after a write of `new` over `old` at `place`.
     fn update_checksums(&mut self, place: FieldLocation, old: u128, new: u128) {
         let delta = checksum::delta(old, new);
         if matches!(place.covered, Covered::Header | Covered::Address4) {
@@ -294,8 +294,8 @@ impl FrameBuf {
         self.write(at, 2, u128::from(updated));
     }
 
-    /// A header that extraction did not take and that has a checksum all the same: TCP with a data
-    /// offset that cannot be, ICMPv6 that is cut short behind its checksum.
+    /// Returns the transport of a header that extraction refused although it has a checksum: TCP
+    /// with an invalid data offset, or ICMPv6 cut short after its checksum.
     #[cold]
     fn broken_transport(&self) -> Transport {
         let (l3, l4) = (usize::from(self.offsets.l3), self.offsets.l4 as usize);
@@ -319,8 +319,8 @@ impl FrameBuf {
         }
     }
 
-    /// The two zeros of ones' complement are told apart by a message of nothing but zeros, whose
-    /// checksum is 0xffff. Only ICMP can be one: the others have a pseudo-header.
+    /// Returns whether an ICMP message is all zeros, which has checksum 0xffff: this tells the two
+    /// zeros of ones' complement apart. The other protocols have a pseudo-header.
     #[cold]
     fn icmp_is_zero(&self) -> bool {
         let (l4, end) = (self.offsets.l4 as usize, self.offsets.end as usize);
@@ -331,7 +331,7 @@ impl FrameBuf {
             })
     }
 
-    /// Follows a write of SCTP ports.
+    /// Updates the CRC after a write of SCTP ports.
     fn update_crc(&mut self, place: FieldLocation, old: u128, new: u128) {
         let (l4, end) = (self.offsets.l4 as usize, self.offsets.end as usize);
         if self.offsets.fragment {
@@ -350,11 +350,11 @@ impl FrameBuf {
         }
     }
 
-    /// The number in the `len` bytes at `at` of the frame; `None` past its end.
+    /// Returns the number in the `len` bytes at `at` of the frame; `None` past its end.
     #[inline]
     fn read(&self, at: usize, len: usize) -> Option<u128> {
         let bytes = self.as_slice().get(at..at.checked_add(len)?)?;
-        // Two and four bytes are what nearly every write is about.
+        // Nearly every write has two or four bytes.
         Some(match *bytes {
             [a, b] => u128::from(u16::from_be_bytes([a, b])),
             [a, b, c, d] => u128::from(u32::from_be_bytes([a, b, c, d])),
@@ -362,7 +362,7 @@ impl FrameBuf {
         })
     }
 
-    /// Writes a number into the `len` bytes at `at` of the frame; nothing past its end.
+    /// Writes a number into the `len` bytes at `at` of the frame; does nothing past its end.
     #[inline]
     fn write(&mut self, at: usize, len: usize, number: u128) {
         let frame = &mut self.bytes[self.start..self.end];
@@ -376,14 +376,14 @@ impl FrameBuf {
 }
 
 impl Transport {
-    /// Whether it has a source and a destination port.
+    /// Returns whether it has a source and a destination port.
     pub const fn has_ports(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Udp | Transport::Sctp)
     }
 }
 
 impl Offsets {
-    /// All headers behind the tags move by `by` bytes.
+    /// Moves all headers after the tags by `by` bytes.
     fn shift(&mut self, by: i32) {
         self.l3 = self.l3.saturating_add_signed(by as i16);
         if self.l4 != 0 {
@@ -393,7 +393,7 @@ impl Offsets {
     }
 }
 
-/// Offset and length of a neighbour discovery field in an ICMPv6 message.
+/// Returns offset and length of a neighbour discovery field in an ICMPv6 message.
 fn nd_place(message: &[u8], field: Field) -> Option<(usize, usize)> {
     chunk::<{ icmp::ND_OPTIONS }>(message, 0)?;
     if !icmp::is_nd(message) {

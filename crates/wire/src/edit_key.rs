@@ -1,23 +1,22 @@
-//! What a flow key becomes when its packet is edited: [`crate::edit`] without the frame.
+//! Edits of a flow key alone: the counterpart of [`crate::edit`].
 //!
-//! The translator of rules into actions follows a packet through the tables by its key alone.
-//! For a valid frame with at most two tags, editing the frame and extracting again gives the key
-//! that these functions give.
+//! The translator follows a packet through the tables by its key alone. For a valid frame with at
+//! most two tags, these functions give the key of the edited frame.
 //!
-//! - A key knows two tags. A third one, pushed below the first two, is lost to it: popping gives
-//!   the second tag back and an unknown third counts as none. [`crate::edit::FrameBuf`] holds to
-//!   the same rule, so key and frame agree on whether there is a tag to pop.
-//! - A key with an IP type whose header was broken has TTL 0: [`dec_ttl`] says expired.
-//! - Changing the type of an ICMPv6 message into or out of neighbour discovery leaves the
-//!   neighbour fields of the key alone. No rule sees them: their prerequisite is the type.
+//! - A key holds two tags. A third one, pushed below the first two, is lost: popping restores the
+//!   second tag, and the unknown third counts as none. [`crate::edit::FrameBuf`] follows the same
+//!   rule, so key and frame agree on whether a tag can be popped.
+//! - A key with an IP type whose header was broken has TTL 0: [`dec_ttl`] reports expiry.
+//! - Changing the type of an ICMPv6 message into or out of neighbour discovery leaves the neighbour
+//!   fields of the key unchanged. No rule sees them: their prerequisite is the type.
 
 use crate::field::{Field, Prereq};
 use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
 use crate::proto::{ethernet, icmp, number};
 use crate::reason::TtlExpired;
 
-/// Bits of a field that a write may change: all but those of which the field is not the owner
-/// (ECN below `nw_tos`, the present bit in `vlan_tci`); none of a field that is read-only.
+/// Returns the bits of a field that a write may change: none of a read-only field, else all that
+/// the field owns (not ECN below `nw_tos`, nor the present bit in `vlan_tci`).
 pub const fn write_mask(field: Field) -> u128 {
     match field {
         Field::NwTos => 0xfc,
@@ -27,7 +26,7 @@ pub const fn write_mask(field: Field) -> u128 {
     }
 }
 
-/// Whether a packet with this key has the field. `vlan_tci` counts as there when a tag is.
+/// Returns whether a packet with this key has the field. `vlan_tci` requires a tag.
 pub fn has(field: Field, key: &FlowKey) -> bool {
     let ip4 = key.dl_type == ethernet::TYPE_IP4;
     let ip6 = key.dl_type == ethernet::TYPE_IP6;
@@ -54,8 +53,8 @@ pub fn has(field: Field, key: &FlowKey) -> bool {
     }
 }
 
-/// The bits of a key that [`has`] looks at for this field: who caches its answer must not let
-/// packets that differ in them share it.
+/// Returns the bits of a key that [`has`] reads for this field. A cache of its answers must
+/// distinguish packets that differ in them.
 pub fn has_mask(field: Field) -> FlowKey {
     let mut mask = FlowKey::default();
     match effective_prereq(field) {
@@ -78,7 +77,8 @@ pub fn has_mask(field: Field) -> FlowKey {
     mask
 }
 
-/// Every packet matches `vlan_tci`, but only a tagged one can have it written.
+/// Returns the prerequisite of a write: every packet matches `vlan_tci`, but only a tag can be
+/// written.
 const fn effective_prereq(field: Field) -> Prereq {
     match field {
         Field::VlanTci => Prereq::Vlan,
@@ -86,8 +86,8 @@ const fn effective_prereq(field: Field) -> Prereq {
     }
 }
 
-/// Writes the bits `mask` of a field. False, and no change, if the packet does not have the field
-/// or it is read-only.
+/// Writes the bits `mask` of a field. Returns false, without a change, if the packet does not have
+/// the field or the field is read-only.
 pub fn set_field(key: &mut FlowKey, field: Field, value: u128, mask: u128) -> bool {
     if !field.writable() || !has(field, key) {
         return false;
@@ -98,8 +98,8 @@ pub fn set_field(key: &mut FlowKey, field: Field, value: u128, mask: u128) -> bo
     true
 }
 
-/// Adds an outer tag that copies VID and PCP of the tag below it, or has zeros. False, and no
-/// change, if `tpid` is neither 0x8100 nor 0x88a8.
+/// Adds an outer tag with VID and PCP of the tag below, or zeros. Returns false, without a change,
+/// if `tpid` is neither 0x8100 nor 0x88a8.
 pub fn push_vlan(key: &mut FlowKey, tpid: u16) -> bool {
     if !ethernet::is_tpid(tpid) {
         return false;
@@ -109,7 +109,7 @@ pub fn push_vlan(key: &mut FlowKey, tpid: u16) -> bool {
     true
 }
 
-/// Removes the outer tag. False, and no change, if there is none.
+/// Removes the outer tag. Returns false, without a change, if there is none.
 pub fn pop_vlan(key: &mut FlowKey) -> bool {
     if key.vlan_tci & VLAN_PRESENT == 0 {
         return false;
@@ -119,7 +119,7 @@ pub fn pop_vlan(key: &mut FlowKey) -> bool {
     true
 }
 
-/// Takes one off the TTL or hop limit; packets other than IP are left as they are.
+/// Decrements TTL or hop limit; leaves packets other than IP unchanged.
 pub fn dec_ttl(key: &mut FlowKey) -> Result<(), TtlExpired> {
     if matches!(key.dl_type, ethernet::TYPE_IP4 | ethernet::TYPE_IP6) {
         if key.nw_ttl <= 1 {

@@ -1,19 +1,18 @@
-//! Frames to flow keys.
+//! Reads frames into flow keys.
 //!
 //! [`extract`] reads the headers of one Ethernet frame into a [`FlowKey`] with the semantics of
-//! Open vSwitch (`miniflow_extract` and ovs-fields(7)), and notes in [`Offsets`] where the headers
-//! are, for [`crate::edit`].
+//! Open vSwitch (`miniflow_extract` and ovs-fields(7)). [`Offsets`] has the places of the headers,
+//! for [`crate::edit`].
 //!
 //! - It takes any bytes of any length and never panics. Only a frame without a whole Ethernet
-//!   header is refused; every other gets the key that its valid part allows, the rest zero.
+//!   header is refused; every other gets the key of its valid part, the rest zero.
 //! - The lengths of the IP headers count, not that of the frame: Ethernet padding is no payload.
-//! - Differences from Open vSwitch: an IP version that does not fit the Ethernet type is a broken
-//!   header; ICMP is read over IPv4 only and ICMPv6 over IPv6 only; IGMP has no type and code. In
-//!   all else `ovs-ofctl parse-pcap` of version 3.1.0 said the same of 200,000 valid and mutated
-//!   frames of the tests' generator.
-//! - Cost: one cache line of the frame for IPv4 and TCP or UDP, the two lines of the key written.
-//!   Untagged IPv4 without options that carries TCP or UDP takes a short path of its own; the
-//!   tests hold it equal to the general one.
+//! - Differences from Open vSwitch: an IP version that contradicts the Ethernet type is a broken
+//!   header; ICMP is read over IPv4 only and ICMPv6 over IPv6 only; IGMP has no type and code.
+//!   Otherwise `ovs-ofctl parse-pcap` (3.1.0) agreed on the tests' valid and mutated frames.
+//! - Cost: one cache line of the frame for IPv4 and TCP or UDP, and the two lines of the key.
+//!   Untagged IPv4 without options that carries TCP or UDP takes a separate short path, which the
+//!   tests hold equal to the general one.
 
 use crate::key::FlowKey;
 use crate::proto::{arp, be16, be32, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
@@ -32,7 +31,7 @@ pub enum Network {
     Ip4,
     /// IPv6.
     Ip6,
-    /// The Ethernet type says IP and the header is not valid: nothing of it may be rewritten.
+    /// The Ethernet type is IP but the header is invalid: it must not be rewritten.
     BrokenIp,
 }
 
@@ -40,7 +39,7 @@ pub enum Network {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transport {
-    /// None that we know, cut short, or in another fragment.
+    /// Unknown, cut short, or in another fragment.
     #[default]
     None,
     /// TCP.
@@ -55,17 +54,17 @@ pub enum Transport {
     Icmp6,
 }
 
-/// Where the headers of a frame are. 16 bytes.
+/// Offsets of a frame's headers. 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
-    /// Start of what follows the Ethernet header, tags and LLC; 0 = none.
+    /// Start of the data after Ethernet header, tags and LLC; 0 = none.
     pub l3: u16,
-    /// Which network header stands at `l3`.
+    /// The network header at `l3`.
     pub network: Network,
-    /// Which transport header stands at `l4`.
+    /// The transport header at `l4`.
     pub transport: Transport,
-    /// Just past a valid IP header and its extension headers; 0 = none. More than 16 bits: 65,535
-    /// bytes of IPv6 extension headers may precede it.
+    /// Offset after a valid IP header and its extension headers; 0 = none. More than 16 bits:
+    /// 65,535 bytes of IPv6 extension headers may precede it.
     pub l4: u32,
     /// End of the IP packet, before any padding; 0 without one.
     pub end: u32,
@@ -77,15 +76,15 @@ pub struct Offsets {
     pub routed: bool,
 }
 
-/// Reads `frame`, which came in on `in_port`, into `key` (all of it is written) and says where its
-/// headers are.
+/// Reads `frame`, received on `in_port`, into `key`, every bit of which is written. Returns the
+/// offsets of its headers.
 #[inline]
 pub fn extract(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Result<Offsets, DropReason> {
     extract_within(frame, in_port, ethernet::TAGS_MAX, key)
 }
 
-/// [`extract`] that reads at most `vlan_limit` tags (0 to 2). What follows these is the packet's
-/// `dl_type`, the TPID of a further tag as well.
+/// Extracts with at most `vlan_limit` tags (0 to 2). The type after these is the packet's
+/// `dl_type`, even if it is the TPID of a further tag.
 #[inline]
 pub fn extract_within(
     frame: &[u8],
@@ -99,7 +98,7 @@ pub fn extract_within(
     }
 }
 
-/// Untagged IPv4 without options, unfragmented, TCP or UDP. `None` for all else.
+/// Reads untagged, unfragmented IPv4 without options with TCP or UDP; returns `None` for all else.
 #[inline(always)]
 fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
     const L3: usize = ethernet::HEADER_LEN;
@@ -108,7 +107,7 @@ fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
     let header: &[u8; UDP_END] = frame.first_chunk()?;
     let end = L3 + usize::from(be16(header, L3 + 2));
     let padding = frame.len().wrapping_sub(end);
-    // A frame shorter than `end` wraps round to a padding that is far too long.
+    // A frame shorter than `end` wraps to a padding that is far too long.
     if be32(header, ethernet::TYPE) & 0xffff_ff00 != 0x0800_4500
         || be16(header, L3 + 6) & ipv4::FRAGMENT != 0
         || padding > crate::proto::PADDING_MAX
@@ -152,7 +151,7 @@ fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {
     })
 }
 
-/// Every frame.
+/// Reads any frame.
 #[inline(never)]
 fn extract_general(
     frame: &[u8],

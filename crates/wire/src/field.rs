@@ -1,13 +1,11 @@
-//! The fields of a flow key as people name them: one table for the rule parser, the classifier and
-//! the frame editor.
+//! The fields of a flow key by name: one table for rule parser, classifier and frame editor.
 //!
-//! A [`Field`] says where its bits lie in a [`FlowKey`], how wide it is, what a packet must be to
-//! have it (its prerequisite), whether `set_field` may write it and how a value is written in text.
-//! Names and prerequisites are those of ovs-fields(7).
+//! A [`Field`] knows its bits in a [`FlowKey`], its width, its prerequisite, whether `set_field`
+//! may write it, and its text format. Names and prerequisites are those of ovs-fields(7).
 
 use crate::key::FlowKey;
 
-/// What a packet must be to have a field.
+/// The condition for a packet to have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prereq {
     /// Every packet has it.
@@ -42,7 +40,7 @@ pub enum Prereq {
     NdAdvert,
 }
 
-/// How a field's value is written in text.
+/// The text format of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Decimal or 0x hexadecimal.
@@ -69,26 +67,30 @@ macro_rules! fields {
         pub enum Field { $( $(#[$doc])* $id ),+ }
 
         impl Field {
-            /// Every field, in the order in which rules are printed.
+            /// Every field, in the order in which rules print.
             pub const ALL: &'static [Field] = &[ $(Field::$id),+ ];
 
-            /// Width in bits.
+            /// Returns the width in bits.
             pub const fn bits(self) -> u32 { match self { $(Field::$id => $bits),+ } }
-            /// What a packet must be to have it.
-            pub const fn prereq(self) -> Prereq { match self { $(Field::$id => Prereq::$prereq),+ } }
-            /// How its value is written.
-            pub const fn format(self) -> Format { match self { $(Field::$id => Format::$format),+ } }
-            /// Whether `set_field` may write it.
+            /// Returns the prerequisite.
+            pub const fn prereq(self) -> Prereq {
+                match self { $(Field::$id => Prereq::$prereq),+ }
+            }
+            /// Returns the text format.
+            pub const fn format(self) -> Format {
+                match self { $(Field::$id => Format::$format),+ }
+            }
+            /// Returns whether `set_field` may write the field.
             pub const fn writable(self) -> bool { match self { $(Field::$id => $writable),+ } }
-            /// Accepted names, the preferred one first.
+            /// Returns the accepted names, the preferred one first.
             pub const fn names(self) -> &'static [&'static str] {
                 match self { $(Field::$id => &[$($name),+]),+ }
             }
-            /// The field's bits of `key`, as an integer (network order, right-aligned).
+            /// Returns the field's bits of `key` as an integer (network order, right-aligned).
             pub fn get(self, key: &FlowKey) -> u128 {
                 match self { $(Field::$id => fields!(@get key $($member)+)),+ }
             }
-            /// Writes the field's bits of `key`; bits of `value` above the width are ignored.
+            /// Writes the field's bits of `key`; ignores bits of `value` above the width.
             pub fn set(self, key: &mut FlowKey, value: u128) {
                 match self { $(Field::$id => fields!(@set key value $($member)+)),+ }
             }
@@ -100,7 +102,8 @@ macro_rules! fields {
     (@set $k:ident $v:ident $m:ident bits $shift:literal $width:literal) => {{
         let ones = ((1u128 << $width) - 1) << $shift;
         let old = u128::from($k.$m);
-        $k.$m = ((old & !ones) | (($v << $shift) & ones)).try_into().unwrap_or_default();
+        let new = (old & !ones) | (($v << $shift) & ones);
+        $k.$m = new.try_into().expect("a field lies within its member");
     }};
     (@get $k:ident $m:ident mac) => {
         $k.$m.iter().fold(0u128, |acc, &b| acc << 8 | u128::from(b))
@@ -159,9 +162,9 @@ fields! {
     ArpSha 48 Arp Mac true ["arp_sha"] (arp_sha mac),
     /// ARP target's hardware address.
     ArpTha 48 Arp Mac true ["arp_tha"] (arp_tha mac),
-    /// Source port of whichever transport.
+    /// Source port of any transport.
     TpSrc 16 Ports Number true ["tp_src"] (tp_src bits 0 16),
-    /// Destination port of whichever transport.
+    /// Destination port of any transport.
     TpDst 16 Ports Number true ["tp_dst"] (tp_dst bits 0 16),
     /// TCP source port.
     TcpSrc 16 Tcp Number true ["tcp_src"] (tp_src bits 0 16),
@@ -194,22 +197,22 @@ fields! {
 }
 
 impl Field {
-    /// The field that people call `name`, if any.
+    /// Returns the field of this name, if any.
     pub fn by_name(name: &str) -> Option<Field> {
         Field::ALL.iter().copied().find(|f| f.names().contains(&name))
     }
 
-    /// The preferred name.
+    /// Returns the preferred name.
     pub const fn name(self) -> &'static str {
         self.names()[0]
     }
 
-    /// A value with every bit of the field set.
+    /// Returns a value with every bit of the field set.
     pub const fn all_ones(self) -> u128 {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// The mask over a flow key that covers exactly this field.
+    /// Returns the mask over a flow key that covers exactly this field.
     pub fn key_mask(self) -> FlowKey {
         let mut mask = FlowKey::default();
         self.set(&mut mask, self.all_ones());

@@ -1,14 +1,14 @@
-//! The hash of a microflow: one per packet, its bits shared out among all tables.
+//! The hash of a microflow: computed once for each packet; all tables share its bits.
 //!
-//! Own multiply-mix: two 64-bit words are multiplied to 128 bits and the halves folded with an
-//! exclusive or (after the idea of wyhash). Words 0 to 4 of the key always count, without TTL, TOS
-//! and TCP flags, which change within a connection; the IPv6, neighbour and ARP words count where
-//! the packet has them. VLAN TPIDs and the IPv6 label never do. Whoever finds an entry by this hash
-//! verifies it by the whole key.
+//! Multiplies two 64-bit words to 128 bits and folds the halves with an exclusive or (after
+//! wyhash). Words 0 to 4 of the key always count, without TTL, TOS and TCP flags, which change
+//! within a connection. The IPv6, neighbour and ARP words count if the packet has them; VLAN TPIDs
+//! and the IPv6 label never do. A table that finds an entry by this hash verifies it by the whole
+//! key.
 //!
 //! Cost for IPv4: five multiplications, three deep, and one predictable branch. All 64 bits are
 //! mixed (tested): take the index from the upper 32 and the fingerprint from the lower 16. The seed
-//! keeps strangers from preparing collisions; it is no cryptographic protection.
+//! keeps senders from preparing collisions; it is no cryptographic protection.
 
 use crate::key::FlowKey;
 use crate::proto::{ethernet, number};
@@ -16,8 +16,7 @@ use crate::proto::{ethernet, number};
 /// Seed of [`FlowKey::microflow_hash`].
 pub const DEFAULT_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
-/// Fractional bits of the square roots of 2, 3, 5, 7, 11 and 13: nothing up the sleeve, and about
-/// half of the bits set.
+/// Fractional bits of the square roots of 2, 3, 5, 7, 11 and 13, about half of them set.
 const K: [u64; 6] = [
     0x6a09_e667_f3bc_c908,
     0xbb67_ae85_84ca_a73b,
@@ -27,7 +26,7 @@ const K: [u64; 6] = [
     0x9b05_688c_2b3e_6c1f,
 ];
 
-/// The halves of the 128-bit product, folded.
+/// Returns the halves of the 128-bit product, folded.
 #[inline(always)]
 fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -35,13 +34,13 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl FlowKey {
-    /// 64 well-mixed bits that are equal for all packets of a microflow; see [`crate::hash`].
+    /// Returns 64 well-mixed bits, equal for all packets of a microflow; see [`crate::hash`].
     #[inline]
     pub fn microflow_hash(&self) -> u64 {
         self.microflow_hash_seeded(DEFAULT_SEED)
     }
 
-    /// [`Self::microflow_hash`] under another seed.
+    /// Returns [`Self::microflow_hash`] with another seed.
     #[inline]
     pub fn microflow_hash_seeded(&self, seed: u64) -> u64 {
         let words = self.words();
@@ -55,7 +54,7 @@ impl FlowKey {
         mix(hash ^ K[5], seed ^ K[0])
     }
 
-    /// Adds what packets other than IPv4 have.
+    /// Adds the words that packets other than IPv4 have.
     #[inline]
     fn mix_others(&self, mut hash: u64) -> u64 {
         let words = self.words();

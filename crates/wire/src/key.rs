@@ -10,9 +10,8 @@
 //! ```
 //!
 //! An untagged IPv4 packet uses words 0 to 4 only, 40 bytes; the whole key is 112 bytes. Integers
-//! are in host order. The same type serves as key and as mask (a one bit means "this bit counts").
-//! The semantics of each field are those of Open vSwitch (ovs-fields(7)); fields that a frame does
-//! not have are zero.
+//! are in host order. The same type serves as key and as mask (a set bit counts). Fields mean what
+//! they mean in Open vSwitch (ovs-fields(7)); fields absent from a frame are zero.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,18 +22,18 @@ pub const WORDS: usize = 14;
 pub const FRAG_ANY: u8 = 1;
 /// `nw_frag`: the packet is a fragment with a non-zero offset (it has no transport header).
 pub const FRAG_LATER: u8 = 2;
-/// `vlan_tci` and `inner_tci`: set when the tag is present (the place of the CFI bit on the wire).
+/// `vlan_tci` and `inner_tci`: set when the tag is present (in place of the CFI bit on the wire).
 pub const VLAN_PRESENT: u16 = 0x1000;
 /// `dl_type` of an 802.3 frame that carries no Ethernet type (`OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const DL_TYPE_NONE: u16 = 0x05ff;
 
-/// Header fields of one packet, or a mask over them. 112 bytes; see the module's picture.
+/// Header fields of one packet, or a mask over them. 112 bytes; see the picture above.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C, align(8))]
 pub struct FlowKey {
-    /// OpenFlow port number that the packet came in on.
+    /// OpenFlow number of the ingress port.
     pub in_port: u32,
     /// Ethernet type after any VLAN tags, or [`DL_TYPE_NONE`].
     pub dl_type: u16,
@@ -87,19 +86,19 @@ pub struct FlowKey {
 const _: () = assert!(size_of::<FlowKey>() == WORDS * 8);
 
 impl FlowKey {
-    /// The key as words, in the order of the module's picture.
+    /// Returns the key as words, in the order of the picture above.
     #[inline(always)]
     pub fn words(&self) -> &[u64; WORDS] {
         zerocopy::transmute_ref!(self)
     }
 
-    /// The key as words, to write.
+    /// Returns the words for writing.
     #[inline(always)]
     pub fn words_mut(&mut self) -> &mut [u64; WORDS] {
         zerocopy::transmute_mut!(self)
     }
 
-    /// `self & mask`, bit by bit.
+    /// Returns `self & mask`, bit by bit.
     #[inline]
     pub fn masked(&self, mask: &FlowKey) -> FlowKey {
         let mut out = *self;
@@ -107,7 +106,7 @@ impl FlowKey {
         out
     }
 
-    /// `self | other`, bit by bit: the union of two masks.
+    /// Returns `self | other`, bit by bit: the union of two masks.
     #[inline]
     pub fn or(&self, other: &FlowKey) -> FlowKey {
         let mut out = *self;
@@ -115,7 +114,7 @@ impl FlowKey {
         out
     }
 
-    /// `self & !other`, bit by bit.
+    /// Returns `self & !other`, bit by bit.
     #[inline]
     pub fn and_not(&self, other: &FlowKey) -> FlowKey {
         let mut out = *self;
@@ -123,13 +122,13 @@ impl FlowKey {
         out
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[inline]
     pub fn is_zero(&self) -> bool {
         self.words().iter().all(|&w| w == 0)
     }
 
-    /// Whether `self` and `other` agree on every bit of `mask`.
+    /// Returns whether `self` and `other` agree on every bit of `mask`.
     #[inline]
     pub fn matches(&self, other: &FlowKey, mask: &FlowKey) -> bool {
         let (a, b, m) = (self.words(), other.words(), mask.words());

@@ -1,10 +1,10 @@
-//! Bytes to flow keys, and edits of frames.
+//! Reads frames into flow keys, and edits frames.
 //!
-//! The bottom of the packet path: no I/O, no panic on any input, and no allocation but for the one
+//! The bottom of the packet path: no I/O, no panic on any input, and no allocation except the one
 //! buffer of a [`FrameBuf`]. [`extract()`] reads a frame into a [`FlowKey`];
-//! [`FlowKey::microflow_hash`] hashes it, once; [`edit`] rewrites a copy of the frame and keeps its
-//! checksums right, and [`edit_key`] does the same to the key alone; [`bridge`] reads no more than an
-//! Ethernet switch needs; [`field`] is the one table of what the fields are called.
+//! [`FlowKey::microflow_hash`] hashes it, once. [`edit`] rewrites a copy of the frame and keeps its
+//! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
+//! Ethernet switch needs; [`field`] is the table of fields.
 
 pub mod bridge;
 mod checksum;

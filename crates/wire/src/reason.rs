@@ -1,4 +1,4 @@
-//! Why a frame is not processed at all.
+//! Why a frame is not processed.
 
 use thiserror::Error;
 

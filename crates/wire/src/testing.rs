@@ -2,7 +2,7 @@
 
 pub(crate) mod frames;
 
-/// The Internet checksum, word by word (RFC 1071).
+/// Returns the Internet checksum, word by word (RFC 1071).
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u64;
     for pair in bytes.chunks(2) {
@@ -14,7 +14,7 @@ pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// CRC32c, bit by bit (RFC 9260, appendix A).
+/// Returns the CRC32c, bit by bit (RFC 9260, appendix A).
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for &byte in bytes {

@@ -1,7 +1,7 @@
 //! Receive rings: memory that the kernel writes frames to and the port reads.
 //!
 //! ```text
-//! V3   block │ descriptor: status, frames │ frame │ frame │ … │    each frame of its own length
+//! V3   block │ descriptor: status, frames │ frame │ frame │ … │    frames of any length
 //! V2   slot  │ header: status │ frame │  slot │ header │ frame │    slots of the same length
 //!
 //! frame  │ header, address │ 16 free │ virtio_net_hdr │ Ethernet … │

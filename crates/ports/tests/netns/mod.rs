@@ -114,8 +114,8 @@ impl Net {
         Running(child.expect("ip is there"))
     }
 
-    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped; `cut`: so
-    /// many bytes of each frame.
+    /// Writes what arrives at `interface` of namespace `i` to a capture, until stopped; keeps
+    /// `cut` bytes of each frame.
     pub fn capture(&self, i: usize, interface: &str, path: &Path, cut: usize) -> Capturing {
         let _ = std::fs::remove_file(path);
         let shown = path.display();
@@ -242,7 +242,7 @@ pub fn pass(from: &mut Queue, to: &mut Queue) -> usize {
     count
 }
 
-/// Waits until one of the queues has frames, at most `wait_ms` milliseconds.
+/// Waits until one of the queues has frames, at most `limit_ms` milliseconds.
 pub fn wait(queues: &[&Queue], limit_ms: i32) {
     let mut polls: Vec<libc::pollfd> = queues
         .iter()

@@ -17,7 +17,7 @@ pub(crate) const TPA: usize = 24;
 /// Ethernet hardware, IPv4 protocol, and their address lengths.
 const FIXED: [u8; 6] = [0, 1, 0x08, 0, 6, 4];
 
-/// Reads an ARP packet; false if it is not one for IPv4 over Ethernet.
+/// Reads an ARP packet; returns false if it is not one for IPv4 over Ethernet.
 pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> bool {
     let Some(header) = chunk::<LEN>(bytes, 0) else { return false };
     if header[..6] != FIXED {
@@ -25,7 +25,7 @@ pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> bool {
     }
     key.nw_src = be32(header, SPA);
     key.nw_dst = be32(header, TPA);
-    // An opcode that does not fit is no opcode; the addresses count all the same.
+    // An opcode above 255 counts as 0; the addresses are valid nevertheless.
     key.nw_proto = u8::try_from(be16(header, OP)).unwrap_or(0);
     key.arp_sha = array(header, SHA);
     key.arp_tha = array(header, THA);

@@ -5,16 +5,15 @@
 //!  | dl_dst  | dl_src  | 0x8100 or 0x88a8, tci |.. | type or length | payload
 //! ```
 //!
-//! Up to [`TAGS_MAX`] tags are read, or fewer if the caller wants fewer; the TPID of the next one is
-//! the frame's `dl_type`. A tag of which
-//! fewer than six bytes are left (TPID, TCI and the type that follows) is not a tag: its TPID is
-//! the `dl_type`. TPID 0x9100 is an Ethernet type like any other.
+//! Up to [`TAGS_MAX`] tags are read, or fewer if the caller asks for fewer; the TPID of the next
+//! one is the frame's `dl_type`. A tag needs six bytes (TPID, TCI and the type that follows); with
+//! fewer left, its TPID is the `dl_type`. TPID 0x9100 is an ordinary Ethernet type.
 
 use super::{array, be16, chunk};
 use crate::key::{DL_TYPE_NONE, FlowKey, VLAN_PRESENT};
 
 pub(crate) const HEADER_LEN: usize = 14;
-/// Where the type, or the first tag, stands.
+/// Offset of the type, or of the first tag.
 pub(crate) const TYPE: usize = 12;
 pub(crate) const TAG_LEN: usize = 4;
 pub(crate) const TAGS_MAX: u8 = 2;
@@ -28,13 +27,13 @@ const TYPE_MIN: u16 = 0x0600;
 /// LLC header that announces SNAP, with the organisation code of Ethernet.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
-/// Whether `tpid` announces a VLAN tag.
+/// Returns whether `tpid` announces a VLAN tag.
 #[inline]
 pub(crate) const fn is_tpid(tpid: u16) -> bool {
     matches!(tpid, 0x8100 | 0x88a8)
 }
 
-/// Reads addresses, at most `tags_max` tags, and type. Returns where the payload starts and the
+/// Reads addresses, at most `tags_max` tags, and type. Returns the start of the payload and the
 /// number of tags read; `None` without a whole Ethernet header.
 #[inline]
 pub(crate) fn parse(frame: &[u8], tags_max: u8, key: &mut FlowKey) -> Option<(usize, u8)> {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Target and options exist in neighbour solicitations (135) and advertisements (136) with code 0.
-//! Options are read while they make sense; the same link-layer option twice makes the message
-//! invalid, and then it has neither target nor link-layer addresses (as in Open vSwitch).
+//! Options are read as long as they are valid. A repeated link-layer option makes the message
+//! invalid: it has neither target nor link-layer addresses then (as in Open vSwitch).
 
 use super::chunk;
 use crate::key::FlowKey;
@@ -23,7 +23,7 @@ pub(crate) const ND_SLL: u8 = 1;
 /// Target link-layer address option.
 pub(crate) const ND_TLL: u8 = 2;
 
-/// Reads type and code; false if the header is cut short.
+/// Reads type and code; returns false if the header is cut short.
 #[inline]
 pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> bool {
     let Some(header) = chunk::<HEADER_LEN>(bytes, 0) else { return false };
@@ -32,7 +32,7 @@ pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> bool {
     true
 }
 
-/// Reads an ICMPv6 message; false if its header is cut short.
+/// Reads an ICMPv6 message; returns false if its header is cut short.
 pub(crate) fn parse6(bytes: &[u8], key: &mut FlowKey) -> bool {
     if !parse(bytes, key) {
         return false;
@@ -53,12 +53,12 @@ pub(crate) fn parse6(bytes: &[u8], key: &mut FlowKey) -> bool {
     true
 }
 
-/// Whether an ICMPv6 message is a neighbour solicitation or advertisement.
+/// Returns whether an ICMPv6 message is a neighbour solicitation or advertisement.
 pub(crate) fn is_nd(message: &[u8]) -> bool {
     matches!(message, [ND_SOLICIT | ND_ADVERT, 0, ..])
 }
 
-/// Where the first link-layer option of this kind keeps its address, from the message's start.
+/// Returns the offset of the address in the first link-layer option of this kind.
 pub(crate) fn option_at(message: &[u8], kind: u8) -> Option<usize> {
     let mut at = ND_OPTIONS;
     while let Some(option) = next_option(message, at) {
@@ -70,7 +70,7 @@ pub(crate) fn option_at(message: &[u8], kind: u8) -> Option<usize> {
     None
 }
 
-/// The link-layer options of a neighbour message: kind and address.
+/// Iterates over the link-layer options of a neighbour message: kind and address.
 fn options(message: &[u8]) -> impl Iterator<Item = (u8, &[u8; 6])> {
     let mut at = ND_OPTIONS;
     std::iter::from_fn(move || {
@@ -84,7 +84,8 @@ fn options(message: &[u8]) -> impl Iterator<Item = (u8, &[u8; 6])> {
     })
 }
 
-/// The whole option at `at`, at least eight bytes; `None` if it has no length or is cut short.
+/// Returns the whole option at `at`, at least eight bytes; `None` if it has no length or is cut
+/// short.
 fn next_option(message: &[u8], at: usize) -> Option<&[u8]> {
     let head = chunk::<8>(message, at)?;
     let len = usize::from(head[1]) * 8;

@@ -17,8 +17,8 @@ pub(crate) const DST: usize = 16;
 pub(crate) const FRAGMENT: u16 = 0x3fff;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// Reads an IPv4 header. Returns its length and that of the whole packet, without padding; `None`
-/// if version, header length or total length cannot be right, and then the key is as before.
+/// Reads an IPv4 header. Returns its length and that of the whole packet, without padding. Returns
+/// `None`, and leaves the key unchanged, if version, header length or total length is invalid.
 #[inline]
 pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> Option<(usize, usize)> {
     let header = chunk::<HEADER_LEN>(bytes, 0)?;

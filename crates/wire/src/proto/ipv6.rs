@@ -17,7 +17,7 @@ pub(crate) const HOP_LIMIT: usize = 7;
 pub(crate) const SRC: usize = 8;
 pub(crate) const DST: usize = 24;
 
-/// What an IPv6 header and its extension headers say about the rest.
+/// Result of reading an IPv6 header and its extension headers.
 pub(crate) struct Parsed {
     /// Length of the header and all extension headers.
     pub(crate) header_len: usize,
@@ -27,9 +27,9 @@ pub(crate) struct Parsed {
     pub(crate) routed: bool,
 }
 
-/// Reads an IPv6 header and its extension headers. `None` if version or payload length cannot be
-/// right (then the key is as before), or if the extension headers run past the end: then the key
-/// has the addresses and nothing else, as in Open vSwitch.
+/// Reads an IPv6 header and its extension headers. Returns `None` if version or payload length is
+/// invalid, and leaves the key unchanged. Also returns `None` if the extension headers run past the
+/// end; the key then has only the addresses, as in Open vSwitch.
 #[inline]
 pub(crate) fn parse(bytes: &[u8], key: &mut FlowKey) -> Option<Parsed> {
     let header = chunk::<HEADER_LEN>(bytes, 0)?;
@@ -62,7 +62,7 @@ fn is_extension(proto: u8) -> bool {
 }
 
 /// Walks the extension headers of `packet`, the first of which is a `proto`. Returns the protocol
-/// of what follows them and the fragment bits.
+/// after them and the fragment bits.
 fn extensions(packet: &[u8], mut proto: u8, parsed: &mut Parsed) -> Option<(u8, u8)> {
     let mut frag = 0;
     while is_extension(proto) {

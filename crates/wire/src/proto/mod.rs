@@ -1,5 +1,5 @@
-//! One file per protocol family, all with the same anatomy: constants for lengths and offsets, and
-//! a `parse` that reads the header at the start of a slice into the key and says what follows.
+//! One file for each protocol family, all with the same structure: constants for lengths and
+//! offsets, and a `parse` that reads the header at the start of a slice into the key.
 //!
 //! A header that is cut short or contradicts itself leaves its fields of the key zero, as in Open
 //! vSwitch's `miniflow_extract`.
@@ -11,11 +11,11 @@ pub(crate) mod ipv4;
 pub(crate) mod ipv6;
 pub(crate) mod transport;
 
-/// Most bytes that may follow an IP packet in its frame. With more, Open vSwitch (and we) take the
-/// length field to be wrong and do not trust the header.
+/// Most bytes after an IP packet in its frame. With more, Open vSwitch (and this crate) consider
+/// the length field wrong and distrust the header.
 pub(crate) const PADDING_MAX: usize = 65_535;
 
-/// IP protocol numbers that mean something to us.
+/// IP protocol numbers.
 pub(crate) mod number {
     pub(crate) const HOP_BY_HOP: u8 = 0;
     pub(crate) const ICMP: u8 = 1;
@@ -29,25 +29,25 @@ pub(crate) mod number {
     pub(crate) const SCTP: u8 = 132;
 }
 
-/// The `N` bytes at `at`, if they are all there.
+/// Returns the `N` bytes at `at`, if all are present.
 #[inline(always)]
 pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// The big-endian 16-bit number at `at` of a header of known size.
+/// Returns the big-endian 16-bit number at `at` of a header of known size.
 #[inline(always)]
 pub(crate) fn be16<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
-/// The big-endian 32-bit number at `at` of a header of known size.
+/// Returns the big-endian 32-bit number at `at` of a header of known size.
 #[inline(always)]
 pub(crate) fn be32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// The `M` bytes at `at` of a header of known size.
+/// Returns the `M` bytes at `at` of a header of known size.
 #[inline(always)]
 pub(crate) fn array<const M: usize, const N: usize>(header: &[u8; N], at: usize) -> [u8; M] {
     std::array::from_fn(|i| header[at + i])

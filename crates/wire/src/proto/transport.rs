@@ -25,15 +25,15 @@ pub(crate) mod sctp {
 /// Twelve flag bits of the sixteen that start with the data offset.
 pub(crate) const TCP_FLAGS: u16 = 0x0fff;
 
-/// Whether the data offset of a TCP header spans the fixed part and ends inside the `len` bytes
-/// that there are.
+/// Returns whether the data offset of a TCP header covers the fixed part and ends within the `len`
+/// bytes present.
 #[inline(always)]
 pub(crate) fn tcp_len_fits(header: &[u8; tcp::HEADER_LEN], len: usize) -> bool {
     let header_len = usize::from(header[tcp::FLAGS] >> 4) * 4;
     (tcp::HEADER_LEN..=len).contains(&header_len)
 }
 
-/// Reads a TCP header; false if it, options included, is cut short.
+/// Reads a TCP header; returns false if it, options included, is cut short.
 #[inline]
 pub(crate) fn parse_tcp(bytes: &[u8], key: &mut FlowKey) -> bool {
     let Some(header) = chunk::<{ tcp::HEADER_LEN }>(bytes, 0) else { return false };
@@ -46,7 +46,7 @@ pub(crate) fn parse_tcp(bytes: &[u8], key: &mut FlowKey) -> bool {
     true
 }
 
-/// Reads the ports of a header of `LEN` bytes; false if it is cut short.
+/// Reads the ports of a header of `LEN` bytes; returns false if it is cut short.
 #[inline]
 pub(crate) fn parse_ports<const LEN: usize>(bytes: &[u8], key: &mut FlowKey) -> bool {
     let Some(header) = chunk::<LEN>(bytes, 0) else { return false };
