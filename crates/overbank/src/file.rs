@@ -1,4 +1,4 @@
-//! Files of tables: written under a temporary name and renamed, read back with every byte checked.
+//! Files of tables: written under a temporary name and renamed; every byte is checked on reading.
 //!
 //! ```text
 //!  0   8   magic of the kind           12  44  what the kind of table says about this one
@@ -10,14 +10,14 @@
 //!              …  the content
 //! ```
 //!
-//! All numbers are little endian. What the 44 bytes and the contents mean is the table's affair;
-//! the first user is [`fib`](crate::fib).
+//! All numbers are little endian. The table defines the 44 bytes and the contents; the first user
+//! is [`fib`](crate::fib).
 //!
-//! The temporary name is the file's with `.PID.N.partial` after it and never one that exists
-//! already. A process that is killed while it saves leaves one such file behind.
+//! The temporary name is the file's with the suffix `.PID.N.partial`, and always a new file. A
+//! process that is killed while saving leaves one such file behind.
 //!
 //! *Cost.* One block of content in memory. *Guarantees.* The old file stays until the new one is on
-//! disk. A damaged file is an error that says what and where, never a panic; the lengths that a
+//! disk. A damaged file is an error that says what and where, never a panic. The lengths that a
 //! file claims are checked before anything of that size is allocated.
 
 use core::ops::RangeInclusive;
@@ -35,39 +35,37 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
-/// Bytes of the header that belong to the kind of table; the first is byte [`FIELDS_AT`].
+/// Bytes of the header for the kind of table; the first is byte [`FIELDS_AT`].
 pub(crate) const FIELDS: usize = 44;
-/// Where those bytes begin.
 pub(crate) const FIELDS_AT: usize = 12;
-/// Where the header's checksum is.
 const SUM_AT: usize = FIELDS_AT + FIELDS;
 /// Bytes before the content of a block.
 pub(crate) const BLOCK_HEADER: usize = 12;
 /// Bytes that are read and written at once.
 const BUFFER: usize = 1 << 20;
 
-/// A file could not be written or read.
+/// Why a file cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system refused.
+    /// The system refused a call.
     #[error("{}: cannot {what}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file of something else, or one that was changed.
+    /// The file is of another kind, or was changed.
     #[error("{}: {what} (at byte {at})", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         what: Damage,
-        /// Where: the first byte of the part that is wrong.
+        /// First byte of the wrong part.
         at: u64,
     },
 }
@@ -76,23 +74,23 @@ pub enum FileError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// It does not begin like one.
+    /// The magic number is wrong.
     #[error("not {0}")]
     Magic(&'static str),
-    /// Written by a version of another format.
+    /// Written in another format.
     #[error("format {found} of {kind}: this program reads format {known}")]
     Format {
-        /// What the file is.
+        /// Kind of file.
         kind: &'static str,
-        /// Its format.
+        /// Format of the file.
         found: u32,
-        /// The one that can be read.
+        /// Format that can be read.
         known: u32,
     },
-    /// The header's checksum does not agree.
+    /// The header's checksum is wrong.
     #[error("the header is damaged")]
     Header,
-    /// The header's numbers cannot be those of a table.
+    /// The header's numbers contradict each other.
     #[error("the header's numbers do not agree with each other")]
     Numbers,
     /// The file is shorter or longer than its header says.
@@ -100,10 +98,10 @@ pub enum Damage {
     Length {
         /// Bytes of the file.
         found: u64,
-        /// Bytes that there should be.
+        /// Bytes expected.
         expected: u64,
     },
-    /// A block's length or checksum does not agree.
+    /// A block's length or checksum is wrong.
     #[error("block {0} is damaged")]
     Block(u64),
 }
@@ -111,7 +109,7 @@ pub enum Damage {
 /// A kind of file.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// What it is, with its article, for errors.
+    /// Name with its article, for errors.
     pub(crate) name: &'static str,
     pub(crate) magic: [u8; 8],
     pub(crate) version: u32,
@@ -138,8 +136,8 @@ fn header_sum(header: &[u8; HEADER]) -> u64 {
     number(&header[SUM_AT..])
 }
 
-/// Writes a file; `content` puts its blocks, in order. An existing file is replaced only when all
-/// is on disk; of several saves to one path at a time the last to end stays.
+/// Writes a file; `content` writes its blocks in order. An existing file is replaced once the new
+/// one is on disk; of several saves to one path at a time, the last to finish wins.
 pub(crate) fn save(
     path: &Path,
     kind: &Kind,
@@ -164,7 +162,7 @@ pub(crate) fn save(
     Ok(())
 }
 
-/// Where the blocks of a new file go.
+/// Writes the blocks of a new file.
 pub(crate) struct Blocks {
     out: BufWriter<File>,
     seed: u64,
@@ -172,7 +170,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Writes the next block. Fails if it has 4 GiB or more, too.
+    /// Writes the next block. Fails if it has 4 GiB or more.
     pub(crate) fn put(&mut self, content: &[u8]) -> io::Result<()> {
         let len = u32::try_from(content.len()).map_err(io::Error::other)?;
         let sum = xxh3_64_with_seed(content, self.seed ^ self.block);
@@ -183,17 +181,17 @@ impl Blocks {
     }
 }
 
-/// Creates a file beside `path` that no other call has, neither of this process nor of another.
+/// Creates a file beside `path` that no other call uses, in this process or another.
 fn create_partial(path: &Path) -> Result<(PathBuf, File), FileError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed); // Only has to differ.
+        let count = COUNT.fetch_add(1, Ordering::Relaxed); // Must only differ.
         let mut name = OsString::from(path);
         name.push(std::format!(".{}.{count}.partial", std::process::id()));
         let partial = PathBuf::from(name);
         match File::create_new(&partial) {
             Ok(file) => return Ok((partial, file)),
-            // Left by a process that had our number.
+            // Left by an earlier process with our number.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(FileError::Io { path: partial, what: "create", error }),
         }
@@ -206,12 +204,13 @@ struct Unfinished<'a>(Option<&'a Path>);
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.0 {
-            let _ = fs::remove_file(path); // The first error is the one to report.
+            // Only the first error is reported.
+            let _ = fs::remove_file(path);
         }
     }
 }
 
-/// A file whose header is checked, and whose blocks are read one after the other.
+/// A file with a checked header, whose blocks are read one after the other.
 pub(crate) struct Loader<'a> {
     path: &'a Path,
     input: BufReader<File>,
@@ -253,12 +252,12 @@ impl<'a> Loader<'a> {
         self.path
     }
 
-    /// The kind's bytes of the header.
+    /// Returns the kind's bytes of the header.
     pub(crate) fn fields(&self) -> &[u8] {
         &self.header[FIELDS_AT..SUM_AT]
     }
 
-    /// Fails unless the file has this many bytes. To be called before anything is allocated for it.
+    /// Fails unless the file has this many bytes. Call it before allocating for the contents.
     pub(crate) fn expect_len(&self, expected: u64) -> Result<(), FileError> {
         let found = self.len;
         if found == expected {
@@ -268,12 +267,12 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Where the block that was read last begins; the header's end before that.
+    /// Returns the offset of the block read last, or the end of the header before that.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Reads the next block, whose content has a number of bytes in this range.
+    /// Reads the next block, whose content must have a number of bytes in this range.
     pub(crate) fn read_block(
         &mut self,
         bytes: RangeInclusive<u64>,
@@ -299,8 +298,8 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Fills `bytes`; `false` if the file ends before, which is a wrong length of a block, as the
-    /// length of the file is right.
+    /// Fills `bytes`; returns `false` if the file ends before. The file's length is right, so a
+    /// block's length is then wrong.
     fn read(&mut self, bytes: &mut [u8]) -> Result<bool, FileError> {
         match self.input.read_exact(bytes) {
             Ok(()) => Ok(true),
@@ -313,7 +312,7 @@ impl<'a> Loader<'a> {
         FileError::Damaged { path: self.path.to_owned(), what, at }
     }
 
-    /// The content of the block that was read last cannot be what the kind says.
+    /// Returns the error for a block read last whose content is invalid for the kind.
     pub(crate) fn damaged_block(&self) -> FileError {
         self.damaged(Damage::Block(self.block.saturating_sub(1)), self.at)
     }

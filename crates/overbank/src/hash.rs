@@ -1,6 +1,6 @@
 //! Hash functions that the tables share.
 //!
-//! - [`mix`] spreads a hash that somebody else computed; without a seed.
+//! - [`mix`] spreads a hash that the caller computed; without a seed.
 //! - `Hasher` hashes keys of one or two words with a table's seed.
 //!
 //! All are a few multiplications, in registers.
@@ -10,8 +10,8 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Spreads a hash over all 64 bits: the finaliser of SplitMix64, a bijection.
 ///
-/// For callers whose hash is good in 32 bits only (a NIC's RSS hash, a CRC-32C), because the
-/// tables take the fingerprint from the low bits and the bucket from the high half.
+/// For callers whose hash is good in only 32 bits (a NIC's RSS hash, a CRC-32C): the tables take
+/// the fingerprint from the low bits and the bucket from the high half.
 #[inline(always)]
 pub const fn mix(hash: u64) -> u64 {
     let hash = hash.wrapping_add(STEP);
@@ -22,8 +22,8 @@ pub const fn mix(hash: u64) -> u64 {
 
 /// The hash function of one table, from its seed.
 ///
-/// Folds two or three 128-bit products with secrets made from the seed. A stranger who does not
-/// know the seed cannot choose keys that crowd one bucket; it is no cryptographic promise.
+/// Folds two or three 128-bit products with secrets derived from the seed. A sender without the
+/// seed cannot choose keys that crowd one bucket; it is no cryptographic guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hasher {
     secrets: [u64; 2],
@@ -39,7 +39,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Hasher {
-    /// Two draws of SplitMix64 that starts at the seed.
+    /// Derives the secrets by two draws of SplitMix64 from the seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { secrets: [mix(seed), mix(seed.wrapping_add(STEP))] }
     }

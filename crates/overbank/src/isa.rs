@@ -1,7 +1,7 @@
-//! The instruction sets that tables have kernels for, and the choice between them.
+//! The instruction sets with kernels, and the choice between them.
 //!
-//! A table asks once, at construction ([`Isa::choose`]), and keeps the kernels of its answer as
-//! function pointers: no lookup asks the CPU.
+//! A table chooses once, at construction ([`Isa::choose`]), and stores the kernels as function
+//! pointers: no lookup asks the CPU.
 //!
 //! | | |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 2 | the one that the variable [`OVERBANK_SIMD`](Isa::VARIABLE) names |
 //! | 3 | the fastest that the CPU has |
 //!
-//! Naming a set that the CPU lacks is an error, never a silent second choice.
+//! Naming a set that the CPU lacks is an error, never a silent fallback.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -18,11 +18,11 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-/// An instruction set that the tables have kernels for.
+/// An instruction set with kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isa {
-    /// Plain 64-bit arithmetic; every machine has it.
+    /// Plain 64-bit arithmetic, available on every machine.
     Portable,
     /// 256-bit vectors of x86-64 (AVX2, BMI1, BMI2).
     Avx2,
@@ -33,13 +33,13 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All that the crate knows, of each kind of machine the slowest first.
+    /// All sets, each kind of machine from slowest to fastest.
     pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon];
 
-    /// The variable of the environment that forces one.
+    /// The environment variable that forces a set.
     pub const VARIABLE: &'static str = "OVERBANK_SIMD";
 
-    /// Its name: `portable`, `avx2`, `avx512` or `neon`.
+    /// Returns the name: `portable`, `avx2`, `avx512` or `neon`.
     pub const fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -49,14 +49,14 @@ impl Isa {
         }
     }
 
-    /// Whether this machine has it. Without the feature `std` nothing can be asked, and only what
-    /// the whole build was compiled for counts.
+    /// Returns whether this machine has the set. Without the feature `std` the CPU cannot be asked,
+    /// and only the build's target features count.
     pub fn is_available(self) -> bool {
         match self {
             Isa::Portable => true,
             Isa::Avx2 => detect::avx2(),
             Isa::Avx512 => detect::avx512(),
-            // Part of every AArch64 target that has vectors at all: nothing to ask the CPU.
+            // Part of every AArch64 target with vectors: no need to ask the CPU.
             Isa::Neon => cfg!(all(
                 target_arch = "aarch64",
                 target_feature = "neon",
@@ -65,17 +65,18 @@ impl Isa {
         }
     }
 
-    /// All that this machine has, the slowest first; never empty.
+    /// Iterates over the sets of this machine, slowest first; never empty.
     pub fn available() -> impl Iterator<Item = Isa> {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
     }
 
-    /// The fastest that this machine has.
+    /// Returns the fastest set of this machine.
     pub fn best() -> Isa {
         Self::available().last().unwrap_or(Isa::Portable)
     }
 
-    /// What [`Isa::VARIABLE`] asks for: nothing if it is unset or empty (or without `std`).
+    /// Returns the set that [`Isa::VARIABLE`] names; `None` if it is unset or empty (or without
+    /// `std`).
     pub fn from_env() -> Result<Option<Isa>, IsaError> {
         #[cfg(feature = "std")]
         if let Some(name) = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
@@ -84,7 +85,7 @@ impl Isa {
         Ok(None)
     }
 
-    /// The instruction set for a new table: the forced one, else the environment's, else the best.
+    /// Returns the set for a new table: the forced one, else the environment's, else the best.
     pub fn choose(forced: Option<Isa>) -> Result<Isa, IsaError> {
         match forced {
             Some(isa) => isa.checked(),
@@ -118,7 +119,7 @@ impl FromStr for Isa {
     }
 }
 
-/// What the CPU has. Every feature that an entry point enables is asked for here.
+/// Detects the CPU's features, every one that an entry point enables.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod detect {
     use std::arch::is_x86_feature_detected as has;
@@ -155,17 +156,17 @@ mod detect {
     }
 }
 
-/// An instruction set that this program or machine does not have.
+/// Why an instruction set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IsaError {
-    /// No instruction set has this name.
+    /// The name is unknown.
     #[error("unknown instruction set \"{name}\" (known: portable, avx2, avx512, neon)")]
     Unknown {
-        /// What was given.
+        /// Name given.
         name: String,
     },
-    /// The CPU, or the build, lacks it.
+    /// The CPU or the build lacks it.
     #[error("the instruction set {name} is not available on this machine")]
     Unavailable {
         /// Its name.

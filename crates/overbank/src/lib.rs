@@ -1,18 +1,19 @@
 //! Overbank: lookup and cache tables for software data planes.
 //!
 //! - [`cache`]: flow caches, tables of fingerprints that answer most packets in one or two cache
-//!   lines and forget what they cannot hold.
-//! - [`fib`]: forwarding tables, exact maps of up to billions of entries, read by many threads while
-//!   one writes.
-//! - [`partition`]: which of a few parts a key is in, without the keys: 1.2 to 4.4 bits each.
+//!   lines and evict what they cannot hold.
+//! - [`fib`]: forwarding tables, exact maps of up to billions of entries, read by many threads
+//!   while one writes.
+//! - [`partition`]: the part of a small number that a key belongs to, without the keys: 1.2 to 4.4
+//!   bits each.
 //!
-//! The tables know nothing of each other. What they share has rooms beside them: [`isa`] (the
-//! choice of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`], `file`
-//! (checksummed blocks), and the words and atomics that threads share.
+//! The tables are independent. They share modules: [`isa`] (the choice of vectors), [`memory`]
+//! (huge pages), [`hash`], [`prefetch`], [`random`], `file` (checksummed blocks), and the words and
+//! atomics that threads share.
 //!
-//! The crate has no threads and no clock, and no lookup allocates. It is
-//! `no_std` with `alloc`; the default feature `std` adds the detection of the CPU's instruction
-//! sets, the variable `OVERBANK_SIMD`, tables on huge pages, and images of `fib` in files, its only
+//! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`. The
+//! default feature `std` adds detection of the CPU's instruction sets, the variable
+//! `OVERBANK_SIMD`, tables on huge pages, and images of `fib` in files, its only input and output.
 //! input and output.
 
 #![no_std]

@@ -1,4 +1,4 @@
-//! The memory of one table: allocated and touched once, on huge pages where the kernel gives them.
+//! The memory of one table: allocated and touched once, on huge pages if the kernel grants them.
 //!
 //! ```text
 //!  2 MiB and more (Linux, feature std):            less: the global allocator, 64-byte aligned
@@ -7,10 +7,10 @@
 //!  └───────────┴──────────────────────────┴───────────┘
 //! ```
 //!
-//! The inaccessible pages on both sides make the table a mapping of its own in the kernel's books,
-//! so that its line `AnonHugePages` in `/proc/self/smaps` counts this table and nothing else (the
-//! kernel merges neighbours with equal rights), and they stop a stray read. Every page is written
-//! once at construction: no page fault is left for the packet path.
+//! The inaccessible pages on both sides make the table a separate mapping for the kernel. Its line
+//! `AnonHugePages` in `/proc/self/smaps` then counts this table alone (the kernel merges neighbours
+//! with equal permissions), and a stray read faults. Construction writes every page once: no page
+//! fault is left for the packet path.
 
 #![allow(unsafe_code)] // Raw memory: mmap, the allocator, and the slice over it.
 
@@ -23,44 +23,44 @@ pub use crate::words::Words;
 
 /// Bytes of a huge page, and the size from which a table asks for them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
-/// The smallest page: one write in each is enough to have it backed.
+/// The smallest page: one write to each backs it.
 const PAGE: usize = 4096;
 /// Alignment of small tables: a cache line.
 const LINE: usize = 64;
 
-/// What pages a table shall lie on.
+/// The pages to use for a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
-    /// The smallest that there are. For comparisons.
+    /// The smallest pages. For comparisons.
     Small,
-    /// 2 MiB where the kernel gives them, the smallest elsewhere.
+    /// 2 MiB pages if the kernel grants them, else the smallest.
     #[default]
     Huge,
-    /// 1 GiB, from the pool that `vm.nr_hugepages` or the boot line set aside; the size is rounded
-    /// up to whole pages. Linux on x86-64 and AArch64 only.
+    /// 1 GiB pages, from the pool that `vm.nr_hugepages` or the boot line reserved; the size is
+    /// rounded up to whole pages. Linux on x86-64 and AArch64 only.
     Gigabyte {
-        /// Without them: an error, or else as [`Pages::Huge`].
+        /// Whether a lack of pages is an error; otherwise falls back to [`Pages::Huge`].
         required: bool,
     },
 }
 
-/// Which huge pages a table lies on.
+/// The huge pages that a table lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HugePages {
-    /// Not at all: the table is smaller than 2 MiB, or the kernel gave none.
+    /// None: the table is smaller than 2 MiB, or the kernel granted none.
     No,
-    /// Some of it.
+    /// A part of the table.
     Partly {
-        /// Bytes that lie on huge pages.
+        /// Bytes on huge pages.
         bytes: usize,
     },
     /// All but a tail of less than 2 MiB.
     Yes,
-    /// All of it lies on pages of 1 GiB.
+    /// All of it, on pages of 1 GiB.
     Gigabyte,
-    /// The kernel's books (`/proc/self/smaps`) could not be read.
+    /// Unknown: `/proc/self/smaps` could not be read.
     Unknown,
 }
 
@@ -76,20 +76,20 @@ impl core::fmt::Display for HugePages {
     }
 }
 
-/// The system gave no memory for a table.
+/// Why the memory of a table is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// There is not that much.
+    /// The system has less memory.
     #[error("no memory for a table of {bytes} bytes")]
     OutOfMemory {
-        /// What was asked for.
+        /// Bytes asked for.
         bytes: usize,
     },
-    /// 1 GiB pages were required, and the system has none left.
+    /// 1 GiB pages were required, and the system has too few.
     #[error("no 1 GiB pages for a table of {bytes} bytes (see /sys/kernel/mm/hugepages)")]
     NoGigabytePages {
-        /// What was asked for.
+        /// Bytes asked for.
         bytes: usize,
     },
 }
@@ -101,7 +101,7 @@ enum Source {
         reservation: NonNull<u8>,
         reserved: usize,
     },
-    /// Pages of 1 GiB; the mapping starts where the bytes do.
+    /// Pages of 1 GiB; the mapping starts at the first byte.
     #[cfg(all(feature = "std", target_os = "linux"))]
     Gigabyte {
         reserved: usize,
@@ -121,12 +121,13 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// `bytes` zero bytes (at least 1, at most `isize::MAX` less two huge pages), all touched.
+    /// Allocates `bytes` zero bytes (at least 1, at most `isize::MAX` less two huge pages), all
+    /// touched.
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, MemoryError> {
         Self::zeroed_on(bytes, Pages::Huge)
     }
 
-    /// As [`Memory::zeroed`], on the pages that are asked for.
+    /// Allocates as [`Memory::zeroed`], on these pages.
     pub(crate) fn zeroed_on(bytes: usize, pages: Pages) -> Result<Self, MemoryError> {
         let out_of_memory = MemoryError::OutOfMemory { bytes };
         if bytes == 0 || bytes > isize::MAX as usize - 2 * HUGE_PAGE {
@@ -163,13 +164,13 @@ impl Memory {
         }
     }
 
-    /// Start of the bytes, at least 64-byte aligned.
+    /// Returns the start of the bytes, at least 64-byte aligned.
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
@@ -187,8 +188,8 @@ impl Memory {
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// What the kernel says now about the pages under these bytes. Reads a file: not for the packet
-    /// path.
+    /// Returns what the kernel reports now about the pages under these bytes. Reads a file: not for
+    /// the packet path.
     pub(crate) fn huge_pages(&self) -> HugePages {
         match self.source {
             Source::Allocator => HugePages::No,
@@ -238,7 +239,7 @@ mod linux {
 
     const GIGABYTE: usize = 1 << 30;
 
-    /// Maps `bytes`, rounded up, on pages of 1 GiB; `None` if the pool has too few.
+    /// Maps `bytes`, rounded up, on pages of 1 GiB; returns `None` if the pool has too few.
     pub(super) fn map_gigabytes(bytes: usize) -> Option<Memory> {
         let reserved = bytes.checked_next_multiple_of(GIGABYTE)?;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
@@ -262,9 +263,9 @@ mod linux {
         Some(memory)
     }
 
-    /// Maps `bytes` (checked by the caller to leave room for two more huge pages).
+    /// Maps `bytes` (the caller checked that two more huge pages fit).
     pub(super) fn map(bytes: usize, huge: bool) -> Option<Memory> {
-        // Guards are whole huge pages' worth of address space, so any page size of the kernel fits.
+        // Guards have the address space of whole huge pages, so any page size of the kernel fits.
         let reserved = bytes.next_multiple_of(HUGE_PAGE).checked_add(3 * HUGE_PAGE)?;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
         // exists.
@@ -282,7 +283,7 @@ mod linux {
             return None;
         }
         let reservation = NonNull::new(reservation.cast::<u8>())?;
-        // One huge page of guard at least before the table, one at least after it.
+        // At least one huge page of guard before the table and after it.
         let skip = HUGE_PAGE + reservation.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: skip < 2 huge pages, so table and guard end inside the reservation.
         let start = unsafe { reservation.add(skip) };
@@ -294,7 +295,7 @@ mod linux {
         if opened != 0 {
             return None; // `memory` unmaps.
         }
-        // Advice on our own mapping: a refusal only costs speed, and `huge_pages` tells.
+        // Advice on our own mapping: a refusal only costs speed, and `huge_pages` reports it.
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: as above.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
@@ -302,7 +303,7 @@ mod linux {
         Some(memory)
     }
 
-    /// `AnonHugePages` of the mapping that holds `address`, in bytes.
+    /// Returns `AnonHugePages` of the mapping that holds `address`, in bytes.
     pub(super) fn huge_bytes(address: usize) -> Option<usize> {
         let mut inside = false;
         for line in BufReader::new(File::open("/proc/self/smaps").ok()?).lines() {
@@ -311,7 +312,7 @@ mod linux {
                 let kib: usize = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
                 return kib.checked_mul(1024);
             }
-            // A mapping's first line: "start-end rights …", in hexadecimal.
+            // A mapping's first line: "start-end permissions …", in hexadecimal.
             let range = line.split(' ').next().and_then(|r| r.split_once('-'));
             if let Some((start, end)) = range
                 && let Ok(start) = usize::from_str_radix(start, 16)

@@ -1,36 +1,35 @@
-//! Hints to the CPU that a line of memory will be read soon, and how far into its caches the line
-//! is brought.
+//! Prefetch hints, and the cache level that they bring a line to.
 //!
 //! ```text
 //!  memory ─▶ L3 ─▶ L2 ─▶ L1      near: all the way      far: into L2 and no further
 //! ```
 //!
-//! A core has few buffers for lines on their way into its first level (24 on Zen 4) and more for
-//! those that stop at the second. A burst of lines from a table much larger than L2 therefore waits
-//! less with *far*; a table that L2 holds gains nothing from it and loses the first level.
-//! docs/results.md has the figures.
+//! A core has few buffers for lines on their way into its first level, and more for those that stop
+//! at the second. A burst of lines from a table much larger than L2 therefore waits less with
+//! *far*. A table that fits L2 gains nothing from it and loses the first level. docs/results.md has
+//! the figures.
 //!
-//! A table decides once, at construction ([`Prefetch`]), and keeps kernels for its decision.
+//! A table decides once, at construction ([`Prefetch`]), and stores the kernels of its choice.
 
 #![allow(unsafe_code)] // The intrinsics; a hint has no effect that a program can observe.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where the lines of a table are prefetched to.
+/// The cache level that the lines of a table are prefetched to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Prefetch {
     /// Into the first-level cache.
     Near,
-    /// Into the second-level cache and no further.
+    /// Only into the second-level cache.
     Far,
-    /// Far for a table of [`FAR_L2S`] second-level caches and more, near for smaller ones.
+    /// Far for a table of at least [`FAR_L2S`] second-level caches, near for smaller ones.
     #[default]
     Automatic,
 }
 
 impl Prefetch {
-    /// Whether a table of this many bytes is prefetched far.
+    /// Returns whether a table of this many bytes is prefetched far.
     pub fn is_far(self, bytes: usize) -> bool {
         match self {
             Prefetch::Near => false,
@@ -40,18 +39,18 @@ impl Prefetch {
     }
 }
 
-/// How many second-level caches a table has to fill before [`Prefetch::Automatic`] is far.
+/// Size of a table, in second-level caches, from which [`Prefetch::Automatic`] is far.
 ///
-/// Twice the L2 still has half of the lines in it, where both cost the same; past four of them the
-/// far hint wins on the machines measured.
+/// In a table of twice the L2, half of the lines are in L2 and both hints cost the same; past four
+/// times the far hint wins.
 pub const FAR_L2S: usize = 4;
 
-/// Second-level cache of a core that does not report one: 1 MiB, what server cores of this decade
-/// have (512 KiB to 2 MiB).
+/// Assumed second-level cache of a core that does not report one: 1 MiB, as on common server cores
+/// (512 KiB to 2 MiB).
 pub const L2_BYTES_DEFAULT: usize = 1 << 20;
 
-/// Returns the bytes of a core's second-level cache: what the CPU reports (`CPUID` leaf 4 or
-/// 0x8000001D on x86-64, sysfs on other Linux machines), or [`L2_BYTES_DEFAULT`]. Asked once per
+/// Returns the bytes of a core's second-level cache as the CPU reports it (`CPUID` leaf 4 or
+/// 0x8000001D on x86-64, sysfs on other Linux machines), or [`L2_BYTES_DEFAULT`]. Asks once per
 /// process.
 pub fn l2_bytes() -> usize {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -69,7 +68,7 @@ pub fn l2_bytes() -> usize {
 mod l2 {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
 
-    /// Leaf 4 on Intel; on AMD and Hygon it is empty, and 0x8000001D has the same layout.
+    /// Reads leaf 4 on Intel; on AMD and Hygon it is empty, and 0x8000001D has the same layout.
     pub(super) fn reported() -> Option<usize> {
         leaf(4).or_else(|| leaf(0x8000_001d))
     }
@@ -78,7 +77,7 @@ mod l2 {
         if __cpuid(leaf & 0x8000_0000).eax < leaf {
             return None;
         }
-        // No CPU has more than a handful of caches; a type of 0 ends the list.
+        // No CPU has more than a handful of caches; type 0 ends the list.
         for cache in 0..16 {
             let said = __cpuid_count(leaf, cache);
             let (kind, level) = (said.eax & 0x1f, said.eax >> 5 & 7);
@@ -92,7 +91,7 @@ mod l2 {
         None
     }
 
-    /// Ways × partitions × bytes of a line × sets, each one less in its field.
+    /// Multiplies ways, partitions, bytes of a line and sets; each field holds one less.
     pub(super) fn size(ebx: u32, ecx: u32) -> Option<usize> {
         let [line, partitions, ways] =
             [ebx & 0xfff, ebx >> 12 & 0x3ff, ebx >> 22].map(|field| field as usize + 1);
@@ -102,7 +101,7 @@ mod l2 {
 
 #[cfg(all(not(target_arch = "x86_64"), target_os = "linux", feature = "std"))]
 mod l2 {
-    /// The first cache of level 2 that holds data, as the kernel lists them.
+    /// Returns the first level-2 cache for data that the kernel lists.
     pub(super) fn reported() -> Option<usize> {
         (0..16).find_map(|index| {
             let read = |what: &str| {
@@ -124,27 +123,26 @@ mod l2 {
     }
 }
 
-/// Parses a size as sysfs has it: `1024K`.
+/// Parses a size as in sysfs: `1024K`.
 #[cfg(any(test, all(not(target_arch = "x86_64"), target_os = "linux", feature = "std")))]
 fn kibibytes(text: &str) -> Option<usize> {
     text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Starts to bring the line that `place` begins on into the caches. Costs one instruction; does
-/// nothing on machines without a prefetch instruction that Rust knows.
+/// Prefetches the line that `place` begins on. Costs one instruction; does nothing on machines
+/// without a prefetch instruction that Rust supports.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     prefetch_at::<false>(core::ptr::from_ref(place).cast());
 }
 
-/// [`prefetch`] into the second-level cache and no further, for memory that this cache does not
-/// hold ([`Prefetch::is_far`]).
+/// Prefetches only into the second-level cache, for memory larger than it ([`Prefetch::is_far`]).
 #[inline(always)]
 pub fn prefetch_far<T>(place: &T) {
     prefetch_at::<true>(core::ptr::from_ref(place).cast());
 }
 
-/// [`prefetch_far`] or [`prefetch`], of any address.
+/// Prefetches any address, far or near.
 #[inline(always)]
 pub(crate) fn prefetch_at<const FAR: bool>(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

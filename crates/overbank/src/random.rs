@@ -1,7 +1,7 @@
 //! PCG-32, the random numbers of the paper's policies (section 7.1, footnote 5).
 //!
-//! PCG-XSH-RR 64/32 by Melissa O'Neill: 64 bits of state, 32 bits a draw, one multiplication.
-//! Not for secrets: a peer who sees the draws can foretell them.
+//! PCG-XSH-RR 64/32 by Melissa O'Neill: 64 bits of state, 32 bits a draw, one multiplication. Not
+//! for secrets: an observer of the draws can predict them.
 
 /// A PCG-XSH-RR 64/32 generator.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Pcg32 {
 impl Pcg32 {
     const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
-    /// The generator that the reference code's `pcg32_srandom(seed, stream)` makes.
+    /// Returns the generator of the reference code's `pcg32_srandom(seed, stream)`.
     pub const fn new(seed: u64, stream: u64) -> Self {
         let increment = (stream << 1) | 1;
         let state = increment.wrapping_add(seed);
@@ -21,7 +21,7 @@ impl Pcg32 {
         Self { state, increment }
     }
 
-    /// The next 32 random bits.
+    /// Draws the next 32 random bits.
     #[inline(always)]
     pub fn draw(&mut self) -> u32 {
         let old = self.state;
@@ -29,8 +29,8 @@ impl Pcg32 {
         ((((old >> 18) ^ old) >> 27) as u32).rotate_right((old >> 59) as u32)
     }
 
-    /// A number of `0..bound`, by multiply-shift: one draw, no division, no loop. The bias is at
-    /// most `bound / 2^32`. A bound of 0 or 1 gives 0 and draws nothing.
+    /// Draws a number of `0..bound`, by multiply-shift: one draw, no division, no loop. The bias is
+    /// at most `bound / 2^32`. A bound of 0 or 1 returns 0 and draws nothing.
     #[inline(always)]
     pub fn below(&mut self, bound: u32) -> u32 {
         if bound < 2 {

@@ -12,8 +12,8 @@ pub(crate) use loom::sync::Arc;
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// What the one writer wrote last. To the model checker it is no access that others could see,
-/// which leaves it far fewer orders to try.
+/// Returns what the one writer wrote last. For the model checker this is no access that others see,
+/// which leaves far fewer orders to run.
 #[inline(always)]
 pub(crate) fn own(word: &AtomicU64) -> u64 {
     #[cfg(not(feature = "loom"))]
@@ -23,7 +23,7 @@ pub(crate) fn own(word: &AtomicU64) -> u64 {
     return unsafe { word.unsync_load() };
 }
 
-/// Lets the thread that this one waits for go on.
+/// Lets the awaited thread continue.
 #[inline(always)]
 pub(crate) fn pause() {
     #[cfg(not(feature = "loom"))]

@@ -5,7 +5,7 @@
 use super::sync::AtomicU64;
 use crate::memory::{HugePages, MemoryError, Pages};
 
-/// Zeroed words on the pages that were asked for, at least 64-byte aligned.
+/// Zeroed words on the requested pages, at least 64-byte aligned.
 #[cfg(not(feature = "loom"))]
 pub struct Words {
     memory: crate::memory::Memory,
@@ -13,13 +13,13 @@ pub struct Words {
 
 #[cfg(not(feature = "loom"))]
 impl Words {
-    /// Makes `count` words, at least one.
+    /// Allocates `count` words, at least one.
     pub fn zeroed(count: usize, pages: Pages) -> Result<Self, MemoryError> {
         let bytes = count.checked_mul(8).ok_or(MemoryError::OutOfMemory { bytes: usize::MAX })?;
         Ok(Self { memory: crate::memory::Memory::zeroed_on(bytes, pages)? })
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline(always)]
     pub fn get(&self) -> &[AtomicU64] {
         // SAFETY: `Memory` has that many initialised bytes, 64-byte aligned, for as long as `self`
@@ -28,13 +28,13 @@ impl Words {
         unsafe { core::slice::from_raw_parts(self.memory.as_ptr().cast(), self.memory.len() / 8) }
     }
 
-    /// Says what pages they lie on. Reads a file of the kernel: not for the packet path.
+    /// Returns the pages that they lie on. Reads a file of the kernel: not for the packet path.
     pub fn huge_pages(&self) -> HugePages {
         self.memory.huge_pages()
     }
 }
 
-/// Words of the model checker, which knows about each access.
+/// Words of the model checker, which observes each access.
 #[cfg(feature = "loom")]
 pub struct Words {
     words: alloc::vec::Vec<AtomicU64>,

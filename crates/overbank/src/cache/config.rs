@@ -1,17 +1,16 @@
-//! How large a cache shall be, and the little else that can be chosen at run time.
+//! Size and run-time options of a cache.
 
 use crate::isa::Isa;
 use crate::prefetch::Prefetch;
 
-/// The most buckets of a cache: half of what 32 bits of index can tell apart, so that even then
-/// every bucket is home to at least two index values.
+/// Most buckets of a cache: half of what 32 bits of index can distinguish, so that every bucket is
+/// home to at least two index values.
 pub const BUCKETS_MAX: usize = 1 << 31;
 
-/// PBLRU promotes one hit in this many on average, unless told otherwise. The paper gives no
-/// number.
+/// Default n of PBLRU, which promotes one hit in n on average. The paper gives no number.
 pub const PROMOTE_EVERY: u32 = 16;
 
-/// The largest n of PBLRU's promotion probability 1/n.
+/// Largest n of PBLRU's promotion probability 1/n.
 pub const PROMOTE_EVERY_MAX: u32 = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub(crate) enum Size {
     Entries(usize),
 }
 
-/// What a cache is constructed from. Checked by the construction, not here.
+/// The parameters of a cache. The constructor checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) size: Size,
@@ -31,12 +30,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// A cache of exactly this many buckets (and buffer buckets behind them, with BLP).
+    /// Asks for exactly this many buckets (BLP adds its buffer buckets).
     pub const fn buckets(buckets: usize) -> Self {
         Self::sized(Size::Buckets(buckets))
     }
 
-    /// A cache of at least this many slots: the fewest buckets that have them.
+    /// Asks for at least this many slots, in the fewest buckets.
     pub const fn entries(entries: usize) -> Self {
         Self::sized(Size::Entries(entries))
     }
@@ -51,21 +50,23 @@ impl Config {
         }
     }
 
-    /// Seed of the policy's random numbers. The same seed and operations give the same contents.
+    /// Sets the seed of the policy's random numbers. Equal seeds and operations give equal
+    /// contents.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best that there is.
+    /// Forces an instruction set. Without it, `OVERBANK_SIMD` decides, or the best available is
+    /// used.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
         self
     }
 
-    /// Where probes prefetch lines to. Decided at construction;
+    /// Sets the cache level that probes prefetch lines to. Decided at construction;
     /// [`FlowCache::prefetches_far`](super::FlowCache::prefetches_far) reports it.
     #[must_use]
     pub const fn prefetch(mut self, prefetch: Prefetch) -> Self {
@@ -73,7 +74,7 @@ impl Config {
         self
     }
 
-    /// PBLRU: one hit in `every` is promoted, on average. Other policies do not look at it.
+    /// Sets PBLRU's n: one hit in `every` is promoted, on average. Other policies ignore it.
     #[must_use]
     pub const fn promote_every(mut self, every: u32) -> Self {
         self.promote_every = every;

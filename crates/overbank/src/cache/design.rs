@@ -21,13 +21,13 @@ use super::policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Random};
 use super::signature::SignatureCache;
 use crate::isa::Isa;
 
-/// The names, for error messages and help texts.
+/// The names of designs, for error messages and help texts.
 pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, cuckoo-2-16, blp-2-4, blp-2-8, \
     blp-2-16, blp-4-4, each with +bubble, +pblru, +pblru/N or +half-bubble; set-* with +dc-bubble";
 
 /// A geometry as a value. See [`Geometry`](super::Geometry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // The names say it all: ways, or H and m.
+#[allow(missing_docs)] // The names give the ways, or H and m.
 pub enum GeometryKind {
     Set4,
     Set8,
@@ -42,7 +42,7 @@ pub enum GeometryKind {
 }
 
 impl GeometryKind {
-    /// All of them.
+    /// All geometries.
     pub const ALL: [Self; 10] = [
         Self::Set4,
         Self::Set8,
@@ -56,7 +56,7 @@ impl GeometryKind {
         Self::Blp4x4,
     ];
 
-    /// Its name, such as `blp-2-16`.
+    /// Returns the name, such as `blp-2-16`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Set4 => "set-4",
@@ -72,9 +72,9 @@ impl GeometryKind {
         }
     }
 
-    /// Up to how many fifths full a probe looks at a key's second bucket only where the first has
-    /// no match; 0 for geometries whose buckets lie together. Insertions fill first buckets first,
-    /// and at these loads three keys of 100 are in their second one.
+    /// Returns the occupancy, in fifths, up to which a probe reads a key's second bucket only if
+    /// the first has no match. It is 0 for geometries whose buckets are adjacent. Insertions fill
+    /// first buckets first, so at these loads few keys are in their second one.
     pub const fn home_first_fifths(self) -> usize {
         match self {
             Self::Cuckoo2x4 => 2,
@@ -84,7 +84,7 @@ impl GeometryKind {
         }
     }
 
-    /// Whether it is one of the set-associative ones.
+    /// Returns whether the geometry is set-associative.
     pub const fn is_set_associative(self) -> bool {
         matches!(self, Self::Set4 | Self::Set8 | Self::Set16)
     }
@@ -99,12 +99,12 @@ pub enum PolicyKind {
     Bubble,
     /// Probabilistic bubble LRU.
     Pblru {
-        /// One hit in this many is promoted, on average.
+        /// Mean number of hits per promotion, 1 to [`PROMOTE_EVERY_MAX`](super::PROMOTE_EVERY_MAX).
         every: u32,
     },
     /// DC-Bubble.
     DcBubble,
-    /// Half-bubble: ours.
+    /// Half-bubble, an addition to the paper's policies.
     HalfBubble,
 }
 
@@ -112,7 +112,7 @@ impl PolicyKind {
     /// PBLRU with the default promotion probability.
     pub const PBLRU: Self = Self::Pblru { every: PROMOTE_EVERY };
 
-    /// Its name without a number: `random`, `bubble`, `pblru`, `dc-bubble` or
+    /// Returns the name without a number: `random`, `bubble`, `pblru`, `dc-bubble` or
     /// `half-bubble`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -136,10 +136,10 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// Both.
+    /// All layouts.
     pub const ALL: [Self; 2] = [Self::Fp16V16, Self::Fp16V32];
 
-    /// The largest value that fits a slot.
+    /// Returns the largest value that fits a slot.
     pub const fn value_max(self) -> u32 {
         match self {
             Self::Fp16V16 => u16::MAX as u32,
@@ -156,7 +156,8 @@ pub struct Design {
 }
 
 impl Design {
-    /// The two together, unless they do not go together or PBLRU's number is out of range.
+    /// Combines the two. Fails if the policy does not work on the geometry, or PBLRU's number is
+    /// out of range.
     pub fn new(geometry: GeometryKind, policy: PolicyKind) -> Result<Self, DesignError> {
         let design = Self { geometry, policy };
         match policy {
@@ -172,22 +173,22 @@ impl Design {
         }
     }
 
-    /// Of two that exist together as types.
+    /// Combines a geometry and a policy that exist together as types.
     pub(crate) const fn of(geometry: GeometryKind, policy: PolicyKind) -> Self {
         Self { geometry, policy }
     }
 
-    /// Where keys may be.
+    /// Returns the geometry.
     pub const fn geometry(self) -> GeometryKind {
         self.geometry
     }
 
-    /// Who is promoted and who leaves.
+    /// Returns the policy.
     pub const fn policy(self) -> PolicyKind {
         self.policy
     }
 
-    /// Every geometry with every policy that works on it, PBLRU at its default.
+    /// Iterates over every geometry with every policy that works on it, PBLRU at its default.
     pub fn all() -> impl Iterator<Item = Self> {
         let policies = [
             PolicyKind::Random,
@@ -201,7 +202,7 @@ impl Design {
         })
     }
 
-    /// A cache of this design with at least `entries` slots.
+    /// Builds a cache of this design with at least `entries` slots.
     pub fn build(
         self,
         entries: usize,
@@ -212,8 +213,8 @@ impl Design {
         self.build_from(&Config::entries(entries).seed(seed).isa(isa), layout)
     }
 
-    /// A cache of this design from a configuration, whose `promote_every` gives way to the
-    /// design's.
+    /// Builds a cache of this design from a configuration. The design's `promote_every` overrides
+    /// the configuration's.
     pub fn build_from(
         self,
         config: &Config,
@@ -312,7 +313,7 @@ impl FromStr for Design {
             }
         };
         Self::new(geometry, policy).map_err(|error| match error {
-            // With the name as given: "pblru/x" was read as 0.
+            // Shows the name as given: "pblru/x" was read as 0.
             DesignError::Promotion { max, .. } => {
                 DesignError::Promotion { name: name.to_owned(), max }
             }

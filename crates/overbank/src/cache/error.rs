@@ -1,4 +1,4 @@
-//! What can go wrong when a cache is made or named.
+//! Errors of making or naming a cache.
 
 use alloc::string::String;
 
@@ -7,72 +7,72 @@ use thiserror::Error;
 use crate::isa::IsaError;
 use crate::memory::MemoryError;
 
-/// A cache could not be constructed.
+/// Why a cache cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No buckets or no entries were asked for.
+    /// Zero buckets or entries.
     #[error("a cache needs at least one entry")]
     Empty,
-    /// The geometry needs more buckets than this.
+    /// Fewer buckets than the geometry needs.
     #[error("{geometry} needs at least {min} buckets, not {buckets}")]
     TooFewBuckets {
         /// Name of the geometry.
         geometry: &'static str,
-        /// What was asked for.
+        /// Number asked for.
         buckets: usize,
-        /// What it needs.
+        /// Number needed.
         min: usize,
     },
-    /// More buckets than the index bits of a hash can tell apart.
+    /// More buckets than the index bits of a hash can distinguish.
     #[error("a cache has at most {max} buckets, not {buckets}")]
     TooManyBuckets {
-        /// What was asked for.
+        /// Number asked for.
         buckets: usize,
-        /// The most that there may be.
+        /// Largest number.
         max: usize,
     },
     /// The table's size in bytes does not fit the address space.
     #[error("{buckets} buckets of {bucket_bytes} bytes are more than this machine can address")]
     SizeOverflow {
-        /// What was asked for.
+        /// Number asked for.
         buckets: usize,
         /// Bytes of one bucket.
         bucket_bytes: usize,
     },
-    /// The system gave no memory.
+    /// The system is out of memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// PBLRU's promotion probability 1/n with an n out of range.
+    /// PBLRU's n, of the promotion probability 1/n, is out of range.
     #[error("a promotion every {every} hits is out of range (1 to {max})")]
     PromotionOutOfRange {
-        /// The n that was asked for.
+        /// The n asked for.
         every: u32,
         /// The largest n.
         max: u32,
     },
-    /// The instruction set cannot be used.
+    /// The instruction set is unavailable.
     #[error(transparent)]
     Isa(#[from] IsaError),
 }
 
-/// A design's name that could not be understood.
+/// Why the name of a design is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DesignError {
-    /// No geometry has this name.
+    /// The geometry is unknown.
     #[error("unknown cache design \"{name}\"; known: {}", super::design::KNOWN)]
     UnknownGeometry {
         /// The whole name as given.
         name: String,
     },
-    /// No policy has this name.
+    /// The policy is unknown.
     #[error("unknown policy in cache design \"{name}\"; known: {}", super::design::KNOWN)]
     UnknownPolicy {
         /// The whole name as given.
         name: String,
     },
-    /// `pblru/N` with an N that is no number or out of range.
+    /// The N of `pblru/N` is no number or out of range.
     #[error("\"{name}\": pblru/N takes a number N from 1 to {max}")]
     Promotion {
         /// The whole name as given.
@@ -80,7 +80,7 @@ pub enum DesignError {
         /// The largest N.
         max: u32,
     },
-    /// The policy does not work on this geometry.
+    /// The policy does not work on the geometry.
     #[error("{policy} works on set-4, set-8 and set-16 only, not on {geometry}")]
     Combination {
         /// Name of the geometry.
@@ -90,12 +90,12 @@ pub enum DesignError {
     },
 }
 
-/// A value that does not fit the layout's slots; nothing was inserted.
+/// The value does not fit the layout's slots; nothing was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the value {value} does not fit in {bits} bits")]
 pub struct ValueTooWide {
-    /// What was given.
+    /// Value given.
     pub value: u32,
-    /// What a slot holds.
+    /// Bits of a slot's value.
     pub bits: u32,
 }

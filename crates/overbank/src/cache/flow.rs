@@ -14,18 +14,18 @@ use super::table::{Entry, Slot, Table};
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
-/// What became of an insertion.
+/// Outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// The entry took an empty slot.
     Fresh,
-    /// An entry with the same fingerprint in a candidate slot was replaced: most often an older
-    /// value of the same key, rarely (candidates / 65536) another key.
+    /// It replaced an entry with the same fingerprint in a candidate slot: usually an older value
+    /// of the same key, rarely (candidates / 65536) another key.
     Replaced {
         /// The old value.
         value: u32,
     },
-    /// All candidate slots were taken and the policy chose who had to leave.
+    /// All candidate slots were taken, and the policy evicted one entry.
     Evicted {
         /// Fingerprint of the lost entry.
         fingerprint: u16,
@@ -34,27 +34,27 @@ pub enum Inserted {
     },
 }
 
-/// What one step of a [`sweep`](FlowCache::sweep) did.
+/// Outcome of one step of a [`sweep`](FlowCache::sweep).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Entries removed.
     pub removed: usize,
-    /// Where to go on; 0 when the end of the table was reached.
+    /// Bucket to continue at; 0 at the end of the table.
     pub next: usize,
 }
 
-/// A value that was found by its fingerprint alone. About one lookup of an absent key in
-/// 65536 / candidates gives another key's value; [`FlowCache::lookup`] is the exact one.
+/// A value found by its fingerprint alone. About one lookup of an absent key in 65536 / candidates
+/// returns another key's value; [`FlowCache::lookup`] is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unverified(pub u32);
 
-/// A bounded table from 64-bit hashes to small values, which forgets what it cannot hold.
+/// A bounded table from 64-bit hashes to small values, which evicts what it cannot hold.
 ///
-/// It stores 16-bit fingerprints, no keys: a match is a hint, and the caller's `verify` says
-/// whether the value belongs to its key. Nothing here panics, allocates or blocks after
-/// construction, whatever the hashes are. One owner, no locks: shared references only read.
+/// It stores 16-bit fingerprints, no keys. A match is a hint: the caller's `verify` decides whether
+/// the value belongs to its key. After construction nothing panics, allocates or blocks, whatever
+/// the hashes are. One owner, no locks: shared references only read.
 ///
-/// Hashes must be good in all 64 bits; pass weaker ones through [`mix`](crate::hash::mix).
+/// All 64 bits of a hash must be good; pass weaker ones through [`mix`](crate::hash::mix).
 ///
 /// ```
 /// use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Pblru};
@@ -77,7 +77,7 @@ pub struct FlowCache<G, P = Random, L = Fp16V16> {
 }
 
 impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
-    /// Allocates, zeroes and touches the table. Nothing is allocated later.
+    /// Allocates, zeroes and touches the table. Later calls allocate nothing.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let table = Table::new(config)?;
         let policy = P::new(table.buckets(), config)?;
@@ -85,43 +85,42 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         Ok(Self { table, policy, counters: Counters::default(), design })
     }
 
-    /// Looks for the fingerprints of up to [`BURST`] hashes; a longer slice is cut there, and
-    /// [`Probes::len`] says how many were probed.
+    /// Looks for the fingerprints of up to [`BURST`] hashes. A longer slice is cut; [`Probes::len`]
+    /// is the number probed.
     ///
-    /// All cache lines are asked for before the first is read. Changes nothing and counts nothing:
-    /// the caller verifies the matches ([`Probes::value`], then [`Self::candidate`] for the further
-    /// ones of [`Probes::slots`]) and reports with [`Self::commit_hits`].
+    /// Prefetches all cache lines before it reads the first. Changes and counts nothing. The caller
+    /// verifies the matches ([`Probes::value`], then [`Self::candidate`] for further ones of
+    /// [`Probes::slots`]) and reports them with [`Self::commit_hits`].
     #[inline]
     pub fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
         self.table.probe(hashes, None, out);
     }
 
-    /// [`Self::probe_batch`] for one burst after the other: meanwhile asks for the lines of the
-    /// hashes that are probed `next`, [`BURST`] of them at most. A burst alone waits for its first
-    /// lines; this fills the wait.
+    /// Probes a burst and meanwhile prefetches the lines of the `next` hashes, at most [`BURST`]. A
+    /// single burst waits for its first lines; this hides the wait.
     ///
-    /// Expects that `hashes` were `next` in the call before (for the first burst, in a call without
-    /// hashes): it does not ask for their lines again. Where they were not, the answer is the same
-    /// and comes late.
+    /// Expects that `hashes` were `next` in the previous call (for the first burst, a call without
+    /// hashes), and does not prefetch their lines again. Otherwise the result is the same, but
+    /// slower.
     #[inline]
     pub fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
         self.table.probe(hashes, Some(next), out);
     }
 
-    /// The value that lies in a candidate slot of `hash` now. Slots count modulo
+    /// Returns the value now in a candidate slot of `hash`. Slots count modulo
     /// [`Self::candidates`].
     #[inline]
     pub fn candidate(&self, hash: u64, slot: u8) -> u32 {
         self.table.value(self.table.candidate(hash, usize::from(slot))).into()
     }
 
-    /// Reports verified lookups, in order: for each hash the candidate slot whose value held, or
-    /// [`MISS`] (any number that is no slot counts as one). `false_positives` is the number of
-    /// matches that verification refused.
+    /// Reports verified lookups, in order: for each hash the candidate slot whose value was right,
+    /// or [`MISS`] (as is any number that is no slot). `false_positives` is the number of matches
+    /// that verification refused.
     ///
-    /// Counts, and lets the policy promote. A promotion looks again whether the slot still has the
-    /// fingerprint, since an earlier one of the same burst may have moved the entry, and otherwise
-    /// does nothing. Slices of different lengths are cut to the shorter one.
+    /// Counts, and lets the policy promote. A promotion first checks that the slot still has the
+    /// fingerprint, since an earlier one of the same burst may have moved the entry. Slices of
+    /// different lengths are cut to the shorter one.
     #[inline]
     pub fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64) {
         let count = hashes.len().min(slots.len());
@@ -133,8 +132,8 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.policy.report(&mut self.table, hashes, slots, hits);
     }
 
-    /// The value for which `verify` holds, among those whose fingerprint matches. `verify` is
-    /// called once per match, in the order of the candidate slots, until it says yes.
+    /// Returns the value that `verify` accepts, among those whose fingerprint matches. Calls
+    /// `verify` once per match, in the order of the candidate slots, until it returns true.
     #[inline]
     pub fn lookup(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut refused = 0;
@@ -151,16 +150,15 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         found.1
     }
 
-    /// The value in the first slot whose fingerprint matches, right or wrong.
+    /// Returns the value in the first slot whose fingerprint matches, right or wrong.
     #[inline]
     pub fn lookup_unverified(&mut self, hash: u64) -> Option<Unverified> {
         self.lookup(hash, |_| true).map(Unverified)
     }
 
-    /// [`Self::lookup`] for many keys: `verify(i, value)` is asked about the key of `hashes[i]`,
-    /// and `out[i]` becomes what it accepted. Goes through the keys in bursts of [`BURST`]: the
-    /// promotions of a burst come after its last lookup. Slices of different lengths are cut to the
-    /// shorter one.
+    /// Looks up many keys: calls `verify(i, value)` for the key of `hashes[i]`, and sets `out[i]`
+    /// to the accepted value. Works in bursts of [`BURST`]; the promotions of a burst follow its
+    /// last lookup. Slices of different lengths are cut to the shorter one.
     pub fn lookup_batch(
         &mut self,
         hashes: &[u64],
@@ -188,7 +186,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
                         break;
                     }
                     refused += 1;
-                    // A probe may leave out second buckets after a match in the first.
+                    // A probe may omit second buckets after a match in the first.
                     left = self.table.scan(hash).matching & (u32::MAX - 1) << slot;
                 }
             }
@@ -196,8 +194,8 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         }
     }
 
-    /// Puts an entry in: over one with the same fingerprint, else in the first empty candidate
-    /// slot, else where the policy says.
+    /// Inserts an entry: over one with the same fingerprint, else in the first empty candidate
+    /// slot, else in the slot that the policy evicts.
     #[inline]
     pub fn insert(&mut self, hash: u64, value: L::Value) -> Inserted {
         let scan = self.table.scan(hash);
@@ -221,7 +219,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         inserted
     }
 
-    /// Takes out the entry for which `verify` holds and gives its value.
+    /// Removes the entry that `verify` accepts and returns its value.
     pub fn remove(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let (slot, value) = Slots::of(self.table.scan(hash).matching)
             .map(|slot| (slot, self.candidate(hash, slot)))
@@ -231,13 +229,13 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         Some(value)
     }
 
-    /// Keeps the entries for which `keep(fingerprint, value)` holds; gives the number removed.
+    /// Keeps the entries for which `keep(fingerprint, value)` is true; returns the number removed.
     pub fn retain(&mut self, keep: impl FnMut(u16, u32) -> bool) -> usize {
         self.sweep(0, usize::MAX, keep).removed
     }
 
-    /// [`Self::retain`] in steps: looks at `buckets` buckets from `start` on, and says where to go
-    /// on. A start past the end is the end.
+    /// Runs [`Self::retain`] in steps: visits `buckets` buckets from `start` on, and returns where
+    /// to continue. A start past the end does nothing.
     pub fn sweep(
         &mut self,
         start: usize,
@@ -261,7 +259,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         Swept { removed, next: if end < all && start < all { end } else { 0 } }
     }
 
-    /// Takes everything out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.table.clear();
         self.policy.cleared();
@@ -273,12 +271,12 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.counters.removals = self.counters.removals.wrapping_add(count as u64);
     }
 
-    /// Entries in the cache.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.table.len
     }
 
-    /// Whether no entry is there.
+    /// Returns whether the cache has no entries.
     pub fn is_empty(&self) -> bool {
         self.table.len == 0
     }
@@ -289,55 +287,55 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.table.capacity()
     }
 
-    /// Buckets, without BLP's buffer buckets.
+    /// Returns the number of buckets, without BLP's buffer buckets.
     pub fn buckets(&self) -> usize {
         self.table.buckets()
     }
 
-    /// Candidate slots of a key: H × m.
+    /// Returns the number of candidate slots of a key: H × m.
     pub const fn candidates(&self) -> usize {
         G::CANDIDATES
     }
 
-    /// Bytes of the table, buffer buckets included, and of the policy's state that grows with it.
-    /// The struct itself comes on top.
+    /// Returns the bytes of the table, buffer buckets included, and of the policy's state that
+    /// grows with it, without the struct itself.
     pub fn memory_bytes(&self) -> usize {
         self.table.bytes() + self.policy.state_bytes()
     }
 
-    /// Whether the table lies on 2 MiB pages, as the kernel says now. Reads `/proc/self/smaps`: not
-    /// for the packet path.
+    /// Returns whether the table lies on 2 MiB pages, as the kernel reports now. Reads
+    /// `/proc/self/smaps`: not for the packet path.
     pub fn huge_pages(&self) -> HugePages {
         self.table.huge_pages()
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Starts the counters at zero again; the entries stay.
+    /// Sets the counters to zero; entries stay.
     pub fn reset_counters(&mut self) {
         self.counters = Counters::default();
     }
 
-    /// The instruction set that the probes use.
+    /// Returns the instruction set of the probes.
     pub fn isa(&self) -> Isa {
         self.table.isa()
     }
 
-    /// Whether probes prefetch into the second-level cache and no further.
+    /// Returns whether probes prefetch only into the second-level cache.
     pub fn prefetches_far(&self) -> bool {
         self.table.prefetches_far()
     }
 
-    /// Geometry and policy as a value.
+    /// Returns geometry and policy as a value.
     pub fn design(&self) -> Design {
         self.design
     }
 
-    /// The entry in a slot of a bucket, buffer buckets included: `(fingerprint, value)`. `None`
-    /// where the slot is empty or out of range.
+    /// Returns the entry in a slot of a bucket, buffer buckets included: `(fingerprint, value)`.
+    /// Returns `None` if the slot is empty or out of range.
     pub fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)> {
         if bucket >= self.table.buckets_with_buffer() || slot >= G::SLOTS {
             return None;

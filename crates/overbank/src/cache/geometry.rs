@@ -1,4 +1,4 @@
-//! Geometry: in which slots may a key lie?
+//! Geometry: the slots in which a key may lie.
 //!
 //! ```text
 //!  64 bits of hash, from the caller
@@ -13,28 +13,29 @@
 //!  blp-H-m      ·   ·   ·   ·   [ m ][ m ]  ·   ·   ·   ·   ·  | H−1 buffer buckets
 //! ```
 //!
-//! The candidate slots of a key are numbered `0..H*m`, bucket by bucket; slot 0 of a bucket has
-//! the highest priority for the policies that know one. The number of buckets need not be a power
-//! of two. The second bucket of cuckoo-lite comes from a multiplication that stirs all 64 bits,
-//! drawn from `n−1` values and stepped over the first, so the two always differ. BLP does not wrap
-//! around: the last bucket spills into buffer buckets behind the table (paper, section 6).
+//! The candidate slots of a key are numbered `0..H*m`, bucket by bucket; slot 0 of a bucket has the
+//! highest priority for policies with priorities. The number of buckets need not be a power of two.
+//! The second bucket of cuckoo-lite comes from a multiplication that mixes all 64 bits. It is drawn
+//! from `n−1` values and steps over the first, so the two always differ. BLP does not wrap around:
+//! the last bucket spills into buffer buckets after the table (paper, section 6).
 
 use super::design::GeometryKind;
 
-/// The fingerprint of a hash: its low 16 bits, 0 mapped to 1 because 0 marks an empty slot.
+/// Returns the fingerprint of a hash: its low 16 bits, with 0 mapped to 1 because 0 marks an empty
+/// slot.
 #[inline(always)]
 pub const fn fingerprint(hash: u64) -> u16 {
     let low = hash as u16;
     low | (low == 0) as u16
 }
 
-/// The first (or only) bucket of a hash among `buckets`, by multiply-shift.
+/// Returns the first (or only) bucket of a hash among `buckets`, by multiply-shift.
 #[inline(always)]
 pub(crate) const fn home(hash: u64, buckets: usize) -> usize {
     (((hash >> 32) * buckets as u64) >> 32) as usize
 }
 
-/// The second bucket of cuckoo-lite: any but `first`. Needs two buckets at least.
+/// Returns the second bucket of cuckoo-lite: any but `first`. Needs at least two buckets.
 #[inline(always)]
 pub(crate) const fn second(hash: u64, buckets: usize, first: usize) -> usize {
     let stirred = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
@@ -46,26 +47,26 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where a key may be. Implemented by [`SetAssoc`], [`Cuckoo`] and [`Blp`] in the sizes that a
-/// probe kernel exists for.
+/// The buckets in which a key may lie. Implemented by [`SetAssoc`], [`Cuckoo`] and [`Blp`] in the
+/// sizes that have a probe kernel.
 pub trait Geometry: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// The same as a value.
+    /// The geometry as a value.
     const KIND: GeometryKind;
-    /// H: how many buckets a key may be in.
+    /// H: the number of buckets in which a key may lie.
     const CHOICES: usize;
     /// m: slots of a bucket.
     const SLOTS: usize;
     /// H × m, a power of two and at most 32: one bit each in a probe's mask.
     const CANDIDATES: usize = Self::CHOICES * Self::SLOTS;
-    /// Whether a key's buckets lie side by side.
+    /// Whether a key's buckets are adjacent.
     const ADJACENT: bool;
-    /// Buckets behind the table that the last ones spill into.
+    /// Buckets after the table, into which the last ones spill.
     const BUFFER_BUCKETS: usize;
-    /// The fewest buckets that it works with.
+    /// Smallest number of buckets.
     const BUCKETS_MIN: usize;
 
-    /// The bucket that holds candidate slots `choice*m .. (choice+1)*m` of a hash, in a table of
-    /// `buckets` (buffer buckets not counted).
+    /// Returns the bucket that holds candidate slots `choice*m .. (choice+1)*m` of a hash, in a
+    /// table of `buckets` (without buffer buckets).
     fn bucket(hash: u64, buckets: usize, choice: usize) -> usize;
 }
 
@@ -73,11 +74,11 @@ pub trait Geometry: sealed::Sealed + Copy + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct SetAssoc<const M: usize>;
 
-/// H-m cuckoo-lite: `H` buckets anywhere in the table, nothing is ever relocated (section 4.3).
+/// H-m cuckoo-lite: `H` buckets anywhere in the table, without relocation (section 4.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Cuckoo<const H: usize, const M: usize>;
 
-/// H-m bounded linear probing: `H` buckets side by side (section 4.4).
+/// H-m bounded linear probing: `H` adjacent buckets (section 4.4).
 #[derive(Clone, Copy, Debug)]
 pub struct Blp<const H: usize, const M: usize>;
 

@@ -1,4 +1,4 @@
-//! Layout: how wide is a slot, and how does a bucket lie in memory?
+//! Layout: the width of a slot, and a bucket's place in memory.
 //!
 //! ```text
 //!  Fp16V16, m = 4 (16 bytes)         f0 f1 f2 f3 v0 v1 v2 v3
@@ -6,10 +6,10 @@
 //!  Fp16V32, m = 4 (24 bytes)         f0 f1 f2 f3 v0··· v1··· v2··· v3···
 //! ```
 //!
-//! In a bucket the fingerprints are packed together, then the values (paper, section 6): one vector
-//! load reads all the fingerprints, and the value of a match is in the same or the next line.
-//! All numbers are little-endian in memory on every machine. A slot whose fingerprint is 0 is empty
-//! and its value means nothing.
+//! A bucket packs its fingerprints together, then its values (paper, section 6). One vector load
+//! reads all fingerprints, and the value of a match is in the same or the next line. All numbers
+//! are little-endian in memory on every machine. A slot whose fingerprint is 0 is empty, and its
+//! value has no meaning.
 
 use super::design::LayoutKind;
 
@@ -17,11 +17,11 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Width of a slot's fields.
+/// Widths of a slot's fields.
 pub trait Layout: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// What an entry carries: `u16` or `u32`.
+    /// The value of an entry: `u16` or `u32`.
     type Value: Copy + Into<u32> + TryFrom<u32> + Send + 'static;
-    /// The same as a value.
+    /// The layout as a value.
     const KIND: LayoutKind;
     /// Bytes of a value.
     const VALUE_BYTES: usize;
@@ -32,7 +32,7 @@ pub trait Layout: sealed::Sealed + Copy + Send + Sync + 'static {
     fn store(value: Self::Value, to: &mut [u8]);
     /// Reads a value from the start of `from`.
     fn load(from: &[u8]) -> Self::Value;
-    /// Exchanges the two values at the start of `pair`.
+    /// Swaps the two values at the start of `pair`.
     fn exchange(pair: &mut [u8]);
 }
 

@@ -1,9 +1,9 @@
 //! Flow caches: bounded tables from a key's hash to a small value, read a burst at a time.
 //!
-//! A software switch asks first: have I seen this flow, and which entry of the slower tables did it
-//! use? These tables answer from one or two cache lines, with the designs and policies of Zhou, Yu,
-//! Kaminsky, Andersen: *Fast Software Cache Design for Network Appliances* (USENIX ATC 2020), and
-//! line-sized relatives of them.
+//! A software switch first asks whether it has seen a flow, and which entry of the slower tables it
+//! used. These tables answer from one or two cache lines. Designs and policies are those of Zhou,
+//! Yu, Kaminsky, Andersen: *Fast Software Cache Design for Network Appliances* (USENIX ATC 2020),
+//! and line-sized relatives of them.
 //!
 //! ```text
 //!  FlowCache<G, P, L>  =  geometry   ×  policy      ×  layout
@@ -23,8 +23,8 @@
 //! | blp-2-4 | 8 | 1.25 side by side | 94 % |
 //! | blp-2-16 | 32 | 2 side by side | 98 % |
 //!
-//! A type names a design at compile time; [`Design`] names it at run time (`blp-2-16+pblru`) and
-//! builds a [`SignatureCache`] behind a box, whose calls are paid once per burst.
+//! A type names a design at compile time. [`Design`] names it at run time (`blp-2-16+pblru`) and
+//! builds a boxed [`SignatureCache`], whose virtual calls are paid once per burst.
 //!
 //! A burst through a cache:
 //!
@@ -58,9 +58,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Guarantees.* No panic on any hash or argument, no allocation after construction, no unverified
-//! match acted upon, every operation bounded by the H × m candidate slots (but `retain`, `sweep`
-//! and `clear`, which go over the buckets).
+//! *Guarantees.* No panic on any hash or argument; no allocation after construction; no action on
+//! an unverified match. Every operation is bounded by the H × m candidate slots, except `retain`,
+//! `sweep` and `clear`, which visit the buckets.
 
 mod config;
 mod counters;

@@ -11,17 +11,17 @@ use super::probes::Probes;
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
-/// What every [`FlowCache`] can do, without its type parameters. The methods are those of
-/// `FlowCache`, and documented there; made by [`Design::build`].
+/// The methods of every [`FlowCache`], without its type parameters; documented there. Made by
+/// [`Design::build`].
 ///
 /// Meant to be called per burst: [`probe_batch`](Self::probe_batch), verify each hint, then
 /// [`commit_hits`](Self::commit_hits).
 pub trait SignatureCache: Send + Sync {
-    /// Geometry and policy.
+    /// Returns geometry and policy.
     fn design(&self) -> Design;
-    /// Widths of a slot's fields.
+    /// Returns the widths of a slot's fields.
     fn layout(&self) -> LayoutKind;
-    /// The instruction set that the probes use.
+    /// Returns the instruction set of the probes.
     fn isa(&self) -> Isa;
     /// See [`FlowCache::prefetches_far`].
     fn prefetches_far(&self) -> bool;
@@ -35,7 +35,7 @@ pub trait SignatureCache: Send + Sync {
     fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64);
     /// See [`FlowCache::lookup`].
     fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
-    /// See [`FlowCache::insert`]; a value that the layout cannot hold is refused.
+    /// See [`FlowCache::insert`]; fails if the layout cannot hold the value.
     fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide>;
     /// See [`FlowCache::remove`].
     fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
@@ -52,7 +52,7 @@ pub trait SignatureCache: Send + Sync {
     fn clear(&mut self);
     /// See [`FlowCache::len`].
     fn len(&self) -> usize;
-    /// Whether no entry is there.
+    /// See [`FlowCache::is_empty`].
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,7 +1,7 @@
-//! The slots of a cache: the memory, and the kernels that read it.
+//! The slots of a cache: the memory and the kernels that read it.
 //!
-//! Single slots are read and written here through ordinary slices, checked; only the kernels use
-//! raw pointers. What they rely on is established in [`Table::new`].
+//! Single slots are accessed through ordinary checked slices; only the kernels use raw pointers.
+//! [`Table::new`] establishes their preconditions.
 
 #![allow(unsafe_code)] // The calls of the probe kernels.
 
@@ -16,25 +16,24 @@ use super::simd::{Kernels, Scan, View};
 use crate::isa::Isa;
 use crate::memory::{HugePages, Memory};
 
-/// Place of a slot: its bucket (buffer buckets count on) and its number in the bucket.
+/// Place of a slot: its bucket (buffer buckets follow the others) and its number in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub(crate) bucket: usize,
     pub(crate) index: usize,
 }
 
-/// What a slot holds; the fingerprint 0 means nothing.
+/// Contents of a slot; the fingerprint 0 means empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<V> {
     pub(crate) fingerprint: u16,
     pub(crate) value: V,
 }
 
-/// Buckets of slots.
 pub struct Table<G, L> {
     memory: Memory,
     buckets: usize,
-    /// Slots that are taken, buffer buckets included. Kept by [`FlowCache`](super::FlowCache).
+    /// Occupied slots, buffer buckets included. Maintained by [`FlowCache`](super::FlowCache).
     pub(crate) len: usize,
     kernels: Kernels,
     isa: Isa,
@@ -69,18 +68,18 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         Ok(Self { memory, buckets, len: 0, kernels, isa, far, types: PhantomData })
     }
 
-    /// Buckets that a hash may call home: buffer buckets not counted.
+    /// Returns the number of home buckets, without buffer buckets.
     pub(crate) fn buckets(&self) -> usize {
         self.buckets
     }
 
-    /// Slots of the buckets that hashes call home: what policies reckon with.
+    /// Returns the slots of the home buckets, which policies count with.
     #[inline(always)]
     pub(crate) fn home_slots(&self) -> usize {
         self.buckets * G::SLOTS
     }
 
-    /// Slots, those of buffer buckets included.
+    /// Returns the number of slots, those of buffer buckets included.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> usize {
         self.buckets_with_buffer() * G::SLOTS
@@ -111,7 +110,7 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         View { base: self.memory.as_ptr(), buckets: self.buckets }
     }
 
-    /// Whether a probe looks at second buckets only where the first have no match.
+    /// Returns whether a probe reads second buckets only if the first have no match.
     #[inline(always)]
     fn roomy(&self) -> bool {
         G::KIND.home_first_fifths() > 0
@@ -133,7 +132,7 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         unsafe { (self.kernels.scan)(self.view(), hash) }
     }
 
-    /// The place of a hash's candidate slot; numbers past the last one wrap around.
+    /// Returns the place of a hash's candidate slot; numbers past the last one wrap.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u64, slot: usize) -> Slot {
         let slot = slot & (G::CANDIDATES - 1);
@@ -181,15 +180,15 @@ impl<G: Geometry, L: Layout> Table<G, L> {
         L::store(entry.value, &mut self.memory.bytes_mut()[at..at + L::VALUE_BYTES]);
     }
 
-    /// Bubbling: exchanges the entry with the one of the next higher priority in its bucket, if
-    /// the slot still holds `fingerprint` and is not the first.
+    /// Bubbles: swaps the entry with the one of the next higher priority in its bucket, if the slot
+    /// still holds `fingerprint` and is not the first.
     #[inline(always)]
     pub(crate) fn promote(&mut self, slot: Slot, fingerprint: u16) {
         if slot.index == 0 {
             return;
         }
-        // Neighbours in memory: one load, one rotation and one store exchange both fingerprints,
-        // and the same again both values.
+        // Neighbours in memory: one load, one rotation and one store swap both fingerprints, and
+        // the same again both values.
         let above = Slot { index: slot.index - 1, ..slot };
         let at = Self::fingerprint_offset(above);
         let Some(pair) = self.memory.bytes_mut()[at..].first_chunk_mut::<4>() else { return };

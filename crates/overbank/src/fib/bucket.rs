@@ -1,4 +1,4 @@
-//! How a bucket lies in its cache line, and what its header word says.
+//! The layout of a bucket in its cache line, and its header word.
 //!
 //! ```text
 //!  Key6 → u16 (8 bytes an entry)        header │ 7 × key·value
@@ -13,14 +13,15 @@
 //!          │  version    │ 8 markers of 3 bits     │ occupied │   bit i: word i is a key's
 //! ```
 //!
-//! `Key6` with wider values lies as `u64` does. A value never straddles two words, so a value can
-//! be replaced by one store. Two slots in a line would hold 90 % at most, so those kinds take two
-//! lines side by side.
+//! `Key6` with wider values has the layout of `u64`. A value never straddles two words, so one
+//! store replaces it. Two slots in a line would fill to 90 % at most, so those kinds use two
+//! adjacent lines.
 //!
-//! *Version*: grows whenever something a reader relies on may change; see the module's page.
+//! *Version*: changes whenever something that a reader relies on may change; see the module's page.
 //! *Occupied*: one bit per slot. *Markers*: small counters of the keys whose home is this bucket
-//! and who live in their second one, by that bucket's number modulo 8. A counter that reaches 7
-//! stays there, as what it counted is lost, until `Writer::recount`. With one to two such keys a
+//! and that live in their second one, by that bucket's number modulo 8. A counter that reaches 7
+//! sticks there, since its count is lost, until `Writer::recount`. With one or two such keys for
+//! each bucket this is rare.
 //! bucket this is rare: 5 in 100,000 markers after a full table was replaced ten times.
 
 use core::marker::PhantomData;
@@ -29,7 +30,7 @@ use super::key::{Key, Value};
 
 /// 64-bit words of a cache line.
 pub(super) const LINE: usize = 8;
-/// No table has more slots in a bucket than the header has bits for.
+/// Most slots of a bucket: the header has that many bits for them.
 pub(super) const SLOTS_MAX: usize = 7;
 
 /// Sizes and places that follow from the types of key and value.
@@ -40,19 +41,19 @@ impl<K: Key, V: Value> Bucket<K, V> {
     pub(super) const PACKED: bool = K::BITS + V::BITS <= 64;
     /// Cache lines of a bucket.
     pub(super) const LINES: usize = if Self::fitting(1) >= 3 { 1 } else { 2 };
-    /// Entries of a bucket. One under the model checker, which tries every order of every access.
+    /// Entries of a bucket. One under the model checker, which runs every order of every access.
     pub(super) const SLOTS: usize =
         if cfg!(feature = "loom") { 1 } else { Self::fitting(Self::LINES) };
     /// Words from one bucket to the next.
     pub(super) const STRIDE: usize = LINE * Self::LINES;
-    /// First word of the keys, or of their low words, or of packed entries.
+    /// First word of the keys, of their low words, or of packed entries.
     pub(super) const KEYS: usize = 1;
     /// First of the high words of keys.
     pub(super) const HIGHS: usize = 1 + Self::SLOTS;
     /// First word of the values.
     pub(super) const VALUES: usize =
         if Self::PACKED { Self::KEYS } else { 1 + Self::SLOTS * K::WORDS };
-    /// How far a key is shifted in its word.
+    /// Shift of a key in its word.
     pub(super) const KEY_SHIFT: usize = if Self::PACKED { V::BITS } else { 0 };
     /// The key's bits in its word.
     pub(super) const KEY_MASK: u64 = u64::MAX << Self::KEY_SHIFT;
@@ -75,7 +76,7 @@ impl<K: Key, V: Value> Bucket<K, V> {
         slots
     }
 
-    /// Word and shift of a slot's value.
+    /// Returns word and shift of a slot's value.
     #[inline(always)]
     pub(super) const fn value_at(slot: usize) -> (usize, usize) {
         if Self::PACKED {
@@ -90,7 +91,7 @@ impl<K: Key, V: Value> Bucket<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header(pub(super) u64);
 
-/// Kinds of second buckets that the markers of a bucket tell apart.
+/// Classes of second buckets that the markers of a bucket distinguish.
 pub(super) const CLASSES: u32 = 8;
 const MARKER_BITS: u32 = 3;
 const MARKER_MAX: u64 = (1 << MARKER_BITS) - 1;
@@ -113,19 +114,19 @@ const MARKERS: [u64; CLASSES as usize] = {
 };
 
 impl Header {
-    /// Occupied slots, by the word of their key: slot `i` is bit `i + 1`.
+    /// Returns the occupied slots, by the word of their key: slot `i` is bit `i + 1`.
     #[inline(always)]
     pub(super) fn words(self) -> u32 {
         self.0 as u8 as u32
     }
 
-    /// Whether the slot is occupied.
+    /// Returns whether the slot is occupied.
     #[inline(always)]
     pub(super) fn has(self, slot: usize) -> bool {
         self.0 >> (1 + slot) & 1 == 1
     }
 
-    /// Not zero in the high half if the versions differ.
+    /// Returns a value that is not zero in the high half if the versions differ.
     #[inline(always)]
     pub(super) fn difference(self, other: Header) -> u64 {
         self.0 ^ other.0
@@ -136,19 +137,20 @@ impl Header {
         self.difference(other) >> VERSION_AT == 0
     }
 
-    /// Whether a key of this home may live in this second bucket.
+    /// Returns whether a key of this home may live in this second bucket.
     #[inline(always)]
     pub(super) fn marked(self, second: u32) -> bool {
         self.0 & MARKERS[(second % CLASSES) as usize] != 0
     }
 
-    /// How many keys of this home live in second buckets of that class; see [`Header::marked`].
+    /// Returns the number of keys of this home in second buckets of that class; see
+    /// [`Header::marked`].
     #[inline(always)]
     pub(super) fn marker(self, second: u32) -> u64 {
         self.0 >> marker_at(second) & MARKER_MAX
     }
 
-    /// The next version; it wraps.
+    /// Returns the header with the next version, which wraps.
     pub(super) fn bumped(self) -> Header {
         Header(self.0.wrapping_add(1 << VERSION_AT))
     }
@@ -161,24 +163,24 @@ impl Header {
         Header(self.0 & !(2 << slot))
     }
 
-    /// Whether this second bucket's marker has lost count.
+    /// Returns whether this second bucket's marker has lost count.
     pub(super) fn stuck(self, second: u32) -> bool {
         self.marker(second) == MARKER_MAX
     }
 
-    /// The same with this marker's count, as far as it goes.
+    /// Returns the header with this marker's count, capped at its largest value.
     pub(super) fn with_marker(self, second: u32, count: u64) -> Header {
         let others = self.0 & !MARKERS[(second % CLASSES) as usize];
         Header(others | count.min(MARKER_MAX) << marker_at(second))
     }
 
-    /// One more key lives in this second bucket.
+    /// Returns the header with one more key in this second bucket.
     pub(super) fn marked_more(self, second: u32) -> Header {
         let more = self.marker(second) < MARKER_MAX;
         Header(self.0 + (u64::from(more) << marker_at(second)))
     }
 
-    /// One fewer; a marker at its end stays.
+    /// Returns the header with one key fewer; a stuck marker stays.
     pub(super) fn marked_less(self, second: u32) -> Header {
         let less = (1..MARKER_MAX).contains(&self.marker(second));
         Header(self.0 - (u64::from(less) << marker_at(second)))

@@ -4,7 +4,7 @@
 //!  hash, 64 bits   │ home: high 32 bits × buckets / 2³² │ second: low 32 bits × buckets / 2³² │
 //! ```
 //!
-//! The hash is [`Hasher`](crate::hash::Hasher)'s.
+//! The hash is that of [`Hasher`](crate::hash::Hasher).
 
 /// The two buckets that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ fn scale(bits: u64, buckets: u32) -> u32 {
     (((bits & 0xffff_ffff) * u64::from(buckets)) >> 32) as u32
 }
 
-/// A key's home, and what of its hash says where its second bucket is.
+/// A key's home, and the part of its hash that determines its second bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     pub(super) bucket: u32,
@@ -31,7 +31,7 @@ impl Home {
         Home { bucket: scale(hash >> 32, buckets), rest: hash as u32 }
     }
 
-    /// The key's second bucket, another one than its home.
+    /// Returns the key's second bucket, which differs from its home.
     #[inline(always)]
     pub(super) fn second(self, buckets: u32) -> u32 {
         let second = scale(u64::from(self.rest), buckets);
@@ -41,15 +41,15 @@ impl Home {
 }
 
 impl Candidates {
-    /// The buckets of a key with this hash. Both are less than `buckets`, which is 2 at least, and
-    /// they differ.
+    /// Returns the buckets of a key with this hash. Both are below `buckets`, which is at least 2,
+    /// and they differ.
     #[inline(always)]
     pub(super) fn of(hash: u64, buckets: u32) -> Candidates {
         let home = Home::of(hash, buckets);
         Candidates { home: home.bucket, second: home.second(buckets) }
     }
 
-    /// The other one of the key's buckets.
+    /// Returns the other one of the key's buckets.
     #[inline(always)]
     pub(super) fn other(self, bucket: u32) -> u32 {
         if bucket == self.home { self.second } else { self.home }

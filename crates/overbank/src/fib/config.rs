@@ -1,4 +1,4 @@
-//! How large a forwarding table shall be, and what can be chosen at run time.
+//! Size and run-time options of a forwarding table.
 
 use super::bucket::Bucket;
 use super::key::{Key, Value};
@@ -6,13 +6,13 @@ use crate::isa::Isa;
 use crate::memory::Pages;
 use crate::prefetch::Prefetch;
 
-/// The most buckets of a table: 32 GiB of lines, and 8 values of the hash for each.
+/// Most buckets of a table: 32 GiB of lines, and 8 values of the hash for each.
 pub const BUCKETS_MAX: usize = 1 << 29;
 
-/// Occupancy that [`Config::entries`] leaves room for, in percent.
+/// Occupancy that [`Config::entries`] plans for, in percent.
 pub const OCCUPANCY_PERCENT: usize = 95;
 
-/// The most buckets that one insertion may be told to look at.
+/// Largest [`Config::search_max`].
 pub const SEARCH_MAX: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Size {
     Entries(usize),
 }
 
-/// What a table is constructed from. Checked by the construction, not here.
+/// The parameters of a table. The constructor checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     size: Size,
@@ -33,12 +33,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// A table of exactly this many buckets, 2 to [`BUCKETS_MAX`].
+    /// Asks for exactly this many buckets, 2 to [`BUCKETS_MAX`].
     pub const fn buckets(buckets: usize) -> Self {
         Self::sized(Size::Buckets(buckets))
     }
 
-    /// A table that this many entries fill to 95 %, or less if there are few.
+    /// Asks for a table that this many entries fill to 95 %, or less if they are few.
     pub const fn entries(entries: usize) -> Self {
         Self::sized(Size::Entries(entries))
     }
@@ -54,28 +54,30 @@ impl Config {
         }
     }
 
-    /// Seed of the hash function. A table that strangers fill should have a random one.
+    /// Sets the seed of the hash function. Use a random one if strangers choose the keys.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best that there is.
+    /// Forces an instruction set. Without it, `OVERBANK_SIMD` decides, or the best available is
+    /// used.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
         self
     }
 
-    /// The pages to lie on. [`Reader::huge_pages`](super::Reader::huge_pages) says which it got.
+    /// Sets the pages to use. [`Reader::huge_pages`](super::Reader::huge_pages) reports which it
+    /// got.
     #[must_use]
     pub const fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
-    /// Where lookups prefetch lines to. Decided at construction;
+    /// Sets the cache level that lookups prefetch lines to. Decided at construction;
     /// [`Reader::prefetches_far`](super::Reader::prefetches_far) reports it.
     #[must_use]
     pub const fn prefetch(mut self, prefetch: Prefetch) -> Self {
@@ -83,30 +85,30 @@ impl Config {
         self
     }
 
-    /// How many buckets an insertion looks at before it is refused (2 to [`SEARCH_MAX`]; values
-    /// outside are brought inside). The default fills a table past 95 %.
+    /// Sets the number of buckets that an insertion examines before it is refused, clamped to 2 to
+    /// [`SEARCH_MAX`]. The default fills a table past 95 %.
     #[must_use]
     pub const fn search_max(mut self, buckets: usize) -> Self {
         self.search_max = Some(buckets);
         self
     }
 
-    /// The same, of another size.
+    /// Returns the configuration for another size.
     #[cfg(feature = "std")]
     pub(super) const fn resized(&self, buckets: usize) -> Self {
         Self { size: Size::Buckets(buckets), ..*self }
     }
 
-    /// Bytes of a table of these types, without constructing it.
+    /// Returns the bytes of a table of these types, without constructing it.
     pub fn bytes<K: Key, V: Value>(&self) -> usize {
         self.bucket_count::<K, V>().saturating_mul(Bucket::<K, V>::STRIDE * 8)
     }
 
-    /// Buckets of a table of these types.
+    /// Returns the number of buckets of a table of these types.
     pub(super) fn bucket_count<K: Key, V: Value>(&self) -> usize {
         match self.size {
             Size::Buckets(buckets) => buckets,
-            // Two more: with a handful of buckets luck decides, and a refusal would surprise.
+            // Two more: a handful of buckets may overflow by chance, and a refusal would surprise.
             Size::Entries(entries) => {
                 let slots = Bucket::<K, V>::SLOTS * OCCUPANCY_PERCENT;
                 let buckets = (entries as u128 * 100).div_ceil(slots as u128) + 2;

@@ -1,4 +1,4 @@
-//! What can go wrong with a forwarding table.
+//! Errors of a forwarding table.
 
 use thiserror::Error;
 
@@ -6,25 +6,25 @@ use super::config::BUCKETS_MAX;
 use crate::isa::IsaError;
 use crate::memory::MemoryError;
 
-/// A table could not be constructed.
+/// Why a table cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Fewer than two buckets, or more than the hash can tell apart.
+    /// Fewer than two buckets, or more than the hash can distinguish.
     #[error("a table has 2 to {BUCKETS_MAX} buckets, not {buckets}")]
     Buckets {
-        /// What was asked for.
+        /// Number asked for.
         buckets: usize,
     },
-    /// The system gave no memory.
+    /// The system is out of memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The instruction set cannot be used.
+    /// The instruction set is unavailable.
     #[error(transparent)]
     Isa(#[from] IsaError),
 }
 
-/// No place was found for a new key. The table is as it was before.
+/// A new key found no slot. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "the table is full: {entries} entries in {slots} slots, no free one near {searched} buckets"
@@ -34,6 +34,6 @@ pub struct Full {
     pub entries: usize,
     /// Slots of the table.
     pub slots: usize,
-    /// Buckets that were looked at.
+    /// Buckets examined.
     pub searched: usize,
 }

@@ -12,14 +12,14 @@
 //!      one byte for each bucket, bit i: slot i is occupied; after it those entries, key then value
 //! ```
 //!
-//! Kinds are told apart by their sizes only: a table of 8-byte numbers is read as one of addresses
-//! in VLANs if each of its keys could be one. An entry comes back to the slot where it was, so an
-//! image that could be written can be loaded, however full the table. An image takes a byte for
-//! each bucket and the bytes of its entries: 8.15 bytes for an Ethernet entry at 95 %.
+//! Kinds are distinguished only by their sizes: a table of 8-byte numbers loads as one of addresses
+//! in VLANs if each of its keys could be one. An entry returns to its slot, so every image that was
+//! written can be loaded, however full the table. An image has a byte for each bucket and the bytes
+//! of its entries: 8.15 bytes for an Ethernet entry at 95 %.
 //!
-//! Loading allocates the table only when the file's length agrees with its header and the first
-//! block is whole, so a damaged file cannot ask for more than some 64 times its length (128 with
-//! keys of 16 bytes).
+//! Loading allocates the table only after the file's length agrees with its header and the first
+//! block is whole. A damaged file therefore cannot claim more than about 64 times its length (128
+//! with keys of 16 bytes).
 
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -42,14 +42,14 @@ const IMAGE: Kind =
     Kind { name: "an image of a forwarding table", magic: *b"OVBKFIB\n", version: 1 };
 const BLOCK_BUCKETS: u64 = 4096;
 
-/// An image could not be written or read.
+/// Why an image cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The file could not be written or read, or is no whole image.
+    /// The file cannot be written or read, or is no whole image.
     #[error(transparent)]
     File(#[from] FileError),
-    /// An image of keys or values of other sizes.
+    /// The image has keys or values of other sizes.
     #[error(
         "{}: keys and values of {} and {} bytes, not {} and {}",
         path.display(), found.0, found.1, expected.0, expected.1
@@ -57,13 +57,12 @@ pub enum ImageError {
     Types {
         /// The file.
         path: PathBuf,
-        /// Bytes of its keys and values.
+        /// Bytes of the image's keys and values.
         found: (u16, u16),
-        /// Bytes of the table's.
+        /// Bytes of the table's keys and values.
         expected: (u16, u16),
     },
-    /// An entry where its key cannot be, a second one of its key, or one whose key is none of the
-    /// table's type.
+    /// An entry is in a wrong bucket, repeats a key, or has bits that the key type lacks.
     #[error(
         "{}: bucket {bucket} has an entry that does not belong there (at byte {at})", path.display()
     )]
@@ -72,20 +71,21 @@ pub enum ImageError {
         path: PathBuf,
         /// The bucket.
         bucket: u64,
-        /// First byte of the block that has the bucket; the end of the header if it is another one.
+        /// First byte of the block that contains the bucket; the end of the header if it is another
+        /// one.
         at: u64,
     },
-    /// There is no table to load it into.
+    /// The table for the image cannot be constructed.
     #[error("{}: {error}", path.display())]
     Table {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         error: Error,
     },
 }
 
-/// What the header says about a table.
+/// The header's description of a table.
 #[derive(Clone, Copy)]
 struct Head {
     buckets: u64,
@@ -102,7 +102,7 @@ impl<K: Key, V: Value> Sizes<K, V> {
     const ENTRY: usize = Self::KEY + Self::VALUE;
     const SLOTS: u64 = Bucket::<K, V>::SLOTS as u64;
 
-    /// Bytes of a file; `None` if they are more than a number can say.
+    /// Returns the bytes of a file; `None` on overflow.
     fn file_len(head: Head) -> Option<u64> {
         let blocks = head.buckets.div_ceil(BLOCK_BUCKETS).checked_mul(BLOCK_HEADER as u64)?;
         let entries = head.entries.checked_mul(Self::ENTRY as u64)?;
@@ -123,7 +123,7 @@ impl<K: Key, V: Value> Sizes<K, V> {
         bytes
     }
 
-    /// Checks all that the header says, the length of the file included.
+    /// Checks the whole header, including the length of the file.
     fn head(loader: &Loader) -> Result<Head, ImageError> {
         let field = |at: usize, bytes: usize| number(&loader.fields()[at - FIELDS_AT..][..bytes]);
         let found = (field(12, 2) as u16, field(14, 2) as u16);
@@ -153,9 +153,9 @@ impl Head {
 }
 
 impl<K: Key, V: Value> Writer<K, V> {
-    /// Writes all entries to a file, which is replaced only when all is on disk; of several saves
-    /// to one file at a time the last to end stays. Readers go on; nothing else can change the
-    /// table meanwhile.
+    /// Writes all entries to a file. An existing file is replaced once the new one is on disk; of
+    /// several saves to one file at a time, the last to finish wins. Readers continue; the table
+    /// cannot change meanwhile.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
         let table = self.table();
         let head = Head {
@@ -189,14 +189,14 @@ impl<K: Key, V: Value> Writer<K, V> {
         Ok(())
     }
 
-    /// Reads a table from an image. Its size and seed are the file's; the other settings are those
-    /// of `config`. Any byte that is not as it was written is an error that says where.
+    /// Reads a table from an image. Size and seed are the file's; the other settings are those of
+    /// `config`. Any changed byte is an error that says where.
     pub fn load(path: impl AsRef<Path>, config: &Config) -> Result<Self, ImageError> {
         let mut loader = Loader::open(path.as_ref(), &IMAGE)?;
         let head = Sizes::<K, V>::head(&loader)?;
         let path = || path.as_ref().to_owned();
         let mut content = Vec::new();
-        // A file with nothing but a header is not worth a table, which may be large.
+        // Check for content before allocating the table, which may be large.
         read_block::<K, V>(&mut loader, head, 0, &mut content)?;
         let config = config.resized(head.buckets as usize).seed(head.seed);
         let mut writer =
@@ -231,7 +231,7 @@ impl<K: Key, V: Value> Writer<K, V> {
     }
 }
 
-/// Reads a block: a byte for each bucket at least, all slots of all buckets at most.
+/// Reads a block: at least a byte for each bucket, at most all slots of all buckets.
 fn read_block<K: Key, V: Value>(
     loader: &mut Loader,
     head: Head,
@@ -243,8 +243,8 @@ fn read_block<K: Key, V: Value>(
     loader.read_block(buckets..=buckets * bucket_max, content)
 }
 
-/// Puts a bucket's entries where they were; returns the bytes after them, or `None` if one of them
-/// does not belong there.
+/// Restores a bucket's entries to their slots. Returns the bytes after them, or `None` if one of
+/// them does not belong there.
 fn restore_bucket<'a, K: Key, V: Value>(
     writer: &mut Writer<K, V>,
     bucket: u32,
@@ -261,7 +261,7 @@ fn restore_bucket<'a, K: Key, V: Value>(
         let (low, high) = key.split_at(key.len().min(8));
         let words = (number(low), number(high));
         let key = K::from_words(words.0, words.1);
-        // Bits that a key of this type does not have.
+        // Bits that a key of this type cannot have.
         if (key.low(), key.high()) != words {
             return None;
         }

@@ -1,7 +1,7 @@
-//! What a forwarding table maps: keys of 6, 8 and 16 bytes to values of 2, 4 and 8.
+//! Keys and values of a forwarding table: keys of 6, 8 and 16 bytes, values of 2, 4 and 8.
 //!
-//! A key is one or two 64-bit words, a value one word or less. The traits are sealed: a layout is
-//! worked out from their sizes alone (`shape`), and every pair of them is tested.
+//! A key is one or two 64-bit words, a value at most one. The traits are sealed: their sizes alone
+//! determine the layout (`bucket`), and every pair of them is tested.
 
 use core::fmt::{self, Debug};
 use core::hash::Hash;
@@ -14,15 +14,15 @@ pub trait Value: Copy + Debug + Default + Eq + Send + Sync + 'static + sealed::V
 
 pub(super) mod sealed {
     pub trait Key: Sized {
-        /// Bits that tell keys apart: 48, 64 or 128.
+        /// Significant bits: 48, 64 or 128.
         const BITS: usize;
         /// 64-bit words: 1 or 2.
         const WORDS: usize = Self::BITS.div_ceil(64);
-        /// The low word; it has `BITS` bits if there is no other.
+        /// Returns the low word; it has `BITS` bits if it is the only one.
         fn low(self) -> u64;
-        /// The high word, or zero.
+        /// Returns the high word, or zero.
         fn high(self) -> u64;
-        /// The key of two words; bits past `BITS` are left out.
+        /// Returns the key of two words; ignores bits past `BITS`.
         fn from_words(low: u64, high: u64) -> Self;
     }
 
@@ -30,7 +30,7 @@ pub(super) mod sealed {
         /// 16, 32 or 64.
         const BITS: usize;
         fn to_bits(self) -> u64;
-        /// The value of the low `BITS` bits.
+        /// Returns the value of the low `BITS` bits.
         fn from_bits(bits: u64) -> Self;
     }
 }
@@ -40,23 +40,23 @@ pub(super) mod sealed {
 pub struct Key6(u64);
 
 impl Key6 {
-    /// The key of a number; `None` if it has more than 48 bits.
+    /// Returns the key of a number; `None` if it has more than 48 bits.
     pub const fn new(number: u64) -> Option<Self> {
         if number >> 48 == 0 { Some(Self(number)) } else { None }
     }
 
-    /// The key of an address as it lies in a frame.
+    /// Returns the key of an address as it lies in a frame.
     pub const fn from_bytes([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
-    /// The address as it lies in a frame.
+    /// Returns the address as it lies in a frame.
     pub const fn to_bytes(self) -> [u8; 6] {
         let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
         [a, b, c, d, e, f]
     }
 
-    /// The number; at most 48 bits.
+    /// Returns the number; at most 48 bits.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -86,17 +86,17 @@ impl Debug for Key6 {
 pub struct MacVlan(u64);
 
 impl MacVlan {
-    /// The key of an address and the low 12 bits of a VLAN number.
+    /// Returns the key of an address and the low 12 bits of a VLAN number.
     pub const fn new(mac: [u8; 6], vlan: u16) -> Self {
         Self(Key6::from_bytes(mac).0 << 12 | (vlan & 0xfff) as u64)
     }
 
-    /// The address.
+    /// Returns the address.
     pub const fn mac(self) -> [u8; 6] {
         Key6(self.0 >> 12 & 0xffff_ffff_ffff).to_bytes()
     }
 
-    /// The VLAN number, 0 to 4095.
+    /// Returns the VLAN number, 0 to 4095.
     pub const fn vlan(self) -> u16 {
         (self.0 & 0xfff) as u16
     }

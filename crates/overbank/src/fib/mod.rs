@@ -1,10 +1,10 @@
-//! Forwarding tables: exact maps from addresses to ports, of a handful to billions of entries, read
-//! by any number of threads while one writes.
+//! Forwarding tables: exact maps from addresses to ports, of a handful to billions of entries. Any
+//! number of threads read while one writes.
 //!
-//! A 2-choice cuckoo hash table whose buckets are cache lines, after CuckooSwitch (Dong Zhou,
-//! *Data Structure Engineering for High Performance Software Packet Processing*, section 3). A key
-//! has a *home* bucket and a *second* one; an insertion that finds both full moves other entries to
-//! their other bucket, along the shortest path to a free slot.
+//! A 2-choice cuckoo hash table whose buckets are cache lines, after CuckooSwitch (Dong Zhou, *Data
+//! Structure Engineering for High Performance Software Packet Processing*, section 3). A key has a
+//! *home* bucket and a *second* one. An insertion that finds both full moves other entries to their
+//! other bucket, along the shortest path to a free slot.
 //!
 //! ```text
 //!                         one cache line = one bucket
@@ -24,10 +24,10 @@
 //! | lines a hit | 1.19 at 95 %, 1.0 when half full |
 //! | lines a miss | 1.13 at 95 % |
 //!
-//! The paper keeps the version counters in an array of their own, each for many buckets. Here they
-//! lie in the line that they guard. That takes one slot of eight; a lookup reads nothing but its
-//! bucket, a writer disturbs only the readers of the line that it writes, and the header has room
-//! for the *markers*, which settle most absent keys with the home line alone.
+//! The paper keeps the version counters in a separate array, each for many buckets. Here they lie
+//! in the line that they guard. That takes one slot of eight, but a lookup reads nothing but its
+//! bucket, and a writer disturbs only the readers of the line that it writes. The header also has
+//! room for the *markers*, which settle most absent keys with the home line alone.
 //!
 //! ```
 //! use overbank::fib::{Config, Key6, Writer};
@@ -48,11 +48,10 @@
 //!
 //! # Consistency
 //!
-//! *A lookup returns what was true at some instant during the call*, an absent key included; and if
-//! one lookup happens before another, its instant is not later. Readers take no lock and write
-//! nothing. They look again only if the writer *finished* a store in their bucket meanwhile; a
-//! writer that stops anywhere, for however long, holds up no reader (the odd versions of the paper
-//! would).
+//! *A lookup returns what was true at some instant during the call*, also for an absent key. If one
+//! lookup happens before another, its instant is not later. Readers take no lock and write nothing.
+//! They retry only if the writer *finished* a store in their bucket meanwhile. A writer that stops
+//! anywhere, for however long, delays no reader (the odd versions of the paper would).
 //!
 //! All state is in 64-bit atomics. A bucket's **header** is one word: version, markers, occupied
 //! slots. The writer does four things, in this order of stores:
@@ -96,9 +95,10 @@
 //! slot occupied, its words in place, and would have found the key. The version of the second
 //! bucket does not matter for a miss: a *key's whereabouts are guarded by its home alone*.
 //!
-//! **Bursts and lists** are so many lookups, each with an instant of its own in the call, in no
-//! order and no snapshot. They read other keys' buckets between a key's home and its second bucket;
-//! what is said above goes by the order of a key's own loads, however far apart they are.
+//! **Bursts and lists** are independent lookups, each with a separate instant within the call, in
+//! no order and without a snapshot. They read other keys' buckets between a key's home and its
+//! second bucket; the argument above depends only on the order of a key's own loads, however far
+//! apart they are.
 //!
 //! **In one order.** All stores are the writer's, so they are in one order; give each lookup the
 //! instant named above. Every header is loaded with acquire, and each W3 and *set* is followed by a
@@ -108,14 +108,14 @@
 //! Versions have 32 bits: a reader that sleeps inside a lookup for exactly a multiple of 2³²
 //! changes of one bucket would be deceived, 40 seconds of nothing else at 10 ns each.
 //!
-//! The protocol runs under loom (`model.rs`), and with the feature `always-displace` every
-//! operation of the writer also moves entries, under the same tests. On x86-64 acquire loads and
-//! both fences are no instructions; `tests/fib_disassembly.rs` looks.
+//! The protocol runs under loom (`model.rs`). With the feature `always-displace`, every operation
+//! of the writer also moves entries, under the same tests. On x86-64 acquire loads and both fences
+//! compile to no instruction; `tests/fib_disassembly.rs` checks that.
 //!
 //! # Limits
 //!
-//! No panic on any argument. No lookup and no change of an entry allocates. A search for a free
-//! slot looks at [`Config::search_max`] buckets at most. 2 to [`BUCKETS_MAX`] buckets.
+//! No argument makes it panic. No lookup and no change of an entry allocates. A search for a free
+//! slot examines at most [`Config::search_max`] buckets. A table has 2 to [`BUCKETS_MAX`] buckets.
 
 mod bucket;
 mod candidates;

@@ -11,7 +11,7 @@ use crate::sync::Arc;
 /// Reads a table while its [`Writer`](super::Writer) writes. Cheap to clone, one for each thread.
 ///
 /// A lookup never waits, takes no lock and writes nothing that others read. It reads one or two
-/// buckets; how it agrees with the writer is on the page of the [module](super).
+/// buckets; the [module](super) describes its consistency with the writer.
 pub struct Reader<K, V> {
     pub(super) table: Arc<Table<K, V>>,
 }
@@ -27,32 +27,31 @@ impl<K: Key, V: Value> Reader<K, V> {
         Self { table }
     }
 
-    /// The key's value. One indirect call; [`Reader::lookup_batch`] overlaps the waits for memory.
+    /// Returns the key's value. Costs one indirect call; [`Reader::lookup_batch`] overlaps the
+    /// waits for memory.
     #[inline]
     pub fn lookup(&self, key: K) -> Option<V> {
         // SAFETY: the view is of this table, and the kernels were made for its types.
         unsafe { (self.table.kernels.one)(&self.table.view(), key) }
     }
 
-    /// Looks up a burst of 1 to [`BURST_MAX`] keys. Bit `i` of the answer says whether key `i` has
-    /// an entry; its value is then in `values[i]`, which is zero otherwise. Each key is looked up
-    /// by itself: the burst is no snapshot.
+    /// Looks up a burst of 1 to [`BURST_MAX`] keys. Bit `i` of the result says whether key `i` has
+    /// an entry; `values[i]` is then its value, and zero otherwise. Each key is looked up
+    /// separately: the burst is no snapshot.
     ///
-    /// Keys past the 64th, or without a place in `values`, are not looked at.
+    /// Ignores keys past the 64th or without a place in `values`.
     #[inline]
     pub fn lookup_batch(&self, keys: &[K], values: &mut [V]) -> u64 {
         // SAFETY: the view is of this table, and the kernels were made for its types.
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, None) }
     }
 
-    /// [`Reader::lookup_batch`] for one burst after the other: meanwhile asks for the home lines of
-    /// the `next` burst, of which no more than [`BURST_MAX`] keys count. A burst alone waits for
-    /// memory at its begin and at its end; this fills the first wait. ([`Reader::lookup_all`] fills
-    /// both, for those who have all keys at once.)
+    /// Looks up a burst and meanwhile prefetches the home lines of the `next` one, at most
+    /// [`BURST_MAX`] keys. A single burst waits for memory at its begin and at its end; this hides
+    /// the first wait. ([`Reader::lookup_all`] hides both, for a caller with all keys at once.)
     ///
-    /// Expects that `keys` were `next` in the call before, or were given to [`Reader::prefetch`]:
-    /// it does not ask for their home lines again. Where they were not, the answer is the same and
-    /// comes late.
+    /// Expects that `keys` were `next` in the previous call, or were given to [`Reader::prefetch`],
+    /// and does not prefetch their home lines again. Otherwise the result is the same, but slower.
     ///
     /// ```
     /// use overbank::fib::{Config, Writer};
@@ -78,15 +77,15 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.batch)(&self.table.view(), keys, values, Some(next)) }
     }
 
-    /// Looks up any number of keys, the fastest way where there are many: burst follows burst
-    /// inside, and memory is waited for at the begin and at the end only.
+    /// Looks up any number of keys, the fastest way for many: bursts overlap inside, and only the
+    /// first and the last one wait for memory.
     ///
-    /// Bit `i % 64` of `hits[i / 64]` becomes whether key `i` has an entry; its value is then in
-    /// `values[i]`, which is zero otherwise. Each key is looked up by itself: a list is no
-    /// snapshot, and the instants of its keys are in no order.
+    /// Bit `i % 64` of `hits[i / 64]` says whether key `i` has an entry; `values[i]` is then its
+    /// value, and zero otherwise. Each key is looked up separately: a list is no snapshot, and the
+    /// instants of its keys are in no order.
     ///
-    /// Keys without a place in `values` or `hits` are not looked at; words of `hits` that no key
-    /// belongs to stay as they are.
+    /// Ignores keys without a place in `values` or `hits`; words of `hits` without keys stay
+    /// unchanged.
     ///
     /// ```
     /// use overbank::fib::{Config, Writer};
@@ -105,8 +104,8 @@ impl<K: Key, V: Value> Reader<K, V> {
         unsafe { (self.table.kernels.all)(&self.table.view(), keys, values, hits) }
     }
 
-    /// Asks for the home lines of keys that will be looked up soon: by [`Reader::lookup`], or as
-    /// the first burst of [`Reader::lookup_batch_ahead`].
+    /// Prefetches the home lines of keys for a later [`Reader::lookup`], or for the first burst of
+    /// [`Reader::lookup_batch_ahead`].
     #[inline]
     pub fn prefetch(&self, keys: &[K]) {
         for &key in keys {
@@ -114,53 +113,55 @@ impl<K: Key, V: Value> Reader<K, V> {
         }
     }
 
-    /// The floor of lookups, for experiments: reads one line of the table for each hash and
-    /// compares nothing. In bursts of `burst`, 1 to [`BURST_MAX`]: all lines of one are asked for
-    /// before its first is read, or, with `ahead`, while those of the burst before it are. Returns
-    /// a checksum, so that the reads are not optimised away.
+    /// Measures the floor of lookups, for experiments: reads one line of the table for each hash
+    /// and compares nothing. It works in bursts of `burst`, 1 to [`BURST_MAX`]. All lines of a
+    /// burst are prefetched before its first is read, or, with `ahead`, while the previous burst is
+    /// read. Returns a checksum, so that the reads are not optimised away.
     #[inline(never)]
     pub fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         self.table.touch(burst.clamp(1, BURST_MAX), ahead, hashes)
     }
 
-    /// Lines that the lookup of this key would read if it were absent, for experiments.
+    /// Returns the number of lines that the lookup of this key would read if it were absent, for
+    /// experiments.
     pub fn lines_if_absent(&self, key: K) -> usize {
         let candidates = self.table.candidates(key);
         let marked = self.table.seen_header(candidates.home).marked(candidates.second);
         super::bucket::Bucket::<K, V>::LINES * (1 + usize::from(marked))
     }
 
-    /// Entries, at some time not long ago.
+    /// Returns the number of entries at some recent instant.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there were none.
+    /// Returns whether the table had no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Slots of the table.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
 
-    /// Bytes of memory that the table's buckets take.
+    /// Returns the bytes of the table's buckets.
     pub fn bytes(&self) -> usize {
         self.table.bytes()
     }
 
-    /// The pages that the table lies on. Reads a file of the kernel: not for the packet path.
+    /// Returns the pages that the table lies on. Reads a file of the kernel: not for the packet
+    /// path.
     pub fn huge_pages(&self) -> HugePages {
         self.table.huge_pages()
     }
 
-    /// Whether lookups prefetch into the second-level cache and no further.
+    /// Returns whether lookups prefetch only into the second-level cache.
     pub fn prefetches_far(&self) -> bool {
         self.table.far
     }
 
-    /// The instruction set of the lookups.
+    /// Returns the instruction set of the lookups.
     pub fn isa(&self) -> Isa {
         self.table.isa
     }

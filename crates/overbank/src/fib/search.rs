@@ -6,9 +6,9 @@
 //!    2 3 … 8        9 …             the first bucket with a free slot ends the search
 //! ```
 //!
-//! A path visits no bucket twice: if it did, its end would be reachable from the first visit as
-//! well, by a shorter path that was queued before. So moving entries from the end of the path
-//! towards its beginning always finds what the search saw.
+//! A path visits no bucket twice: otherwise its end would be reachable from the first visit too, by
+//! a shorter path that was queued before. So moving entries from the end of the path to its
+//! beginning always finds what the search saw.
 
 use alloc::vec::Vec;
 
@@ -17,11 +17,11 @@ use super::candidates::Candidates;
 use super::key::{Key, Value};
 use super::table::Table;
 
-/// A bucket on the way.
+/// A bucket on the path.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     bucket: u32,
-    /// Index of the node whose entry in `slot` would move here; no meaning in the two roots.
+    /// Index of the node whose entry in `slot` would move here; unused in the two roots.
     parent: u32,
     slot: u8,
 }
@@ -33,21 +33,21 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A queue for `max` buckets, 2 at least.
+    /// Allocates a queue for `max` buckets, at least 2.
     pub(super) fn new(max: usize) -> Self {
         Self { queue: Vec::with_capacity(max), max }
     }
 
-    /// Buckets that the last search looked at or would have looked at next.
+    /// Returns the number of buckets that the last search examined or queued.
     pub(super) fn searched(&self) -> usize {
         self.queue.len()
     }
 
-    /// Finds a way to a free slot and moves the entries on it, the last one first. Gives the bucket
-    /// of `candidates` that has a free slot now, and the number of moves; `None` changes nothing.
-    /// `second` follows the number of entries in their second bucket.
+    /// Finds a path to a free slot and moves the entries on it, the last one first. Returns the
+    /// bucket of `candidates` that now has a free slot, and the number of moves; `None` changes
+    /// nothing. `second` tracks the number of entries in their second bucket.
     ///
-    /// Both candidates are full.
+    /// Both candidates must be full.
     pub(super) fn make_room<K: Key, V: Value>(
         &mut self,
         table: &Table<K, V>,
@@ -67,7 +67,7 @@ impl Search {
         Some((self.queue[at].bucket, moves))
     }
 
-    /// Index of a node whose bucket has a free slot.
+    /// Returns the index of a node whose bucket has a free slot.
     fn find<K: Key, V: Value>(
         &mut self,
         table: &Table<K, V>,

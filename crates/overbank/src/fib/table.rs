@@ -1,6 +1,6 @@
 //! The table that writer and readers share, and the writer's single steps on it.
 //!
-//! Every store into a table is in this file, and what pairs with it in `simd::kernel`.
+//! Every store into a table is in this file; what pairs with it is in `simd::kernel`.
 
 use core::marker::PhantomData;
 
@@ -17,7 +17,7 @@ use crate::prefetch::prefetch_at;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, own};
 use crate::words::Words;
 
-/// The longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
+/// Longest burst of [`Reader::lookup_batch`](super::Reader::lookup_batch).
 pub const BURST_MAX: usize = 64;
 
 pub(super) struct Table<K, V> {
@@ -27,7 +27,7 @@ pub(super) struct Table<K, V> {
     pub(super) seed: u64,
     pub(super) kernels: Kernels<K, V>,
     pub(super) isa: Isa,
-    /// Whether lines are prefetched into the second-level cache only.
+    /// Whether lines are prefetched only into the second-level cache.
     pub(super) far: bool,
     len: AtomicUsize,
     types: PhantomData<(K, V)>,
@@ -41,7 +41,7 @@ impl<K: Key, V: Value> Table<K, V> {
             .filter(|_| (2..=BUCKETS_MAX).contains(&count))
             .ok_or(Error::Buckets { buckets: count })?;
         let isa = if cfg!(feature = "loom") { Isa::Portable } else { Isa::choose(config.isa)? };
-        // Fits: at most 2^29 buckets of 16 words, on machines of 64 bits; others fail to allocate.
+        // At most 2^29 buckets of 16 words on 64-bit machines; on others the allocation fails.
         let words = count.saturating_mul(Bucket::<K, V>::STRIDE);
         let bytes = words.saturating_mul(8);
         let far = config.prefetch.is_far(bytes);
@@ -91,12 +91,12 @@ impl<K: Key, V: Value> Table<K, V> {
         &self.words.get()[bucket as usize * Bucket::<K, V>::STRIDE + word]
     }
 
-    /// A bucket's header as a reader sees it, of some instant.
+    /// Returns a bucket's header at some instant, as a reader sees it.
     pub(super) fn seen_header(&self, bucket: u32) -> Header {
         Header(self.word(bucket, 0).load(Ordering::Relaxed))
     }
 
-    /// A line of each hash, chosen by its high half, of which one word is read.
+    /// Reads one word of a line for each hash, chosen by its high half.
     #[inline(always)]
     pub(super) fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         if self.far {
@@ -141,7 +141,7 @@ impl<K: Key, V: Value> Table<K, V> {
         sum
     }
 
-    /// Asks for a bucket's lines.
+    /// Prefetches a bucket's lines.
     pub(super) fn prefetch(&self, bucket: u32) {
         if self.far {
             self.prefetch_as::<true>(bucket);
@@ -159,7 +159,7 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 }
 
-/// What only the one writer calls. It reads what it wrote itself, so its loads are relaxed.
+/// Called only by the one writer. It reads its own stores, so its loads are relaxed.
 impl<K: Key, V: Value> Table<K, V> {
     pub(super) fn set_len(&self, len: usize) {
         self.len.store(len, Ordering::Relaxed);
@@ -170,12 +170,12 @@ impl<K: Key, V: Value> Table<K, V> {
         Header(own(self.word(bucket, 0)))
     }
 
-    /// Release: a reader that sees this header sees all that was stored before it.
+    /// Release: a reader that sees this header sees all earlier stores.
     fn set_header(&self, bucket: u32, header: Header) {
         self.word(bucket, 0).store(header.0, Ordering::Release);
     }
 
-    /// A free slot.
+    /// Returns a free slot.
     #[inline(always)]
     pub(super) fn free_slot(&self, bucket: u32) -> Option<usize> {
         let free = !self.header(bucket).words() & Bucket::<K, V>::FULL;
@@ -186,7 +186,7 @@ impl<K: Key, V: Value> Table<K, V> {
         own(self.word(bucket, word))
     }
 
-    /// The key in a slot that was occupied at some time.
+    /// Returns the key in a slot that was occupied at some time.
     #[inline(always)]
     pub(super) fn key(&self, bucket: u32, slot: usize) -> K {
         let low = self.load(bucket, Bucket::<K, V>::KEYS + slot) >> Bucket::<K, V>::KEY_SHIFT;
@@ -199,7 +199,7 @@ impl<K: Key, V: Value> Table<K, V> {
         V::from_bits(self.load(bucket, word) >> shift)
     }
 
-    /// The occupied slot with this key.
+    /// Returns the occupied slot with this key.
     #[inline(always)]
     pub(super) fn find(&self, bucket: u32, key: K) -> Option<usize> {
         let header = self.header(bucket);
@@ -212,12 +212,12 @@ impl<K: Key, V: Value> Table<K, V> {
         self.word(bucket, word).store(others | value.to_bits() << shift, ordering);
     }
 
-    /// Puts an entry into a free slot. A reader finds it from the second store of the header on.
+    /// Writes an entry into a free slot. Readers find it after the second store of the header.
     pub(super) fn write(&self, bucket: u32, slot: usize, key: K, value: V) {
         let header = self.header(bucket).bumped();
         self.set_header(bucket, header);
-        // Pairs with the fence of a reader that still sees the slot's last occupant: whoever loads
-        // any of the words stored below sees the new version afterwards.
+        // Pairs with the fence of a reader that still sees the slot's last occupant: a reader that
+        // loads any word stored below sees the new version afterwards.
         fence(Ordering::Release);
         let low = key.low() << Bucket::<K, V>::KEY_SHIFT;
         let low = if Bucket::<K, V>::PACKED { low | value.to_bits() } else { low };
@@ -231,18 +231,18 @@ impl<K: Key, V: Value> Table<K, V> {
         self.set_header(bucket, header.with_slot(slot));
     }
 
-    /// Frees a slot. Its words stay as they are until the next `write`.
+    /// Frees a slot. Its words stay unchanged until the next `write`.
     pub(super) fn clear(&self, bucket: u32, slot: usize) {
         self.set_header(bucket, self.header(bucket).without_slot(slot));
     }
 
-    /// Replaces the value of an occupied slot, by one store.
+    /// Replaces the value of an occupied slot by one store.
     pub(super) fn set_value(&self, bucket: u32, slot: usize, value: V) {
         self.store_value(bucket, slot, value, Ordering::Release);
     }
 
-    /// A key of these candidates will live in its second bucket, or is about to leave its home for
-    /// it.
+    /// Notes that a key of these candidates will live in its second bucket, or is about to move
+    /// there.
     pub(super) fn mark(&self, candidates: Candidates) {
         self.set_header(
             candidates.home,
@@ -250,12 +250,12 @@ impl<K: Key, V: Value> Table<K, V> {
         );
     }
 
-    /// Puts a marker right that has lost count of the keys that live elsewhere.
+    /// Corrects a marker that has lost count.
     pub(super) fn correct(&self, bucket: u32, second: u32, count: u64) {
         self.set_header(bucket, self.header(bucket).bumped().with_marker(second, count));
     }
 
-    /// A key of these candidates has gone from its second bucket, or is about to, being at home.
+    /// Notes that a key of these candidates left its second bucket, or is about to, being at home.
     pub(super) fn unmark(&self, candidates: Candidates) {
         self.set_header(
             candidates.home,
@@ -263,9 +263,9 @@ impl<K: Key, V: Value> Table<K, V> {
         );
     }
 
-    /// Moves an entry to its other bucket, where `free` is a free slot: there first, so that it is
-    /// never absent, then the version of its home, then no longer here. Gives what `second`, the
-    /// number of entries in their second bucket, becomes.
+    /// Moves an entry to its other bucket, where `free` is a free slot. Writes there first, so that
+    /// the key is never absent, then bumps the version of its home, then clears here. Returns the
+    /// new `second`, the number of entries in their second bucket.
     pub(super) fn displace(&self, bucket: u32, slot: usize, free: usize, second: u64) -> u64 {
         let key = self.key(bucket, slot);
         let candidates = self.candidates(key);

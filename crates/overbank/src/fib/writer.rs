@@ -1,4 +1,4 @@
-//! Changes, by the one writer.
+//! Changes of a table, by its one writer.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,30 +14,30 @@ use super::table::Table;
 use crate::random::Pcg32;
 use crate::sync::Arc;
 
-/// What a writer did so far.
+/// Counts of a writer's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// New keys.
+    /// New keys inserted.
     pub inserted: u64,
     /// Values replaced.
     pub updated: u64,
     /// Keys removed.
     pub removed: u64,
-    /// Insertions refused because no place was found.
+    /// Insertions refused because no free slot was found.
     pub refused: u64,
     /// Searches for a free slot; each also counts in `inserted` or `refused`.
     pub searches: u64,
     /// Entries moved to their other bucket.
     pub displaced: u64,
-    /// Entries that live in their second bucket now.
+    /// Entries in their second bucket now.
     pub second: u64,
 }
 
-/// Writes a table. There is one for each table; it may move between threads.
+/// Writes a table. Each table has one writer, which may move between threads.
 ///
-/// An operation reads and writes the key's two buckets, and an insertion into a crowded place
-/// searches a bounded number of others. No change of an entry allocates.
+/// An operation reads and writes the key's two buckets; an insertion into full buckets searches a
+/// bounded number of others. No change of an entry allocates.
 pub struct Writer<K, V> {
     table: Arc<Table<K, V>>,
     search: Search,
@@ -47,7 +47,7 @@ pub struct Writer<K, V> {
 }
 
 impl<K: Key, V: Value> Writer<K, V> {
-    /// An empty table.
+    /// Returns the writer of an empty table.
     pub fn new(config: &Config) -> Result<Self, Error> {
         Ok(Self {
             table: Arc::new(Table::new(config)?),
@@ -58,13 +58,13 @@ impl<K: Key, V: Value> Writer<K, V> {
         })
     }
 
-    /// A reader of this table.
+    /// Returns a reader of this table.
     pub fn reader(&self) -> Reader<K, V> {
         Reader::new(Arc::clone(&self.table))
     }
 
-    /// Asks for the lines of a key that will soon be inserted, updated or removed. Whoever builds a
-    /// table from a list calls this some sixteen keys ahead.
+    /// Prefetches the lines of a key that will soon be inserted, updated or removed. To build a
+    /// table from a list, call it about sixteen keys ahead.
     #[inline]
     pub fn prefetch(&self, key: K) {
         let candidates = self.table.candidates(key);
@@ -72,7 +72,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         self.table.prefetch(candidates.second);
     }
 
-    /// Where the key is: its bucket and slot.
+    /// Returns the key's bucket and slot.
     #[inline]
     fn find(&self, candidates: Candidates, key: K) -> Option<(u32, usize)> {
         if let Some(slot) = self.table.find(candidates.home, key) {
@@ -89,13 +89,13 @@ impl<K: Key, V: Value> Writer<K, V> {
         self.table.set_len(len);
     }
 
-    /// The key's value.
+    /// Returns the key's value.
     pub fn get(&self, key: K) -> Option<V> {
         let (bucket, slot) = self.find(self.table.candidates(key), key)?;
         Some(self.table.value(bucket, slot))
     }
 
-    /// Inserts a key, or replaces its value and gives the old one. An error changes nothing.
+    /// Inserts a key, or replaces its value and returns the old one. An error changes nothing.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, Full> {
         self.churn();
         let candidates = self.table.candidates(key);
@@ -148,14 +148,14 @@ impl<K: Key, V: Value> Writer<K, V> {
         old
     }
 
-    /// Replaces the value of a key and gives the old one; without an entry nothing happens.
+    /// Replaces the value of a key and returns the old one; does nothing without an entry.
     pub fn update(&mut self, key: K, value: V) -> Option<V> {
         self.churn();
         let (bucket, slot) = self.find(self.table.candidates(key), key)?;
         Some(self.replace(bucket, slot, value))
     }
 
-    /// Removes a key and gives its value.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         self.churn();
         let candidates = self.table.candidates(key);
@@ -171,8 +171,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         Some(old)
     }
 
-    /// Markers that have lost count of the keys that live in their second bucket: absent keys of
-    /// theirs cost a line more. Reads all headers.
+    /// Returns the number of markers that have lost count of the keys in their second bucket. Each
+    /// costs lookups of absent keys one more line. Reads all headers.
     pub fn stuck_markers(&self) -> usize {
         self.stuck().count()
     }
@@ -184,9 +184,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         })
     }
 
-    /// Counts again what those markers should have counted, and says how many are right now. Reads
-    /// the whole table, and allocates for the markers: for quiet hours, after the table's contents
-    /// changed a thousand times over.
+    /// Recounts those markers and returns how many are right now. Reads the whole table and
+    /// allocates: for quiet hours, after the table's contents changed a thousand times over.
     pub fn recount(&mut self) -> usize {
         let mut counts: Vec<((u32, u32), u64)> = self.stuck().map(|marker| (marker, 0)).collect();
         for bucket in 0..self.table.buckets {
@@ -207,8 +206,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         counts.len() - self.stuck_markers()
     }
 
-    /// Moves up to `moves` entries, chosen at random, to their other bucket where that has room.
-    /// Changes nothing that a reader may see: what tests and experiments run beside readers.
+    /// Moves up to `moves` random entries to their other bucket, if that has room. Changes nothing
+    /// that a reader may see; for tests and experiments beside readers.
     pub fn shuffle(&mut self, moves: usize) {
         for _ in 0..moves {
             let bucket = self.pcg.below(self.table.buckets);
@@ -224,8 +223,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         }
     }
 
-    /// Moves a key to its other bucket, if it is there and that has room. Changes nothing that a
-    /// reader may see, as [`Writer::shuffle`].
+    /// Moves a key to its other bucket, if the key is present and that bucket has room. Changes
+    /// nothing that a reader may see.
     pub fn flip(&mut self, key: K) -> bool {
         let candidates = self.table.candidates(key);
         let Some((bucket, slot)) = self.find(candidates, key) else { return false };
@@ -235,7 +234,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         true
     }
 
-    /// With the feature `always-displace`, every operation also moves entries.
+    /// Moves entries on every operation, with the feature `always-displace`.
     #[inline(always)]
     fn churn(&mut self) {
         if cfg!(feature = "always-displace") {
@@ -243,16 +242,16 @@ impl<K: Key, V: Value> Writer<K, V> {
         }
     }
 
-    /// Every entry, in the order of the buckets. Reads the whole table.
+    /// Iterates over every entry, in the order of the buckets. Reads the whole table.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
         self.iter_in(0..self.buckets())
     }
 
-    /// The entries of some buckets, for who goes through the table a slice at a time. An insertion
-    /// between two slices may move an entry from a bucket that is still to come into one that was.
+    /// Iterates over the entries of some buckets, to visit a table in slices. An insertion between
+    /// two slices may move an entry from an unvisited bucket into a visited one.
     pub fn iter_in(&self, buckets: Range<usize>) -> impl Iterator<Item = (K, V)> + '_ {
         let table = &*self.table;
-        // Fits: no more than there are buckets, whose number has 32 bits.
+        // At most the number of buckets, which has 32 bits.
         let end = buckets.end.min(self.buckets()) as u32;
         let start = buckets.start.min(self.buckets()) as u32;
         (start..end).flat_map(move |bucket| {
@@ -263,7 +262,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         })
     }
 
-    /// Buckets of the table.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> usize {
         self.table.buckets as usize
     }
@@ -273,8 +272,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         &self.table
     }
 
-    /// Puts an entry of an image into its slot, which is free. `false` if the key does not belong
-    /// into this bucket, or is there already; then the table is not to be used.
+    /// Puts an entry of an image into its free slot. Returns `false` if the key does not belong
+    /// into this bucket or is already present; the table must not be used then.
     #[cfg(feature = "std")]
     pub(super) fn restore(&mut self, bucket: u32, slot: usize, key: K, value: V) -> bool {
         let candidates = self.table.candidates(key);
@@ -291,7 +290,8 @@ impl<K: Key, V: Value> Writer<K, V> {
         true
     }
 
-    /// After the last `restore`: an error, the bucket, if a key is in both of its buckets.
+    /// Finishes after the last `restore`; fails with the bucket of a key that is in both of its
+    /// buckets.
     #[cfg(feature = "std")]
     pub(super) fn settle(&mut self) -> Result<(), u32> {
         let table = &*self.table;
@@ -308,32 +308,32 @@ impl<K: Key, V: Value> Writer<K, V> {
         Ok(())
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Slots of the table.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
 
-    /// Share of the slots that hold an entry.
+    /// Returns the share of occupied slots, 0 to 1.
     pub fn occupancy(&self) -> f64 {
         self.len as f64 / self.slots() as f64
     }
 
-    /// Seed of the hash function.
+    /// Returns the seed of the hash function.
     pub fn seed(&self) -> u64 {
         self.table.seed
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }

@@ -1,4 +1,4 @@
-//! DC-Bubble: bubble LRU with a bit per bucket that tells hits from misses.
+//! DC-Bubble: bubble LRU with one bit per bucket that separates hits from misses.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,14 +14,14 @@ use crate::memory::MemoryError;
 
 /// DC-Bubble (section 5.3, after Zhang and Xue 2009), on set-associative caches only.
 ///
-/// Bubbles on every hit. One bit per bucket, in a bitmap of its own, tells whether the bucket's
-/// last access was a hit. An insertion into a full bucket looks at it: after a hit the new entry
-/// replaces the last one; after a miss the first entry leaves, the others move up by one and the
-/// new one takes the last slot.
+/// Bubbles on every hit. One bit per bucket, in a separate bitmap, records whether the bucket's
+/// last access was a hit. An insertion into a full bucket reads it. After a hit, the new entry
+/// replaces the last one. After a miss, the first entry is evicted, the others move up by one, and
+/// the new one takes the last slot.
 ///
-/// What counts as an access: a reported hit sets the bit; an insertion *is* the miss that caused
-/// it, so it consults the bit as the access before left it, and then clears it. A reported miss
-/// alone changes nothing. A new bucket's last access was a miss.
+/// A reported hit is an access and sets the bit. An insertion is the miss that caused it: it reads
+/// the bit as the previous access left it, and then clears it. A reported miss alone changes
+/// nothing. A new bucket's last access counts as a miss.
 #[derive(Clone, Debug)]
 pub struct DcBubble {
     hit: Box<[u64]>,

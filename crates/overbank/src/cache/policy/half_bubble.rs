@@ -1,23 +1,22 @@
-//! Half-bubble: ours, for hit rates like those of bubbling on every hit at a fraction of the
-//! writes.
+//! Half-bubble: hit rates close to those of bubbling on every hit, with a fraction of the writes.
+//! Not in the paper.
 //!
-//! Four facts decide it.
+//! Four facts determine it.
 //!
-//! *Which hits bubble* does not change where entries settle: neighbours change places in proportion
-//! to how often each is hit, at whatever rate. But a new entry must climb out of the last slot
-//! before the next eviction takes it. So entries in the lower half of a bucket bubble on every hit,
-//! those in the upper half only in one burst of 16 on average; under skew most hits are in the
-//! upper half, and write nothing.
+//! *Which hits bubble* does not change where entries settle: neighbours swap in proportion to how
+//! often each is hit, at any rate. But a new entry must leave the last slot before the next
+//! eviction takes it. So entries in the lower half of a bucket bubble on every hit, those in the
+//! upper half only in one burst of 16 on average. Under skew most hits are in the upper half, and
+//! write nothing.
 //!
-//! *While the table has room* (more than one slot in 24 is empty), there is nothing to choose:
-//! nothing bubbles, and the victim is any candidate slot, because an evicted entry that comes back
-//! may find one of the empty slots. Once it is crowded the victim is the last slot of a candidate
-//! bucket drawn at random.
+//! *While the table has room* (more than one slot in 24 is empty), no choice is needed: nothing
+//! bubbles, and the victim is any candidate slot, because an evicted entry that returns may find an
+//! empty slot.
 //!
-//! *Where all flows are as popular*, order says nothing, and half of the hits are in lower halves,
-//! whatever bubbles. With skew it is far fewer: 0.35 at θ = 0.5, below 0.2 at θ ≥ 0.8, for any
-//! α > 1. And *where nearly every packet hits*, order wins less than it costs. So hits are counted by
-//! half, and judged when they are as many as the table has slots:
+//! *If all flows are equally popular*, order has no value, and half of the hits are in lower
+//! halves, whatever bubbles. With skew it is far fewer: 0.35 at θ = 0.5, below 0.2 at θ ≥ 0.8, for
+//! any α > 1. And *if nearly every packet hits*, order gains less than it costs. So hits are
+//! counted by half, and judged once they are as many as the table has slots:
 //!
 //! ```text
 //!              15/32 or more of the hits in lower halves, or 99 of 100 packets hit
@@ -26,10 +25,10 @@
 //!              fewer than 27/64 and 99 of 100, or after 16 hits per slot
 //! ```
 //!
-//! At rest all candidates are victims alike, as with random eviction, and hits bubble only in one
-//! burst of 16, to see whether an order forms. An order that is too weak for that (θ = 0.5 at
-//! α = 3) is found when ordering is tried again. Without skew a lookup then costs 0.1 to 0.2 ns
-//! more than with random eviction, instead of 3.
+//! At rest all candidates are equal victims, as with random eviction, and hits bubble only in one
+//! burst of 16, to see whether an order forms. An order too weak for that (θ = 0.5 at α = 3) is
+//! found when ordering is tried again. Without skew, resting spares nearly all of the cost of
+//! promotion.
 //!
 //! Cost: four counters; a burst is judged without a branch per key.
 
@@ -44,18 +43,18 @@ use crate::cache::probes::MISS;
 use crate::cache::table::{Entry, Slot, Table};
 use crate::random::Pcg32;
 
-/// Bubbles from the lower half of a bucket, while popularity differs. See the module.
+/// Bubbles from the lower half of a bucket while popularity differs. See the module.
 #[derive(Clone, Debug)]
 pub struct HalfBubble {
     pcg: Pcg32,
-    /// Bursts until the next in which every hit bubbles; never zero between calls.
+    /// Bursts until the next one in which every hit bubbles; never zero between calls.
     countdown: u32,
-    /// Hits until ordering is tried again; 0 while it is on.
+    /// Hits until ordering is tried again; 0 while ordering.
     rest: u64,
     seen: Seen,
 }
 
-/// What was seen since the last verdict.
+/// Counts since the last verdict.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     lookups: u64,
@@ -65,7 +64,7 @@ struct Seen {
 }
 
 impl HalfBubble {
-    /// On average, one burst in this many bubbles in the upper halves too.
+    /// Mean number of bursts between those that also bubble in the upper halves.
     pub const BURSTS: u32 = 16;
     /// The table has room while more than one slot in this many is empty.
     pub const ROOM: usize = 24;
@@ -85,7 +84,7 @@ impl HalfBubble {
         self.countdown = 1 + self.pcg.below(2 * Self::BURSTS - 1);
     }
 
-    /// Judges what was seen when it is enough, in a table of so many slots.
+    /// Judges the counts once there are enough, in a table of `slots` slots.
     #[inline(always)]
     fn judge(&mut self, slots: u64) {
         let enough = if self.rest == 0 { slots } else { (slots / 8).clamp(1, Self::SAMPLE_MAX) };
@@ -108,8 +107,8 @@ impl HalfBubble {
     }
 }
 
-/// Which of up to 32 slots are hits, numbers below the power of two `candidates`, and have `bit`
-/// set; with `bit` 0 all hits. Eight slots at a time, each a byte of a word.
+/// Returns which of up to 32 slots are hits (numbers below the power of two `candidates`) and have
+/// `bit` set; with `bit` 0, all hits. Handles eight slots at a time, each a byte of a word.
 #[inline(always)]
 fn hits_with(bit: u8, slots: &[u8], candidates: usize) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -171,7 +170,7 @@ impl<G: Geometry> Policy<G> for HalfBubble {
         self.seen.lookups += slots.len() as u64;
         self.seen.hits += u64::from(hits);
         for (hashes, slots) in hashes.chunks(32).zip(slots.chunks(32)) {
-            // The hits that bubble, one bit each: found for the whole burst without a branch.
+            // The hits that bubble, one bit each, found for the whole burst without a branch.
             let lower = hits_with((G::SLOTS / 2) as u8, slots, G::CANDIDATES);
             self.seen.lower += u64::from(lower.count_ones());
             let mut bubbles = if all { hits_with(0, slots, G::CANDIDATES) } else { lower };

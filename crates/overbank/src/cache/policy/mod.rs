@@ -1,4 +1,4 @@
-//! Policy: which entry is promoted on a hit, and which one leaves when its bucket is full.
+//! Policy: the entry promoted on a hit, and the victim in a full bucket.
 //!
 //! | policy | a hit | the victim | state |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //! | [`DcBubble`] | as bubble LRU, and a bit is set | see there | one bit per bucket |
 //! | [`HalfBubble`] | moves up one slot from the lower half, if popularity differs | see there | generator, four counters |
 //!
-//! Sections 4.2 and 5 of the paper. A policy never allocates after its construction, draws at most
-//! one random number per eviction, and moves entries within one bucket only.
+//! Source: sections 4.2 and 5 of the paper. A policy never allocates after construction, draws at
+//! most one random number per eviction, and moves entries only within one bucket.
 
 mod dc_bubble;
 mod half_bubble;
@@ -29,18 +29,18 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Who is promoted and who leaves, on a geometry. Its methods are the table's business.
+/// Promotion and eviction on a geometry. Only the table calls its methods.
 pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
-    /// For a table of `buckets`.
+    /// Returns a policy for a table of `buckets`.
     #[doc(hidden)]
     fn new(buckets: usize, config: &Config) -> Result<Self, Error>;
 
-    /// The same as a value.
+    /// Returns the policy as a value.
     #[doc(hidden)]
     fn kind(&self) -> PolicyKind;
 
-    /// Verified lookups in order; `slots` of `G::CANDIDATES` and above are misses, and `hits` is
-    /// the number of the others. Both slices have the same length.
+    /// Handles verified lookups in order. `slots` from `G::CANDIDATES` on are misses, and `hits` is
+    /// the number of the others. Both slices have equal lengths.
     #[doc(hidden)]
     fn report<L: Layout>(
         &mut self,
@@ -50,30 +50,31 @@ pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
         hits: u32,
     );
 
-    /// All candidate slots of `hash` are taken: gives the slot to overwrite and who is lost.
+    /// Evicts when all candidate slots of `hash` are taken: returns the slot to overwrite and the
+    /// lost entry.
     #[doc(hidden)]
     fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>);
 
-    /// After an insertion of any outcome.
+    /// Handles an insertion of any outcome.
     #[doc(hidden)]
     #[inline(always)]
     fn inserted<L: Layout>(&mut self, _table: &Table<G, L>, _hash: u64) {}
 
-    /// The table was emptied.
+    /// Handles the clearing of the table.
     #[doc(hidden)]
     fn cleared(&mut self) {}
 
-    /// Bytes of state that grow with the table.
+    /// Returns the bytes of state that grow with the table.
     #[doc(hidden)]
     fn state_bytes(&self) -> usize {
         0
     }
 }
 
-/// Stream of the policies' random numbers (the generator has 2⁶³ of them).
+/// Stream of the policies' random numbers, one of the generator's 2⁶³.
 const STREAM: u64 = 54;
 
-/// Hashes and slots of the hits.
+/// Iterates over hashes and slots of the hits.
 #[inline(always)]
 fn hits<'a, G: Geometry>(
     hashes: &'a [u64],
@@ -88,7 +89,8 @@ fn promote<G: Geometry, L: Layout>(table: &mut Table<G, L>, hash: u64, slot: usi
     table.promote(table.candidate(hash, slot), fingerprint(hash));
 }
 
-/// The last slot of a random candidate bucket (section 5.2: "we simply pick a random bucket").
+/// Returns the last slot of a random candidate bucket (section 5.2: "we simply pick a random
+/// bucket").
 #[inline(always)]
 fn last_of_random_bucket<G: Geometry, L: Layout>(
     pcg: &mut Pcg32,
@@ -127,8 +129,8 @@ impl<G: Geometry> Policy<G> for Random {
     }
 }
 
-/// Bubble LRU: a hit exchanges the entry with the one of the next higher priority in its bucket;
-/// the victim is the last slot of a candidate bucket drawn at random.
+/// Bubble LRU: a hit swaps the entry with the one of the next higher priority in its bucket. The
+/// victim is the last slot of a random candidate bucket.
 #[derive(Clone, Debug)]
 pub struct BubbleLru {
     pcg: Pcg32,
@@ -162,10 +164,10 @@ impl<G: Geometry> Policy<G> for BubbleLru {
     }
 }
 
-/// Probabilistic bubble LRU: bubble LRU that promotes one hit in n on average.
+/// Probabilistic bubble LRU: promotes one hit in n on average.
 ///
-/// The distance to the next promoted hit is drawn evenly from `1..=2n−1` (mean n), so a hit costs
-/// a decrement, and a whole burst one subtraction most of the time.
+/// The distance to the next promoted hit is drawn evenly from `1..=2n−1` (mean n). A hit costs a
+/// decrement, and a whole burst usually one subtraction.
 #[derive(Clone, Debug)]
 pub struct Pblru {
     pcg: Pcg32,

@@ -10,7 +10,7 @@ use crate::cache::probes::Probes;
 
 pub(super) struct Avx2;
 
-/// 16-bit lanes of `equal` (all ones or zero) as one bit each.
+/// Returns the 16-bit lanes of `equal` (all ones or zero) as one bit each.
 ///
 /// # Safety
 /// The CPU has AVX2.

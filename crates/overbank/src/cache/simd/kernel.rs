@@ -1,16 +1,15 @@
 //! The loops over a table, written once for every instruction set, geometry and layout.
 //!
-//! A probe of a burst makes two passes. The first computes each key's bucket address and asks for
-//! all its cache lines; the second compares. By then most lines are there or on their way, all
-//! waits overlap, and neither pass branches on what it finds. Who names the *next* burst has its
-//! lines asked for between the comparisons of this one, and the wait for the first of them filled.
+//! A probe of a burst makes two passes. The first computes each key's bucket address and prefetches
+//! all its cache lines; the second compares. By then most lines have arrived or are on their way,
+//! all waits overlap, and neither pass branches on what it finds. If the caller names the *next*
+//! burst, its lines are prefetched between the comparisons of this one, which hides the wait for
+//! the first of them.
 //!
-//! [`probe_home_first`] is for cuckoo-lite while there is room, when nearly every key lies in its
-//! first bucket: it asks for the first lines only, and in two more passes, over the keys that were
-//! not there, for the second ones. The length of those passes is the only branch that the data
-//! decides. With 2-16 buckets half full it saves the second line of all but one key in 200, and a
-//! quarter of a lookup (3.7 to 2.7 ns in 16 MiB, 10.9 to 9.5 ns in 64 MiB); nearly full, when a
-//! third of the keys lie in their second bucket, it would cost a third more.
+//! [`probe_home_first`] is for cuckoo-lite with room, when nearly every key lies in its first
+//! bucket. It prefetches only the first lines; two more passes, over the keys not found there,
+//! handle the second ones. The length of those passes is the only branch that depends on data. Half
+//! full, it saves nearly all second lines; nearly full it would cost more than it saves.
 
 use super::{Scan, Simd};
 use crate::cache::geometry::{Geometry, fingerprint};
@@ -20,8 +19,8 @@ use crate::prefetch::prefetch_at;
 
 /// A table's slots, as a kernel sees them.
 ///
-/// Invariant, made by `Table` and relied on here: at `base` lie `buckets + G::BUFFER_BUCKETS`
-/// buckets of `G::SLOTS * L::SLOT_BYTES` bytes, readable, and `buckets >= G::BUCKETS_MIN`.
+/// Invariant, established by `Table`: `base` points to `buckets + G::BUFFER_BUCKETS` readable
+/// buckets of `G::SLOTS * L::SLOT_BYTES` bytes, and `buckets >= G::BUCKETS_MIN`.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub(crate) base: *const u8,
@@ -29,15 +28,15 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A bucket of a hash. Below `buckets + BUFFER_BUCKETS` for every hash, so the address is in
-    /// the table.
+    /// Returns a bucket of a hash. It is below `buckets + BUFFER_BUCKETS` for every hash, so the
+    /// address is in the table.
     #[inline(always)]
     fn bucket<G: Geometry, L: Layout>(&self, hash: u64, choice: usize) -> *const u8 {
         self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Extent::<G, L>::STRIDE)
     }
 }
 
-/// The hashes to ask for: a burst at most.
+/// Returns the hashes to prefetch for: at most a burst.
 #[inline(always)]
 fn upcoming(next: Option<&[u64]>) -> &[u64] {
     let next = next.unwrap_or_default();
@@ -46,13 +45,13 @@ fn upcoming(next: Option<&[u64]>) -> &[u64] {
 
 const LINE: usize = 64;
 
-/// How far a key's buckets extend, by geometry and layout.
+/// The extent of a key's buckets, by geometry and layout.
 struct Extent<G, L>(core::marker::PhantomData<(G, L)>);
 
 impl<G: Geometry, L: Layout> Extent<G, L> {
     /// Bytes from one bucket to the next.
     const STRIDE: usize = G::SLOTS * L::SLOT_BYTES;
-    /// Bytes that lie together: one bucket, or all of BLP's.
+    /// Contiguous bytes: one bucket, or all of BLP's.
     const SPAN: usize = if G::ADJACENT { G::CHOICES * Self::STRIDE } else { Self::STRIDE };
     /// Whether a span always covers the fewest lines possible (tables are line aligned).
     const ALIGNED: bool = Self::STRIDE.is_multiple_of(LINE)
@@ -62,11 +61,11 @@ impl<G: Geometry, L: Layout> Extent<G, L> {
         (G::CHOICES, G::SLOTS),
         (1, 4) | (1, 8) | (1, 16) | (2, 4) | (2, 8) | (2, 16) | (4, 4)
     ));
-    /// Whether whole 4-slot buckets can be compared by one wide load.
+    /// Whether one wide load can compare whole 4-slot buckets.
     const WIDE: bool = G::ADJACENT && G::SLOTS == 4 && L::SLOT_BYTES == 4;
 }
 
-/// Asks for all cache lines of the buckets that start at `p`.
+/// Prefetches all cache lines of the buckets that start at `p`.
 #[inline(always)]
 fn prefetch_span<G: Geometry, L: Layout, const FAR: bool>(p: *const u8) {
     let mut offset = 0;
@@ -79,7 +78,7 @@ fn prefetch_span<G: Geometry, L: Layout, const FAR: bool>(p: *const u8) {
     }
 }
 
-/// The mask of the candidate slots that hold `fp`.
+/// Returns the mask of the candidate slots that hold `fp`.
 ///
 /// # Safety
 /// `first` (and `second`, where buckets are not adjacent) are starts of buckets of a `View`.
@@ -119,7 +118,7 @@ unsafe fn compare<S: Simd, G: Geometry, L: Layout>(
     }
 }
 
-/// The mask of the slots of one bucket that hold `fp`.
+/// Returns the mask of the slots of one bucket that hold `fp`.
 ///
 /// # Safety
 /// As for `compare`.
@@ -136,7 +135,7 @@ unsafe fn compare_bucket<S: Simd, G: Geometry>(bucket: *const u8, fp: u16) -> u3
     }
 }
 
-/// The value in candidate slot `slot`.
+/// Returns the value in candidate slot `slot`.
 ///
 /// # Safety
 /// As for `compare`, and `slot < G::CANDIDATES`.
@@ -166,7 +165,7 @@ unsafe fn value_at<G: Geometry, L: Layout>(
     }
 }
 
-/// Probes the first [`BURST`] of `hashes`. With the `next` burst: asks for its lines, and not for
+/// Probes the first [`BURST`] of `hashes`. With a `next` burst, prefetches its lines instead of
 /// those of this one, which was next before.
 ///
 /// # Safety
@@ -220,8 +219,8 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     out.len = count;
 }
 
-/// [`probe`] for geometries with two buckets apart, which looks at the second bucket of a key only
-/// if the first has no match.
+/// Probes geometries with two separate buckets; reads the second bucket of a key only if the first
+/// has no match.
 ///
 /// # Safety
 /// As for [`probe`].
@@ -274,7 +273,7 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout, const FAR
     out.len = count;
 }
 
-/// Looks at all candidate slots of one hash: who has its fingerprint, who is empty.
+/// Scans all candidate slots of one hash for its fingerprint and for empty slots.
 ///
 /// # Safety
 /// As for [`probe`].

@@ -1,14 +1,14 @@
 //! The seam between the tables and the machine's vectors.
 //!
-//! One file per instruction set, each with the same short list of methods ([`Simd`]) and the same
-//! entry points, made by the macro `entry_points`; [`kernel`] has the loops, written once and
+//! Each instruction set has one file with the same short list of methods ([`Simd`]) and the same
+//! entry points, made by the macro `entry_points`. [`kernel`] has the loops, written once and
 //! generic over instruction set, geometry and layout. An entry point carries `#[target_feature]`
 //! and everything below it is `#[inline(always)]`, so each combination becomes one straight loop.
 //!
-//! The choice is made once, when a table is constructed ([`Isa::choose`]), and kept in the table as
-//! function pointers ([`Kernels`]): a burst of 32 keys costs one indirect call.
+//! The choice is made once, when a table is constructed ([`Isa::choose`]), and stored in the table
+//! as function pointers ([`Kernels`]): a burst of 32 keys costs one indirect call.
 //!
-//! To add an instruction set: a file beside `avx2.rs`, a variant of [`Isa`], an arm in
+//! A new instruction set needs a file beside `avx2.rs`, a variant of [`Isa`], an arm in
 //! `isa::detect`, and an arm in [`Kernels::of`].
 
 #![allow(unsafe_code)] // Vector loads, and calls of functions with target features.
@@ -30,49 +30,49 @@ use crate::isa::{Isa, IsaError};
 
 pub(crate) use kernel::View;
 
-/// What an instruction set has to do: compare packed fingerprints, one bit per slot in the answer,
-/// and prefetch.
+/// The operations of an instruction set: compare packed fingerprints, with one bit per slot in the
+/// result.
 ///
 /// # Safety
 /// All methods: the CPU has the instruction set. `eq*`: each pointer is valid for reading the
 /// bytes that the method names, at any alignment.
 pub(crate) trait Simd {
-    /// 4 fingerprints at `p` (8 bytes).
+    /// Compares 4 fingerprints at `p` (8 bytes).
     unsafe fn eq4(p: *const u8, fp: u16) -> u32;
-    /// 8 fingerprints at `p` (16 bytes).
+    /// Compares 8 fingerprints at `p` (16 bytes).
     unsafe fn eq8(p: *const u8, fp: u16) -> u32;
-    /// 16 fingerprints at `p` (32 bytes).
+    /// Compares 16 fingerprints at `p` (32 bytes).
     unsafe fn eq16(p: *const u8, fp: u16) -> u32;
 
-    /// 4 at `p`, then 4 at `q`.
+    /// Compares 4 at `p`, then 4 at `q`.
     #[inline(always)]
     unsafe fn eq4x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { Self::eq4(p, fp) | Self::eq4(q, fp) << 4 }
     }
 
-    /// 8 at `p`, then 8 at `q`.
+    /// Compares 8 at `p`, then 8 at `q`.
     #[inline(always)]
     unsafe fn eq8x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { Self::eq8(p, fp) | Self::eq8(q, fp) << 8 }
     }
 
-    /// 16 at `p`, then 16 at `q`.
+    /// Compares 16 at `p`, then 16 at `q`.
     #[inline(always)]
     unsafe fn eq16x2(p: *const u8, q: *const u8, fp: u16) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { Self::eq16(p, fp) | Self::eq16(q, fp) << 16 }
     }
 
-    /// Two whole 4-slot buckets of 16-bit values, side by side (32 bytes at `p`).
+    /// Compares two adjacent 4-slot buckets of 16-bit values (32 bytes at `p`).
     #[inline(always)]
     unsafe fn eq_pair(p: *const u8, fp: u16) -> u32 {
         // SAFETY: the caller's promise: 32 bytes, the second bucket at byte 16.
         unsafe { Self::eq4x2(p, p.add(16), fp) }
     }
 
-    /// Four whole 4-slot buckets of 16-bit values, side by side (64 bytes at `p`).
+    /// Compares four adjacent 4-slot buckets of 16-bit values (64 bytes at `p`).
     #[inline(always)]
     unsafe fn eq_quad(p: *const u8, fp: u16) -> u32 {
         // SAFETY: the caller's promise: 64 bytes, the third bucket at byte 32.
@@ -80,7 +80,7 @@ pub(crate) trait Simd {
     }
 }
 
-/// Candidate slots that hold the fingerprint, and candidate slots that are empty.
+/// Candidate slots with the fingerprint, and empty candidate slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scan {
     pub(crate) matching: u32,
@@ -90,22 +90,21 @@ pub(crate) struct Scan {
 /// The loops of a table, for its geometry, layout and instruction set.
 ///
 /// # Safety
-/// To call any: the view is of a table of the geometry and layout that the kernels were made
-/// for.
+/// For each call, the view is of a table of the geometry and layout of the kernels.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels {
-    /// Probes up to a burst of hashes; with the next burst, asks for its lines in place of this
+    /// Probes up to a burst of hashes; given the next burst, prefetches its lines instead of this
     /// one's.
     pub(crate) probe: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
-    /// The same, second buckets only where the first have no match.
+    /// Probes second buckets only if the first have no match.
     pub(crate) probe_home_first: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
-    /// Looks at all candidate slots of one hash.
+    /// Scans all candidate slots of one hash.
     pub(crate) scan: unsafe fn(View, u64) -> Scan,
 }
 
 impl Kernels {
-    /// The kernels for `isa`, if the machine has it. `far`: those that prefetch into the
-    /// second-level cache and no further.
+    /// Returns the kernels for `isa`, if the machine has it. `far` selects those that prefetch only
+    /// into the second-level cache.
     pub(crate) fn of<G: Geometry, L: Layout>(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels_as {
             ($isa:ident, $far:literal) => {
@@ -129,7 +128,7 @@ impl Kernels {
             Isa::Avx512 => kernels!(avx512),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => kernels!(neon),
-            // Those of other machines.
+            // Sets of other machines.
             isa => return Err(IsaError::Unavailable { name: isa.name() }),
         })
     }

@@ -1,5 +1,5 @@
-//! AArch64 with NEON: 128-bit compares; each equal lane keeps a bit of its own, and additions bring
-//! the bits together (there is no instruction that makes a mask of lanes).
+//! AArch64 with NEON: 128-bit compares. Each equal lane keeps a different bit, and additions
+//! combine the bits (NEON has no instruction that makes a mask of lanes).
 
 use core::arch::aarch64::*;
 
@@ -43,7 +43,7 @@ unsafe fn equal8(words: uint16x8_t, fp: u16) -> u32 {
     }
 }
 
-/// 16 lanes as a byte each: its bit where the lane is equal, else zero.
+/// Returns 16 lanes as a byte each: the lane's bit if it is equal, else zero.
 ///
 /// # Safety
 /// The CPU has NEON.
@@ -58,7 +58,7 @@ unsafe fn equal16(low: uint16x8_t, high: uint16x8_t, fp: u16) -> uint8x16_t {
     }
 }
 
-/// The bits of 16 bytes of [`equal16`].
+/// Returns the bits of 16 bytes of [`equal16`].
 ///
 /// # Safety
 /// The CPU has NEON.

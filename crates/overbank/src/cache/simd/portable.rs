@@ -1,10 +1,10 @@
 //! Any machine: four fingerprints at a time in one 64-bit word.
 //!
-//! A lane of `word ^ pattern` is zero where the fingerprint matches. `((x & 0x7fff) + 0x7fff) | x`
-//! has a lane's top bit set exactly when the lane is not zero, and never carries into the next
-//! lane, so there are no false matches as in the shorter well-known trick. Two shifts then bring
-//! the four top bits side by side (a multiplication would do it too, but compilers turn several of
-//! them into long sequences of narrow vector multiplications: 20 ns a key instead of 4).
+//! A lane of `word ^ pattern` is zero if the fingerprint matches. `((x & 0x7fff) + 0x7fff) | x`
+//! sets a lane's top bit exactly if the lane is not zero, and never carries into the next lane. So
+//! it has no false matches, unlike the shorter well-known trick. Two shifts then bring the four top
+//! bits together. A multiplication would do so too, but compilers turn several of them into long
+//! sequences of narrow vector multiplications.
 
 use super::kernel::{self, View};
 use super::{Scan, Simd, entry_points};

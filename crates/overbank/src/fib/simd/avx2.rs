@@ -42,7 +42,7 @@ unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64) -> u32 {
     bits(a) | bits(b) << 4
 }
 
-/// The bytes that are not zero.
+/// Returns the bytes that are not zero, one bit each.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {

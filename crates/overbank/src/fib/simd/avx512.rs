@@ -1,4 +1,4 @@
-//! x86-64 with AVX-512 (F, BW, VL): a line in one load, the answer in a mask register.
+//! x86-64 with AVX-512 (F, BW, VL): a line in one load, the result in a mask register.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -26,7 +26,7 @@ unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64) -> u32 {
     u32::from(_mm512_testn_epi64_mask(different, _mm512_set1_epi64(mask as i64)))
 }
 
-/// The bytes that are not zero.
+/// Returns the bytes that are not zero, one bit each.
 #[inline]
 #[target_feature(enable = "avx512bw")]
 fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {

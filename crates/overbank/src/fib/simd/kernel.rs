@@ -1,19 +1,18 @@
 //! The lookups, written once for every instruction set and shape.
 //!
-//! What makes them right is on the page of the module `fib`. A burst goes in two rounds (Algorithm
-//! 3 of the paper): ask for the home lines, compare them, and ask for the second line of the few
-//! keys that need it; compare these. Neither branches on what it finds, but for how many second
-//! lines there are. A burst in which a bucket changed under the comparison is looked up again key
-//! by key.
+//! The page of the module `fib` explains why they are right. A burst takes two rounds (Algorithm 3
+//! of the paper). The first prefetches and compares the home lines, and prefetches the second lines
+//! of the few keys that need them; the second compares these. Neither branches on what it finds,
+//! except for the number of second lines. If a bucket changed during the comparison, the burst is
+//! looked up again key by key.
 //!
-//! A burst alone waits for memory twice, at its begin and at its end. Who names the *next* burst
-//! has its homes asked for before the comparisons of this one, which fills the first wait. Of a
-//! long list ([`all`]) the second round of a burst comes after the first one of the next, which
-//! fills the other.
+//! A single burst waits for memory twice, at its begin and at its end. If the caller names the
+//! *next* burst, its homes are prefetched before the comparisons of this one, which hides the first
+//! wait. In a long list ([`all`]) the second round of a burst follows the first one of the next,
+//! which hides the other.
 //!
-//! What is not waiting is instructions, and there it counts what is done for each key: the loop
-//! over the homes does nothing but compare; which keys are hits, and which may be in their second
-//! buckets, is found for the whole burst in vectors.
+//! The rest of the cost is instructions for each key. So the loop over the homes only compares;
+//! hits, and keys that may be in their second buckets, are found for the whole burst in vectors.
 
 use core::mem::MaybeUninit;
 
@@ -28,8 +27,8 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A table, as a kernel sees it.
 ///
-/// Invariant, made by `Table` and relied on here: at `words` lie `buckets * Bucket::STRIDE` words,
-/// 64-byte aligned, that live as long as the view is used, and `buckets >= 2`.
+/// Invariant, established by `Table`: `words` points to `buckets * Bucket::STRIDE` words, 64-byte
+/// aligned, that outlive the view, and `buckets >= 2`.
 #[derive(Clone, Copy)]
 pub(in crate::fib) struct View {
     pub(in crate::fib) words: *const AtomicU64,
@@ -38,7 +37,7 @@ pub(in crate::fib) struct View {
 }
 
 impl View {
-    /// The header of a bucket, and with it the bucket.
+    /// Returns a pointer to the header of a bucket, and so to the bucket.
     ///
     /// # Safety
     /// The view is of a table of this shape, and `bucket` is one of its buckets.
@@ -54,16 +53,15 @@ impl View {
     }
 }
 
-/// What one look at a bucket gave.
+/// Result of one look at a bucket.
 struct Look<V> {
-    /// The bucket's header before anything else was read.
+    /// The bucket's header, read before anything else.
     header: Header,
-    /// The slot that it calls occupied and that has the key, as in [`Header::words`]; zero if there
-    /// is none.
+    /// The occupied slot with the key, as in [`Header::words`]; zero if none.
     words: u32,
-    /// That slot's value; zero if there is none.
+    /// That slot's value; zero if none.
     value: V,
-    /// Not zero in the high half if the bucket's version changed meanwhile: what was read may
+    /// Not zero in the high half if the bucket's version changed meanwhile: the words read may then
     /// belong to a later occupant of a slot.
     changed: u64,
 }
@@ -86,8 +84,8 @@ unsafe fn header(bucket: *const AtomicU64, ordering: Ordering) -> Header {
     Header(unsafe { (*bucket).load(ordering) })
 }
 
-/// Looks at a bucket: the slot that the header calls occupied and that has the key, its value, and
-/// whether all that was read belongs together.
+/// Looks at a bucket: returns the occupied slot with the key, its value, and whether all words read
+/// belong together.
 ///
 /// # Safety
 /// A bucket of a table of this shape; the CPU has the instruction set.
@@ -105,7 +103,7 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
             let end = Bucket::<K, V>::HIGHS + slots;
             let mut highs = S::equal(bucket, key.high(), u64::MAX, end.min(LINE));
             if end > LINE {
-                // Word 8 counts as well, but `equal` leaves out the first of a line.
+                // Word 8 counts as well, but `equal` ignores the first word of a line.
                 let first = (*bucket.add(LINE)).load(Ordering::Relaxed) == key.high();
                 let rest = S::equal(bucket.add(LINE), key.high(), u64::MAX, end - LINE) & !1;
                 highs = highs & 0xff | (rest | u32::from(first)) << LINE;
@@ -113,7 +111,7 @@ unsafe fn look<S: Simd, K: Key, V: Value>(bucket: *const AtomicU64, key: K) -> L
             words &= highs >> slots;
         }
         let words = words & before.words();
-        // No match: the last slot, and nothing of its value.
+        // No match: the last slot, without its value.
         let slot = (words | 1 << slots).trailing_zeros() as usize - Bucket::<K, V>::KEYS;
         let (word, shift) = Bucket::<K, V>::value_at(slot);
         let bits = (*bucket.add(word)).load(Ordering::Relaxed) >> shift;
@@ -136,8 +134,8 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
     unsafe {
         let home = view.bucket::<K, V>(place.bucket);
         let second = view.bucket::<K, V>(other);
-        // A round that decides nothing means that the writer stored into one of the two buckets in
-        // those few nanoseconds. A writer that sleeps, wherever it was, changes no version.
+        // An undecided round means that the writer stored into one of the two buckets in those few
+        // nanoseconds. A writer that sleeps anywhere changes no version.
         loop {
             let first = look::<S, K, V>(home, key);
             if first.found() {
@@ -159,7 +157,7 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
                 }
                 continue;
             }
-            // `look` had a fence.
+            // `look` ended with a fence.
             if first.header.same_version(header(home, Ordering::Relaxed)) {
                 return None;
             }
@@ -167,7 +165,7 @@ pub(super) unsafe fn one<S: Simd, K: Key, V: Value>(view: &View, key: K) -> Opti
     }
 }
 
-/// Asks for a bucket.
+/// Prefetches a bucket.
 ///
 /// # Safety
 /// The view is of a table of this shape, and `bucket` is one of its buckets.
@@ -183,7 +181,7 @@ unsafe fn ask<K: Key, V: Value, const FAR: bool>(view: &View, bucket: u32) {
     }
 }
 
-/// Asks for a key's home.
+/// Prefetches a key's home.
 ///
 /// # Safety
 /// The view is of a table of this shape.
@@ -195,11 +193,11 @@ unsafe fn ask_home<K: Key, V: Value, const FAR: bool>(view: &View, key: K) -> Ho
     home
 }
 
-/// A burst between its rounds. What belongs to keys is initialised for those of the burst, and not
-/// for others: that would be a sixth of the instructions.
+/// A burst between its rounds. Only the elements of keys in the burst are initialised: the rest
+/// would be a sixth of the instructions.
 struct Burst {
     homes: [MaybeUninit<Home>; BURST_MAX],
-    /// The headers seen in the homes.
+    /// Headers seen in the homes.
     seen: [MaybeUninit<Header>; BURST_MAX],
     hits: u64,
     /// Keys that may be in their second buckets.
@@ -220,7 +218,7 @@ impl Burst {
         }
     }
 
-    /// Asks for the homes of all keys.
+    /// Prefetches the homes of all keys.
     ///
     /// # Safety
     /// The view is of a table of this shape.
@@ -232,7 +230,7 @@ impl Burst {
         }
     }
 
-    /// Compares the homes of all keys, and asks for the second lines that are needed.
+    /// Compares the homes of all keys, and prefetches the second lines that are needed.
     ///
     /// # Safety
     /// As [`one`]; at most BURST_MAX keys, and as many values; `homes` has those of the keys in
@@ -259,7 +257,7 @@ impl Burst {
                 changed |= first.changed;
             }
         }
-        // By itself, and counted, so that the compiler makes vectors of it and nothing else.
+        // A separate loop of fixed length, which the compiler vectorises.
         for i in 0..keys.len().min(BURST_MAX) {
             // SAFETY: as many as there are keys were initialised, and i < BURST_MAX.
             unsafe {
@@ -282,7 +280,7 @@ impl Burst {
         }
     }
 
-    /// Compares the second buckets, and gives the hits of the burst.
+    /// Compares the second buckets, and returns the hits of the burst.
     ///
     /// # Safety
     /// As [`one`]; [`Burst::first_round`] had the same keys and values.
@@ -316,7 +314,7 @@ impl Burst {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Iterates over the numbers of the bits that are set.
 #[inline(always)]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -344,7 +342,7 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
             for &key in next.iter().take(BURST_MAX) {
                 ask_home::<K, V, FAR>(view, key);
             }
-            // Who names the next burst named this one before.
+            // A caller that names the next burst named this one before.
             for (home, &key) in burst.homes.iter_mut().zip(keys) {
                 home.write(view.home(key));
             }
@@ -359,9 +357,9 @@ pub(super) unsafe fn batch<S: Simd, K: Key, V: Value, const FAR: bool>(
 /// Keys of a burst of [`all`]. One under the model checker, so that bursts of one key overlap.
 const STRIDE: usize = if cfg!(feature = "loom") { 1 } else { 32 };
 
-/// Any number of keys, in bursts of [`STRIDE`]. The homes of a burst are asked for before the one
-/// before it is compared, and its second round comes after the first one of the next, so that
-/// memory is waited for at the begin and at the end only.
+/// Looks up any number of keys, in bursts of [`STRIDE`]. The homes of a burst are prefetched before
+/// the previous one is compared. Its second round follows the first one of the next, so only the
+/// first and the last burst wait for memory.
 ///
 /// # Safety
 /// As [`one`].
@@ -397,7 +395,7 @@ pub(super) unsafe fn all<S: Simd, K: Key, V: Value, const FAR: bool>(
     }
 }
 
-/// The burst key by key, after the writer came into one of the rounds.
+/// Looks up the burst key by key, after the writer changed a bucket during one of the rounds.
 ///
 /// # Safety
 /// As [`one`]; at most 64 keys, and as many values.

@@ -1,15 +1,14 @@
 //! The seam between a forwarding table and the machine's vectors, as in `cache::simd`.
 //!
-//! One file per instruction set with two methods, the comparison of a cache line and the bits of a
-//! burst; [`kernel`] has the lookups, written once. The choice is made when a table is constructed
-//! and kept as three function pointers, so a burst costs one indirect call.
+//! Each instruction set has one file with two methods: the comparison of a cache line, and the bits
+//! of a burst. [`kernel`] has the lookups, written once. The choice is made when a table is
+//! constructed and stored as three function pointers, so a burst costs one indirect call.
 //!
-//! A line is compared while the writer may be storing into it, and the language has no vector load
-//! that may race with an atomic store. So the vector files load with one line of assembly, which
-//! stands for what the CPU does: a read of each word, in no particular order. Nothing more is asked
-//! of it, not even that a word is read whole: the words of a key that stays where it is do not
-//! change in any of the bits that are compared, and what is reported about any other key is
-//! thrown away when the version is checked.
+//! The writer may store into a line while it is compared, and the language has no vector load that
+//! may race with an atomic store. So the vector files load with one line of assembly, which stands
+//! for what the CPU does: a read of each word, in no particular order. Words may even be torn. The
+//! words of a key that stays do not change in any compared bit, and a result for any other key is
+//! discarded when the version is checked.
 
 #![allow(unsafe_code)] // Vector loads, unchecked indices, calls of functions with target features.
 
@@ -30,16 +29,16 @@ use crate::sync::AtomicU64;
 
 pub(super) use kernel::View;
 
-/// What an instruction set has to do.
+/// The operations of an instruction set.
 ///
 /// # Safety
 /// The CPU has the instruction set, and `line` points to 8 words, 64-byte aligned, that live.
 pub(super) trait Simd {
-    /// Words `i` of a line with `(word ^ pattern) & mask == 0`, as bits `i`. Only the bits `1..end`
-    /// mean anything; `end <= 8`.
+    /// Returns the words `i` of a line with `(word ^ pattern) & mask == 0`, as bits `i`. Only the
+    /// bits `1..end` are defined; `end <= 8`.
     unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64, end: usize) -> u32;
 
-    /// The bytes that are not zero.
+    /// Returns the bytes that are not zero, one bit each.
     unsafe fn nonzero(bytes: &[u8; BURST_MAX]) -> u64;
 }
 
@@ -48,22 +47,22 @@ pub(super) trait Simd {
 /// # Safety
 /// To call any: the view is of a table of these types.
 pub(super) struct Kernels<K, V> {
-    /// One key.
+    /// Looks up one key.
     pub(super) one: unsafe fn(&View, K) -> Option<V>,
-    /// The first 64 keys at most, and as many as there are values. Bit `i` of the answer: key `i`
-    /// has an entry; its value is in place `i`. With the next burst: asks for its home lines, and
-    /// not for those of this one.
+    /// Looks up the first 64 keys at most, and as many as there are values. Bit `i` of the result:
+    /// key `i` has an entry, whose value is in place `i`. Given the next burst, prefetches its home
+    /// lines instead of this one's.
     pub(super) batch: Batch<K, V>,
-    /// Any number of keys, as many as there are values and bits. Bit `i % 64` of word `i / 64`: key
-    /// `i` has an entry; its value is in place `i`.
+    /// Looks up any number of keys, as many as there are values and bits. Bit `i % 64` of word `i /
+    /// 64`: key `i` has an entry, whose value is in place `i`.
     pub(super) all: unsafe fn(&View, &[K], &mut [V], &mut [u64]),
 }
 
 type Batch<K, V> = unsafe fn(&View, &[K], &mut [V], Option<&[K]>) -> u64;
 
 impl<K: Key, V: Value> Kernels<K, V> {
-    /// The kernels for `isa`, which the machine has ([`Isa::choose`]). `far`: those that prefetch
-    /// into the second-level cache and no further.
+    /// Returns the kernels for `isa`, which the machine has ([`Isa::choose`]). `far` selects those
+    /// that prefetch only into the second-level cache.
     pub(super) fn of(isa: Isa, far: bool) -> Result<Self, IsaError> {
         macro_rules! kernels {
             ($isa:ident) => {

@@ -50,7 +50,7 @@ unsafe fn equal(line: *const AtomicU64, pattern: u64, mask: u64) -> u32 {
     u32::from(vaddvq_u16(vandq_u16(vuzp1q_u16(low, high), bits)))
 }
 
-/// The bytes that are not zero.
+/// Returns the bytes that are not zero, one bit each.
 #[inline]
 #[target_feature(enable = "neon")]
 fn nonzero(bytes: &[u8; BURST_MAX]) -> u64 {
