@@ -41,7 +41,7 @@ fn quartiles(mut ratios: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| ratios[ratios.len() * quarter / 4])
 }
 
-/// Runs near and far in turns, each first in half of the rounds, each on keys of its own.
+/// Runs near and far in turns, each first in half of the rounds, each on different keys.
 fn compare<K>(entries: u64, make: impl Fn(u64) -> K, mut run: impl FnMut(usize, &[K])) -> [f64; 3] {
     let mut pcg = Pcg32::new(1, 2);
     let mut keys = Vec::with_capacity(DRAWS);

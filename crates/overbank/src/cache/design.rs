@@ -95,7 +95,7 @@ impl GeometryKind {
 pub enum PolicyKind {
     /// Random eviction.
     Random,
-    /// Bubble LRU, promoting on every hit.
+    /// Bubble LRU, which promotes on every hit.
     Bubble,
     /// Probabilistic bubble LRU.
     Pblru {

@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn markers_that_lost_count_are_put_right() {
-        // All keys of a home: far more than a line holds, so many live elsewhere.
+        // All keys of a home: far more than a line holds, so most live elsewhere.
         let mut writer = Writer::<u64, u16>::new(&Config::buckets(1000)).expect("small");
         let keys: Vec<u64> = (0..1_000_000u64)
             .filter(|&key| {

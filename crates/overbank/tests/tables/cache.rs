@@ -127,7 +127,7 @@ fn dc_bubble_evicts_the_last_after_a_hit_and_the_first_after_a_miss() {
     // The last access was an insertion, a miss: the first leaves, the others move up.
     cache.insert(5, 0);
     assert_eq!(bucket(&cache), [2, 3, 4, 5]);
-    // A hit bubbles 4 and sets the bit; the miss report in between is no access of its own.
+    // A hit bubbles 4 and sets the bit; the miss report in between is no access.
     assert!(cache.lookup(4, |_| true).is_some());
     assert!(cache.lookup(6, |_| true).is_none());
     cache.insert(6, 0);
@@ -456,7 +456,7 @@ fn the_prefetch_is_what_was_asked_for() {
     }
 }
 
-/// Tables that the second-level cache does not hold have kernels of their own.
+/// Tables larger than the second-level cache have separate kernels.
 #[test]
 fn large_tables_answer_as_they_must() {
     const ENTRIES: usize = 1 << 21;

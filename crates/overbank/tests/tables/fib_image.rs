@@ -212,7 +212,7 @@ fn saves_to_one_file_at_a_time_do_not_meet() {
     }
 }
 
-/// What lies there under the temporary name is nobody's but its owner's.
+/// A file with the temporary name belongs to its owner and stays.
 #[cfg(unix)]
 #[test]
 fn a_link_under_the_temporary_name_is_not_followed() {

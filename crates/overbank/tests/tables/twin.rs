@@ -165,7 +165,7 @@ impl Twin {
         self.len() >= capacity - capacity / 24
     }
 
-    /// Before the reports of a burst with so many hits.
+    /// Prepares the reports of a burst with these hits.
     fn start_burst(&mut self, found: &[Option<usize>]) {
         if self.policy != PolicyKind::HalfBubble {
             return;

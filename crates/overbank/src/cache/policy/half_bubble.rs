@@ -11,7 +11,7 @@
 //!
 //! *While the table has room* (more than one slot in 24 is empty), no choice is needed: nothing
 //! bubbles, and the victim is any candidate slot, because an evicted entry that returns may find an
-//! empty slot.
+//! empty slot. In a crowded table the victim is the last slot of a random candidate bucket.
 //!
 //! *If all flows are equally popular*, order has no value, and half of the hits are in lower
 //! halves, whatever bubbles. With skew it is far fewer: 0.35 at θ = 0.5, below 0.2 at θ ≥ 0.8, for
