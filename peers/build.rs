@@ -1,7 +1,7 @@
 //! Compiles the shims, C against the machine's DPDK and C++ against libcuckoo, and links the few
 //! libraries of DPDK that are used.
 
-/// It has no pkg-config file; the compiler looks there by itself.
+/// It has no pkg-config file; the compiler finds it there.
 const CUCKOO: &str = "/usr/include/libcuckoo/cuckoohash_map.hh";
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
         .includes(&dpdk.include_paths)
         .opt_level(3)
         .flag("-march=native");
-    // As pkg-config says: every file sees DPDK's configuration first.
+    // As in pkg-config: every file sees DPDK's configuration first.
     shim.flag("-include").flag("rte_config.h");
     shim.compile("peers_dpdk");
     for folder in &dpdk.link_paths {

@@ -1,11 +1,11 @@
-//! The time stamp counter: what Open vSwitch counts its cycles with, and so do we.
+//! The time stamp counter, which Open vSwitch also counts its cycles with.
 
 // Reading the counter is an intrinsic.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// The counter now.
+/// Reads the counter.
 #[inline]
 pub fn cycles() -> u64 {
     // SAFETY: every x86-64 has it.
@@ -17,7 +17,7 @@ pub fn cycles() -> u64 {
     compile_error!("the peers are measured on x86-64")
 }
 
-/// Ticks a second, against the system's clock for a tenth of a second.
+/// Returns ticks per second, measured against the system's clock for a tenth of a second.
 pub fn hertz() -> f64 {
     let (start, first) = (Instant::now(), cycles());
     std::thread::sleep(Duration::from_millis(100));

@@ -1,9 +1,9 @@
-//! One table in a process of its own: takes orders on its input, answers in JSON lines.
+//! One table in a separate process: takes orders on its input, answers in JSON lines.
 //!
-//! `warm N` looks N keys up and inserts the misses. `round N` does so too and measures; each stretch
-//! of keys is drawn before its clock starts. In a round, stretches with insertion (the normal course
-//! of things) alternate with stretches of lookups alone; both go on in the same sequence of flows. The
-//! clock is the thread's own: it stands still while another program has the core.
+//! `warm N` looks up N keys and inserts the misses. `round N` does so too and measures; each
+//! stretch of keys is drawn before its clock starts. In a round, stretches with insertion (the
+//! normal case) alternate with stretches of lookups alone; both continue the same sequence of
+//! flows. The clock is the thread's: it stops while another program has the core.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::machine;
 use crate::process;
 use crate::table::{BURST, Key, Table, find};
 
-/// Keys between two looks at the clock: 256 KiB of them.
+/// Keys between two readings of the clock: 256 KiB of them.
 const STRETCH: usize = 1 << 14;
 
-/// What a contestant is told at its start.
+/// Arguments of a contestant.
 #[derive(Args)]
 pub struct Options {
-    /// Who
+    /// Peer
     peer: String,
     /// Flows of the traffic
     #[arg(long)]
@@ -49,11 +49,11 @@ pub struct Answer {
     pub lookup_ns: f64,
     /// Nanoseconds per key, misses inserted.
     pub update_ns: f64,
-    /// Hits over keys, misses inserted.
+    /// Hits per key, misses inserted.
     pub hit_rate: f64,
     /// Bytes of the table.
     pub memory_bytes: u64,
-    /// What else there is to know.
+    /// Further properties.
     pub note: String,
 }
 
@@ -74,7 +74,7 @@ impl Contestant {
         }
     }
 
-    /// One stretch; returns hits and time.
+    /// Runs one stretch; returns hits and time.
     fn stretch(&mut self, insert: bool) -> (u64, Duration) {
         self.draw();
         let mut hits = 0;
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
                 Answer::default()
             }
             "round" => contestant.round(keys),
-            _ => bail!("no such order: {order}"),
+            _ => bail!("unknown order `{order}`"),
         };
         answer.memory_bytes = contestant
             .table

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Below the system's folder for such things: names of sockets must be short.
+/// A folder below the system's temporary one: names of sockets must be short.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes one.
+    /// Creates the folder.
     pub fn new(name: &str) -> Result<Folder> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, nth) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -20,7 +20,6 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }

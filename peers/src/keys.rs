@@ -1,10 +1,10 @@
-//! Keys: what flow ids look like to a table.
+//! Keys: flow ids as a table sees them.
 
 use overbank_kit::traffic::Traffic;
 
 use crate::table::Key;
 
-/// The 5-tuple of a built-in flow, padded with zeros.
+/// Returns the 5-tuple of a built-in flow, padded with zeros.
 #[inline]
 pub fn key_of(id: u32) -> Key {
     let flow = Traffic::default().flow_tuple(id);
@@ -17,7 +17,7 @@ pub fn key_of(id: u32) -> Key {
     key
 }
 
-/// The value that belongs to a flow: 1 to 32767, what `rte_member` can hold.
+/// Returns the value of a flow: 1 to 32767, which `rte_member` can hold.
 #[inline]
 pub fn value_of(id: u32) -> u16 {
     (id % 0x7fff) as u16 + 1

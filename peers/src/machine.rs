@@ -1,4 +1,4 @@
-//! What a record says about the machine, pinning, and huge pages that are given back.
+//! The machine's description in a record, pinning, and reserved huge pages.
 
 // Asking the allocator, and namespaces, are calls into the C library.
 #![allow(unsafe_code)]
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
-/// The machine, the date and the command of a record.
+/// Describes the machine, the date and the command of a record.
 pub fn describe(hertz: f64) -> Value {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let cpuinfo = read("/proc/cpuinfo");
@@ -36,7 +36,7 @@ pub fn describe(hertz: f64) -> Value {
     })
 }
 
-/// A flag that Ctrl-C and SIGTERM set.
+/// Returns a flag that Ctrl-C and SIGTERM set.
 pub fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -44,13 +44,13 @@ pub fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether this process has root's number. What the kernel then allows shows when it is tried.
+/// Returns whether this process runs as root; a call shows what the kernel allows.
 pub fn is_root() -> bool {
     // SAFETY: no arguments.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Moves the calling thread into a network namespace; none: a new one.
+/// Moves the calling thread into a network namespace, or into a new one.
 pub fn enter(namespace: Option<&File>) -> io::Result<()> {
     // SAFETY: descriptors and numbers; only the calling thread moves.
     let done = unsafe {
@@ -62,28 +62,27 @@ pub fn enter(namespace: Option<&File>) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Number of cores.
+/// Returns the number of cores.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bytes that the C library's allocator has handed out.
+/// Returns the bytes that the C library's allocator has handed out.
 pub fn heap_bytes() -> u64 {
     // SAFETY: takes nothing, returns numbers.
     let info = unsafe { libc::mallinfo2() };
     (info.uordblks + info.hblkhd) as u64
 }
 
-/// Memory that a process occupies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     /// Bytes, reserved huge pages included.
     pub bytes: u64,
-    /// Bytes of them that lie on huge pages, transparent or reserved.
+    /// Bytes on huge pages, transparent or reserved.
     pub huge: u64,
 }
 
-/// What this process occupies, by the kernel's account.
+/// Returns this process's memory by the kernel's account.
 pub fn resident() -> Result<Resident> {
     const FILE: &str = "/proc/self/smaps_rollup";
     let text = fs::read_to_string(FILE).with_context(|| format!("cannot read {FILE}"))?;
@@ -109,7 +108,7 @@ fn resident_of(text: &str) -> Resident {
     resident
 }
 
-/// Bytes that programs can still have without swapping, by the kernel's estimate.
+/// Returns the bytes available to programs without swapping, by the kernel's estimate.
 pub fn available_bytes() -> Result<u64> {
     const FILE: &str = "/proc/meminfo";
     let text = fs::read_to_string(FILE).with_context(|| format!("cannot read {FILE}"))?;
@@ -118,7 +117,7 @@ pub fn available_bytes() -> Result<u64> {
     Ok(kib.with_context(|| format!("{FILE} has no MemAvailable"))? << 10)
 }
 
-/// Time that the calling thread has been on a core.
+/// Returns the time that the calling thread has been on a core.
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec. The clock exists on every Linux, so the result is not looked at.
@@ -126,20 +125,20 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Nanoseconds that a thread has been on a core, by `/proc/PID/task/TID`; `None` if the kernel does
-/// not count them.
+/// Returns the nanoseconds that a thread has been on a core, by `/proc/PID/task/TID`; `None` if the
+/// kernel does not count them.
 pub fn on_core_ns(task: &Path) -> Option<u64> {
     let text = fs::read_to_string(task.join("schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// More huge pages than before, until dropped.
+/// Additional huge pages, until dropped.
 pub struct HugePages {
     before: u64,
 }
 
 impl HugePages {
-    /// Asks the kernel for `mib` more on 2 MiB pages; an error leaves things as they were.
+    /// Reserves `mib` more on 2 MiB pages; an error changes nothing.
     pub fn reserve(mib: u64) -> Result<HugePages> {
         let read = || -> Result<u64> { Ok(fs::read_to_string(HUGE_PAGES)?.trim().parse()?) };
         let before = read().context("huge pages")?;

@@ -1,9 +1,9 @@
-//! Caches, forwarding tables and switches of others, measured beside Overbank's on the same machine
+//! Measures caches, forwarding tables and switches of others beside Overbank's on the same machine
 //! at the same time.
 //!
-//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch with DPDK, [`ovs`];
-//! `live` the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`].
-//! Usually started by `cargo xtask peers`, which installs what is needed.
+//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch with DPDK,
+//! [`ovs`]; `live` the running switch between interfaces beside Open vSwitch and the Linux bridge,
+//! [`live`]. `cargo xtask peers` installs what is needed and starts it.
 
 mod clock;
 mod contestant;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Caches, forwarding tables and switches of others, measured beside Overbank's.
+/// Measures caches, forwarding tables and switches of others beside Overbank's
 #[derive(Parser)]
 #[command(name = "overbank-peers", version)]
 struct Arguments {
@@ -34,20 +34,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Who is there to compare with
+    /// Lists the peers
     List,
-    /// Caches: nanoseconds per key, hit rate, memory
+    /// Measures caches: nanoseconds per key, hit rate, memory
     Tables(tables::Options),
-    /// Forwarding tables: nanoseconds per key, with and without a writer, building, memory
+    /// Measures forwarding tables: nanoseconds per key, with and without a writer, building, memory
     Fib(fib::Options),
-    /// Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
+    /// Measures Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
     Ovs(ovs::Options),
-    /// The live switch between interfaces beside Open vSwitch and the Linux bridge (as root)
+    /// Measures the live switch between interfaces beside Open vSwitch and the Linux bridge (as
+    /// root)
     Live(live::Options),
-    /// One table in a process of its own (started by `tables`)
+    /// Runs one table in a separate process (started by `tables`)
     #[command(hide = true)]
     Contestant(contestant::Options),
-    /// One forwarding table in a process of its own (started by `fib`)
+    /// Runs one forwarding table in a separate process (started by `fib`)
     #[command(hide = true)]
     FibContestant(fib::ContestantOptions),
 }

@@ -1,5 +1,5 @@
-//! What a measurement leaves behind: JSON for machines, tables as text and as Markdown, and a record
-//! that `overbank lab report` shows (below `records/`).
+//! Results of a measurement: JSON for machines, tables as text and as Markdown, and a record for
+//! `overbank lab report` (below `records/`).
 
 use std::fs;
 use std::path::Path;
@@ -13,21 +13,19 @@ use overbank_kit::results::Outcome;
 use overbank_kit::spread::Spread;
 use serde_json::Value;
 
-/// Fields of a record that say where it was made: a record of the lab has them apart.
+/// Fields of a record that say where it was made; the lab stores them separately.
 const CIRCUMSTANCES: [&str; 4] = ["date", "command", "cpu", "cpus"];
 
 /// A table with the sentence above it.
 pub struct Block {
-    /// Heading.
     pub title: String,
     /// Column names.
     pub header: Vec<String>,
-    /// Cells.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Block {
-    /// As a table of a record.
+    /// Converts to a table of a record.
     fn figures(&self) -> Figures {
         let (title, headings) = (self.title.clone(), self.header.clone());
         Figures { title, headings, rows: self.rows.clone() }
@@ -44,27 +42,26 @@ impl Block {
     }
 }
 
-/// All that a measurement says.
+/// The results of a measurement.
 pub struct Report<'a> {
     /// Name of the files.
     pub name: &'static str,
-    /// What was measured, in a line.
+    /// What was measured, in one line.
     pub title: &'static str,
-    /// For machines.
+    /// JSON for machines.
     pub record: &'a Value,
-    /// Above the tables.
+    /// Text above the tables.
     pub intro: String,
-    /// The tables.
     pub blocks: Vec<Block>,
-    /// What was aimed at.
+    /// Targets.
     pub claims: Vec<Check>,
     /// Core of the measurement.
     pub core: usize,
 }
 
 impl Report<'_> {
-    /// Writes `NAME.json`, `NAME.txt`, `NAME.md` and `records/peers-NAME.json` to a folder and prints
-    /// the text.
+    /// Writes `NAME.json`, `NAME.txt`, `NAME.md` and `records/peers-NAME.json` to a folder, and
+    /// prints the text.
     pub fn write(self, folder: &Path) -> Result<()> {
         let Report { name, ref intro, .. } = self;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -85,7 +82,7 @@ impl Report<'_> {
         write_record(folder, self.outcome(), Some(core))
     }
 
-    /// The record of the lab.
+    /// Converts to a record of the lab.
     fn outcome(self) -> Record {
         let value = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
@@ -110,7 +107,7 @@ impl Report<'_> {
     }
 }
 
-/// A target: `measured` is the median with its spread.
+/// Returns a target; `measured` is the median with its spread.
 pub fn target(claim: String, least: f64, measured: Spread) -> Check {
     Check {
         claim,

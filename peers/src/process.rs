@@ -1,6 +1,6 @@
 //! A process of this program that works on orders: a line in, a line of JSON out.
 //!
-//! Whoever has no order sleeps on its input, so several can share a core and take turns.
+//! A process without an order sleeps on its input, so several can share a core and take turns.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -25,7 +25,7 @@ impl Process {
     ) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments);
-        // Overbank's and DPDK's tables lie on huge pages: what malloc gives may, too.
+        // Overbank's and DPDK's tables lie on huge pages: memory of malloc may do so too.
         command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let orders = child.stdin.take().context("a pipe")?;
@@ -33,12 +33,12 @@ impl Process {
         Ok(Process { name, child, orders, answers })
     }
 
-    /// Who it is.
+    /// Returns the name for messages.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Has an order carried out.
+    /// Sends an order and returns its answer.
     pub fn order<A: DeserializeOwned>(&mut self, order: &str, count: u64) -> Result<A> {
         let name = self.name;
         let sent = writeln!(self.orders, "{order} {count}").and_then(|()| self.orders.flush());
@@ -52,14 +52,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be at work still, when another one failed.
+        // It may still be working when another one failed; it may also have ended.
+        let _ = self.child.kill();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The side that works: carries out each order of the input and writes the answer, until the input
-/// ends.
+/// Serves orders: carries out each order of the input and writes the answer, until the input ends.
 pub fn serve<A: Serialize>(mut work: impl FnMut(&str, u64) -> Result<A>) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;

@@ -1,11 +1,11 @@
-//! `tables`: every peer in a process of its own, all on one core, taking turns round by round.
+//! `tables`: every peer in a separate process, all on one core, taking turns round by round.
 //!
 //! ```text
 //!  cell (α, θ)    start all · warm up one after another · round 1: A, B, C … · round 2: A, B, C … · end
 //! ```
 //!
-//! A peer that is not at work sleeps on its input. The orders and answers are lines; the clock is in
-//! the process that works.
+//! An idle peer sleeps on its input. Orders and answers are lines; the clock is in the working
+//! process.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Options {
     /// Small sizes: seconds instead of minutes; figures mean little
     #[arg(long)]
     smoke: bool,
-    /// Who takes part [default: all]
+    /// Peers [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     peers: Vec<String>,
     /// Flows over entries
@@ -72,13 +72,13 @@ pub struct Options {
         default_value_if("smoke", ArgPredicate::IsPresent, "2")
     )]
     warmup: u64,
-    /// Cycles that a miss is taken to cost elsewhere, for the emulated throughput
+    /// Cycles that a miss is assumed to cost elsewhere, for the emulated throughput
     #[arg(long, value_name = "N", default_value_t = 1000)]
     penalty: u32,
     /// Seed of the traffic
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Core that they run on [default: the last one]
+    /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
     /// Folder of the results

@@ -1,4 +1,4 @@
-//! Open vSwitch as processes of ours: a database and a switch in a private folder and a network
+//! Open vSwitch as child processes: a database and a switch in a private folder and a network
 //! namespace. No service of the machine is touched.
 //!
 //! ```text
@@ -6,8 +6,7 @@
 //!                        ▲ ovs-vsctl                    ▲ ovs-appctl     br0.mgmt ◀ ovs-ofctl
 //! ```
 //!
-//! Both live as long as the thread that starts them at most, and are killed on drop. Each step is
-//! bounded in time.
+//! Both end with the thread that starts them, and are killed on drop. Each step is bounded in time.
 
 // Ties the lives of the processes to ours.
 #![allow(unsafe_code)]
@@ -25,22 +24,22 @@ use crate::folder::Folder;
 use crate::machine;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// What is started besides the switch.
+/// Programs needed besides the switch.
 const TOOLS: [&str; 4] = ["ovsdb-tool", "ovsdb-server", "ovs-vsctl", "ovs-ofctl"];
-/// Longest time that any command may take.
+/// Longest duration of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the processes run.
 #[derive(Debug, Default)]
 pub struct Home {
-    /// Their network namespace; none: a new one, so that the TAP devices of two switches
-    /// (`ovs-netdev`, `br0`) do not meet, and the machine's interfaces are out of reach.
+    /// Their network namespace; `None` creates one, so that the TAP devices of two switches
+    /// (`ovs-netdev`, `br0`) do not collide, and the machine's interfaces are out of reach.
     pub namespace: Option<File>,
-    /// Their cores; none: those of the calling thread.
+    /// Their cores; empty means those of the calling thread.
     pub cores: Vec<usize>,
 }
 
-/// A database and, once it is started, a switch.
+/// A database and, once started, a switch.
 #[derive(Debug)]
 pub struct Vswitch {
     // Dropped in this order.
@@ -54,7 +53,7 @@ impl Vswitch {
     /// Starts the database.
     ///
     /// # Errors
-    /// A program is not installed, or does not come up.
+    /// A program is not installed, or does not start.
     pub fn start_database(name: &str, home: Home) -> Result<Vswitch> {
         let path = std::env::var_os("PATH");
         if let Some(missing) = not_found(&TOOLS, path.as_deref()) {
@@ -77,7 +76,7 @@ impl Vswitch {
     /// Starts the switch.
     ///
     /// # Errors
-    /// It does not come up.
+    /// It does not start.
     pub fn start_switch(&mut self, mut program: Command) -> Result<()> {
         program.arg(self.socket());
         self.switch = Some(self.spawn(&mut program, "switch.ctl")?);
@@ -89,7 +88,6 @@ impl Vswitch {
         self.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail-mode=secure").map(drop)
     }
 
-    /// Adds rules to `br0`.
     pub fn add_rules(&self, rules: &str) -> Result<()> {
         let file = self.file("rules");
         fs::write(&file, rules)?;
@@ -99,7 +97,7 @@ impl Vswitch {
         self.run(&mut ofctl).map(drop)
     }
 
-    /// Fails if a port does not work, perhaps because the switch was built without its kind.
+    /// Fails if a port does not work, for example because the switch was built without its kind.
     pub fn check_ports(&self) -> Result<()> {
         let wrong =
             self.vsctl("--format=csv --no-headings --columns=name,error find interface error!=[]")?;
@@ -109,12 +107,12 @@ impl Vswitch {
         }
     }
 
-    /// The id of the switch's process; none before it is started.
+    /// Returns the id of the switch's process, once started.
     pub fn id(&self) -> Option<u32> {
         self.switch.as_ref().map(Child::id)
     }
 
-    /// The end of what the processes wrote.
+    /// Returns the end of the processes' output.
     pub fn last_words(&self) -> String {
         let log = fs::read(self.file("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
@@ -122,12 +120,11 @@ impl Vswitch {
         lines[lines.len().saturating_sub(12)..].join("\n")
     }
 
-    /// The folder of both.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A file of the folder.
+    /// Returns the path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -169,7 +166,7 @@ impl Vswitch {
         command.spawn().with_context(|| name)
     }
 
-    /// Keeps a program to the folder.
+    /// Confines a program to the folder.
     fn surround<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
             command.env(name, self.folder.path());
@@ -177,7 +174,7 @@ impl Vswitch {
         command
     }
 
-    /// Waits until one of the processes has made a file.
+    /// Waits until one of the processes has created a file.
     pub fn wait_for(&mut self, name: &str) -> Result<()> {
         let (file, limit) = (self.file(name), Instant::now() + PATIENCE);
         while !file.exists() {
@@ -198,14 +195,14 @@ impl Vswitch {
 impl Drop for Vswitch {
     fn drop(&mut self) {
         for child in [&mut self.switch, &mut self.database].into_iter().flatten() {
-            // Nothing of theirs is worth a farewell, and a stopped process could not say it.
+            // They hold nothing worth saving, and a stopped process could not exit in order.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Runs a short command; its output, or the first line that it complained with.
+/// Runs a short command; returns its output, or the first line of its error.
 pub fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| name.clone())?;
@@ -216,7 +213,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The first of these programs that no directory of `path` has.
+/// Returns the first of these programs that is in no directory of `path`.
 fn not_found<'a>(programs: &[&'a str], path: Option<&OsStr>) -> Option<&'a str> {
     let found = |name: &str| {
         path.is_some_and(|path| std::env::split_paths(path).any(|dir| dir.join(name).is_file()))
@@ -224,10 +221,10 @@ fn not_found<'a>(programs: &[&'a str], path: Option<&OsStr>) -> Option<&'a str> 
     programs.iter().copied().find(|name| !found(name))
 }
 
-/// Has a child run in a network namespace (none: a new one), on these cores (none: ours), and no
-/// longer than the thread that starts it.
+/// Makes a child run in a network namespace (or a new one), on these cores (or ours), and at most
+/// as long as the thread that starts it.
 fn settle(command: &mut Command, namespace: Option<File>, cores: Vec<usize>) {
-    // Ctrl-C is for us; we end it in order.
+    // Ctrl-C is for us: we end it in order.
     command.process_group(0);
     let set_up = move || {
         // SAFETY: numbers only.

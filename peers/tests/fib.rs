@@ -1,5 +1,5 @@
-//! `fib` from end to end, small: every peer starts in a process of its own, gives right answers to all
-//! that it is asked, and is in the record.
+//! `fib` from end to end, small: every peer starts in a separate process, gives right answers to
+//! all orders, and is in the record.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -58,10 +58,10 @@ fn every_peer_is_measured() {
 fn bad_arguments_are_one_clear_line() {
     let folder = folder("fib-bad");
     for (arguments, part) in [
-        (["--peers", "nobody"], "no forwarding table `nobody`; there are: overbank, floor,"),
+        (["--peers", "x"], "unknown forwarding table `x`: must be one of overbank, floor,"),
         (["--sizes", "0"], "--sizes: 0 million entries"),
         (["--room", "0.5"], "--room is from 1 to 4: 0.5"),
-        (["--core", "4096"], "there is no core 4096"),
+        (["--core", "4096"], "core 4096 does not exist"),
     ] {
         let output = run(&folder, &arguments);
         let error = String::from_utf8_lossy(&output.stderr);

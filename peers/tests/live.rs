@@ -1,5 +1,5 @@
-//! `live` from end to end, small: a record of the lab whose claims hold. Without root, the part between
-//! interfaces is left out, and the record says so; without Open vSwitch, that is.
+//! `live` from end to end, small: a record of the lab whose claims hold. Without root, the part
+//! between interfaces is left out, and the record says so; without Open vSwitch, that is left out.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! One forwarding table in a process of its own: takes orders on its input ([`crate::process`]).
+//! One forwarding table in a separate process: takes orders on its input ([`crate::process`]).
 //!
 //! | order | |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `round N` | N present and N absent keys in each way, drawn before the clock starts |
 //! | `busy N` | N present keys in each way, while a thread on another core does nothing but write; in turns with stretches in which that thread spins |
 //!
-//! The clock is the thread's own, which stands still while another program has the core. `busy` uses
-//! the clock on the wall: to wait for a lock counts there. Every stretch of lookups is compared with
-//! the hits and the sum of values that are due.
+//! The clock is the thread's, which stops while another program has the core. `busy` uses
+//! wall-clock time, which includes waiting for a lock. Every stretch of lookups is compared with
+//! the expected hits and sum of values.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,15 +23,15 @@ use super::keys::{Draws, address, port};
 use super::peer::{FLOOR, Lookup, Peer, Table, Tally, find};
 use crate::{machine, process};
 
-/// Keys between two looks at the clock: 128 KiB of them.
+/// Keys between two readings of the clock: 128 KiB of them.
 const STRETCH: usize = 1 << 14;
 /// Keys that the writer draws at a time.
 const CHANGES: usize = 256;
 
-/// What a contestant is told at its start.
+/// Arguments of a contestant.
 #[derive(Args)]
 pub struct Options {
-    /// Who
+    /// Peer
     peer: String,
     /// Entries of the table
     #[arg(long)]
@@ -62,7 +62,7 @@ pub struct Built {
     pub memory_bytes: u64,
     /// Share of the memory since the start that lies on huge pages.
     pub huge_share: f64,
-    /// What else there is to know.
+    /// Further properties.
     pub note: String,
 }
 
@@ -97,7 +97,7 @@ struct Contestant<'o> {
     reader: Option<Box<dyn Lookup>>,
 }
 
-/// Draws present or absent keys; gives what is due for them.
+/// Draws present or absent keys; returns the expected tally.
 fn draw(draws: &mut Draws, keys: &mut Vec<u64>, count: usize, present: bool) -> Tally {
     keys.clear();
     let mut due = Tally::default();
@@ -123,7 +123,7 @@ impl Contestant<'_> {
         };
         let mut table = None;
         if self.peer.reserved {
-            // What starting the library takes is not the table's.
+            // The memory of starting the library is not the table's.
             table = Some((self.peer.make)(room as usize)?);
         } else {
             timed(&mut || {
@@ -155,7 +155,7 @@ impl Contestant<'_> {
         Ok(built)
     }
 
-    /// Looks the drawn keys up and compares what was found, unless it is the floor.
+    /// Looks up the drawn keys and compares the results, unless it is the floor.
     fn look_up(&mut self, way: usize, due: Tally) -> Result<Duration> {
         let reader = self.reader.as_mut().context("no table was built")?;
         reader.prepare(&self.keys);
@@ -205,7 +205,7 @@ impl Contestant<'_> {
     }
 
     fn round(&mut self, count: u64) -> Result<Round> {
-        // Others were at work: the table comes back to the caches first.
+        // Others had the core: the table returns to the caches first.
         self.stretches(0, (count / 2).min(self.options.entries), true)?;
         let mut round = Round::default();
         for way in 0..self.peer.ways.len() {
@@ -275,7 +275,7 @@ impl Contestant<'_> {
     }
 }
 
-/// Replaces values of random keys, each by itself, as long as `go` says so.
+/// Replaces values of random keys, one by one, while `go` is set.
 fn write(
     table: &mut dyn Table,
     mut draws: Draws,
@@ -320,7 +320,7 @@ pub fn run(options: &Options) -> Result<()> {
             "check" => contestant.check(count).map(|()| json!({})),
             "round" => contestant.round(count).map(|round| json!(round)),
             "busy" => contestant.busy(count).map(|busy| json!(busy)),
-            _ => bail!("no such order: {order}"),
+            _ => bail!("unknown order `{order}`"),
         };
         answer.with_context(|| format!("{}, {order}", options.peer))
     })

@@ -33,7 +33,7 @@ unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: made by `peers_cuckoo_new`, and nobody has it any more.
+        // SAFETY: made by `peers_cuckoo_new`, and no other owner is left.
         unsafe { peers_cuckoo_free(self.0.as_ptr()) };
     }
 }
@@ -45,7 +45,7 @@ struct CuckooReader {
     keys: Vec<u64>,
 }
 
-/// A table with room for so many entries; where they do not fit, it grows.
+/// Returns a table with room for `room` entries; it grows if they do not fit.
 pub fn make(room: usize) -> Result<Box<dyn Table>> {
     // SAFETY: takes any number.
     let map = NonNull::new(unsafe { peers_cuckoo_new(room as u64) });
@@ -68,7 +68,7 @@ impl Table for Cuckoo {
     }
 
     fn update(&mut self, keys: &[u64], values: &[u16]) {
-        // The keys are there; so nothing can be lacking.
+        // The keys are present, so memory cannot run out.
         let written = self.write(keys, values);
         debug_assert!(written);
     }

@@ -31,28 +31,28 @@ unsafe extern "C" {
     );
 }
 
-/// What DPDK may take beyond what it is told to: it asks for more where a gap is too small.
+/// Memory that DPDK may take beyond its limit: it asks for more if a gap is too small.
 const SLACK: u64 = 32 << 20;
 
-/// Slots from which on the plain table does not get as full as smaller ones: of its hash's 32 bits,
-/// index and signature then share too many. With 2²⁷ slots it refuses a key at 92.5 %.
+/// Slots from which on the plain table fills less: index and signature then share too many of its
+/// hash's 32 bits. With 2²⁷ slots it refuses a key at 92.5 %.
 const CROWDED_SLOTS: u64 = 1 << 27;
 
-/// What a table for so many entries is created for. From [`CROWDED_SLOTS`] on, a plain table that
-/// would be more than 90 % full gets twice the buckets (not twice the places for keys).
+/// Returns the size to create a table with. From [`CROWDED_SLOTS`] on, a plain table that would be
+/// more than 90 % full gets twice the buckets (not twice the room for keys).
 fn created_for(entries: u64, extendable: bool) -> u64 {
     let slots = entries.next_power_of_two();
     let crowded = slots >= CROWDED_SLOTS && entries > slots / 10 * 9;
     if crowded && !extendable { slots + 1 } else { entries }
 }
 
-/// Bytes that so many entries take, with what DPDK needs besides.
+/// Returns the bytes that a table takes, with DPDK's overhead.
 pub fn bytes(entries: u64, extendable: bool) -> u64 {
     let entries = created_for(entries, extendable);
     let slots = entries.next_power_of_two();
     // Buckets of 8 slots, a line each; 16 bytes a key; a ring of free places.
     let plain = 8 * slots + 16 * (entries + 1) + 4 * (entries + 2).next_power_of_two();
-    // As many buckets again, a ring of those that are free, and which of them a key leaves behind.
+    // As many buckets again, a ring of the free ones, and the one that each key leaves.
     let more = 8 * slots + slots + 4 * (entries + 1);
     let bytes = if extendable { plain + more } else { plain };
     bytes + bytes / 50 + 2 * SLACK
@@ -75,11 +75,11 @@ struct RteHash {
 struct RteReader {
     table: Handle,
     keys: Vec<u64>,
-    /// Addresses of the keys: what the library takes.
+    /// Addresses of the keys, as the library takes them.
     pointers: Vec<usize>,
 }
 
-/// A table with room for so many entries; DPDK gets memory for that and starts.
+/// Makes a table with room for `room` entries; DPDK gets memory for it and starts.
 pub fn make(room: usize, extendable: bool) -> Result<Box<dyn Table>> {
     let told = bytes(room as u64, extendable) - SLACK;
     let room = u32::try_from(created_for(room.max(8) as u64, extendable))
@@ -122,7 +122,7 @@ impl Table for RteHash {
     }
 
     fn update(&mut self, keys: &[u64], values: &[u16]) {
-        // The keys are there; so nothing can be lacking.
+        // The keys are present, so memory cannot run out.
         let error = self.write(keys, values);
         debug_assert_eq!(error, 0);
     }

@@ -16,7 +16,7 @@ struct FloorReader {
     hashes: Vec<u64>,
 }
 
-/// Seven entries a line, 95 % of them taken.
+/// Makes lines of seven entries each, 95 % of them taken.
 pub fn make(entries: usize) -> Result<Box<dyn Table>> {
     let bytes = (entries * 100).div_ceil(7 * 95) * 64;
     Ok(Box::new(Floor(Arc::new(Gather::new(bytes).context("no memory for the floor")?))))

@@ -1,4 +1,5 @@
-//! Addresses and ports of numbers: no list of keys in memory, and nothing for a hash to profit from.
+//! Addresses and ports computed from numbers: no list of keys in memory, and no pattern for a hash
+//! to exploit.
 
 use overbank::random::Pcg32;
 
@@ -6,7 +7,7 @@ const BITS: u64 = (1 << 48) - 1;
 /// Odd factors of the two rounds.
 const FACTORS: [u64; 2] = [0x5851_f42d_4c95, 0xda94_2042_e4dd];
 
-/// The Ethernet address of a number below 2⁴⁸: a bijection that looks random.
+/// Returns the Ethernet address of a number below 2⁴⁸: a bijection that looks random.
 #[inline]
 pub fn address(number: u64) -> u64 {
     let mut x = number & BITS;
@@ -17,7 +18,7 @@ pub fn address(number: u64) -> u64 {
     x ^ x >> 24
 }
 
-/// The port of that address.
+/// Returns the port of that address.
 #[inline]
 pub fn port(number: u64) -> u16 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16
@@ -30,19 +31,19 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The sequence of a seed.
+    /// Returns the sequence of a seed.
     pub fn new(entries: u64, seed: u64) -> Draws {
         Draws { pcg: Pcg32::new(seed, 48), entries }
     }
 
-    /// A number that the table holds.
+    /// Draws a number that the table holds.
     #[inline]
     pub fn present(&mut self) -> u64 {
         // 64 bits: the share of a number is even to one in 2³⁰.
         ((u128::from(self.draw()) * u128::from(self.entries)) >> 64) as u64
     }
 
-    /// A number that it does not hold, out of 2⁴⁰.
+    /// Draws a number that the table does not hold, out of 2⁴⁰.
     #[inline]
     pub fn absent(&mut self) -> u64 {
         self.entries + (self.draw() >> 24)

@@ -1,7 +1,7 @@
 //! Maps in Rust that threads can share, one key at a time: none has a lookup for bursts.
 //!
-//! An entry takes 8 bytes (6 and 2) in all of them, hashed by foldhash as one word; what can be done
-//! once a burst (locking, pinning) is.
+//! An entry takes 8 bytes (6 and 2) in all of them, hashed by foldhash as one word. Work that can
+//! be done once a burst (locking, pinning) is.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -48,14 +48,14 @@ impl Hash for Mac {
 
 const _: () = assert!(size_of::<(Mac, u16)>() == 8);
 
-/// A reader of a map: `M` says how a burst is looked up.
+/// A reader of a map; `M` knows how to look up a burst.
 struct Each<M> {
     map: Arc<M>,
     keys: Vec<Mac>,
 }
 
 trait Burst: Send + Sync + 'static {
-    /// Looks each key up and hands on what is found.
+    /// Looks up each key and passes on what it finds.
     fn burst(&self, keys: &[Mac], found: impl FnMut(u16));
 }
 
@@ -89,7 +89,7 @@ type Brown = hashbrown::HashMap<Mac, u16, FixedState>;
 pub struct Locked(Arc<RwLock<Brown>>);
 
 impl Locked {
-    /// With room for so many entries.
+    /// Returns a map with room for `room` entries.
     pub fn new(room: usize) -> Locked {
         let map = Brown::with_capacity_and_hasher(room, FixedState::default());
         Locked(Arc::new(RwLock::new(map)))
@@ -135,7 +135,7 @@ type PapayaMap = papaya::HashMap<Mac, u16, FixedState>;
 pub struct Papaya(Arc<PapayaMap>);
 
 impl Papaya {
-    /// With room for so many entries.
+    /// Returns a map with room for `room` entries.
     pub fn new(room: usize) -> Papaya {
         Papaya(Arc::new(PapayaMap::with_capacity_and_hasher(room, FixedState::default())))
     }
@@ -172,7 +172,7 @@ type SccIndex = HashIndex<Mac, u16, FixedState>;
 pub struct Scc(Arc<SccIndex>);
 
 impl Scc {
-    /// With room for so many entries.
+    /// Returns a map with room for `room` entries.
     pub fn new(room: usize) -> Scc {
         Scc(Arc::new(SccIndex::with_capacity_and_hasher(room, FixedState::default())))
     }

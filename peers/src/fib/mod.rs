@@ -1,4 +1,4 @@
-//! `fib`: forwarding tables, each in a process of its own, all on one core, taking turns.
+//! `fib`: forwarding tables, each in a separate process, all on one core, taking turns.
 //!
 //! ```text
 //!  size    Overbank, floor: build, check  ────────────────────────────────────────────┐
@@ -6,8 +6,9 @@
 //!          group 2: build, check · round 1: Overbank, floor, C, D … · round 2 … · end ┘ as memory holds
 //! ```
 //!
-//! Where memory holds all, there is one group. Ratios are those of a peer to Overbank's bursts alone and to
-//! its lists in the same round; the figures of Overbank and of the floor are medians over the rounds of all groups.
+//! If memory holds all, there is one group. Ratios are those of a peer to Overbank's bursts alone,
+//! and to its lists, in the same round. The figures of Overbank and of the floor are medians over
+//! the rounds of all groups.
 
 mod contestant;
 mod cuckoo;
@@ -40,7 +41,7 @@ pub struct Options {
     /// Small sizes: seconds instead of minutes; figures mean little
     #[arg(long)]
     smoke: bool,
-    /// Who takes part; Overbank and the floor always do [default: all]
+    /// Peers; Overbank and the floor always take part [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     peers: Vec<String>,
     /// Entries, in millions
@@ -52,7 +53,7 @@ pub struct Options {
         default_value_if("smoke", ArgPredicate::IsPresent, "0.5")
     )]
     sizes: Vec<f64>,
-    /// Entries that the tables of others are made for, as a multiple of those that they get
+    /// Entries that the tables of others have room for, as a multiple of their entries
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     room: f64,
     /// Keys of a lookup
@@ -76,13 +77,13 @@ pub struct Options {
     /// Seed of the keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Core that they run on [default: the last one]
+    /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
     /// Core of the thread that writes during lookups [default: another one, if there is one]
     #[arg(long, value_name = "N")]
     writer_core: Option<usize>,
-    /// Leaves out the lookups with a writer at work
+    /// Leave out the lookups with a writer at work
     #[arg(long)]
     no_writer: bool,
     /// Folder of the results
@@ -110,7 +111,7 @@ impl Options {
     }
 }
 
-/// A peer of a size: what it did, round by round, each beside Overbank's round of the same time.
+/// A peer at one size: its results, round by round, each beside Overbank's round of the same time.
 pub struct Entrant {
     peer: &'static Peer,
     /// The group that it ran in, from 1; Overbank and the floor run in all.
@@ -120,17 +121,17 @@ pub struct Entrant {
     busy: Vec<Busy>,
 }
 
-/// A size.
+/// One size.
 pub struct Cell {
     entries: u64,
     groups: usize,
     entrants: Vec<Entrant>,
-    /// Who did not fit into memory, and the bytes that it needs.
+    /// Peers that did not fit into memory, and the bytes that they need.
     left_out: Vec<(&'static str, u64)>,
 }
 
-/// Splits peers, in their order, into groups that fit into so many bytes, as few as that order
-/// allows; the second part are those that are too large alone.
+/// Splits peers, in their order, into the fewest groups that fit into `budget` bytes. The second
+/// part are those that are too large alone.
 fn groups<T: Copy>(peers: &[T], budget: u64, bytes: impl Fn(T) -> u64) -> (Vec<Vec<T>>, Vec<T>) {
     let (fit, left_out): (Vec<T>, Vec<T>) = peers.iter().partition(|&&p| bytes(p) <= budget);
     let mut groups: Vec<Vec<T>> = Vec::new();
@@ -156,7 +157,7 @@ struct Running {
 }
 
 impl Running {
-    /// Starts a peer, has it built and checked.
+    /// Starts a peer, builds and checks its table.
     fn start(
         options: &Options,
         peer: &'static Peer,
@@ -195,7 +196,7 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!((1.0..=4.0).contains(&options.room), "--room is from 1 to 4: {}", options.room);
     for core in [Some(options.core()), options.writer_core()].into_iter().flatten() {
         let folder = format!("/sys/devices/system/cpu/cpu{core}");
-        ensure!(Path::new(&folder).is_dir(), "there is no core {core}");
+        ensure!(Path::new(&folder).is_dir(), "core {core} does not exist");
     }
     if options.writer_core() == Some(options.core()) {
         bail!("core {}: the writer needs another core than the lookups", options.core());
@@ -238,7 +239,7 @@ fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell
     eprintln!("{entries} entries");
     let own = [find(OVERBANK)?, find(FLOOR)?];
     let resident = own.iter().map(|peer| options.bytes_max(peer, entries)).sum::<u64>();
-    // An eighth is left alone: the page tables, the kernel, whoever else there is.
+    // An eighth stays free for page tables, the kernel and other programs.
     let available = machine::available_bytes()?;
     let budget = (available / 8 * 7).checked_sub(resident).with_context(|| {
         format!("{entries} entries take {resident} bytes; {available} are available")
@@ -250,7 +251,7 @@ fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell
         Cell { entries, groups: groups.len().max(1), entrants: Vec::new(), left_out: vec![] };
     for peer in left_out {
         let bytes = options.bytes_max(peer, entries);
-        eprintln!("  {}: {} MiB are too many", peer.name, bytes >> 20);
+        eprintln!("  {}: {} MiB exceed the memory available", peer.name, bytes >> 20);
         cell.left_out.push((peer.name, bytes));
     }
     let alone = vec![Vec::new()];
@@ -270,13 +271,13 @@ fn cell(options: &Options, peers: &[&'static Peer], entries: u64) -> Result<Cell
             turn(options, &mut own, &mut others)?;
         }
         cell.entrants.extend(others.into_iter().map(|running| running.entrant));
-        // The processes have ended; their huge pages go back here.
+        // The processes have ended; their huge pages are released here.
     }
     cell.entrants.splice(0..0, own.into_iter().map(|running| running.entrant));
     Ok(cell)
 }
 
-/// One round of everybody; then, if there is a core for the writer, one with it.
+/// Runs one round of all peers; then, if a core is free for the writer, one with it.
 fn turn(options: &Options, own: &mut [Running], others: &mut [Running]) -> Result<()> {
     let mut first: Option<Round> = None;
     for running in own.iter_mut().chain(others.iter_mut()) {

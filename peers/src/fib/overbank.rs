@@ -5,7 +5,7 @@ use overbank::fib::{Config, Key6, Reader, Writer};
 
 use super::peer::{AHEAD_WAY, LIST, LIST_WAY, Lookup, Table, Tally};
 
-/// Keys by which a writer that has a list asks ahead.
+/// Keys by which a writer with a list prefetches ahead.
 const AHEAD: usize = 16;
 
 struct Fib(Writer<Key6, u16>);
@@ -15,7 +15,7 @@ struct FibReader {
     keys: Vec<Key6>,
 }
 
-/// A table that so many entries fill to 95 %.
+/// Returns a table that this many entries fill to 95 %.
 pub fn make(entries: usize) -> Result<Box<dyn Table>> {
     let writer = Writer::new(&Config::entries(entries).seed(7)).context("overbank::fib")?;
     Ok(Box::new(Fib(writer)))

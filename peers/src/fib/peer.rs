@@ -1,51 +1,50 @@
-//! The forwarding tables that are compared: one trait for the writer, one for a reader, one row a
+//! The forwarding tables compared: one trait for the writer, one for a reader, one row for each
 //! peer.
 //!
-//! What only turns numbers into the form that a table takes them in (`prepare`) is outside the clock;
-//! hashing is inside. A reader adds up what it finds, so that it must look, and so that every
-//! measured lookup is also checked.
+//! Conversion of numbers into the form that a table takes (`prepare`) is outside the clock; hashing
+//! is inside. A reader adds up what it finds, so that it must look, and every measured lookup is
+//! checked.
 
 use anyhow::{Result, bail};
 
 use super::{cuckoo, dpdk, floor, maps, overbank};
 
-/// What a number of lookups found.
+/// Results of a number of lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tally {
-    /// Keys that were there.
+    /// Keys found.
     pub hits: u64,
     /// Sum of their values.
     pub sum: u64,
 }
 
-/// A reader.
 pub trait Lookup: Send {
-    /// Takes the next keys over.
+    /// Takes the next keys.
     fn prepare(&mut self, keys: &[u64]);
-    /// Looks all of them up, in bursts of at most so many, in one of the ways of its [`Peer`].
+    /// Looks up all of them, in bursts of at most `burst`, in one of the ways of its [`Peer`].
     fn look_up(&mut self, way: usize, burst: usize) -> Tally;
 }
 
 /// The writer, and owner, of a table.
 pub trait Table: Send {
-    /// Puts new keys in.
+    /// Inserts new keys.
     fn insert(&mut self, keys: &[u64], values: &[u16]) -> Result<()>;
-    /// Writes the values of keys that are there.
+    /// Writes the values of present keys.
     fn update(&mut self, keys: &[u64], values: &[u16]);
-    /// A reader.
+    /// Returns a reader.
     fn reader(&self) -> Box<dyn Lookup>;
-    /// Bytes of the table, where the growth of the process does not tell.
+    /// Returns the bytes of the table, if the growth of the process does not show them.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
-    /// What a reader of its figures should know about this run.
+    /// Returns what a reader of its figures should know about this run.
     fn note(&self) -> String {
         String::new()
     }
 }
 
-/// A row: its name, what it is, and how to make it.
+/// A row: its name, what it is, and its constructor.
 pub struct Peer {
     /// Name on the command line.
     pub name: &'static str,
@@ -53,29 +52,26 @@ pub struct Peer {
     pub what: &'static str,
     /// Ways to look up; ratios refer to the first and the last of [`OVERBANK_WAYS`].
     pub ways: &'static [&'static str],
-    /// Most bytes that it takes with so many entries, while it is filled included.
+    /// Most bytes that it takes for this many entries, also while it is filled.
     pub bytes_max: fn(u64) -> u64,
-    /// Whether it needs that much memory in huge pages that are reserved before it starts.
+    /// Whether it needs that memory in huge pages that are reserved before it starts.
     pub reserved: bool,
-    /// Makes it with room for so many entries.
+    /// Makes it with room for this many entries.
     pub make: fn(usize) -> Result<Box<dyn Table>>,
 }
 
-/// What the others are compared with.
+/// The peer that the others are compared with.
 pub const OVERBANK: &str = "overbank";
-/// Its ways: each burst alone; each asks meanwhile for the lines of the next, the first prefetched; or
-/// lists of [`LIST`] keys.
+/// Its ways: each burst alone; each burst prefetching the lines of the next; or lists of [`LIST`]
+/// keys.
 pub const OVERBANK_WAYS: [&str; 3] = ["batch", "batch, next burst named", "list"];
-/// The second of them.
 pub const AHEAD_WAY: usize = 1;
-/// The third.
 pub const LIST_WAY: usize = 2;
-/// Keys of a list.
 pub const LIST: usize = 1024;
-/// One random line a key, and nothing else: no table.
+/// One random line for each key, and nothing else: no table.
 pub const FLOOR: &str = "floor";
 
-/// Everybody, in the order of the tables.
+/// All peers, in the order of the tables.
 pub static PEERS: &[Peer] = &[
     Peer {
         name: OVERBANK,
@@ -113,7 +109,7 @@ pub static PEERS: &[Peer] = &[
         name: "libcuckoo",
         what: "cuckoohash_map, 4 slots, find",
         ways: &["find"],
-        // Should it grow, the old table and the new one are there at the same time.
+        // If it grows, the old table and the new one exist at the same time.
         bytes_max: |entries| 3 * 10 * entries.next_power_of_two() + (4 << 20),
         reserved: false,
         make: cuckoo::make,
@@ -144,11 +140,11 @@ pub static PEERS: &[Peer] = &[
     },
 ];
 
-/// The peer of that name.
+/// Returns the peer of that name.
 pub fn find(name: &str) -> Result<&'static Peer> {
     let Some(peer) = PEERS.iter().find(|peer| peer.name == name) else {
         let known: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-        bail!("no forwarding table `{name}`; there are: {}", known.join(", "));
+        bail!("unknown forwarding table `{name}`: must be one of {}", known.join(", "));
     };
     Ok(peer)
 }
@@ -158,8 +154,9 @@ mod tests {
     use super::*;
     use crate::fib::keys::{address, port};
 
-    /// Every entry is found with its value, nothing else is; and the same after all were updated.
-    /// DPDK is left out, whose heap starts once a process (`tests/fib.rs` runs it), and the floor.
+    /// Every entry is found with its value, nothing else is; the same holds after all were updated.
+    /// DPDK is left out, whose heap starts once in a process (`tests/fib.rs` runs it), and the
+    /// floor.
     #[test]
     fn tables_find_what_they_hold() {
         const ENTRIES: u64 = 5000;
@@ -198,6 +195,6 @@ mod tests {
             assert!(std::ptr::eq(find(peer.name).unwrap(), peer), "{}", peer.name);
             assert!(!peer.ways.is_empty());
         }
-        assert!(find("nobody").is_err_and(|e| e.to_string().contains("papaya")));
+        assert!(find("unknown").is_err_and(|e| e.to_string().contains("papaya")));
     }
 }

@@ -1,4 +1,4 @@
-//! What the record and the tables of `fib` say.
+//! The record and the tables of `fib`.
 
 use overbank_kit::experiment::Check;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ struct Row<'a> {
     way: usize,
     hit_ns: Spread,
     miss_ns: Spread,
-    /// Times each of [`OVERBANK_WAYS`], in the same round.
+    /// Ratio to each of [`OVERBANK_WAYS`], in the same round.
     hit_ratios: [Spread; OVERBANK_WAYS.len()],
     miss_ratios: [Spread; OVERBANK_WAYS.len()],
     writer: Option<Writer>,
@@ -23,7 +23,7 @@ struct Row<'a> {
 
 struct Writer {
     hit_ns: Spread,
-    /// Times the same without writes.
+    /// Ratio to the same without writes.
     slowdown: Spread,
     changes_per_s: Spread,
     lost: u64,
@@ -58,7 +58,8 @@ fn rows(cell: &Cell) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// The least times one of Overbank's ways that any way of rte_hash takes, for hits and for misses.
+/// Returns the least ratio to one of Overbank's ways of any way of rte_hash, for hits and for
+/// misses.
 fn rte_hash(cell: &Cell, own_way: usize) -> Option<(f64, f64)> {
     let best = |ratios: fn(&Row) -> [Spread; OVERBANK_WAYS.len()]| {
         rows(cell)
@@ -69,7 +70,8 @@ fn rte_hash(cell: &Cell, own_way: usize) -> Option<(f64, f64)> {
     Some((best(|row| row.hit_ratios)?, best(|row| row.miss_ratios)?))
 }
 
-/// The target at a size: hits and misses of rte_hash at its best take three times those of lists.
+/// Returns the targets at a size: hits and misses of rte_hash at its best take three times those of
+/// lists.
 pub fn claims(cell: &Cell) -> Vec<Check> {
     let best = |ratios: fn(&Row) -> [Spread; OVERBANK_WAYS.len()]| {
         rows(cell)
@@ -88,7 +90,7 @@ pub fn claims(cell: &Cell) -> Vec<Check> {
     found.into_iter().filter_map(claim).collect()
 }
 
-/// A size in the JSON record.
+/// Returns a size for the JSON record.
 pub fn record(cell: &Cell) -> Value {
     let rows: Vec<Value> = rows(cell)
         .map(|row| {
@@ -130,7 +132,7 @@ pub fn record(cell: &Cell) -> Value {
     })
 }
 
-/// The sentences above the tables.
+/// Returns the sentences above the tables.
 pub fn intro(options: &Options, record: &Value) -> String {
     let writer = match options.writer_core() {
         Some(core) => format!(
@@ -156,7 +158,7 @@ pub fn intro(options: &Options, record: &Value) -> String {
     )
 }
 
-/// A size as a table.
+/// Returns a size as a table.
 pub fn block(cell: &Cell) -> Block {
     let header = [
         "peer",

@@ -26,23 +26,20 @@ pub enum Contestant {
     },
     /// Open vSwitch's userspace datapath.
     Ovs(PortType),
-    /// The kernel's bridge.
     Bridge,
 }
 
-/// AF_XDP as it comes.
+/// AF_XDP with default options.
 pub const AFXDP: Contestant = Contestant::Overbank { port: "afxdp", options: "", busy: false };
 /// AF_XDP, never asleep, as the PMD threads of Open vSwitch are.
 pub const AFXDP_BUSY: Contestant = Contestant::Overbank { port: "afxdp", options: "", busy: true };
-/// AF_PACKET as it comes.
+/// AF_PACKET with default options.
 pub const AFPACKET: Contestant =
     Contestant::Overbank { port: "afpacket", options: "", busy: false };
 /// AF_PACKET with the ring for throughput.
 pub const AFPACKET_V3: Contestant =
     Contestant::Overbank { port: "afpacket", options: ",ring=v3", busy: false };
-/// Open vSwitch on AF_XDP.
 pub const OVS_AFXDP: Contestant = Contestant::Ovs(PortType::AfXdp);
-/// Open vSwitch on AF_PACKET.
 pub const OVS_SYSTEM: Contestant = Contestant::Ovs(PortType::System);
 
 /// All, in the order of the tables.
@@ -50,7 +47,7 @@ pub const ALL: [Contestant; 7] =
     [AFXDP, AFXDP_BUSY, OVS_AFXDP, AFPACKET, AFPACKET_V3, OVS_SYSTEM, Contestant::Bridge];
 
 impl Contestant {
-    /// What tables call it.
+    /// Returns the name in tables.
     pub fn name(self) -> String {
         match self {
             Contestant::Overbank { port, options, busy } => {
@@ -63,13 +60,12 @@ impl Contestant {
         }
     }
 
-    /// Whether it is ours.
     pub fn is_overbank(self) -> bool {
         matches!(self, Contestant::Overbank { .. })
     }
 }
 
-/// The rules of the built-in traffic, which all send to port 2 here.
+/// Returns the rules of the built-in traffic, which all send to port 2 here.
 pub fn rules() -> String {
     let rules = Traffic::default().rules();
     OUTPUT_PORTS
@@ -77,7 +73,7 @@ pub fn rules() -> String {
         .fold(rules, |rules, port| rules.replace(&format!("output:{port}\n"), "output:2\n"))
 }
 
-/// Overbank as the command has it by default, on these ports and cores.
+/// Returns Overbank with the command's defaults, on these ports and cores.
 pub fn overbank(
     ports: Vec<ConfiguredPort>,
     cores: &[usize],
@@ -93,17 +89,16 @@ pub fn overbank(
     Ok(overbank_ofctl::start(setup, ports)?)
 }
 
-/// A switch that forwards between the interfaces. Dropped, it lets go of them.
+/// A switch that forwards between the interfaces. Dropping it releases them.
 pub struct Running<'a> {
-    /// Ours.
     switch: Option<Switch>,
     _others: Others<'a>,
 }
 
-/// What is to be undone on drop.
+/// What to undo on drop.
 enum Others<'a> {
     None,
-    /// Has the interfaces as ports.
+    /// Open vSwitch with the interfaces as ports.
     Ovs(&'a Ovs),
     /// A bridge in that namespace.
     Bridge(&'a Net),
@@ -124,7 +119,7 @@ impl<'a> Running<'a> {
     /// Gives the interfaces to a switch.
     ///
     /// # Errors
-    /// What is missing.
+    /// Something is missing.
     pub fn attach(
         contestant: Contestant,
         net: &'a Net,
@@ -134,7 +129,7 @@ impl<'a> Running<'a> {
     ) -> Result<Running<'a>> {
         match contestant {
             Contestant::Bridge => {
-                // Goes on drop also if it was made half.
+                // Removed on drop even if it was only partly created.
                 let others = Others::Bridge(net);
                 net.ip(Space::Switch, "link add bridge0 type bridge mcast_snooping 0")?;
                 for near in NEAR {
@@ -151,7 +146,7 @@ impl<'a> Running<'a> {
                 Ok(Running { switch: None, _others: others })
             }
             Contestant::Overbank { port, options, busy } => {
-                // Its other threads are where its workers are.
+                // Its other threads run on the cores of its workers.
                 let switch = net.inside(Space::Switch, cores, || {
                     let ports = (1..).zip(NEAR).map(|(number, near)| {
                         let spec = format!("{port}:{near}{options}");
@@ -171,12 +166,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// What Overbank counted so far.
+    /// Returns Overbank's counters so far.
     pub fn status(&self) -> Option<StatusOf<RuleControl>> {
         self.switch.as_ref().map(Switch::status)
     }
 
-    /// Lets go of the interfaces; what Overbank counted in all.
+    /// Releases the interfaces; returns Overbank's final counters.
     pub fn detach(self) -> Option<StatusOf<RuleControl>> {
         self.switch.map(Switch::stop)
     }

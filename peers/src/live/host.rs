@@ -7,14 +7,14 @@
 //!          │ headers    │ flow │ number  │ sent, ns     │ window │    60 bytes, 64 on the wire
 //! ```
 //!
-//! The sink checks every frame: headers as they were sent, numbers of a flow ascending. Frames of
-//! an earlier window, and whatever else the interface brings, count for nothing. The time of a
-//! frame is taken before it is handed to the kernel and again when it is found in the sink's ring.
-//! As one thread does both, a frame may wait for the sink as long as one burst takes to send, a
-//! microsecond or two a frame; that is the same for all switches.
+//! The sink checks every frame: headers as sent, numbers of a flow ascending. Frames of an earlier
+//! window, and other frames on the interface, do not count. The time of a frame is taken before it
+//! is passed to the kernel and again when it is found in the sink's ring. As one thread does both,
+//! a frame may wait for the sink as long as one burst takes to send; that is the same for all
+//! switches.
 //!
-//! Frames that are overdue, because the core was taken away for a while, are sent at once, a burst
-//! at a time, and their time counts from then: what delays the generator is not the switch's.
+//! Overdue frames, after the core was taken away, are sent at once, a burst at a time, and their
+//! time counts from then: delays of the generator are not the switch's.
 
 use super::net::{FAR, Net, Space};
 use anyhow::{Result, anyhow};
@@ -26,65 +26,63 @@ use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, Queue, Receive, Transmit};
 use std::time::{Duration, Instant};
 
-/// Frames handed over at once, flat out.
+/// Frames passed on at once, flat out.
 const BURST: usize = 32;
-/// Frames handed over at once at a rate: the sink looks between two bursts.
+/// Frames passed on at once at a rate: the sink looks between two bursts.
 const RATE_BURST: u64 = 8;
 /// Headers, which no switch changes here.
 const HEADERS: usize = 42;
 /// Length of the sequence in which flows come, a power of two.
 const SEQUENCE: usize = 1 << 16;
-/// A window is over when nothing more has come for so long, or nothing at all for [`LATE_MAX`].
+/// A window ends when no more frames have come for this long, or none at all for [`LATE_MAX`].
 const QUIET: Duration = Duration::from_millis(30);
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// Longest latency that is told from longer ones.
+/// Longest latency that is distinguished from longer ones.
 const LATENCY_MAX_NS: u64 = 10_000_000_000;
 
-/// How much is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// As much as the generator can.
+    /// As much as the generator can send.
     FlatOut,
-    /// So many frames a second, evenly.
+    /// This many frames a second, evenly.
     Rate(f64),
 }
 
-/// What came of a window.
+/// Results of a window.
 pub struct Window {
-    /// How long frames were sent.
+    /// Duration of sending.
     pub seconds: f64,
-    /// Frames handed to the generator's port.
+    /// Frames passed to the generator's port.
     pub offered: u64,
-    /// Those that arrived.
+    /// Frames that arrived.
     pub received: u64,
-    /// Those that arrived while others were still being sent.
+    /// Frames that arrived while others were still being sent.
     pub in_time: u64,
-    /// Those behind a later one of their flow, or twice.
+    /// Frames after a later one of their flow, or repeated.
     pub disordered: u64,
-    /// Frames of ours whose bytes are not those that were sent.
+    /// Our frames with changed bytes.
     pub changed: u64,
     /// Nanoseconds from sending to arrival.
     pub latency: Histogram<u64>,
 }
 
 impl Window {
-    /// Frames a second that arrived.
+    /// Returns the frames a second that arrived.
     pub fn rate(&self) -> f64 {
         self.in_time as f64 / self.seconds
     }
 
-    /// Share of the frames that did not arrive.
+    /// Returns the share of the frames that did not arrive.
     pub fn loss(&self) -> f64 {
         1.0 - self.received as f64 / self.offered.max(1) as f64
     }
 
-    /// Microseconds within which this share of the frames arrived.
+    /// Returns the microseconds within which this share of the frames arrived.
     pub fn latency_us(&self, share: f64) -> f64 {
         self.latency.value_at_quantile(share) as f64 / 1e3
     }
 }
 
-/// The generator and the sink.
 pub struct Hosts {
     transmit: Box<dyn Transmit>,
     sink: Sink,
@@ -93,11 +91,11 @@ pub struct Hosts {
     next: usize,
     window: u16,
     start: Instant,
-    /// What undoes the opening of the interfaces.
+    /// Keeps the interfaces open.
     ports: Vec<Box<dyn Port>>,
 }
 
-/// Frames of all flows, and numbers of the frames that are to come.
+/// Frames of all flows, and the numbers of frames to come.
 struct Flows {
     frames: Vec<[u8; FRAME_LEN]>,
     numbers: Vec<u32>,
@@ -105,7 +103,7 @@ struct Flows {
 
 struct Sink {
     receive: Box<dyn Receive>,
-    /// Of each flow, the lowest number that is in order.
+    /// For each flow, the lowest number that is in order.
     expected: Vec<u32>,
 }
 
@@ -119,7 +117,7 @@ impl Hosts {
             let spec: PortSpec = format!("afpacket:{FAR}{options}").parse()?;
             let open = || Ok(overbank_ports::open(&spec, 1)?);
             let mut port = net.inside(space, &allowed_cores(), open)?;
-            // The kernel tells that a new interface is up some time after it is.
+            // The kernel reports a new interface as up some time after it is.
             let end = Instant::now() + LATE_MAX;
             while !port.info().link_up && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(5));
@@ -135,7 +133,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// A generator that sends here and a sink that receives there.
+    /// Returns a generator that sends on one port and a sink that receives on the other.
     fn between(
         transmit: Box<dyn Transmit>,
         receive: Box<dyn Receive>,
@@ -162,7 +160,7 @@ impl Hosts {
         })
     }
 
-    /// Sends for a while, on the calling thread, and waits for what is late.
+    /// Sends for a while, on the calling thread, and waits for late frames.
     pub fn run(&mut self, load: Load, time: Duration) -> Window {
         self.window = self.window.wrapping_add(1);
         self.flows.numbers.fill(0);
@@ -194,7 +192,7 @@ impl Hosts {
                 self.send(due as usize);
                 window.offered += due;
             }
-            // What one burst became is all that may wait, unless the switch had more in store.
+            // One burst is all that may wait, unless the switch holds more.
             for _ in 0..3 {
                 if self.look(&mut window) < BURST {
                     break;
@@ -226,13 +224,15 @@ impl Hosts {
             frame[50..58].copy_from_slice(&sent_ns.to_ne_bytes());
             frame[58..60].copy_from_slice(&self.window.to_ne_bytes());
             *number = number.wrapping_add(1);
-            // What is not taken does not arrive, and is counted so.
+            // A refused frame does not arrive, and counts as lost.
+            let _ = self.transmit.send(frame);
             let _ = self.transmit.send(frame);
         }
+        // Refused frames do not arrive, and count as lost.
         let _ = self.transmit.flush();
     }
 
-    /// Takes what has arrived, a burst at most.
+    /// Takes frames that have arrived, at most a burst.
     fn look(&mut self, window: &mut Window) -> usize {
         let Ok(frames) = self.sink.receive.receive() else { return 0 };
         if frames.is_empty() {
@@ -260,7 +260,7 @@ impl Hosts {
     }
 }
 
-/// Flow, number and time of a frame of this window.
+/// Returns flow, number and time of a frame of this window.
 fn read(frame: &[u8; FRAME_LEN], window: u16) -> Option<(usize, u32, u64)> {
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| frame[at + i]));
     let time = u64::from_ne_bytes(std::array::from_fn(|i| frame[50 + i]));

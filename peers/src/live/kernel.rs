@@ -15,29 +15,28 @@ use std::time::Duration;
 
 /// Frames a second while warming up, and of the loads at smoke size.
 const GENTLE: f64 = 20_000.0;
-/// Rates that are tried, as shares of what came through flat out.
+/// Rates to try, as shares of what came through flat out.
 const STEPS: [f64; 12] = [1.3, 1.2, 1.1, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2];
-/// How often each is: other work of the machine takes a core away now and then.
+/// Tries of each rate: other work of the machine takes a core away now and then.
 const TRIES: usize = 3;
 
-/// What is measured.
+/// Sizes of the measurement.
 pub struct Plan {
-    /// Flows.
     pub flows: u32,
     /// Rounds in which all switches take turns.
     pub rounds: usize,
-    /// Of each load.
+    /// Duration of each load.
     pub window: Duration,
-    /// Before each turn.
+    /// Duration before each turn.
     pub warm_up: Duration,
-    /// How long a rate is tried for whether it comes through without loss; `None`: no rate is, as
-    /// at smoke size, and loads are gentle.
+    /// Duration of a try for a rate without loss; `None` tries no rate, as at smoke size, and loads
+    /// are gentle.
     pub step: Option<Duration>,
 }
 
 /// One switch in one round.
 pub struct Turn {
-    /// As much as the generator can.
+    /// As much as the generator can send.
     pub flat_out: Window,
     /// Half of what the slowest switch forwards without loss.
     pub common: Window,
@@ -49,7 +48,6 @@ pub struct Turn {
 
 /// One switch.
 pub struct Measured {
-    /// Which one.
     pub contestant: Contestant,
     /// Frames a second that came through without loss.
     pub lossless: f64,
@@ -59,17 +57,17 @@ pub struct Measured {
     pub accounts: bool,
 }
 
-/// What was found with one number of workers.
+/// Results for one number of workers.
 pub struct Found {
-    /// In the order of [`ALL`]; those that are missing are not there.
+    /// In the order of [`ALL`], without missing ones.
     pub measured: Vec<Measured>,
-    /// Who is missing and why.
+    /// Missing switches, with the reasons.
     pub left_out: Vec<String>,
     /// Frames a second of the common rate.
     pub common: f64,
 }
 
-/// What turns are made of.
+/// The state that turns share.
 struct Bench<'a> {
     plan: &'a Plan,
     net: &'a Net,
@@ -103,7 +101,7 @@ impl<'a> Bench<'a> {
         Ok((running, warm_up))
     }
 
-    /// The highest rate that was found at which every frame arrives.
+    /// Returns the highest rate tried at which every frame arrives.
     fn lossless(&mut self, contestant: Contestant) -> Result<f64> {
         let (_running, _) = self.attach(contestant)?;
         let Some(step) = self.plan.step else { return Ok(GENTLE) };
@@ -134,7 +132,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether each frame is where the counters say: offered ≥ forwarded = to be sent ≥ sent ≥ arrived.
+/// Returns whether each frame is where the counters say: offered ≥ forwarded = to be sent ≥ sent ≥
+/// arrived.
 fn closes(status: &StatusOf<RuleControl>, windows: &[&Window]) -> bool {
     let [one, two, ..] = &status.ports[..] else { return false };
     let offered: u64 = windows.iter().map(|w| w.offered).sum();
@@ -146,7 +145,7 @@ fn closes(status: &StatusOf<RuleControl>, windows: &[&Window]) -> bool {
         && two.sent >= arrived
 }
 
-/// Who takes part.
+/// Returns the switches that take part.
 fn contestants(plan: &Plan, workers: usize) -> Vec<Contestant> {
     match (plan.step, workers) {
         (Some(_), _) => ALL.to_vec(),

@@ -1,4 +1,4 @@
-//! From memory ports, without a kernel in the way: how far two workers come.
+//! Scaling from memory ports, without a kernel: one worker and two.
 //!
 //! ```text
 //!   port 1   one frame of each flow, looped; flows belong to queues by their hash
@@ -21,44 +21,42 @@ use overbank_runtime::status::StatusOf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for workers to tell what they counted.
+/// Longest wait for the counters of the workers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is measured.
+/// Sizes of the measurement.
 pub struct Plan {
     /// Flows, one frame each.
     pub flows: u32,
     /// Rounds in which one worker and two take turns.
     pub rounds: usize,
-    /// Of each.
+    /// Duration of each.
     pub window: Duration,
 }
 
-/// One window.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// Million packets a second.
     pub mpps: f64,
-    /// Share of the window that the workers had their cores to themselves; `None`: not known.
+    /// Share of the window that the workers had their cores to themselves; `None` if unknown.
     pub on_core: Option<f64>,
 }
 
 impl Rate {
-    /// Million packets in a second of a worker on its core.
+    /// Returns million packets per second of a worker on its core.
     pub fn while_on_core(&self) -> Option<f64> {
         self.on_core.filter(|share| *share > 0.0).map(|share| self.mpps / share)
     }
 }
 
-/// Of each round, the rate of one worker and of two.
+/// For each round, the rates of one worker and of two.
 pub struct Scaling {
-    /// One round each.
     pub rounds: Vec<[Rate; 2]>,
-    /// Whether every packet that came in was accounted for, and left.
+    /// Whether every received packet was accounted for, and left.
     pub accounts: bool,
 }
 
-/// Measures; progress from 0 to `share`.
+/// Measures; reports progress from 0 to `share`.
 pub fn measure(
     context: &mut Context<'_>,
     plan: &Plan,
@@ -95,7 +93,7 @@ fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switc
     };
     let ports = vec![port(1, store), port(2, &Arc::default())];
     let on = cores.switch(workers);
-    // The switch's other threads, which hardly run, are to be where they may.
+    // The switch's other threads, which hardly run, may run anywhere allowed.
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
             keep_on(&cores.all())?;
@@ -105,7 +103,7 @@ fn start(store: &Arc<FrameStore>, workers: usize, cores: &Cores) -> Result<Switc
     })
 }
 
-/// The rate over about `time`, between two moments at which the workers told what they counted.
+/// Returns the rate over about `time`, between two moments at which the workers published counters.
 fn window(switch: &Switch, workers: usize, time: Duration) -> Result<Rate> {
     let (packets, start) = told(switch)?;
     let on_core = workers_on_core_ns();
@@ -117,12 +115,12 @@ fn window(switch: &Switch, workers: usize, time: Duration) -> Result<Rate> {
     Ok(Rate { mpps: (later - packets) as f64 / seconds / 1e6, on_core })
 }
 
-/// Packets so far, at a moment at which every worker told.
+/// Returns the packets so far, at a moment at which every worker published them.
 fn told(switch: &Switch) -> Result<(u64, Instant)> {
     let counts = || switch.status().workers.iter().map(|w| w.packets).collect::<Vec<u64>>();
     let (before, end) = (counts(), Instant::now() + PATIENCE);
     while Instant::now() < end {
-        // Workers tell every ten milliseconds.
+        // Workers publish every ten milliseconds.
         std::thread::sleep(Duration::from_micros(500));
         let now = counts();
         if now.iter().zip(&before).all(|(now, before)| now > before) {
@@ -132,7 +130,8 @@ fn told(switch: &Switch) -> Result<(u64, Instant)> {
     Err(anyhow!("a worker does not work"))
 }
 
-/// Time that the workers of this process were on a core; `None` where the kernel does not count it.
+/// Returns the time that the workers of this process were on a core; `None` if the kernel does not
+/// count it.
 fn workers_on_core_ns() -> Option<u64> {
     let mut sum = None;
     for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
@@ -146,7 +145,7 @@ fn workers_on_core_ns() -> Option<u64> {
     sum
 }
 
-/// Every packet came in by port 1 and left by port 2.
+/// Returns whether every packet came in by port 1 and left by port 2.
 fn closes(status: &StatusOf<RuleControl>) -> bool {
     let [one, two, ..] = &status.ports[..] else { return false };
     status.closes && one.received > 0 && one.received == one.forwarded && two.sent == one.forwarded

@@ -2,19 +2,18 @@
 //! datapath; and from memory ports, with one worker and two.
 //!
 //! ```text
-//!   turn    attach ─ warm up ─ flat out ─ common rate ─ half of its own ─ detach     (kernel.rs)
+//!   turn    attach ─ warm up ─ flat out ─ common rate ─ own half ─ detach          (kernel.rs)
 //!   round   a turn of every switch                    median and range over the rounds
 //!
 //!   core of the hosts    generator and sink, one thread              (host.rs)
 //!   core of the switch   the worker, the switch's other threads      (contestants.rs, ovs.rs)
 //! ```
 //!
-//! All switches forward between the same two veth pairs (`net.rs`), by the same rules where they have
-//! rules, and are fed and judged by the same generator and sink. *Common rate*: half of what the
-//! slowest of them forwards without loss; *half of its own*: half of what it forwards without loss.
+//! All switches forward between the same two veth pairs (`net.rs`), by the same rules if they have
+//! rules, with the same generator and sink. *Common rate*: half of what the slowest of them
+//! forwards without loss. *Half of its own*: half of what it forwards without loss.
 //!
-//! Needs root for network namespaces. A switch of others that is not installed is left out, and the
-//! record says so.
+//! Needs root for network namespaces. A missing switch is left out, and the record says so.
 
 pub mod contestants;
 mod host;
@@ -83,23 +82,23 @@ pub fn run(options: &Options) -> Result<()> {
     output::write_record(&options.out, record, pinned)
 }
 
-/// Where threads run.
+/// Cores of the threads.
 struct Cores {
     /// Generator and sink.
     host: usize,
-    /// Workers, in this order; the host's core is the last one to be taken.
+    /// Workers, in this order; the host's core comes last.
     workers: Vec<usize>,
 }
 
 impl Cores {
-    /// Shares out the cores; the core that the calling thread was pinned to is the switch's.
+    /// Assigns the cores; the core that the calling thread was pinned to is the switch's.
     fn share_out(smoke: bool) -> Result<Cores> {
         let allowed = allowed_cores();
-        // In a test others may have been kept away from some cores on purpose.
+        // A test may have been restricted to some cores on purpose.
         let usable = if smoke { allowed.clone() } else { usable_cores() };
         let first = allowed.last().copied().filter(|core| usable.contains(core));
         let Some(first) = first.or(usable.last().copied()) else {
-            bail!("the system does not say which cores there are");
+            bail!("the system does not report its cores");
         };
         let host = usable.iter().copied().find(|core| *core != first).unwrap_or(first);
         let mut workers = vec![first];
@@ -110,17 +109,16 @@ impl Cores {
         Ok(Cores { host, workers })
     }
 
-    /// Those of a switch with `workers` workers.
+    /// Returns the cores of a switch with `workers` workers.
     fn switch(&self, workers: usize) -> Vec<usize> {
         self.workers.iter().copied().take(workers.max(1)).collect()
     }
 
-    /// Every one.
     fn all(&self) -> Vec<usize> {
         self.workers.iter().copied().chain([self.host]).collect()
     }
 
-    /// Whether a switch with `workers` workers leaves the hosts' core to the hosts.
+    /// Returns whether a switch with `workers` workers leaves the hosts' core to the hosts.
     fn apart(&self, workers: usize) -> bool {
         self.workers.len() >= workers && !self.switch(workers).contains(&self.host)
     }

@@ -5,9 +5,9 @@
 //!   eth0 ═════veth═════ va  (switch)  vb ═════veth═════ eth0
 //! ```
 //!
-//! Names hold the process id. Interfaces have no addresses, so that nothing but our frames is on the
-//! way. All is removed on drop, also by a panic; a killed process leaves namespaces behind, which
-//! `ip netns del` removes together with their interfaces.
+//! Names contain the process id. Interfaces have no addresses, so that only our frames pass. All is
+//! removed on drop, also after a panic. A killed process leaves namespaces behind; `ip netns del`
+//! removes them with their interfaces.
 
 use crate::machine::enter;
 use crate::vswitch::run;
@@ -19,10 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The switch's interfaces, in its namespace.
 pub const NEAR: [&str; 2] = ["va", "vb"];
-/// The hosts' interface, in theirs.
+/// The hosts' interface, in their namespaces.
 pub const FAR: &str = "eth0";
 
-/// Where something runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The generator's host.
@@ -35,16 +34,16 @@ pub enum Space {
 
 const SPACES: [Space; 3] = [Space::A, Space::B, Space::Switch];
 
-/// The namespaces and what is in them.
+/// The namespaces and their interfaces.
 pub struct Net {
     tag: String,
 }
 
 impl Net {
-    /// Hosts joined to the switch's namespace by interfaces of `queues` queues.
+    /// Joins hosts to the switch's namespace by interfaces of `queues` queues.
     ///
     /// # Errors
-    /// Rights, `ip` or the kernel's veth are missing.
+    /// Capabilities, `ip` or the kernel's veth are missing.
     pub fn new(queues: usize) -> Result<Net> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +59,7 @@ impl Net {
                 &format!("link add {near} {many} type veth peer name {FAR} netns {far} {many}"),
             )?;
             for (space, name) in [(Space::Switch, near), (host, FAR)] {
-                // Without a link-local address the kernel has nothing to say of its own.
+                // Without a link-local address the kernel sends nothing.
                 net.ip(space, &format!("link set {name} addrgenmode none"))?;
                 net.ip(space, &format!("link set {name} up"))?;
             }
@@ -82,13 +81,13 @@ impl Net {
         ip(&format!("-n {} {arguments}", self.name(space)))
     }
 
-    /// The namespace as a file.
+    /// Opens the namespace as a file.
     pub fn file(&self, space: Space) -> Result<File> {
         let path = format!("/run/netns/{}", self.name(space));
         File::open(&path).context(path)
     }
 
-    /// Does something in a namespace and on these cores; threads that it starts are there too.
+    /// Runs work in a namespace and on these cores; threads that it starts are there too.
     pub fn inside<T: Send>(
         &self,
         space: Space,
@@ -109,7 +108,8 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         for space in SPACES {
-            // One that was not made cannot be removed; interfaces go with their namespace.
+            // One that was not created cannot be removed; interfaces go with their namespace.
+            let _ = ip(&format!("netns del {}", self.name(space)));
             let _ = ip(&format!("netns del {}", self.name(space)));
         }
     }

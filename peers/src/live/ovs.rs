@@ -1,13 +1,12 @@
-//! Open vSwitch with its userspace datapath (`datapath_type=netdev`) in the switch's network namespace.
-//! Ports are added for a turn and removed after it, so that switches can take turns on the same
-//! interfaces.
+//! Open vSwitch with its userspace datapath (`datapath_type=netdev`) in the switch's network
+//! namespace. Ports are added for a turn and removed after it, so that switches can take turns on
+//! the same interfaces.
 
 use super::net::{NEAR, Net, Space};
 use crate::vswitch::{Home, Vswitch, run};
 use anyhow::{Context, Result};
 use std::process::Command;
 
-/// Kind of its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortType {
     /// `AF_PACKET` sockets, polled by the main thread.
@@ -19,7 +18,7 @@ pub enum PortType {
 /// A running Open vSwitch with one bridge and rules.
 pub struct Ovs {
     vswitch: Vswitch,
-    /// Of the PMD threads.
+    /// Cores of the PMD threads.
     cores: Vec<usize>,
 }
 
@@ -27,7 +26,7 @@ impl Ovs {
     /// Starts it in the switch's namespace and on these cores.
     ///
     /// # Errors
-    /// It is not installed, or does not come up.
+    /// It is not installed, or does not start.
     pub fn start(net: &Net, cores: &[usize], rules: &str) -> Result<Ovs> {
         let home = Home { namespace: Some(net.file(Space::Switch)?), cores: cores.to_vec() };
         let mut vswitch = Vswitch::start_database("live", home)?;
@@ -40,7 +39,7 @@ impl Ovs {
     /// Takes the switch's interfaces, as ports 1 and 2 of that kind.
     ///
     /// # Errors
-    /// It cannot, perhaps because it was built without that kind.
+    /// It cannot, for example because it was built without that kind.
     pub fn attach(&self, kind: PortType, queues: usize) -> Result<()> {
         let (name, options) = match kind {
             PortType::System => ("system", String::new()),
@@ -58,7 +57,7 @@ impl Ovs {
         self.vswitch.check_ports().with_context(|| format!("Open vSwitch, {name}"))
     }
 
-    /// Lets go of the interfaces.
+    /// Releases the interfaces.
     pub fn detach(&self) -> Result<()> {
         let [a, b] = NEAR;
         self.vswitch
@@ -66,7 +65,7 @@ impl Ovs {
             .map(drop)
     }
 
-    /// What it calls itself.
+    /// Returns its version.
     pub fn version() -> Result<String> {
         let text = run(Command::new("ovs-vswitchd").arg("--version"))?;
         let first = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The record: settings, tables, what was aimed at.
+//! The record: settings, tables, targets.
 
 use super::contestants::Contestant;
 use super::contestants::{AFPACKET, AFPACKET_V3, AFXDP, AFXDP_BUSY, OVS_AFXDP, OVS_SYSTEM};
@@ -11,7 +11,7 @@ use overbank_kit::experiment::{Plot, Record, Series, Size, Table};
 use overbank_kit::micro::tsc::cycles_per_ns;
 use overbank_kit::spread::Spread;
 
-/// What two workers are to reach, in multiples of one.
+/// The target of two workers, in multiples of one.
 const SCALING_TARGET: f64 = 1.8;
 /// Percentiles of the tables, as shares.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -40,7 +40,7 @@ fn workers_text(workers: usize) -> &'static str {
     if workers == 1 { "one worker" } else { "two workers" }
 }
 
-/// Sizes, cores, programs.
+/// Records sizes, cores and programs.
 pub fn settings(record: &mut Record, plan: &Plan, cores: &Cores) {
     let seconds = |time: std::time::Duration| format!("{} s", time.as_secs_f64());
     record.setting("frames", "UDP, 64 bytes on the wire");
@@ -62,7 +62,7 @@ pub fn settings(record: &mut Record, plan: &Plan, cores: &Cores) {
     }
 }
 
-/// One worker and two from memory.
+/// Records one worker and two from memory.
 pub fn memory(record: &mut Record, scaling: &Scaling, two_cores: bool) {
     let rates = |n: usize| of(scaling.rounds.iter().map(|round| round[n].mpps));
     let ratio = of(scaling.rounds.iter().map(|round| round[1].mpps / round[0].mpps));
@@ -109,7 +109,7 @@ pub fn memory(record: &mut Record, scaling: &Scaling, two_cores: bool) {
     }
 }
 
-/// All switches between interfaces with `workers` workers.
+/// Records all switches between interfaces with `workers` workers.
 pub fn kernel(record: &mut Record, found: &Found, workers: usize, cores: &Cores) {
     let with = workers_text(workers);
     rates(record, found, with);
@@ -261,7 +261,7 @@ fn shares(record: &mut Record, found: &Found, with: &str) {
     }
 }
 
-/// What must hold whatever the clock says.
+/// Records what must hold whatever the clock says.
 fn correctness(record: &mut Record, found: &Found, with: &str) {
     let ours: Vec<&Measured> =
         found.measured.iter().filter(|m| m.contestant.is_overbank()).collect();
@@ -291,12 +291,12 @@ fn correctness(record: &mut Record, found: &Found, with: &str) {
     );
 }
 
-/// Every window of a switch.
+/// Iterates over every window of a switch.
 fn all(m: &Measured) -> impl Iterator<Item = &Window> {
     m.turns.iter().flat_map(|turn| [&turn.flat_out, &turn.common, &turn.half])
 }
 
-/// What is to be known when reading the tables.
+/// Records what a reader of the tables must know.
 pub fn notes(record: &mut Record) {
     record.notes.extend(
         [

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! One contestant has core 1 at a time: the others are stopped (SIGSTOP) or wait. All read the same
-//! file of flow ids, make each packet with the same function, classify it by the same rules and count
-//! it at an output port that drops it. Cycles are those of the time stamp counter while the thread is
-//! on the core (the kernel counts that), reception and transmission included; what making the packets
-//! cost is counted apart.
+//! file of flow ids, make each packet with the same function, classify it by the same rules and
+//! count it at an output port that drops it. Cycles are those of the time stamp counter while the
+//! thread is on the core (the kernel counts that), reception and transmission included; what making
+//! the packets cost is counted apart.
 //!
 //! Everything that is changed on the machine is given back when the program ends, also on Ctrl-C:
-//! processes, huge pages, folders. A kill -9 takes the processes down; huge pages stay reserved then.
+//! processes, huge pages, folders. A kill -9 takes the processes down; huge pages stay reserved
+//! then.
 
 mod overbank;
 mod report;

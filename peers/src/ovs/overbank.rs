@@ -1,4 +1,4 @@
-//! Overbank's datapath as a contestant: a thread on core 1 that works when told to.
+//! Overbank's datapath as a contestant: a thread on core 1 that works on orders.
 //!
 //! Its loop is that of a poll-mode thread: take 32 buffers, have a packet written to each, process
 //! them, hand each to the port that it leaves by. A port counts and drops, as `net_null` does.
@@ -75,12 +75,12 @@ impl Datapaths {
         self.windows.recv().context("Overbank's thread ended")
     }
 
-    /// Design `nth` processes so many packets.
+    /// Has design `nth` process `packets` packets.
     pub fn warm(&mut self, nth: usize, packets: u64) -> Result<()> {
         self.order(nth, Order::Packets(packets)).map(drop)
     }
 
-    /// Design `nth` works for `settle` and is measured for `window`.
+    /// Runs design `nth` for `settle` and measures it for `window`.
     pub fn window(&mut self, nth: usize, settle: Duration, window: Duration) -> Result<Window> {
         self.order(nth, Order::Window { settle, window })
     }
@@ -90,13 +90,13 @@ impl Drop for Datapaths {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed by the thread.
+            // The thread has printed its panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Output ports that count. What a driver would do with the buffer is not there on either side.
+/// Output ports that count. Neither side does the work of a driver.
 #[derive(Default)]
 struct Ports {
     packets: [u64; OUTPUT_PORTS.len()],
@@ -153,7 +153,7 @@ impl Runner {
         })
     }
 
-    /// A turn through all buffers.
+    /// Processes all buffers once.
     fn turn(&mut self) {
         let (ids, traffic) = (self.ids.get(), self.ids.traffic());
         let now_ms = self.start.elapsed().as_millis() as u64;

@@ -1,8 +1,8 @@
-//! Open vSwitch as a contestant: a database and a switch in a folder of their own.
+//! Open vSwitch as a contestant: a database and a switch in a private folder.
 //!
 //! Ports: 1 receives (`net_null100`, fed by the plugin), 2 to 5 drop what they get (`net_null2` to
-//! `net_null5`). One PMD thread on core 1, everything else on core 0. No card, no kernel datapath, no
-//! service of the machine is touched.
+//! `net_null5`). One PMD thread runs on core 1, everything else on core 0. No network card, kernel
+//! datapath or service of the machine is touched.
 
 // A signal stops and continues the switch.
 #![allow(unsafe_code)]
@@ -28,32 +28,30 @@ const SOURCE: &str = "net_null100";
 /// A program to measure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Build {
-    /// What to call it.
     pub name: String,
-    /// Its ovs-vswitchd.
+    /// Path of its ovs-vswitchd.
     pub file: PathBuf,
 }
 
 impl Build {
-    /// `NAME=FILE`.
+    /// Parses `NAME=FILE`.
     pub fn parse(text: &str) -> Result<Build, String> {
         match text.split_once('=') {
             Some((name, file)) if !name.is_empty() && Path::new(file).is_file() => {
                 Ok(Build { name: name.into(), file: file.into() })
             }
-            _ => Err("NAME=FILE is needed, of a file that exists".into()),
+            _ => Err("expected NAME=FILE with an existing file".into()),
         }
     }
 }
 
-/// A running switch.
 pub struct Switch {
     vswitch: Vswitch,
     stats: Option<Map>,
 }
 
 impl Switch {
-    /// Starts it with the rules of the traffic; packets flow when this returns.
+    /// Starts the switch with the rules of the traffic; packets flow when this returns.
     pub fn start(build: &Build, flowgen: &Path, ids: &Ids) -> Result<Switch> {
         let mut vswitch = Vswitch::start_database(&build.name, Home::default())?;
         fs::hard_link(ids.path(), vswitch.file(&format!("{SOURCE}.ids")))?;
@@ -64,7 +62,7 @@ impl Switch {
              other_config:n-handler-threads=1 other_config:n-revalidator-threads=1 \
              other_config:max-idle=3600000"
         ))?;
-        // No files of DPDK's own; one value with spaces.
+        // No files of DPDK; one value with spaces.
         vswitch.vsctl_arguments(&[
             "--no-wait",
             "set",
@@ -98,18 +96,19 @@ impl Switch {
         self.vswitch.add_rules(&ids.rules())?;
         // Rules first: no packet meets an empty table. Empty buffers are 8 bytes; the switch would
         // drop one that the plugin has not written to.
+        // drop one that the plugin has not written to.
         port(1, &format!("{SOURCE},size=8"))?;
         self.vswitch.check_ports()
     }
 
-    /// Chooses the caches.
+    /// Sets the caches.
     pub fn configure(&self, caches: &str) -> Result<()> {
         let (emc, smc) = match caches {
             "emc" => (100, false),
             "smc" => (0, true),
             "both" => (100, true),
             "none" => (0, false),
-            _ => bail!("no such configuration: {caches}"),
+            _ => bail!("unknown cache configuration `{caches}`"),
         };
         self.vswitch
             .vsctl(&format!(
@@ -119,7 +118,7 @@ impl Switch {
             .map(drop)
     }
 
-    /// Packets that the plugin made since the start, and the cycles that took.
+    /// Returns the packets that the plugin made since the start, and their cycles.
     pub fn generated(&self) -> (u64, u64) {
         self.stats.as_ref().map_or((0, 0), |stats| (stats.word(0), stats.word(1)))
     }
@@ -142,7 +141,7 @@ impl Switch {
             .with_context(|| format!("{caches}: {text}"))
     }
 
-    /// Where the kernel tells about the thread on core 1.
+    /// Returns the kernel's folder of the thread on core 1.
     fn pmd_task(&self) -> Result<PathBuf> {
         let id = self.vswitch.id().context("no switch")?;
         for task in fs::read_dir(format!("/proc/{id}/task"))? {
@@ -154,12 +153,12 @@ impl Switch {
         bail!("no PMD thread on core 1: {}", self.last_words())
     }
 
-    /// Takes the processor away from it.
+    /// Stops the switch.
     pub fn pause(&self) -> Result<()> {
         self.signal(libc::SIGSTOP)
     }
 
-    /// Lets it go on.
+    /// Continues the switch.
     pub fn resume(&self) -> Result<()> {
         self.signal(libc::SIGCONT)
     }
@@ -173,13 +172,13 @@ impl Switch {
         Ok(())
     }
 
-    /// The end of what the switch wrote.
+    /// Returns the end of the switch's output.
     pub fn last_words(&self) -> String {
         self.vswitch.last_words()
     }
 }
 
-/// What `pmd-stats-show` says.
+/// Parses the output of `pmd-stats-show`.
 fn parse(text: &str, generator_cycles: f64) -> Result<Window> {
     let value = |name: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));

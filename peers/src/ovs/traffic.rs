@@ -18,7 +18,7 @@ use crate::folder::Folder;
 const MAGIC: &[u8; 8] = b"OBFLOWS1";
 const HEADER: usize = 16;
 
-/// A file, mapped as long as this lives.
+/// A file, mapped while this lives.
 pub struct Map {
     start: NonNull<u8>,
     len: usize,
@@ -31,7 +31,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// The whole file, for reading.
+    /// Maps the whole file for reading.
     pub fn open(path: &Path) -> Result<Map> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let len = usize::try_from(file.metadata()?.len())?;
@@ -46,7 +46,7 @@ impl Map {
         Ok(Map { start: NonNull::new(start.cast()).context("a mapping at 0")?, len })
     }
 
-    /// The eight bytes from word `index` on, as they are now.
+    /// Returns the eight bytes from word `index` on, as they are now.
     pub fn word(&self, index: usize) -> u64 {
         assert!(index < self.len / 8, "within the file");
         // SAFETY: in bounds (above), aligned to a page plus words; volatile, since the writer is
@@ -72,7 +72,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Draws 2^`log2` ids into a file of its own; the rules send to the first `outputs` ports.
+    /// Draws 2^`log2` ids into a private file; the rules send to the first `outputs` ports.
     pub fn write(mut stream: FlowStream, log2: u32, outputs: usize) -> Result<Ids> {
         let outputs = OUTPUT_PORTS.get(..outputs).filter(|ports| !ports.is_empty());
         let outputs = outputs.context("1 to 4 output ports")?;
@@ -96,22 +96,21 @@ impl Ids {
         Ok(Ids { _folder: folder, path, map, traffic, outputs })
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the flows look like.
+    /// Returns the flows' properties.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// Ports that packets leave by.
+    /// Returns the output ports.
     pub fn outputs(&self) -> &'static [u32] {
         self.outputs
     }
 
-    /// The built-in rules; with fewer ports, those take turns instead.
+    /// Returns the built-in rules; with fewer ports, the rules use those in turn.
     pub fn rules(&self) -> String {
         let mut rules = self.traffic.rules();
         for (nth, port) in OUTPUT_PORTS.iter().enumerate().skip(self.outputs.len()) {
@@ -121,9 +120,9 @@ impl Ids {
         rules
     }
 
-    /// The sequence.
+    /// Returns the sequence.
     pub fn get(&self) -> &[u32] {
-        // SAFETY: the file has whole ids from the aligned byte 16 on, and nobody writes to it after
+        // SAFETY: the file has whole ids from the aligned byte 16 on, and no one writes to it after
         // `write`: it lies in a folder of our own.
         unsafe {
             let first = self.map.start.as_ptr().add(HEADER).cast::<u32>();

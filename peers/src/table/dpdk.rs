@@ -1,6 +1,6 @@
 //! DPDK's tables, through the C shim.
 //!
-//! Their memory is on huge pages where the kernel has some free (the runner reserves them), else on
+//! Their memory is on huge pages if the kernel has free ones (the runner reserves them), else on
 //! ordinary pages, and the note says so.
 
 // The shim is C.
@@ -38,9 +38,9 @@ unsafe extern "C" {
     fn peers_hash_add(table: *mut Opaque, key: *const Key, value: u16) -> c_int;
 }
 
-/// Starts DPDK with so much memory; once a process. Returns whether huge pages are in use.
+/// Starts DPDK with `mib` MiB of memory, once in a process. Returns whether huge pages are in use.
 pub fn start(mib: u32) -> Result<bool> {
-    // The library cannot be asked: started without the pages that it wants, it cannot start again.
+    // The library cannot be asked, and after a failed start it cannot start again.
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let free: u32 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let huge = u64::from(free) * 2 >= u64::from(mib);
@@ -53,7 +53,7 @@ pub fn start(mib: u32) -> Result<bool> {
     Ok(huge)
 }
 
-/// Bytes that DPDK's heap has handed out; the library has started.
+/// Returns the bytes that DPDK's heap has handed out, once the library has started.
 pub fn heap_bytes() -> u64 {
     // SAFETY: takes nothing, returns a number; before the start, nothing is handed out.
     unsafe { peers_heap_bytes() }
@@ -68,7 +68,7 @@ struct Dpdk {
     huge: bool,
 }
 
-/// `rte_member`, hash table mode, as a cache.
+/// Makes `rte_member`, hash table mode, as a cache.
 pub fn member(entries: u32) -> Result<Box<dyn Table>> {
     unsafe fn insert(table: *mut Opaque, key: *const Key, value: u16) -> c_int {
         // SAFETY: as the caller promises.
@@ -77,7 +77,7 @@ pub fn member(entries: u32) -> Result<Box<dyn Table>> {
     make(peers_member_new, peers_member_lookup, insert, entries)
 }
 
-/// `rte_hash` with a bound.
+/// Makes `rte_hash` with a bound.
 pub fn hash(entries: u32) -> Result<Box<dyn Table>> {
     unsafe fn insert(table: *mut Opaque, key: *const Key, value: u16) -> c_int {
         // SAFETY: as the caller promises.

@@ -14,7 +14,8 @@ fn each(keys: &[Key], values: &[u16], mut get: impl FnMut(&Key) -> Option<u16>) 
     found
 }
 
-/// hashbrown with a bound; `keys` holds every key of the map once, so that a random one can leave.
+/// hashbrown with a bound; `keys` holds every key of the map once, so that a random one can be
+/// evicted.
 pub struct RandomMap {
     map: HashMap<Key, u16, FixedState>,
     keys: Vec<Key>,
@@ -23,7 +24,7 @@ pub struct RandomMap {
 }
 
 impl RandomMap {
-    /// At most so many entries.
+    /// Returns a map of at most `entries` entries.
     pub fn new(entries: u32) -> RandomMap {
         RandomMap {
             map: HashMap::with_capacity_and_hasher(entries as usize, FixedState::default()),
@@ -59,7 +60,7 @@ impl Table for RandomMap {
 pub struct Quick(quick_cache::unsync::Cache<Key, u16, quick_cache::UnitWeighter, FixedState>);
 
 impl Quick {
-    /// At most so many entries.
+    /// Returns a map of at most `entries` entries.
     pub fn new(entries: u32) -> Quick {
         Quick(quick_cache::unsync::Cache::with(
             entries as usize,
@@ -85,7 +86,7 @@ impl Table for Quick {
 pub struct Moka(moka::sync::Cache<Key, u16, FixedState>);
 
 impl Moka {
-    /// At most so many entries.
+    /// Returns a map of at most `entries` entries.
     pub fn new(entries: u32) -> Moka {
         let builder = moka::sync::Cache::builder().max_capacity(u64::from(entries));
         Moka(builder.build_with_hasher(FixedState::default()))

@@ -1,8 +1,8 @@
-//! The tables that are compared: one trait, one row a peer.
+//! The tables compared: one trait, one row for each peer.
 //!
-//! All get the same 16-byte keys in the same order and hash them by themselves, inside the clock.
-//! A lookup counts as a hit if the table says the value that belongs to the key: tables of
-//! fingerprints (Overbank, `rte_member`) may say another one, and that is a miss.
+//! All get the same 16-byte keys in the same order and hash them inside the clock. A lookup is a
+//! hit if the table returns the value that belongs to the key. Tables of fingerprints (Overbank,
+//! `rte_member`) may return another one, which is a miss.
 
 pub mod dpdk;
 pub mod maps;
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 
 /// Most keys of a lookup.
 pub const BURST: usize = 32;
-/// Overbank's designs in every comparison; the first one is what ratios refer to.
+/// Overbank's designs in every comparison; ratios refer to the first one.
 pub const DESIGNS: &[&str] = &["blp-2-16", "set-4", "cuckoo-2-8"];
 
 /// Addresses, ports and protocol of a flow, padded.
@@ -20,21 +20,21 @@ pub type Key = [u8; 16];
 
 /// One table at work.
 pub trait Table {
-    /// Looks up to [`BURST`] keys up; bit i of the result: key i is there with its value.
+    /// Looks up at most [`BURST`] keys; bit i of the result: key i is present with its value.
     fn lookup(&mut self, keys: &[Key], values: &[u16]) -> u32;
-    /// Puts a key in that was not found; a full table makes room.
+    /// Inserts a key that was not found; a full table makes room.
     fn insert(&mut self, key: &Key, value: u16);
-    /// Bytes of the table, where it knows; else the caller asks the allocator.
+    /// Returns the bytes of the table, if it knows; else the caller asks the allocator.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
-    /// What a reader of its figures should know about this run.
+    /// Returns what a reader of its figures should know about this run.
     fn note(&self) -> String {
         String::new()
     }
 }
 
-/// A row: its name, what it is, and how to make it with so many entries.
+/// A row: its name, what it is, and its constructor.
 pub struct Peer {
     /// Name on the command line.
     pub name: &'static str,
@@ -42,11 +42,11 @@ pub struct Peer {
     pub what: &'static str,
     /// Whether it looks up bursts.
     pub bulk: bool,
-    /// Makes it.
+    /// Makes it with this many entries.
     pub make: fn(&'static str, u32) -> Result<Box<dyn Table>>,
 }
 
-/// Everybody, in the order of the tables.
+/// All peers, in the order of the tables.
 pub const PEERS: &[Peer] = &[
     Peer { name: DESIGNS[0], what: "Overbank, 2 × 16 slots", bulk: true, make: overbank::make },
     Peer { name: DESIGNS[1], what: "Overbank, 4 slots", bulk: true, make: overbank::make },
@@ -83,11 +83,11 @@ pub const PEERS: &[Peer] = &[
     },
 ];
 
-/// The peer of that name.
+/// Returns the peer of that name.
 pub fn find(name: &str) -> Result<&'static Peer> {
     let Some(peer) = PEERS.iter().find(|peer| peer.name == name) else {
         let known: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-        bail!("no peer `{name}`; there are: {}", known.join(", "));
+        bail!("unknown peer `{name}`: must be one of {}", known.join(", "));
     };
     Ok(peer)
 }
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use crate::keys::{key_of, value_of};
 
-    /// A bounded cache that finds what was put in last, and never a wrong value. The tables of DPDK
-    /// are left out: its heap starts once a process.
+    /// A bounded cache that finds the latest insertions, and never a wrong value. The tables of
+    /// DPDK are left out: its heap starts once in a process.
     #[test]
     fn peers_are_bounded_caches() {
         const ENTRIES: u32 = 1 << 12;
@@ -125,6 +125,6 @@ mod tests {
             assert_eq!(find(peer.name).unwrap().name, peer.name);
             assert_eq!(PEERS.iter().filter(|other| other.name == peer.name).count(), 1);
         }
-        assert!(find("nobody").is_err_and(|e| e.to_string().contains("quick_cache")));
+        assert!(find("unknown").is_err_and(|e| e.to_string().contains("quick_cache")));
     }
 }

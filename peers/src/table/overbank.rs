@@ -1,4 +1,4 @@
-//! Overbank's signature caches, used as a data plane uses them: probe, verify, commit.
+//! Overbank's signature caches, used as in a data plane: probe, verify, commit.
 
 use anyhow::Result;
 use overbank::cache::{Design, LayoutKind, MISS, Probes, SignatureCache};
@@ -11,7 +11,7 @@ struct Signatures {
     probes: Probes,
 }
 
-/// The design of that name.
+/// Returns the cache of the design of that name.
 pub fn make(name: &'static str, entries: u32) -> Result<Box<dyn Table>> {
     let design: Design = name.parse()?;
     let cache = design.build(entries as usize, LayoutKind::Fp16V16, 1, None)?;
