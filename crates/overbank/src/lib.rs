@@ -14,7 +14,6 @@
 //! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`. The
 //! default feature `std` adds detection of the CPU's instruction sets, the variable
 //! `OVERBANK_SIMD`, tables on huge pages, and images of `fib` in files, its only input and output.
-//! input and output.
 
 #![no_std]
 #![warn(missing_docs)]

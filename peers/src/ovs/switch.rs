@@ -96,7 +96,6 @@ impl Switch {
         self.vswitch.add_rules(&ids.rules())?;
         // Rules first: no packet meets an empty table. Empty buffers are 8 bytes; the switch would
         // drop one that the plugin has not written to.
-        // drop one that the plugin has not written to.
         port(1, &format!("{SOURCE},size=8"))?;
         self.vswitch.check_ports()
     }

@@ -93,7 +93,7 @@ fn decode_reg_load(body: &mut Reader<'_>) -> Result<Oxm, DecodeError> {
     let fail = |why, code: BadAction| Err(start.fail(why, ErrorCode::from(code)));
     let (class, number, masked) = ((header >> 16) as u16, header >> 9 & 0x7f, header >> 8 & 1);
     let Some(field) = OxmField::at(class, number as u8).filter(|_| masked == 0) else {
-        return fail("loads a field that is not known", BadAction::BadSetType);
+        return fail("loads an unknown field", BadAction::BadSetType);
     };
     if header as usize & 0xff != field.bytes() || offset + width > field.bits() {
         return fail("loads bits that the field does not have", BadAction::BadSetLen);

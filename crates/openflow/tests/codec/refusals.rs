@@ -82,7 +82,7 @@ fn flow_mods_that_are_wrong_in_a_part() {
     let error = decode(Version::V13, &unhex(&flow_mod(5, 0, ALL, ""))).unwrap_err();
     assert_eq!((error.what, error.offset), ("flow-mod", 8 + 17));
     let said =
-        "flow-mod has an unknown command, at byte 25 (FlowModFailed BadCommand: command not known)";
+        "flow-mod has an unknown command, at byte 25 (FlowModFailed BadCommand: unknown command)";
     assert_eq!(error.to_string(), said);
 }
 

@@ -22,7 +22,6 @@
 //! and that live in their second one, by that bucket's number modulo 8. A counter that reaches 7
 //! sticks there, since its count is lost, until `Writer::recount`. With one or two such keys for
 //! each bucket this is rare.
-//! bucket this is rare: 5 in 100,000 markers after a full table was replaced ten times.
 
 use core::marker::PhantomData;
 

@@ -326,7 +326,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
         &[
             (1, "`tun_id` is not supported here, only in Open vSwitch"),
             (10, "`reg0` is not supported"),
-            (17, "`NXM_OF_IP_SRC` is part of"),
+            (17, "`NXM_OF_IP_SRC` is not supported"),
         ],
     ),
     (
@@ -413,7 +413,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
     ("tcp=5,actions=1", &[(1, "expected `tcp` without a value, found `tcp=5`")]),
     ("nw_dst,actions=1", &[(7, "expected `=` and a value after `nw_dst`, found nothing")]),
     // Prerequisites, repetition, contradiction.
-    ("tp_dst=53,actions=1", &[(1, "`tp_dst` needs `tcp`, `udp` or `sctp`")]),
+    ("tp_dst=53,actions=1", &[(1, "`tp_dst` needs `tcp`, `udp`, `sctp`")]),
     ("nw_src=10.0.0.1,actions=1", &[(1, "`nw_src` needs `ip` (or `arp`)")]),
     ("ipv6,ip_src=10.0.0.1,actions=1", &[(6, "`ip_src` needs `ip`")]),
     ("nw_proto=6,actions=1", &[(1, "`nw_proto` needs `ip` or `ipv6`")]),
