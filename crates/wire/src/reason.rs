@@ -6,7 +6,7 @@ overbank_reasons::reasons! {
     /// Why a frame is dropped before any rule sees it.
     pub enum DropReason {
         TruncatedEthernet = "truncated_ethernet", "frame shorter than an Ethernet header";
-        FrameTooLong = "frame_too_long", "frame too long";
+        FrameTooLong = "frame_too_long", "frame longer than the switch handles";
     }
 }
 

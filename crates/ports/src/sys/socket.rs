@@ -12,7 +12,6 @@ use crate::offload::Tag;
 ///
 /// # Safety
 /// Any bytes are a valid value, zeros included.
-/// Any bytes are a valid value, zeros included.
 pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: an integer.
 unsafe impl Plain for libc::c_int {}
