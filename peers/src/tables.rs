@@ -1,7 +1,7 @@
 //! `tables`: every peer in a separate process, all on one core, taking turns round by round.
 //!
 //! ```text
-//!  cell (α, θ)    start all · warm up one after another · round 1: A, B, C … · round 2: A, B, C … · end
+//!  cell (α, θ)    start all · warm up in turn · round 1: A, B, C … · round 2: A, B, C … · end
 //! ```
 //!
 //! An idle peer sleeps on its input. Orders and answers are lines; the clock is in the working
@@ -124,8 +124,8 @@ fn start(peer: &'static Peer, options: &Options, flows: u32, zipf: f64) -> Resul
         ("--core", core.to_string()),
     ];
     let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
-    let who = ["contestant", peer.name].map(String::from);
-    Process::start(peer.name, who.into_iter().chain(arguments))
+    let mode = ["contestant", peer.name].map(String::from);
+    Process::start(peer.name, mode.into_iter().chain(arguments))
 }
 
 /// Measures all cells and writes the results.

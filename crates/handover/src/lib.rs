@@ -7,8 +7,6 @@
 //! This crate has no other code, so that all of it compiles with loom's atomics: `cargo xtask test
 //! models` runs every order of the steps of all three (`--cfg loom`).
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 pub mod mailbox;
 pub mod publication;
 pub mod rest;

@@ -16,8 +16,6 @@
 //! - Encoding either appends whole messages, or fails and leaves the buffer as it was.
 //! - A decoded message encodes again, and decodes to the same value.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 mod action;
 mod bytes;
 mod codes;

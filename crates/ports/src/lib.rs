@@ -11,8 +11,6 @@
 //! Apart from offloads and spreading over queues, this crate does not interpret frames:
 //! `overbank-wire` does.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 #[cfg(target_os = "linux")]
 pub mod afpacket;
 #[cfg(target_os = "linux")]

@@ -4,8 +4,6 @@
 //! classifier over the OpenFlow tables. Source: Fast Software Cache Design for Network Appliances,
 //! section 2.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 pub mod classifier;
 mod cow;
 pub mod datapath;

@@ -4,8 +4,6 @@
 //! instead, and `cargo xtask test` lists it as skipped: it sets [`REPORT`] to a file, to which each
 //! such test appends a line.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 use std::env;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

@@ -6,8 +6,6 @@
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
 //! Ethernet switch needs; [`field`] is the table of fields.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
-
 pub mod bridge;
 mod checksum;
 pub mod edit;

@@ -1,9 +1,9 @@
 //! `fib`: forwarding tables, each in a separate process, all on one core, taking turns.
 //!
 //! ```text
-//!  size    Overbank, floor: build, check  ────────────────────────────────────────────┐
-//!          group 1: build, check · round 1: Overbank, floor, A, B … · round 2 … · end │ as many peers
-//!          group 2: build, check · round 1: Overbank, floor, C, D … · round 2 … · end ┘ as memory holds
+//!  size  Overbank, floor: build, check  ────────────────────────────────────────────┐
+//!        group 1: build, check · round 1: Overbank, floor, A, B … · round 2 … · end │ as many
+//!        group 2: build, check · round 1: Overbank, floor, C, D … · round 2 … · end ┘ as fit
 //! ```
 //!
 //! If memory holds all, there is one group. Ratios are those of a peer to Overbank's bursts alone,

@@ -1,7 +1,7 @@
 //! Both hosts: a generator and a sink, in one thread on one core.
 //!
 //! ```text
-//!   loop:  frames that are due ─▶ sendmmsg ─▶ host a's interface … switch … host b's ─▶ ring ─▶ look
+//!   loop:  due frames ─▶ sendmmsg ─▶ host a's interface … switch … host b's ─▶ ring ─▶ look
 //!
 //!   frame  0            42     46        50             58       60
 //!          │ headers    │ flow │ number  │ sent, ns     │ window │    60 bytes, 64 on the wire

@@ -11,7 +11,7 @@
 //!
 //! All switches forward between the same two veth pairs (`net.rs`), by the same rules if they have
 //! rules, with the same generator and sink. *Common rate*: half of what the slowest of them
-//! forwards without loss. *Half of its own*: half of what it forwards without loss.
+//! forwards without loss. *Own half*: half of what the switch itself forwards without loss.
 //!
 //! Needs root for network namespaces. A missing switch is left out, and the record says so.
 

@@ -265,12 +265,12 @@ fn shares(record: &mut Record, found: &Found, with: &str) {
 fn correctness(record: &mut Record, found: &Found, with: &str) {
     let ours: Vec<&Measured> =
         found.measured.iter().filter(|m| m.contestant.is_overbank()).collect();
-    let who = |is_wrong: &dyn Fn(&Measured) -> bool| {
+    let names = |is_wrong: &dyn Fn(&Measured) -> bool| {
         let names = ours.iter().filter(|m| is_wrong(m)).map(|m| m.contestant.name());
         names.collect::<Vec<_>>().join(", ")
     };
     let received: u64 = ours.iter().flat_map(|m| all(m)).map(|w| w.received).sum();
-    let wrong = who(&|m| all(m).any(|w| w.received == 0 || w.disordered + w.changed > 0));
+    let wrong = names(&|m| all(m).any(|w| w.received == 0 || w.disordered + w.changed > 0));
     record.claim(
         format!(
             "overbank, {with}: under every load frames arrive, as they were sent, each flow in its \
@@ -280,7 +280,7 @@ fn correctness(record: &mut Record, found: &Found, with: &str) {
         if wrong.is_empty() { format!("{received} frames do") } else { format!("not by {wrong}") },
         wrong.is_empty(),
     );
-    let wrong = who(&|m| !m.accounts);
+    let wrong = names(&|m| !m.accounts);
     record.claim(
         format!(
             "overbank, {with}: the accounts close, and offered ≥ forwarded = outputs ≥ sent ≥ arrived"

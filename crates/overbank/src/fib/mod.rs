@@ -56,12 +56,12 @@
 //! All state is in 64-bit atomics. A bucket's **header** is one word: version, markers, occupied
 //! slots. The writer does four things, in this order of stores:
 //!
-//! | | |
-//! |---|---|
-//! | *write* into a free slot | W1 header: version + 1 · W2 release fence · W3 the slot's words, relaxed · W4 header: slot occupied, release |
-//! | *clear* a slot | header: slot free, release |
-//! | *set* a value | its word, release |
-//! | *displace* an entry | *write* it in its other bucket · header of its **home**: version + 1, marker ± 1, release · *clear* it here |
+//! - *Write* into a free slot: W1 header: version + 1 · W2 release fence · W3 the slot's words,
+//!   relaxed · W4 header: slot occupied, release.
+//! - *Clear* a slot: header: slot free, release.
+//! - *Set* a value: its word, release.
+//! - *Displace* an entry: *write* it in its other bucket · header of its **home**: version + 1,
+//!   marker ± 1, release · *clear* it here.
 //!
 //! An insertion into the second bucket first sets the marker (and the version) of the home; a
 //! removal from there clears the slot first and the marker afterwards. Hence, after every store:

@@ -1,9 +1,9 @@
 //! Network interfaces through `AF_PACKET` sockets: works on every Ethernet interface of Linux.
 //!
 //! ```text
-//!              ┌ socket 0 ─ ring mapped from the kernel ─▶ queue 0 ─▶ sendmmsg ─ socket ┐
-//!  interface ──┤ fanout by flow                                                         ├── interface
-//!              └ socket 1 ─ ring ────────────────────────▶ queue 1 ─▶ sendmmsg ─ socket ┘
+//!            ┌ socket 0 ─ ring mapped from the kernel ─▶ queue 0 ─▶ sendmmsg ─ socket ┐
+//! interface ─┤ fanout by flow                                                         ├─ interface
+//!            └ socket 1 ─ ring ────────────────────────▶ queue 1 ─▶ sendmmsg ─ socket ┘
 //! ```
 //!
 //! Frames are lent from where the kernel put them in the ring; only segments of super-frames are

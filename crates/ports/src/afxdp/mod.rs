@@ -21,7 +21,7 @@
 //!
 //! **Offloads.** Checksums that the kernel left to the hardware (veth) are completed in place. VLAN
 //! tags beside the frame are restored by the program if the driver reports them (veth; Linux 6.8).
-//! Drivers that remove tags are told to keep them until the port is dropped; a killed process
+//! Drivers that remove tags are set to keep them until the port is dropped; a killed process
 //! leaves `rxvlan` off, which only costs speed. In generic mode a tag that the sender left to the
 //! hardware (veth) is invisible: use native mode there. Frames longer than 3.8 kB cannot be
 //! received, so an interface with a longer MTU is refused. In generic mode, large frames that a

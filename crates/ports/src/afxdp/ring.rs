@@ -44,7 +44,7 @@ pub(super) struct Parts<T> {
 
 impl<T: Copy> Parts<T> {
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: whoever made the ring promised that the parts stay mapped while it lives.
+        // SAFETY: the maker of the ring promised that the parts stay mapped while it lives.
         unsafe { self.producer.as_ref() }
     }
 

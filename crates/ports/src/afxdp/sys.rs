@@ -147,8 +147,8 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory without ties to a thread; who accesses it when is up to the
-// rings and halves that hold addresses in it.
+// SAFETY: a mapping is plain memory without ties to a thread; the rings and halves
+// that hold addresses in it order their accesses.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; shared access gives out nothing but the address.
 unsafe impl Sync for Mapping {}
@@ -205,8 +205,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of our own mapping; whoever holds addresses in it
-        // keeps it alive.
+        // SAFETY: start and length are those of our own mapping; every holder of addresses in
+        // it keeps it alive.
         unsafe {
             libc::munmap(self.start.as_ptr().cast(), self.bytes);
         }

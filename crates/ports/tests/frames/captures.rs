@@ -480,7 +480,7 @@ fn a_set_holds_no_file_open() {
     }
 }
 
-/// A user who asked for `port-1.pcap` does not know the name `.port-1.aBcDeF.tmp`.
+/// A user of `port-1.pcap` does not know the name `.port-1.aBcDeF.tmp`.
 #[test]
 #[cfg(target_os = "linux")]
 fn errors_do_not_name_temporary_files() {

@@ -3,10 +3,10 @@
 //! | policy | a hit | the victim | state |
 //! |---|---|---|---|
 //! | [`Random`] | nothing | any candidate slot, evenly | generator |
-//! | [`BubbleLru`] | moves up one slot in its bucket | last slot of a random candidate bucket | generator |
+//! | [`BubbleLru`] | moves up one slot | last slot of a random candidate bucket | generator |
 //! | [`Pblru`] | as bubble LRU, one hit in n | as bubble LRU | generator, countdown |
 //! | [`DcBubble`] | as bubble LRU, and a bit is set | see there | one bit per bucket |
-//! | [`HalfBubble`] | moves up one slot from the lower half, if popularity differs | see there | generator, four counters |
+//! | [`HalfBubble`] | may move up one slot, see there | see there | generator, four counters |
 //!
 //! Source: sections 4.2 and 5 of the paper. A policy never allocates after construction, draws at
 //! most one random number per eviction, and moves entries only within one bucket.
