@@ -3,8 +3,8 @@
 //! - `build 0`: makes and fills it: time, memory, the pages that it lies on.
 //! - `check N`: N keys one by one and in bursts of present and absent ones, each answer compared.
 //! - `round N`: N present and N absent keys in each way, drawn before the clock starts.
-//! - `busy N`: N present keys in each way, while a thread on another core only writes; in turns with
-//!   stretches in which that thread spins.
+//! - `busy N`: N present keys in each way, while a thread on another core only writes; in turns
+//!   with stretches in which that thread spins.
 //!
 //! The clock is the thread's, which stops while another program has the core. `busy` uses
 //! wall-clock time, which includes waiting for a lock. Every stretch of lookups is compared with

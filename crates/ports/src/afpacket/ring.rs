@@ -8,8 +8,8 @@
 //!                                                     ^ a VLAN tag moves this 4 bytes forward
 //! ```
 //!
-//! The status word names the owner of a block or slot. The kernel's store of "user" is a release, paired
-//! with our acquire load. Our release store of "kernel" returns it after the last read.
+//! The status word names the owner of a block or slot. The kernel's store of "user" is a release,
+//! paired with our acquire load. Our release store of "kernel" returns it after the last read.
 
 #![allow(unsafe_code)] // Reads and writes memory that is shared with the kernel.
 

@@ -4,7 +4,7 @@
 //! any block      type u32 │ length u32 │ body, padded to 4 bytes │ length u32
 //! section        byte-order magic u32, version 2 × u16, section length u64, options
 //! interface      link type u16, 0 u16, snaplen u32, options
-//! enhanced       interface u32, time 2 × u32 (high, low), captured u32, original u32, data, options
+//! enhanced       interface u32, time 2 × u32, captured u32, original u32, data, options
 //! obsolete       interface u16, drops u16, then as enhanced
 //! simple         original u32, data                       (interface 0, no time)
 //! ```
