@@ -9,21 +9,20 @@
 //! buckets (2 bytes), seed (1), number of changes (1), changes (3 bytes each: where, what), contents.
 #![no_main]
 
+mod image;
+
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
 
+use image::{HEADER, block, path, seal};
 use libfuzzer_sys::fuzz_target;
 use overbank::fib::{Config, ImageError, Key, Key6, MacVlan, Value, Writer};
 use overbank::file::FileError;
 use overbank::isa::Isa;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-const HEADER: usize = 64;
 const BLOCK_BUCKETS: usize = 4096;
-const BLOCK_HEADER: usize = 12;
 const BUCKETS_USUAL: usize = 64;
 const CHANGES_MAX: u8 = 4;
 
@@ -101,17 +100,15 @@ fn made<K: Key, V: Value>(rest: &[u8], key_len: usize) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     let mut entries = 0u64;
     for first in (0..buckets).step_by(BLOCK_BUCKETS) {
-        let mut block = vec![0; BLOCK_HEADER];
+        let mut content = Vec::new();
         for _ in first..buckets.min(first + BLOCK_BUCKETS) {
             let occupied = next() & ((1 << slots) - 1) as u8;
-            block.push(occupied);
+            content.push(occupied);
             let count = occupied.count_ones() as usize;
-            block.extend((0..count * entry_len).map(|_| next()));
+            content.extend((0..count * entry_len).map(|_| next()));
             entries += count as u64;
         }
-        let len = (block.len() - BLOCK_HEADER) as u32;
-        block[..4].copy_from_slice(&len.to_le_bytes());
-        file.extend(block);
+        file.extend(block(content));
     }
     let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"OVBKFIB\n");
@@ -137,26 +134,4 @@ fn slots<K: Key, V: Value>() -> usize {
     }
     let made = || Writer::<K, V>::new(&Config::buckets(2)).expect("small").slots() / 2;
     SLOTS.with_borrow_mut(|slots| *slots.entry(TypeId::of::<(K, V)>()).or_insert_with(made))
-}
-
-/// Makes the checksums, as far as the lengths of the blocks lead.
-fn seal(file: &mut [u8]) {
-    let (header, mut blocks) = file.split_at_mut(HEADER);
-    let sum = xxh3_64(&header[..56]);
-    header[56..].copy_from_slice(&sum.to_le_bytes());
-    for block in 0u64.. {
-        let Some((head, rest)) = blocks.split_at_mut_checked(BLOCK_HEADER) else { return };
-        let (len, place) = head.split_at_mut(4);
-        let len = u32::from_le_bytes((&*len).try_into().expect("4 bytes"));
-        let Some((content, rest)) = rest.split_at_mut_checked(len as usize) else { return };
-        place.copy_from_slice(&xxh3_64_with_seed(content, sum ^ block).to_le_bytes());
-        blocks = rest;
-    }
-}
-
-/// A file of this process, in memory where that is possible: saving waits until all is on disk.
-fn path() -> PathBuf {
-    let memory = PathBuf::from("/dev/shm");
-    let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    folder.join(format!("overbank-fuzz-{}", std::process::id()))
 }

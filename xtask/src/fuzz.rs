@@ -38,6 +38,8 @@ const TARGETS: &[Target] = &[
     Target { name: "capture", len_max: 2048 },
     Target { name: "cache_ops", len_max: 8192 },
     Target { name: "fib_image", len_max: 2048 },
+    Target { name: "partition_image", len_max: 2048 },
+    Target { name: "partition_deltas", len_max: 1024 },
     Target { name: "openflow", len_max: 8192 },
     Target { name: "settings", len_max: 512 },
     Target { name: "port_specs", len_max: 256 },
@@ -56,8 +58,8 @@ pub struct Options {
     /// Time for all targets together, building aside
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, openflow, settings,
-    /// port_specs, queries [default: all]
+    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
+    /// partition_deltas, openflow, settings, port_specs, queries [default: all]
     target: Option<String>,
 }
 

@@ -49,16 +49,6 @@ impl Balance {
         balance
     }
 
-    /// Buckets of these sizes that were shared out before.
-    pub(super) fn of(shape: &Shape, sizes: Vec<u32>, choices: [u64; CHOICE_WORDS]) -> Self {
-        let mut balance = Self { sizes, choices, loads: vec![0; shape.groups] };
-        for bucket in 0..BUCKETS as u16 {
-            let group = balance.group(shape, bucket);
-            balance.loads[group] += balance.sizes[usize::from(bucket)];
-        }
-        balance
-    }
-
     /// A bucket has one key more or less.
     pub(super) fn grow(&mut self, shape: &Shape, bucket: u16, by: i32) {
         let group = self.group(shape, bucket);

@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::balance::Balance;
+use super::keys::Keys;
 use super::row::{Row, SEEDS};
 use super::shape::{BUCKETS, CHOICE_WORDS, Shape, bucket_of, seed_part};
 use super::solve::System;
@@ -22,6 +23,13 @@ pub(super) struct Image {
     pub(super) words: Vec<u64>,
     /// Keys of groups that could not be solved.
     pub(super) fallback: Vec<Entry>,
+}
+
+/// A block that was built: its image, and what its owner keeps.
+pub(super) struct BuiltBlock {
+    pub(super) image: Image,
+    pub(super) keys: Keys,
+    pub(super) balance: Balance,
     /// Seeds tried, over all groups.
     pub(super) seeds_tried: usize,
 }
@@ -56,38 +64,33 @@ impl<R: Row> Workshop<R> {
     /// # Errors
     /// One hash has two values.
     #[inline(always)]
-    pub(super) fn block(&mut self, shape: &Shape, entries: &[Entry]) -> Result<Image, Conflict> {
-        let (mut sizes, starts) = self.sort(entries);
-        let mut ends = vec![0u32; BUCKETS];
-        for bucket in 0..BUCKETS {
-            let range = starts[bucket] as usize..starts[bucket + 1] as usize;
-            let kept = unique(&mut self.keys[range])?;
-            sizes[bucket] = kept as u32;
-            ends[bucket] = starts[bucket] + kept as u32;
-        }
-        let balance = Balance::new(shape, sizes, shape.unknowns() - 1);
+    pub(super) fn block(
+        &mut self,
+        shape: &Shape,
+        entries: &[Entry],
+    ) -> Result<BuiltBlock, Conflict> {
+        let keys = self.sort(entries)?;
+        let balance = Balance::new(shape, keys.sizes(), shape.unknowns() - 1);
         let mut image = Image {
             choices: balance.choices,
             words: vec![0; shape.groups * shape.group_words()],
             fallback: Vec::new(),
-            seeds_tried: 0,
         };
+        let mut seeds_tried = 0;
         let mut group_keys: Vec<Entry> = Vec::with_capacity(R::BITS);
         for group in 0..shape.groups {
             group_keys.clear();
             for bucket in balance.buckets(shape, group) {
-                let bucket = usize::from(bucket);
-                let range = starts[bucket] as usize..ends[bucket] as usize;
-                group_keys.extend_from_slice(&self.keys[range]);
+                group_keys.extend(keys.bucket(usize::from(bucket)));
             }
             let words = &mut image.words[group * shape.group_words()..][..shape.group_words()];
             let tried = self.group(shape, &group_keys, 0, words);
-            image.seeds_tried += tried.min(SEEDS);
+            seeds_tried += tried.min(SEEDS);
             if tried > SEEDS {
                 image.fallback.extend_from_slice(&group_keys);
             }
         }
-        Ok(image)
+        Ok(BuiltBlock { image, keys, balance, seeds_tried })
     }
 
     /// Solves a group, from seed `first` on, and writes its words. Returns how many seeds were
@@ -143,8 +146,8 @@ impl<R: Row> Workshop<R> {
         full.then(|| self.system.solution::<R>(0))
     }
 
-    /// Entries by bucket into `self.keys`; their numbers, and where each bucket starts.
-    fn sort(&mut self, entries: &[Entry]) -> (Vec<u32>, Vec<u32>) {
+    /// The entries by bucket, each once.
+    fn sort(&mut self, entries: &[Entry]) -> Result<Keys, Conflict> {
         let mut starts = vec![0u32; BUCKETS + 1];
         entries.iter().for_each(|entry| starts[bucket_of(entry.0) + 1] += 1);
         for at in 1..starts.len() {
@@ -158,7 +161,13 @@ impl<R: Row> Workshop<R> {
             self.keys[*at as usize] = entry;
             *at += 1;
         }
-        (vec![0; BUCKETS], starts)
+        let mut keys = Keys::with_capacity(entries.len());
+        for range in starts.windows(2) {
+            let bucket = &mut self.keys[range[0] as usize..range[1] as usize];
+            let kept = unique(bucket)?;
+            keys.push_bucket(&bucket[..kept]);
+        }
+        Ok(keys)
     }
 }
 

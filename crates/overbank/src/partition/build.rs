@@ -1,53 +1,119 @@
-//! Building a table from its keys.
+//! Building a table from its keys, in pieces that different threads can build.
+//!
+//! ```text
+//!   Plan ─ pieces(n) ─▶ Piece: the keys of a range of blocks ─ build(entries) ─▶ BuiltPiece ─┐
+//!                       one thread each, all of them on the same entries                    ▼
+//!                                                            Plan::writer, Plan::replica: the table
+//! ```
+//!
+//! A piece passes over all entries and keeps its own: 1 to 3 ns an entry. So more pieces than threads
+//! cost time, and bound the memory: 32 bytes for each key of a piece while it is built.
 
 #![allow(unsafe_code)] // Calls of functions with target features.
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::block::{Conflict, Entry, Image, Workshop};
+use super::block::{BuiltBlock, Conflict, Entry, Image, Workshop};
+use super::owner::Block;
 use super::row::Row;
-use super::shape::{BLOCK_KEYS, RowBits, Shape, block_of};
+use super::shape::{BLOCK_KEYS, PARTITION_BITS_MAX, Place, RowBits, Shape, block_of, partition_of};
 use super::solve::PLANES_MAX;
-use super::table::{FallbackFull, Table, TableError};
+use super::table::{FallbackFull, Room, Shared, Table, TableError};
+use super::writer::{Replica, Writer};
 use crate::hash::mix;
 use crate::isa::Isa;
 use crate::memory::Pages;
 
-/// The most keys of a table: as many blocks as the hash can tell apart with room to spare.
-pub const KEYS_MAX: usize = 1 << 36;
+/// Maximum number of keys of a table.
+pub const KEYS_MAX: usize = 1 << 35;
+/// Maximum number of partitions of a table.
+pub const PARTITIONS_MAX: usize = 1 << PARTITION_BITS_MAX;
+/// Maximum growth of a table, as a multiple of the keys that it is planned for.
+pub const GROWTH_MAX: usize = 16;
 
-/// What a table is built for. Checked by the construction, not here.
+/// Configuration of a table. Checked by the construction, not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(super) keys: usize,
+    pub(super) keys_max: usize,
+    pub(super) partitions: usize,
     pub(super) value_bits: usize,
     pub(super) row: RowBits,
+    pub(super) packed: bool,
+    pub(super) generation: u32,
+    pub(super) seed: u64,
     pub(super) isa: Option<Isa>,
     pub(super) pages: Pages,
 }
 
 impl Config {
-    /// For `keys` keys with values of `value_bits` bits, 1 to 8.
+    /// Plans for `keys` keys with values of `value_bits` bits, 1 to 8.
     pub const fn new(keys: usize, value_bits: usize) -> Self {
-        Self { keys, value_bits, row: RowBits::R128, isa: None, pages: Pages::Huge }
+        Self {
+            keys,
+            keys_max: keys,
+            partitions: 1,
+            value_bits,
+            row: RowBits::R128,
+            packed: false,
+            generation: 0,
+            seed: 0,
+            isa: None,
+            pages: Pages::Huge,
+        }
     }
 
-    /// Bits of a row.
+    /// Sets the bits of a row.
     #[must_use]
     pub const fn row(mut self, row: RowBits) -> Self {
         self.row = row;
         self
     }
 
-    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best that there is.
+    /// Packs the groups of a table that hardly changes: 2.5 % less memory. Insertions into a packed
+    /// table at its planned size solve more groups each, and can fill the fallback table.
+    #[must_use]
+    pub const fn packed(mut self) -> Self {
+        self.packed = true;
+        self
+    }
+
+    /// Lets the table grow to `keys_max` keys, [`GROWTH_MAX`] times the planned ones at most.
+    /// Each partition grows alone, by an eighth, into memory that is reserved at construction and
+    /// first touched by growth. `partitions` is a power of two up to [`PARTITIONS_MAX`]. An
+    /// insertion that makes a partition grow builds it anew: some 50 ns a key.
+    #[must_use]
+    pub const fn growing(mut self, keys_max: usize, partitions: usize) -> Self {
+        self.keys_max = keys_max;
+        self.partitions = partitions;
+        self
+    }
+
+    /// Sets the generation: a number that differs each time a table of the same name is built anew.
+    /// Deltas apply to copies of their generation only.
+    #[must_use]
+    pub const fn generation(mut self, generation: u32) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Records the seed that the caller hashes keys with. Images keep it; the table does not use it.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best available one.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
         self
     }
 
-    /// The pages to lie on.
+    /// Sets the pages of the table's memory.
     #[must_use]
     pub const fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
@@ -62,13 +128,27 @@ pub enum BuildError {
     /// Value bits outside of 1 to 8.
     #[error("values have 1 to 8 bits, not {bits}")]
     ValueBits {
-        /// What was asked for.
+        /// Requested bits.
         bits: usize,
+    },
+    /// Partitions that are no power of two, or too many.
+    #[error("{partitions} partitions: must be a power of two, 1 to {PARTITIONS_MAX}")]
+    Partitions {
+        /// Requested partitions.
+        partitions: usize,
+    },
+    /// Less room than keys, or too much.
+    #[error("growth to {keys_max} keys: must be between {keys} and {} keys", keys.saturating_mul(GROWTH_MAX))]
+    Growth {
+        /// Requested room.
+        keys_max: usize,
+        /// Planned keys.
+        keys: usize,
     },
     /// More keys than the configuration names.
     #[error("more keys than the {keys} that the table is for")]
     Keys {
-        /// What was planned.
+        /// Planned keys.
         keys: usize,
     },
     /// A value has more bits than the table.
@@ -78,7 +158,7 @@ pub enum BuildError {
         hash: u64,
         /// Its value.
         value: u8,
-        /// What the table holds.
+        /// Bits of the table's values.
         bits: usize,
     },
     /// One hash has two values.
@@ -91,6 +171,9 @@ pub enum BuildError {
         /// The other.
         second: u8,
     },
+    /// The pieces are not those of one call of [`Plan::pieces`], each once and of the same entries.
+    #[error("the pieces do not make a whole table")]
+    Pieces,
     /// Too many keys in groups that have no solution: the hash is poor, or strangers chose the keys.
     #[error(transparent)]
     Fallback(#[from] FallbackFull),
@@ -99,9 +182,13 @@ pub enum BuildError {
     Table(#[from] TableError),
 }
 
-/// What a build found out.
+/// Statistics of a build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildStats {
+    /// Distinct keys.
+    pub keys: usize,
+    /// Entries that repeat a key and its value.
+    pub repeated: usize,
     /// Groups.
     pub groups: usize,
     /// Seeds tried, over all groups.
@@ -110,117 +197,315 @@ pub struct BuildStats {
     pub fallback: usize,
 }
 
-/// Keys in front of their blocks.
-pub(super) struct Plan {
-    table: Table,
-    sorted: Sorted,
-}
-
-/// Entries by block.
-pub(super) struct Sorted {
-    entries: Vec<Entry>,
-    starts: Vec<usize>,
-}
-
-impl Sorted {
-    /// The entries of each block.
-    pub(super) fn by_block(&self) -> impl Iterator<Item = &[Entry]> {
-        self.starts.windows(2).map(|range| &self.entries[range[0]..range[1]])
-    }
-
-    /// A number that another set of entries hardly has: the name of a table built of them.
-    pub(super) fn id(&self) -> u64 {
-        let sum =
-            |sum: u64, &(hash, value): &Entry| sum.wrapping_add(mix(hash ^ mix(u64::from(value))));
-        self.entries.iter().fold(mix(self.entries.len() as u64), sum)
-    }
+/// A table to be built: its configuration, checked, and its sizes.
+///
+/// ```
+/// use overbank::hash::mix;
+/// use overbank::partition::{Config, Plan};
+///
+/// let plan = Plan::new(&Config::new(100_000, 2))?;
+/// let entries = (0..100_000).map(|key| (mix(key), (key % 4) as u8));
+/// let built = std::thread::scope(|scope| {
+///     let pieces = plan.pieces(2).into_iter().map(|piece| {
+///         let entries = entries.clone();
+///         scope.spawn(move || piece.build(entries))
+///     });
+///     let threads: Vec<_> = pieces.collect();
+///     threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+/// });
+/// let built: Result<Vec<_>, _> = built;
+/// let (writer, stats) = plan.writer(built?)?;
+/// assert_eq!((stats.keys, writer.reader().lookup(mix(7))), (100_000, 3));
+/// # Ok::<(), overbank::partition::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Plan {
+    config: Config,
+    shape: Shape,
+    room: Room,
+    isa: Isa,
+    /// Blocks of each partition.
+    blocks: u32,
+    /// Keys of a block beyond which its partition grows.
+    block_keys: usize,
 }
 
 impl Plan {
-    pub(super) fn new(
-        config: &Config,
-        entries: impl IntoIterator<Item = Entry>,
-    ) -> Result<Plan, BuildError> {
-        let (keys, bits) = (config.keys.max(1), config.value_bits);
+    /// Checks a configuration and computes the sizes of its table.
+    ///
+    /// # Errors
+    /// The configuration cannot be that of a table.
+    pub fn new(config: &Config) -> Result<Plan, BuildError> {
+        let Config { value_bits: bits, partitions, row, packed, .. } = *config;
+        let (keys, keys_max) = (config.keys.max(1), config.keys_max.max(1));
         if !(1..=PLANES_MAX).contains(&bits) {
             return Err(BuildError::ValueBits { bits });
         }
-        if keys > KEYS_MAX {
+        if keys_max > KEYS_MAX {
             return Err(BuildError::Keys { keys: KEYS_MAX });
         }
+        if !partitions.is_power_of_two() || partitions > PARTITIONS_MAX {
+            return Err(BuildError::Partitions { partitions });
+        }
+        if keys_max < keys || keys_max / keys > GROWTH_MAX {
+            return Err(BuildError::Growth { keys_max, keys });
+        }
         let isa = Isa::choose(config.isa).map_err(TableError::from)?;
-        let blocks = ((keys + BLOCK_KEYS / 2) / BLOCK_KEYS).max(1);
-        let groups = Shape::groups_for(config.row, bits, keys, blocks);
-        let shape = Shape::new(config.row, bits, groups);
-        let fallback = 2 * shape.unknowns() + keys / 65536;
-        let table = Table::new(shape, blocks as u32, fallback, isa, config.pages)?;
-        let mut all: Vec<Entry> = Vec::new();
-        let mut starts = vec![0; blocks + 1];
+        let (of_each, of_each_max) = (keys.div_ceil(partitions), keys_max.div_ceil(partitions));
+        let grows = keys_max > keys;
+        let (blocks, block_keys, most) = if grows {
+            // Partitions differ by the square root of their keys, and round up.
+            let block_keys = of_each_max.min(BLOCK_KEYS);
+            let blocks = |keys: usize| (keys + keys / 16).div_ceil(block_keys);
+            // As much again, as a partition grows into free blocks, and gaps are not always joined.
+            let most = partitions * 2 * (blocks(of_each_max) + 1) + 2;
+            (blocks(of_each), block_keys, most)
+        } else {
+            let blocks = ((of_each + BLOCK_KEYS / 2) / BLOCK_KEYS).max(1);
+            (blocks, of_each.div_ceil(blocks), blocks * partitions)
+        };
+        if blocks > Place::BLOCKS_MAX || most > u32::MAX as usize {
+            return Err(BuildError::Keys { keys: KEYS_MAX });
+        }
+        let shape = Shape::new(row, bits, Shape::groups_for(row, bits, block_keys, packed));
+        let room = Room {
+            partition_bits: partitions.trailing_zeros(),
+            blocks: most as u32,
+            fallback: ((2 * shape.unknowns()).min(keys_max) + keys_max / 65536) as u32,
+        };
+        Ok(Plan { config: config.clone(), shape, room, isa, blocks: blocks as u32, block_keys })
+    }
+
+    /// Divides the table into `count` pieces, or as many as there are blocks.
+    pub fn pieces(&self, count: usize) -> Vec<Piece<'_>> {
+        let all = (self.blocks as usize) << self.room.partition_bits;
+        let count = count.clamp(1, all);
+        let start = |nth: usize| nth * all / count;
+        (0..count).map(|nth| Piece { plan: self, blocks: start(nth)..start(nth + 1) }).collect()
+    }
+
+    /// The number of a key's block, all partitions counted.
+    #[inline]
+    fn block_of(&self, hash: u64) -> usize {
+        let bits = self.room.partition_bits;
+        partition_of(hash, bits) * self.blocks as usize + block_of(hash, bits, self.blocks)
+    }
+
+    /// Puts pieces together to a table without its keys, which follows no writer.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn replica(
+        &self,
+        pieces: impl IntoIterator<Item = BuiltPiece>,
+    ) -> Result<(Replica, BuildStats), BuildError> {
+        let (table, stats, id, _) = self.join(pieces)?;
+        Ok((Replica::new(table, id, self.config.generation, self.config.seed, stats.keys), stats))
+    }
+
+    /// Puts pieces together to a table and its owner.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn writer(
+        &self,
+        pieces: impl IntoIterator<Item = BuiltPiece>,
+    ) -> Result<(Writer, BuildStats), BuildError> {
+        let (table, stats, id, blocks) = self.join(pieces)?;
+        if blocks.len() != table.blocks() {
+            return Err(BuildError::Pieces);
+        }
+        Ok((Writer::new(table, id, blocks, &self.config, self.block_keys), stats))
+    }
+
+    fn join(
+        &self,
+        pieces: impl IntoIterator<Item = BuiltPiece>,
+    ) -> Result<(Shared, BuildStats, u64, Vec<Block>), BuildError> {
+        let sizes = vec![self.blocks; self.config.partitions];
+        let (shape, config) = (self.shape.clone(), &self.config);
+        let table = Table::new(shape, self.room, &sizes, self.isa, config.pages)?;
+        let (mut stats, mut entries, mut sum, mut next) = (BuildStats::default(), None, 0u64, 0);
+        let mut blocks = Vec::new();
+        for mut piece in pieces {
+            if piece.first != next || *entries.get_or_insert(piece.all) != piece.all {
+                return Err(BuildError::Pieces);
+            }
+            for image in &piece.images {
+                table.set_block(next, image)?;
+                stats.fallback += image.fallback.len();
+                next += 1;
+            }
+            sum = sum.wrapping_add(piece.sum);
+            stats.keys += piece.keys;
+            stats.repeated += piece.repeated;
+            stats.seeds_tried += piece.seeds_tried;
+            blocks.append(&mut piece.owned);
+        }
+        if next != table.blocks() {
+            return Err(BuildError::Pieces);
+        }
+        stats.groups = next * self.shape.groups;
+        let id = mix(entries.unwrap_or(0) as u64).wrapping_add(sum);
+        Ok((Shared::new(table), stats, id, blocks))
+    }
+}
+
+/// The keys of a range of blocks.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    plan: &'a Plan,
+    blocks: Range<usize>,
+}
+
+impl Piece<'_> {
+    /// Returns the number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Builds the blocks, of those of all the table's `entries` that belong to them, and keeps the
+    /// keys for [`Plan::writer`].
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build(
+        &self,
+        entries: impl IntoIterator<Item = (u64, u8)>,
+    ) -> Result<BuiltPiece, BuildError> {
+        self.build_watched(entries, true, |_| {})
+    }
+
+    /// The same, without the keys unless `keep`, and with a call for each block that is done.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build_watched(
+        &self,
+        entries: impl IntoIterator<Item = (u64, u8)>,
+        keep: bool,
+        done: impl FnMut(usize),
+    ) -> Result<BuiltPiece, BuildError> {
+        let sorted = self.sort(entries)?;
+        let mut built = BuiltPiece {
+            first: self.blocks.start,
+            all: sorted.all,
+            sum: sorted.sum,
+            keys: 0,
+            repeated: 0,
+            seeds_tried: 0,
+            images: Vec::with_capacity(self.blocks()),
+            owned: Vec::new(),
+        };
+        match self.plan.shape.row {
+            RowBits::R64 => self.solve::<u64>(&sorted, keep, &mut built, done)?,
+            RowBits::R128 => self.solve::<u128>(&sorted, keep, &mut built, done)?,
+        }
+        Ok(built)
+    }
+
+    /// The piece's entries by block.
+    fn sort(&self, entries: impl IntoIterator<Item = Entry>) -> Result<Sorted, BuildError> {
+        let (config, bits) = (&self.plan.config, self.plan.config.value_bits);
+        let (mut own, mut all, mut sum) = (Vec::new(), 0, 0u64);
+        let mut starts = vec![0usize; self.blocks() + 1];
         for (hash, value) in entries {
-            if all.len() == config.keys {
+            if all == config.keys {
                 return Err(BuildError::Keys { keys: config.keys });
             }
             if bits < 8 && value >> bits != 0 {
                 return Err(BuildError::Value { hash, value, bits });
             }
-            starts[block_of(hash, blocks as u32) + 1] += 1;
-            all.push((hash, value));
+            all += 1;
+            let block = self.plan.block_of(hash).wrapping_sub(self.blocks.start);
+            if block < self.blocks() {
+                starts[block + 1] += 1;
+                sum = sum.wrapping_add(mix(hash ^ mix(u64::from(value))));
+                own.push((hash, value));
+            }
         }
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
         let mut next = starts.clone();
-        let mut sorted = vec![(0, 0); all.len()];
-        for entry in all {
-            let at = &mut next[block_of(entry.0, blocks as u32)];
-            sorted[*at] = entry;
+        let mut entries = vec![(0, 0); own.len()];
+        for entry in own {
+            let at = &mut next[self.plan.block_of(entry.0) - self.blocks.start];
+            entries[*at] = entry;
             *at += 1;
         }
-        Ok(Plan { table, sorted: Sorted { entries: sorted, starts } })
+        Ok(Sorted { entries, starts, all, sum })
     }
 
-    /// Builds all blocks; the entries come back.
-    pub(super) fn build(self) -> Result<(Table, BuildStats, Sorted), BuildError> {
-        let mut stats = BuildStats::default();
-        match self.table.shape.row {
-            RowBits::R64 => self.blocks::<u64>(&mut stats)?,
-            RowBits::R128 => self.blocks::<u128>(&mut stats)?,
-        }
-        Ok((self.table, stats, self.sorted))
-    }
-
-    fn blocks<R: Row>(&self, stats: &mut BuildStats) -> Result<(), BuildError> {
-        let shape = &self.table.shape;
+    fn solve<R: Row>(
+        &self,
+        sorted: &Sorted,
+        keep: bool,
+        built: &mut BuiltPiece,
+        mut done: impl FnMut(usize),
+    ) -> Result<(), BuildError> {
         let mut workshop = Workshop::<R>::new();
-        for (block, entries) in self.sorted.by_block().enumerate() {
-            let image =
-                build_block(self.table.isa, &mut workshop, shape, entries).map_err(|c| {
-                    BuildError::Conflict { hash: c.hash, first: c.values[0], second: c.values[1] }
-                })?;
-            stats.groups += shape.groups;
-            stats.seeds_tried += image.seeds_tried;
-            stats.fallback += image.fallback.len();
-            self.table.set_block(block, &image)?;
+        for (nth, range) in sorted.starts.windows(2).enumerate() {
+            let entries = &sorted.entries[range[0]..range[1]];
+            let block = build_block(self.plan.isa, &mut workshop, &self.plan.shape, entries)?;
+            let BuiltBlock { image, keys, balance, seeds_tried } = block;
+            built.keys += keys.len();
+            built.repeated += entries.len() - keys.len();
+            built.seeds_tried += seeds_tried;
+            built.images.push(image);
+            if keep {
+                built.owned.push(Block { keys, balance });
+            }
+            done(nth + 1);
         }
         Ok(())
     }
 }
 
+/// Entries of a piece by block.
+struct Sorted {
+    entries: Vec<Entry>,
+    starts: Vec<usize>,
+    /// Entries of the whole table.
+    all: usize,
+    /// A sum that other entries hardly have.
+    sum: u64,
+}
+
+/// A [`Piece`] that was built.
+pub struct BuiltPiece {
+    first: usize,
+    all: usize,
+    sum: u64,
+    keys: usize,
+    repeated: usize,
+    seeds_tried: usize,
+    images: Vec<Image>,
+    owned: Vec<Block>,
+}
+
+impl From<Conflict> for BuildError {
+    fn from(Conflict { hash, values: [first, second] }: Conflict) -> Self {
+        BuildError::Conflict { hash, first, second }
+    }
+}
+
 /// [`Workshop::block`] with the vectors of the machine.
-fn build_block<R: Row>(
+pub(super) fn build_block<R: Row>(
     isa: Isa,
     workshop: &mut Workshop<R>,
     shape: &Shape,
     entries: &[Entry],
-) -> Result<Image, Conflict> {
+) -> Result<BuiltBlock, Conflict> {
     #[cfg(target_arch = "x86_64")]
     {
+        type Built = Result<BuiltBlock, Conflict>;
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn avx2<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Result<Image, Conflict> {
+        fn avx2<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Built {
             w.block(s, e)
         }
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn avx512<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Result<Image, Conflict> {
+        fn avx512<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Built {
             w.block(s, e)
         }
         match isa {

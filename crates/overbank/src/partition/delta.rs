@@ -1,57 +1,92 @@
-//! What a change of the owner's table is to the other copies.
+//! Changes of the owner's table, for its other copies.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::block::Entry;
-use super::table::{FallbackFull, Table};
+use super::block::{Entry, Image};
+use super::shape::{Form, Place};
+use super::table::{ApplyError, FallbackFull, Table};
 
-/// A change to be applied once, in order, to every copy of the table.
+/// A change, to be applied once and in order to every copy of the table.
+///
+/// `Delta::encode` (feature `std`) turns consecutive deltas into checksummed bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
-    /// The table that it belongs to.
+    /// Identifies the table.
     pub table: u64,
-    /// Its number: one more than that of the change before it.
+    /// Generation of the table, from [`Config::generation`](super::Config::generation).
+    pub generation: u32,
+    /// Sequence number: one more than that of the previous change.
     pub sequence: u64,
-    pub(super) block: u32,
+    pub(super) form: Form,
+    pub(super) place: Place,
     pub(super) change: Change,
 }
 
-/// What changes in a block.
+/// What changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// One key has another value: a word is added to planes of its group.
     Move { group: u16, planes: u8, correction: [u64; 2] },
     /// Buckets take their other group, and groups have other words.
     Groups { turns: Vec<u16>, groups: Vec<(u16, Vec<u64>)>, fallback: Vec<Entry> },
+    /// A block as a whole.
+    Block(Box<Image>),
+    /// All blocks of a partition, whose number may differ from before.
+    Partition(Vec<Image>),
 }
 
 impl Delta {
-    /// Bytes of the change itself; table and sequence are shared by all of a batch.
-    pub fn bytes(&self, row_bytes: usize) -> usize {
-        let place = 4 + 2;
-        match &self.change {
-            Change::Move { .. } => place + 1 + row_bytes,
+    /// Returns the bytes of the change itself in an encoded batch; the header is shared.
+    pub fn bytes(&self) -> usize {
+        let head = 4 + 2 + 1;
+        let image = |image: &Image| {
+            8 * (image.choices.len() + image.words.len()) + 4 + 9 * image.fallback.len()
+        };
+        head + match &self.change {
+            Change::Move { .. } => self.form.row.get() / 8,
             Change::Groups { turns, groups, fallback } => {
                 let words: usize = groups.iter().map(|(_, words)| 2 + 8 * words.len()).sum();
-                place + 2 * turns.len() + words + 9 * fallback.len()
+                2 + 2 + 4 + 2 * turns.len() + words + 9 * fallback.len()
             }
+            Change::Block(block) => image(block),
+            Change::Partition(blocks) => 4 + blocks.iter().map(image).sum::<usize>(),
         }
     }
 
-    /// Does it to `table`.
-    pub(super) fn apply(&self, table: &Table) -> Result<(), FallbackFull> {
-        let mut change = table.begin(self.block as usize);
-        match &self.change {
+    /// Returns whether the delta replaces a whole partition, because the table has grown.
+    pub fn is_growth(&self) -> bool {
+        matches!(self.change, Change::Partition(_))
+    }
+
+    /// Applies the change to `table`, whose form is the delta's. Nothing changes on failure.
+    pub(super) fn apply(&self, table: &Table) -> Result<(), ApplyError> {
+        if let Change::Partition(blocks) = &self.change {
+            return table.set_partition(self.place.partition(), blocks);
+        }
+        let block = table.block(self.place).ok_or(ApplyError::Place)?;
+        Ok(self.change.apply_to(table, block)?)
+    }
+}
+
+impl Change {
+    /// Applies a change of one block. Nothing changes on failure.
+    pub(super) fn apply_to(&self, table: &Table, block: usize) -> Result<(), FallbackFull> {
+        match self {
             Change::Move { group, planes, correction } => {
-                change.correct(usize::from(*group), *planes, *correction);
+                table.begin(block).correct(usize::from(*group), *planes, *correction);
             }
             Change::Groups { turns, groups, fallback } => {
-                change.fallback(fallback)?;
+                let mut change = table.begin(block);
+                change.fallback_of_groups(groups.iter().map(|group| group.0), fallback)?;
                 turns.iter().for_each(|&bucket| change.turn(bucket));
                 for (group, words) in groups {
                     change.set_group(usize::from(*group), words);
                 }
             }
+            Change::Block(image) => table.set_block(block, image)?,
+            // Of no single block: `Table::set_partition`.
+            Change::Partition(_) => {}
         }
         Ok(())
     }

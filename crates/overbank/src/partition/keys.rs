@@ -39,6 +39,30 @@ impl Keys {
         }
     }
 
+    /// Buckets to come, by [`Keys::push_bucket`], with this many keys.
+    pub(super) fn with_capacity(keys: usize) -> Self {
+        Self {
+            spans: Vec::with_capacity(BUCKETS),
+            hashes: Vec::with_capacity(keys),
+            values: Vec::with_capacity(keys),
+            len: 0,
+        }
+    }
+
+    /// Adds the keys of the next bucket, without room for more.
+    pub(super) fn push_bucket(&mut self, entries: &[Entry]) {
+        let len = entries.len() as u32;
+        self.spans.push(Span { start: self.hashes.len() as u32, len, room: len });
+        self.hashes.extend(entries.iter().map(|entry| entry.0));
+        self.values.extend(entries.iter().map(|entry| entry.1));
+        self.len += entries.len();
+    }
+
+    /// Keys of each bucket.
+    pub(super) fn sizes(&self) -> Vec<u32> {
+        self.spans.iter().map(|span| span.len).collect()
+    }
+
     /// Keys of the block.
     pub(super) fn len(&self) -> usize {
         self.len

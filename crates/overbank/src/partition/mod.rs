@@ -50,10 +50,20 @@
 //!
 //! Panics: bursts of the wrong length; none otherwise.
 
+/// Hashes a key of any length under a seed, as `overbank partition` does: 64-bit XXH3.
+#[cfg(feature = "std")]
+pub fn hash_key(key: &[u8], seed: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+}
+
 mod balance;
+#[cfg(feature = "std")]
+mod batch;
 mod block;
 mod build;
 mod delta;
+#[cfg(feature = "std")]
+mod image;
 mod keys;
 #[cfg(all(test, feature = "loom"))]
 mod model;
@@ -67,8 +77,14 @@ mod table;
 mod tests;
 mod writer;
 
-pub use build::{BuildError, BuildStats, Config, KEYS_MAX};
+#[cfg(feature = "std")]
+pub use batch::BatchError;
+pub use build::{
+    BuildError, BuildStats, BuiltPiece, Config, GROWTH_MAX, KEYS_MAX, PARTITIONS_MAX, Piece, Plan,
+};
 pub use delta::Delta;
+#[cfg(feature = "std")]
+pub use image::ImageError;
 pub use shape::RowBits;
 pub use table::{BURST_MAX, FallbackFull, TableError};
 pub use writer::{DeltaError, InsertError, Reader, Replica, Writer};

@@ -14,8 +14,8 @@ use loom::thread;
 
 use super::block::{Entry, Image, Workshop};
 use super::delta::{Change, Delta};
-use super::shape::{RowBits, Shape, bucket_of};
-use super::table::{Shared, Table};
+use super::shape::{Place, RowBits, Shape, bucket_of};
+use super::table::{Room, Shared, Table};
 use crate::hash::mix;
 use crate::isa::Isa;
 use crate::memory::Pages;
@@ -56,7 +56,7 @@ fn image(keys: &[Entry], turned: Option<u16>, seed: usize) -> Image {
         let keys: Vec<Entry> = keys.iter().filter(of_group).copied().collect();
         assert!(workshop.group(&shape, &keys, seed, words) < super::row::SEEDS);
     }
-    Image { choices, words, fallback: Vec::new(), seeds_tried: 0 }
+    Image { choices, words, fallback: Vec::new() }
 }
 
 fn groups(image: &Image) -> Vec<(u16, Vec<u64>)> {
@@ -64,17 +64,21 @@ fn groups(image: &Image) -> Vec<(u16, Vec<u64>)> {
     words.enumerate().map(|(group, words)| (group as u16, words.to_vec())).collect()
 }
 
-/// Runs `change` beside a reader of `keys`, of which the first may have any of `values`.
+/// Runs `change` beside a reader of `keys`, of which the first may have any of `values`; a thread is
+/// preempted `preemptions` times at most.
 fn explore(
+    preemptions: usize,
     keys: [Entry; 2],
     values: &'static [u8],
     before: Image,
     change: impl Fn(&Table) + Send + Sync + Clone + 'static,
 ) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(model.preemption_bound.unwrap_or(2).min(2));
+    let most = model.preemption_bound.unwrap_or(preemptions);
+    model.preemption_bound = Some(most.min(preemptions));
     model.check(move || {
-        let table = Table::new(shape(), 1, 1, Isa::Portable, Pages::Small).expect("small");
+        let room = Room { partition_bits: 0, blocks: 2, fallback: 1 };
+        let table = Table::new(shape(), room, &[1], Isa::Portable, Pages::Small).expect("small");
         table.set_block(0, &before).expect("no fallback");
         let table = Shared::new(table);
         let reader = thread::spawn({
@@ -95,7 +99,8 @@ fn explore(
 }
 
 fn delta(change: Change) -> Delta {
-    Delta { table: 0, sequence: 1, block: 0, change }
+    let (form, place) = (shape().form(), Place::new(0, 0));
+    Delta { table: 0, generation: 0, sequence: 1, form, place, change }
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn model_a_moving_key_has_its_old_value_or_its_new_one() {
     let correction = Workshop::<u64>::new().correction(&shape, &keys, 0, seed).expect("full rank");
     let change = Change::Move { group: 0, planes: MOVE[0] ^ MOVE[1], correction };
     let delta = delta(change);
-    explore(keys, &MOVE, before, move |table| delta.apply(table).expect("no fallback"));
+    explore(2, keys, &MOVE, before, move |table| delta.apply(table).expect("no fallback"));
 }
 
 #[test]
@@ -117,7 +122,7 @@ fn model_another_seed_disturbs_no_key() {
     let (before, after) = (image(&keys, None, 0), image(&keys, None, 5));
     let change = Change::Groups { turns: Vec::new(), groups: groups(&after), fallback: Vec::new() };
     let delta = delta(change);
-    explore(keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
+    explore(2, keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
 }
 
 #[test]
@@ -128,7 +133,7 @@ fn model_a_bucket_takes_its_other_group() {
     let change =
         Change::Groups { turns: vec![bucket], groups: groups(&after), fallback: Vec::new() };
     let delta = delta(change);
-    explore(keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
+    explore(2, keys, &MOVE[..1], before, move |table| delta.apply(table).expect("no fallback"));
 }
 
 #[test]
@@ -137,5 +142,23 @@ fn model_a_block_is_replaced_whole() {
     let moved = [(keys[0].0, MOVE[1]), keys[1]];
     let bucket = bucket_of(keys[1].0) as u16;
     let (before, after) = (image(&keys, None, 0), image(&moved, Some(bucket), 9));
-    explore(keys, &MOVE, before, move |table| table.set_block(0, &after).expect("no fallback"));
+    explore(2, keys, &MOVE, before, move |table| table.set_block(0, &after).expect("no fallback"));
+}
+
+/// The partition takes other blocks, and then a key moves there: a reader that stays with the old
+/// blocks is late. As many blocks as before, since each more has 32 words that are written.
+#[test]
+fn model_a_partition_goes_to_other_blocks() {
+    let keys = [(hash_in(0, 1), MOVE[0]), (hash_in(1, 1000), STAYS)];
+    let (before, after) = (image(&keys, None, 0), image(&keys, None, 3));
+    let shape = shape();
+    let correction =
+        Workshop::<u64>::new().correction(&shape, &keys[..1], 0, 3).expect("full rank");
+    let planes = MOVE[0] ^ MOVE[1];
+    let delta = delta(Change::Move { group: 0, planes, correction });
+    // Two preemptions need hours.
+    explore(1, keys, &MOVE, before, move |table| {
+        table.set_partition(0, core::slice::from_ref(&after)).expect("a block is free");
+        delta.apply(table).expect("no fallback");
+    });
 }

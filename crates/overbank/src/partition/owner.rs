@@ -1,68 +1,74 @@
-//! The one writer of a table: it has the keys, solves what changes, and says so in deltas.
+//! The one writer of a table: it has the keys, solves what changes, and makes the deltas.
 //!
 //! | operation | what changes |
 //! |---|---|
 //! | a key has another value | one word a changed value bit; no other key changes its value |
 //! | a key is new | its group is solved anew; if that is full, buckets take their other group, by the shortest chain |
+//! | a key is new and its partition has all its keys | the partition is built anew with an eighth more blocks |
 //! | a key goes | nothing: it drops out when its group is solved next |
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::balance::Balance;
-use super::block::{Entry, Workshop};
+use super::block::{BuiltBlock, Entry, Workshop};
+use super::build::build_block;
 use super::delta::{Change, Delta};
 use super::keys::Keys;
 use super::row::{Row, SEEDS};
-use super::shape::{CHOICE_WORDS, block_of, bucket_of};
+use super::shape::{Place, block_of, bucket_of};
 use super::table::{FallbackFull, Shared};
 
 /// Groups that a search for room looks at before the keys of a full group go to the fallback.
 const SEARCH_GROUPS: usize = 64;
 
-struct Block {
-    keys: Keys,
-    balance: Balance,
+/// What the owner keeps of a block.
+pub(super) struct Block {
+    pub(super) keys: Keys,
+    pub(super) balance: Balance,
+}
+
+struct Partition {
+    blocks: Vec<Block>,
+    len: usize,
 }
 
 /// See the module.
 pub(super) struct Owner<R> {
     table: Shared,
     id: u64,
+    generation: u32,
     sequence: u64,
     len: usize,
-    blocks: Vec<Block>,
+    partitions: Vec<Partition>,
+    /// Keys of a block beyond which its partition grows.
+    block_keys: usize,
     workshop: Workshop<R>,
     group_keys: Vec<Entry>,
 }
 
 impl<R: Row> Owner<R> {
-    /// Owns a table that was built of `entries` (by block), each hash once.
-    pub(super) fn new<'a>(
+    /// Owns a table that was built with these blocks.
+    pub(super) fn new(
         table: Shared,
-        id: u64,
-        entries: impl Iterator<Item = &'a [Entry]>,
+        (id, generation): (u64, u32),
+        blocks: Vec<Block>,
+        block_keys: usize,
     ) -> Self {
-        let shape = &table.shape;
-        let mut blocks = Vec::with_capacity(table.blocks as usize);
-        for (block, entries) in entries.enumerate() {
-            let mut keys = Keys::new();
-            for &(hash, value) in entries {
-                if keys.find(hash).is_none() {
-                    keys.insert(hash, value);
-                }
-            }
-            let sizes = (0..super::shape::BUCKETS).map(|b| keys.bucket(b).count() as u32).collect();
-            let mut choices = [0; CHOICE_WORDS];
-            table.choices(block, &mut choices);
-            blocks.push(Block { keys, balance: Balance::of(shape, sizes, choices) });
-        }
-        let len = blocks.iter().map(|block| block.keys.len()).sum();
+        let mut blocks = blocks.into_iter();
+        let partition = |partition| {
+            let blocks: Vec<Block> = blocks.by_ref().take(table.run(partition).len()).collect();
+            Partition { len: blocks.iter().map(|block| block.keys.len()).sum(), blocks }
+        };
+        let partitions: Vec<Partition> = (0..table.partitions()).map(partition).collect();
         Self {
             id,
+            generation,
             sequence: 0,
-            len,
-            blocks,
+            len: partitions.iter().map(|partition| partition.len).sum(),
+            partitions,
+            block_keys,
             workshop: Workshop::new(),
             group_keys: Vec::new(),
             table,
@@ -73,8 +79,8 @@ impl<R: Row> Owner<R> {
         &self.table
     }
 
-    pub(super) fn id(&self) -> u64 {
-        self.id
+    pub(super) fn id(&self) -> (u64, u32) {
+        (self.id, self.generation)
     }
 
     pub(super) fn sequence(&self) -> u64 {
@@ -85,67 +91,143 @@ impl<R: Row> Owner<R> {
         self.len
     }
 
+    fn block(&self, place: Place) -> &Block {
+        &self.partitions[place.partition()].blocks[place.nth()]
+    }
+
+    fn block_mut(&mut self, place: Place) -> &mut Block {
+        &mut self.partitions[place.partition()].blocks[place.nth()]
+    }
+
+    /// Where a block of the owner is in the table.
+    fn at(&self, place: Place) -> usize {
+        self.table.run(place.partition()).start + place.nth()
+    }
+
     pub(super) fn get(&self, hash: u64) -> Option<u8> {
-        let keys = &self.blocks[block_of(hash, self.table.blocks)].keys;
+        let keys = &self.block(self.table.place_of(hash)).keys;
         keys.find(hash).map(|at| keys.value(at))
     }
 
     /// Every key with its value.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.blocks.iter().flat_map(|block| block.keys.iter())
+        let blocks = self.partitions.iter().flat_map(|partition| &partition.blocks);
+        blocks.flat_map(|block| block.keys.iter())
     }
 
     pub(super) fn remove(&mut self, hash: u64) -> Option<u8> {
-        let at = block_of(hash, self.table.blocks);
-        let Block { keys, balance } = &mut self.blocks[at];
+        let place = self.table.place_of(hash);
+        let partition = &mut self.partitions[place.partition()];
+        let Block { keys, balance } = &mut partition.blocks[place.nth()];
         let at = keys.find(hash)?;
         let value = keys.value(at);
         keys.remove(at);
         self.len -= 1;
+        partition.len -= 1;
         balance.grow(&self.table.shape, bucket_of(hash) as u16, -1);
         Some(value)
     }
 
+    /// Makes the next delta.
+    fn delta(&self, place: Place, change: Change) -> Delta {
+        Delta {
+            table: self.id,
+            generation: self.generation,
+            sequence: self.sequence + 1,
+            form: self.table.shape.form(),
+            place,
+            change,
+        }
+    }
+
+    /// Publishes a block as it is, for copies that may differ.
+    pub(super) fn republish(&mut self, place: Place) -> Option<Delta> {
+        let block = self.table.block(place)?;
+        let delta = self.delta(place, Change::Block(Box::new(self.table.image(block))));
+        self.sequence += 1;
+        Some(delta)
+    }
+
     /// Inserts a key or gives it another value; `None`: it had that value already.
     pub(super) fn insert(&mut self, hash: u64, value: u8) -> Result<Option<Delta>, FallbackFull> {
-        let block = block_of(hash, self.table.blocks);
-        let keys = &mut self.blocks[block].keys;
+        let place = self.table.place_of(hash);
+        let keys = &mut self.block_mut(place).keys;
         let before = keys.find(hash).map(|at| keys.value(at));
         let change = match keys.find(hash) {
             Some(at) if keys.value(at) == value => return Ok(None),
             Some(at) => {
                 let changed = keys.value(at) ^ value;
                 keys.set(at, value);
-                self.moved(block, hash, changed)
+                self.moved(place, hash, changed)
             }
             None => {
-                keys.insert(hash, value);
+                if let Some(delta) = self.grown(place.partition(), (hash, value)) {
+                    return Ok(Some(delta));
+                }
                 let shape = &self.table.shape;
-                self.blocks[block].balance.grow(shape, bucket_of(hash) as u16, 1);
+                let partition = &mut self.partitions[place.partition()];
+                let Block { keys, balance } = &mut partition.blocks[place.nth()];
+                keys.insert(hash, value);
+                balance.grow(shape, bucket_of(hash) as u16, 1);
+                partition.len += 1;
                 self.len += 1;
-                self.inserted(block, bucket_of(hash) as u16)
+                self.inserted(place, bucket_of(hash) as u16)
             }
         };
-        let sequence = self.sequence + 1;
-        let delta = Delta { table: self.id, sequence, block: block as u32, change };
-        if let Err(full) = delta.apply(&self.table) {
+        let delta = self.delta(place, change);
+        if let Err(full) = delta.change.apply_to(&self.table, self.at(place)) {
             self.undo(&delta, hash, before);
             return Err(full);
         }
-        self.sequence = sequence;
+        self.sequence += 1;
         Ok(Some(delta))
+    }
+
+    /// Grows a partition that has all the keys of its blocks, with a key that it does not have yet.
+    /// `None`: it has room, or cannot grow.
+    fn grown(&mut self, number: usize, new: Entry) -> Option<Delta> {
+        let Partition { blocks, len } = &self.partitions[number];
+        if *len < blocks.len() * self.block_keys {
+            return None;
+        }
+        let count = blocks.len() + blocks.len().div_ceil(8);
+        if count > Place::BLOCKS_MAX || !self.table.has_run(count) {
+            return None;
+        }
+        let bits = self.table.room.partition_bits;
+        let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); count];
+        let old = blocks.iter().flat_map(|block| block.keys.iter());
+        for entry in old.chain([new]) {
+            entries[block_of(entry.0, bits, count as u32)].push(entry);
+        }
+        let (mut images, mut blocks) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for entries in &entries {
+            let (isa, shape) = (self.table.isa, &self.table.shape);
+            // No conflict: the keys of an owner differ.
+            let built = build_block(isa, &mut self.workshop, shape, entries).ok()?;
+            let BuiltBlock { image, keys, balance, .. } = built;
+            images.push(image);
+            blocks.push(Block { keys, balance });
+        }
+        let delta = self.delta(Place::new(number, 0), Change::Partition(images));
+        delta.apply(&self.table).ok()?;
+        self.partitions[number] = Partition { blocks, len: len + 1 };
+        self.len += 1;
+        self.sequence += 1;
+        Some(delta)
     }
 
     /// Takes back what [`Owner::insert`] noted of a change that the table has no room for.
     fn undo(&mut self, delta: &Delta, hash: u64, before: Option<u8>) {
         if let Change::Groups { turns, .. } = &delta.change {
-            let balance = &mut self.blocks[delta.block as usize].balance;
+            let partition = &mut self.partitions[delta.place.partition()];
+            let balance = &mut partition.blocks[delta.place.nth()].balance;
             turns.iter().for_each(|&bucket| balance.turn(&self.table.shape, bucket));
         }
         match before {
             None => drop(self.remove(hash)),
             Some(value) => {
-                let keys = &mut self.blocks[delta.block as usize].keys;
+                let keys = &mut self.block_mut(delta.place).keys;
                 let at = keys.find(hash);
                 at.into_iter().for_each(|at| keys.set(at, value));
             }
@@ -153,19 +235,20 @@ impl<R: Row> Owner<R> {
     }
 
     /// The keys of a group into `self.group_keys`.
-    fn gather(&mut self, block: usize, group: usize) {
-        let Block { keys, balance } = &self.blocks[block];
+    fn gather(&mut self, place: Place, group: usize) {
+        let partition = &self.partitions[place.partition()];
+        let Block { keys, balance } = &partition.blocks[place.nth()];
         self.group_keys.clear();
         for bucket in balance.buckets(&self.table.shape, group) {
             self.group_keys.extend(keys.bucket(usize::from(bucket)));
         }
     }
 
-    fn moved(&mut self, block: usize, hash: u64, changed: u8) -> Change {
+    fn moved(&mut self, place: Place, hash: u64, changed: u8) -> Change {
         let shape = &self.table.shape;
-        let group = self.blocks[block].balance.group(shape, bucket_of(hash) as u16);
-        self.gather(block, group);
-        let seed = self.table.seed(block, group);
+        let group = self.block(place).balance.group(shape, bucket_of(hash) as u16);
+        self.gather(place, group);
+        let seed = self.table.seed(self.at(place), group);
         let key = self.group_keys.iter().position(|key| key.0 == hash);
         if let Some(key) = key
             && seed != SEEDS
@@ -174,12 +257,12 @@ impl<R: Row> Owner<R> {
         {
             return Change::Move { group: group as u16, planes: changed, correction };
         }
-        self.solved(block, Vec::new(), &[group])
+        self.solved(place, Vec::new(), &[group])
     }
 
-    fn inserted(&mut self, block: usize, bucket: u16) -> Change {
+    fn inserted(&mut self, place: Place, bucket: u16) -> Change {
         let shape = &self.table.shape;
-        let balance = &mut self.blocks[block].balance;
+        let balance = &mut self.partitions[place.partition()].blocks[place.nth()].balance;
         let group = balance.group(shape, bucket);
         let cap = shape.unknowns() - 1;
         let (mut turns, mut groups) = (Vec::new(), vec![group]);
@@ -195,16 +278,17 @@ impl<R: Row> Owner<R> {
             groups.sort_unstable();
             groups.dedup();
         }
-        self.solved(block, turns, &groups)
+        self.solved(place, turns, &groups)
     }
 
     /// Solves groups anew.
-    fn solved(&mut self, block: usize, turns: Vec<u16>, groups: &[usize]) -> Change {
+    fn solved(&mut self, place: Place, turns: Vec<u16>, groups: &[usize]) -> Change {
         let mut changed = Vec::with_capacity(groups.len());
         let mut fallback = Vec::new();
+        let at = self.at(place);
         for &group in groups {
-            self.gather(block, group);
-            let seed = self.table.seed(block, group) % SEEDS;
+            self.gather(place, group);
+            let seed = self.table.seed(at, group) % SEEDS;
             let mut words = vec![0; self.table.shape.group_words()];
             let tried = self.workshop.group(&self.table.shape, &self.group_keys, seed, &mut words);
             if tried > SEEDS {

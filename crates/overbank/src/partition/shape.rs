@@ -1,13 +1,13 @@
 //! The shape of a table: what follows from row width, value bits and groups a block, and nothing else.
 //!
 //! ```text
-//!   hash  63        32 31      11 10       0
-//!         │  block    │           │ bucket │      block = high half × blocks >> 32
-//!                                     │
+//!   hash  63     63-p        32-p           10       0
+//!         │ partition │  block  │           │ bucket │    block = 32 bits × blocks >> 32
+//!                                               │
 //!   candidates[bucket] = two groups of the block, one bit of the block's choices picks one
 //! ```
 //!
-//! Two tables of one shape read each other's block images.
+//! Tables of one shape read each other's block images.
 
 use alloc::vec::Vec;
 
@@ -40,6 +40,49 @@ impl RowBits {
             RowBits::R64 => 64,
             RowBits::R128 => 128,
         }
+    }
+}
+
+/// The numbers that a shape follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) row: RowBits,
+    /// Bits of a value, 1 to 8.
+    pub(super) planes: u8,
+    /// Groups of a block, 2 to [`GROUPS_MAX`].
+    pub(super) groups: u16,
+}
+
+impl Form {
+    /// Words of a group.
+    #[cfg(feature = "std")]
+    pub(super) const fn group_words(self) -> usize {
+        self.planes as usize * (self.row.get() / 64)
+    }
+}
+
+/// Most bits of a partition's number.
+pub(super) const PARTITION_BITS_MAX: u32 = 10;
+
+/// A block by its partition (high 10 bits) and its number there (low 22 bits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(pub(super) u32);
+
+impl Place {
+    const NTH_BITS: u32 = 32 - PARTITION_BITS_MAX;
+    /// Most blocks of a partition.
+    pub(super) const BLOCKS_MAX: usize = 1 << Self::NTH_BITS;
+
+    pub(super) const fn new(partition: usize, nth: usize) -> Self {
+        Self((partition as u32) << Self::NTH_BITS | nth as u32)
+    }
+
+    pub(super) const fn partition(self) -> usize {
+        (self.0 >> Self::NTH_BITS) as usize
+    }
+
+    pub(super) const fn nth(self) -> usize {
+        self.0 as usize & (Self::BLOCKS_MAX - 1)
     }
 }
 
@@ -93,16 +136,22 @@ impl Shape {
         Self { row, planes, groups, candidates, members, starts }
     }
 
-    /// Groups a block that `keys` keys in `blocks` blocks fill well.
-    pub(super) fn groups_for(row: RowBits, planes: usize, keys: usize, blocks: usize) -> usize {
+    /// Groups a block for `keys` keys a block. `packed` leaves no room for changes.
+    pub(super) fn groups_for(row: RowBits, planes: usize, keys: usize, packed: bool) -> usize {
         // Per mille of the unknowns. More would leave the fullest blocks (their keys differ by the
         // square root of their number, 0.8 %) with groups that no choice of candidates relieves.
-        let fill = match row {
-            RowBits::R64 => 910,
-            RowBits::R128 => 945,
+        let fill = match (row, packed) {
+            (RowBits::R64, false) => 900,
+            (RowBits::R64, true) => 915,
+            (RowBits::R128, false) => 930,
+            (RowBits::R128, true) => 955,
         };
-        let groups = (keys.div_ceil(blocks) * 1000).div_ceil(unknowns(row, planes) * fill);
-        groups.clamp(2, GROUPS_MAX)
+        (keys * 1000).div_ceil(unknowns(row, planes) * fill).clamp(2, GROUPS_MAX)
+    }
+
+    /// The numbers that it follows from.
+    pub(super) fn form(&self) -> Form {
+        Form { row: self.row, planes: self.planes as u8, groups: self.groups as u16 }
     }
 
     /// The two groups of a bucket.
@@ -180,10 +229,16 @@ pub(super) const fn bucket_of(hash: u64) -> usize {
     hash as usize & (BUCKETS - 1)
 }
 
-/// Which of `blocks` blocks a hash belongs to.
+/// Which of `1 << bits` partitions a hash belongs to.
 #[inline(always)]
-pub(super) const fn block_of(hash: u64, blocks: u32) -> usize {
-    (((hash >> 32) * blocks as u64) >> 32) as usize
+pub(super) const fn partition_of(hash: u64, bits: u32) -> usize {
+    (hash >> 1 >> (63 - bits)) as usize
+}
+
+/// Which of the `blocks` blocks of its partition a hash belongs to.
+#[inline(always)]
+pub(super) const fn block_of(hash: u64, bits: u32, blocks: u32) -> usize {
+    ((((hash << bits) >> 32) * blocks as u64) >> 32) as usize
 }
 
 #[cfg(test)]
@@ -226,7 +281,13 @@ mod tests {
     fn blocks_share_the_hashes_evenly() {
         let mut counts = [0; 7];
         for i in 0..70_000u64 {
-            counts[block_of(crate::hash::mix(i), 7)] += 1;
+            counts[block_of(crate::hash::mix(i), 0, 7)] += 1;
+        }
+        assert!(counts.iter().all(|&n| (9_500..10_500).contains(&n)), "{counts:?}");
+        let mut counts = [0; 12];
+        for i in 0..120_000u64 {
+            let hash = crate::hash::mix(i);
+            counts[partition_of(hash, 2) * 3 + block_of(hash, 2, 3)] += 1;
         }
         assert!(counts.iter().all(|&n| (9_500..10_500).contains(&n)), "{counts:?}");
     }

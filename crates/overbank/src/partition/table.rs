@@ -1,30 +1,42 @@
 //! The words of a table, and the lookups on them.
 //!
 //! ```text
+//!   directory  one word a partition: first block, number of blocks
 //!   choices    32 words a block (256 bytes): one bit a bucket
 //!   groups     groups × planes × R/64 words a block
 //!   versions   one word a block, and one for the table in front: odd while the writer changes something
-//!   fallback   (hash, value + 1) pairs, open addressing
+//!   fallback   (hash, value + 1) pairs, open addressing, seven eighths full at most
 //! ```
 //!
 //! A lookup reads one choice and one group: two lines, the second of which depends on the first.
-//! Bursts ask for all choices, then for all groups, then compute.
+//! Bursts ask for all choices, then for all groups, then compute. The directory is in the L1 cache.
 //!
 //! **Consistency.** The version of the table is read before a burst and after it: unchanged and even,
 //! no word that the burst read was written meanwhile, and every value was current at that time. Else
 //! each key is read again under the version of its block, alone: its value was current at an instant
 //! of that reading. Writers raise both versions to odd, then write, then raise them to even; readers
 //! write nothing.
+//!
+//! **Growth.** A partition grows into a run of free blocks, which are written before its directory
+//! word points to them; the versions of its old and of its new blocks are odd meanwhile. A reader
+//! takes the version of a block, and then checks that the directory still leads there: an even version
+//! that was raised by the growth leads to the new directory word (Release, Acquire). The old blocks
+//! can hold another partition later. A reader that still reads them finds their versions changed.
 
 #![allow(unsafe_code)] // Unchecked indices, calls of functions with target features.
 
+use alloc::vec::Vec;
+use core::ops::Range;
+
 use super::block::{Entry, Image};
 use super::row::{Row, SEEDS};
-use super::shape::{CHOICE_WORDS, RowBits, Shape, block_of, bucket_of, seed_of};
+use super::shape::{
+    CHOICE_WORDS, Place, RowBits, Shape, block_of, bucket_of, partition_of, seed_of,
+};
 use crate::isa::{Isa, IsaError};
 use crate::memory::{MemoryError, Pages};
 use crate::prefetch::prefetch_at;
-use crate::sync::{Arc, AtomicU64, Ordering, fence, pause};
+use crate::sync::{Arc, AtomicU64, Ordering, fence, own, pause};
 use crate::words::Words;
 
 /// The longest burst of a lookup.
@@ -33,20 +45,33 @@ pub const BURST_MAX: usize = 64;
 /// What the lookups need of a table.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
+    directory: &'a [AtomicU64],
     choices: &'a [AtomicU64],
     groups: &'a [AtomicU64],
     fallback: &'a [AtomicU64],
     candidates: &'a [[u16; 2]],
-    blocks: u32,
+    partition_bits: u32,
     block_groups: u32,
 }
 
 type Kernel = unsafe fn(&View<'_>, &[u64], &mut [u8]);
 
+/// How much a table can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Bits of a partition's number, up to [`PARTITION_BITS_MAX`](super::shape::PARTITION_BITS_MAX).
+    pub(super) partition_bits: u32,
+    /// Blocks, those that are free for growth included.
+    pub(super) blocks: u32,
+    /// Keys of the fallback table.
+    pub(super) fallback: u32,
+}
+
 /// See the module.
 pub(super) struct Table {
     pub(super) shape: Shape,
-    pub(super) blocks: u32,
+    pub(super) room: Room,
+    directory: Words,
     choices: Words,
     groups: Words,
     versions: Words,
@@ -57,51 +82,117 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// All keys have value 0.
+    /// Makes a table whose keys all have value 0. `sizes` are the blocks of each partition, one at
+    /// least and `room.blocks` in total at most.
     pub(super) fn new(
         shape: Shape,
-        blocks: u32,
-        fallback_max: usize,
+        room: Room,
+        sizes: &[u32],
         isa: Isa,
         pages: Pages,
     ) -> Result<Self, TableError> {
-        let count = blocks as usize;
+        debug_assert_eq!(sizes.len(), 1 << room.partition_bits);
+        let count = room.blocks as usize;
         let kernel = kernel(isa, shape.row, shape.planes)?;
+        let directory = Words::zeroed(sizes.len(), Pages::Small)?;
+        let mut first = 0;
+        for (word, &blocks) in directory.get().iter().zip(sizes) {
+            word.store(run(first, blocks), Ordering::Relaxed);
+            first += blocks;
+        }
+        debug_assert!(first <= room.blocks && !sizes.contains(&0));
+        // Seven eighths full at most, so that a search for an absent key ends.
+        let pairs = (room.fallback.max(1) as usize * 8).div_ceil(7);
         Ok(Self {
+            directory,
             choices: Words::zeroed(count * CHOICE_WORDS, pages)?,
             groups: Words::zeroed(count * shape.groups * shape.group_words(), pages)?,
             versions: Words::zeroed(count + 1, Pages::Small)?,
-            // Half full at most, so that a search for an absent key ends soon.
-            fallback: Words::zeroed(
-                2 * (2 * fallback_max.max(1)).next_power_of_two(),
-                Pages::Small,
-            )?,
+            fallback: Words::zeroed(2 * pairs, Pages::Small)?,
             kernel,
             isa,
             pages,
             shape,
-            blocks,
+            room,
         })
     }
 
     #[inline(always)]
     fn view(&self) -> View<'_> {
         View {
+            directory: self.directory.get(),
             choices: self.choices.get(),
             groups: self.groups.get(),
             fallback: self.fallback.get(),
             candidates: self.shape.candidates(),
-            blocks: self.blocks,
+            partition_bits: self.room.partition_bits,
             block_groups: self.shape.groups as u32,
         }
     }
 
-    /// Bytes of everything that lookups read.
+    /// Bytes of everything that lookups read: blocks in use, directory, versions, fallback.
     pub(super) fn bytes(&self) -> usize {
-        [&self.choices, &self.groups, &self.versions, &self.fallback]
-            .iter()
-            .map(|words| 8 * words.get().len())
-            .sum()
+        let block = CHOICE_WORDS + self.shape.groups * self.shape.group_words() + 1;
+        let others = self.directory.get().len() + 1 + self.fallback.get().len();
+        8 * (self.blocks() * block + others)
+    }
+
+    /// Blocks in use.
+    pub(super) fn blocks(&self) -> usize {
+        (0..self.directory.get().len()).map(|partition| self.run(partition).len()).sum()
+    }
+
+    /// The blocks of a partition.
+    pub(super) fn run(&self, partition: usize) -> Range<usize> {
+        let word = self.directory.get()[partition].load(Ordering::Relaxed);
+        let (first, blocks) = ((word >> 32) as usize, word as u32 as usize);
+        first..first + blocks
+    }
+
+    /// Partitions.
+    pub(super) fn partitions(&self) -> usize {
+        self.directory.get().len()
+    }
+
+    /// Where a block is, if the table has it.
+    pub(super) fn block(&self, place: Place) -> Option<usize> {
+        let run = (place.partition() < self.partitions()).then(|| self.run(place.partition()))?;
+        run.clone().nth(place.nth())
+    }
+
+    /// The block of a key.
+    pub(super) fn place_of(&self, hash: u64) -> Place {
+        let bits = self.room.partition_bits;
+        let partition = partition_of(hash, bits);
+        Place::new(partition, block_of(hash, bits, self.run(partition).len() as u32))
+    }
+
+    /// The group of a key of `block`, by the choices as they are.
+    fn group_of(&self, block: usize, hash: u64) -> usize {
+        let bucket = bucket_of(hash);
+        let word = &self.choices.get()[block * CHOICE_WORDS + (bucket >> 6)];
+        let choice = word.load(Ordering::Relaxed) >> (bucket & 63) & 1;
+        usize::from(self.shape.candidates()[bucket][choice as usize])
+    }
+
+    /// The first run of `blocks` free blocks.
+    fn free_run(&self, blocks: usize) -> Option<usize> {
+        let mut runs: Vec<Range<usize>> = (0..self.partitions()).map(|p| self.run(p)).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.push(self.room.blocks as usize..usize::MAX);
+        let mut end = 0;
+        for run in runs {
+            if run.start >= end + blocks {
+                return Some(end);
+            }
+            end = run.end;
+        }
+        None
+    }
+
+    /// Whether a partition of this many blocks could be written beside those in use.
+    pub(super) fn has_run(&self, blocks: usize) -> bool {
+        self.free_run(blocks).is_some()
     }
 
     /// Values of `hashes`, [`BURST_MAX`] at most, into as many places of `values`.
@@ -128,11 +219,13 @@ impl Table {
     #[cold]
     fn again(&self, view: &View<'_>, hashes: &[u64], values: &mut [u8]) {
         for (hash, value) in hashes.iter().zip(values) {
-            let version = &self.versions.get()[1 + block_of(*hash, self.blocks)];
             loop {
-                // As in `lookup_batch`.
+                let block = view.block(*hash);
+                let version = &self.versions.get()[1 + block];
+                // As in `lookup_batch`; and the directory word, read after the version, still leads
+                // to the block of that version.
                 let before = version.load(Ordering::Acquire);
-                if before & 1 == 0 {
+                if before & 1 == 0 && view.block(*hash) == block {
                     let (hash, value) = (core::slice::from_ref(hash), core::slice::from_mut(value));
                     // SAFETY: as in `lookup_batch`.
                     unsafe { (self.kernel)(view, hash, value) };
@@ -152,27 +245,84 @@ impl Table {
     /// The fallback table has no room; the block is as it was.
     pub(super) fn set_block(&self, block: usize, image: &Image) -> Result<(), FallbackFull> {
         let mut change = self.begin(block);
-        change.fallback(&image.fallback)?;
-        let first = block * CHOICE_WORDS;
-        for (word, bits) in self.choices.get()[first..].iter().zip(image.choices) {
-            word.store(bits, Ordering::Relaxed);
-        }
-        let first = block * self.shape.groups * self.shape.group_words();
-        for (word, bits) in self.groups.get()[first..].iter().zip(&image.words) {
-            word.store(*bits, Ordering::Relaxed);
-        }
+        let of_block = |hash| self.block(self.place_of(hash)) == Some(block);
+        change.replace_fallback(of_block, image.fallback.iter().copied())?;
+        change.set_words(block, image);
         Ok(())
+    }
+
+    /// Takes a partition over, with as many blocks as there are images. One thread only.
+    ///
+    /// # Errors
+    /// The fallback table or the blocks have no room; the partition is as it was.
+    pub(super) fn set_partition(
+        &self,
+        partition: usize,
+        images: &[Image],
+    ) -> Result<(), ApplyError> {
+        if partition >= self.partitions() || !(1..=Place::BLOCKS_MAX).contains(&images.len()) {
+            return Err(ApplyError::Place);
+        }
+        let first = self.free_run(images.len()).ok_or(ApplyError::Room)?;
+        let (old, new) = (self.run(partition), first..first + images.len());
+        let mut change = self.begin_runs([old, new]);
+        let bits = self.room.partition_bits;
+        let entries = images.iter().flat_map(|image| image.fallback.iter().copied());
+        change.replace_fallback(|hash| partition_of(hash, bits) == partition, entries)?;
+        for (nth, image) in images.iter().enumerate() {
+            change.set_words(first + nth, image);
+        }
+        let word = run(first as u32, images.len() as u32);
+        self.directory.get()[partition].store(word, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Choices and groups of a block as they are. One thread only.
+    pub(super) fn words(&self, block: usize) -> ([u64; CHOICE_WORDS], Vec<u64>) {
+        let mut choices = [0; CHOICE_WORDS];
+        let words = &self.choices.get()[block * CHOICE_WORDS..][..CHOICE_WORDS];
+        for (bits, word) in choices.iter_mut().zip(words) {
+            *bits = word.load(Ordering::Relaxed);
+        }
+        let count = self.shape.groups * self.shape.group_words();
+        let words = &self.groups.get()[block * count..][..count];
+        (choices, words.iter().map(|word| word.load(Ordering::Relaxed)).collect())
+    }
+
+    /// The image of a block as it is. One thread only.
+    pub(super) fn image(&self, block: usize) -> Image {
+        let (choices, words) = self.words(block);
+        let of_block = |hash| self.block(self.place_of(hash)) == Some(block);
+        let mut fallback: Vec<Entry> = self.fallback_entries().collect();
+        fallback.retain(|entry| of_block(entry.0));
+        fallback.sort_unstable();
+        Image { choices, words, fallback }
+    }
+
+    /// Has `entries` in the fallback and no others. One thread only.
+    ///
+    /// # Errors
+    /// There is no room for all; nothing changes.
+    #[cfg(feature = "std")]
+    pub(super) fn set_fallback(&self, entries: &[Entry]) -> Result<(), FallbackFull> {
+        let mut change = self.begin_runs([0..0, 0..0]);
+        change.replace_fallback(|_| true, entries.iter().copied())
     }
 
     /// Starts a change of `block`; it ends when the guard is dropped. One thread only.
     pub(super) fn begin(&self, block: usize) -> Change<'_> {
-        let versions = self.versions.get();
-        for version in [&versions[0], &versions[1 + block]] {
-            version.store(version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        }
+        self.begin_runs([block..block + 1, 0..0])
+    }
+
+    /// The same of two runs of blocks.
+    fn begin_runs(&self, blocks: [Range<usize>; 2]) -> Change<'_> {
+        let change = Change { table: self, blocks };
+        change.versions().for_each(|version| {
+            version.store(own(version).wrapping_add(1), Ordering::Relaxed);
+        });
         // Release fence: pairs with the Acquire fences of the lookups.
         fence(Ordering::Release);
-        Change { table: self, block }
+        change
     }
 
     /// Another table with the same words, for a machine that follows this one.
@@ -186,6 +336,7 @@ impl Table {
         };
         Ok(Self {
             shape: self.shape.clone(),
+            directory: copy(&self.directory, Pages::Small)?,
             choices: copy(&self.choices, self.pages)?,
             groups: copy(&self.groups, self.pages)?,
             versions: Words::zeroed(self.versions.get().len(), Pages::Small)?,
@@ -194,18 +345,11 @@ impl Table {
         })
     }
 
-    /// The choices of a block as they are.
-    pub(super) fn choices(&self, block: usize, choices: &mut [u64; CHOICE_WORDS]) {
-        let words = &self.choices.get()[block * CHOICE_WORDS..][..CHOICE_WORDS];
-        for (bits, word) in choices.iter_mut().zip(words) {
-            *bits = word.load(Ordering::Relaxed);
-        }
-    }
-
-    /// Places of the fallback table that are taken.
-    pub(super) fn fallback_used(&self) -> usize {
-        let values = self.fallback.get().iter().skip(1).step_by(2);
-        values.filter(|value| value.load(Ordering::Relaxed) != 0).count()
+    /// The keys of the fallback table.
+    pub(super) fn fallback_entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let pairs = self.fallback.get().chunks_exact(2);
+        let pairs = pairs.map(|pair| [&pair[0], &pair[1]].map(|w| w.load(Ordering::Relaxed)));
+        pairs.filter(|&[_, value]| live(value)).map(|[hash, value]| (hash, (value - 1) as u8))
     }
 
     /// The words of a group as they are.
@@ -221,23 +365,49 @@ impl Table {
     }
 }
 
-/// A change of one block that readers do not see half of.
+/// A directory word.
+const fn run(first: u32, blocks: u32) -> u64 {
+    (first as u64) << 32 | blocks as u64
+}
+
+/// A change of blocks that readers do not see half of.
 pub(super) struct Change<'a> {
     table: &'a Table,
-    block: usize,
+    blocks: [Range<usize>; 2],
 }
 
 impl Change<'_> {
+    /// The versions of the blocks, and that of the table.
+    fn versions(&self) -> impl Iterator<Item = &AtomicU64> {
+        let versions = self.table.versions.get();
+        let [first, second] = self.blocks.clone();
+        let of_blocks = first.chain(second).map(|block| &versions[1 + block]);
+        of_blocks.chain([&versions[0]])
+    }
+
+    /// Writes choices and groups of a block.
+    fn set_words(&mut self, block: usize, image: &Image) {
+        let first = block * CHOICE_WORDS;
+        for (word, bits) in self.table.choices.get()[first..].iter().zip(image.choices) {
+            word.store(bits, Ordering::Relaxed);
+        }
+        let shape = &self.table.shape;
+        let first = block * shape.groups * shape.group_words();
+        for (word, bits) in self.table.groups.get()[first..].iter().zip(&image.words) {
+            word.store(*bits, Ordering::Relaxed);
+        }
+    }
+
     /// Replaces the words of a group.
     pub(super) fn set_group(&mut self, group: usize, words: &[u64]) {
-        let old = self.table.group(self.block, group);
+        let old = self.table.group(self.blocks[0].start, group);
         old.iter().zip(words).for_each(|(old, new)| old.store(*new, Ordering::Relaxed));
     }
 
     /// Adds `correction` to the planes of a group that `planes` has a bit for.
     pub(super) fn correct(&mut self, group: usize, planes: u8, correction: [u64; 2]) {
         let limbs = self.table.shape.limbs();
-        let words = self.table.group(self.block, group);
+        let words = self.table.group(self.blocks[0].start, group);
         for (plane, words) in words.chunks_exact(limbs).enumerate() {
             if planes >> plane & 1 == 1 {
                 for (word, change) in words.iter().zip(correction) {
@@ -249,26 +419,56 @@ impl Change<'_> {
 
     /// Has a bucket take its other group.
     pub(super) fn turn(&mut self, bucket: u16) {
-        let word = &self.table.choices.get()[self.block * CHOICE_WORDS + usize::from(bucket >> 6)];
+        let at = self.blocks[0].start * CHOICE_WORDS + usize::from(bucket >> 6);
+        let word = &self.table.choices.get()[at];
         word.store(word.load(Ordering::Relaxed) ^ 1 << (bucket & 63), Ordering::Relaxed);
     }
 
-    /// Adds keys to the fallback, or gives them other values there.
+    /// Has `entries` in the fallback instead of the keys that are there for `groups`, before any of
+    /// the block's choices or groups change.
     ///
     /// # Errors
-    /// There is no room for all; none is added.
-    pub(super) fn fallback(&mut self, entries: &[Entry]) -> Result<(), FallbackFull> {
+    /// There is no room for all; nothing changes.
+    pub(super) fn fallback_of_groups(
+        &mut self,
+        groups: impl Iterator<Item = u16> + Clone,
+        entries: &[Entry],
+    ) -> Result<(), FallbackFull> {
+        let (table, block) = (self.table, self.blocks[0].start);
+        let was = |group: u16| table.seed(block, usize::from(group)) == SEEDS;
+        if entries.is_empty() && !groups.clone().any(was) {
+            return Ok(());
+        }
+        let gone = |hash: u64| {
+            table.block(table.place_of(hash)) == Some(block)
+                && groups.clone().any(|g| usize::from(g) == table.group_of(block, hash))
+        };
+        self.replace_fallback(gone, entries.iter().copied())
+    }
+
+    /// Removes the keys that `gone` names from the fallback and adds `entries`.
+    fn replace_fallback(
+        &mut self,
+        gone: impl Fn(u64) -> bool,
+        entries: impl Iterator<Item = Entry> + Clone,
+    ) -> Result<(), FallbackFull> {
         let words = self.table.fallback.get();
-        let most = words.len() / 4;
-        let new = entries
-            .iter()
-            .filter(|entry| words[2 * place(words, entry.0) + 1].load(Ordering::Relaxed) == 0);
-        let keys = self.table.fallback_used() + new.count();
-        if !entries.is_empty() && keys > most {
+        let kept = self.table.fallback_entries().filter(|entry| !gone(entry.0)).count();
+        let (keys, most) = (kept + entries.clone().count(), self.table.room.fallback as usize);
+        if keys > most {
             return Err(FallbackFull { keys, most });
         }
-        for &(hash, value) in entries {
-            let at = place(words, hash);
+        for pair in words.chunks_exact(2) {
+            let value = pair[1].load(Ordering::Relaxed);
+            if kept == 0 {
+                pair[1].store(0, Ordering::Relaxed);
+            } else if live(value) && gone(pair[0].load(Ordering::Relaxed)) {
+                pair[1].store(GONE, Ordering::Relaxed);
+            }
+        }
+        for (hash, value) in entries {
+            let (found, free) = places(words, hash);
+            let Some(at) = found.or(free) else { continue };
             words[2 * at].store(hash, Ordering::Relaxed);
             words[2 * at + 1].store(u64::from(value) + 1, Ordering::Relaxed);
         }
@@ -278,34 +478,46 @@ impl Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        let versions = self.table.versions.get();
-        for version in [&versions[1 + self.block], &versions[0]] {
+        self.versions().for_each(|version| {
             // Release: pairs with the Acquire of the lookups.
-            version.store(version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-        }
+            version.store(own(version).wrapping_add(1), Ordering::Release);
+        });
     }
 }
 
-/// Where `hash` is in the fallback, or the free place where it would be. There is one.
-fn place(words: &[AtomicU64], hash: u64) -> usize {
+/// The value word of a pair whose key has left: searches go on behind it.
+const GONE: u64 = u64::MAX;
+
+const fn live(value: u64) -> bool {
+    value != 0 && value != GONE
+}
+
+/// Where `hash` is in the fallback, and the first place that it could take.
+fn places(words: &[AtomicU64], hash: u64) -> (Option<usize>, Option<usize>) {
     let pairs = words.len() / 2;
-    let mut at = crate::hash::mix(hash) as usize & (pairs - 1);
+    let mut at = (((crate::hash::mix(hash) >> 32) * pairs as u64) >> 32) as usize;
+    let mut free = None;
     // Bounded, should a reader see a table that is being written.
     for _ in 0..pairs {
         let value = words[2 * at + 1].load(Ordering::Relaxed);
-        if value == 0 || words[2 * at].load(Ordering::Relaxed) == hash {
+        if !live(value) {
+            free = free.or(Some(at));
+        } else if words[2 * at].load(Ordering::Relaxed) == hash {
+            return (Some(at), free);
+        }
+        if value == 0 {
             break;
         }
-        at = (at + 1) & (pairs - 1);
+        at = if at + 1 == pairs { 0 } else { at + 1 };
     }
-    at
+    (None, free)
 }
 
 /// The value of a key of a group that is in the fallback; any value if it is no key.
 #[cold]
 fn in_fallback(words: &[AtomicU64], hash: u64) -> u8 {
-    let at = place(words, hash);
-    words[2 * at + 1].load(Ordering::Relaxed).saturating_sub(1) as u8
+    let found = places(words, hash).0;
+    found.map_or(0, |at| words[2 * at + 1].load(Ordering::Relaxed).saturating_sub(1) as u8)
 }
 
 /// No room for keys whose groups cannot be solved.
@@ -316,6 +528,17 @@ pub struct FallbackFull {
     pub keys: usize,
     /// The most that it holds.
     pub most: usize,
+}
+
+/// A change cannot be made; the table is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ApplyError {
+    #[error("there is no such partition or block")]
+    Place,
+    #[error("there is no room for the grown partition")]
+    Room,
+    #[error(transparent)]
+    Fallback(#[from] FallbackFull),
 }
 
 /// A table cannot be made.
@@ -330,6 +553,17 @@ pub enum TableError {
     Isa(#[from] IsaError),
 }
 
+impl View<'_> {
+    /// The block of a key.
+    #[inline(always)]
+    fn block(&self, hash: u64) -> usize {
+        let partition = partition_of(hash, self.partition_bits);
+        // SAFETY: the directory has a word for each of the 2^partition_bits partitions.
+        let word = unsafe { self.directory.get_unchecked(partition) }.load(Ordering::Relaxed);
+        (word >> 32) as usize + block_of(hash, self.partition_bits, word as u32)
+    }
+}
+
 /// The lookup of a burst.
 ///
 /// # Safety
@@ -340,14 +574,16 @@ unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], va
     let limbs = R::BITS / 64;
     let unknowns = R::BITS - super::shape::seed_bits(PLANES);
     let mut starts = [0usize; BURST_MAX];
-    for &hash in hashes {
-        let word = block_of(hash, view.blocks) * CHOICE_WORDS + (bucket_of(hash) >> 6);
+    for (start, &hash) in starts.iter_mut().zip(hashes) {
+        *start = view.block(hash);
+        let word = *start * CHOICE_WORDS + (bucket_of(hash) >> 6);
         prefetch_at::<false>(view.choices.as_ptr().wrapping_add(word).cast());
     }
     for (start, &hash) in starts.iter_mut().zip(hashes) {
-        let (block, bucket) = (block_of(hash, view.blocks), bucket_of(hash));
-        // SAFETY: `block < blocks` by its multiplication and `bucket < BUCKETS` by its mask; the
-        // table has CHOICE_WORDS words for each block and a pair for each bucket.
+        let (block, bucket) = (*start, bucket_of(hash));
+        // SAFETY: each directory word is a run of blocks of the table, of which the multiplication
+        // takes one; `bucket < BUCKETS` by its mask. The table has CHOICE_WORDS words for each block
+        // and a pair for each bucket.
         let (word, both) = unsafe {
             let at = block * CHOICE_WORDS + (bucket >> 6);
             (view.choices.get_unchecked(at), view.candidates.get_unchecked(bucket))

@@ -1,5 +1,8 @@
 //! Tables against maps: after each batch of operations every key, in the owner's table and in a copy.
 
+mod bytes;
+mod growth;
+
 use super::delta::Change;
 use super::*;
 use crate::hash::mix;
@@ -66,8 +69,9 @@ fn churn(row: RowBits, bits: usize, keys: usize) -> f64 {
             assert_eq!(delta.is_none(), before == Some(value));
             let Some(delta) = delta else { continue };
             match &delta.change {
-                Change::Move { .. } => assert!(before.is_some() && delta.bytes(16) <= 24),
+                Change::Move { .. } => assert!(before.is_some() && delta.bytes() <= 24),
                 Change::Groups { groups: solved, .. } => groups += solved.len(),
+                Change::Block(_) | Change::Partition(_) => panic!("no growth was planned"),
             }
             replica.apply(&delta).unwrap();
         }

@@ -2,11 +2,14 @@
 
 use core::fmt;
 
+use alloc::vec::Vec;
+
 use super::build::{BuildError, BuildStats, Config, Plan};
 use super::delta::Delta;
-use super::owner::Owner;
-use super::shape::RowBits;
-use super::table::{BURST_MAX, FallbackFull, Shared};
+use super::owner::{Block, Owner};
+use super::shape::{Form, Place, RowBits};
+use super::table::{ApplyError, BURST_MAX, FallbackFull, Shared};
+use crate::hash::mix;
 use crate::memory::MemoryError;
 
 /// Looks values up; any number of them, on any threads.
@@ -51,10 +54,58 @@ impl Reader {
         self.table.bytes()
     }
 
-    /// Returns the keys of the fallback table that are or were in groups without a solution.
+    /// Returns the keys of the fallback table: those of groups without a solution.
     pub fn fallback_len(&self) -> usize {
-        self.table.fallback_used()
+        self.table.fallback_entries().count()
     }
+
+    /// Returns the bits of a value.
+    pub fn value_bits(&self) -> usize {
+        self.table.shape.planes
+    }
+
+    /// Returns the bits of a row.
+    pub fn row(&self) -> RowBits {
+        self.table.shape.row
+    }
+
+    /// Returns the number of partitions.
+    pub fn partitions(&self) -> usize {
+        self.table.partitions()
+    }
+
+    /// Returns the number of blocks in use.
+    pub fn blocks(&self) -> usize {
+        self.table.blocks()
+    }
+
+    /// Returns the number of groups with each seed; the last number is that of groups whose keys are
+    /// in the fallback table.
+    pub fn seeds(&self) -> [usize; 16] {
+        let mut counts = [0; 16];
+        let blocks = (0..self.partitions()).flat_map(|partition| self.table.run(partition));
+        for block in blocks {
+            for group in 0..self.table.shape.groups {
+                counts[self.table.seed(block, group)] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Returns a digest of a block of a partition, by which copies can be compared at equal sequence
+    /// numbers; `None` if there is no such block. Only while the table does not change.
+    pub fn digest(&self, partition: usize, block: usize) -> Option<u64> {
+        let image = self.table.image(self.table.block(place(partition, block)?)?);
+        let words = image.choices.iter().chain(&image.words).copied();
+        let keys = image.fallback.iter().map(|&(hash, value)| mix(hash ^ mix(u64::from(value))));
+        Some(words.chain(keys).fold(0, |digest, word| mix(digest ^ word)))
+    }
+}
+
+/// A block by its numbers; `None` if no table has it.
+fn place(partition: usize, block: usize) -> Option<Place> {
+    let known = partition < super::build::PARTITIONS_MAX && block < Place::BLOCKS_MAX;
+    known.then(|| Place::new(partition, block))
 }
 
 impl fmt::Debug for Reader {
@@ -63,7 +114,8 @@ impl fmt::Debug for Reader {
         f.debug_struct("Reader")
             .field("row", &shape.row)
             .field("value_bits", &shape.planes)
-            .field("blocks", &self.table.blocks)
+            .field("partitions", &self.partitions())
+            .field("blocks", &self.blocks())
             .field("groups_per_block", &shape.groups)
             .field("isa", &self.table.isa)
             .finish_non_exhaustive()
@@ -74,8 +126,8 @@ impl fmt::Debug for Reader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InsertError {
-    /// The table has all the keys that it was built for.
-    #[error("the table is full: {keys} keys, as many as it was built for")]
+    /// The table has all the keys that it is for.
+    #[error("the table is full: {keys} keys, as many as it is for")]
     Full {
         /// Keys of the table.
         keys: usize,
@@ -111,6 +163,7 @@ macro_rules! each {
 pub struct Writer {
     inner: Inner,
     keys_max: usize,
+    seed: u64,
 }
 
 impl Writer {
@@ -122,14 +175,25 @@ impl Writer {
         config: &Config,
         entries: impl IntoIterator<Item = (u64, u8)>,
     ) -> Result<(Writer, BuildStats), BuildError> {
-        let plan = Plan::new(config, entries)?;
-        let (table, stats, plan) = plan.build()?;
-        let (id, blocks) = (plan.id(), plan.by_block());
+        let plan = Plan::new(config)?;
+        let piece = plan.pieces(1).remove(0).build(entries)?;
+        plan.writer([piece])
+    }
+
+    /// Owns a table that was built with these blocks.
+    pub(super) fn new(
+        table: Shared,
+        id: u64,
+        blocks: Vec<Block>,
+        config: &Config,
+        block_keys: usize,
+    ) -> Writer {
+        let id = (id, config.generation);
         let inner = match table.shape.row {
-            RowBits::R64 => Inner::R64(Owner::new(Shared::new(table), id, blocks)),
-            RowBits::R128 => Inner::R128(Owner::new(Shared::new(table), id, blocks)),
+            RowBits::R64 => Inner::R64(Owner::new(table, id, blocks, block_keys)),
+            RowBits::R128 => Inner::R128(Owner::new(table, id, blocks, block_keys)),
         };
-        Ok((Writer { inner, keys_max: config.keys }, stats))
+        Writer { inner, keys_max: config.keys_max, seed: config.seed }
     }
 
     /// Inserts a key by its hash, or gives it another value. Returns what replicas must do; nothing
@@ -182,14 +246,27 @@ impl Writer {
         Reader { table: self.table().clone() }
     }
 
-    /// Copies the table for somebody who follows it by deltas from here on.
+    /// Returns the sequence number of the last change.
+    pub fn sequence(&self) -> u64 {
+        each!(&self.inner, owner => owner.sequence())
+    }
+
+    /// Publishes a block as it is: a delta that restores the block of a copy whose
+    /// [`digest`](Reader::digest) differs. `None`: there is no such block.
+    pub fn republish(&mut self, partition: usize, block: usize) -> Option<Delta> {
+        each!(&mut self.inner, owner => owner.republish(place(partition, block)?))
+    }
+
+    /// Copies the table. The copy follows this one by the deltas of later changes.
     ///
     /// # Errors
     /// The system gives no memory.
     pub fn replica(&self) -> Result<Replica, MemoryError> {
-        let (table, id) = (self.table().copy()?, each!(&self.inner, owner => owner.id()));
-        let sequence = each!(&self.inner, owner => owner.sequence());
-        Ok(Replica { table: Shared::new(table), id, sequence })
+        let (id, generation) = each!(&self.inner, owner => owner.id());
+        let table = Shared::new(self.table().copy()?);
+        let mut replica = Replica::new(table, id, generation, self.seed, self.len());
+        replica.sequence = self.sequence();
+        Ok(replica)
     }
 }
 
@@ -205,13 +282,33 @@ pub enum DeltaError {
         /// Of the replica.
         expected: u64,
     },
-    /// Deltas before it are missing, or it was applied before.
+    /// It belongs to another generation of this table.
+    #[error("a delta of generation {found}; this copy has generation {expected}")]
+    Generation {
+        /// Of the delta.
+        found: u32,
+        /// Of the replica.
+        expected: u32,
+    },
+    /// Earlier deltas are missing, or it was applied before.
     #[error("delta {found} comes where {expected} is due")]
     Sequence {
         /// Of the delta.
         found: u64,
         /// The next one.
         expected: u64,
+    },
+    /// It names a group or block that this copy does not have.
+    #[error("delta {sequence} does not fit the shape of this copy")]
+    Shape {
+        /// Of the delta.
+        sequence: u64,
+    },
+    /// The copy has no free blocks for the grown partition: its room is less than the writer's.
+    #[error("delta {sequence} needs more blocks than this copy has")]
+    Room {
+        /// Of the delta.
+        sequence: u64,
     },
     /// No room for keys without a solution.
     #[error(transparent)]
@@ -220,12 +317,34 @@ pub enum DeltaError {
 
 /// A copy of a table without its keys: applies the writer's deltas in their order.
 pub struct Replica {
-    table: Shared,
-    id: u64,
-    sequence: u64,
+    pub(super) table: Shared,
+    pub(super) id: u64,
+    pub(super) generation: u32,
+    pub(super) sequence: u64,
+    pub(super) seed: u64,
+    /// Keys when it was copied or built.
+    pub(super) keys: usize,
 }
 
 impl Replica {
+    pub(super) fn new(table: Shared, id: u64, generation: u32, seed: u64, keys: usize) -> Self {
+        Self { table, id, generation, sequence: 0, seed, keys }
+    }
+
+    /// Builds a table that follows no writer, of `(hash, value)` pairs; the same pair twice counts
+    /// once. It keeps no keys: a fifth of the memory of [`Writer::build`].
+    ///
+    /// # Errors
+    /// See [`BuildError`]; nothing is left then.
+    pub fn build(
+        config: &Config,
+        entries: impl IntoIterator<Item = (u64, u8)>,
+    ) -> Result<(Replica, BuildStats), BuildError> {
+        let plan = Plan::new(config)?;
+        let piece = plan.pieces(1).remove(0).build_watched(entries, false, |_| {})?;
+        plan.replica([piece])
+    }
+
     /// Applies the next delta.
     ///
     /// # Errors
@@ -234,17 +353,57 @@ impl Replica {
         if delta.table != self.id {
             return Err(DeltaError::Table { found: delta.table, expected: self.id });
         }
-        let expected = self.sequence + 1;
-        if delta.sequence != expected {
-            return Err(DeltaError::Sequence { found: delta.sequence, expected });
+        if delta.generation != self.generation {
+            let (found, expected) = (delta.generation, self.generation);
+            return Err(DeltaError::Generation { found, expected });
         }
-        delta.apply(&self.table)?;
+        let (sequence, expected) = (delta.sequence, self.sequence.wrapping_add(1));
+        if sequence != expected {
+            return Err(DeltaError::Sequence { found: sequence, expected });
+        }
+        if delta.form != self.form() {
+            return Err(DeltaError::Shape { sequence });
+        }
+        delta.apply(&self.table).map_err(|error| match error {
+            ApplyError::Place => DeltaError::Shape { sequence },
+            ApplyError::Room => DeltaError::Room { sequence },
+            ApplyError::Fallback(full) => DeltaError::Fallback(full),
+        })?;
         self.sequence = expected;
         Ok(())
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.table.shape.form()
     }
 
     /// Returns a reader of this copy.
     pub fn reader(&self) -> Reader {
         Reader { table: self.table.clone() }
+    }
+
+    /// Returns the identity of the table, which the writer's deltas carry.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the generation of the table.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Returns the sequence number of the last delta that it contains.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns the seed that the caller hashes keys with, from [`Config::seed`].
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns the number of keys when the copy was made or built. Deltas do not say which keys left.
+    pub fn keys(&self) -> usize {
+        self.keys
     }
 }
