@@ -9,6 +9,7 @@ mod files;
 mod lab;
 mod model;
 mod options;
+mod partition;
 mod replay;
 mod setup;
 mod switch;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
   overbank advise capture.pcapng                         which flow cache for this traffic
   overbank switch --port 1=tap:tap0 --port 2=afpacket:eth1 --rules rules.txt
+  overbank partition build keys.csv -o keys.table        1 to 5 bits a key
   overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
 struct Cli {
@@ -45,6 +47,9 @@ enum Command {
     Top(top::Args),
     /// List the addresses that a running switch knows
     Fdb(fdb::Args),
+    /// Build a table that answers which part a key is in, and look keys up in it
+    #[command(subcommand)]
+    Partition(partition::Command),
     /// Measure the figures, tables and claims of the papers here, and make the report
     #[command(subcommand)]
     Lab(lab::Command),
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Switch(args) => switch::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Fdb(args) => fdb::run(&args),
+        Command::Partition(command) => partition::run(&command),
         Command::Lab(command) => lab::run(&command),
     };
     match result {
