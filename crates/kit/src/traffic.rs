@@ -2,8 +2,8 @@
 //! flows fall on about 20 megaflow masks, and the rules that make them so.
 //!
 //! ```text
-//! class c        nw_dst = c ones, a zero, then 31 − c random bits:  matched by a prefix of c + 1 bits
-//! frame          02:..:02 02:..:01 0800 │ IPv4, 46 bytes, TTL 64 │ UDP, 26 bytes, checksum 0 │ 18 × 0
+//! class c    nw_dst = c ones, a zero, then 31 − c random bits:  matched by a prefix of c + 1 bits
+//! frame      02:..:02 02:..:01 0800 │ IPv4, 46 bytes, TTL 64 │ UDP, 26 bytes, checksum 0 │ 18 × 0
 //! ```
 //!
 //! Flow ids map to addresses and ports by SplitMix64, without a table. The function is the one of
@@ -185,10 +185,10 @@ mod tests {
                 sum = (sum >> 16) + (sum & 0xffff);
             }
             prop_assert_eq!(sum, 0xffff);
-            prop_assert_eq!(frame[26..30].try_into().map(u32::from_be_bytes).unwrap(), tuple.nw_src);
-            prop_assert_eq!(frame[30..34].try_into().map(u32::from_be_bytes).unwrap(), tuple.nw_dst);
-            prop_assert_eq!(frame[34..36].try_into().map(u16::from_be_bytes).unwrap(), tuple.tp_src);
-            prop_assert_eq!(frame[36..38].try_into().map(u16::from_be_bytes).unwrap(), tuple.tp_dst);
+            prop_assert_eq!(&frame[26..30], tuple.nw_src.to_be_bytes());
+            prop_assert_eq!(&frame[30..34], tuple.nw_dst.to_be_bytes());
+            prop_assert_eq!(&frame[34..36], tuple.tp_src.to_be_bytes());
+            prop_assert_eq!(&frame[36..38], tuple.tp_dst.to_be_bytes());
             prop_assert_eq!(&frame[38..42], [0, 26, 0, 0]);
             prop_assert!(frame[42..].iter().all(|&b| b == 0));
             prop_assert!(tuple.nw_dst.leading_ones() < classes);

@@ -3,12 +3,11 @@
 pub(crate) use overbank_kit::experiment::{
     Check, Claim, Column, Context, Experiment, Finding, LabError, Plot, Record, Series, Size, Table,
 };
+pub(crate) use overbank_kit::micro::design;
 pub(crate) use overbank_kit::recommended::RECOMMENDED;
 pub(crate) use overbank_kit::rounds::Rounds;
 pub(crate) use overbank_kit::spread::{Spread, geometric_mean, median};
 pub(crate) use overbank_kit::workload::FlowStream;
-
-use overbank::cache::Design;
 
 /// Shows a share as 81.25 %.
 pub(crate) fn percent(share: f64, digits: usize) -> String {
@@ -33,10 +32,6 @@ pub(crate) fn farthest<T: Default>(values: impl IntoIterator<Item = (f64, T)>) -
 /// Draws among `flows` flows by Zipf's law, evenly for θ = 0.
 pub(crate) fn draws(flows: u32, theta: f64, seed: u64) -> Result<FlowStream, LabError> {
     FlowStream::zipf(flows, theta, seed).map_err(LabError::failed)
-}
-
-pub(crate) fn design(name: &str) -> Result<Design, LabError> {
-    name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
 }
 
 /// Returns the instruction set as a setting of a record.

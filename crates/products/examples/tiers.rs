@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rules = parse_rules(&traffic.rules()).map_err(|e| e.to_string())?;
     let mut datapath = Datapath::new(&config, Tables::new(rules)?)?;
 
-    // For tier 3, one flow of each class: each needs a megaflow of its own.
+    // For tier 3, one flow of each class: each needs a separate megaflow.
     let bytes: Vec<[u8; FRAME_LEN]> = match tier {
         1 | 2 => (0..64 * BURST as u32).map(|id| frame(&traffic, id)).collect(),
         3 => one_of_each_class(&traffic),

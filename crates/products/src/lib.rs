@@ -1,4 +1,4 @@
-//! What people run on traffic of their own.
+//! What people run on their own traffic.
 //!
 //! - [`replay`]: the same traffic through the switch, once for each design.
 //! - [`advise`]: which flow cache for this traffic?

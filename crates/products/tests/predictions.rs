@@ -66,7 +66,7 @@ fn blp() {
     agrees(&["blp-2-4", "blp-2-8", "blp-2-16", "blp-4-4"], &ALPHAS);
 }
 
-/// In small tables the buffer buckets are worth something: the mean over sets of keys tells.
+/// In small tables the buffer buckets are worth something: the mean over sets of keys shows it.
 #[test]
 fn buffer_buckets_count() {
     const SMALL: usize = 1 << 10;

@@ -7,7 +7,7 @@
 //! A figure is a plan, a measurement and a list of claims:
 //!
 //! ```text
-//!  plan ─▶ rounds in which the contestants take turns ─▶ spreads of paired ratios    (crate::rounds)
+//!  plan ─▶ rounds in which the contestants take turns ─▶ spreads of paired ratios   crate::rounds
 //!       ─▶ plots and tables                                                           Plot, Table
 //!       ─▶ claims: text, what the source states, how it is judged, a reason           Claim
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! A key is a flow's id; what a table gets is a hash of it that depends on the seed, and, as the
 //! value to insert, the id's low 16 bits. A lookup is *verified* by comparing the value found with
-//! those bits: the cheapest check that still tells one flow from another (a wrong flow passes it
+//! those bits: the cheapest check that still separates flows (a wrong one passes it
 //! once in 2¹⁶ fingerprint matches, so once in about 2³² / candidates lookups). Fetching an entry
 //! and comparing its key costs more in a switch; `replay` measures that.
 
@@ -58,14 +58,6 @@ impl Keys {
 
     pub fn ids(&self) -> &[u32] {
         &self.ids
-    }
-
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
     }
 }
 

@@ -22,7 +22,7 @@
 //! one.
 //!
 //! Rounds of a *trial* may come first. They are like the others, and none of the figures is from
-//! them: whoever chooses a design by the trial is judged by the rounds after it.
+//! them: a design chosen by the trial is judged by the rounds after it.
 //!
 //! All designs see the same keys in the same order, in bursts of 32. Keys are drawn and never
 //! repeat as a sequence. The time of a round's part is the median over stretches of 4096 keys, so
@@ -56,18 +56,19 @@ pub use loops::ns_per_key;
 pub use row::{Measured, Round, Row, Way};
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use crate::experiment::{Context, LabError};
 use crate::rounds::turns;
 use crate::spread::Spread;
-use crate::workload::FlowStream;
+use crate::workload::{FlowStream, shuffled};
 use gather::{Gather, refusal};
 use keys::Keys;
 use loops::{Lane, Times, lookups, probes, run};
 use overbank::cache::{BURST, Design, LayoutKind};
 use overbank::memory::HugePages;
 use row::rate;
-use warm::{show_all, show_drawn};
+use warm::warm;
 
 pub const PENALTY_CYCLES: f64 = 1000.0;
 
@@ -137,11 +138,12 @@ pub fn measure(
     let first = cell.first_sights();
     let draws = plan.warm_draws(flows, first);
     let part = f64::from(first) / (f64::from(first) + draws as f64).max(1.0);
-    if first > 0 {
-        show_all(&mut lanes, flows, seed, &mut |done| step(0.8 * part * done))?;
-    }
-    let mut drawing = |done: f64| step(0.8 * (part + (1.0 - part) * done));
-    show_drawn(&mut lanes, &mut stream, seed, draws, &mut drawing)?;
+    let order = shuffled((0..first).collect(), seed);
+    let shown = |keys: &mut Keys, part: Range<usize>| keys.set(order[part].iter().copied());
+    warm(&mut lanes, (order.len(), seed), shown, |done| step(0.8 * part * done))?;
+    let drawn = |keys: &mut Keys, part: Range<usize>| keys.draw(&mut stream, part.len());
+    let drawing = |done: f64| step(0.8 * (part + (1.0 - part) * done));
+    warm(&mut lanes, (draws as usize, seed), drawn, drawing)?;
     lanes.iter_mut().for_each(|lane| lane.cache.reset_counters());
 
     let count = plan.keys.next_multiple_of(BURST).max(BURST);
@@ -251,10 +253,12 @@ pub fn without_floor(all: &[Measured]) -> Option<String> {
     refusal(&unlike.collect::<Vec<_>>())
 }
 
+pub fn design(name: &str) -> Result<Design, LabError> {
+    name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")))
+}
+
 pub fn designs(names: &[&str]) -> Result<Vec<Design>, LabError> {
-    let parse =
-        |name: &&str| name.parse().map_err(|error| LabError::Failed(format!("{name}: {error}")));
-    names.iter().map(parse).collect()
+    names.iter().map(|name| design(name)).collect()
 }
 
 /// Measures each of `cells`, with the progress of `context` between the shares `from` and

@@ -26,7 +26,7 @@ pub fn lookup_ns(
     seed: u64,
     step: &mut dyn FnMut() -> Result<(), LabError>,
 ) -> Result<Option<Vec<f64>>, LabError> {
-    if keys.len() < KEYS_MIN {
+    if keys.hashes.len() < KEYS_MIN {
         return Ok(None);
     }
     let mut lanes = Vec::with_capacity(designs.len());
@@ -36,7 +36,7 @@ pub fn lookup_ns(
             .map_err(|error| LabError::Failed(format!("{design}: {error}")))?;
         lanes.push(Lane::new(cache));
     }
-    let first = keys.len() - ROUNDS * TIMED;
+    let first = keys.hashes.len() - ROUNDS * TIMED;
     for lane in &mut lanes {
         for at in (0..first).step_by(1 << 20) {
             step()?;
@@ -44,9 +44,9 @@ pub fn lookup_ns(
             run(&mut *lane.cache, Way::Ahead, &keys.hashes[part.clone()], &keys.values[part]);
         }
     }
-    for (round, at) in (first..keys.len()).step_by(TIMED).enumerate() {
+    for (round, at) in (first..keys.hashes.len()).step_by(TIMED).enumerate() {
         step()?;
-        let timed = at..(at + TIMED).min(keys.len());
+        let timed = at..(at + TIMED).min(keys.hashes.len());
         let (hashes, values) = (&keys.hashes[timed.clone()], &keys.values[timed]);
         // The other tables had the caches before: the keys up to here once more bring this one
         // back.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::workload::FlowStream;
 
-    /// Timings are not asserted, only that there is one for each design.
+    /// Timings are not asserted, only that each design has one.
     #[test]
     fn each_design_has_a_time() {
         let designs = super::super::designs(&["set-4", "cuckoo-2-16+half-bubble"]).unwrap();

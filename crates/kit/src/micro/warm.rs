@@ -4,45 +4,25 @@ use super::keys::Keys;
 use super::loops::{Lane, run};
 use super::row::Way;
 use crate::experiment::LabError;
-use crate::workload::{FlowStream, shuffled};
+use std::ops::Range;
 
 /// Keys between two steps of the progress.
 const BLOCK: usize = 1 << 17;
 
-/// Shows the tables each of `flows` once, in an order that `seed` chooses. `step` gets the share
-/// done.
-pub(super) fn show_all(
+/// Shows the tables `count` keys, hashed as `seed` says; `draw` replaces the keys by those of a
+/// range. `step` gets the share done.
+pub(super) fn warm(
     lanes: &mut [Lane],
-    flows: u32,
-    seed: u64,
-    step: &mut dyn FnMut(f64) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    let order = shuffled((0..flows).collect(), seed);
-    let mut keys = Keys::seeded(seed);
-    for (block, flows) in order.chunks(BLOCK).enumerate() {
-        keys.set(flows.iter().copied());
-        show(lanes, &keys);
-        step((block * BLOCK + flows.len()) as f64 / order.len() as f64)?;
-    }
-    Ok(())
-}
-
-/// Shows the tables `draws` keys of `stream`, hashed as `seed` says. `step` gets the share done.
-pub(super) fn show_drawn(
-    lanes: &mut [Lane],
-    stream: &mut FlowStream,
-    seed: u64,
-    draws: u64,
-    step: &mut dyn FnMut(f64) -> Result<(), LabError>,
+    (count, seed): (usize, u64),
+    mut draw: impl FnMut(&mut Keys, Range<usize>),
+    mut step: impl FnMut(f64) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let mut keys = Keys::seeded(seed);
-    let mut done = 0u64;
-    while done < draws {
-        let count = (draws - done).min(BLOCK as u64);
-        keys.draw(stream, count as usize);
+    for from in (0..count).step_by(BLOCK) {
+        let until = count.min(from + BLOCK);
+        draw(&mut keys, from..until);
         show(lanes, &keys);
-        done += count;
-        step(done as f64 / draws as f64)?;
+        step(until as f64 / count as f64)?;
     }
     Ok(())
 }

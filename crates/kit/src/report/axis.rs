@@ -100,7 +100,7 @@ impl Axis {
             return plain(tick, (-power).ceil().clamp(0.0, 6.0) as usize + 1);
         }
         let step = self.ticks.windows(2).map(|t| t[1] - t[0]).fold(self.high - self.low, f64::min);
-        // Steps of 2.5 need one decimal more than their size tells.
+        // Steps of 2.5 need one decimal more than their size suggests.
         let decimals = (0..8).find(|d| {
             let scaled = step * 10f64.powi(*d);
             (scaled - scaled.round()).abs() < 1e-6 * scaled
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(labels(&[3.0, 97.0], false, false), "0 20 40 60 80 100");
         assert_eq!(labels(&[81.2, 99.7], false, false), "80 85 90 95 100");
         assert_eq!(labels(&[92.0, 100.02], false, false), "92 94 96 98 100");
-        // Differences that say nothing get no ticks of their own.
+        // Differences that say nothing get no ticks.
         assert_eq!(labels(&[96.3512, 96.3513], false, false), "95.0 95.5 96.0 96.5 97.0 97.5");
         assert_eq!(labels(&[-0.3, 0.3], false, false), "−0.3 −0.2 −0.1 0.0 0.1 0.2 0.3");
         let large = labels(&[0.0, 250_000.0], false, false).replace('\u{202f}', "_");

@@ -13,7 +13,7 @@ pub struct Bar {
     pub value: Option<f64>,
     /// Smallest and largest measurement, drawn as a whisker.
     pub range: Option<(f64, f64)>,
-    /// Style class: `a` and `b` tell two series apart.
+    /// Style class: `a` and `b` separate two series.
     pub class: &'static str,
 }
 

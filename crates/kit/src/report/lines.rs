@@ -6,7 +6,7 @@
 //!   hit rate, %                                      the y axis says what it is at its top
 //!  100 ┬────────────────────────
 //!      │      ●──────■ ◇ 94 %                         a mark has its label beside it, where it
-//!      │   ○ ─ ─ ─ ─ ─                                covers no other label and no curve, if it can
+//!      │   ○ ─ ─ ─ ─ ─                                covers no label and no curve, if it can
 //!   80 ┴────┬─────┬─────┬───── α
 //! ```
 //!
@@ -121,7 +121,7 @@ fn styles(series: &[Series]) -> Vec<Style> {
         let curves = series.iter().enumerate().filter(|(_, c)| s.model && !c.model);
         curves.filter(|(_, c)| is_of(&s.name, &c.name)).max_by_key(|(_, c)| c.name.len())
     };
-    // The place of a curve among those with a colour of their own.
+    // The place of a curve among those with a separate colour.
     let number = |at: usize| series[..at].iter().filter(|s| alike(s).is_none()).count();
     let style = |(at, s): (usize, &Series)| {
         let number = number(alike(s).map_or(at, |(like, _)| like));

@@ -27,7 +27,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
                 em { "Fast Software Cache Design for Network Appliances" }
                 ", USENIX ATC 2020. Dissertation: Zhou, "
                 em { "Data Structure Engineering for High Performance Software Packet Processing" }
-                ", Carnegie Mellon University, 2019. Solid lines are measured, dashed ones calculated; "
+                ", Carnegie Mellon University, 2019. Solid lines are measured, dashed calculated; "
                 "bars reach from the lowest to the highest measurement; diamonds are "
                 "values that the papers state." }
         }

@@ -78,7 +78,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let y = "hits, % of those of a table that fills every slot";
         let mut plot = Plot::new(title, x, y).log_x();
         for (kind, measured) in curves.iter().filter(|(kind, _)| kind.name().starts_with(family)) {
-            // Against a table without collisions, so that the curves can be told apart.
+            // Against a table without collisions, so that the curves lie apart.
             let share = |(alpha, rate): (f64, f64)| (alpha, rate * f64::max(alpha, 1.0));
             let measured = measured.iter().map(|m| share((m.0, m.1))).collect();
             let model = fine(alphas).map(|alpha| share((alpha, 100.0 * model(*kind, alpha))));
@@ -106,7 +106,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          factor alone does not see.",
     );
     record.note(
-        "Any other (H, m), up to 1024 slots a key: `overbank lab model blp-3-5 --alpha 0.95 --simulate 65536`.",
+        "Any other (H, m), up to 1024 slots a key: `overbank lab model blp-3-5 --alpha 0.95 \
+         --simulate 65536`.",
     );
     Ok(record)
 }

@@ -78,7 +78,7 @@ enum Law {
     Zipf(f64),
     /// Share of the keys that are hot, share of the lookups that they get.
     HotCold(f64, f64),
-    /// p falls by e every so many keys, as a share of all.
+    /// p falls by e with each such share of the keys.
     Geometric(f64),
     /// Independent gamma weights of this shape: Dirichlet.
     Dirichlet(f64),

@@ -6,6 +6,7 @@
 //! same packets in the same order.
 
 use crate::prelude::*;
+use overbank_kit::micro::designs;
 use overbank_kit::workload::{Gray, Newcomers, Run, Shifting, Workload, WorkloadError};
 use overbank_products::advise::AdviseError;
 use overbank_products::advise::simulate::{Sequence, simulate};
@@ -31,10 +32,10 @@ const NAMES: [&str; 9] = [
 /// The recommended geometry without promotion.
 const BARE: &str = "cuckoo-2-16";
 const THETA: f64 = 0.99;
-/// Flows per slot where all nearly fit, and where hot flows must be told from cold ones.
+/// Flows per slot where all nearly fit, and where hot flows differ from cold ones.
 const ALPHAS: [f64; 2] = [0.95, 3.0];
-/// By what percentage of the flows the ranks move on, every so many packets as there are flows. (By
-/// one half, the old hot set would be back at every second move.)
+/// Percentages of the flows by which the ranks move on, each time that as many packets have come as
+/// there are flows. (By one half, the old hot set would be back at every second move.)
 const MOVES: [f64; 4] = [0.1, 1.0, 10.0, 30.0];
 /// Percentages of packets that belong to new flows.
 const PERCENT_NEW: [f64; 3] = [5.0, 20.0, 40.0];
@@ -51,9 +52,9 @@ const NEW: [(Kind, &str); 2] = [(Kind::Scans, "scans"), (Kind::Bursts, "bursts")
 enum Kind {
     Exact,
     Gray,
-    /// Its ranks move on by so many percent of the flows.
+    /// Its ranks move on by this percentage of the flows.
     Moving,
-    /// So many percent of its packets belong to new flows.
+    /// This percentage of its packets belongs to new flows.
     Scans,
     Bursts,
     Everything,
@@ -127,7 +128,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.setting("entries", entries);
     record.setting("warm-up", format!("{WARM} packets per flow from an empty table on"));
     record.setting("measured", format!("{MEASURED} packets per flow"));
-    let designs = NAMES.iter().map(|name| design(name)).collect::<Result<Vec<_>, _>>()?;
+    let designs = designs(&NAMES)?;
     let all = context.each(
         cases(),
         |case| case.name.clone(),
@@ -177,7 +178,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         |case, name| format!("{:.2}", 100.0 * case.hit(name)),
     ));
     record.note(
-        "A hot set that moves: every so many packets as there are flows, each rank goes on to \
+        "A hot set that moves: after as many packets as flows, each rank goes on to \
          another flow, so that the old head becomes part of the tail. A scan is a run of new flows \
          with one packet each, which no cache can hit; a burst is 32 new flows with 8 packets \
          each, taking turns, of which the first ones miss.",

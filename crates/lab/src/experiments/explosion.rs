@@ -1,10 +1,10 @@
 //! Tuple space explosion: packets made to have a mask each, and what is left for the others.
 //!
 //! ```text
-//!  rules    nw_src=10.0.0.1 → 2   nw_dst=10.0.0.2 → 3   tp_src=1000 → 4   tp_dst=80 → 5   else drop
-//!  attack   each field differs from its rule's value first in a bit of its own choice: to say that no
-//!           rule matches, a megaflow needs a prefix of that length, so each choice makes a mask
-//!  others   many flows that match the last rule
+//!  rules    tp_dst=80 → 2   nw_src=10.0.0.1 → 3   nw_dst=10.0.0.2 → 4   tp_src=1000 → 5   or drop
+//!  attack   each field differs from its rule's value first in a bit that it chooses: to say that
+//!           no rule matches, a megaflow needs a prefix of that length: each choice makes a mask
+//!  others   many flows that match the rule of tp_dst alone
 //! ```
 //!
 //! Every datapath gets the same packets of the others; those under attack get attack packets
@@ -94,7 +94,7 @@ struct Contestant<'a> {
     datapath: Datapath,
     others: &'a [Frame],
     crafted: &'a [Frame],
-    /// One attack packet comes after so many packets of others; `None`: no attack.
+    /// Packets of others before each attack packet; `None`: no attack.
     between: Option<usize>,
     next: usize,
     rng: Pcg32,

@@ -50,7 +50,7 @@ fn measured(costs: Costs) -> Result<Costs, LabError> {
 mod tests {
     use super::*;
 
-    /// Timings are not asserted, only that there are some and that nothing else changes.
+    /// Timings are not asserted, only that they are numbers and that nothing else changes.
     #[test]
     fn costs_are_measured() {
         let before = Costs { hit_ns: 3.0, miss_ns: 70.0, ..Costs::default() };

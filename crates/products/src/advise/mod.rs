@@ -26,7 +26,7 @@
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is
 //! [`predict`]'s, from how often each flow came and from nothing else: it does not know in which
 //! order. They may differ by a point, and in small tables by as much as the luck of one set of keys
-//! has it (`noise.rs`). Where they differ by more, the packets of the trace in random order tell
+//! has it (`noise.rs`). Where they differ by more, the packets of the trace in random order show
 //! whether it is the order that matters.
 
 pub mod calibrate;

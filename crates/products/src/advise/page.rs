@@ -73,10 +73,13 @@ pub fn page(advice: &Advice, command: &str) -> String {
         figure {
             h2 { "Hit rate by size" }
             (lines::svg(&hit_rates(advice)))
-            figcaption { "Hit rate of the real tables on this sequence of flows. Dashed: the model, "
+            figcaption { "Hit rate of real tables on this sequence of flows. Dashed: the model, "
                 "which knows how often each flow came and not in which order." }
         }
-        section { h2 { "The model and the tables" } @for note in &advice.model.notes { p { (note) } } }
+        section {
+            h2 { "The model and the tables" }
+            @for note in &advice.model.notes { p { (note) } }
+        }
         section { h2 { "Every design at every size" } p { (TRIED) } (table(&cells)) }
         footer {
             p { (costs_line(&advice.costs)) }

@@ -27,7 +27,7 @@
 //!
 //! *Warm-up.* A flow that has not come yet is not there: after a time t, in packets per flow, flow
 //! i is taken to be there with h·(1 − exp(−wᵢ·t/h)), h its share of the time in the end. What this
-//! does not tell is how slowly the last free slots of BLP and cuckoo-lite fill when α is near 1:
+//! does not say is how slowly the last free slots of BLP and cuckoo-lite fill when α is near 1:
 //! after 20 packets per flow real tables are up to 1.5 points short of the end, after 40 about one.
 //!
 //! The sums go over an instance of some thousand slots: its flows are taken evenly from the law and
@@ -190,7 +190,7 @@ impl<'a> Model<'a> {
             v.iter_mut().for_each(|x| *x /= sum);
         };
         // Backwards: what lies to the right of a bucket, by the state before it. Behind the last
-        // one there is room for all that spill over: the buffer buckets.
+        // one the buffer buckets have room for all that spill over.
         let mut right = vec![vec![1.0; states]; buckets + 1];
         for (i, e) in polynomials.iter().enumerate().rev() {
             let mut here = vec![0.0; states];
@@ -274,7 +274,7 @@ fn arrangements(m: usize) -> Vec<f64> {
         .collect()
 }
 
-/// One way in which the flows of a bucket lie: `flows` of them in all, of which the states tell
+/// One way in which the flows of a bucket lie: `flows` of them in all, of which the states say
 /// where those that went before and those that spill over lie.
 struct Step {
     from: usize,

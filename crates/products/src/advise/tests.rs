@@ -36,8 +36,8 @@ fn the_model_holds_on_stationary_traffic() {
 }
 
 /// The designs that `overbank advise` has to choose from.
-const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,cuckoo-2-16+half-bubble,\
-                       blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,blp-2-16+pblru,blp-2-16+half-bubble,\
+const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
+                       cuckoo-2-16+half-bubble,blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,blp-2-16+pblru,blp-2-16+half-bubble,\
                        set-16+pblru";
 
 /// Also in the smallest tables, where buffer buckets and the luck of one set of keys count.
@@ -100,7 +100,7 @@ fn the_rule_takes_the_smallest_that_is_good_enough() {
 /// A trace that is anything but independent draws: the report says that its order matters.
 #[test]
 fn locality_and_drift_are_told_from_the_model() {
-    // 2000 flows, of which each sends its 20 packets in a stretch of time of its own.
+    // 2000 flows, of which each sends its 20 packets in a separate stretch of time.
     let local = trace((0..40_000u32).map(|i| i / 400 * 20 + i % 20));
     let question = question("set-4,blp-2-16");
     let advice = advise(&question, Input::Trace(&local));
@@ -212,8 +212,8 @@ fn errors() {
         run(&question("set-4"), &Trace::default(), &go),
         Some(AdviseError::NoPackets)
     ));
-    let nobody = Question { designs: Vec::new(), ..question("set-4") };
-    assert!(matches!(run(&nobody, &one, &go), Some(AdviseError::NoDesign)));
+    let none = Question { designs: Vec::new(), ..question("set-4") };
+    assert!(matches!(run(&none, &one, &go), Some(AdviseError::NoDesign)));
 }
 
 /// Up to four times the flows, but of drawn traffic only what the packets warm up.

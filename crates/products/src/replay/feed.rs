@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// Time between two built-in packets, by their own clock.
 const BUILT_IN_GAP_NS: u64 = 100;
 
-/// A built-in frame on a cache line of its own, as in the buffers of a network card.
+/// A built-in frame on a separate cache line, as in the buffers of a network card.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Slot([u8; FRAME_LEN]);

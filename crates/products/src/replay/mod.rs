@@ -117,7 +117,7 @@ pub struct Progress {
     /// "first pass", "round" or "hit and miss".
     pub phase: &'static str,
     pub done: u64,
-    /// Packets in all, as far as that is known (seconds are estimated).
+    /// Packets in all; estimated where seconds were asked for.
     pub total: u64,
     /// Rate of the last chunk in million packets a second.
     pub mpps: f64,

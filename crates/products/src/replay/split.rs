@@ -44,7 +44,7 @@ impl Split {
     }
 
     /// Returns the line through the groups, for bursts of `burst` packets; `None` where hits and
-    /// misses cannot be told apart.
+    /// misses cannot be separated.
     pub fn costs(&self, burst: usize) -> Option<Costs> {
         let points: Vec<(f64, f64, f64)> = (0..self.groups.len())
             .filter(|&misses| self.groups[misses].len() >= GROUP_MIN)

@@ -24,8 +24,11 @@ fn plan(length: Length) -> Plan {
     }
 }
 
-fn stream() -> FlowStream {
-    FlowStream::uniform(1000, 1).expect("flows")
+/// Gives `work` built-in traffic of a thousand flows, and tables of its rules.
+fn built_in<T>(work: impl FnOnce(&Source<'_>, &Tables) -> T) -> T {
+    let stream = &FlowStream::uniform(1000, 1).expect("flows");
+    let traffic = Traffic::default();
+    work(&Source::BuiltIn { stream, traffic }, &tables(&traffic.rules()))
 }
 
 fn tables(rules: &str) -> Tables {
@@ -37,12 +40,10 @@ fn record() -> TrafficSource {
 }
 
 pub(super) fn replay(length: Length) -> Replay {
-    let traffic = Traffic::default();
-    let stream = stream();
-    let source = Source::BuiltIn { stream: &stream, traffic };
-    let (plan, tables) = (plan(length), tables(&traffic.rules()));
-    let stop = AtomicBool::new(false);
-    run(&plan, &source, &tables, record(), None, &stop, &mut |_| {}).expect("all designs agree")
+    let (plan, stop) = (plan(length), AtomicBool::new(false));
+    let replay =
+        built_in(|source, tables| run(&plan, source, tables, record(), None, &stop, &mut |_| {}));
+    replay.expect("all designs agree")
 }
 
 /// In the same time the designs get through different numbers of packets, and each of them through
@@ -77,19 +78,17 @@ fn loops_are_counted() {
 /// time goes into measuring it.
 #[test]
 fn designs_that_disagree_end_the_replay() {
-    let traffic = Traffic::default();
-    let stream = stream();
-    let source = Source::BuiltIn { stream: &stream, traffic };
-    let plan = plan(Length::Loops(1));
-    let (right, wrong) = (tables(&traffic.rules()), tables("actions=drop"));
-    let mut make = |contestant: Contestant| {
-        let odd = contestant.to_string() == "set-4";
-        runner(&plan, contestant, &source, if odd { &wrong } else { &right })
-    };
+    let (plan, wrong) = (plan(Length::Loops(1)), tables("actions=drop"));
     let stop = AtomicBool::new(false);
     let mut phases = Vec::new();
     let mut progress = |p: Progress| phases.push(p.phase);
-    let end = race(&plan, &source, record(), &mut make, None, &stop, &mut progress);
+    let end = built_in(|source, right| {
+        let mut make = |contestant: Contestant| {
+            let odd = contestant.to_string() == "set-4";
+            runner(&plan, contestant, source, if odd { &wrong } else { right })
+        };
+        race(&plan, source, record(), &mut make, None, &stop, &mut progress)
+    });
     let error = end.expect_err("they disagree");
     let ReplayError::Disagreement { design, reference, first, last } = &error else {
         panic!("{error}")
@@ -101,16 +100,14 @@ fn designs_that_disagree_end_the_replay() {
 
 #[test]
 fn rates_are_those_of_the_median_the_slowest_and_the_fastest_round() {
-    let traffic = Traffic::default();
-    let stream = stream();
-    let source = Source::BuiltIn { stream: &stream, traffic };
-    let plan = plan(Length::Auto);
-    let set_4 = "set-4".parse().expect("known");
-    let mut runner = runner(&plan, set_4, &source, &tables("actions=drop")).expect("sizes");
-    let mut rates = |ns: &[f64]| {
-        runner.rounds_ns = ns.to_vec();
-        let d = describe(&runner, Totals::default(), "");
-        [d.mpps_min, d.mpps, d.mpps_max, d.ns_per_packet]
+    let (plan, set_4) = (plan(Length::Auto), "set-4".parse().expect("known"));
+    let rates = |ns: &[f64]| {
+        built_in(|source, tables| {
+            let mut runner = runner(&plan, set_4, source, tables).expect("sizes");
+            runner.rounds_ns = ns.to_vec();
+            let d = describe(&runner, Totals::default(), "");
+            [d.mpps_min, d.mpps, d.mpps_max, d.ns_per_packet]
+        })
     };
     assert_eq!(rates(&[]), [None; 4]);
     assert_eq!(rates(&[20.0]), [50.0, 50.0, 50.0, 20.0].map(Some));

@@ -45,7 +45,7 @@ pub(super) fn add(
          fills one while there are empty ones. Around α = 1 it is too fast at the end, because of \
          the chains; only there the law's own term, q (1 + τ)^−γ, matters. Far from it q is near \
          0, and that the law is within the tolerance says little of its shape. q has a peak around \
-         α = 1, the sharper the wider the bucket, so that it cannot be had from an α that is far \
+         α = 1, the sharper the wider the bucket, so that it does not follow from an α that is far \
          away: see the table.",
     );
     Ok(())

@@ -187,8 +187,8 @@ fn tables(all: &[Measured]) -> Vec<Table> {
         all,
         &[
             ("entries", &|m| sizes::name(m.entries)),
-            ("MiB", &|m| format!("{:.1}", m.bytes as f64 / f64::from(1 << 20))),
-            ("bytes an entry", &|m| format!("{:.2}", m.bytes as f64 / m.entries as f64)),
+            ("MiB", &|m| sizes::mib(m.bytes)),
+            ("bytes an entry", &|m| sizes::each(m.bytes, m.entries)),
             ("lines a hit", &|m| format!("{:.2}", m.lines_a_hit)),
             ("huge pages", &|m| m.huge_pages.to_string()),
             (&short, &|m| floor(m, 0)),

@@ -22,7 +22,8 @@ mod report;
 
 pub const FIB7: Experiment = Experiment {
     name: "fib7",
-    title: "the Ethernet switch from memory: packet rate by table size, building the table, insertions",
+    title: "the Ethernet switch from memory: packet rate by table size, building the table, \
+            insertions",
     source: "dissertation, figure 7",
     run,
 };
@@ -116,10 +117,9 @@ fn measure(context: &mut Context<'_>, entries: u64) -> Result<Measured, LabError
     }
     let step = |share| context.step(&format!("{what}: forwarding"), 0.8 + 0.1 * share);
     let times = Rounds::run(&mut lanes, plan.rounds, step, |lane, _| lane.round(plan))?;
-    let counts = |lanes: &[Lane<'_>]| lanes.iter().map(Lane::counts).sum();
-    let learning = learnt.as_ref().map(|learnt| learnt.found(counts(&lanes[LEARNT_UNIFORM..])));
-    let learning = learning.map_err(String::clone);
-    let counts = counts(&lanes[..LEARNT_UNIFORM]);
+    let counts = Lane::counts(&lanes[..LEARNT_UNIFORM]);
+    let learning = learnt.as_ref().map_err(String::clone);
+    let learning = learning.map(|learnt| learnt.found(Lane::counts(&lanes[LEARNT_UNIFORM..])));
 
     context.step(&format!("{what}: single insertions"), 0.9)?;
     let count = if context.smoke() { 2000 } else { 200_000 };

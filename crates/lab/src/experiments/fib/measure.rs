@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  round   each contestant in turn:  lead-in        new keys, not timed: the others had the caches
-//!                                    16 stretches   new keys, each timed; their median is the round's
+//!                                    16 stretches   new keys, each timed; their median counts
 //! ```
 //!
 //! Figures are medians of rounds with their range. Every stretch is checked: all keys that are

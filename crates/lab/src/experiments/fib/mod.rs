@@ -3,10 +3,10 @@
 //!
 //! | experiment | file | what |
 //! |---|---|---|
-//! | `fib5` | `optimizations.rs` | each optimisation switched on in turn, from concurrent cuckoo to `overbank::fib` |
+//! | `fib5` | `optimizations.rs` | each optimisation in turn, from concurrent cuckoo to `overbank::fib` |
 //! | `fib6` | `burst_size.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
-//! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded, with learning and without; building the table, insertions |
-//! | `fibwriter` | `with_writer.rs` | lookups while the writer is idle and while it writes at full speed |
+//! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded; building the table, insertions |
+//! | `fibwriter` | `with_writer.rs` | lookups beside an idle and a busy writer |
 //!
 //! Entries are Ethernet addresses with a port, 8 bytes each, in tables that are 95 % full.
 //! Addresses are made of numbers by a bijection (`address.rs`), so that a billion of them need no

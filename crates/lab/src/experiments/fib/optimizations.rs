@@ -208,8 +208,7 @@ fn times(all: &[Measured]) -> Table {
 }
 
 fn facts(all: &[Measured]) -> Table {
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
-    let each = |bytes: u64, entries: u64| format!("{:.2}", bytes as f64 / entries as f64);
+    use sizes::{each, mib};
     Table::of(
         "The tables, 95 % full",
         all,
@@ -276,11 +275,14 @@ const CLAIMS: &[Claim<Measured>] = &[
         "The comparisons of a batch follow each other with little in between, so that a deeper \
          reorder buffer than the paper's machine had probably overlaps the waits of several keys.",
     ),
-    Claim::timed("batching and prefetching together (section 3.5)", "a further 2 ×", |m: &Measured| {
-        Finding::at_least(2.0, m.past(PAPER_ALL, ORDERING)?)
-    })
+    Claim::timed(
+        "batching and prefetching together (section 3.5)",
+        "a further 2 ×",
+        |m: &Measured| Finding::at_least(2.0, m.past(PAPER_ALL, ORDERING)?),
+    )
     .because(
-        "Without fences successive single lookups probably overlap, as far as the reorder buffer goes.",
+        "Without fences successive single lookups probably overlap, as far as the reorder buffer \
+         goes.",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Which sizes are measured: those of the experiment or those asked for, as far as memory goes.
+//! The sizes that are measured: those of the experiment, or those asked for, that fit into memory.
 
 use super::optimistic::Optimistic;
 use crate::prelude::*;
@@ -35,6 +35,15 @@ pub(super) fn does_not_fit(entries: u64, bytes: u64) -> Option<String> {
          that are free",
         name_of(entries)
     ))
+}
+
+pub(super) fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// Shows the bytes of an entry.
+pub(super) fn each(bytes: u64, entries: u64) -> String {
+    format!("{:.2}", bytes as f64 / entries as f64)
 }
 
 pub(super) fn gib(bytes: u64) -> f64 {

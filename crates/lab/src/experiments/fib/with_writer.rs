@@ -133,7 +133,7 @@ impl Replaced {
     }
 }
 
-/// Writes while it is told to. The table has the same keys afterwards, and values that are right.
+/// Writes while `signals` says so. The table has the same keys and right values afterwards.
 fn write(fib: &mut Fib, work: &Work, entries: u64, seed: u64, signals: &Signals) {
     let mut pcg = Pcg32::new(seed, 12);
     let mut ring = [0u64; AHEAD];
@@ -226,7 +226,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         if smoke { Plan { keys: 1 << 12, rounds: 5 } } else { Plan { keys: 1 << 15, rounds: 201 } };
     let Some(core) = other_core(smoke) else {
         let mut record = FIBWRITER.record(context);
-        record.note("Skipped: the writer needs a core beside the readers', and there is one only.");
+        record.note("Skipped: the writer needs a core beside the readers', and none is left.");
         record.setting("writer", "skipped, one core only");
         record.tables.push(table(&[]));
         return Ok(record);

@@ -158,7 +158,7 @@ fn plots(size: &[Measured], cycles_per_ns: f64) -> Vec<Plot> {
     let cost = plot("lookup cost", "cycles per key", &|row| cycles(row.lookup_ns));
     let mut rates = plot("hit rate", "hit rate, %", &|row| Spread::of([100.0 * row.hit_rate]));
     rates.series.iter_mut().for_each(|series| series.ranges.clear());
-    // From hundreds of millions of keys to a few: only so can they be told apart at high α.
+    // From hundreds of millions of keys to a few: only so do they lie apart at high α.
     let speed = plot("emulated throughput", "million keys per second", &|row| row.throughput);
     vec![cost.with([Series::model("gather kernel", floors)]), rates, speed.log_y()]
 }

@@ -1,4 +1,4 @@
-//! What can be had at all: an ideal cache in each cell.
+//! The most that any cache could reach: an ideal one in each cell.
 //!
 //! [`NOTE`] says what that is. A second bound is nearer to what can be built: the same hit rate at
 //! the cost of the cheapest verified lookup that was measured in the cell, with any design in
@@ -13,7 +13,7 @@ use overbank_kit::micro::{Measured, Row};
 
 pub(super) const NOTE: &str = "An ideal cache holds exactly the most popular flows (the static \
      optimum) and looks up at the cost of the gather kernel; where flows are many times the slots \
-     its misses cost as much as everybody's, so no cache can be much faster than 2-4 BLP there.";
+     its misses cost as much as any cache's, so none can be much faster than 2-4 BLP there.";
 
 /// Ratios of throughputs in a cell: medians of those of the same round.
 #[derive(Clone, Copy)]
@@ -62,7 +62,8 @@ pub(super) fn bounds(all: &[Measured], penalty_ns: f64) -> Vec<(&Measured, Bound
 pub(super) fn table(bounds: &[(&Measured, Bound)]) -> Table {
     let text = |x: Option<f64>| x.map_or(OTHER_PAGES.to_owned(), |x| format!("{x:.3}"));
     of_cells(
-        "Of what an ideal cache could give: static optimum, lookup at the cost of the gather kernel",
+        "Of what an ideal cache could give: static optimum, lookup at the cost of the gather \
+         kernel",
         bounds,
         |(m, _)| &m.cell,
         &[

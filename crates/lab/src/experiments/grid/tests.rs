@@ -29,7 +29,7 @@ fn ours_is_the_fastest_of_the_trial() {
 
 /// Ours may look up ahead, the paper's designs do not; unless all do.
 #[test]
-fn ahead_is_ours_alone_or_everybodys() {
+fn ahead_is_ours_alone_or_of_all() {
     let rows = |rates: [f64; 4]| {
         let names = ["set-8", BASELINE, RECOMMENDED, "set-16"];
         names.into_iter().zip(rates).map(|(name, rate)| made_up::row(name, &[(0.5, 1.0, rate)]))
@@ -195,7 +195,7 @@ fn the_price_is_that_of_the_design_chosen() {
     assert_eq!(price(&m), dear);
     m.ahead.truncate(1);
     assert_eq!(price(&m), ("blp-2-16 was not measured".to_owned(), false));
-    // Without promotion there is nothing to pay.
+    // Without promotion nothing is paid.
     m.rows = vec![way(Way::Alone, "set-16", [99.0; 3], 9.0)];
     assert_eq!(price(&m), ("0 %: set-16 has no promotion".to_owned(), true));
 }

@@ -6,7 +6,6 @@
 //!  destination, source, type        4096 frames of 64 bytes
 //! ```
 
-use std::iter::Sum;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,7 +31,7 @@ fn head(to: u64, from: Key6) -> Head {
     head
 }
 
-/// Draws the heads of so many frames, each with the port that it must leave by.
+/// Draws the heads of frames, each with the port that it must leave by.
 type Frames = fn(&mut Draws, usize) -> Vec<(Head, u16)>;
 
 /// Draws frames from one station, which is not looked up, to every entry.
@@ -71,7 +70,7 @@ pub(super) struct Arrivals {
     next: usize,
 }
 
-/// On a cache line of its own.
+/// Has a separate cache line.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Frame([u8; FRAME]);
@@ -116,7 +115,7 @@ const _: () = assert!(RING.is_multiple_of(BURST));
 pub(super) struct Outputs {
     ports: Vec<Box<dyn Transmit>>,
     dropped: u64,
-    /// Frames whose source told something.
+    /// Frames whose source was reported.
     news: u64,
 }
 
@@ -208,18 +207,8 @@ pub(super) struct Counts {
     pub(super) frames: u64,
     /// Those that left by the port of their address.
     pub(super) right: u64,
-    /// Those whose source told something.
+    /// Those whose source was reported.
     pub(super) news: u64,
-}
-
-impl Sum for Counts {
-    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
-        all.fold(Counts::default(), |a, b| Counts {
-            frames: a.frames + b.frames,
-            right: a.right + b.right,
-            news: a.news + b.news,
-        })
-    }
 }
 
 impl<'a> Lane<'a> {
@@ -228,8 +217,12 @@ impl<'a> Lane<'a> {
         Lane { carry, frames, draws, arrivals, outputs, counts }
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        Counts { news: self.outputs.news, ..self.counts }
+    pub(super) fn counts(lanes: &[Lane<'_>]) -> Counts {
+        lanes.iter().fold(Counts::default(), |all, lane| Counts {
+            frames: all.frames + lane.counts.frames,
+            right: all.right + lane.counts.right,
+            news: all.news + lane.outputs.news,
+        })
     }
 
     /// Returns the nanoseconds a frame of one list; every frame must leave by its port.

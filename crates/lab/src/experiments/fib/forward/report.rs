@@ -131,9 +131,7 @@ fn tables(all: &[Measured]) -> [Table; 4] {
         &[
             ("entries", &|(entries, how, ..)| format!("{}{how}", sizes::name(*entries))),
             ("GiB", &|(_, _, facts, ..)| format!("{:.3}", gib(facts.bytes))),
-            ("bytes an entry", &|(entries, _, facts, ..)| {
-                format!("{:.2}", facts.bytes as f64 / *entries as f64)
-            }),
+            ("bytes an entry", &|(entries, _, facts, ..)| sizes::each(facts.bytes, *entries)),
             ("occupancy", &|(_, _, facts, ..)| percent(facts.occupancy, 2)),
             ("huge pages", &|(_, _, facts, ..)| facts.pages.clone()),
             ("memory: s", &|(.., memory, _)| memory.map_or("–".into(), |s| format!("{s:.2}"))),

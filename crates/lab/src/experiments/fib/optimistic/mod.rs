@@ -207,7 +207,7 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// Moves entries drawn at random to their other bucket, where that has room: so many attempts.
+    /// Moves entries drawn at random to their other bucket, where that has room.
     #[cfg(test)]
     fn shuffle(&mut self, attempts: usize, pcg: &mut overbank::random::Pcg32) {
         let table = self.table;

@@ -33,7 +33,7 @@ fn odd(version: u32) -> bool {
     version & 1 == 1
 }
 
-/// Looks keys up, in batches of so many where it knows batches.
+/// Looks keys up, in batches of this size where it knows batches.
 pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[Key6]) -> Answers;
 
 /// In the order of figure 5.
