@@ -14,7 +14,6 @@
 //!
 //! Nothing here knows an experiment, a product or the switch.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
 
 pub mod experiment;
 pub mod geometry;

@@ -317,7 +317,7 @@ mod tests {
                     "{h} {m} {alpha}: {cuckoo}"
                 );
             }
-            // So many slots to a key leave hardly any empty.
+            // The more slots a key may lie in, the fewer stay empty.
             close(blp(h, m, 2.0), 0.5, if h * m > 100 { 1e-4 } else { 0.12 });
         }
         let out = |h, m, alpha| check(h, m, alpha).unwrap_err();

@@ -45,7 +45,7 @@ impl Zipf {
         let mut cells: Vec<Cell> = (0..n).map(|i| Cell { threshold: u32::MAX, other: i }).collect();
         let (mut giver, mut tail, mut fallen) = (0, givers, None);
         while giver < givers {
-            // First the giver that fell below 1 last, so that there is never more than one.
+            // First the giver that fell below 1 last, so that no second one falls.
             let receiver = match fallen.take() {
                 Some(receiver) => receiver,
                 None if tail < share.len() => {

@@ -4,7 +4,6 @@
 //! - [`advise`]: which flow cache for this traffic?
 //! - [`model`]: hit rates of any geometry, calculated and simulated.
 
-#![allow(missing_docs)] // Docs say what names do not: units, limits, reasons.
 
 pub mod advise;
 pub mod model;

@@ -29,7 +29,7 @@ impl Axis {
     }
 
     fn linear(mut low: f64, mut high: f64, about: usize, snug: bool) -> Axis {
-        // Too near for steps, or so near zero that there are none.
+        // Too near for steps, or too near zero.
         let one_value = if snug { 1e-12 } else { 2e-3 };
         if high - low <= (one_value * high.abs().max(low.abs())).max(1e-290) {
             // One value: an axis around it.

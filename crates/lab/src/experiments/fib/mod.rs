@@ -3,7 +3,7 @@
 //!
 //! | experiment | file | what |
 //! |---|---|---|
-//! | `fib5` | `optimizations.rs` | each optimisation in turn, from concurrent cuckoo to `overbank::fib` |
+//! | `fib5` | `optimizations.rs` | optimisations in turn, from cuckoo to `overbank::fib` |
 //! | `fib6` | `burst_size.rs` | lookups in bursts of 1 to 64, as multiples of the gather floor |
 //! | `fib7` | `forward.rs`, `insertion.rs` | frames forwarded; building the table, insertions |
 //! | `fibwriter` | `with_writer.rs` | lookups beside an idle and a busy writer |

@@ -155,7 +155,7 @@ impl Optimistic {
             }
         };
         step();
-        // Whoever sees a store below sees the odd versions afterwards.
+        // A reader that sees a store below sees the odd versions afterwards.
         fence(Ordering::Release);
         stores();
         step();
