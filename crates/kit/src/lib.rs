@@ -14,7 +14,6 @@
 //!
 //! Nothing here knows an experiment, a product or the switch.
 
-
 pub mod experiment;
 pub mod geometry;
 pub mod keyed;

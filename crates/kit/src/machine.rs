@@ -75,7 +75,7 @@ pub fn usable_cores() -> Vec<usize> {
     let online: Vec<usize> = online.lines().filter_map(number).collect();
     // On a separate thread, which ends pinned to the last one.
     let try_all = move || online.into_iter().filter(|core| keep_on(&[*core]).is_ok()).collect();
-    std::thread::spawn(try_all).join().unwrap_or_default()
+    std::thread::spawn(try_all).join().expect("no panic")
 }
 
 /// Keeps the calling thread, and what it starts, on these cores. No memory is allocated.

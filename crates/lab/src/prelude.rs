@@ -24,9 +24,10 @@ pub(crate) fn pairs<A: Copy, B: Copy>(first: &[A], second: &[B]) -> Vec<(A, B)> 
     first.iter().flat_map(|&a| second.iter().map(move |&b| (a, b))).collect()
 }
 
-/// Returns the value farthest from zero, with what it is of; the default of nothing.
-pub(crate) fn farthest<T: Default>(values: impl IntoIterator<Item = (f64, T)>) -> (f64, T) {
-    values.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())).unwrap_or_default()
+/// Returns the value farthest from zero, with what it is of.
+pub(crate) fn farthest<T>(values: impl IntoIterator<Item = (f64, T)>) -> (f64, T) {
+    let most = values.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+    most.expect("at least one value")
 }
 
 /// Draws among `flows` flows by Zipf's law, evenly for θ = 0.

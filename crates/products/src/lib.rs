@@ -4,7 +4,6 @@
 //! - [`advise`]: which flow cache for this traffic?
 //! - [`model`]: hit rates of any geometry, calculated and simulated.
 
-
 pub mod advise;
 pub mod model;
 pub mod replay;

@@ -177,7 +177,8 @@ fn simulated(record: &mut Record, context: &mut Context<'_>) -> Result<(), LabEr
     if found.interrupted {
         return Err(LabError::Stopped);
     }
-    let pair = |row: &Row| (100.0 * row.hit_rate, 100.0 * row.simulated.unwrap_or(0.0));
+    let simulated = |row: &Row| row.simulated.expect("a simulation that was not interrupted");
+    let pair = |row: &Row| (100.0 * row.hit_rate, 100.0 * simulated(row));
     record.tables.push(Table::pivot(
         format!(
             "Geometries without a kernel: model / a naive table of {entries} slots after \

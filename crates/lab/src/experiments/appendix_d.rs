@@ -67,7 +67,7 @@ impl Course {
     }
 
     fn at(&self, time: f64) -> f64 {
-        self.rates.iter().find(|r| r.0 == time).map_or(0.0, |r| r.1)
+        self.rates.iter().find(|r| r.0 == time).expect("a time of the course").1
     }
 
     fn times(&self, from: f64) -> impl Iterator<Item = f64> {

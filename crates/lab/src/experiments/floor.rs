@@ -150,7 +150,7 @@ fn plot(at: &[&Measured], floors: &[&Gathered], kind: Kind) -> Plot {
         };
         Series::rounds(*name, at.iter().map(point))
     });
-    let alpha = at.first().map_or(0.0, |m| m.cell.alpha);
+    let alpha = at[0].cell.alpha;
     let plot = Plot::new(format!("{}, α = {alpha}", kind.name), "table, MiB", "ns per key");
     plot.log_x().log_y().with([Series { model: true, ..kernel }]).with(curves)
 }

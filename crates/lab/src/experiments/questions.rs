@@ -107,8 +107,8 @@ const CLAIMS: &[Claim<Found>] = &[
         "2: widening the bucket to a cache line wins more than two displacements in 2-4 BLP",
         "α = 0.95",
         |found| {
-            let [wide, deep] = ["blp-2-16, plain", "blp-2-4, depth 2"]
-                .map(|to| found.gain("blp-2-4, plain", to, 0).map_or(0.0, |gain| gain.0));
+            let (wide, _) = found.gain("blp-2-4, plain", "blp-2-16, plain", 0)?;
+            let (deep, _) = found.gain("blp-2-4, plain", "blp-2-4, depth 2", 0)?;
             Finding::new(wide > deep, format!("{wide:+.2} and {deep:+.2} points"))
         },
     ),

@@ -138,7 +138,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let holds = (f.settled - value).abs() < near;
         record.claim(claim, format!("~ {text} %"), format!("{:.2} %", f.settled), holds);
     }
-    let of = |kind| at_paper().find(|f| f.kind == kind).map_or(0.0, |f| f.settled);
+    let of = |kind| at_paper().find(|f| f.kind == kind).expect("one of KINDS").settled;
     record.judge("", CLAIMS, &ORDER.map(of));
     record.note(
         "The model of cuckoo-lite is an upper bound (every bucket as full as its keys allow); the \

@@ -8,7 +8,7 @@
 
 use super::Costs;
 use overbank_kit::experiment::LabError;
-use overbank_kit::micro::{self, Cell, Measured, Plan, measure, tsc};
+use overbank_kit::micro::{self, Cell, Measured, Plan, Row, measure, tsc};
 
 /// Returns `costs` with those of policies and of the second line measured here; as they are where
 /// there is no memory for it.
@@ -27,7 +27,10 @@ fn measured(costs: Costs) -> Result<Costs, LabError> {
         penalty_cycles: 0.0,
         ahead: false,
     };
-    let lookup = |m: &Measured, name: &str| m.row(name).map_or(0.0, |row| row.lookup_ns.median);
+    fn row<'m>(m: &'m Measured, name: &str) -> &'m Row {
+        m.row(name).expect("a design that was asked for")
+    }
+    let lookup = |m: &Measured, name: &str| row(m, name).lookup_ns.median;
     let run = |cell, names: &[&str], keys| {
         measure(cell, &micro::designs(names)?, &plan(keys), cycles_per_ns, 1, &mut |_| Ok(()))
     };
@@ -35,7 +38,7 @@ fn measured(costs: Costs) -> Result<Costs, LabError> {
     let names = ["blp-2-16", "blp-2-16+pblru", "blp-2-16+bubble", "blp-2-16+half-bubble"];
     let m = run(Cell { entries: 1 << 16, alpha: 1.5, theta: 0.9 }, &names, 1 << 14)?;
     let promotion = |name: &str| {
-        let hits = m.row(name).map_or(1.0, |row| row.hit_rate.max(0.1));
+        let hits = row(&m, name).hit_rate.max(0.1);
         ((lookup(&m, name) - lookup(&m, names[0])) / hits).max(0.0)
     };
     let [promote_ns, bubble_ns, half_bubble_ns] = [1, 2, 3].map(|i| promotion(names[i]));
