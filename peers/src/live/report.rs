@@ -230,7 +230,7 @@ fn latencies(record: &mut Record, found: &Found, with: &str) {
     }
 }
 
-/// Where Overbank's time goes.
+/// Records where Overbank's time goes.
 fn shares(record: &mut Record, found: &Found, with: &str) {
     let per_ns = cycles_per_ns();
     let mut rows = Vec::new();

@@ -149,8 +149,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The same, with cycles that went by as cycles on the core. `on_core` is `None` if it is not
-    /// known.
+    /// Converts cycles that passed to cycles on the core. `on_core` is `None` if unknown.
     fn on_core(self, on_core: Option<Duration>, went_by: Duration) -> Window {
         let share = on_core.map_or(1.0, |on_core| on_core.as_secs_f64() / went_by.as_secs_f64());
         let share = share.clamp(0.01, 1.0);
@@ -210,7 +209,7 @@ pub fn run(options: &Options) -> Result<()> {
     report::write(&options.out, record, &workloads)
 }
 
-/// All contestants on one workload.
+/// Measures all contestants on one workload.
 fn workload(options: &Options, stream: FlowStream, stop: &AtomicBool) -> Result<Vec<Contestant>> {
     let check = || {
         if stop.load(Ordering::Relaxed) { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }

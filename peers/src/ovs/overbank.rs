@@ -44,7 +44,7 @@ pub struct Datapaths {
 }
 
 impl Datapaths {
-    /// A datapath for each design; the thread is pinned to core 1.
+    /// Starts a datapath for each design; the thread is pinned to core 1.
     pub fn start(ids: &Arc<Ids>, designs: &[String], entries: usize) -> Result<Datapaths> {
         let mut runners = designs
             .iter()

@@ -76,7 +76,7 @@ fn row(contestant: Contestant, hertz: f64) -> Row {
     }
 }
 
-/// Best against best, by their medians; then round by round, for those two.
+/// Returns the ratio of best to best, by their medians; then round by round, for those two.
 fn ratio(rows: &[Row]) -> Spread {
     let best = |overbank: bool| {
         rows.iter()

@@ -35,7 +35,7 @@ fn flow(number: u32, actions: usize) -> FlowStats {
     }
 }
 
-/// The parts of an answer that was written to `bytes`.
+/// Returns the parts of a reply that was written to `bytes`.
 fn parts(version: Version, bytes: &[u8]) -> Vec<MultipartReply> {
     let mut frames = Frames::new();
     frames.extend(bytes);

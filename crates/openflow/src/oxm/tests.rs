@@ -4,7 +4,7 @@ fn reader(bytes: &[u8]) -> Reader<'_> {
     Reader::new(bytes, 0, "match", BadMatch::BadLen.into())
 }
 
-/// A match of these fields, as it stands on the wire.
+/// Returns a match of these fields, as it stands on the wire.
 fn wire(fields: &[&[u8]]) -> Vec<u8> {
     let fields = fields.concat();
     let len = fields.len() as u16 + 4;

@@ -28,7 +28,7 @@ fn explore(preemptions: usize, scene: impl Fn() + Send + Sync + 'static) {
     model.check(scene);
 }
 
-/// The first key, from `from` on, of which `wanted` holds.
+/// Returns the first key, from `from` on, for which `wanted` is true.
 fn key_where(buckets: usize, from: u64, wanted: impl Fn(Candidates) -> bool) -> u64 {
     let hasher = crate::hash::Hasher::new(0);
     (from..)
@@ -50,7 +50,7 @@ fn key6(key: u64) -> Key6 {
     Key6::new(key).expect("small")
 }
 
-/// A table of two buckets.
+/// Returns a table of two buckets.
 fn table<K: Key, V: Value>() -> Writer<K, V> {
     Writer::new(&Config::buckets(2)).expect("a small table")
 }
@@ -92,7 +92,7 @@ fn explore_both(scene: fn(readers: usize)) {
 struct Told(Arc<AtomicUsize>);
 
 impl Told {
-    /// The second look sees no older table than the first one that it heard of.
+    /// Checks that the second look sees no older table than the first one that it heard of.
     fn look(&self, number: usize, age: impl Fn() -> usize) {
         if number == 0 {
             return self.0.store(age(), Ordering::Release);
@@ -107,7 +107,7 @@ fn join(readers: Vec<thread::JoinHandle<()>>) {
     readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
 }
 
-/// An entry that goes to its second bucket is never absent.
+/// An entry that moves to its second bucket is never absent.
 #[test]
 fn a_displaced_entry_is_never_absent() {
     explore(3, || {
@@ -120,7 +120,7 @@ fn a_displaced_entry_is_never_absent() {
     });
 }
 
-/// There and back again.
+/// An entry that moves there and back is never absent.
 #[test]
 fn an_entry_that_comes_back_is_never_absent() {
     explore(3, || {
@@ -134,7 +134,7 @@ fn an_entry_that_comes_back_is_never_absent() {
     });
 }
 
-/// The same through the batch, which holds on to headers for longer.
+/// A moving entry is never absent from a burst, which holds on to headers for longer.
 #[test]
 fn a_displaced_entry_is_never_absent_from_a_burst() {
     explore(3, || {

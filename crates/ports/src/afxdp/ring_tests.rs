@@ -13,7 +13,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// An empty ring whose indices begin at `start`.
+    /// Returns an empty ring whose indices begin at `start`.
     fn new(size: u32, start: u32) -> Memory {
         Memory {
             producer: Box::new(AtomicU32::new(start)),
@@ -38,7 +38,7 @@ impl Memory {
         (&raw const self.entries[at]).cast_mut()
     }
 
-    /// The kernel takes an entry of a ring that we fill.
+    /// Plays the kernel: takes an entry of a ring that we fill.
     fn take(&self) -> Option<u64> {
         let (head, tail) =
             (self.producer.load(Ordering::Acquire), self.consumer.load(Ordering::Relaxed));
@@ -51,7 +51,7 @@ impl Memory {
         Some(value)
     }
 
-    /// The kernel puts an entry into a ring that we read.
+    /// Plays the kernel: puts an entry into a ring that we read.
     fn put(&self, value: u64) -> bool {
         let (head, tail) =
             (self.producer.load(Ordering::Relaxed), self.consumer.load(Ordering::Acquire));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::looped::{MemoryHandle, MemoryOptions, MemoryPort};
 
-/// A port that gives `count` frames of different bytes, and keeps what is sent.
+/// A port that receives `count` different frames, and keeps what is sent.
 fn memory(count: u32) -> (Box<dyn Port>, MemoryHandle) {
     let options = MemoryOptions {
         flows: count,
@@ -30,7 +30,7 @@ fn plain(count: u32) -> Vec<Vec<u8>> {
 
 const N: u32 = 20_000;
 
-/// Within six standard deviations of a binomial count.
+/// Asserts a count within six standard deviations of a binomial one.
 fn expected(count: u64, probability: f64) -> bool {
     let n = f64::from(N);
     let deviation = (n * probability * (1.0 - probability)).sqrt();

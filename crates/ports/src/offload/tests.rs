@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::checksum::{crc32c, finish, fold, sum};
 use super::*;
 
-/// One 16-bit word after the other, as RFC 1071 says.
+/// Sums one 16-bit word after the other, as in RFC 1071.
 fn naive_sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
@@ -41,7 +41,8 @@ prop_compose! {
 }
 
 impl Headers {
-    /// A whole frame with right checksums, made by etherparse. `index` is that of the segment.
+    /// Returns a whole frame with right checksums, made by etherparse. `index` is that of the
+    /// segment.
     fn frame(&self, seq: u32, id: u16, flags: (bool, bool), payload: &[u8]) -> Vec<u8> {
         let link = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let mut v4 = etherparse::Ipv4Header::new(
@@ -87,13 +88,13 @@ impl Headers {
         self.frame(self.seq, 500, (self.fin, self.cwr), &self.payload)
     }
 
-    /// Where the transport header and its checksum are.
+    /// Returns the offsets of the transport header and its checksum.
     fn checksum(&self) -> (usize, usize) {
         let l4 = 14 + 4 * self.tags + if self.v6 { 40 } else { 20 };
         (l4, if self.udp { 6 } else { 16 })
     }
 
-    /// The frame as a local sender leaves it to hardware.
+    /// Returns the frame as a local sender leaves it to hardware.
     fn partial(&self) -> Vec<u8> {
         let mut frame = self.whole();
         let (l4, offset) = self.checksum();
@@ -120,7 +121,7 @@ impl Headers {
     }
 }
 
-/// Whether the checksums of IP and of what is above it hold, as etherparse sees it.
+/// Returns whether etherparse accepts the checksums of IP and of the transport.
 fn verified(frame: &[u8]) -> bool {
     let packet = PacketHeaders::from_ethernet_slice(frame).unwrap();
     let payload = packet.payload.slice();
@@ -148,7 +149,7 @@ fn verified(frame: &[u8]) -> bool {
     }
 }
 
-/// What the segments must be: each built anew by etherparse from its own part of the payload.
+/// Returns the expected segments, each built by etherparse from its part of the payload.
 fn naive_segments(shape: &Headers, size: usize) -> Vec<Vec<u8>> {
     let mut chunks: Vec<&[u8]> = shape.payload.chunks(size).collect();
     if chunks.is_empty() {
@@ -326,7 +327,7 @@ fn known_sums() {
     assert_eq!(fold(u64::MAX), [0xff, 0xff]);
 }
 
-/// An SCTP packet over IPv4 with the checksum left to hardware, told and guessed.
+/// Tests an SCTP packet over IPv4 with the checksum left to hardware, announced and detected.
 #[test]
 fn sctp_gets_its_crc() {
     let mut frame = vec![2; 12];
@@ -373,7 +374,7 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(segmenter.next_segment(&frame[..99], &mut Vec::new()), None);
 }
 
-/// A super-frame of more than 64 KiB says 0 as its length.
+/// Tests a super-frame of more than 64 KiB, whose length field is 0.
 #[test]
 fn super_frames_beyond_64_kib_are_cut() {
     let shape = Headers {

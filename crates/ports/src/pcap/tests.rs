@@ -3,7 +3,7 @@ use crate::{Limits, read_ethernet};
 use std::path::Path;
 use std::time::Duration;
 
-/// A capture of `count` frames, 1 ms apart, each of another length.
+/// Returns a capture of `count` frames, 1 ms apart, each of a different length.
 fn write(path: &Path, count: usize) {
     let mut bytes: Vec<u8> = [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, 262_144, 1]
         .iter()

@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// Ethernet, then `rest` given as hex.
+/// Returns Ethernet, then `rest` given as hex.
 fn frame(rest: &str) -> Vec<u8> {
     let hex: String = rest.split_whitespace().collect();
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];

@@ -11,21 +11,21 @@ const TCP: &str = "0001 0002 00000001 00000002 5e12 0100 0000 0000";
 /// fd00::1 to fd00::2.
 const ADDRESSES6: &str = "fd000000000000000000000000000001 fd000000000000000000000000000002";
 
-/// Addresses, then the bytes given as hex.
+/// Returns addresses, then the bytes given as hex.
 pub(super) fn frame(parts: &[&str]) -> Vec<u8> {
     let hex: String = parts.concat().split_whitespace().collect();
     let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
     [&DST[..], &SRC].concat().into_iter().chain((0..hex.len()).step_by(2).map(byte)).collect()
 }
 
-/// The key of a frame of this type, changed as `with` says.
+/// Returns the key of a frame of this type, changed by `with`.
 fn key(dl_type: u16, with: impl Fn(&mut FlowKey)) -> FlowKey {
     let mut key = FlowKey { in_port: 9, dl_dst: DST, dl_src: SRC, dl_type, ..FlowKey::default() };
     with(&mut key);
     key
 }
 
-/// The key of an IPv4 packet between the usual addresses, TTL 64.
+/// Returns the key of an IPv4 packet between the usual addresses, TTL 64.
 fn key4(nw_proto: u8, with: impl Fn(&mut FlowKey)) -> FlowKey {
     key(0x0800, |k| {
         (k.nw_src, k.nw_dst, k.nw_ttl, k.nw_proto) = (0x0a00_0001, 0x0a00_0002, 64, nw_proto);
@@ -33,7 +33,8 @@ fn key4(nw_proto: u8, with: impl Fn(&mut FlowKey)) -> FlowKey {
     })
 }
 
-/// The key of an IPv6 packet between the usual addresses, hop limit 64, class 0xb8, label 0x12345.
+/// Returns the key of an IPv6 packet between the usual addresses, hop limit 64, class 0xb8, label
+/// 0x12345.
 fn key6(nw_proto: u8, with: impl Fn(&mut FlowKey)) -> FlowKey {
     key(0x86dd, |k| {
         (k.ipv6_src[0], k.ipv6_src[1], k.ipv6_src[15]) = (0xfd, 0, 1);

@@ -211,7 +211,7 @@ fn l3() -> impl Strategy<Value = L3> {
     prop_oneof![1 => arp, 4 => ip4, 4 => ip6, 1 => other]
 }
 
-/// Any valid frame with at most two tags, on port 1.
+/// Generates any valid frame with at most two tags, on port 1.
 pub(crate) fn valid() -> impl Strategy<Value = Built> {
     let tag = (prop::sample::select(vec![0x8100u16, 0x88a8]), any::<u16>());
     let link = prop_oneof![8 => Just(0u8), 1 => Just(1), 1 => Just(2)];
@@ -345,7 +345,7 @@ fn place_transport(built: &mut Built, proto: u8, body: &[u8]) {
     built.frame.extend(body);
 }
 
-/// The transport header and payload, checksum not yet filled in; sets the key's fields.
+/// Generates the transport header and payload, without a checksum; sets the key's fields.
 fn transport(built: &mut Built, ip4: bool, frag: Frag, l4: &L4, payload: &[u8]) -> (u8, Vec<u8>) {
     let key = &mut built.key;
     let (proto, mut body) = match l4 {
@@ -413,7 +413,7 @@ fn transport(built: &mut Built, ip4: bool, frag: Frag, l4: &L4, payload: &[u8]) 
     (proto, body)
 }
 
-/// A valid frame with some bytes changed, cut off or appended.
+/// Generates a valid frame with some bytes changed, cut off or appended.
 pub(crate) fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     let tail = prop_oneof![2 => Just(None), 1 => any::<prop::sample::Index>().prop_map(Some)];
