@@ -127,12 +127,12 @@ macro_rules! key {
             #[inline(always)]
             fn high(self) -> u64 {
                 let $k = self;
-                let _ = $k;
+                let _ = $k; // Not every key has a high word.
                 $high
             }
             #[inline(always)]
             fn from_words($l: u64, $h: u64) -> Self {
-                let _ = $h;
+                let _ = $h; // As above.
                 $from
             }
         }

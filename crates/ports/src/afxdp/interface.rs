@@ -88,7 +88,8 @@ impl Interface {
     /// Undoes [`Interface::keep_vlan_tags`].
     pub(super) fn take_vlan_tags(&self) {
         if let Ok(flags) = self.ethtool_flags() {
-            // Fails only if the interface was deleted.
+            // Fails if the interface was deleted or the process dropped CAP_NET_ADMIN: then
+            // `rxvlan` stays off, which costs speed only.
             let _ = self.set_ethtool_flags(flags | ETH_FLAG_RXVLAN);
         }
     }

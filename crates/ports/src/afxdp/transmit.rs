@@ -208,7 +208,7 @@ impl Transmit for XdpTransmit {
         }
         if self.free.is_empty() {
             // All frames are in use: more were sent than fit since the last flush, or the link is
-            // slow. A failure counts frames as lost, and the next flush reports it.
+            // slow. The caller's next flush reports a lasting failure.
             let _ = self.flush();
         }
         let Some(&address) = self.free.last() else { return Err(SendError::Full) };
