@@ -1,4 +1,4 @@
-//! Near or far prefetch: which costs less on this machine, by the size of the table.
+//! Compares near and far prefetch on this machine, by the size of the table.
 //!
 //!     cargo run --release -p overbank --example prefetch -- [MIB[,MIB…]]
 //!

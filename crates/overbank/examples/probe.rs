@@ -1,4 +1,4 @@
-//! What a key costs in a flow cache: nanoseconds per key, by design and instruction set.
+//! Measures flow caches: nanoseconds per key, by design and instruction set.
 //!
 //!     cargo run --release -p overbank --example probe -- [DESIGN[,DESIGN…]] [ENTRIES] [KEYS]
 //!
@@ -97,7 +97,7 @@ fn replay(cache: &mut dyn SignatureCache, traffic: &Traffic, ahead: bool) -> (f6
 fn measure(cache: &mut dyn SignatureCache, keys: u32) -> Figures {
     let mut pcg = Pcg32::new(1, 2);
     let mut traffic = Traffic { hashes: vec![0; DRAWS], values: vec![0; DRAWS] };
-    // Twenty times the working set, as the figures have it.
+    // Twenty times the working set: the contents have settled.
     for _ in 0..(20 * keys as usize).div_ceil(DRAWS) {
         traffic.draw(&mut pcg, keys);
         replay(cache, &traffic, false);
