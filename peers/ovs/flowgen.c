@@ -8,8 +8,15 @@
  *
  *   0  "OBFLOWS1"     8  u32 classes     12  u32 log2 of the number of ids     16  u32 ids, in host order
  *
- * Frames are those of frame.h. Only public headers of DPDK are used: a driver of our own would need internal ones, which
- * Debian does not package, and would have to match the very build of the library.
+ * Without classes (0), ids are places in a list of frames that follows them:
+ *
+ *   0  u32 frames of others     4  u32 frames of an attack     8  the frames, 60 bytes each
+ *
+ * and the id 0xffffffff is the next frame of the attack, so that none comes again before all have
+ * come. Frames are those of frame.h.
+ *
+ * Only public headers of DPDK are used: a driver of our own would need internal ones, which Debian
+ * does not package, and would have to match the very build of the library.
  *
  * What the callback costs is counted in TSC cycles and kept, with the packets, in `net_nullN.stats`
  * (u64 packets, u64 cycles), so that it can be subtracted.
@@ -38,6 +45,7 @@
 struct source {
 	uint32_t classes;
 	const uint32_t *ids;
+	struct listed listed;
 	uint64_t next, mask;
 	volatile uint64_t *stats;
 };
@@ -71,12 +79,35 @@ static uint16_t fill(uint16_t port __rte_unused, uint16_t queue __rte_unused, st
 	uint64_t start = rte_rdtsc();
 
 	for (uint16_t i = 0; i < n; i++) {
-		write_frame(rte_pktmbuf_mtod(bufs[i], uint8_t *), s->ids[s->next++ & s->mask], s->classes);
+		uint8_t *frame = rte_pktmbuf_mtod(bufs[i], uint8_t *);
+		uint32_t id = s->ids[s->next++ & s->mask];
+
+		if (s->classes)
+			write_frame(frame, id, s->classes);
+		else
+			write_listed(&s->listed, frame, id);
 		bufs[i]->data_len = bufs[i]->pkt_len = FRAME_LEN;
 	}
 	s->stats[0] += n;
 	s->stats[1] += rte_rdtsc() - start;
 	return n;
+}
+
+/* Reads the list of frames behind the ids; 0 if it is not there. */
+static int read_listed(struct source *s, const uint8_t *list, const uint8_t *end)
+{
+	if (end - list < 8)
+		return 0;
+	memcpy(&s->listed.others, list, 4);
+	memcpy(&s->listed.attack, list + 4, 4);
+	s->listed.frames = (const uint8_t (*)[FRAME_LEN])(list + 8);
+	uint64_t frames = (uint64_t)s->listed.others + s->listed.attack;
+	if ((uint64_t)(end - list - 8) < frames * FRAME_LEN)
+		return 0;
+	for (uint64_t i = 0; i <= s->mask; i++)
+		if (s->ids[i] == NEXT_OF_ATTACK ? !s->listed.attack : s->ids[i] >= s->listed.others)
+			return 0;
+	return 1;
 }
 
 /* The source of a port, or NULL if there is no file for it. */
@@ -97,11 +128,12 @@ static struct source *open_source(uint16_t port)
 		memcpy(&s->classes, file + 8, 4);
 		memcpy(&log2, file + 12, 4);
 		s->stats = map(name, "stats", &stats_len, 1);
-		if (s->stats && s->classes >= 1 && s->classes <= 31 && log2 < 40 &&
-		    len >= HEADER_LEN + (4ull << log2)) {
+		if (s->stats && s->classes <= 31 && log2 < 40 && len >= HEADER_LEN + (4ull << log2)) {
 			s->mask = (1ull << log2) - 1;
 			s->ids = (const uint32_t *)(file + HEADER_LEN);
-			return s;
+			if (s->classes || read_listed(s, file + HEADER_LEN + (4ull << log2), file + len))
+				return s;
+			s->ids = NULL;
 		}
 	}
 	fprintf(stderr, "flowgen: %s.ids is not a file of flow ids\n", name);

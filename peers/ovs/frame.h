@@ -1,4 +1,5 @@
-/* The frame of a flow, as crates/lab/src/traffic.rs makes it; a test of this crate compares the two. */
+/* Frames: of a flow, as crates/kit/src/traffic.rs makes it, or of a list. Tests of this crate compare
+ * them with those of the Rust side. */
 #ifndef OVERBANK_FRAME_H
 #define OVERBANK_FRAME_H
 
@@ -44,6 +45,24 @@ static inline void write_frame(uint8_t *frame, uint32_t id, uint32_t classes)
 	memcpy(frame + 30, &dst, 4);
 	memcpy(frame + 34, &sport, 2);
 	memcpy(frame + 36, &dport, 2);
+}
+
+/* In a sequence of listed frames: the next frame of the attack. */
+#define NEXT_OF_ATTACK UINT32_MAX
+
+/* Frames as they are: those of others, which ids count from 0, then those of an attack. */
+struct listed {
+	const uint8_t (*frames)[FRAME_LEN];
+	uint32_t others, attack, next;
+};
+
+static inline void write_listed(struct listed *l, uint8_t *frame, uint32_t id)
+{
+	if (id == NEXT_OF_ATTACK) {
+		id = l->others + l->next;
+		l->next = l->next + 1 == l->attack ? 0 : l->next + 1;
+	}
+	memcpy(frame, l->frames[id], FRAME_LEN);
 }
 
 #endif

@@ -2,8 +2,9 @@
 //! at the same time.
 //!
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch with DPDK,
-//! [`ovs`]; `live` the running switch between interfaces beside Open vSwitch and the Linux bridge,
-//! [`live`]. `cargo xtask peers` installs what is needed and starts it.
+//! [`ovs`], `explosion` the same under packets made to slow it, [`ovs::explosion`]; `live` the
+//! running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`].
+//! `cargo xtask peers` installs what is needed and starts it.
 
 mod clock;
 mod contestant;
@@ -42,6 +43,9 @@ enum Command {
     Fib(fib::Options),
     /// Measures Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
     Ovs(ovs::Options),
+    /// Measures what both leave to packets of others, under packets made to have a mask each (as
+    /// root)
+    Explosion(ovs::explosion::Options),
     /// Measures the live switch between interfaces beside Open vSwitch and the Linux bridge (as
     /// root)
     Live(live::Options),
@@ -65,6 +69,8 @@ fn list() -> Result<()> {
     }
     println!("ovs:");
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
+    println!("explosion:");
+    println!("  Open vSwitch 3.1 with DPDK: {}", ovs::explosion::CONFIGURATIONS.join(", "));
     println!("live:");
     for contestant in live::contestants::ALL {
         println!("  {}", contestant.name());
@@ -78,6 +84,7 @@ fn main() -> ExitCode {
         Command::Tables(options) => tables::run(&options),
         Command::Fib(options) => fib::run(&options),
         Command::Ovs(options) => ovs::run(&options),
+        Command::Explosion(options) => ovs::explosion::run(&options),
         Command::Live(options) => live::run(&options),
         Command::Contestant(options) => contestant::run(&options),
         Command::FibContestant(options) => fib::contest(&options),

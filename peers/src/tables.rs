@@ -38,7 +38,7 @@ pub struct Options {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "0.5,0.95,2",
-        default_value_if("smoke", ArgPredicate::IsPresent, "0.95")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.95")
     )]
     alpha: Vec<f64>,
     /// Skews; 0 is uniform
@@ -47,29 +47,29 @@ pub struct Options {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "0,0.99",
-        default_value_if("smoke", ArgPredicate::IsPresent, "0.99")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.99")
     )]
     zipf: Vec<f64>,
     /// Entries of every table
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
-          default_value_if("smoke", ArgPredicate::IsPresent, "65536"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "65536"),
           value_parser = clap::value_parser!(u32).range(1024..=1 << 24))]
     entries: u32,
     /// Rounds in which the peers take turns
     #[arg(long, value_name = "N", default_value_t = 7,
-          default_value_if("smoke", ArgPredicate::IsPresent, "2"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Keys of a round, with and without insertion each
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
-          default_value_if("smoke", ArgPredicate::IsPresent, "65536"))]
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "65536"))]
     keys: u64,
     /// Keys before the first round, as a multiple of the flows
     #[arg(
         long,
         value_name = "N",
         default_value_t = 20,
-        default_value_if("smoke", ArgPredicate::IsPresent, "2")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "2")
     )]
     warmup: u64,
     /// Cycles that a miss is assumed to cost elsewhere, for the emulated throughput

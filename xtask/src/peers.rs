@@ -1,13 +1,14 @@
 //! `cargo xtask peers`: what others have built, measured beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | ovs | live
-//!                                                          (peers/README.md)
+//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | live |
+//!                                                          ovs | explosion  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
-//! vSwitch, and nothing that people build by default should need any of them. Everything is made and written below
-//! `target/peers`. Needs root to install packages, to reserve huge pages and to run Open vSwitch.
+//! vSwitch, and nothing that people build by default should need any of them. Everything is made
+//! and written below `target/peers`. Needs root to install packages, to reserve huge pages and to
+//! run Open vSwitch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ pub struct Options {
     /// to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
-    /// What to measure [default: tables, fib, live, then ovs --native]
+    /// What to measure [default: tables, fib, live, ovs --native, explosion]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -121,56 +122,64 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Packets made to have a mask each: what Open vSwitch with DPDK and Overbank's datapath leave
+    /// to packets of others (as root)
+    Explosion {
+        /// Arguments of `overbank-peers explosion`; `-- --help` names them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
 }
+
+/// Measurements beside Open vSwitch with DPDK.
+const WITH_DPDK: [&str; 2] = ["ovs", "explosion"];
 
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let all = ["tables", "fib", "live"].map(|command| (command, Vec::new()));
-    let (measurements, ovs) = match &options.what {
-        _ if options.list => (Vec::new(), None),
-        _ if options.smoke => {
-            (all.map(|(command, _)| (command, smoke())).to_vec(), Some((false, smoke())))
-        }
-        None => (all.to_vec(), Some((true, Vec::new()))),
-        Some(What::Tables { arguments }) => (alone("tables", arguments), None),
-        Some(What::Fib { arguments }) => (alone("fib", arguments), None),
-        Some(What::Live { arguments }) => (alone("live", arguments), None),
-        Some(What::Ovs { native, arguments }) => (Vec::new(), Some((*native, arguments.clone()))),
+    let all = ["tables", "fib", "live", "ovs", "explosion"];
+    let (measurements, native) = match &options.what {
+        _ if options.list => (Vec::new(), false),
+        _ if options.smoke => (all.map(|command| (command, smoke())).to_vec(), false),
+        None => (all.map(|command| (command, Vec::new())).to_vec(), true),
+        Some(What::Tables { arguments }) => (alone("tables", arguments), false),
+        Some(What::Fib { arguments }) => (alone("fib", arguments), false),
+        Some(What::Live { arguments }) => (alone("live", arguments), false),
+        Some(What::Ovs { native, arguments }) => (alone("ovs", arguments), *native),
+        Some(What::Explosion { arguments }) => (alone("explosion", arguments), false),
     };
-    let live = measurements.iter().any(|(command, _)| *command == "live");
-    if (ovs.is_some() || live) && !packages::is_root() {
+    let measures = |commands: &[&str]| measurements.iter().any(|(name, _)| commands.contains(name));
+    let (live, dpdk) = (measures(&["live"]), measures(&WITH_DPDK));
+    if (dpdk || live) && !packages::is_root() {
         bail!("Open vSwitch needs root: network namespaces, huge pages for DPDK");
     }
     packages::ensure(BUILD, true)?;
     if live {
         packages::ensure(LIVE, true)?;
     }
-    if let Some((native, _)) = &ovs {
+    if dpdk {
         packages::ensure(OVS, true)?;
-        if *native {
-            packages::ensure(NATIVE, true)?;
-        }
+    }
+    if native {
+        packages::ensure(NATIVE, true)?;
     }
     let program = build(!options.list)?;
     if options.list {
         return steps::run(Command::new(&program).arg("list"));
     }
+    let plugin = if dpdk { Some(flowgen()?) } else { None };
     let mut runs = Vec::new();
     for (command, arguments) in measurements {
         let mut run = Command::new(&program);
-        run.arg(command).args(arguments);
-        runs.push((command, run));
-    }
-    if let Some((native, arguments)) = ovs {
-        let mut run = Command::new(&program);
-        run.arg("ovs").arg("--flowgen").arg(flowgen()?);
-        run.arg("--vswitchd").arg(format!("debian={DEBIAN}"));
-        if native {
+        run.arg(command);
+        if let Some(plugin) = plugin.as_ref().filter(|_| WITH_DPDK.contains(&command)) {
+            run.arg("--flowgen").arg(plugin).arg("--vswitchd").arg(format!("debian={DEBIAN}"));
+        }
+        if native && command == "ovs" {
             run.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
         }
         run.args(arguments);
-        runs.push(("ovs", run));
+        runs.push((command, run));
     }
     // Each is measured, whatever became of the one before.
     let mut failed = Vec::new();
@@ -302,6 +311,10 @@ mod tests {
         let line = Line::parse_from(["x", "live", "--", "--smoke"]);
         let Some(What::Live { arguments }) = line.options.what else { panic!("live") };
         assert_eq!(arguments, ["--smoke"]);
+        let line = Line::parse_from(["x", "explosion", "--", "--smoke"]);
+        assert!(
+            matches!(line.options.what, Some(What::Explosion { arguments }) if arguments == ["--smoke"])
+        );
         assert!(Line::parse_from(["x", "--list"]).options.list);
         assert!(Line::parse_from(["x", "--smoke"]).options.smoke);
         assert!(Line::try_parse_from(["x", "--smoke", "--list"]).is_err());

@@ -1,6 +1,7 @@
 //! What a measurement needs, once.
 //!
-//! - [`workload`], [`zipf`], [`traffic`]: which flow does the next packet belong to, and its frame.
+//! - [`workload`], [`zipf`], [`traffic`]: which flow does the next packet belong to, and its frame;
+//!   [`explosion`]: frames made to slow a switch.
 //! - [`experiment`]: a figure: context, claims, record; [`results`]: records with machine and date,
 //!   as JSON.
 //! - [`rounds`], [`spread`]: contestants take turns; medians, ranges, paired ratios.
@@ -15,6 +16,7 @@
 //! Nothing here knows an experiment, a product or the switch.
 
 pub mod experiment;
+pub mod explosion;
 pub mod geometry;
 pub mod keyed;
 pub mod machine;

@@ -50,7 +50,7 @@ pub struct Options {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "1,16,128",
-        default_value_if("smoke", ArgPredicate::IsPresent, "0.5")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.5")
     )]
     sizes: Vec<f64>,
     /// Entries that the tables of others have room for, as a multiple of their entries
@@ -62,17 +62,17 @@ pub struct Options {
     burst: u8,
     /// Rounds in which the peers take turns
     #[arg(long, value_name = "N", default_value_t = 15,
-          default_value_if("smoke", ArgPredicate::IsPresent, "2"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Keys of a round, present and absent ones each
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
-          default_value_if("smoke", ArgPredicate::IsPresent, "65536"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "65536"),
           value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     keys: u64,
     /// Keys that each peer is checked with before it is timed
     #[arg(long, value_name = "N", default_value_t = 1 << 18,
-          default_value_if("smoke", ArgPredicate::IsPresent, "10000"))]
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "10000"))]
     checks: u64,
     /// Seed of the keys
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -15,13 +15,16 @@
 //! Everything that is changed on the machine is given back when the program ends, also on Ctrl-C:
 //! processes, huge pages, folders. A kill -9 takes the processes down; huge pages stay reserved
 //! then.
+//!
+//! [`explosion`] does the same with packets made to slow a switch.
 
+pub mod explosion;
 mod overbank;
 mod report;
 mod switch;
 mod traffic;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,20 +34,20 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use overbank_kit::workload::FlowStream;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::table::DESIGNS;
 use crate::{clock, machine};
-use overbank::Datapaths;
+use overbank::{Datapaths, Runner};
 use switch::{Build, Switch};
 use traffic::Ids;
 
 /// Cache configurations of Open vSwitch.
 pub const NAMES: [&str; 4] = ["emc", "smc", "both", "none"];
 
-/// Arguments of `ovs`.
+/// Arguments of both measurements with Open vSwitch and DPDK.
 #[derive(Args)]
-pub struct Options {
+pub struct Common {
     /// Small sizes: seconds instead of minutes; figures mean little
     #[arg(long)]
     smoke: bool,
@@ -54,10 +57,97 @@ pub struct Options {
     /// Builds of ovs-vswitchd to measure, NAME=FILE
     #[arg(long, value_name = "NAME=FILE", required = true, value_parser = Build::parse)]
     vswitchd: Vec<Build>,
+    /// Rounds in which the contestants take turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds of a window
+    #[arg(long, value_name = "S", default_value_t = 1.0,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.2"), value_parser = seconds)]
+    window: f64,
+    /// Seconds before a window, not measured: the caches of the processor warm up again
+    #[arg(long, value_name = "S", default_value_t = 0.5,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.1"), value_parser = seconds)]
+    settle: f64,
+    /// Seed of the traffic
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "target/peers")]
+    out: PathBuf,
+}
+
+impl Common {
+    /// Settling and measuring.
+    fn times(&self) -> (Duration, Duration) {
+        (Duration::from_secs_f64(self.settle), Duration::from_secs_f64(self.window))
+    }
+
+    /// What a record says of them, besides the machine.
+    fn record(&self, hertz: f64) -> Value {
+        let mut record = machine::describe(hertz);
+        record["rounds"] = json!(self.rounds);
+        record["window_seconds"] = json!(self.window);
+        record["settle_seconds"] = json!(self.settle);
+        record["seed"] = json!(self.seed);
+        record["builds"] = json!(self.vswitchd);
+        record
+    }
+}
+
+/// What both measurements need of the machine.
+struct Machine {
+    stop: Arc<AtomicBool>,
+    hertz: f64,
+    _huge_pages: machine::HugePages,
+}
+
+impl Machine {
+    /// Prepares it for `switches` at a time.
+    fn prepare(switches: usize) -> Result<Machine> {
+        if machine::cpus() < 2 {
+            bail!("two cores are needed: one forwards, one controls");
+        }
+        let stop = machine::stop_on_ctrl_c()?;
+        // What this thread starts inherits the core.
+        machine::keep_on(&[0])?;
+        let hertz = clock::hertz();
+        let huge_pages = machine::HugePages::reserve(switch::MEMORY_MIB * switches as u64)?;
+        Ok(Machine { stop, hertz, _huge_pages: huge_pages })
+    }
+
+    /// Fails after Ctrl-C.
+    fn check(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
+    }
+
+    /// Starts a switch and stops it again once it has had `packets` packets, or after 30 seconds.
+    fn warm(&self, build: &Build, flowgen: &Path, ids: &Ids, packets: u64) -> Result<Switch> {
+        let switch = Switch::start(build, flowgen, ids)?;
+        switch.configure("both")?;
+        let limit = Instant::now() + Duration::from_secs(30);
+        while switch.generated().0 < packets && Instant::now() < limit {
+            self.check()?;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if switch.generated().0 == 0 {
+            bail!("{}: no packets: {}", build.name, switch.last_words());
+        }
+        switch.pause()?;
+        Ok(switch)
+    }
+}
+
+/// Arguments of `ovs`.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
     /// Flows
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_value = "100000,500000,1000000,2000000",
-          default_value_if("smoke", ArgPredicate::IsPresent, "20000"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "20000"),
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     flows: Vec<u32>,
     /// Skews; 0 is uniform
@@ -66,7 +156,7 @@ pub struct Options {
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "0,0.99",
-        default_value_if("smoke", ArgPredicate::IsPresent, "0.99")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.99")
     )]
     zipf: Vec<f64>,
     /// Cache configurations of Open vSwitch
@@ -84,38 +174,19 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4))]
     outputs: usize,
-    /// Rounds in which the contestants take turns
-    #[arg(long, value_name = "N", default_value_t = 5,
-          default_value_if("smoke", ArgPredicate::IsPresent, "2"),
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Seconds of a window
-    #[arg(long, value_name = "S", default_value_t = 1.0,
-          default_value_if("smoke", ArgPredicate::IsPresent, "0.2"), value_parser = seconds)]
-    window: f64,
-    /// Seconds before a window, not measured: the caches of the processor warm up again
-    #[arg(long, value_name = "S", default_value_t = 0.5,
-          default_value_if("smoke", ArgPredicate::IsPresent, "0.1"), value_parser = seconds)]
-    settle: f64,
     /// Packets before the first round, as a multiple of the flows
     #[arg(
         long,
         value_name = "N",
         default_value_t = 20,
-        default_value_if("smoke", ArgPredicate::IsPresent, "2")
+        default_value_if("smoke", ArgPredicate::Equals("true".into()), "2")
     )]
     warmup: u64,
     /// Length of the sequence of flows, as a power of two; then it starts again
     #[arg(long, value_name = "LOG2", default_value_t = 26,
-          default_value_if("smoke", ArgPredicate::IsPresent, "18"),
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "18"),
           value_parser = clap::value_parser!(u32).range(10..=30))]
     sequence: u32,
-    /// Seed of the traffic
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Folder of the results
-    #[arg(long, value_name = "DIR", default_value = "target/peers")]
-    out: PathBuf,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -176,46 +247,30 @@ pub struct Contestant {
 
 /// Measures all workloads and writes the results.
 pub fn run(options: &Options) -> Result<()> {
-    if machine::cpus() < 2 {
-        bail!("two cores are needed: one forwards, one controls");
-    }
-    let stop = machine::stop_on_ctrl_c()?;
-    // What this thread starts inherits the core.
-    machine::keep_on(&[0])?;
-
-    let hertz = clock::hertz();
-    let mut record = machine::describe(hertz);
-    let memory = switch::MEMORY_MIB * options.vswitchd.len() as u64;
-    let _huge_pages = machine::HugePages::reserve(memory)?;
+    let common = &options.common;
+    let machine = Machine::prepare(common.vswitchd.len())?;
+    let mut record = common.record(machine.hertz);
     let mut workloads = Vec::new();
     for &zipf in &options.zipf {
         for &flows in &options.flows {
-            let stream = FlowStream::zipf(flows, zipf, options.seed)?;
+            let stream = FlowStream::zipf(flows, zipf, common.seed)?;
             eprintln!("{flows} flows, θ = {zipf}");
-            let contestants = workload(options, stream, &stop)
+            let contestants = workload(options, stream, &machine)
                 .with_context(|| format!("{flows} flows, skew {zipf}"))?;
-            workloads.push(report::Workload::new(flows, zipf, contestants, hertz));
+            workloads.push(report::Workload::new(flows, zipf, contestants, machine.hertz));
         }
     }
     record["entries"] = json!(options.entries);
-    record["rounds"] = json!(options.rounds);
     record["outputs"] = json!(options.outputs);
-    record["window_seconds"] = json!(options.window);
-    record["settle_seconds"] = json!(options.settle);
     record["warmup"] = json!(options.warmup);
     record["sequence_log2"] = json!(options.sequence);
-    record["seed"] = json!(options.seed);
-    record["builds"] = json!(options.vswitchd);
-    report::write(&options.out, record, &workloads)
+    report::write(&common.out, record, &workloads)
 }
 
 /// Measures all contestants on one workload.
-fn workload(options: &Options, stream: FlowStream, stop: &AtomicBool) -> Result<Vec<Contestant>> {
-    let check = || {
-        if stop.load(Ordering::Relaxed) { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
-    };
-    let (window, settle) =
-        (Duration::from_secs_f64(options.window), Duration::from_secs_f64(options.settle));
+fn workload(options: &Options, stream: FlowStream, machine: &Machine) -> Result<Vec<Contestant>> {
+    let common = &options.common;
+    let (settle, window) = common.times();
     let warmup = options.warmup * u64::from(stream.flows());
     let ids = Arc::new(Ids::write(stream, options.sequence, options.outputs)?);
     let mut contestants: Vec<Contestant> = Vec::new();
@@ -227,41 +282,29 @@ fn workload(options: &Options, stream: FlowStream, stop: &AtomicBool) -> Result<
         });
     };
     options.designs.iter().for_each(|design| name("overbank", design));
-    for build in &options.vswitchd {
+    for build in &common.vswitchd {
         options.configurations.iter().for_each(|cache| name(&build.name, cache));
     }
 
-    let mut datapaths = Datapaths::start(&ids, &options.designs, options.entries)?;
+    let runners = options.designs.iter().map(|design| Runner::new(design, options.entries, &ids));
+    let mut datapaths = Datapaths::start(runners.collect::<Result<_>>()?)?;
     for nth in 0..options.designs.len() {
         datapaths.warm(nth, warmup)?;
-        check()?;
+        machine.check()?;
     }
-    let mut switches = Vec::new();
-    for build in &options.vswitchd {
-        let switch = Switch::start(build, &options.flowgen, &ids)?;
-        switch.configure("both")?;
-        let limit = Instant::now() + Duration::from_secs(30);
-        while switch.generated().0 < warmup && Instant::now() < limit {
-            check()?;
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        if switch.generated().0 == 0 {
-            bail!("{}: no packets: {}", build.name, switch.last_words());
-        }
-        switch.pause()?;
-        switches.push(switch);
-    }
-    for _ in 0..options.rounds {
+    let warm = |build| machine.warm(build, &common.flowgen, &ids, warmup);
+    let mut switches = common.vswitchd.iter().map(warm).collect::<Result<Vec<_>>>()?;
+    for _ in 0..common.rounds {
         let mut next = contestants.iter_mut();
         for nth in 0..options.designs.len() {
-            check()?;
+            machine.check()?;
             let contestant = next.next().context("one for each design")?;
             contestant.windows.push(datapaths.window(nth, settle, window)?);
         }
         for switch in &mut switches {
             switch.resume()?;
             for configuration in &options.configurations {
-                check()?;
+                machine.check()?;
                 let contestant = next.next().context("one for each configuration")?;
                 contestant.windows.push(switch.window(configuration, settle, window)?);
             }

@@ -19,7 +19,7 @@ use overbank_switch::parse::parse_rules;
 use overbank_switch::translate::Tables;
 
 use super::Window;
-use super::traffic::Ids;
+use super::traffic::{Ids, Place};
 use crate::{clock, machine};
 
 /// Buffers that packets are written to in turn.
@@ -36,7 +36,7 @@ enum Order {
     Window { settle: Duration, window: Duration },
 }
 
-/// All designs, one thread.
+/// All datapaths, one thread.
 pub struct Datapaths {
     orders: Option<Sender<(usize, Order)>>,
     windows: Receiver<Window>,
@@ -44,12 +44,8 @@ pub struct Datapaths {
 }
 
 impl Datapaths {
-    /// Starts a datapath for each design; the thread is pinned to core 1.
-    pub fn start(ids: &Arc<Ids>, designs: &[String], entries: usize) -> Result<Datapaths> {
-        let mut runners = designs
-            .iter()
-            .map(|design| Runner::new(design, entries, ids))
-            .collect::<Result<Vec<_>>>()?;
+    /// Starts a thread for these datapaths; it is pinned to core 1.
+    pub fn start(mut runners: Vec<Runner>) -> Result<Datapaths> {
         let (orders, receive) = channel::<(usize, Order)>();
         let (send, windows) = channel();
         let (ready, is_ready) = channel();
@@ -75,12 +71,12 @@ impl Datapaths {
         self.windows.recv().context("Overbank's thread ended")
     }
 
-    /// Has design `nth` process `packets` packets.
+    /// Has datapath `nth` process `packets` packets.
     pub fn warm(&mut self, nth: usize, packets: u64) -> Result<()> {
         self.order(nth, Order::Packets(packets)).map(drop)
     }
 
-    /// Runs design `nth` for `settle` and measures it for `window`.
+    /// Runs datapath `nth` for `settle` and measures it for `window`.
     pub fn window(&mut self, nth: usize, settle: Duration, window: Duration) -> Result<Window> {
         self.order(nth, Order::Window { settle, window })
     }
@@ -120,10 +116,11 @@ impl Sink for Ports {
     }
 }
 
-struct Runner {
+/// A datapath with the packets that it gets.
+pub struct Runner {
     datapath: Datapath,
     ids: Arc<Ids>,
-    next: usize,
+    place: Place,
     buffers: Box<[Buffer; BUFFERS]>,
     ports: Ports,
     start: Instant,
@@ -131,7 +128,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(design: &str, entries: usize, ids: &Arc<Ids>) -> Result<Runner> {
+    /// A datapath whose signature cache has that design and number of entries.
+    pub fn new(design: &str, entries: usize, ids: &Arc<Ids>) -> Result<Runner> {
         let cache = match design.parse()? {
             Contestant::None => None,
             Contestant::Cache(design) => Some(CacheConfig { design, entries, isa: None }),
@@ -141,11 +139,11 @@ impl Runner {
         };
         let ports = [1].iter().chain(ids.outputs()).map(|&port| port.into()).collect();
         let config = Config { cache, megaflows: MEGAFLOWS, ports, seed: 1 };
-        let rules = parse_rules(&ids.rules()).map_err(|e| anyhow!("rules: {e}"))?;
+        let rules = parse_rules(ids.rules()).map_err(|e| anyhow!("rules: {e}"))?;
         Ok(Runner {
             datapath: Datapath::new(&config, Tables::new(rules)?)?,
             ids: Arc::clone(ids),
-            next: 0,
+            place: Place::default(),
             buffers: Box::new([Buffer([0; FRAME_LEN]); BUFFERS]),
             ports: Ports::default(),
             start: Instant::now(),
@@ -155,15 +153,10 @@ impl Runner {
 
     /// Processes all buffers once.
     fn turn(&mut self) {
-        let (ids, traffic) = (self.ids.get(), self.ids.traffic());
         let now_ms = self.start.elapsed().as_millis() as u64;
         for buffers in self.buffers.chunks_exact_mut(BURST) {
             let start = clock::cycles();
-            for buffer in buffers.iter_mut() {
-                // The length of the sequence is a power of two.
-                traffic.write_frame(ids[self.next & (ids.len() - 1)], &mut buffer.0);
-                self.next += 1;
-            }
+            self.ids.write_frames(&mut self.place, buffers.iter_mut().map(|b| &mut b.0));
             self.generator_cycles += clock::cycles() - start;
             let frames: [&[u8]; BURST] = std::array::from_fn(|i| &buffers[i].0[..]);
             self.datapath.process(&frames, 1, now_ms, &mut self.ports);

@@ -93,7 +93,7 @@ impl Switch {
         for &number in ids.outputs() {
             port(number, &format!("net_null{number},no-rx=1"))?;
         }
-        self.vswitch.add_rules(&ids.rules())?;
+        self.vswitch.add_rules(ids.rules())?;
         // Rules first: no packet meets an empty table. Empty buffers are 8 bytes; the switch would
         // drop one that the plugin has not written to.
         port(1, &format!("{SOURCE},size=8"))?;

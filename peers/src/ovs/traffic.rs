@@ -1,22 +1,25 @@
-//! The file of flow ids that all contestants read.
+//! The file of flow ids, and perhaps frames, that all contestants read.
 
 // Mapping a file is a call into the C library, and the ids are read from its bytes.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use anyhow::{Context, Result};
-use overbank_kit::traffic::{OUTPUT_PORTS, Traffic};
+use overbank_kit::explosion::{self, Frame};
+use overbank_kit::traffic::{FRAME_LEN, OUTPUT_PORTS, Traffic};
 use overbank_kit::workload::FlowStream;
 
 use crate::folder::Folder;
 
 const MAGIC: &[u8; 8] = b"OBFLOWS1";
 const HEADER: usize = 16;
+/// Different packets of an attack: as many as the larger caches have entries.
+const ATTACK_FRAMES: usize = 1 << 20;
 
 /// A file, mapped while this lives.
 pub struct Map {
@@ -62,71 +65,170 @@ impl Drop for Map {
     }
 }
 
-/// The sequence of flows of one workload.
+/// In a sequence of listed frames: the next frame of the attack.
+const NEXT_OF_ATTACK: u32 = u32::MAX;
+
+/// What frames look like.
+enum Frames {
+    /// An id is a flow.
+    Flows(Traffic),
+    /// An id is a place in the list of others, or [`NEXT_OF_ATTACK`].
+    Listed { others: Vec<Frame>, attack: Vec<Frame> },
+}
+
+/// Where a reader of the sequence is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    next: usize,
+    next_of_attack: usize,
+}
+
+/// The sequence of packets of one workload, and the rules for them.
 pub struct Ids {
     _folder: Folder,
     path: PathBuf,
     map: Map,
-    traffic: Traffic,
+    frames: Frames,
+    rules: String,
     outputs: &'static [u32],
+    log2: u32,
 }
 
 impl Ids {
     /// Draws 2^`log2` ids into a private file; the rules send to the first `outputs` ports.
     pub fn write(mut stream: FlowStream, log2: u32, outputs: usize) -> Result<Ids> {
+        let traffic = Traffic::default();
+        let all = traffic.rules();
         let outputs = OUTPUT_PORTS.get(..outputs).filter(|ports| !ports.is_empty());
         let outputs = outputs.context("1 to 4 output ports")?;
+        // With fewer ports, those take turns instead.
+        let instead = |rules: String, (nth, port): (usize, &u32)| {
+            let instead = outputs[nth % outputs.len()];
+            rules.replace(&format!("output:{port}\n"), &format!("output:{instead}\n"))
+        };
+        let rules = OUTPUT_PORTS.iter().enumerate().skip(outputs.len()).fold(all, instead);
+        Ids::made(Frames::Flows(traffic), rules, outputs, log2, |ids| stream.fill(ids))
+    }
+
+    /// The attack of [`overbank_kit::explosion`] as `percent` of the packets, among those of
+    /// `flows` others.
+    pub fn explosion(
+        fields: usize,
+        percent: f64,
+        flows: usize,
+        log2: u32,
+        seed: u64,
+    ) -> Result<Ids> {
+        let frames = Frames::Listed {
+            others: explosion::others(flows, seed),
+            attack: explosion::attack(fields, ATTACK_FRAMES, seed),
+        };
+        let between = explosion::between(percent);
+        let mut others = FlowStream::uniform(u32::try_from(flows)?, seed)?;
+        let mut nth = 0usize;
+        let fill = |ids: &mut [u32]| {
+            others.fill(ids);
+            for id in ids {
+                nth += 1;
+                if between.is_some_and(|between| nth.is_multiple_of(between + 1)) {
+                    *id = NEXT_OF_ATTACK;
+                }
+            }
+        };
+        Ids::made(frames, explosion::rules(fields), &OUTPUT_PORTS[..fields], log2, fill)
+    }
+
+    fn made(
+        frames: Frames,
+        rules: String,
+        outputs: &'static [u32],
+        log2: u32,
+        mut fill: impl FnMut(&mut [u32]),
+    ) -> Result<Ids> {
         let folder = Folder::new("ids")?;
         let path = folder.path().join("ids");
-        let traffic = Traffic::default();
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut file = BufWriter::new(file);
         file.write_all(MAGIC)?;
-        file.write_all(&traffic.classes().to_ne_bytes())?;
+        let classes = if let Frames::Flows(traffic) = &frames { traffic.classes() } else { 0 };
+        file.write_all(&classes.to_ne_bytes())?;
         file.write_all(&log2.to_ne_bytes())?;
         let mut ids = vec![0u32; 1 << log2.min(16)];
-        let mut bytes = Vec::new();
         for _ in 0..(1u64 << log2) / ids.len() as u64 {
-            stream.fill(&mut ids);
-            bytes.clear();
-            ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_ne_bytes()));
-            file.write_all(&bytes).context("the sequence of flows")?;
+            fill(&mut ids);
+            ids.iter().try_for_each(|id| file.write_all(&id.to_ne_bytes())).context("sequence")?;
         }
-        drop(file);
+        if let Frames::Listed { others, attack } = &frames {
+            for list in [others, attack] {
+                file.write_all(&u32::try_from(list.len())?.to_ne_bytes())?;
+            }
+            for list in [others, attack] {
+                file.write_all(list.as_flattened()).context("the list of frames")?;
+            }
+        }
+        file.into_inner().context("the sequence of packets")?;
         let map = Map::open(&path)?;
-        Ok(Ids { _folder: folder, path, map, traffic, outputs })
+        Ok(Ids { _folder: folder, path, map, frames, rules, outputs, log2 })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the flows' properties.
-    pub fn traffic(&self) -> Traffic {
-        self.traffic
-    }
-
-    /// Returns the output ports.
+    /// Ports that packets leave by.
     pub fn outputs(&self) -> &'static [u32] {
         self.outputs
     }
 
-    /// Returns the built-in rules; with fewer ports, the rules use those in turn.
-    pub fn rules(&self) -> String {
-        let mut rules = self.traffic.rules();
-        for (nth, port) in OUTPUT_PORTS.iter().enumerate().skip(self.outputs.len()) {
-            let instead = self.outputs[nth % self.outputs.len()];
-            rules = rules.replace(&format!("output:{port}\n"), &format!("output:{instead}\n"));
-        }
-        rules
+    pub fn rules(&self) -> &str {
+        &self.rules
     }
 
-    /// Returns the sequence.
-    pub fn get(&self) -> &[u32] {
-        // SAFETY: the file has whole ids from the aligned byte 16 on, and no one writes to it after
-        // `write`: it lies in a folder of our own.
+    /// Share of the packets that are the attack's.
+    pub fn attack_share(&self) -> f64 {
+        let attack = matches!(self.frames, Frames::Listed { .. });
+        let count = self.get().iter().filter(|&&id| attack && id == NEXT_OF_ATTACK).count();
+        count as f64 / self.get().len() as f64
+    }
+
+    /// The sequence.
+    fn get(&self) -> &[u32] {
+        // SAFETY: the file has whole ids from the aligned byte 16 on, 2^log2 of them, and
+        // nothing writes to it after `made`: it lies in a private folder.
         unsafe {
             let first = self.map.start.as_ptr().add(HEADER).cast::<u32>();
-            std::slice::from_raw_parts(first, (self.map.len - HEADER) / 4)
+            std::slice::from_raw_parts(first, 1 << self.log2)
+        }
+    }
+
+    /// Writes the next frames.
+    #[inline]
+    pub fn write_frames<'a>(
+        &self,
+        place: &mut Place,
+        frames: impl Iterator<Item = &'a mut [u8; FRAME_LEN]>,
+    ) {
+        let ids = self.get();
+        let ids = (place.next..).map(|at| ids[at & (ids.len() - 1)]);
+        match &self.frames {
+            Frames::Flows(traffic) => {
+                for (frame, id) in frames.zip(ids) {
+                    traffic.write_frame(id, frame);
+                    place.next += 1;
+                }
+            }
+            Frames::Listed { others, attack } => {
+                for (frame, id) in frames.zip(ids) {
+                    *frame = if id == NEXT_OF_ATTACK {
+                        let nth = place.next_of_attack;
+                        place.next_of_attack = if nth + 1 == attack.len() { 0 } else { nth + 1 };
+                        attack[nth]
+                    } else {
+                        others[id as usize]
+                    };
+                    place.next += 1;
+                }
+            }
         }
     }
 }
@@ -134,7 +236,6 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank_kit::traffic::FRAME_LEN;
 
     #[test]
     fn a_file_holds_the_sequence_of_the_stream() {
@@ -163,6 +264,36 @@ mod tests {
     unsafe extern "C" {
         /// What the plugin writes to a buffer of Open vSwitch.
         fn peers_write_frame(frame: *mut [u8; FRAME_LEN], id: u32, classes: u32);
+        fn peers_write_listed(
+            frame: *mut [u8; FRAME_LEN],
+            id: u32,
+            frames: *const Frame,
+            others: u32,
+            attack: u32,
+            next: *mut u32,
+        );
+    }
+
+    #[test]
+    fn an_attack_has_its_share_and_both_switches_get_it() {
+        let ids = Ids::explosion(3, 10.0, 100, 12, 5).unwrap();
+        assert!((ids.attack_share() - 0.1).abs() < 0.001);
+        let bytes = std::fs::read(ids.path()).unwrap();
+        let list = &bytes[HEADER + (4 << 12)..];
+        assert_eq!(list.len(), 8 + (100 + ATTACK_FRAMES) * FRAME_LEN);
+        let (frames, _) = list[8..].as_chunks::<FRAME_LEN>();
+        // Once and a half through the sequence: the attack goes on where it was.
+        let (mut place, mut next) = (Place::default(), 0);
+        for &id in ids.get().iter().chain(&ids.get()[..1 << 11]) {
+            let [mut ours, mut theirs] = [[0; FRAME_LEN], [0xff; FRAME_LEN]];
+            ids.write_frames(&mut place, std::iter::once(&mut ours));
+            let (list, attack) = (frames.as_ptr(), ATTACK_FRAMES as u32);
+            // SAFETY: writes the bytes of one frame, which it reads from the list.
+            unsafe { peers_write_listed(&mut theirs, id, list, 100, attack, &mut next) };
+            assert_eq!(ours, theirs);
+        }
+        assert_eq!((place.next_of_attack, next), (409 + 204, 409 + 204));
+        assert_eq!(Ids::explosion(2, 0.0, 10, 10, 5).unwrap().attack_share(), 0.0);
     }
 
     #[test]

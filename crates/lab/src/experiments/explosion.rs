@@ -1,22 +1,15 @@
 //! Tuple space explosion: packets made to have a mask each, and what is left for the others.
 //!
-//! ```text
-//!  rules    tp_dst=80 → 2   nw_src=10.0.0.1 → 3   nw_dst=10.0.0.2 → 4   tp_src=1000 → 5   or drop
-//!  attack   each field differs from its rule's value first in a bit that it chooses: to say that
-//!           no rule matches, a megaflow needs a prefix of that length: each choice makes a mask
-//!  others   many flows that match the rule of tp_dst alone
-//! ```
-//!
-//! Every datapath gets the same packets of the others; those under attack get attack packets
-//! between them, which come again and again, so that their megaflows stay. The figure is the
-//! others' packets a second as a share of what they are without an attack, round by round.
-//!
-//! Source of the attack: Csikor et al., *Tuple Space Explosion: A Denial-of-Service Attack Against
-//! a Software Packet Classifier*, CoNEXT 2019.
+//! Every datapath gets the same packets of the others ([`overbank_kit::explosion`]); those under
+//! attack get attack packets between them, whose masks come again and again, so that their
+//! megaflows stay. The figure is the others' packets a second as a share of what they are without
+//! an attack, round by round.
 
 use crate::prelude::*;
 use overbank::random::Pcg32;
-use overbank_kit::traffic::{FRAME_LEN, FlowTuple};
+use overbank_kit::explosion::{
+    CHOICES, FIELDS_MAX, Frame, PERCENTS, attack, between, others, rules,
+};
 use overbank_ports::queue::BURST;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Sink};
 use overbank_switch::drop::DropReason;
@@ -32,49 +25,8 @@ pub const EXPLOSION: Experiment = Experiment {
     run,
 };
 
-/// The rules' fields and values, in the order in which they are added.
-const FIELDS: [&str; 4] = ["tp_dst=80", "nw_src=10.0.0.1", "nw_dst=10.0.0.2", "tp_src=1000"];
-/// Attack packets of 100.
-const PERCENTS: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 /// Different attack packets.
-const CRAFTED: usize = 8192;
-
-/// Returns the rules over the first `fields` of [`FIELDS`].
-fn rules(fields: usize) -> String {
-    let line =
-        |(i, field): (usize, &&str)| format!("priority=9,udp,{field},actions=output:{}\n", 2 + i);
-    FIELDS[..fields].iter().enumerate().map(line).collect::<String>() + "priority=0,actions=drop\n"
-}
-
-type Frame = [u8; FRAME_LEN];
-
-fn frame(tuple: FlowTuple) -> Frame {
-    let mut frame = [0; FRAME_LEN];
-    tuple.write_frame(&mut frame);
-    frame
-}
-
-/// Returns the packets that no rule of `fields` fields matches, each with a choice of bits.
-fn crafted(fields: usize, rng: &mut Pcg32) -> Vec<Frame> {
-    let one = |_| {
-        let mut bit = |width: u32, field: usize| {
-            if field < fields { 1u32 << rng.below(width) } else { 0 }
-        };
-        let tp_dst = 80 ^ bit(16, 0) as u16;
-        let (nw_src, nw_dst) = (0x0a00_0001 ^ bit(32, 1), 0x0a00_0002 ^ bit(32, 2));
-        frame(FlowTuple { nw_src, nw_dst, tp_src: 1000 ^ bit(16, 3) as u16, tp_dst })
-    };
-    (0..CRAFTED).map(one).collect()
-}
-
-/// Returns flows that the rule of `tp_dst` matches, and no other.
-fn others(flows: usize, rng: &mut Pcg32) -> Vec<Frame> {
-    let one = |_| {
-        let (nw_src, nw_dst) = (0xc000_0000 | rng.below(1 << 28), 0xd000_0000 | rng.below(1 << 28));
-        frame(FlowTuple { nw_src, nw_dst, tp_src: 2000 + rng.below(60_000) as u16, tp_dst: 80 })
-    };
-    (0..flows).map(one).collect()
-}
+const CRAFTED: usize = 1 << 18;
 
 #[derive(Default)]
 struct Sent(u64);
@@ -94,7 +46,7 @@ struct Contestant<'a> {
     datapath: Datapath,
     others: &'a [Frame],
     crafted: &'a [Frame],
-    /// Packets of others before each attack packet; `None`: no attack.
+    /// Packets of others between two of the attack; `None`: no attack.
     between: Option<usize>,
     next: usize,
     rng: Pcg32,
@@ -161,8 +113,7 @@ const CLAIMS: &[Claim<Case>] = &[
 fn measure(context: &mut Context<'_>, fields: usize, entries: usize) -> Result<Case, LabError> {
     let (flows, packets, rounds) =
         if context.smoke() { (1 << 10, 1 << 12, 2) } else { (1 << 16, 1 << 18, 9) };
-    let mut rng = Pcg32::new(context.seed, fields as u64);
-    let (others, crafted) = (others(flows, &mut rng), crafted(fields, &mut rng));
+    let (others, crafted) = (others(flows, context.seed), attack(fields, CRAFTED, context.seed));
     let parsed = parse_rules(&rules(fields)).map_err(LabError::failed)?;
     let tables = Tables::new(parsed).map_err(LabError::failed)?;
     let cache = CacheConfig { design: design(RECOMMENDED)?, entries, isa: None };
@@ -170,22 +121,20 @@ fn measure(context: &mut Context<'_>, fields: usize, entries: usize) -> Result<C
     let config = Config { cache: Some(cache), megaflows: 1 << 16, ports, seed: context.seed };
     let contestant = |percent: f64| {
         let datapath = Datapath::new(&config, tables.clone()).map_err(LabError::failed)?;
-        let between = (percent > 0.0).then(|| ((100.0 - percent) / percent).round() as usize);
-        let rng = Pcg32::new(context.seed, 7);
         Ok(Contestant {
             datapath,
             others: &others,
             crafted: &crafted,
-            between,
+            between: between(percent),
             next: 0,
-            rng,
+            rng: Pcg32::new(context.seed, 7),
             clock: Instant::now(),
         })
     };
     let mut all = PERCENTS.into_iter().map(contestant).collect::<Result<Vec<_>, LabError>>()?;
-    // Every attack packet has been there once, and every flow of the others.
+    // An attack packet of each choice has been there once, and every flow of the others.
     for contestant in &mut all {
-        let attack: Vec<&[u8]> = contestant.crafted.iter().map(|frame| &frame[..]).collect();
+        let attack: Vec<&[u8]> = crafted[..CHOICES].iter().map(|frame| &frame[..]).collect();
         if contestant.between.is_some() {
             contestant.datapath.process(&attack, 1, 0, &mut Sent::default());
         }
@@ -205,10 +154,11 @@ fn measure(context: &mut Context<'_>, fields: usize, entries: usize) -> Result<C
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = EXPLOSION.record(context);
     record.setting("different attack packets", CRAFTED);
+    record.setting("masks that they ask for", CHOICES);
     record.settings([isa()]);
     let name = |(fields, entries): &(usize, usize)| format!("{fields} fields, {entries} entries");
     let cases =
-        context.each(pairs(&[2, 3, FIELDS.len()], &[1 << 10, 1 << 18]), name, |context, of| {
+        context.each(pairs(&[2, 3, FIELDS_MAX], &[1 << 10, 1 << 18]), name, |context, of| {
             measure(context, of.0, of.1)
         })?;
     for case in &cases {
@@ -242,14 +192,12 @@ mod tests {
 
     #[test]
     fn attack_packets_are_dropped_and_others_leave() {
-        for fields in 2..=4 {
-            let mut rng = Pcg32::new(1, 1);
+        for fields in 2..=FIELDS_MAX {
             let tables = Tables::new(parse_rules(&rules(fields)).unwrap()).unwrap();
             let ports = (1..=5).map(|port: u32| port.into()).collect();
             let config = Config { cache: None, megaflows: 1 << 14, ports, seed: 1 };
             let mut datapath = Datapath::new(&config, tables).unwrap();
-            for (frames, expected) in [(crafted(fields, &mut rng), 0), (others(999, &mut rng), 999)]
-            {
+            for (frames, expected) in [(attack(fields, CHOICES, 1), 0), (others(999, 1), 999)] {
                 let mut sent = Sent::default();
                 let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
                 datapath.process(&frames, 1, 0, &mut sent);
