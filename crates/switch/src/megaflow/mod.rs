@@ -361,9 +361,13 @@ impl MegaflowCache {
             self.mask_hand = (self.mask_hand + 1) % self.order.len().max(1);
             let Some(&s) = self.order.get(self.mask_hand) else { return false };
             let ids = &self.subtables[usize::from(s)].ids;
+            // Looked at first: a mask of all bits may have most of the megaflows.
+            if ids.len() > COLD_MEGAFLOWS_MAX {
+                continue;
+            }
             let age = |id: &u32| now_ms.wrapping_sub(self.entries[*id as usize].last_used_ms);
             let idle = ids.iter().map(age).min().unwrap_or(u32::MAX);
-            if ids.len() <= COLD_MEGAFLOWS_MAX && idle > coldest_age {
+            if idle > coldest_age {
                 (coldest, coldest_age) = (Some(s), idle);
             }
         }
