@@ -75,11 +75,11 @@ impl Classifier {
             let found = self.get(priority, &matching).filter(|entry| filter.allows(&entry.rule));
             return found.cloned().into_iter().collect();
         }
-        let mut found = Vec::new();
+        let (mut found, all) = (Vec::new(), filter.takes_all());
         let mut take = |mut at: u32| {
             while at != NIL {
                 let entry = self.entry(at);
-                if matching.covers(&entry.rule.matching) && filter.allows(&entry.rule) {
+                if all || matching.covers(&entry.rule.matching) && filter.allows(&entry.rule) {
                     found.push(Arc::clone(entry));
                 }
                 at = self.next(at);
@@ -93,7 +93,8 @@ impl Classifier {
                 subtable.heads().for_each(&mut take);
             }
         }
-        found.sort_unstable_by_key(|entry| entry.seq);
+        // Entries lie apart: each is looked at once.
+        found.sort_by_cached_key(|entry| entry.seq);
         found
     }
 

@@ -80,7 +80,7 @@ pub(super) fn established(field: Field, matching: &Match) -> bool {
     // neighbour discovery need not give the code; ICMP's numbers have eight bits.
     bits.nw_frag = 0;
     (bits.tp_src, bits.tp_dst) = (bits.tp_src & 0xff, 0);
-    bits.and_not(&matching.mask).is_zero() && edit_key::has(field, &matching.key)
+    edit_key::has(field, &matching.key) && bits.and_not(&matching.mask).is_zero()
 }
 
 /// Whether the match asks for a tag.

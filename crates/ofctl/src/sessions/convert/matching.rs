@@ -61,28 +61,27 @@ fn wish(oxm: &Oxm) -> Result<Match, ErrorCode> {
 
 /// The OXM fields of a match, prerequisites first.
 pub fn to_oxm(matching: &Match) -> OxmMatch {
-    let mut out = Vec::new();
-    let arp = fields::established(Field::ArpSpa, matching);
+    let mut out = Vec::with_capacity(8);
     let over = |field: Field| fields::established(field, matching);
-    let (tcp, udp, sctp) = (over(Field::TcpSrc), over(Field::UdpSrc), over(Field::SctpSrc));
-    let (icmp4, icmp6) = (over(Field::IcmpType), over(Field::Icmp6Type));
-    let (solicit, advert) = (over(Field::NdSll), over(Field::NdTll));
+    let arp = over(Field::ArpSpa);
     for &(oxm, field) in fields::SAME {
+        let mask = field.get(&matching.mask) & field.all_ones();
+        if mask == 0 {
+            continue;
+        }
         // Fields that share their bits with others.
         let has = match field {
             Field::ArpSpa | Field::ArpTpa | Field::ArpSha | Field::ArpTha => arp,
             Field::NwSrc | Field::NwDst | Field::NwProto => !arp,
-            Field::TcpSrc | Field::TcpDst => tcp,
-            Field::UdpSrc | Field::UdpDst => udp,
-            Field::SctpSrc | Field::SctpDst => sctp,
-            Field::IcmpType | Field::IcmpCode => icmp4,
-            Field::Icmp6Type | Field::Icmp6Code => icmp6,
-            Field::NdSll => solicit,
-            Field::NdTll => advert,
+            Field::TcpSrc | Field::TcpDst => over(Field::TcpSrc),
+            Field::UdpSrc | Field::UdpDst => over(Field::UdpSrc),
+            Field::SctpSrc | Field::SctpDst => over(Field::SctpSrc),
+            Field::IcmpType | Field::IcmpCode => over(Field::IcmpType),
+            Field::Icmp6Type | Field::Icmp6Code => over(Field::Icmp6Type),
+            Field::NdSll | Field::NdTll => over(field),
             _ => true,
         };
-        let mask = field.get(&matching.mask) & field.all_ones();
-        if !has || mask == 0 {
+        if !has {
             continue;
         }
         let value = field.get(&matching.key) & mask;
