@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use overbank_bridge::settings::BridgeSettings;
+use overbank_declare::settings::{Check, Section, Source, Table};
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
 use overbank_runtime::settings::RuntimeSettings;
 use overbank_service::options::ServiceSettings;
-use overbank_declare::settings::{Check, Section, Source, Table};
 use overbank_stations::settings::StationSettings;
 
 /// The sections that are in libraries; the program adds its own two settings.

@@ -41,8 +41,8 @@ pub(crate) const FIELDS_AT: usize = 12;
 const SUM_AT: usize = FIELDS_AT + FIELDS;
 /// Bytes before the content of a block.
 pub(crate) const BLOCK_HEADER: usize = 12;
-/// Bytes that are read and written at once.
-const BUFFER: usize = 1 << 20;
+/// Bytes that are read and written at once; a larger block is read and written by itself.
+const BUFFER: usize = 1 << 16;
 
 /// Why a file cannot be written or read.
 #[derive(Debug, Error)]

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 pub use buffers::{AGE_MS as BUFFER_AGE_MS, SLOTS_MAX as BUFFERS_MAX};
 pub use counters::{ControlCounters, ControlCounts, SharedCounters};
-pub use serve::{ControlError, serve};
+pub use serve::{ControlError, serve, serve_connection};
 
 /// Bounds and times of the control plane.
 #[derive(Clone, Debug)]

@@ -144,6 +144,20 @@ pub async fn serve(
     Ok(())
 }
 
+/// Serves one connection that a peer has made, until it ends or `stop` becomes true.
+pub async fn serve_connection<S>(
+    stream: S,
+    switch: Handle<RuleControl>,
+    options: ControlOptions,
+    stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let control = Hub::new(switch, options);
+    let permit = control.limit.take().map(|(permit, _)| permit);
+    connection::run(stream, &control, stop, permit).await;
+}
+
 /// Returns when it is time to stop.
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error: nobody is left who could say so.

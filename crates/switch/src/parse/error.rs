@@ -15,6 +15,9 @@ pub const ERRORS_KEPT_MAX: usize = 100;
 
 /// Characters of the source shown on each side of an error.
 const EXCERPT_SIDE_CHARS: usize = 60;
+/// Bytes of the longest wrong name for which another one is suggested.
+const NAME_MAX: usize = 24;
+/// Characters of a wrong word that are quoted.
 const QUOTE_CHARS_MAX: usize = 40;
 
 /// What is wrong at one place of a rule.
@@ -140,7 +143,7 @@ pub(super) fn nearest<'a>(
     known: impl Iterator<Item = &'static str> + 'a,
 ) -> Option<&'static str> {
     let name = name.as_bytes();
-    if !(3..=24).contains(&name.len()) {
+    if !(3..=NAME_MAX).contains(&name.len()) {
         return None;
     }
     let edits_max = if name.len() < 6 { 1 } else { 2 };
@@ -153,9 +156,9 @@ pub(super) fn nearest<'a>(
         .map(|(_, word)| word)
 }
 
-/// Returns Levenshtein's distance, computed one row at a time.
+/// Returns Levenshtein's distance, one row at a time; `b` is at most [`NAME_MAX`] + 2 bytes long.
 fn edits(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    let mut row: [usize; NAME_MAX + 3] = std::array::from_fn(|i| i);
     for (i, x) in a.iter().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
