@@ -1,7 +1,8 @@
 //! Developer tasks: `cargo xtask <task>`, from anywhere inside the workspace.
 //!
 //! One file per task. [`packages`] knows which Debian packages a task needs, [`steps`] runs
-//! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends non-zero on any failure.
+//! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends non-zero
+//! on any failure.
 
 mod bench;
 mod binaries;
@@ -72,7 +73,8 @@ enum Task {
         cargo xtask peers                                everything, as root\n  \
         cargo xtask peers --smoke                        everything, small, in minutes\n  \
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
-        cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it")]
+        cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it\n  \
+        cargo xtask peers explosion -- --smoke           both under an attack, small")]
     Peers(peers::Options),
     /// The live switch under traffic, changing rules, flapping ports, dying controllers and faults
     ///
@@ -85,13 +87,14 @@ enum Task {
         cargo xtask soak --port-kind afxdp --seed 7        as that run was\n  \
         cargo xtask soak --minutes 5 --format json         for machines")]
     Soak(soak::Options),
-    /// What is too slow for each change, at a bounded size: an hour on two cores (as root)
+    /// What is too slow for each change, at a bounded size: an hour at most on two cores (as root)
     ///
     /// sanitize, fuzz, peers, soak, the models with three preemptions, bench. All run even if one
     /// fails; the summary says what each of them found, and what the fuzz targets have executed.
     #[command(after_help = "Examples:\n  \
         cargo xtask nightly               all tasks\n  \
-        cargo xtask nightly fuzz soak     these tasks only")]
+        cargo xtask nightly fuzz soak     these tasks only\n  \
+        cargo xtask nightly --short       all of them, as small as they get")]
     Nightly(nightly::Options),
     /// Breaks the code on purpose, one place at a time, to see a test fail
     ///

@@ -1,13 +1,16 @@
 //! `cargo xtask nightly`: everything that is too slow for each change, at a bounded size.
 //!
-//! An hour in all on two cores. Each task of [`TASKS`] is a process of this very program; all run
-//! even if one fails, so that one run shows everything. `timeout` ends a task that takes longer than
-//! its limit, which is a failure. The summary at the end repeats the last words of each task and
-//! adds up what the fuzz targets have executed so far.
+//! At most an hour in all on two cores: the limits of the tasks add up to that. Each task of
+//! [`TASKS`] is a process of this very program; all run even if one fails, so that one run shows
+//! everything. `timeout` ends a task that takes longer than its limit, which is a failure. The
+//! summary at the end repeats the last words of each task, names the inputs that fuzz targets
+//! failed on, and adds up what the targets have executed so far. `--short` runs the same tasks at
+//! the smallest sizes, to try whether they run.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -22,17 +25,39 @@ struct Task {
     name: &'static str,
     /// Arguments of `cargo xtask`.
     arguments: &'static str,
-    /// It ends after so many minutes; building from nothing takes part of them.
+    /// The same with `--short`.
+    short: &'static str,
+    /// Minutes after which it ends; building from nothing takes part of them.
     minutes_max: u32,
 }
 
 const TASKS: &[Task] = &[
-    Task { name: "sanitize", arguments: "sanitize", minutes_max: 20 },
-    Task { name: "fuzz", arguments: "fuzz 660", minutes_max: 20 },
-    Task { name: "peers", arguments: "peers --smoke", minutes_max: 15 },
-    Task { name: "soak", arguments: "soak --minutes 6", minutes_max: 12 },
-    Task { name: "models-full", arguments: "test models-full", minutes_max: 20 },
-    Task { name: "bench", arguments: "bench probe uniform-1e5 zipf-1e6 capture", minutes_max: 10 },
+    Task {
+        name: "sanitize",
+        arguments: "sanitize",
+        short: "sanitize overbank-wire",
+        minutes_max: 14,
+    },
+    Task { name: "fuzz", arguments: "fuzz 390", short: "fuzz 26", minutes_max: 12 },
+    Task { name: "peers", arguments: "peers --smoke", short: "peers --smoke", minutes_max: 14 },
+    Task {
+        name: "soak",
+        arguments: "soak --minutes 3",
+        short: "soak --seconds 30",
+        minutes_max: 5,
+    },
+    Task {
+        name: "models-full",
+        arguments: "test models-full",
+        short: "test models",
+        minutes_max: 9,
+    },
+    Task {
+        name: "bench",
+        arguments: "bench probe uniform-1e5 zipf-1e6 capture",
+        short: "bench capture",
+        minutes_max: 6,
+    },
 ];
 
 /// Lines that the summary repeats of a task that has no summary of its own.
@@ -45,6 +70,9 @@ const SUMMARY: &str = "=== summary";
 /// Arguments of `nightly`.
 #[derive(Args)]
 pub struct Options {
+    /// Smallest sizes: a quarter of an hour
+    #[arg(long)]
+    short: bool,
     /// The tasks: sanitize, fuzz, peers, soak, models-full, bench [default: all]
     tasks: Vec<String>,
 }
@@ -63,14 +91,16 @@ pub fn run(options: &Options) -> Result<()> {
     let chosen =
         |name: &str| options.tasks.is_empty() || options.tasks.iter().any(|task| task == name);
     let program = std::env::current_exe().context("where this program is")?;
+    let start = SystemTime::now();
     let mut steps = Steps::default();
     let mut found = Vec::new();
     for task in TASKS.iter().filter(|task| chosen(task.name)) {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=30", &format!("{}m", task.minutes_max)]).arg(&program);
-        command.args(task.arguments.split_whitespace()).current_dir(root());
+        let arguments = if options.short { task.short } else { task.arguments };
+        command.args(arguments.split_whitespace()).current_dir(root());
         let mut words = Words::default();
-        let what = format!("cargo xtask {}, {} minutes at most", task.arguments, task.minutes_max);
+        let what = format!("cargo xtask {arguments}, {} minutes at most", task.minutes_max);
         steps.step(task.name, &what, || child(&mut command, &mut words, task.minutes_max));
         found.push((task.name, words));
     }
@@ -79,8 +109,11 @@ pub fn run(options: &Options) -> Result<()> {
         println!("{name}:");
         words.lines.iter().for_each(|line| println!("    {line}"));
     }
+    let inputs = fuzz::artifacts(start);
+    println!("inputs that a fuzz target failed on: {}", inputs.len());
+    inputs.iter().for_each(|input| println!("    {}", input.display()));
     match fuzz::executions_in_all() {
-        Ok(sum) => println!("fuzz executions so far: {sum}"),
+        Ok(sums) => println!("fuzz executions so far: {sums}"),
         Err(error) => println!("fuzz executions so far: unknown: {error:#}"),
     }
     steps.finish()
@@ -144,14 +177,15 @@ mod tests {
 
     #[test]
     fn every_task_is_one_of_this_program() {
-        for task in TASKS {
-            let words = ["xtask"].into_iter().chain(task.arguments.split_whitespace());
+        for (task, arguments) in TASKS.iter().flat_map(|t| [(t, t.arguments), (t, t.short)]) {
+            let words = ["xtask"].into_iter().chain(arguments.split_whitespace());
             if let Err(error) = crate::Arguments::try_parse_from(words) {
                 panic!("{}: {error}", task.name);
             }
         }
         let names: BTreeSet<&str> = TASKS.iter().map(|task| task.name).collect();
         assert_eq!(names.len(), TASKS.len());
+        assert_eq!(TASKS.iter().map(|task| task.minutes_max).sum::<u32>(), 60, "an hour in all");
     }
 
     #[test]
@@ -182,7 +216,8 @@ mod tests {
 
     #[test]
     fn an_unknown_task_is_refused() {
-        let error = run(&Options { tasks: vec!["nothing".into()] }).expect_err("unknown");
+        let error =
+            run(&Options { short: false, tasks: vec!["nothing".into()] }).expect_err("unknown");
         assert!(error.to_string().contains("models-full"));
     }
 }
