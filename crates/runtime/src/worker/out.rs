@@ -236,3 +236,33 @@ impl<R: Reasons> Out<R> {
         totals.not_sent[reason.index()] += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    overbank_reasons::reasons! {
+        enum Why {
+            Unknown = "unknown", "the destination is unknown";
+        }
+    }
+
+    #[test]
+    fn a_frame_that_left_and_was_copied_to_the_controllers_counts_once() {
+        let view = |number| PortView { number, receives: true, sends: true };
+        let mut out = Out::<Why>::new([view(1), view(2)].into());
+        out.begin(0);
+        out.output(0, 1, &[0; 60]);
+        out.to_control(0);
+        out.to_control(1);
+        out.drop(2, Why::Unknown);
+        out.end();
+        let totals = &mut out.totals[0];
+        totals.received = 3;
+        let counted = (totals.forwarded, totals.to_controller, totals.controller_copies);
+        assert_eq!(counted, (1, 1, 1));
+        assert!(totals.closes(&out.dropped[0]));
+        // No queue is attached.
+        assert_eq!(out.totals[1].not_sent[NotSent::PortDown.index()], 1);
+    }
+}
