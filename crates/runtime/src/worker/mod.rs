@@ -351,3 +351,6 @@ fn carry_out<E: Engine>(order: E::Order, engine: &mut E, out: &mut Out<E::Drop>,
     engine.carry_out(order, now_ms, out);
     out.end();
 }
+
+#[cfg(test)]
+mod tests;
