@@ -10,8 +10,8 @@
 //!              …  the content
 //! ```
 //!
-//! All numbers are little endian. The table defines the 44 bytes and the contents; the first user
-//! is [`fib`](crate::fib).
+//! All numbers are little endian. The table defines the 44 bytes and the contents; the users
+//! are [`fib`](crate::fib) and [`partition`](crate::partition).
 //!
 //! The temporary name is the file's with the suffix `.PID.N.partial`, and always a new file. A
 //! process that is killed while saving leaves one such file behind.

@@ -20,6 +20,7 @@ use super::owner::Block;
 use super::row::Row;
 use super::shape::{BLOCK_KEYS, PARTITION_BITS_MAX, Place, RowBits, Shape, block_of, partition_of};
 use super::solve::PLANES_MAX;
+use super::sorted::{BadEntry, Sorted};
 use super::table::{FallbackFull, Room, Shared, Table, TableError};
 use super::writer::{Replica, Writer};
 use crate::hash::mix;
@@ -386,7 +387,13 @@ impl Piece<'_> {
         keep: bool,
         done: impl FnMut(usize),
     ) -> Result<BuiltPiece, BuildError> {
-        let sorted = self.sort(entries)?;
+        let (config, bits) = (&self.plan.config, self.plan.config.value_bits);
+        let block_of = |hash| self.plan.block_of(hash);
+        let sorted = Sorted::new(entries, (config.keys, bits), &self.blocks, block_of);
+        let sorted = sorted.map_err(|bad| match bad {
+            BadEntry::TooMany => BuildError::Keys { keys: config.keys },
+            BadEntry::Value { hash, value } => BuildError::Value { hash, value, bits },
+        })?;
         let mut built = BuiltPiece {
             first: self.blocks.start,
             all: sorted.all,
@@ -404,39 +411,6 @@ impl Piece<'_> {
         Ok(built)
     }
 
-    /// The piece's entries by block.
-    fn sort(&self, entries: impl IntoIterator<Item = Entry>) -> Result<Sorted, BuildError> {
-        let (config, bits) = (&self.plan.config, self.plan.config.value_bits);
-        let (mut own, mut all, mut sum) = (Vec::new(), 0, 0u64);
-        let mut starts = vec![0usize; self.blocks() + 1];
-        for (hash, value) in entries {
-            if all == config.keys {
-                return Err(BuildError::Keys { keys: config.keys });
-            }
-            if bits < 8 && value >> bits != 0 {
-                return Err(BuildError::Value { hash, value, bits });
-            }
-            all += 1;
-            let block = self.plan.block_of(hash).wrapping_sub(self.blocks.start);
-            if block < self.blocks() {
-                starts[block + 1] += 1;
-                sum = sum.wrapping_add(mix(hash ^ mix(u64::from(value))));
-                own.push((hash, value));
-            }
-        }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
-        let mut next = starts.clone();
-        let mut entries = vec![(0, 0); own.len()];
-        for entry in own {
-            let at = &mut next[self.plan.block_of(entry.0) - self.blocks.start];
-            entries[*at] = entry;
-            *at += 1;
-        }
-        Ok(Sorted { entries, starts, all, sum })
-    }
-
     fn solve<R: Row>(
         &self,
         sorted: &Sorted,
@@ -445,8 +419,7 @@ impl Piece<'_> {
         mut done: impl FnMut(usize),
     ) -> Result<(), BuildError> {
         let mut workshop = Workshop::<R>::new();
-        for (nth, range) in sorted.starts.windows(2).enumerate() {
-            let entries = &sorted.entries[range[0]..range[1]];
+        for (nth, entries) in sorted.by_block().enumerate() {
             let block = build_block(self.plan.isa, &mut workshop, &self.plan.shape, entries)?;
             let BuiltBlock { image, keys, balance, seeds_tried } = block;
             built.keys += keys.len();
@@ -460,16 +433,6 @@ impl Piece<'_> {
         }
         Ok(())
     }
-}
-
-/// Entries of a piece by block.
-struct Sorted {
-    entries: Vec<Entry>,
-    starts: Vec<usize>,
-    /// Entries of the whole table.
-    all: usize,
-    /// A sum that other entries hardly have.
-    sum: u64,
 }
 
 /// A [`Piece`] that was built.

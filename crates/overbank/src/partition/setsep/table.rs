@@ -3,8 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::super::shape::block_of;
+use super::super::sorted::{BadEntry, Sorted};
 use super::balance::{BUCKETS, CANDIDATES, GROUPS, assign, candidates};
-use super::search::{Function, Pair, Search, lanes, plain};
+use super::search::{Function, Functions, Pair, Search, lanes, plain};
 use crate::isa::{Isa, IsaError};
 use crate::prefetch::prefetch_at;
 use crate::random::Pcg32;
@@ -135,9 +137,6 @@ impl GroupDelta {
     }
 }
 
-/// Entries by block, and where each block starts.
-type Sorted = (Vec<(u64, u8)>, Vec<usize>);
-
 /// See the [module](super).
 pub struct SetSep {
     config: Config,
@@ -180,7 +179,12 @@ impl SetSep {
         };
         let group_bits = count * GROUPS * table.group_bits();
         table.groups = vec![0; group_bits.div_ceil(8) + PADDING];
-        let sorted = table.sort(entries)?;
+        let (all, block_of) = (0..count, |hash| table.block(hash));
+        let sorted = Sorted::new(entries, (keys, bits as usize), &all, block_of);
+        let sorted = sorted.map_err(|bad| match bad {
+            BadEntry::TooMany => Error::Keys { keys },
+            BadEntry::Value { hash, value } => Error::Value { hash, value, bits },
+        })?;
         let stats = table.fill(&sorted)?;
         Ok((table, stats))
     }
@@ -200,47 +204,18 @@ impl SetSep {
     }
 
     fn block(&self, hash: u64) -> usize {
-        (((hash >> 32) * u64::from(self.blocks)) >> 32) as usize
+        block_of(hash, 0, self.blocks)
     }
 
     fn bucket(hash: u64) -> usize {
         hash as usize % BUCKETS
     }
 
-    /// Entries by block, and where each block starts.
-    fn sort(&self, entries: impl IntoIterator<Item = (u64, u8)>) -> Result<Sorted, Error> {
-        let bits = self.config.value_bits;
-        let mut starts = vec![0; self.blocks as usize + 1];
-        let mut all = Vec::new();
-        for (hash, value) in entries {
-            if all.len() == self.config.keys {
-                return Err(Error::Keys { keys: self.config.keys });
-            }
-            if bits < 8 && value >> bits != 0 {
-                return Err(Error::Value { hash, value, bits });
-            }
-            starts[self.block(hash) + 1] += 1;
-            all.push((hash, value));
-        }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
-        let (mut next, mut sorted) = (starts.clone(), vec![(0, 0); all.len()]);
-        for entry in all {
-            let at = &mut next[self.block(entry.0)];
-            sorted[*at] = entry;
-            *at += 1;
-        }
-        Ok((sorted, starts))
-    }
-
     fn fill(&mut self, sorted: &Sorted) -> Result<Stats, Error> {
-        let (entries, starts) = sorted;
         let mut stats = Stats { groups: self.blocks as usize * GROUPS, ..Stats::default() };
         let mut pcg = Pcg32::new(1, 1);
         let mut groups: Vec<Vec<(u64, u8)>> = vec![Vec::new(); GROUPS];
-        for block in 0..self.blocks as usize {
-            let entries = &entries[starts[block]..starts[block + 1]];
+        for (block, entries) in sorted.by_block().enumerate() {
             let mut sizes = [0; BUCKETS];
             entries.iter().for_each(|entry| sizes[Self::bucket(entry.0)] += 1);
             let (choices, largest) = assign(&self.candidates, &sizes, &mut pcg);
@@ -281,20 +256,20 @@ impl SetSep {
     pub fn solve(&self, group: usize, keys: &[(u64, u8)], trials: &mut u64) -> GroupDelta {
         let last = (1u32 << self.config.index_bits) - 2;
         let pairs: Vec<Pair> = keys.iter().map(|key| Pair::new(key.0)).collect();
-        let mut functions = Vec::with_capacity(self.config.value_bits as usize);
-        for bit in 0..self.config.value_bits {
-            let bits: Vec<u8> = keys.iter().map(|key| key.1 >> bit & 1).collect();
-            match find(self.isa, self.config.search, &pairs, &bits, self.config.m, last, trials) {
-                Some(function) => functions.push(function),
-                None => {
-                    let none = Function { index: last + 1, array: 0 };
-                    functions.clear();
-                    functions.resize(self.config.value_bits as usize, none);
-                    return GroupDelta { group, functions, fallback: keys.to_vec() };
-                }
+        let values: Vec<u8> = keys.iter().map(|key| key.1).collect();
+        let (planes, mut found) = (self.config.value_bits as usize, Functions::default());
+        let range = (self.config.m, last);
+        let solved = match self.config.search {
+            Search::Plain => plain(&pairs, &values, range, planes, &mut found, trials),
+            Search::Lanes => {
+                vector::lanes(self.isa, &pairs, &values, range, planes, &mut found, trials)
             }
+        };
+        if !solved {
+            found.fill(Function { index: last + 1, array: 0 });
         }
-        GroupDelta { group, functions, fallback: Vec::new() }
+        let fallback = if solved { Vec::new() } else { keys.to_vec() };
+        GroupDelta { group, functions: found[..planes].to_vec(), fallback }
     }
 
     /// Takes a group over from [`SetSep::solve`], of this table or of a copy.
@@ -379,49 +354,42 @@ impl SetSep {
     }
 }
 
-/// The search that was asked for, with the vectors of the machine.
-fn find(
-    isa: Isa,
-    search: Search,
-    keys: &[Pair],
-    bits: &[u8],
-    m: u32,
-    last: u32,
-    trials: &mut u64,
-) -> Option<Function> {
-    match search {
-        Search::Plain => plain(keys, bits, m, last, trials),
-        Search::Lanes => vector::lanes(isa, keys, bits, m, last, trials),
-    }
-}
-
 /// [`lanes`] compiled for each instruction set.
 mod vector {
     #![allow(unsafe_code)] // Calls of functions with target features.
 
-    use super::{Function, Isa, Pair};
+    use super::{Functions, Isa, Pair};
 
     pub(super) fn lanes(
         isa: Isa,
         keys: &[Pair],
-        bits: &[u8],
-        m: u32,
-        last: u32,
+        values: &[u8],
+        range: (u32, u32),
+        planes: usize,
+        functions: &mut Functions,
         trials: &mut u64,
-    ) -> Option<Function> {
+    ) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
+            type Range = (u32, u32);
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-            fn avx2(k: &[Pair], b: &[u8], m: u32, l: u32, t: &mut u64) -> Option<Function> {
-                super::lanes(k, b, m, l, t)
+            fn avx2(
+                k: &[Pair],
+                v: &[u8],
+                r: Range,
+                p: usize,
+                f: &mut Functions,
+                t: &mut u64,
+            ) -> bool {
+                super::lanes(k, v, r, p, f, t)
             }
             if isa != Isa::Portable {
                 // SAFETY: `isa` was chosen for this machine (`Isa::choose`), and every set of
                 // x86-64 beyond the portable one has AVX2.
-                return unsafe { avx2(keys, bits, m, last, trials) };
+                return unsafe { avx2(keys, values, range, planes, functions, trials) };
             }
         }
         let _ = isa;
-        super::lanes(keys, bits, m, last, trials)
+        super::lanes(keys, values, range, planes, functions, trials)
     }
 }
