@@ -138,9 +138,9 @@ fn what_is_no_tap_or_in_use_is_refused() {
         let tried = net.inside(0, move || tap::open(name, &TapOptions::default(), queues).err());
         tried.join().expect("no panic").expect("refused").to_string()
     };
-    assert!(refused("eth0", 1).contains("no TAP"), "{}", refused("eth0", 1));
+    assert!(refused("eth0", 1).contains("of another kind"), "{}", refused("eth0", 1));
     let first = open(&net, 0, &TapOptions::default(), 1);
-    assert!(refused("tap0", 1).contains("somebody else"), "{}", refused("tap0", 1));
+    assert!(refused("tap0", 1).contains("another process"), "{}", refused("tap0", 1));
     assert!(refused("tap0", 2).contains("a single queue"), "{}", refused("tap0", 2));
     drop(first);
     // One that exists already, of either kind, is used and stays.
