@@ -3,7 +3,6 @@
 use super::profile::{Profile, profile as profile_of};
 use super::simulate::{Sequence, simulate};
 use super::{A_POINT, AdviseError, Cell, Departure, ModelReview, Question, WARM, Work, noise};
-use overbank_kit::report::optional;
 use overbank_kit::workload;
 use std::sync::atomic::AtomicBool;
 
@@ -76,17 +75,16 @@ pub(super) fn review(
             let few = per_flow * cell.alpha.max(1.0) < WARM as f64;
             reasons.push(if few { UNSETTLED } else { ORDER_APART });
         }
-        let percent = |share: Option<f64>| optional(share.map(|share| 100.0 * share), 2);
+        let random = shuffled.map(|rate| format!(", {:.2} % in random order", 100.0 * rate));
         notes.push(format!(
             "{within_a_point} of {all} predictions are within a point of the tables, \
              {within_tolerance} within three standard deviations of the luck of one set of keys. \
-             Farthest off: {} with {} entries, {} % predicted, {} % measured, {} % in random \
-             order.",
+             Farthest off: {} with {} entries, {:.2} % predicted, {:.2} % measured{}.",
             cell.design,
             cell.entries,
-            percent(Some(predicted)),
-            percent(Some(measured)),
-            percent(shuffled)
+            100.0 * predicted,
+            100.0 * measured,
+            random.unwrap_or_default()
         ));
         notes.extend(reasons.into_iter().map(str::to_owned));
         let (design, entries) = (cell.design.clone(), cell.entries);
