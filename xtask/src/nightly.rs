@@ -60,7 +60,7 @@ const TASKS: &[Task] = &[
     },
 ];
 
-/// Lines that the summary repeats of a task that has no summary of its own.
+/// Lines that the summary repeats of a task without a summary.
 const LAST_WORDS: usize = 4;
 /// The same of a task with one.
 const SUMMARY_LINES_MAX: usize = 60;

@@ -81,11 +81,11 @@ const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// Say who is compared, and measure nothing
+    /// List the contestants, and measure nothing
     #[arg(long)]
     list: bool,
-    /// Everything, each at a small size, with Debian's Open vSwitch: figures mean little. Results go
-    /// to target/peers/smoke
+    /// Everything, each at a small size, with Debian's Open vSwitch: figures mean little. Results
+    /// go to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
     /// What to measure [default: tables, fib, live, ovs --native, explosion]

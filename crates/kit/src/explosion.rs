@@ -37,8 +37,8 @@ pub fn rules(fields: usize) -> String {
     (OUTPUT..).zip(&FIELDS[..fields]).map(line).collect::<String>() + "priority=0,actions=drop\n"
 }
 
-/// Returns packets that no rule of `fields` fields matches. Packet n has the bits of choice n modulo
-/// [`CHOICES`].
+/// Returns packets that no rule of `fields` fields matches. Packet n has the bits of choice n
+/// modulo [`CHOICES`].
 pub fn attack(fields: usize, packets: usize, seed: u64) -> Vec<Frame> {
     let mut rng = Pcg32::new(seed, fields as u64);
     let widths: [u32; FIELDS_MAX] = [16, 32, 32, 16];
@@ -69,8 +69,8 @@ pub fn others(flows: usize, seed: u64) -> Vec<Frame> {
     (0..flows).map(one).collect()
 }
 
-/// Returns the packets of others between two attack packets, so that `percent` of all are the attack's; `None`
-/// without an attack.
+/// Returns the packets of others between two attack packets, so that `percent` of all are the
+/// attack's; `None` without an attack.
 pub fn between(percent: f64) -> Option<usize> {
     (percent > 0.0).then(|| ((100.0 - percent) / percent).round() as usize)
 }
