@@ -13,7 +13,8 @@
 //!
 //! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`. The
 //! default feature `std` adds detection of the CPU's instruction sets, the variable
-//! `OVERBANK_SIMD`, tables on huge pages, and images of `fib` and `partition` in files, its only input and output.
+//! `OVERBANK_SIMD`, tables on huge pages, and images of `fib` and `partition` in files, its only
+//! input and output.
 
 #![no_std]
 #![warn(missing_docs)]
