@@ -11,6 +11,7 @@ pub mod fib;
 mod fig8_9;
 mod floor;
 mod grid;
+mod partition;
 mod questions;
 mod slide15;
 mod table1;
@@ -42,6 +43,15 @@ pub const ALL: &[Experiment] = &[
     fib::FIB6,
     fib::FIB7,
     fib::FIBWRITER,
+    partition::SEP_TABLE2,
+    partition::SEP_FIG10A,
+    partition::SEP_FIG10B,
+    partition::SEP_TRADEOFF,
+    partition::SEP_FIG11,
+    partition::SEP_BALANCE,
+    partition::SEP_ENTROPY,
+    partition::SEP_FIG13,
+    partition::SEP_RELATED,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

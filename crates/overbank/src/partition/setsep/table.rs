@@ -131,6 +131,11 @@ pub struct GroupDelta {
 }
 
 impl GroupDelta {
+    /// Returns whether functions were found: otherwise the keys go to the fallback.
+    pub fn is_solved(&self) -> bool {
+        self.fallback.is_empty()
+    }
+
     /// Bits of the functions that it carries.
     pub fn bits(&self, table: &SetSep) -> usize {
         self.functions.len() * table.entry_bits() as usize
