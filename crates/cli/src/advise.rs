@@ -21,17 +21,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The designs to choose from unless `--cache` says otherwise.
+/// Designs to choose from without `--cache`.
 const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
                        cuckoo-2-16+half-bubble,blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,\
                        blp-2-16+pblru,blp-2-16+half-bubble,set-16+pblru";
 
-/// Tell which flow cache to configure for your traffic, and why.
+/// Recommend a flow cache for your traffic, and say why
 ///
-/// Looks at the flows of a capture, of a live sample or of drawn traffic: how many, how skewed, how
-/// fast they come and go. Measures the hit rate of each design and size with the real tables, predicts
-/// that of random eviction by a model, takes the smallest size within 2 % of the best estimated time a
-/// packet, and tries the best designs of that size here, with this traffic.
+/// Examines the flows of a capture, a live sample or generated traffic: their number, skew and
+/// churn. Measures the hit rate of each design and size with the real tables, and predicts that of
+/// random eviction with a model. Takes the smallest size within 2 % of the best estimated time a
+/// packet, then tries the best designs of that size on this machine with this traffic.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -43,24 +43,24 @@ const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
 Sizes: powers of two from 1024 to four times the flows, at most 67108864 entries; of drawn traffic
 at most 8388608 above 11 million flows. The reason says where a larger one may be better.
 
-Costs: `overbank replay` on the machine in question gives ns/hit and ns/miss; --miss-ns is their
-difference. The defaults are those of docs/results.md. What policies and a second cache line cost is
-measured at the start, in some tenths of a second, and the designs within 2 % of the best estimate
-and a short list are tried at the end, in some seconds (with half a million packets or more). The
+Costs: `overbank replay` on the target machine gives ns/hit and ns/miss; --miss-ns is their
+difference. The defaults are those of docs/results.md. The costs of policies and of a second cache
+line are measured at the start, in some tenths of a second. With half a million packets or more, the
+designs within 2 % of the best estimate and a short list are tried at the end, in some seconds. The
 last column of the tables marks those that were tried; in JSON, lookup_ns is null for the others.
-Ctrl-C ends it early and still gives advice on what was done.")]
+Ctrl-C ends it early; the advice then covers the work done.")]
 pub struct Args {
-    /// Capture to look at: pcap or pcapng, also gzipped; without it, drawn traffic
+    /// Capture to analyse: pcap or pcapng, also gzipped; default: generated traffic
     #[arg(conflicts_with = "interface")]
     capture: Option<PathBuf>,
-    /// Listen on a network interface instead
+    /// Sample a network interface instead
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["flows", "zipf"])]
     interface: Option<String>,
-    /// Seconds to listen
+    /// Seconds to sample
     #[arg(long, value_name = "S", requires = "interface", default_value_t = 10.0,
           value_parser = parse_seconds)]
     seconds: f64,
-    /// Most packets of a live sample
+    /// Packets of a live sample at most
     #[arg(long, value_name = "N", requires = "interface", default_value_t = 50_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
@@ -69,15 +69,15 @@ pub struct Args {
     /// Designs to choose from, GEOMETRY[+POLICY]
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DESIGNS)]
     cache: Vec<Design>,
-    /// Nanoseconds of a packet that the cache knows
+    /// Nanoseconds of a packet that hits in the cache
     #[arg(long, value_name = "NS", default_value_t = Costs::default().hit_ns,
           value_parser = parse_ns)]
     hit_ns: f64,
-    /// Nanoseconds that a packet costs more that it does not know
+    /// Additional nanoseconds of a packet that misses
     #[arg(long, value_name = "NS", default_value_t = Costs::default().miss_ns,
           value_parser = parse_ns)]
     miss_ns: f64,
-    /// Take what promotion and a second line cost from a table: time nothing, try nothing
+    /// Take the costs of promotion and of a second line from a table: time nothing, try nothing
     #[arg(long)]
     no_calibration: bool,
     /// Core to time on [default: the last one]
@@ -90,20 +90,19 @@ pub struct Args {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0.1 to 86400 is needed".to_owned()),
+        _ => Err("must be between 0.1 and 86400 seconds".to_owned()),
     }
 }
 
 fn parse_ns(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ns) if (0.0..=1e9).contains(&ns) => Ok(ns),
-        _ => Err("a number of nanoseconds from 0 to 1e9 is needed".to_owned()),
+        _ => Err("must be between 0 and 1e9 nanoseconds".to_owned()),
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    // Claim the output before the work, so that a wrong name costs no time.
+    // Claim the output first: a bad name fails before the work.
     keep_report_apart(args)?;
     let report = args.common.report.as_deref().map(Pending::claim).transpose()?;
     let stop = stop_on_ctrl_c()?;
@@ -119,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
             bar.set_message(what.to_owned());
         }
     };
-    // The core was there before; where it went since, the trial is still worth making.
+    // The core was available at the start. If it has gone, the trial is still worth making.
     let mut pin = || drop(pin(args.core));
     let advice = match sample(args, &stop)? {
         Some((trace, traffic)) => {
@@ -147,13 +146,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Costs measured on a separate thread: the simulation that follows is to have all cores.
+/// Measures costs on a separate thread, so that the simulation after it may use all cores.
 fn calibrated_on(core: Option<usize>, costs: Costs) -> Result<Costs> {
     let measure = move || pin(core).map(|_| calibrated(costs));
     std::thread::spawn(measure).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Refuses a report that would take the place of the capture, which may be standard input.
+/// Refuses a report that would replace the capture, which may be standard input.
 fn keep_report_apart(args: &Args) -> Result<()> {
     let on_disk = |path| if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     match (&args.common.report, &args.capture) {
@@ -162,7 +161,7 @@ fn keep_report_apart(args: &Args) -> Result<()> {
     }
 }
 
-/// The flows of a capture or of an interface; `None` for drawn traffic.
+/// Returns the flows of a capture or of an interface; `None` for generated traffic.
 fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource)>> {
     if let Some(interface) = &args.interface {
         return listen(args, interface, stop).map(Some);
@@ -179,16 +178,15 @@ fn sample(args: &Args, stop: &AtomicBool) -> Result<Option<(Trace, TrafficSource
     Ok(Some((trace, traffic)))
 }
 
-/// Bytes that a sample of so many packets and flows may take at the most: 12 a packet in lists, and 8
-/// a flow in one, each up to three times that while it grows; and a hash table of 17 bytes a bucket
-/// that is at least 7/16 full, half as much again while it grows.
+/// Returns the most bytes that a sample of `packets` and `flows` takes. Lists take 12 bytes a
+/// packet and 8 a flow, up to three times that while they grow. The hash table takes 17 bytes a
+/// bucket, is at least 7/16 full, and takes half as much again while it grows.
 #[cfg(any(target_os = "linux", test))]
 fn sample_bytes(packets: usize, flows: usize) -> u64 {
     packets as u64 * 36 + flows as u64 * (24 + 59)
 }
 
-/// Takes frames until the time is over, there are enough of them, there is no memory for more, or
-/// Ctrl-C.
+/// Takes frames until the time is over, the sample is full, memory runs out, or Ctrl-C.
 #[cfg(target_os = "linux")]
 fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, TrafficSource)> {
     let mut sniffer = overbank_ports::sniff::Sniffer::open(interface)?;
@@ -210,17 +208,17 @@ fn listen(args: &Args, interface: &str, stop: &AtomicBool) -> Result<(Trace, Tra
         }
     }
     if memory_full && trace.ids().is_empty() {
-        bail!("--memory {memory}: too little for a sample, at least 1 MiB is needed");
+        bail!("--memory {memory}: must be at least 1 for a sample");
     }
     if trace.ids().is_empty() {
         let seconds = start.elapsed().as_secs_f64();
         match sniffer.xdp_program() {
             Some(program) => bail!(
-                "{interface}: no frame came in within {seconds:.1} s: {program} takes frames before \
+                "{interface}: no frame arrived within {seconds:.1} s: {program} takes frames before \
                  they can be sampled, as that of an AF_XDP port of `overbank switch` does; sample \
                  while it is detached, or use an AF_PACKET port meanwhile"
             ),
-            None => bail!("{interface}: no frame came in within {seconds:.1} s"),
+            None => bail!("{interface}: no frame arrived within {seconds:.1} s"),
         }
     }
     let traffic = TrafficSource::Live {
@@ -243,11 +241,11 @@ fn listen(_: &Args, interface: &str, _: &AtomicBool) -> Result<(Trace, TrafficSo
 mod tests {
     use super::*;
 
-    /// Against what the lists and the table are known to take: the largest that they are on the way.
+    /// Compares with the known growth of the lists and the table, at their largest.
     #[test]
     fn a_sample_takes_no_more_than_is_counted() {
         for packets in [1usize, 5, 1000, 1025, (1 << 20) + 1, 1 << 26] {
-            // A list doubles, and the old one is there until the new one is filled.
+            // A list doubles; the old one stays until the new one is filled.
             let list = |bytes: u64| match packets.next_power_of_two() as u64 {
                 grown if grown as usize == packets => grown * bytes,
                 grown => (grown + grown / 2) * bytes,

@@ -1,4 +1,4 @@
-//! `overbank fdb`: where stations are.
+//! `overbank fdb`: lists learned MAC addresses.
 
 use crate::options::Format;
 use crate::top::ask_line;
@@ -8,59 +8,58 @@ use overbank_stations::listing::{Listing, MOST, SCHEMA};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
-/// List the addresses that a running switch knows, and the ports that they are behind.
+/// List the MAC addresses that a running switch has learned, with their ports
 ///
-/// They are those of `--mode l2`, and those that `normal` in OpenFlow rules learnt.
+/// Lists those of `--mode l2`, and those that `normal` in OpenFlow rules learned.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank fdb --socket /run/overbank.sock                 a switch with --status-socket
   overbank fdb --socket /run/overbank.sock --port 3 --vlan 10
   overbank fdb --socket /run/overbank.sock --mac 02:00:00:00:00:01 --format json")]
 pub struct Args {
-    /// The status socket of the switch (`overbank switch --status-socket`)
+    /// Status socket of the switch (`overbank switch --status-socket`)
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// Only what is behind this port
+    /// Only addresses behind this port
     #[arg(long, value_name = "N")]
     port: Option<String>,
-    /// Only this VLAN; 0: without a tag
+    /// Only this VLAN; 0: untagged
     #[arg(long, value_name = "N")]
     vlan: Option<String>,
-    /// Only this address
+    /// Only this MAC address
     #[arg(long, value_name = "MAC")]
     mac: Option<String>,
-    /// Most addresses, up to 65536
+    /// Addresses to list at most, up to 65536
     #[arg(long, value_name = "N", default_value_t = MOST)]
     most: usize,
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// The question on one line.
+/// Returns the query as one line.
 fn question(args: &Args) -> Result<String> {
     let mut line = format!("fdb most={}", args.most);
     let filters = [("port", &args.port), ("vlan", &args.vlan), ("mac", &args.mac)];
     for (name, value) in filters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
         if value.is_empty() || value.contains(char::is_whitespace) {
-            bail!("--{name}: {value:?} is one word too many or too few");
+            bail!("--{name}: {value:?}: must be one word");
         }
         line.push_str(&format!(" {name}={value}"));
     }
-    // Wrong here is wrong there.
+    // Refuse here what the switch would refuse.
     line.parse::<overbank_stations::listing::Query>().map_err(anyhow::Error::msg)?;
     line.push('\n');
     Ok(line)
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let line = question(args)?;
     let mut stream = BufReader::new(crate::top::connect(&args.socket)?);
     let answer = ask_line(&mut stream, &line)?;
-    let listing: Listing = serde_json::from_str(&answer).context("not a list of stations")?;
+    let listing: Listing = serde_json::from_str(&answer).context("not a list of addresses")?;
     if listing.schema != SCHEMA {
-        bail!("the switch speaks {:?}, this program {SCHEMA:?}", listing.schema);
+        bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", listing.schema);
     }
     if !listing.error.is_empty() {
         bail!("{}", listing.error);
@@ -88,6 +87,6 @@ fn render(listing: &Listing) -> String {
         ]);
     }
     let (shown, known) = (listing.stations.len(), listing.known);
-    let more = if listing.more { "; there are more, see --most" } else { "" };
-    format!("{table}\n{shown} of {known} stations{more}")
+    let more = if listing.more { "; raise --most for more" } else { "" };
+    format!("{table}\n{shown} of {known} addresses{more}")
 }

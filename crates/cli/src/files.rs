@@ -1,4 +1,4 @@
-//! Output files that appear whole or not at all.
+//! Writes output files whole or not at all.
 
 use anyhow::{Context, Result, bail};
 use overbank_ports::capture::without_path;
@@ -6,27 +6,27 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that is claimed before the work starts and put in its place when the work is done.
-/// Dropped before that, it leaves nothing behind.
+/// A file claimed before the work starts and put in place at its end. Dropped early, it leaves
+/// nothing behind.
 pub struct Pending {
     path: PathBuf,
     file: NamedTempFile,
 }
 
 impl Pending {
-    /// Checks that `path` can be written, by making a temporary file beside it. The file will take
-    /// the place of a regular file, of nothing else.
+    /// Checks that `path` can be written, by making a temporary file beside it. The file may
+    /// replace a regular file, and nothing else.
     pub fn claim(path: &Path) -> Result<Pending> {
         if path.is_dir() {
-            bail!("{}: this is a directory, a file name is needed", path.display());
+            bail!("{}: is a directory; must be a file", path.display());
         }
         if path.metadata().is_ok_and(|meta| !meta.is_file()) {
-            bail!("{}: this is a device or a pipe, a file name is needed", path.display());
+            bail!("{}: is a device or a pipe; must be a file", path.display());
         }
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
         if !dir.is_dir() {
-            bail!("{}: cannot be written, there is no directory {}", path.display(), dir.display());
+            bail!("{}: cannot be written: no directory {}", path.display(), dir.display());
         }
         let file = tempfile::Builder::new()
             .prefix(".overbank-")
@@ -36,7 +36,7 @@ impl Pending {
         Ok(Pending { path: path.to_owned(), file })
     }
 
-    /// Writes the content and puts the file in its place.
+    /// Writes the content and puts the file in place.
     pub fn finish(mut self, content: &str) -> Result<()> {
         let name = self.path.display().to_string();
         self.file.write_all(content.as_bytes()).with_context(|| format!("{name}: not written"))?;
@@ -47,16 +47,16 @@ impl Pending {
     }
 }
 
-/// Refuses an output that would take the place of an input.
+/// Refuses an output that would replace an input.
 pub fn keep_apart(output: &Path, inputs: &[&Path]) -> Result<()> {
     let Ok(real) = output.canonicalize() else { return Ok(()) };
     if inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real)) {
-        bail!("{}: would be overwritten, and it is an input", output.display());
+        bail!("{}: is an input and would be overwritten", output.display());
     }
     Ok(())
 }
 
-/// Temporary files are private; a report should have the permissions of any other file.
+/// Gives a temporary file, which is private, the permissions of any other file.
 #[cfg(unix)]
 fn readable_by_all(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -95,19 +95,19 @@ mod tests {
         assert!(format!("{error:#}").contains("none/report.html: cannot be written"), "{error:#}");
         assert!(Pending::claim(dir.path()).is_err());
         let error = Pending::claim(Path::new("/dev/null")).err().expect("refused");
-        assert!(format!("{error:#}").contains("/dev/null: this is a device"), "{error:#}");
+        assert!(format!("{error:#}").contains("/dev/null: is a device"), "{error:#}");
     }
 
     #[test]
     fn errors_do_not_name_temporary_files() {
         let error = |result: Result<()>| format!("{:#}", result.expect_err("refused"));
-        // Where nobody can make a file, not even root.
+        // In a directory where even root cannot make a file.
         if cfg!(target_os = "linux") {
             let claimed = error(Pending::claim(Path::new("/proc/report.html")).map(drop));
             assert!(claimed.starts_with("/proc/report.html: cannot be written: "), "{claimed}");
             assert!(!claimed.contains(".overbank-"), "{claimed}");
         }
-        // A directory that comes while we work.
+        // A directory that appears during the work.
         let dir = tempfile::tempdir().expect("a directory for the test");
         let path = dir.path().join("report.html");
         let pending = Pending::claim(&path).expect("writable");

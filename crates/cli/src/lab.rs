@@ -1,4 +1,4 @@
-//! `overbank lab`: the experiments by name, their records and their report.
+//! `overbank lab`: runs the experiments, keeps their records and reports them.
 
 use crate::files::{Pending, keep_apart};
 use crate::model;
@@ -19,28 +19,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Parts of an experiment that the progress bar can tell apart.
+/// Steps of an experiment on the progress bar.
 const BAR_STEPS: u64 = 1000;
-/// The page in the directory of the records.
+/// The page beside the records.
 const PAGE: &str = "report.html";
-/// Experiments that `--penalty` and `--entries` are for.
+/// Experiments that use `--penalty` and `--entries`.
 const WITH_PENALTY: &[&str] = &["fig8", "fig9", "questions", "grid"];
 const WITH_ENTRIES: &[&str] = &["fib5", "fib6", "fib7", "fibwriter"];
 
-/// What to do in the lab.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Name the experiments, with their titles and sources
+    /// List the experiments, with their titles and sources
     List,
-    /// Measure experiments; leaves one NAME.json each, and report.html over all that are there
+    /// Run experiments; writes one NAME.json each, and report.html over all records
     Run(RunArgs),
-    /// Make the page from records: directories of them, or single ones
+    /// Write the page from records: directories of them, or single ones
     Report(ReportArgs),
     /// Calculate the hit rate of any geometry, and simulate it
     Model(model::Args),
 }
 
-/// Arguments of `lab run`.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank lab run table1 appendix-d
@@ -50,36 +48,36 @@ pub enum Command {
   overbank lab run fig8 --format json | jq '.[].checks'
 
 Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Where one
-experiment cannot be made or its record not be written, the others go on. Exit status 1 tells of that,
-not that a result differs from the paper's.")]
+experiment fails or its record cannot be written, the others go on. Exit status 1 reports
+that, not that a result differs from the paper's.")]
 pub struct RunArgs {
     /// Experiments of `overbank lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Small sizes: seconds instead of minutes; orderings hold, figures mean little
+    /// Use small sizes: seconds instead of minutes; orderings hold, figures mean little
     #[arg(long)]
     smoke: bool,
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Cycles that a miss costs where it is added, not lived through: fig8, fig9, questions, grid
-    /// [default: 1000]
+    /// Cycles added for a miss where it is not simulated: fig8, fig9, questions, grid [default:
+    /// 1000]
     #[arg(long, value_name = "CYCLES", value_parser = parse_penalty)]
     penalty: Option<f64>,
     /// Entries of the forwarding tables of fib5, fib6, fib7, fibwriter, such as 10k,16M,1G
     /// [default: each experiment's own sizes]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_entries)]
     entries: Vec<u64>,
-    /// Core to run on [default: the last one]
+    /// Core to run on [default: the last]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
     /// Directory of the records and the page [default: out/lab, with --smoke out/lab-smoke]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     quiet: bool,
 }
@@ -87,11 +85,11 @@ pub struct RunArgs {
 fn parse_penalty(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(cycles) if (0.0..=1e9).contains(&cycles) => Ok(cycles),
-        _ => Err("a number of cycles from 0 to 1e9 is needed".to_owned()),
+        _ => Err("must be between 0 and 1e9 cycles".to_owned()),
     }
 }
 
-/// A number of entries, with k, M or G for a thousand, a million and a billion.
+/// Reads a number of entries; k, M and G mean a thousand, a million and a billion.
 fn parse_entries(text: &str) -> Result<u64, String> {
     let units = [('k', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)];
     let with = |(letter, unit)| Some((text.strip_suffix::<char>(letter)?, unit));
@@ -99,32 +97,30 @@ fn parse_entries(text: &str) -> Result<u64, String> {
     match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
         Some(entries) if ENTRIES.contains(&entries) => Ok(entries),
         _ => Err(format!(
-            "a number of entries from {} to {} is needed, such as 16000000 or 16M",
+            "must be between {} and {} entries, such as 16000000 or 16M",
             ENTRIES.start(),
             ENTRIES.end()
         )),
     }
 }
 
-/// Arguments of `lab report`.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank lab report out/lab
   overbank lab report docs/records/epyc --out lab.html
   overbank lab report out/lab/grid.json out/lab/floor.json --out near.html --markdown near.md")]
 pub struct ReportArgs {
-    /// Records, and directories of records; one record for each experiment
+    /// Records and directories of records, with one record for each experiment
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// The page [default: report.html in the first directory that is named]
+    /// Page to write [default: report.html in the first directory]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write the tables and checks as Markdown, too
+    /// Also write the tables and checks as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::List => list(),
@@ -147,7 +143,7 @@ fn measure(args: &RunArgs) -> Result<()> {
     let default = if args.smoke { "out/lab-smoke" } else { "out/lab" };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
     std::fs::create_dir_all(&out).with_context(|| format!("{}: cannot be made", out.display()))?;
-    // Before the work, so that a place that cannot be written or read costs no time.
+    // Claim the page first: a place that cannot be written fails before the work.
     let page = Pending::claim(&out.join(PAGE))?;
     let path = |experiment: &Experiment| out.join(format!("{}.json", experiment.name));
     for experiment in &chosen {
@@ -161,7 +157,7 @@ fn measure(args: &RunArgs) -> Result<()> {
 
     let (mut outcomes, mut without_record) = (Vec::new(), Vec::new());
     let mut ended = "";
-    // One that cannot be written or printed does not cost the others: the errors come in the end.
+    // A record that fails does not stop the others: report errors at the end.
     let mut printed = Ok(());
     for (number, experiment) in chosen.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -206,15 +202,14 @@ fn measure(args: &RunArgs) -> Result<()> {
     if let Err(error) = told {
         eprintln!("overbank: {error:#}");
     }
-    bail!("without a record: {}", without_record.join(", "));
+    bail!("no record written: {}", without_record.join(", "));
 }
 
 fn print(text: &str) -> std::io::Result<()> {
     writeln!(std::io::stdout(), "{text}")
 }
 
-/// Writes the page: of all records that are there, and of what was measured now also where its record
-/// could not be written or the others cannot be read.
+/// Writes the page from all records, including new outcomes whose record could not be written.
 fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -> Result<()> {
     let (mut all, readable) = match read(out) {
         Ok(all) => (all, Ok(())),
@@ -223,7 +218,7 @@ fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -
     for outcome in now {
         let same = all.iter().position(|o| o.record.name == outcome.record.name);
         match same {
-            // What lies there is older.
+            // The record on disk is older.
             Some(at) if without_record.contains(&&*outcome.record.name) => {
                 all[at] = outcome.clone();
             }
@@ -238,7 +233,7 @@ fn finish(page: Pending, out: &Path, now: &[Outcome], without_record: &[&str]) -
     readable
 }
 
-/// Refuses an option that none of the experiments is for.
+/// Refuses an option that none of the experiments uses.
 fn check_used(args: &RunArgs, chosen: &[&Experiment]) -> Result<()> {
     let given = [
         ("--penalty", args.penalty.is_some(), WITH_PENALTY),
@@ -246,7 +241,7 @@ fn check_used(args: &RunArgs, chosen: &[&Experiment]) -> Result<()> {
     ];
     for (option, given, names) in given {
         if given && !chosen.iter().any(|e| names.contains(&e.name)) {
-            bail!("{option}: only {} use it, and none of them is to run", names.join(", "));
+            bail!("{option}: used only by {}, and none of them was chosen", names.join(", "));
         }
     }
     Ok(())
@@ -275,7 +270,7 @@ fn one(
     })
 }
 
-/// Each experiment once, in the order of the list for `all`, otherwise as typed.
+/// Returns each experiment once; `all` in the order of the list, others as typed.
 fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
     let mut chosen: Vec<&Experiment> = Vec::new();
     for name in names {
@@ -288,7 +283,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Experiment>> {
         }
         if found.is_empty() {
             let known: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();
-            bail!("no experiment {name:?}; there are {} and all", known.join(", "));
+            bail!("unknown experiment {name:?}; known: {} and all", known.join(", "));
         }
         for experiment in found {
             if !chosen.iter().any(|c| c.name == experiment.name) {
@@ -307,24 +302,24 @@ fn report(args: &ReportArgs) -> Result<()> {
     let outcomes = outcomes(&inputs)?;
     if outcomes.is_empty() {
         let named = args.records.iter().map(|path| path.display().to_string());
-        bail!("{}: no record of an experiment there", named.collect::<Vec<_>>().join(", "));
+        bail!("{}: no records of experiments", named.collect::<Vec<_>>().join(", "));
     }
     let page = match (&args.out, args.records.iter().find(|path| path.is_dir())) {
         (Some(page), _) => page.clone(),
         (None, Some(dir)) => dir.join(PAGE),
-        (None, None) => bail!("--out FILE: say where the page goes; no directory is named"),
+        (None, None) => bail!("--out FILE: required if no directory of records is given"),
     };
     let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
     keep_apart(&page, &inputs)?;
     if let Some(markdown) = &args.markdown {
         keep_apart(markdown, &inputs)?;
-        // The page need not be there yet.
+        // The page need not exist yet.
         let folder = |file: &Path| {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             folder.unwrap_or(Path::new(".")).canonicalize().ok()
         };
         if markdown.file_name() == page.file_name() && folder(markdown) == folder(&page) {
-            bail!("{}: that is where the page goes; give another name", markdown.display());
+            bail!("{}: is the page; choose another name", markdown.display());
         }
     }
     let page = Pending::claim(&page)?;
@@ -336,13 +331,13 @@ fn report(args: &ReportArgs) -> Result<()> {
     Ok(())
 }
 
-/// The files of a directory that are named like records.
+/// Returns the files of a directory that are named like records.
 fn records(dir: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("{}: cannot be read", dir.display());
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(unreadable)? {
         let path = entry.with_context(unreadable)?.path();
-        // A pipe of that name would be waited for.
+        // A pipe of that name would block.
         if path.extension().is_some_and(|e| e == "json") && path.is_file() {
             paths.push(path);
         }
@@ -351,12 +346,12 @@ fn records(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The records of a directory, in the order of the list.
+/// Returns the records of a directory, in the order of the list.
 fn read(dir: &Path) -> Result<Vec<Outcome>> {
     outcomes(&records(dir)?)
 }
 
-/// These records, in the order of the list.
+/// Returns the outcomes of these records, in the order of the list.
 fn outcomes(paths: &[PathBuf]) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for path in paths {
@@ -365,7 +360,7 @@ fn outcomes(paths: &[PathBuf]) -> Result<Vec<Outcome>> {
             std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
         let outcome = Outcome::parse(&json).context(name.clone())?;
         if outcomes.iter().any(|other| other.record.name == outcome.record.name) {
-            bail!("{name}: a second record of {}; move one of them away", outcome.record.name);
+            bail!("{name}: second record of {}; remove one", outcome.record.name);
         }
         outcomes.push(outcome);
     }
@@ -393,8 +388,7 @@ mod tests {
         entries.map(|entry| sources(&entry.expect("an entry").path())).collect()
     }
 
-    /// The experiments of a module that reads an option, and no others, are listed, here and in the
-    /// help.
+    /// The list and the help name exactly the experiments whose module reads the option.
     #[test]
     fn the_experiments_that_use_an_option_are_listed() {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/src/experiments");

@@ -1,7 +1,8 @@
-//! The command `overbank`: arguments, progress, printing. What it prints is computed elsewhere.
+//! The command `overbank`: reads arguments, shows progress, prints results. Other crates compute
+//! them.
 //!
-//! Exit status: 0 done (also when Ctrl-C ended a replay early and its report was printed),
-//! 1 something failed (one line on standard error says what), 2 unusable arguments.
+//! Exit status: 0 success (also when Ctrl-C ended a replay early and its report was printed), 1
+//! failure (one line on standard error), 2 invalid arguments.
 
 mod advise;
 mod fdb;
@@ -19,7 +20,7 @@ mod top;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Lookup and cache structures for software data planes, and what they do to your traffic.
+/// Run, measure and choose lookup and cache structures for software data planes.
 #[derive(Parser)]
 #[command(name = "overbank", version, max_term_width = 100)]
 #[command(after_help = "Examples:
@@ -39,18 +40,18 @@ struct Cli {
 enum Command {
     /// Replay traffic through the three-tier switch, once for each flow-cache design
     Replay(Box<replay::Args>),
-    /// Tell which flow cache to configure for your traffic, and why
+    /// Recommend a flow cache for your traffic, and say why
     Advise(Box<advise::Args>),
     /// Forward packets between real ports, steered by rules and OpenFlow
     Switch(Box<switch::Args>),
     /// Show the live rates of a running switch
     Top(top::Args),
-    /// List the addresses that a running switch knows
+    /// List the MAC addresses that a running switch has learned
     Fdb(fdb::Args),
     /// Build a table that answers which part a key is in, and look keys up in it
     #[command(subcommand)]
     Partition(partition::Command),
-    /// Measure the figures, tables and claims of the papers here, and make the report
+    /// Measure the figures, tables and claims of the papers, and write the report
     #[command(subcommand)]
     Lab(lab::Command),
 }
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The reader of standard output went away (`overbank replay | head`): nobody left to tell.
+/// Recognises a closed standard output (`overbank replay | head`): no reader is left.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.into_iter().any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)

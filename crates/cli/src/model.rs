@@ -1,4 +1,4 @@
-//! `overbank lab model`: hit rates of any geometry by calculation, and by simulation to compare.
+//! `overbank lab model`: calculates hit rates of any geometry, and simulates them to compare.
 
 use crate::options::Format;
 use crate::setup::{progress_bar, stop_on_ctrl_c};
@@ -10,17 +10,16 @@ use overbank_kit::models::ALPHA_MAX;
 use overbank_products::model::{ENTRIES_MAX, Simulation, calculate};
 use std::io::Write;
 
-/// Arguments of `lab model`.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank lab model blp-2-4 blp-3-5 set-8 --alpha 0.95,2
   overbank lab model blp-8-2 --simulate 65536
   overbank lab model cuckoo-2-12 --format json | jq '.rows[].hit_rate'
 
-The models are those of the paper's appendices A and B for any number of buckets H and of slots m: the
-hit rate in the end, of uniform keys and random eviction. Of cuckoo-lite it is an upper bound, nearly
-reached but around α = 1. --simulate runs a plain table beside it; near α = 1 it takes hundreds of
-lookups per key until it is at its end.")]
+The models are those of the paper's appendices A and B, for any number of buckets H and slots m.
+They give the final hit rate for uniform keys and random eviction. For cuckoo-lite it is an upper
+bound, nearly reached except around α = 1. --simulate also runs a plain table; near α = 1 it takes
+hundreds of lookups per key to converge.")]
 pub struct Args {
     /// set-M, blp-H-M or cuckoo-H-M: H buckets of M slots a key, at most 1024 slots in all
     #[arg(required = true, value_name = "GEOMETRY")]
@@ -29,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.95",
           value_parser = parse_alpha)]
     alpha: Vec<f64>,
-    /// Simulate tables of so many slots, too
+    /// Also simulate tables with this many slots
     #[arg(long, value_name = "ENTRIES",
           value_parser = clap::value_parser!(u64).range(1..=ENTRIES_MAX as u64))]
     simulate: Option<u64>,
@@ -40,23 +39,22 @@ pub struct Args {
     /// Seed of the simulation's keys, hash functions and evictions
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     quiet: bool,
 }
 
 fn parse_alpha(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // Fewer keys than one in a million slots are none.
+        // Less than one key in a million slots is none.
         Ok(alpha) if (1e-6..=ALPHA_MAX).contains(&alpha) => Ok(alpha),
-        _ => Err(format!("a number of keys per slot from 0.000001 to {ALPHA_MAX} is needed")),
+        _ => Err(format!("must be between 0.000001 and {ALPHA_MAX} keys per slot")),
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let stop = stop_on_ctrl_c()?;
     let bar = progress_bar(args.quiet);

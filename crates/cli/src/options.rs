@@ -1,12 +1,12 @@
-//! Options that several commands have.
+//! Options that several commands share.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Most built-in flows: their tables must fit into memory.
+/// Cap of built-in flows: their tables must fit into memory.
 pub const FLOWS_MAX: u32 = 100_000_000;
 
-/// The built-in traffic, instead of a capture.
+/// Built-in traffic, instead of a capture.
 #[derive(Args)]
 pub struct BuiltIn {
     /// Flows of the built-in traffic
@@ -19,27 +19,27 @@ pub struct BuiltIn {
     pub zipf: f64,
 }
 
-/// What is read and written, and how.
+/// Inputs and outputs.
 #[derive(Args)]
 pub struct Common {
     /// Seed of traffic, hash functions and evictions
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Most memory for the frames of a capture, or for a live sample, in MiB
+    /// Memory for the frames of a capture, or for a live sample, in MiB at most
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub memory: usize,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Write a page with tables and plots, readable offline
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// For whom to print.
+/// Reader of the output.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Tables for people
@@ -51,6 +51,6 @@ pub enum Format {
 fn parse_theta(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(theta) if (0.0..=2.0).contains(&theta) => Ok(theta),
-        _ => Err("a number from 0 (uniform) to 2 is needed".to_owned()),
+        _ => Err("must be between 0 (uniform) and 2".to_owned()),
     }
 }

@@ -26,16 +26,16 @@ use overbank_switch::translate::Tables;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Frames of built-in traffic that `--out-dir` gets: the whole first pass would be gigabytes.
+/// Cap of frames of built-in traffic in `--out-dir`: the whole first pass would be gigabytes.
 const BUILT_IN_FRAMES_OUT: u64 = 1_000_000;
-/// The designs that take part unless `--cache` says otherwise.
+/// Designs to compare without `--cache`.
 const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16+half-bubble,\
                            blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,blp-2-16+pblru";
 
 /// Replay traffic through the three-tier switch, once for each flow-cache design.
 ///
-/// Tells what each design does to the traffic: hit rate per tier, nanoseconds a packet, packets a
-/// second; and that every design forwarded every packet the same way.
+/// Reports hit rate per tier, nanoseconds a packet and packets a second of each design. Checks that
+/// every design forwarded every packet the same way.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -45,27 +45,27 @@ const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-
   tcpdump -i eth0 -c 100000 -w - | overbank replay -
   overbank replay capture.pcap.gz --format json | jq '.designs[] | {design, mpps, hit_rate}'
 
-A packet of interface i of a capture (from 0) comes in on port i + 1. Rules are written as for
-`ovs-ofctl add-flows`. A loop is the capture once, or as many packets as there are flows. Ctrl-C
-ends a replay early and still reports what was done.")]
+A packet of interface i of a capture (from 0) arrives on port i + 1. Rules have the syntax of
+`ovs-ofctl add-flows`. A loop is the capture once, or as many packets as flows. Ctrl-C ends a replay
+early; the report then covers the work done.")]
 pub struct Args {
-    /// Capture to replay: pcap or pcapng, also gzipped; `-` is standard input; without it, built-in
+    /// Capture to replay: pcap or pcapng, also gzipped; `-`: standard input; default: built-in
     /// traffic
     capture: Option<PathBuf>,
-    /// Rules, one a line, in the syntax of ovs-ofctl; `-` is standard input; without it, built-in
-    /// rules
+    /// Rules, one a line, in the syntax of ovs-ofctl; `-`: standard input; default: built-in rules
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Flow-cache designs, GEOMETRY[+POLICY][@SIMD]; `none` sends every packet to the megaflow cache
+    /// Flow-cache designs, GEOMETRY[+POLICY][@SIMD]; `none`: every packet goes to the megaflow
+    /// cache
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = CONTESTANTS)]
     cache: Vec<Contestant>,
     /// Entries of the flow cache
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     entries: usize,
-    /// Most megaflows
+    /// Megaflows at most
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
     megaflows: usize,
-    /// Ports that exist, besides those that frames come in on and rules name
+    /// Further ports, besides those of incoming frames and rules
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     ports: Vec<u32>,
     #[command(flatten)]
@@ -73,25 +73,25 @@ pub struct Args {
     /// Loops before the measurement [default: 20 for built-in traffic, 1 for a capture]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     warmup: Option<u64>,
-    /// Loops of one measured round [default: what makes two million packets]
+    /// Loops of one measured round [default: enough for two million packets]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     loops: Option<u64>,
-    /// Measure each design for so many seconds instead
+    /// Measure each design for this many seconds instead
     #[arg(long, value_name = "S", conflicts_with = "loops", value_parser = parse_seconds)]
     seconds: Option<f64>,
     /// Rounds in which the designs take turns
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Core to run on [default: the last one]
+    /// Core to run on [default: the last]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
     /// Instruction set of the flow cache [default: the best; OVERBANK_SIMD sets it too]
     #[arg(long, value_name = "NAME")]
     simd: Option<Isa>,
-    /// Write the frames that the first loop sends out, one port-N.pcap per output port
-    /// (of built-in traffic, the first million). Every port that exists gets its file, of which an
-    /// older one is replaced; other files, also of ports that no longer exist, are left alone
+    /// Write the frames of the first loop, one port-N.pcap per output port (of built-in traffic,
+    /// the first million). Replaces the files of existing ports; other files, also of ports that no
+    /// longer exist, stay
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -101,19 +101,19 @@ pub struct Args {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0.001 to 86400 is needed".to_owned()),
+        _ => Err("must be between 0.001 and 86400 seconds".to_owned()),
     }
 }
 
-/// The name of standard input.
+/// Standard input as a file name.
 const STDIN: &str = "-";
-/// What it is called in messages.
+/// Standard input in messages.
 const STDIN_NAME: &str = "standard input";
 
-/// Where frames go that leave: all of a capture, the first million of built-in traffic.
+/// Writes outgoing frames: all of a capture, the first million of built-in traffic.
 struct Output {
     captures: CaptureSet,
-    /// Frames that it still takes.
+    /// Frames still to be written.
     left: u64,
 }
 
@@ -135,11 +135,10 @@ impl Output {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new(STDIN));
     if is_stdin(&args.capture) && is_stdin(&args.rules) {
-        bail!("standard input is either the capture or the rules, not both");
+        bail!("only one of the capture and the rules can be standard input");
     }
     let store = match &args.capture {
         Some(path) => Some(load_capture(path, args.common.memory)?),
@@ -155,8 +154,8 @@ pub fn run(args: &Args) -> Result<()> {
     let tables = Tables::new(rules).context("rules")?;
     check_memory(args)?;
 
-    // Claim every output before the work, so that a wrong name costs no time.
-    // The report may lie in the output directory.
+    // Claim every output first: a bad name fails before the work. The report may lie in the output
+    // directory.
     let inputs: Vec<&Path> = args.capture.iter().chain(&args.rules).map(|p| on_disk(p)).collect();
     let captures =
         args.out_dir.as_deref().map(|dir| CaptureSet::create(dir, &ports)).transpose()?;
@@ -215,8 +214,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// All designs are at work at the same time; without this, one that does not fit would be ended by
-/// the kernel, without a word.
+/// Refuses designs that do not fit into memory together. Otherwise the kernel would kill the
+/// process without a message.
 fn check_memory(args: &Args) -> Result<()> {
     let signature_bytes = if args.megaflows <= MEGAFLOWS_16_BIT { 4 } else { 6 };
     let caches = args.cache.iter().filter(|c| **c != Contestant::None).count() as u128;
@@ -241,19 +240,19 @@ pub fn load_capture(path: &Path, memory_mib: usize) -> Result<FrameStore> {
     let memory_bytes_max = memory_mib.checked_mul(1 << 20);
     let limits = Limits {
         memory_bytes_max: memory_bytes_max
-            .with_context(|| format!("--memory {memory_mib}: more than the address space"))?,
+            .with_context(|| format!("--memory {memory_mib}: exceeds the address space"))?,
     };
     if path == Path::new(STDIN) {
         let stdin = std::io::stdin();
         if stdin.is_terminal() {
-            bail!("standard input is a terminal: `-` needs a capture, from a pipe or a file");
+            bail!("standard input is a terminal: `-` reads a capture from a pipe or a file");
         }
         return Ok(Capture::from_reader(stdin, STDIN_NAME)?.into_ethernet(&limits)?);
     }
     Ok(read_ethernet(path, &limits)?)
 }
 
-/// A path of an input that can be compared with that of an output, standard input's too.
+/// Returns an input's path, standard input's too, for comparison with an output's.
 fn on_disk(path: &Path) -> &Path {
     if path == Path::new(STDIN) { Path::new("/dev/stdin") } else { path }
 }
@@ -270,14 +269,14 @@ fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
             };
             let bytes = bytes.with_context(|| format!("{name}: cannot read the rules"))?;
             let text = String::from_utf8(bytes)
-                .map_err(|_| anyhow!("{name}: not UTF-8 text, rules are needed"))?;
+                .map_err(|_| anyhow!("{name}: not UTF-8 text; must be rules"))?;
             (name, text)
         }
         None if from_capture => ("built-in rules".to_owned(), replay::CAPTURE_RULES.to_owned()),
         None => ("built-in rules".to_owned(), Traffic::default().rules()),
     };
     parse_replay_rules(&text).map_err(|errors| {
-        // A person gets the source line and a caret, a script one line per error.
+        // A terminal gets the source line and a caret, a script one line per error.
         let person = std::io::stderr().is_terminal();
         let total = errors.total();
         let list = if person {
@@ -292,10 +291,10 @@ fn load_rules(args: &Args, from_capture: bool) -> Result<Vec<Rule>> {
     })
 }
 
-/// Ports that frames come in on, that rules send to, and that the user named.
+/// Returns the ports of incoming frames, of rules and of the user.
 fn ports(source: &Source<'_>, rules: &[Rule], named: &[u32]) -> Vec<u32> {
     let mut ports = source.in_ports();
-    // A replay has every port that a rule names, LOCAL too, but for what means others.
+    // A replay has every port that a rule names, LOCAL too, but none of the reserved ones.
     let real = |port: &u32| *port < PORT_IN_PORT || *port == PORT_LOCAL;
     ports.extend(rules.iter().flat_map(Rule::out_ports).filter(real));
     ports.extend(named);

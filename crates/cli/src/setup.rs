@@ -1,4 +1,4 @@
-//! What every command that measures sets up: its core, Ctrl-C, a progress bar, the words typed.
+//! Sets up a measuring command: its core, Ctrl-C, a progress bar, the command line.
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,21 +12,21 @@ pub fn pin(wanted: Option<usize>) -> Result<Option<usize>> {
     machine::pin(wanted).context("--core")
 }
 
-/// A flag that Ctrl-C sets; the second Ctrl-C ends the process.
+/// Returns a flag that Ctrl-C sets; the second Ctrl-C ends the process.
 pub fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let set = stop.clone();
     ctrlc::set_handler(move || {
         if set.swap(true, Ordering::Relaxed) {
-            // The second time, they mean it.
+            // The second Ctrl-C ends the process at once.
             std::process::exit(130);
         }
     })
-    .context("cannot listen for Ctrl-C")?;
+    .context("cannot handle Ctrl-C")?;
     Ok(stop)
 }
 
-/// A bar on standard error, unless that is no terminal or nobody wants it.
+/// Returns a bar on standard error; hidden if that is not a terminal or with `quiet`.
 pub fn progress_bar(quiet: bool) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -35,7 +35,7 @@ pub fn progress_bar(quiet: bool) -> ProgressBar {
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// What the user typed, for reports.
+/// Returns the command line as typed, for reports.
 pub fn command_line() -> String {
     let mut words = std::env::args();
     words.next();

@@ -1,4 +1,4 @@
-//! `overbank switch`: its settings as flags and file, its totals as text.
+//! `overbank switch`: reads its settings from flags and a file, prints its totals.
 
 mod appliance;
 mod document;
@@ -21,9 +21,9 @@ use std::path::PathBuf;
 
 /// Forward packets between real ports, steered by rules and OpenFlow.
 ///
-/// Every setting can also stand in a TOML file, by the same name; options given here replace those of
-/// the file. All of it is checked before anything starts. Ctrl-C or SIGTERM ends the switch and
-/// prints what was counted; SIGHUP reads the rules again, all of them or none.
+/// A TOML file may hold every setting by the same name; options override the file. Everything is
+/// checked before anything starts. Ctrl-C or SIGTERM ends the switch and prints the totals; SIGHUP
+/// reloads the rules, all or none.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank switch --port 1=afpacket:veth1 --port 2=tap:tap0 --rules rules.txt
@@ -39,15 +39,15 @@ struct Options {
     /// Read settings from a TOML file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check settings and rules, and start nothing
+    /// Check settings and rules without starting
     #[arg(long)]
     check: bool,
-    /// How to print the totals
+    /// Output format of the totals
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// The options of the command, and the settings of the file and of the flags.
+/// Options of the command, and settings of the file and the flags.
 pub struct Args {
     options: Options,
     source: Source,
@@ -80,7 +80,6 @@ impl FromArgMatches for Args {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (config, rules) = prepare(args.source.clone()).map_err(|problems| report(&problems))?;
     if args.options.check {
@@ -99,7 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Everything that is wrong, one line each.
+/// Lists all problems, one a line.
 fn report(problems: &Problems) -> anyhow::Error {
     match problems.0.len() {
         1 => anyhow!("{problems}"),
@@ -107,7 +106,7 @@ fn report(problems: &Problems) -> anyhow::Error {
     }
 }
 
-/// An empty table with these heads; all columns but the first two are numbers.
+/// Returns an empty table with these heads; all columns but the first two are numbers.
 pub fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(heads);
@@ -117,19 +116,19 @@ pub fn table(heads: &[&str]) -> Table {
     table
 }
 
-/// Reasons with their numbers.
+/// Lists reasons with their numbers.
 fn reasons(of: &std::collections::BTreeMap<String, u64>) -> String {
     of.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What the packets met, in a line.
+/// Summarises the fate of the packets in a line.
 fn summary(status: &Status) -> String {
     let (t, c) = (&status.total, &status.control);
     let head = format!("{:.1} s, {} packets", status.uptime_ms as f64 / 1e3, t.worker.packets);
     if status.mode == "l2" {
         let macs = &c.stations.macs;
         return format!(
-            "{head}, {} flooded; {} stations: {} learned, {} moved, {} aged, {} flushed, {} evicted, \
+            "{head}, {} flooded; {} addresses: {} learned, {} moved, {} aged, {} flushed, {} evicted, \
              {} refused; not reported: {} too many, {} queue full",
             t.engine.flooded,
             c.stations.totals.stations,
@@ -144,7 +143,7 @@ fn summary(status: &Status) -> String {
         );
     }
     format!(
-        "{head}: {} in tier 1, {} in tier 2, {} in tier 3; {} rules, {} stations",
+        "{head}: {} in tier 1, {} in tier 2, {} in tier 3; {} rules, {} addresses",
         t.engine.microflow_hits,
         t.engine.megaflow_hits,
         t.engine.classifier_lookups,
@@ -199,7 +198,7 @@ fn totals(status: &Status) -> String {
     text.push_str(&summary(status));
     if let Some(share) = t.datapath_share {
         text.push_str(&format!(
-            "\nthe datapath's share of the work on packets: {:.0} %",
+            "\nshare of the datapath in the work on packets: {:.0} %",
             share * 100.0
         ));
     }

@@ -1,4 +1,4 @@
-//! The record of a replay as tables for a terminal.
+//! Prints the record of a replay as tables. `let _ = writeln!`: writing to a string does not fail.
 
 pub mod advise;
 pub mod lab;
@@ -10,7 +10,7 @@ use overbank_products::replay::record::{Replay, Totals};
 use overbank_products::replay::tables;
 use std::fmt::Write;
 
-/// Everything that a person wants to see first.
+/// Returns all tables, the most important first.
 pub fn render(replay: &Replay) -> String {
     let mut out = String::new();
     let pinned =
@@ -56,7 +56,7 @@ fn draw(figures: &Figures) -> Table {
     table
 }
 
-/// Where the packets went: the same for every design.
+/// Lists the fates of the packets, which are the same for every design.
 fn fates(totals: &Totals) -> String {
     let mut out = String::from("Where the packets of the first pass went\n");
     for port in &totals.ports {

@@ -1,4 +1,4 @@
-//! `overbank top`: the live rates of a running switch.
+//! `overbank top`: shows the live rates of a running switch.
 
 #[cfg(feature = "top")]
 mod screen;
@@ -14,12 +14,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest answer that is read.
+/// Cap of an answer.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Show the live rates of a running switch, by tier and by port.
+/// Show the live rates of a running switch, by tier and by port
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank top                                  the switch of this machine; q ends it
@@ -27,20 +27,20 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
   overbank top --once --format json             one reading, for scripts
   overbank top --format json --interval 1       one document a line, until Ctrl-C")]
 pub struct Args {
-    /// Ask at this socket instead (`overbank switch --status-socket`)
+    /// Status socket to read instead (`overbank switch --status-socket`)
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Where the switch serves its metrics
+    /// Metrics address of the switch
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket",
           default_value = overbank_service::options::METRICS_DEFAULT)]
     address: SocketAddr,
     /// Seconds between two readings
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = parse_interval)]
     interval: f64,
-    /// One reading over one interval, then end
+    /// Print one reading over one interval, then end
     #[arg(long)]
     once: bool,
-    /// What to print; on a terminal, text is a screen that renews itself
+    /// Output format; text on a terminal is a screen that refreshes
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -56,32 +56,31 @@ enum Format {
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0.05 to 3600 is needed".to_owned()),
+        _ => Err("must be between 0.05 and 3600 seconds".to_owned()),
     }
 }
 
 /// Connects to the status socket of a switch.
 pub fn connect(path: &Path) -> Result<UnixStream> {
     let name = path.display();
-    let stream = UnixStream::connect(path)
-        .with_context(|| format!("{name}: no switch answers at this socket"))?;
+    let stream = UnixStream::connect(path).with_context(|| format!("{name}: no switch answers"))?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
     Ok(stream)
 }
 
-/// The answer to one line.
+/// Sends a line and returns the answer.
 pub fn ask_line(stream: &mut BufReader<UnixStream>, line: &str) -> Result<String> {
-    stream.get_mut().write_all(line.as_bytes()).context("the switch went away")?;
+    stream.get_mut().write_all(line.as_bytes()).context("the switch closed the connection")?;
     let mut answer = String::new();
     stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer)?;
     if answer.is_empty() {
-        bail!("the switch went away");
+        bail!("the switch closed the connection");
     }
     Ok(answer)
 }
 
-/// Where the status comes from.
+/// Source of the status.
 enum Source {
     Socket(Box<BufReader<UnixStream>>),
     Http(SocketAddr),
@@ -100,28 +99,27 @@ impl Source {
         };
         let status: Status = serde_json::from_str(&text).context("not the status of a switch")?;
         if status.schema != SCHEMA {
-            bail!("the switch speaks {:?}, this program {SCHEMA:?}", status.schema);
+            bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", status.schema);
         }
         Ok(status)
     }
 }
 
-/// The status over HTTP.
+/// Reads the status over HTTP.
 fn get(address: SocketAddr) -> Result<String> {
-    let none = || format!("{address}: no switch answers there; see --address and --socket");
+    let none = || format!("{address}: no switch answers; see --address and --socket");
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(none)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
-    // HTTP/1.0: the answer ends with the connection, and comes in one piece.
+    // HTTP/1.0: the answer is one piece and ends with the connection.
     write!(stream, "GET /status HTTP/1.0\r\nHost: {address}\r\n\r\n").with_context(none)?;
     let mut answer = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).with_context(none)?;
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
-        _ => bail!("{address}: what answers there is no switch"),
+        _ => bail!("{address}: the answer is not a switch's"),
     }
 }
 
-/// Readings, one after another.
 struct Readings {
     source: Source,
     last: Status,
@@ -135,7 +133,7 @@ impl Readings {
             let now = self.source.ask()?;
             let rates = Rates::between(&self.last, &now);
             self.last = now;
-            // The switch was started anew in between: one more interval.
+            // The switch restarted in between: wait one more interval.
             if let Some(rates) = rates {
                 return Ok(rates);
             }
@@ -143,7 +141,6 @@ impl Readings {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let mut source = Source::open(args)?;
     let last = source.ask()?;
@@ -172,7 +169,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// A number of something a second, with three digits that count.
+/// Formats a rate with three significant digits.
 fn short(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
@@ -182,12 +179,12 @@ fn short(n: f64) -> String {
     }
 }
 
-/// A number of things that there are: all of it while that is short.
+/// Formats a count, whole while short.
 fn count(n: u64) -> String {
     if n < 10_000_000 { n.to_string() } else { short(n as f64) }
 }
 
-/// The first lines: what is there.
+/// Returns the lines above the table. Writing to a string does not fail.
 fn summary(rates: &Rates) -> String {
     let t = &rates.total;
     let of = |name| t.rates.get(name);
@@ -213,7 +210,7 @@ fn summary(rates: &Rates) -> String {
     if ethernet {
         let _ = write!(
             text,
-            "\n{} stations   {} learned/s   {} not learned/s",
+            "\n{} addresses   {} learned/s   {} not learned/s",
             count(rates.stations),
             short(rates.learned),
             short(of("not_learned")),
@@ -221,7 +218,7 @@ fn summary(rates: &Rates) -> String {
     } else {
         let _ = write!(
             text,
-            "\n{} rules   {} megaflows   {} stations   {} controllers",
+            "\n{} rules   {} megaflows   {} addresses   {} controllers",
             rates.rules,
             of("megaflows"),
             count(rates.stations),
@@ -237,12 +234,12 @@ fn summary(rates: &Rates) -> String {
     text
 }
 
-/// Heads of the table of ports.
+/// Returns the heads of the table of ports.
 fn heads(columns: &[Column]) -> Vec<&'static str> {
     ["port", "name"].into_iter().chain(columns.iter().map(|column| column.head)).collect()
 }
 
-/// The rows of that table.
+/// Returns the rows of the table of ports.
 fn rows(rates: &Rates, columns: &[Column]) -> Vec<Vec<String>> {
     let is_shown = |p: &&PortRates| {
         p.name != "controllers" || p.rates.get("received") + p.rates.get("sent") > 0.0

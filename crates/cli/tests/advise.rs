@@ -146,7 +146,7 @@ fn a_report_does_not_take_the_place_of_the_capture() {
     let name = victim.to_str().expect("UTF-8");
     let other = format!("{}/./victim.pcap", dir.path().display());
     for report in [name, other.as_str()] {
-        refused(1, &[name, "--report", report], &["victim.pcap", "it is an input"]);
+        refused(1, &[name, "--report", report], &["victim.pcap", "is an input"]);
         assert!(fs::read(&victim).expect("there") == frames);
     }
     // The same from standard input.
@@ -185,5 +185,5 @@ fn a_live_sample_sees_what_comes_in() {
     assert!(advice["profile"]["packets"].as_u64() > Some(20), "{}", advice["profile"]);
     assert!(advice["recommendation"]["hit_rate"].as_f64() > Some(0.3));
     assert_eq!(advice["traffic"]["memory_full"], false);
-    refused(1, &["--interface", "lo", "--memory", "0"], &["--memory 0", "too little"]);
+    refused(1, &["--interface", "lo", "--memory", "0"], &["--memory 0", "at least 1"]);
 }

@@ -258,7 +258,7 @@ fn a_dash_is_standard_input() {
         assert!(errors.trim_end().lines().all(|line| line.contains("standard input")), "{errors}");
     };
     failed(b"no capture", &["-"], "standard input: not a capture");
-    failed(b"rules", &["-", "--rules", "-"], "either the capture or the rules");
+    failed(b"rules", &["-", "--rules", "-"], "only one of the capture and the rules");
     failed(b"foo=1,actions=drop\n", &[capture, "--rules", "-"], "foo");
 }
 

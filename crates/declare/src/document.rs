@@ -1,8 +1,8 @@
-//! Parts of documents that are generated from tables, and compared with them in tests.
+//! Compares generated parts of documents with their tables, in tests.
 //!
-//! In Markdown such a part stands between `<!-- NAME -->` and `<!-- end -->`, on lines of their own. A
-//! test calls [`part`] or [`whole`]; with `OVERBANK_UPDATE=1` in the environment they write the
-//! document instead of comparing it. Panics: none; a difference is an error with what to do.
+//! In Markdown such a part stands between the lines `<!-- NAME -->` and `<!-- end -->`. A test
+//! calls [`part`] or [`whole`]; with `OVERBANK_UPDATE=1` in the environment they write the document
+//! instead. Panics: none; a difference is an error that says how to update.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const UPDATE: &str = "OVERBANK_UPDATE";
 /// Compares the part called `name` of the document at `path` with `text`.
 ///
 /// # Errors
-/// The document cannot be read or has no such part, or the part is another text.
+/// Fails if the document cannot be read or has no such part, or if the part differs.
 pub fn part(path: impl AsRef<Path>, name: &str, text: &str) -> Result<(), String> {
     part_of(path.as_ref(), name, text, update())
 }
@@ -29,9 +29,10 @@ fn part_of(path: &Path, name: &str, text: &str, update: bool) -> Result<(), Stri
 /// Compares the whole document at `path` with `text`.
 ///
 /// # Errors
-/// It cannot be read, or is another text.
+/// Fails if the document differs.
 pub fn whole(path: impl AsRef<Path>, text: &str) -> Result<(), String> {
     let path = path.as_ref();
+    // An unreadable document differs from any text; an update creates it.
     compare(path, "the document", &read(path).unwrap_or_default(), text, update())
 }
 
@@ -39,7 +40,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether documents are written instead of compared.
+/// Returns whether documents are written instead of compared.
 fn update() -> bool {
     std::env::var_os(UPDATE).is_some_and(|value| value == "1")
 }

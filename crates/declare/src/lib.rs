@@ -1,4 +1,4 @@
-//! Counters and settings, declared one line each.
+//! Declares counters and settings, one line each.
 //!
 //! ```text
 //!   counters   a plain struct, its words, metrics, status fields, reference

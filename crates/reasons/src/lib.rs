@@ -1,4 +1,4 @@
-//! Reasons that counters are kept by, declared once each.
+//! Declares the reasons by which counters are kept, one line each.
 //!
 //! ```
 //! overbank_reasons::reasons! {
@@ -12,23 +12,22 @@
 //! assert_eq!(NotSent::COUNT, 2);
 //! ```
 //!
-//! A reason displays as its meaning and is an error, so that it can be returned as one. A counter by
-//! reason is an array with one number for each: see `counters!` of `overbank-declare`.
+//! A reason displays as its meaning and is an error, so a function can return it as one. A counter
+//! by reason is an array with one number for each: see `counters!` of `overbank-declare`.
 
-/// The reasons that an array of counters is kept by.
+/// An enum of reasons that indexes an array of counters.
 ///
-/// [`crate::reasons!`] implements it. A type that puts several enums one after another may do so too.
+/// [`crate::reasons!`] implements it. A type that chains several enums may implement it too.
 pub trait Reasons: Copy {
-    /// Number of reasons.
     const COUNT: usize;
 
-    /// Returns the position of a reason in an array of [`Self::COUNT`] counters.
+    /// Returns the position in an array of [`Self::COUNT`] counters.
     fn index(self) -> usize;
 
-    /// Returns the name of the reason at `index`, as in metrics and status documents.
+    /// Returns the name at `index`, as in metrics and status documents.
     fn name_at(index: usize) -> &'static str;
 
-    /// Returns what the reason at `index` means.
+    /// Returns the meaning at `index`.
     fn help_at(index: usize) -> &'static str;
 }
 
@@ -48,25 +47,23 @@ macro_rules! reasons {
             $( #[doc = $help] $Variant, )+
         }
 
-        #[allow(dead_code)] // Not every table needs all of them.
+        #[allow(dead_code)] // Few enums use all of these.
         impl $Reason {
-            /// Every reason, in the order of [`Self::index`].
+            /// In the order of [`Self::index`].
             pub const ALL: [Self; [$( $name ),+].len()] = [ $( Self::$Variant ),+ ];
-            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Position in an array of [`Self::COUNT`] counters.
+            /// Returns the position in an array of [`Self::COUNT`] counters.
             #[inline]
             pub const fn index(self) -> usize {
                 self as usize
             }
 
-            /// Name in metrics and status documents.
+            /// Returns the name in metrics and status documents.
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$Variant => $name, )+ }
             }
 
-            /// What it means.
             pub const fn help(self) -> &'static str {
                 match self { $( Self::$Variant => $help, )+ }
             }
@@ -99,7 +96,7 @@ macro_rules! reasons {
     };
 }
 
-/// Markdown: a list of reasons and what they mean.
+/// Returns a Markdown table of the reasons and their meanings.
 pub fn reference<R: Reasons>() -> String {
     let mut text = String::from("| reason | meaning |\n|---|---|\n");
     for index in 0..R::COUNT {
@@ -113,7 +110,6 @@ mod tests {
     use super::*;
 
     crate::reasons! {
-        /// For the test.
         enum Why {
             First = "first", "It came first";
             Second = "second", "It came second";

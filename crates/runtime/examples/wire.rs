@@ -1,11 +1,11 @@
-//! A wire: what comes in on one port of a pair leaves by the other, counted per EtherType.
+//! Runs a wire: frames from one port of a pair leave by the other, counted per EtherType.
 //!
 //! ```text
 //!   port 1 ◀──▶ port 2      port 3 ◀──▶ port 4      a last port without a partner drops
 //! ```
 //!
-//! All that an engine of one's own needs: a table of counters, a table of reasons, two traits. Useful
-//! to see what runs between two interfaces, without touching it:
+//! Shows all that a new engine needs: a table of counters, a table of reasons, two traits. It also
+//! shows the traffic between two interfaces without changing it:
 //!
 //! ```text
 //! cargo run --release -p overbank-runtime --example wire -- afpacket:veth1 afpacket:veth2
@@ -23,7 +23,6 @@ use std::io;
 use std::time::Duration;
 
 overbank_declare::counters! {
-    /// Frames per EtherType.
     pub struct WireTotals: "overbank_wire_" {
         ip4: counter packets "Frames with IPv4" as "frames" { ethertype = "ip4" } rate;
         ip6: counter packets "Frames with IPv6" as "frames" { ethertype = "ip6" } rate;
@@ -34,14 +33,12 @@ overbank_declare::counters! {
 }
 
 overbank_reasons::reasons! {
-    /// Why a frame is dropped.
     pub enum WireDrop {
         Runt = "runt", "frame shorter than an Ethernet header";
         NoPartner = "no_partner", "the last of an odd number of ports";
     }
 }
 
-/// One worker's engine.
 pub struct Wire {
     ports: u16,
     totals: WireTotals,
@@ -94,13 +91,12 @@ impl Engine for Wire {
 
 const PAIRS: Gauge = Gauge { name: "overbank_wire_pairs", help: "Pairs of ports", labels: &[] };
 
-/// The control side: nothing to decide.
+/// The control side, which has no decisions to make.
 pub struct WireControl(Publisher<Wire>);
 
-/// What it shows of itself.
+/// Its status.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairs {
-    /// Pairs of ports.
     pub pairs: usize,
 }
 
@@ -135,7 +131,6 @@ impl Control for WireControl {
     }
 }
 
-/// Starts a wire between these ports.
 pub fn wire(options: &Options, ports: Vec<ConfiguredPort>) -> io::Result<Running<WireControl>> {
     start(options, ports, |publisher| {
         let ports = publisher.ports().len() as u16;

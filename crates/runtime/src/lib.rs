@@ -1,4 +1,4 @@
-//! Workers over ports running any engine, and the control side of one.
+//! Runs any engine in workers over ports, and its control side.
 //!
 //! ```text
 //!   C: Control  (one mutex, a thread that ticks)          E: Engine
@@ -7,12 +7,12 @@
 //!      ◀── Totals, port totals: published numbers ─────────┘
 //! ```
 //!
-//! - [`Engine`] decides what happens to the frames of a burst; a worker has its own.
+//! - [`Engine`] decides what happens to the frames of a burst; each worker has its own.
 //! - [`Control`] decides what the engines run on; [`Handle`] is the way to it.
-//! - [`start`] opens threads over [`ConfiguredPort`]s; [`Running`] is asked and stopped.
+//! - [`start`] opens threads over [`ConfiguredPort`]s; [`Running`] reports and stops them.
 //!
-//! *Invariant:* nothing here knows a protocol, a rule or an address. `examples/wire.rs` is an engine
-//! of its own kind.
+//! *Invariant:* nothing here knows a protocol, a rule or an address. `examples/wire.rs` is another
+//! engine.
 
 pub mod control;
 pub mod engine;

@@ -1,9 +1,8 @@
-//! What the control side and the workers share.
+//! State that the control side and the workers share.
 //!
-//! Everything that changes while packets flow reaches a worker as a [`Snapshot`] (through its
-//! mailbox), as an [`Attachment`] of a queue, or as an order of its engine; what it reports is in its
-//! published numbers, and in what the engine shares with its control side. There is one [`Link`] for
-//! each worker.
+//! Each worker has one [`Link`]. Changes reach it as a [`Snapshot`] (through its mailbox), as an
+//! [`Attachment`] of a queue, or as an order of its engine. It reports through its published
+//! numbers and through what the engine shares with its control side.
 
 use crate::engine::Engine;
 use crate::sys::Bell;
@@ -17,22 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// A port as a worker treats it.
+/// A port as a worker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortView {
-    /// Number that people and controllers call it by.
+    /// Number in configuration and OpenFlow.
     pub number: u32,
-    /// Frames that come in are processed.
+    /// Whether incoming frames are processed.
     pub receives: bool,
-    /// Frames are sent.
+    /// Whether frames may be sent.
     pub sends: bool,
 }
 
-/// What a worker runs on.
+/// The state that a worker runs on.
 pub struct Snapshot<E: Engine> {
-    /// The engine's part.
+    /// Engine's part.
     pub engine: E::Snapshot,
-    /// The ports; their order is the same in all snapshots.
+    /// Ports, in the same order in all snapshots.
     pub ports: Arc<[PortView]>,
 }
 
@@ -42,28 +41,25 @@ impl<E: Engine> Clone for Snapshot<E> {
     }
 }
 
-/// A change of a worker's queues.
 pub enum Attachment {
-    /// Take over this queue of a port.
+    /// Use this queue of a port.
     Attach {
         /// Index of the port.
         port: usize,
         /// The queue.
         queue: Queue,
     },
-    /// Give the queue of a port back.
+    /// Return the queue of a port.
     Detach {
         /// Index of the port.
         port: usize,
     },
 }
 
-/// Milliseconds since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// Starts now.
     pub fn start() -> Clock {
         Clock(Instant::now())
     }
@@ -76,36 +72,35 @@ impl Clock {
     }
 }
 
-/// What one worker and the control side share.
+/// State that one worker and the control side share.
 pub struct Link<E: Engine> {
-    /// Changes of its queues.
+    /// Pending changes of its queues.
     pub attachments: ArrayQueue<Attachment>,
-    /// Queues that it gave back, with the index of their port.
+    /// Returned queues, with the index of their port.
     pub detached: ArrayQueue<(usize, Queue)>,
-    /// Orders for its engine.
     pub orders: ArrayQueue<E::Order>,
-    /// What it counted.
+    /// Counts for readers.
     pub published: Published<E>,
     /// Rings when there is something for the worker.
     pub bell: Bell,
     /// Whether the worker sleeps.
     pub rest: Rest,
-    /// The worker shall take what has arrived to its end and then end itself.
+    /// Asks the worker to process the frames that have arrived and end.
     pub stop: AtomicBool,
-    /// No port of this worker will ever bring another frame.
+    /// Set when no port of this worker will bring another frame.
     pub finished: AtomicBool,
     /// By port: the interface is gone.
     pub gone: Box<[AtomicBool]>,
 }
 
 impl<E: Engine> Link<E> {
-    /// Returns a link for this many ports, and this many orders that wait.
+    /// Returns a link for `ports` ports and at most `orders` pending orders.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn new(ports: usize, orders: usize) -> io::Result<Link<E>> {
         Ok(Link {
-            // An attach and a detach for each port, and one more of each.
+            // An attach and a detach for each port, and one spare of each.
             attachments: ArrayQueue::new(4 * ports.max(1)),
             detached: ArrayQueue::new(4 * ports.max(1)),
             orders: ArrayQueue::new(orders.max(1)),
@@ -121,15 +116,15 @@ impl<E: Engine> Link<E> {
 
 /// The control side's end of a worker.
 pub struct WorkerEnd<E: Engine> {
-    /// Where snapshots go.
+    /// Takes snapshots.
     pub sender: mailbox::Sender<Snapshot<E>>,
-    /// Everything else.
+    /// Takes everything else.
     pub link: Arc<Link<E>>,
 }
 
-/// What all workers share with the control side.
+/// State that all workers share with the control side.
 pub struct Common {
-    /// The clock of all threads.
+    /// Clock of all threads.
     pub clock: Clock,
     /// Rings when a worker has something for the control side.
     pub bell: Bell,
@@ -139,7 +134,7 @@ impl Common {
     /// Starts the clock.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn new() -> io::Result<Common> {
         Ok(Common { clock: Clock::start(), bell: Bell::new()? })
     }

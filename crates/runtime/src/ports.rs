@@ -1,4 +1,4 @@
-//! The set of ports: opened, watched, opened again.
+//! Opens ports, watches them and reopens them.
 //!
 //! ```text
 //!   open ─▶ Open ── interface gone ──▶ Leaving ── every worker gave its queue back ──▶ Away
@@ -7,10 +7,10 @@
 //!            └──────── opened again: new queues to every worker ◀── every 500 ms ───────┘
 //! ```
 //!
-//! A thread of its own does this, so that what takes long (loading an XDP program, say) delays no
-//! packet and no controller. A port that is down stays open; it works again by itself. Nothing that
-//! happens to one port touches another. Changes of link, address and MTU reach the control side within
-//! [`WATCH_EVERY`]; a link that was down for less is known by the kernel's count of losses.
+//! A separate thread does this, so slow work, such as loading an XDP program, delays no packet and
+//! no controller. A port that is down stays open and works again once it is up. An event on one
+//! port affects no other. Changes of link, address and MTU reach the control side within
+//! [`WATCH_EVERY`]; the kernel's count of losses reveals shorter losses of link.
 //!
 //! Panics: none.
 
@@ -23,47 +23,47 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often ports are looked at.
+/// Time between two looks at all ports.
 pub const WATCH_EVERY: Duration = Duration::from_millis(100);
-/// How often a port that is away is tried again.
+/// Time between two attempts to open a missing port.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// How often a port on its way out is looked at.
+/// Time between two looks while a port is closing.
 const LEAVING_EVERY: Duration = Duration::from_millis(5);
 
-/// What is known of a port.
+/// Description of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDesc {
-    /// Number that people and controllers call it by.
+    /// Number in configuration and OpenFlow.
     pub number: u32,
     /// Interface, or kind where there is none.
     pub name: String,
-    /// Ethernet address, zero where there is none.
+    /// Ethernet address; zero where there is none.
     pub mac: [u8; 6],
     /// Longest payload of a frame.
     pub mtu: u32,
-    /// Whether frames can pass at the moment.
+    /// Whether frames can pass now.
     pub link_up: bool,
-    /// Megabits a second, 0 where the system does not say.
+    /// Megabits a second; 0 if unknown.
     pub speed_mbps: u32,
-    /// Modes, for people.
+    /// Modes, for display.
     pub detail: String,
 }
 
 /// A port as configured, open or to be opened.
 pub struct ConfiguredPort {
-    /// Number that people and controllers call it by.
+    /// Number in configuration and OpenFlow.
     pub number: u32,
-    /// How it is opened again; `None`: it is not.
+    /// How to reopen it; `None`: it is not reopened.
     pub spec: Option<PortSpec>,
-    /// The port; `None`: it could not be opened yet.
+    /// The port; `None`: not opened yet.
     pub port: Option<Box<dyn Port>>,
 }
 
 impl ConfiguredPort {
-    /// Opens a port. An interface that is down or gone is no error: it is tried again later.
+    /// Opens a port. A missing or inactive interface is not an error: it is tried again later.
     ///
     /// # Errors
-    /// It cannot work as configured.
+    /// Fails if the port cannot work as configured.
     pub fn open(number: u32, spec: PortSpec, queues: usize) -> Result<ConfiguredPort, PortError> {
         let port = match overbank_ports::open(&spec, queues) {
             Ok(port) => Some(port),
@@ -76,14 +76,14 @@ impl ConfiguredPort {
         Ok(ConfiguredPort { number, spec: Some(spec), port })
     }
 
-    /// What is known of it.
+    /// Returns its description.
     pub fn describe(&mut self) -> PortDesc {
         let info = self.port.as_mut().map(|port| port.info());
         describe(self.number, self.spec.as_ref(), info.as_ref())
     }
 }
 
-/// What is known of a port, open or not.
+/// Describes a port, open or not.
 fn describe(number: u32, spec: Option<&PortSpec>, info: Option<&PortInfo>) -> PortDesc {
     let of_info = info.map(|info| info.name.clone());
     let interface = spec.and_then(PortSpec::interface);
@@ -95,13 +95,13 @@ fn describe(number: u32, spec: Option<&PortSpec>, info: Option<&PortInfo>) -> Po
         mtu: info.map_or(0, |info| info.mtu),
         link_up: info.is_some_and(|info| info.link_up),
         speed_mbps: info.and(interface).and_then(speed_mbps).unwrap_or(0),
-        detail: info.map_or_else(|| "not there".to_owned(), |info| info.detail.clone()),
+        detail: info.map_or_else(|| "missing".to_owned(), |info| info.detail.clone()),
     }
 }
 
 enum State {
     Open(Box<dyn Port>),
-    /// Some workers still have a queue of it.
+    /// Some workers still hold its queues.
     Leaving {
         port: Box<dyn Port>,
         queues: Vec<Queue>,
@@ -109,7 +109,7 @@ enum State {
     Away {
         retry: Instant,
     },
-    /// It does not come back.
+    /// Closed for good.
     Over,
 }
 
@@ -118,16 +118,16 @@ struct Kept {
     spec: Option<PortSpec>,
     state: State,
     last_error: String,
-    /// How often its interface had lost the link when it was last looked at.
+    /// Losses of link at the last look.
     downs: Option<u64>,
 }
 
-/// How often an interface of this network namespace has lost its link, if the kernel counts it.
+/// Returns how often an interface of this namespace has lost its link, if the kernel counts it.
 fn downs(name: &str) -> Option<u64> {
     attribute(name, "carrier_down_count")
 }
 
-/// The speed of an interface of this network namespace, if its driver says one: -1 is none.
+/// Returns the speed of an interface of this namespace; drivers without one report -1 or fail.
 fn speed_mbps(name: &str) -> Option<u32> {
     attribute(name, "speed")
 }
@@ -137,7 +137,7 @@ fn attribute<T: FromStr>(interface: &str, name: &str) -> Option<T> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The ports of a running engine; see the module.
+/// Keeps the ports of a running engine; see the module.
 pub struct PortKeeper<C: Control> {
     ports: Vec<Kept>,
     handle: Handle<C>,
@@ -172,7 +172,7 @@ impl<C: Control> PortKeeper<C> {
         }
     }
 
-    /// Watches until `stop`, then lets go of the ports. To be called when the workers are done.
+    /// Watches until `stop`, then releases the ports. Call it after the workers have ended.
     pub fn run(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let leaving = self.look();
@@ -180,7 +180,7 @@ impl<C: Control> PortKeeper<C> {
         }
     }
 
-    /// Looks at every port once; returns whether one is on its way out.
+    /// Looks at every port once; returns whether one is closing.
     pub fn look(&mut self) -> bool {
         self.collect();
         let mut leaving = false;
@@ -191,7 +191,7 @@ impl<C: Control> PortKeeper<C> {
         leaving
     }
 
-    /// Takes the queues that workers gave back.
+    /// Takes the queues that workers returned.
     fn collect(&mut self) {
         for worker in self.handle.workers() {
             while let Some((index, queue)) = worker.link.detached.pop() {
@@ -226,7 +226,7 @@ impl<C: Control> PortKeeper<C> {
                     kept.state = State::Open(port);
                     let downs = kept.spec.as_ref().and_then(PortSpec::interface).and_then(downs);
                     let before = std::mem::replace(&mut kept.downs, downs);
-                    // Down and up again between two looks: whoever was there may be elsewhere.
+                    // Down and up again between two looks: learned hosts may have moved.
                     let flapped = desc.link_up && before.is_some() && downs > before;
                     if flapped {
                         let down = PortDesc { link_up: false, ..desc.clone() };
@@ -268,7 +268,7 @@ impl<C: Control> PortKeeper<C> {
             }
             Err(error) => {
                 let error = error.to_string();
-                // Once for each reason, not twice a second.
+                // Log each reason once, not twice a second.
                 if error != kept.last_error {
                     tracing::warn!(port = kept.number, %error, "still away");
                     kept.last_error = error;

@@ -1,4 +1,4 @@
-//! An engine at work: ports, workers, control side; started, asked, stopped.
+//! Starts, inspects and stops an engine: ports, workers, control side.
 //!
 //! ```text
 //!   threads   worker 0 … N−1     one for each queue, pinned
@@ -6,8 +6,8 @@
 //!             ports              watches and opens again (ports.rs)
 //! ```
 //!
-//! Nothing here knows of files, signals or sockets. Tests and experiments start engines over ports of
-//! their own.
+//! Nothing here knows files, signals or sockets. Tests and experiments start engines over ports in
+//! memory.
 
 use crate::control::{Control, Handle, Publisher};
 use crate::engine::Engine;
@@ -21,30 +21,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// Orders that wait for a worker, at most, unless told otherwise.
+/// Default cap of pending orders of a worker.
 pub const ORDERS: usize = 256;
 
-/// How an engine is run.
+/// How to run an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Their cores, one after another; empty: those that the process may use.
+    /// Cores of the workers in order; empty: all that the process may use.
     pub cores: Vec<usize>,
-    /// Whether workers never wait.
+    /// Whether workers poll without waiting.
     pub busy_poll: bool,
-    /// Orders that may wait for a worker.
+    /// Cap of pending orders of a worker.
     pub orders: usize,
 }
 
 impl Default for Options {
-    /// One worker, any core, waiting when there is nothing to do.
+    /// Returns one worker on any core that waits when idle.
     fn default() -> Options {
         Options { workers: 1, cores: Vec::new(), busy_poll: false, orders: ORDERS }
     }
 }
 
-/// An engine at work.
+/// A running engine.
 pub struct Running<C: Control> {
     handle: Handle<C>,
     workers: Vec<JoinHandle<()>>,
@@ -53,20 +53,21 @@ pub struct Running<C: Control> {
     pinned: Vec<Option<usize>>,
 }
 
-/// What an engine at work is made of.
+/// Parts of an engine to run.
 pub struct Parts<C: Control> {
-    /// The control side, which keeps the publisher.
+    /// Control side, which keeps the publisher.
     pub control: C,
-    /// What the engines were made to run on, until the first snapshot is published.
+    /// State that the engines were made with, until the first snapshot is published.
     pub first: <C::Engine as Engine>::Snapshot,
-    /// An engine for each worker.
+    /// One engine for each worker.
     pub engines: Vec<C::Engine>,
 }
 
 /// Starts the threads; forwarding begins at once. `build` makes the parts.
 ///
 /// # Errors
-/// That of `build`, or the system has no threads or descriptors left. Nothing runs then.
+/// Returns the error of `build`, or fails if the system has no threads or descriptors left. Nothing
+/// runs then.
 pub fn start<C: Control, Error: From<io::Error>>(
     options: &Options,
     mut ports: Vec<ConfiguredPort>,
@@ -112,7 +113,8 @@ impl<C: Control> Running<C> {
                 if let Some(id) = core
                     && !core_affinity::set_for_current(core_affinity::CoreId { id })
                 {
-                    tracing::warn!(worker = index, core = id, "cannot be pinned");
+                    tracing::warn!(worker = index, core = id, "cannot pin the worker to its core");
+                    // An error means that starting failed and nothing listens any more.
                     let _ = pinned.send(index);
                 }
                 drop(pinned);
@@ -120,7 +122,7 @@ impl<C: Control> Running<C> {
             })?);
         }
         drop(pinned);
-        // Until every worker has tried.
+        // Ends when every worker has tried.
         for index in told {
             self.pinned[index] = None;
         }
@@ -133,33 +135,32 @@ impl<C: Control> Running<C> {
         Ok(())
     }
 
-    /// The way to the control side.
     pub fn handle(&self) -> &Handle<C> {
         &self.handle
     }
 
-    /// The cores that the workers are pinned to; `None`: the system has it run where it likes.
+    /// Returns the cores of the workers; `None`: not pinned.
     pub fn pinned(&self) -> &[Option<usize>] {
         &self.pinned
     }
 
-    /// Whether no port will ever bring another frame, as at the end of captures.
+    /// Returns whether no port will bring another frame, as at the end of captures.
     pub fn is_finished(&self) -> bool {
         self.handle.workers().iter().all(|w| w.link.finished.load(Ordering::Acquire))
     }
 
-    /// Whether a thread ended that should run: an internal error.
+    /// Returns whether a thread has panicked: an internal error.
     pub fn is_broken(&self) -> bool {
         self.workers.iter().chain(&self.others).any(JoinHandle::is_finished)
     }
 
-    /// Returns what is there and what was counted.
+    /// Returns the status document.
     pub fn status(&self) -> StatusOf<C> {
         Status::new(&self.handle)
     }
 
-    /// Lets the workers take what has arrived to its end, then ends all threads, closes the ports
-    /// and returns what was counted.
+    /// Processes the frames that have arrived, then ends all threads, closes the ports and returns
+    /// the counts.
     pub fn stop(mut self) -> StatusOf<C> {
         self.end()
     }
@@ -170,7 +171,7 @@ impl<C: Control> Running<C> {
             worker.link.bell.ring();
         }
         for thread in self.workers.drain(..) {
-            // A worker that panicked has nothing to add; the others have.
+            // A panicked worker has nothing to add; `is_broken` reports it.
             let _ = thread.join();
         }
         let status = Status::new(&self.handle);
@@ -178,6 +179,7 @@ impl<C: Control> Running<C> {
         self.handle.wake();
         for thread in self.others.drain(..) {
             thread.thread().unpark();
+            // As above: `is_broken` reports a panic.
             let _ = thread.join();
         }
         status
@@ -192,12 +194,13 @@ impl<C: Control> Drop for Running<C> {
     }
 }
 
-/// A core for each worker; more workers than cores share.
+/// Returns a core for each worker; excess workers share cores.
 fn cores(options: &Options, workers: usize) -> Vec<Option<usize>> {
     if !options.cores.is_empty() {
         let cores = &options.cores;
         return (0..workers).map(|i| cores.get(i % cores.len()).copied()).collect();
     }
+    // No answer means that the cores are unknown: then nothing is pinned.
     let there = core_affinity::get_core_ids().unwrap_or_default();
     if there.is_empty() {
         return vec![None; workers];

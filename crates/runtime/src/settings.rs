@@ -1,19 +1,18 @@
-//! The settings of ports and workers.
+//! Settings of ports and workers.
 
 use crate::running::Options;
 use overbank_declare::settings::{Check, Commas, Located, Location, Range, SettingValue, number};
 use overbank_ports::PortSpec;
 use std::str::FromStr;
 
-/// Limit of workers.
+/// Cap of workers.
 pub const WORKERS_MAX: usize = 64;
-/// Limit of ports.
+/// Cap of ports.
 pub const PORTS_MAX: usize = 256;
-/// Largest number of a port.
+/// Largest port number.
 pub const PORT_NUMBER_MAX: u32 = 0xfeff;
 
 overbank_declare::choices! {
-    /// What idle workers do.
     pub enum Poll: "HOW" {
         Idle = "idle", "wait for frames";
         Busy = "busy", "poll again at once";
@@ -21,23 +20,22 @@ overbank_declare::choices! {
 }
 
 overbank_declare::settings! {
-    /// Ports and workers.
     pub struct RuntimeSettings: "Ports and workers" {
-        port: Vec<Located<PortSetting>>, "A port: its number and what it is; once for each"
+        port: Vec<Located<PortSetting>>, "A port as NUMBER=KIND:…; repeat for each port"
             example "1=afpacket:eth1 2=afpacket:eth2";
         workers: usize = 1, in 1..=WORKERS_MAX,
             "Worker threads, each with its own queues and caches";
-        cores: Commas<usize>, in 0..=4095, "Cores of the workers, one for each"
+        cores: Commas<usize>, in 0..=4095, "Cores to pin the workers to, one for each"
             or "those that this process may use" example "0 1";
         poll: Poll = "idle",
-            "What workers do without frames: wait (idle) or poll again at once (busy)";
+            "Behaviour of workers without frames: wait (idle) or poll again at once (busy)";
     }
 }
 
-/// One port as configured.
+/// A configured port.
 #[derive(Clone, Debug)]
 pub struct PortSetting {
-    /// Number that people and controllers call it by.
+    /// Number in configuration and OpenFlow.
     pub number: u32,
     /// What it is.
     pub spec: PortSpec,
@@ -67,36 +65,36 @@ impl SettingValue for PortSetting {
 }
 
 impl RuntimeSettings {
-    /// Returns the ports by number. Reports numbers and interfaces that are taken, and too many or
-    /// no ports.
+    /// Returns the ports by number. Reports duplicate numbers and interfaces, too many ports and
+    /// none.
     pub fn ports(&self, check: &mut Check) -> Vec<PortSetting> {
-        let taken = |port: &PortSetting| format!("port number {} is taken already", port.number);
+        let taken = |port: &PortSetting| format!("port number {} is already in use", port.number);
         let ports = check.distinct(self.port.clone(), |port| port.number, taken);
         let interface = |port: &PortSetting| match port.spec.interface() {
             Some(interface) => Ok(interface.to_owned()),
             None => Err(port.number),
         };
         let taken = |port: &PortSetting| {
-            let interface = port.spec.interface().unwrap_or_default();
-            format!("interface {interface} is a port already")
+            let interface = port.spec.interface().expect("only interfaces collide here");
+            format!("interface {interface} is already a port")
         };
         let ports = check.distinct(ports, interface, taken);
         let mut ports: Vec<PortSetting> = ports.into_iter().map(|port| port.value).collect();
         let given = check.given("port").is_some();
         if !given || (ports.is_empty() && check.is_clean()) {
-            let what = "no port; name one at least, such as 1=afpacket:eth0 or 1=tap:tap0";
+            let what = "no port; configure at least one, such as 1=afpacket:eth0 or 1=tap:tap0";
             check.problem(Location::Missing("port"), what);
         }
         if ports.len() > PORTS_MAX {
-            let what = format!("{} ports, at most {PORTS_MAX} are possible", ports.len());
+            let what = format!("{} ports: at most {PORTS_MAX} are allowed", ports.len());
             check.problem(Location::Missing("port"), what);
         }
         ports.sort_by_key(|port| port.number);
         ports
     }
 
-    /// Returns how the workers are run, on a machine with these cores; none: unknown. Reports cores
-    /// that are unavailable, and another number of them than of workers.
+    /// Returns how to run the workers on a machine with cores `available` (empty: unknown). Reports
+    /// unavailable cores, and a number of cores that differs from the workers'.
     pub fn options(&self, check: &mut Check, available: &[usize]) -> Options {
         let (mut cores, mut absent) = (Vec::new(), false);
         for Located { value, location } in &self.cores.0 {
@@ -127,18 +125,19 @@ impl RuntimeSettings {
         }
     }
 
-    /// Returns the cores that this process may use; none: unknown.
+    /// Returns the cores that this process may use; empty: unknown.
     pub fn available_cores() -> Vec<usize> {
+        // No answer means unknown.
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         cores.into_iter().map(|core| core.id).collect()
     }
 }
 
-/// Reads the number of a configured port. Invalid ports have been reported before: then any number
-/// will do.
+/// Reads the number of a configured port. Invalid ports have been reported before, so any number is
+/// accepted then.
 ///
 /// # Errors
-/// There is no such port.
+/// Fails if the port is not configured.
 pub fn port_number(text: &str, ports: &[PortSetting]) -> Result<u32, String> {
     let number = number(text.trim(), &Some(1..=PORT_NUMBER_MAX as usize))?;
     let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -147,10 +146,10 @@ pub fn port_number(text: &str, ports: &[PortSetting]) -> Result<u32, String> {
     }
     let known: Vec<String> =
         ports.iter().take(PORTS_MAX).map(|port| port.number.to_string()).collect();
-    Err(format!("there is no port {number}; there are {}", known.join(", ")))
+    Err(format!("port {number} is not configured; configured: {}", known.join(", ")))
 }
 
-/// Numbers as people write them, `0-3, 8`.
+/// Writes numbers as ranges, `0-3, 8`.
 fn ranges(numbers: &[usize]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -172,7 +171,7 @@ mod tests {
 
     #[test]
     fn options_without_settings_are_those_of_the_table() {
-        let settings = RuntimeSettings::defaults().expect("nothing but ports is needed");
+        let settings = RuntimeSettings::defaults().expect("ports alone have no default");
         let mut check = overbank_declare::settings::Source::new(&[]).check();
         let (options, default) = (settings.options(&mut check, &[]), Options::default());
         assert_eq!(format!("{options:?}"), format!("{default:?}"));

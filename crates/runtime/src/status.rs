@@ -1,7 +1,7 @@
-//! The state of a running engine, whatever it is: for status documents, metrics and tests.
+//! The status of a running engine: for status documents, metrics and tests.
 //!
-//! Made of the tables of the runtime, of the engine and of its control side; numbers only grow but
-//! for gauges, and rates are differences of two documents over the difference of their `uptime_ms`.
+//! Joins the tables of the runtime, the engine and its control side. All numbers but gauges only
+//! grow; a rate is the difference of two documents over the difference of their `uptime_ms`.
 
 use crate::control::{Control, Handle};
 use crate::engine::Engine;
@@ -11,33 +11,33 @@ use overbank_reasons::Reasons;
 use serde::Serialize;
 use std::ops::Deref;
 
-/// Number of the account of what the control side sent: `OFPP_CONTROLLER`.
+/// Number of the account for frames of the control side: `OFPP_CONTROLLER`.
 pub const CONTROLLERS: u32 = 0xffff_fffd;
 /// Its name.
 pub const CONTROLLERS_NAME: &str = "controllers";
 
-/// What a control side shows of itself.
+/// The status of a control side.
 pub trait ControlStatus: Serialize + Send + 'static {
     /// Adds its numbers to the metrics.
     fn expose(&self, to: &mut Exposition);
 }
 
-/// One port.
+/// Status of a port.
 #[derive(Clone, Debug, Serialize)]
 #[serde(bound(serialize = ""))]
 pub struct PortStatus<R: Reasons + 'static> {
-    /// Number that people and controllers call it by.
+    /// Number in configuration and OpenFlow.
     pub number: u32,
     /// Interface, or kind where there is none.
     pub name: String,
-    /// Modes, for people.
+    /// Modes, for display.
     pub detail: String,
     /// Whether frames can pass.
     pub link_up: bool,
-    /// What became of its frames.
+    /// Counts by fate of the frames.
     #[serde(flatten)]
     pub totals: PortTotals,
-    /// Those that went nowhere.
+    /// Dropped frames by reason.
     #[serde(flatten)]
     pub dropped: DropCounts<R>,
     /// Whether both accounts close.
@@ -52,19 +52,19 @@ impl<R: Reasons> Deref for PortStatus<R> {
     }
 }
 
-/// One worker, or all of them together.
+/// Status of one worker, or of all together.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerStatus<T> {
-    /// What it counted of itself.
+    /// The worker's counts.
     #[serde(flatten)]
     pub worker: WorkerTotals,
-    /// What its engine counted.
+    /// The engine's counts.
     #[serde(flatten)]
     pub engine: T,
-    /// Of the measured time with packets: the engine's own share, without receiving, copying out and
-    /// system calls; absent when nothing was measured.
+    /// Share of the engine in the measured time with packets, without receiving, copying out and
+    /// system calls. Absent if nothing was measured.
     pub datapath_share: Option<f64>,
-    /// Cycles a packet of the engine itself, receiving, copying out, flushing.
+    /// Cycles a packet in the engine, receiving, copying out, flushing.
     pub cycles_per_packet: Option<[f64; 4]>,
 }
 
@@ -92,20 +92,18 @@ impl<T> WorkerStatus<T> {
     }
 }
 
-/// The document of an engine and its control side: what the engine counts (`T`), why it drops (`R`),
-/// what its control side shows (`S`).
+/// The document of an engine and its control side, with the engine's counts (`T`), its drop reasons
+/// (`R`) and the control side's status (`S`).
 #[derive(Clone, Debug, Serialize)]
 #[serde(bound(serialize = "T: Serialize, S: Serialize"))]
 pub struct Status<T, R: Reasons + 'static, S> {
-    /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// The ports, and last, with the number [`CONTROLLERS`], what the control side sent.
+    /// Ports; the last, with the number [`CONTROLLERS`], counts frames of the control side.
     pub ports: Vec<PortStatus<R>>,
-    /// The workers.
     pub workers: Vec<WorkerStatus<T>>,
     /// All workers together.
     pub total: WorkerStatus<T>,
-    /// What is published, and what the control side shows.
+    /// Published version, and the control side's status.
     pub control: PublishedStatus<S>,
     /// Whether all accounts of all ports close.
     pub closes: bool,
@@ -132,20 +130,20 @@ const DATAPATH_SHARE: Gauge = Gauge {
 pub const GAUGES: [Gauge; 3] = [UPTIME, PORT_UP, DATAPATH_SHARE];
 
 overbank_declare::counters! {
-    /// What was published to the workers.
+    /// Counts of publications.
     pub struct PublisherTotals: "overbank_" {
         version: gauge version "Version of the rules published last" as "rules_version";
         snapshots_published: counter snapshots "Snapshots published" in status;
     }
 }
 
-/// What is published, and what the control side shows.
+/// Published version, and the control side's status.
 #[derive(Clone, Debug, Serialize)]
 pub struct PublishedStatus<S> {
-    /// The snapshots.
+    /// Publications.
     #[serde(flatten)]
     pub publisher: PublisherTotals,
-    /// The control side's own.
+    /// Control side's status.
     #[serde(flatten)]
     pub own: S,
 }
@@ -159,7 +157,7 @@ impl<S> Deref for PublishedStatus<S> {
 }
 
 impl<T: Counters, R: Reasons, S: ControlStatus> Status<T, R, S> {
-    /// Returns what is there now.
+    /// Reads the current status.
     pub fn new<C, E>(handle: &Handle<C>) -> Status<T, R, S>
     where
         C: Control<Engine = E, Status = S>,

@@ -1,5 +1,5 @@
-//! The few calls of Linux that the runtime needs and std does not have: a wake-up that `poll(2)`
-//! sees, waiting for many descriptors, the time-stamp counter.
+//! Linux calls that the runtime needs and std lacks: a wake-up that `poll(2)` sees, waiting for
+//! many descriptors, the time-stamp counter.
 
 #![allow(unsafe_code)] // Calls of libc and one instruction; see each block.
 
@@ -14,31 +14,31 @@ use std::time::Duration;
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that nobody has woken yet.
+    /// Returns a waker that has not been woken.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(Waker(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Ends the wait, or the next one.
+    /// Ends the current wait, or the next one.
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes, as an eventfd wants. It only fails when it is set already.
+        // SAFETY: eight bytes, as an eventfd takes. It fails only when it is already set.
         let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes the wake-up back; returns whether there was one.
+    /// Clears the wake-up; returns whether there was one.
     pub fn clear(&self) -> bool {
         let mut count = [0u8; 8];
-        // SAFETY: room for the eight bytes that an eventfd gives.
+        // SAFETY: room for the eight bytes that an eventfd returns.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) == 8 }
     }
 }
@@ -49,7 +49,7 @@ impl AsFd for Waker {
     }
 }
 
-/// Tells another thread that there is something for it, once until it looked.
+/// Signals another thread that it has work, with one system call until that thread looks.
 #[derive(Debug)]
 pub struct Bell {
     rung: AtomicBool,
@@ -57,54 +57,55 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A bell that nobody has rung yet.
+    /// Returns a bell that has not been rung.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn new() -> io::Result<Bell> {
         Ok(Bell { rung: AtomicBool::new(false), waker: Waker::new()? })
     }
 
-    /// To be called after something was put where the other thread will look. A system call only
-    /// if the other thread has not been rung for yet.
+    /// Signals the other thread; call it after the work is in place. Makes a system call only for
+    /// the first ring since the last answer.
     pub fn ring(&self) {
-        // AcqRel: what was put before is seen by whoever answers this or a later ring.
+        // AcqRel: the thread that answers this or a later ring sees the work put before it.
         if !self.rung.swap(true, Ordering::AcqRel) {
             self.waker.wake();
         }
     }
 
-    /// Whether somebody rang; to be called before looking.
+    /// Returns whether the bell was rung; call it before looking for work.
     #[inline]
     pub fn answer(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// What to wait for.
+    /// Returns the waker to wait for.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }
 }
 
-/// Descriptors to wait for, kept so that a wait allocates nothing.
+/// Descriptors to wait for; reused, so a wait allocates nothing.
 #[derive(Debug, Default)]
 pub struct WaitSet(Vec<libc::pollfd>);
 
 impl WaitSet {
-    /// Forgets all.
+    /// Removes all descriptors.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Adds one. It must stay open until the wait is over.
+    /// Adds a descriptor, which must stay open until the wait is over.
     pub fn add(&mut self, fd: BorrowedFd<'_>) {
         self.0.push(pollfd(fd.as_raw_fd()));
     }
 
-    /// Waits until one is readable, or until the time is over; a signal may end it early.
+    /// Waits until a descriptor is readable or the time is over; a signal may end it early.
     pub fn wait(&mut self, at_most: Duration) {
         let ms = libc::c_int::try_from(at_most.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: an array of so many pollfd; closed descriptors in it are answered, not followed.
+        // SAFETY: the length is that of the array; poll reports closed descriptors and follows
+        // none.
         unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, ms) };
     }
 }
@@ -121,7 +122,7 @@ pub fn wait_for(waker: &Waker, at_most: Duration) {
     waker.clear();
 }
 
-/// The time-stamp counter; where there is none, nanoseconds.
+/// Returns the time-stamp counter; nanoseconds where there is none.
 #[inline]
 pub fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -148,7 +149,7 @@ mod tests {
         assert!(!waker.clear());
         waker.wake();
         waker.clone().wake();
-        // Would last for a minute.
+        // Would otherwise last a minute.
         wait_for(&waker, Duration::from_secs(60));
         assert!(!waker.clear(), "both are gone");
         let other = waker.clone();

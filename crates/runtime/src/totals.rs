@@ -1,4 +1,4 @@
-//! What workers count, and how others read it.
+//! Counts of workers, and how others read them.
 //!
 //! ```text
 //!   worker: plain numbers, no atomics on the packet path
@@ -7,12 +7,12 @@
 //!   Published: worker │ engine │ port 0, its drops │ port 1, its drops │ …     read by anyone
 //! ```
 //!
-//! A reader gets all numbers of one worker as they were at one instant, so that in every reading, not
-//! only the last one, the account of each port closes:
+//! A reader gets all numbers of one worker as of one instant. So the account of each port closes in
+//! every reading:
 //!
-//! - `received = forwarded + to_controller + Σ dropped`: what happened to the frames that came in.
-//!   A frame that left by a port is `forwarded`, also if the control side got a copy.
-//! - `outputs = sent + queued + Σ not_sent`: what happened to the frames that were to leave.
+//! - `received = forwarded + to_controller + Σ dropped`: fates of incoming frames. A frame that
+//!   left by a port is `forwarded`, also if the control side got a copy.
+//! - `outputs = sent + queued + Σ not_sent`: fates of frames to be sent.
 //!
 //! Panics: none.
 
@@ -25,28 +25,28 @@ use std::fmt;
 use std::marker::PhantomData;
 
 overbank_reasons::reasons! {
-    /// Why a frame that came in reached no engine.
+    /// Why an incoming frame reached no engine.
     pub enum PortDrop {
-        PortBlocked = "port_blocked", "the port shall not receive";
+        PortBlocked = "port_blocked", "receiving is disabled on the port";
     }
 }
 
 overbank_reasons::reasons! {
-    /// Why a frame that was to leave did not.
+    /// Why an outgoing frame was not sent.
     pub enum NotSent {
         QueueFull = "queue_full", "the transmit queue was full";
         TooLong = "too_long", "the frame is longer than the MTU";
         PortDown = "port_down", "the port is down or gone";
-        Blocked = "blocked", "the port shall not send";
-        Lost = "lost", "the outside refused what the queue had taken";
+        Blocked = "blocked", "sending is disabled on the port";
+        Lost = "lost", "the device refused frames that the queue had taken";
     }
 }
 
 overbank_declare::counters! {
-    /// What one worker counted at one port, beside its [`DropCounts`].
+    /// Counts of one worker at one port, beside its [`DropCounts`].
     pub struct PortTotals: "overbank_port_" {
-        received: counter packets "Frames that came in" as "received_packets" rate top "in/s";
-        received_bytes: counter bytes "Bytes that came in" rate top "bit/s";
+        received: counter packets "Frames received" as "received_packets" rate top "in/s";
+        received_bytes: counter bytes "Bytes received" rate top "bit/s";
         forwarded: counter packets "Frames of this ingress port that left by a port"
             as "forwarded_packets" rate;
         to_controller: counter packets
@@ -56,22 +56,22 @@ overbank_declare::counters! {
             "Copies for the controllers of frames that also left by a port";
         missed: counter packets "Frames lost before the switch saw them"
             as "missed_packets" rate top "missed/s";
-        errors: counter packets "Frames that arrived unusable" as "receive_errors";
-        outputs: counter packets "Frames that were to leave by this port" as "output_packets";
-        sent: counter packets "Frames handed to the outside" as "sent_packets" rate top "out/s";
-        sent_bytes: counter bytes "Bytes handed to the outside" rate top "bit/s";
-        queued: gauge packets "Frames that wait in the transmit queue" in status;
-        not_sent[NotSent]: counter packets "Frames that were to leave and did not"
+        errors: counter packets "Frames received with errors" as "receive_errors";
+        outputs: counter packets "Frames to be sent by this port" as "output_packets";
+        sent: counter packets "Frames sent" as "sent_packets" rate top "out/s";
+        sent_bytes: counter bytes "Bytes sent" rate top "bit/s";
+        queued: gauge packets "Frames in the transmit queue" in status;
+        not_sent[NotSent]: counter packets "Frames to be sent that were not"
             as "not_sent_packets" rate top "unsent/s";
     }
 }
 
 overbank_declare::counters! {
-    /// What one worker counted of itself.
+    /// Counts of one worker.
     pub struct WorkerTotals: "overbank_" {
         version: oldest version "Version of the rules that the worker runs on"
             as "worker_version";
-        packets: counter packets "Packets that came in" in status rate;
+        packets: counter packets "Packets received" in status rate;
         bursts: counter bursts "Bursts of frames processed" as "worker_bursts";
         rounds: counter rounds "Rounds over all ports" in status;
         waits: counter waits "Times a worker waited for frames" as "worker_waits";
@@ -84,37 +84,37 @@ overbank_declare::counters! {
     }
 }
 
-/// Frames that came in on a port and went nowhere, by reason: those of the runtime, then those of
-/// the engine (`R`).
+/// Dropped frames of an ingress port, by reason: those of the runtime, then those of the engine
+/// (`R`).
 pub struct DropCounts<R> {
     counts: Box<[u64]>,
     of: PhantomData<fn() -> R>,
 }
 
 impl<R: Reasons> DropCounts<R> {
-    /// Adds frames that reached no engine.
+    /// Counts frames that reached no engine.
     #[inline]
     pub(crate) fn unprocessed(&mut self, reason: PortDrop, frames: u64) {
         self.counts[reason.index()] += frames;
     }
 
-    /// Adds a frame that the engine dropped.
+    /// Counts a frame that the engine dropped.
     #[inline]
     pub(crate) fn by_engine(&mut self, reason: R) {
         self.counts[PortDrop::COUNT + reason.index()] += 1;
     }
 
-    /// Returns how many frames went nowhere.
+    /// Returns the number of dropped frames.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns how many frames went nowhere for the reason of this name.
+    /// Returns the number of frames dropped for the reason of this name.
     pub fn of(&self, name: &str) -> u64 {
         self.iter().filter(|(known, _)| *known == name).map(|(_, n)| n).sum()
     }
 
-    /// Returns the reasons that have happened, with their numbers.
+    /// Returns the reasons that have occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = self.counts.iter().enumerate().filter(|(_, n)| **n != 0);
         all.map(|(index, n)| (Self::name_at(index), *n))
@@ -133,7 +133,7 @@ impl<R: Reasons + 'static> Counters for DropCounts<R> {
         name: "dropped",
         kind: Kind::Counter,
         unit: "packets",
-        help: "Frames of this ingress port that went nowhere",
+        help: "Frames of this ingress port that were dropped",
         shown: Shown::Everywhere,
         metrics: &[Metric { name: "overbank_port_dropped_packets", label: None }],
         rate: Some("dropped"),
@@ -183,51 +183,51 @@ impl<'de, R: Reasons + 'static> Deserialize<'de> for DropCounts<R> {
 }
 
 impl PortTotals {
-    /// Returns how many frames were to leave and did not.
+    /// Returns the number of frames to be sent that were not.
     pub fn not_sent_total(&self) -> u64 {
         self.not_sent.iter().sum()
     }
 
-    /// Whether both accounts close.
+    /// Returns whether both accounts close.
     pub fn closes<R: Reasons>(&self, dropped: &DropCounts<R>) -> bool {
         self.received == self.forwarded + self.to_controller + dropped.total()
             && self.outputs == self.sent + self.queued + self.not_sent_total()
     }
 }
 
-/// What a worker counted at one port.
+/// Counts of a worker at one port.
 pub struct PortCounts<E: Engine> {
-    /// By what became of the frames.
+    /// By fate of the frames.
     pub totals: PortTotals,
-    /// Those that went nowhere, by reason.
+    /// Dropped frames by reason.
     pub dropped: DropCounts<E::Drop>,
 }
 
-/// What a worker counted.
+/// Counts of one worker.
 pub struct Reading<E: Engine> {
-    /// Of itself.
+    /// Its own.
     pub worker: WorkerTotals,
-    /// In its engine.
+    /// Its engine's.
     pub engine: E::Totals,
-    /// By port; the last one is what the control side sent.
+    /// By port; the last entry is the control side's frames.
     pub ports: Vec<PortCounts<E>>,
 }
 
-/// The numbers of one worker for others to read; see the module.
+/// The numbers of one worker, for readers; see the module.
 pub struct Published<E: Engine> {
     words: Publication,
     of: PhantomData<fn() -> E>,
 }
 
 impl<E: Engine> Published<E> {
-    /// Returns numbers that are all zero, for this many ports.
+    /// Returns numbers for this many ports, all zero.
     pub fn new(ports: usize) -> Published<E> {
         let port = PortTotals::WORDS + DropCounts::<E::Drop>::WORDS;
         let words = WorkerTotals::WORDS + E::Totals::WORDS + ports * port;
         Published { words: Publication::new(words), of: PhantomData }
     }
 
-    /// Shows new numbers; one thread only. `words` is working memory.
+    /// Publishes new numbers; one thread only. `words` is scratch memory.
     pub(crate) fn publish<'a>(
         &self,
         worker: &WorkerTotals,
@@ -246,11 +246,11 @@ impl<E: Engine> Published<E> {
         self.words.publish(words.iter().copied());
     }
 
-    /// Returns the numbers as they were at one instant.
+    /// Returns the numbers as of one instant.
     pub fn read(&self) -> Reading<E> {
         let words = self.words.read();
         let mut rest = words.into_iter();
-        let mut next = || rest.next().unwrap_or(0);
+        let mut next = || rest.next().expect("as many words as fields");
         let (worker, engine) = (WorkerTotals::take(&mut next), E::Totals::take(&mut next));
         let port = PortTotals::WORDS + DropCounts::<E::Drop>::WORDS;
         let ports = (self.words.len() - WorkerTotals::WORDS - E::Totals::WORDS) / port;
@@ -267,7 +267,6 @@ mod tests {
     use super::*;
 
     overbank_reasons::reasons! {
-        /// For the test.
         enum Why {
             First = "first", "for the test";
             Second = "second", "for the test";

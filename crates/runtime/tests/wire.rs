@@ -1,5 +1,5 @@
-//! The seam: an engine that the runtime does not know, with two workers over ports in memory. Its
-//! counters, reasons, metrics, status and account are there without a line of the runtime for them.
+//! Runs an engine that the runtime does not know, with two workers over ports in memory. Its
+//! counters, reasons, metrics, status and account need no line of the runtime.
 
 #![allow(dead_code)] // The example's main is not called.
 
@@ -28,7 +28,7 @@ fn ports(n: u32, workers: usize) -> (Vec<ConfiguredPort>, Vec<MemoryHandle>) {
     each.unzip()
 }
 
-/// A frame of this EtherType; flows differ, so that both workers have some.
+/// Returns a frame of this EtherType; flows differ, so that both workers get some.
 fn frame(ethertype: u16, flow: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, flow];
     frame.extend(ethertype.to_be_bytes());

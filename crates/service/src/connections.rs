@@ -1,8 +1,8 @@
-//! A limit on connections at one time, and an end to those on which nothing moves.
+//! Limits the connections open at one time, and closes idle ones.
 //!
-//! Without either, idle connections could take all descriptors of the process: then no port could be
-//! opened again and no controller accepted. A connection beyond the limit waits: the first one with a
-//! descriptor, and counted; the rest in the system's queue.
+//! Without a limit, idle connections could take all descriptors of the process. Then no port could
+//! be reopened and no controller accepted. A connection beyond the limit waits. The first one to
+//! wait holds a descriptor and is counted; the rest stay in the system's queue.
 //!
 //! Panics: none.
 
@@ -19,12 +19,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection on which nothing moves for this long is closed.
+/// A connection without traffic for this long is closed.
 pub const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Wait after a failed accept: descriptors may be free again by then.
+/// Wait after a failed accept: descriptors may be free by then.
 pub const RETRY: Duration = Duration::from_millis(100);
 
-/// At most this many connections at one time.
+/// Caps the connections open at one time; clones share the cap.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit {
     permits: Arc<Semaphore>,
@@ -32,28 +32,26 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// Returns a limit of `connections`.
     pub fn new(connections: usize) -> ConnectionLimit {
         ConnectionLimit { permits: Arc::new(Semaphore::new(connections)), waited: Arc::default() }
     }
 
-    /// Waits until there is room, and takes it until the permit is dropped. `None` never comes: the
-    /// semaphore is not closed.
-    pub async fn admit(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits until a connection is allowed; dropping the permit frees its place.
+    pub async fn admit(&self) -> OwnedSemaphorePermit {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Some(permit);
+            return permit;
         }
         self.waited.fetch_add(1, Relaxed);
-        self.permits.clone().acquire_owned().await.ok()
+        self.permits.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// Returns how many connections had to wait.
+    /// Returns how many connections have waited.
     pub fn waited(&self) -> u64 {
         self.waited.load(Relaxed)
     }
 }
 
-/// A listener with a limit.
+/// A listener with a connection limit.
 pub struct Limited {
     listener: TcpListener,
     limit: ConnectionLimit,
@@ -61,7 +59,7 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Puts `limit` in front of `listener`; a connection on which nothing moves for `idle` ends.
+    /// Puts `limit` in front of `listener`; closes a connection that is idle for `idle`.
     pub fn new(listener: TcpListener, limit: ConnectionLimit, idle: Duration) -> Limited {
         Limited { listener, limit, idle }
     }
@@ -73,9 +71,8 @@ impl Listener for Limited {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            if let Ok((stream, peer)) = self.listener.accept().await
-                && let Some(permit) = self.limit.admit().await
-            {
+            if let Ok((stream, peer)) = self.listener.accept().await {
+                let permit = self.limit.admit().await;
                 let deadline = Box::pin(sleep(self.idle));
                 return (Connection { stream, deadline, idle: self.idle, _permit: permit }, peer);
             }
@@ -97,7 +94,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Passes on what a step gave, or an error if the connection was idle for too long.
+    /// Returns `step`, or an error if the connection was idle for too long.
     fn moved<T>(&mut self, cx: &mut Context<'_>, step: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if step.is_ready() {
             self.deadline.as_mut().reset(Instant::now() + self.idle);

@@ -1,13 +1,13 @@
-//! Where a service is asked how it goes: metrics and status over HTTP, status over a socket.
+//! Serves metrics and status over HTTP, and status over a local socket.
 //!
 //! ```text
-//!   GET /metrics   Prometheus text (OpenMetrics)          ┐  Documents: made when they are asked for,
-//!   GET /status    the status document                    ├─ each of one reading of the counters;
-//!   status socket  a line in, one line of JSON out        ┘  between requests nothing is spent
+//!   GET /metrics   Prometheus text (OpenMetrics)       ┐  Each document is made on request,
+//!   GET /status    the status document                 ├─ from one reading of the counters;
+//!   status socket  a line in, one line of JSON out     ┘  idle endpoints cost nothing
 //! ```
 //!
-//! [`Endpoints::open`] binds them, so that a service can fail before it starts and give up privileges
-//! afterwards; [`Endpoints::serve`] answers from then on.
+//! [`Endpoints::open`] binds them, so a service fails before it starts and drops privileges
+//! afterwards. [`Endpoints::serve`] answers from then on.
 
 use crate::connections::{ConnectionLimit, IDLE_MAX, Limited, RETRY};
 use crate::options::ServiceSettings;
@@ -29,34 +29,30 @@ use tokio::sync::watch;
 /// Longest line that the status socket reads.
 const LINE_MAX: u64 = 256;
 
-/// An address or a path cannot be served on.
+/// An address or a path cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting} {at}: {source}")]
 pub struct ServeError {
-    /// Name of the setting.
+    /// Setting at fault.
     pub setting: &'static str,
-    /// Its value.
     pub at: String,
-    /// What the system said.
     pub source: io::Error,
 }
 
-/// What a service tells of itself.
+/// The documents that a service offers.
 pub trait Documents: Send + Sync + 'static {
-    /// Returns all metrics.
     fn metrics(&self) -> Exposition;
 
     /// Returns the status document as JSON, without a line break.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// Fails if the document cannot be written as JSON.
     fn status(&self) -> serde_json::Result<Vec<u8>>;
 
-    /// Answers a line of the status socket: the status document, unless the service knows other
-    /// questions.
+    /// Answers a line of the status socket. Unless overridden, any line gets the status document.
     ///
     /// # Errors
-    /// As [`Documents::status`].
+    /// Fails as [`Documents::status`] does.
     fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
         let _ = line;
         self.status()
@@ -64,18 +60,18 @@ pub trait Documents: Send + Sync + 'static {
 }
 
 overbank_declare::counters! {
-    /// What a service counts of its endpoints.
+    /// Counters of the endpoints.
     pub struct EndpointTotals: "overbank_" {
         metrics_waited: counter connections
-            "Connections for metrics beyond the limit, which waited (`--metrics-connections`)"
+            "Connections to the metrics endpoint that waited (`--metrics-connections`)"
             as "metrics_connections_waited";
         status_waited: counter connections
-            "Connections to the status socket beyond the limit, which waited (`--status-connections`)"
+            "Connections to the status socket that waited (`--status-connections`)"
             as "status_connections_waited";
     }
 }
 
-/// The limits of both endpoints, which count what they kept waiting.
+/// The connection limits of both endpoints.
 #[derive(Clone, Debug)]
 pub struct Limits {
     metrics: ConnectionLimit,
@@ -83,7 +79,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits that are configured.
     pub fn new(settings: &ServiceSettings) -> Limits {
         Limits {
             metrics: ConnectionLimit::new(settings.metrics_connections),
@@ -91,7 +86,6 @@ impl Limits {
         }
     }
 
-    /// Returns what was counted.
     pub fn totals(&self) -> EndpointTotals {
         EndpointTotals {
             metrics_waited: self.metrics.waited(),
@@ -100,8 +94,7 @@ impl Limits {
     }
 }
 
-/// The endpoints of a service, bound and not yet served. The socket's file is removed when they are
-/// dropped.
+/// The endpoints of a service, bound and not yet served. Dropping them removes the socket's file.
 #[derive(Debug)]
 pub struct Endpoints {
     metrics: Option<std::net::TcpListener>,
@@ -109,22 +102,23 @@ pub struct Endpoints {
     file: Option<SocketFile>,
 }
 
-/// The file of the status socket; removed when this is dropped.
+/// The file of the status socket, removed on drop.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        // Somebody may have removed it before; either way it is no longer there.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Endpoints {
-    /// Binds what is configured. `metrics_required`: the address was named; otherwise the service
-    /// does without metrics if it is taken.
+    /// Binds what is configured. With `metrics_required` a taken metrics address is an error;
+    /// without it the service runs without metrics.
     ///
     /// # Errors
-    /// An address or a path is taken, or not allowed.
+    /// Fails if an address or a path is taken or not permitted.
     pub fn open(
         settings: &ServiceSettings,
         metrics_required: bool,
@@ -139,11 +133,11 @@ impl Endpoints {
         Ok(Endpoints { metrics, status, file })
     }
 
-    /// Answers until `stop`, in tasks of the runtime that this is called in. What it returns keeps
-    /// the socket's file in place.
+    /// Serves until `stop`, in tasks of the current runtime. The returned guard keeps the socket's
+    /// file.
     ///
     /// # Errors
-    /// The runtime cannot take a listener.
+    /// Fails if the runtime cannot register a listener.
     pub fn serve<D: Documents>(
         self,
         documents: Arc<D>,
@@ -165,7 +159,7 @@ impl Endpoints {
     }
 }
 
-/// The socket for `overbank top`; one that a killed process left behind is replaced.
+/// Binds the status socket, replacing one that a killed process left behind.
 fn listen_status(path: &Path) -> Result<BoundSocket, ServeError> {
     let failed =
         |source| ServeError { setting: "status-socket", at: path.display().to_string(), source };
@@ -192,7 +186,7 @@ fn listen_metrics(
             Err(ServeError { setting: "metrics", at: address.to_string(), source })
         }
         Err(error) => {
-            tracing::warn!(%address, %error, "no metrics: name another address with --metrics");
+            tracing::warn!(%address, %error, "metrics are not served; set another --metrics");
             Ok(None)
         }
     }
@@ -209,6 +203,7 @@ async fn serve_metrics<D: Documents>(
     let status = move || async move { json(of_status.status()) };
     let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status));
     let stopped = async move {
+        // An error means that the sender is gone: stop then, too.
         let _ = stop.wait_for(|stop| *stop).await;
     };
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
@@ -231,16 +226,17 @@ async fn serve_status<D: Documents>(
             tokio::time::sleep(RETRY).await;
             continue;
         };
-        let Some(permit) = limit.admit().await else { return };
+        let permit = limit.admit().await;
         let documents = documents.clone();
         tokio::spawn(async move {
+            // An error ends this connection alone: the client hung up or sent garbage.
             let _ = answer_lines(stream, documents).await;
             drop(permit);
         });
     }
 }
 
-/// Writes one document for each line that comes in.
+/// Answers each line with one document.
 async fn answer_lines<D: Documents>(stream: UnixStream, documents: Arc<D>) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
@@ -251,7 +247,7 @@ async fn answer_lines<D: Documents>(stream: UnixStream, documents: Arc<D>) -> io
         if n == 0 || line.last() != Some(&b'\n') {
             return Ok(());
         }
-        // A large answer takes a while: not in a thread that others wait for.
+        // A large answer takes a while and would block the runtime's thread.
         let (documents, line) = (documents.clone(), String::from_utf8_lossy(&line).into_owned());
         let text = tokio::task::spawn_blocking(move || documents.answer(line.trim_end())).await?;
         let mut text = text.map_err(io::Error::other)?;

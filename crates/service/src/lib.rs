@@ -1,4 +1,4 @@
-//! What every service of Overbank needs, with packet ports or without.
+//! Parts that every service of Overbank shares, with packet ports or without.
 //!
 //! ```text
 //!   options                  the settings of every service
@@ -6,8 +6,8 @@
 //!   privileges, process      capabilities, signals, the service manager, logs
 //! ```
 //!
-//! Counters and settings are declared with `overbank-declare`. Nothing here knows ports, packets or
-//! a network protocol but HTTP. Panics: none.
+//! `overbank-declare` declares the counters and settings. Nothing here knows ports, packets or a
+//! network protocol but HTTP. Panics: none.
 
 pub mod connections;
 pub mod endpoints;

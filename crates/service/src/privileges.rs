@@ -1,19 +1,18 @@
-//! The privileges of the process: those that it still needs, and nothing else.
+//! Drops the privileges that the process no longer needs.
 //!
-//! Capabilities belong to threads, and a new thread inherits those of its maker. So call this once
-//! ports and sockets are open and before the first thread starts. Without `CAP_DAC_OVERRIDE`, a file
-//! that is read again on SIGHUP must be readable for the user that the service runs as, root
-//! included.
+//! Capabilities belong to threads, and a new thread inherits those of its parent. So call this
+//! after ports and sockets are open and before the first thread starts. Without `CAP_DAC_OVERRIDE`,
+//! the service's user, root included, must have read permission on files that SIGHUP reloads.
 
 use crate::sys;
 pub use caps::Capability;
 use caps::{CapSet, CapsHashSet};
 
-/// What opening packet ports again needs.
+/// Capabilities for reopening packet ports.
 pub const NETWORK: [Capability; 3] =
     [Capability::CAP_NET_RAW, Capability::CAP_NET_ADMIN, Capability::CAP_BPF];
 
-/// Privileges could not be given up.
+/// Privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     /// The kernel refused to change capabilities.
@@ -24,21 +23,20 @@ pub enum PrivilegeError {
     NoNewPrivileges(#[from] std::io::Error),
 }
 
-/// Raises the limit of locked memory, which AF_XDP needs and which cannot be raised after
-/// [`drop_all_but`].
+/// Raises the limit of locked memory for AF_XDP. [`drop_all_but`] makes this impossible later.
 pub fn prepare() {
-    // Without the privilege to do so the limit stays; opening the port says so if it is too low.
+    // Without the privilege the limit stays; opening the port reports a limit that is too low.
     sys::unlimited_locked_memory();
 }
 
-/// Gives up every capability but `kept`, for good. Returns the names of those that remain.
+/// Drops every capability but `kept`, for good. Returns the names of those that remain.
 ///
 /// # Errors
-/// The kernel refused; privileges may have been given up in part.
+/// Fails if the kernel refuses; some privileges may be gone by then.
 pub fn drop_all_but(kept: &[Capability]) -> Result<Vec<String>, PrivilegeError> {
     let permitted = caps::read(None, CapSet::Permitted)?;
     let keep: CapsHashSet = kept.iter().copied().filter(|cap| permitted.contains(cap)).collect();
-    // From the bounding set first: that needs a capability which goes afterwards.
+    // The bounding set goes first: changing it needs a capability that is dropped later.
     if permitted.contains(&Capability::CAP_SETPCAP) {
         for cap in caps::read(None, CapSet::Bounding)? {
             if !keep.contains(&cap) {
@@ -60,11 +58,11 @@ pub fn drop_all_but(kept: &[Capability]) -> Result<Vec<String>, PrivilegeError> 
 mod tests {
     use super::*;
 
-    /// In a separate thread, which has its own capabilities.
+    /// Runs in a separate thread, which has its own capabilities.
     #[test]
     fn only_those_for_the_network_stay() {
         let names = std::thread::spawn(|| {
-            let names = drop_all_but(&NETWORK).expect("giving up is always allowed");
+            let names = drop_all_but(&NETWORK).expect("dropping is always allowed");
             let left = caps::read(None, CapSet::Permitted).expect("readable");
             assert!(left.iter().all(|cap| NETWORK.contains(cap)), "{left:?}");
             assert_eq!(left.len(), names.len());

@@ -1,20 +1,20 @@
-//! The process of a service: signals, the service manager, logs.
+//! Handles the process of a service: signals, the service manager, logs.
 
 use crate::options::{LogFormat, LogLevel, ServiceSettings};
 use std::io::{self, IsTerminal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
-/// What a signal asks for.
+/// A request that a signal carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// SIGHUP: read again what can change.
+    /// SIGHUP: reload.
     Reload,
-    /// To end, for this reason.
+    /// Terminate, for this reason.
     End(&'static str),
 }
 
-/// The signals that a service heeds.
+/// The signals that a service handles.
 #[derive(Debug)]
 pub struct Signals {
     hangup: Signal,
@@ -23,11 +23,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGHUP, SIGTERM and SIGINT: from here on they do not end the process. Call it within
-    /// the runtime and before anybody is told that the service runs.
+    /// Catches SIGHUP, SIGTERM and SIGINT, which from then on do not end the process. Call it
+    /// within the runtime and before the service reports that it is ready.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if a handler cannot be installed.
     pub fn new() -> io::Result<Signals> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
@@ -36,7 +36,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one. Cancel-safe.
+    /// Waits for the next signal. Cancel-safe.
     pub async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::End("SIGTERM"),
@@ -60,11 +60,11 @@ pub fn notify(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
     });
     if let Err(error) = sent {
-        tracing::warn!(%error, "the service manager cannot be reached");
+        tracing::warn!(%error, "cannot reach the service manager");
     }
 }
 
-/// Sends logs to standard error, so that standard output has the results alone. To be called once.
+/// Sends logs to standard error; standard output has the results alone. Call it once.
 pub fn start_log(settings: &ServiceSettings) {
     let level = match settings.log {
         LogLevel::Off => LevelFilter::OFF,

@@ -1,5 +1,4 @@
-//! What a control side has beside its engine, to be run as a service: its mode, its sessions, what it
-//! answers, what SIGHUP does.
+//! A control side as a service: its mode, its sessions, its answers, its reload on SIGHUP.
 
 use crate::switch::settings::{Config, read_rules};
 use overbank_bridge::BridgeControl;
@@ -12,18 +11,17 @@ use std::future::Future;
 use std::path::Path;
 use tokio::sync::watch;
 
-/// A control side that the command runs.
 pub trait Appliance: Control {
-    /// Name of its mode, as in the setting `mode`.
+    /// Name of its mode in the setting `mode`.
     const MODE: &'static str;
 
-    /// Returns the answer to a line of the status socket that asks for stations.
+    /// Answers a query for addresses on the status socket.
     fn listing(handle: &Handle<Self>, line: &str) -> Listing;
 
-    /// Takes what the file at `path` says now, all of it or nothing.
+    /// Reloads the file at `path`, all of it or nothing.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all problems of the file.
     fn reload(handle: &Handle<Self>, path: &Path) -> Result<(), Problems>;
 
     /// Serves its sessions until `stop`.
@@ -52,7 +50,7 @@ impl Appliance for RuleControl {
                 kept = done.kept,
                 "rules read again"
             ),
-            Err(error) => tracing::error!(%error, "the rules stay as they were"),
+            Err(error) => tracing::error!(%error, "rules unchanged"),
         }
         Ok(())
     }
@@ -74,12 +72,12 @@ impl Appliance for BridgeControl {
         overbank_bridge::listing(handle, line)
     }
 
-    /// There are no rules, so there is no path.
+    /// Without rules there is no path.
     fn reload(_handle: &Handle<Self>, _path: &Path) -> Result<(), Problems> {
         Ok(())
     }
 
-    /// There are no sessions.
+    /// Serves no sessions.
     #[expect(clippy::manual_async_fn, reason = "an async fn would borrow the configuration")]
     fn serve(
         _config: &Config,
@@ -88,6 +86,7 @@ impl Appliance for BridgeControl {
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), ControlError>> + Send + 'static {
         async move {
+            // An error means that the sender is gone: stop then, too.
             let _ = stop.wait_for(|stop| *stop).await;
             Ok(())
         }

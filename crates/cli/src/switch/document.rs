@@ -1,9 +1,9 @@
-//! The status document of a running engine, with what is served beside it; and its metrics.
+//! Writes the status document of a running engine and its services, and its metrics.
 //!
-//! One JSON object (`schema` is [`SCHEMA`]). Over the status socket it comes as one line each time
-//! that a line, of whatever content, is sent. The numbers only grow; rates are differences of two
-//! documents over the difference of their `uptime_ms`. The fields are described in
-//! `docs/switch-status.md`.
+//! One JSON object (`schema` is [`SCHEMA`]). The status socket answers each line, whatever its
+//! content, with the document on one line. Numbers only grow; a rate is the difference of two
+//! documents over the difference of their `uptime_ms`. `docs/switch-status.md` describes the
+//! fields.
 
 use crate::switch::appliance::Appliance;
 use crate::switch::status::SCHEMA;
@@ -16,16 +16,15 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What sessions and endpoints count, beside the engine.
+/// Counts of sessions and endpoints, beside the engine.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// What the OpenFlow sessions counted; `None` without `--openflow`.
+    /// Counts of the OpenFlow sessions; `None` without `--openflow`.
     pub openflow: Option<Arc<ControlCounters>>,
-    /// Limits of the endpoints, which count what they kept waiting.
+    /// Connection limits of the endpoints, with their counts.
     pub limits: Limits,
 }
 
-/// The document.
 #[derive(Serialize)]
 pub struct Document<S> {
     schema: &'static str,
@@ -43,7 +42,6 @@ impl Served {
         self.openflow.as_ref().map(|counters| counters.snapshot())
     }
 
-    /// Returns the document of this status.
     pub fn document<C: Appliance>(
         &self,
         datapath_id: u64,
@@ -66,13 +64,12 @@ impl Served {
     }
 }
 
-/// A running engine and what is served of it.
+/// A running engine with its services.
 pub struct ServedEngine<C: Appliance> {
-    /// The way to its control side.
+    /// Access to its control side.
     pub handle: Handle<C>,
-    /// Identity of the switch.
     pub datapath_id: u64,
-    /// What is counted beside it.
+    /// Counts beside the engine.
     pub served: Served,
 }
 
@@ -96,7 +93,7 @@ where
         serde_json::to_vec(&self.served.document::<C>(self.datapath_id, status))
     }
 
-    /// A listing of stations for a line that begins with `fdb`, the status for any other.
+    /// Answers a line that begins with `fdb` with a list of addresses, any other with the status.
     fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
         if line.starts_with("fdb") {
             return serde_json::to_vec(&C::listing(&self.handle, line));

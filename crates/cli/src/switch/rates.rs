@@ -1,6 +1,6 @@
-//! What happens in a second: the difference of two status documents.
+//! Computes rates: the difference of two status documents.
 //!
-//! Which counters are rates, and by which name, stands in their tables (`rate`).
+//! The tables of counters declare which are rates, and their names (`rate`).
 
 use crate::switch::status::{PortStatus, Status, WorkerStatus};
 use overbank_declare::counters::{Counters, Rates as Counted};
@@ -10,7 +10,6 @@ use serde::Serialize;
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch-rates/1";
 
-/// One port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PortRates {
     /// OpenFlow number.
@@ -24,49 +23,46 @@ pub struct PortRates {
     pub rates: Counted,
 }
 
-/// One worker, or all of them together.
+/// One worker, or all together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerRates {
-    /// Packets a second, and what decided them.
+    /// Packets a second, by tier.
     #[serde(flatten)]
     pub rates: Counted,
-    /// Packets of a burst.
+    /// Packets per burst.
     pub burst: f64,
     /// Share of the datapath in the measured time with packets, since the start.
     pub datapath_share: Option<f64>,
 }
 
-/// The document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rates {
-    /// [`SCHEMA`].
     pub schema: &'static str,
     /// Time between the two documents.
     pub interval_ms: u64,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// What decides where frames go: `openflow` or `l2`.
+    /// Mode: `openflow` or `l2`.
     pub mode: String,
-    /// By port.
     pub ports: Vec<PortRates>,
-    /// By worker.
     pub workers: Vec<WorkerRates>,
     /// All workers together.
     pub total: WorkerRates,
-    /// Rules there are.
+    /// Rules.
     pub rules: u64,
-    /// Controllers that are connected.
+    /// Connected controllers.
     pub controllers: u64,
-    /// Addresses known.
+    /// Known MAC addresses.
     pub stations: u64,
-    /// Addresses a second that were new.
+    /// New MAC addresses a second.
     pub learned: f64,
     /// Whether the accounts of all ports close.
     pub closes: bool,
 }
 
 impl Rates {
-    /// From `old` to `new`; `None` if they are not of the same run, or of the same moment.
+    /// Returns the rates from `old` to `new`; `None` if they are of different runs or the same
+    /// moment.
     pub fn between(old: &Status, new: &Status) -> Option<Rates> {
         let interval_ms = new.uptime_ms.checked_sub(old.uptime_ms).filter(|ms| *ms > 0)?;
         if old.datapath_id != new.datapath_id || old.ports.len() != new.ports.len() {
@@ -94,7 +90,7 @@ impl Rates {
 
 fn port(old: &PortStatus, new: &PortStatus, interval_ms: u64) -> PortRates {
     let mut rates = Counted::between(&old.totals, &new.totals, interval_ms);
-    // Their reasons are the engine's; all of them together are the rate.
+    // The reasons are the engine's; the rate is their sum.
     let dropped = |of: &PortStatus| of.dropped.values().sum::<u64>();
     let frames = dropped(new).saturating_sub(dropped(old));
     rates.put("dropped", frames as f64 * 1e3 / interval_ms as f64);
@@ -110,18 +106,17 @@ fn worker(old: &WorkerStatus, new: &WorkerStatus, interval_ms: u64) -> WorkerRat
     WorkerRates { rates, burst, datapath_share: new.datapath_share }
 }
 
-/// A column of the table of ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its head, short enough for 80 columns.
+    /// Head, short enough for 80 columns.
     pub head: &'static str,
-    /// The rate in it.
+    /// Rate.
     pub rate: &'static str,
-    /// What a count of it stands for: 8 bits are a byte.
+    /// Value of one count: 8 bits for a byte.
     pub scale: f64,
 }
 
-/// The columns of the table of ports, from the tables of counters.
+/// Returns the columns of the table of ports, from the tables of counters.
 pub fn columns() -> Vec<Column> {
     let counted = PortTotals::TABLE.iter().filter_map(|counter| {
         let scale = if counter.unit == "bytes" { 8.0 } else { 1.0 };
@@ -167,7 +162,7 @@ mod tests {
         assert!(Rates::between(&new, &old).is_none() && Rates::between(&new, &new).is_none());
     }
 
-    /// Fields of `docs/switch-status.md` that scripts may read.
+    /// Scripts may read these fields of `docs/switch-status.md`.
     #[test]
     fn the_document_has_the_fields_that_it_always_had() {
         let status = |uptime_ms| Status {

@@ -1,13 +1,13 @@
-//! The live switch as a service: from a checked configuration to the totals at the end.
+//! Runs the live switch as a service: from a checked configuration to the final totals.
 //!
 //! ```text
-//!   open ports ─▶ sockets ─▶ give up privileges ─▶ threads of the switch ─▶ OpenFlow, metrics, status
+//!   open ports ─▶ sockets ─▶ drop privileges ─▶ threads of the switch ─▶ OpenFlow, metrics, …
 //!                                                     │
-//!        SIGHUP: rules read again, all or nothing ◀───┤
+//!        SIGHUP: rules reloaded, all or none ◀──────┤
 //!        SIGTERM, SIGINT, --duration, end of captures ┴▶ drain, close ports, totals
 //! ```
 //!
-//! Everything that can fail for reasons of the configuration fails before the first packet.
+//! Every error of the configuration is reported before the first packet.
 
 use crate::switch::appliance::Appliance;
 use crate::switch::document::{Served, ServedEngine};
@@ -29,12 +29,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How often the threads are checked for an end or a panic.
+/// Time between two checks of the threads for an end or a panic.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long control connections may take to close.
+/// Longest time for control connections to close.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// Why the switch does not start, or ends.
+/// The switch did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Ports cannot be opened.
@@ -46,27 +46,26 @@ pub enum RunError {
     /// The Ethernet switch does not start.
     #[error(transparent)]
     Bridge(#[from] overbank_bridge::StartError),
-    /// The totals cannot be written as a document.
+    /// The totals cannot be written as JSON.
     #[error("internal error: the status document: {0}; please report it")]
     Document(#[from] serde_json::Error),
-    /// Privileges cannot be given up.
+    /// Privileges cannot be dropped.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
-    /// An address or a path cannot be served on.
+    /// An address or a path cannot be bound.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// OpenFlow cannot be served.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The system refuses something.
-    #[error("the system refuses threads or signals: {0}")]
+    /// Threads or signal handlers are unavailable.
+    #[error("cannot start threads or handle signals: {0}")]
     System(#[from] io::Error),
-    /// A thread ended that should not.
+    /// A thread panicked.
     #[error("internal error: a worker thread panicked; please report it")]
     Broken,
 }
 
-/// All ports that cannot be opened.
 #[derive(Debug)]
 pub struct PortErrors(Vec<(u32, PortError)>);
 
@@ -79,7 +78,7 @@ impl fmt::Display for PortErrors {
     }
 }
 
-/// Opens all ports, or tells of all that cannot be.
+/// Opens all ports, or reports all that fail.
 fn open_ports(config: &Config) -> Result<Vec<ConfiguredPort>, RunError> {
     let (mut ports, mut errors) = (Vec::new(), Vec::new());
     for setting in &config.ports {
@@ -91,18 +90,18 @@ fn open_ports(config: &Config) -> Result<Vec<ConfiguredPort>, RunError> {
     if errors.is_empty() { Ok(ports) } else { Err(RunError::Ports(PortErrors(errors))) }
 }
 
-/// What a switch counted in all.
+/// Final counts of a switch.
 pub struct Totals {
-    /// The document.
+    /// As JSON.
     pub json: String,
-    /// The same, read.
+    /// As a structure.
     pub status: Status,
 }
 
-/// Runs a switch until it is told to stop, and returns its totals.
+/// Runs a switch until it is asked to stop, and returns its totals.
 ///
 /// # Errors
-/// It does not start, or a thread panicked. Nothing is left behind in either case.
+/// Fails if it does not start or a thread panicked. Either way it leaves nothing behind.
 pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Totals, RunError> {
     let rule_count = rules.len();
     match config.switch.mode {
@@ -115,7 +114,7 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Totals, RunError> {
     }
 }
 
-/// [`run`] for any engine.
+/// Does as [`run`], for any engine.
 fn run_engine<C: Appliance>(
     config: &Config,
     rules: usize,
@@ -128,10 +127,10 @@ where
     let ports = open_ports(config)?;
     let endpoints = Endpoints::open(&config.service, config.metrics_required)?;
     if config.service.keep_privileges {
-        tracing::info!("all privileges are kept");
+        tracing::info!("keeping all privileges");
     } else {
         let kept = privileges::drop_all_but(&privileges::NETWORK)?;
-        tracing::info!(kept = kept.join(" "), "other privileges given up");
+        tracing::info!(kept = kept.join(" "), "dropped other privileges");
     }
     let running = start(ports)?;
     let datapath_id = config.switch.datapath_id.map(|id| id.0);
@@ -143,7 +142,7 @@ where
         .thread_name("serve")
         .enable_all()
         .build()?;
-    // Before anybody is told that it runs: a signal that nobody waits for would kill it.
+    // Before anything reports that it runs: an unhandled signal would kill it.
     let signals = {
         let _inside = runtime.enter();
         Signals::new()?
@@ -168,7 +167,7 @@ where
     Ok(Totals { json, status })
 }
 
-/// All that goes on beside forwarding, until it is time to stop. Returns what it counted.
+/// Runs everything beside forwarding until it is time to stop. Returns the reason.
 async fn serve<C: Appliance>(
     config: &Config,
     running: &Running<C>,
@@ -195,6 +194,7 @@ where
                 Asked::End(reason) => break reason,
             },
             ended = &mut control => {
+                    // Nobody listens if all tasks have ended.
                 let _ = stop.send(true);
                 return match ended {
                     Ok(Err(error)) => Err(error.into()),
@@ -217,16 +217,17 @@ where
     tracing::info!(reason, "stopping");
     notify("STOPPING=1");
     let _ = stop.send(true);
+    // As above.
     if tokio::time::timeout(CLOSE_MAX, control).await.is_err() {
         tracing::warn!("control connections did not close in time");
     }
     Ok(served)
 }
 
-/// Reads the rules again; a file with errors changes nothing.
+/// Reloads the rules; a file with errors changes nothing.
 async fn reload<C: Appliance>(path: Option<&Path>, handle: &Handle<C>) {
     let Some(path) = path.map(Path::to_owned) else {
-        tracing::warn!("SIGHUP: there is no file of rules to read again");
+        tracing::warn!("SIGHUP: no file of rules to reload");
         return;
     };
     notify("RELOADING=1");
@@ -235,9 +236,9 @@ async fn reload<C: Appliance>(path: Option<&Path>, handle: &Handle<C>) {
     let work = move || {
         if let Err(problems) = C::reload(&handle, &path) {
             for problem in &problems.0 {
-                tracing::error!(%problem, "rules not read again");
+                tracing::error!(%problem, "rules not reloaded");
             }
-            tracing::error!(errors = problems.0.len(), "the rules stay as they were");
+            tracing::error!(errors = problems.0.len(), "rules unchanged");
         }
     };
     let _ = tokio::task::spawn_blocking(work).await;

@@ -1,4 +1,4 @@
-//! The settings of `overbank switch`: the tables of its rooms, put together and checked as a whole.
+//! Joins the settings of `overbank switch` and checks them as a whole.
 //!
 //! ```text
 //!   SwitchSettings   mode, identity              ┐
@@ -9,8 +9,8 @@
 //!   BridgeSettings                                 mode l2
 //! ```
 //!
-//! Nothing of the system is touched but the files themselves, and the system is asked which cores
-//! there are: interfaces are not opened here. Panics: none, whatever the files.
+//! Reads files and asks the system for its cores; opens no interface. Panics: none, whatever the
+//! files.
 
 use overbank::fib::MacVlan;
 use overbank_bridge::settings::BridgeSettings;
@@ -28,11 +28,11 @@ use overbank_switch::rule::Rule;
 use overbank_switch::tables::Tables;
 use std::path::Path;
 
-/// Longest file of rules.
+/// Cap of a file of rules.
 const RULE_BYTES_MAX: u64 = 1 << 30;
 
 overbank_declare::choices! {
-    /// What decides where frames go.
+    /// Forwarding mode.
     pub enum Mode: "MODE" {
         OpenFlow = "openflow", "rules and controllers";
         L2 = "l2", "an Ethernet switch that learns addresses";
@@ -40,9 +40,9 @@ overbank_declare::choices! {
 }
 
 overbank_declare::settings! {
-    /// What the switch is.
+    /// Mode and identity.
     pub struct SwitchSettings: "Switch" {
-        mode: Mode = "openflow", "What decides where frames go: openflow (rules and controllers) \
+        mode: Mode = "openflow", "Forwarding mode: openflow (rules and controllers) \
             or l2 (an Ethernet switch that learns addresses)";
         datapath_id: Option<DatapathId>, "Identity towards controllers, up to 16 hexadecimal digits"
             or "the first port's address" example "00:00:02:00:00:00:00:01";
@@ -81,45 +81,45 @@ pub const SECTIONS: [Section; 7] = [
     ServiceSettings::SECTION,
 ];
 
-/// Sections that belong to one mode.
+/// Sections of one mode only.
 const OF_MODE: [(Mode, Section); 3] = [
     (Mode::OpenFlow, RuleSettings::SECTION),
     (Mode::OpenFlow, ControllerSettings::SECTION),
     (Mode::L2, BridgeSettings::SECTION),
 ];
 
-/// Everything, checked.
+/// The checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the switch is.
     pub switch: SwitchSettings,
-    /// The ports, by number.
+    /// By number.
     pub ports: Vec<PortSetting>,
-    /// How workers are run.
+    /// How to run workers.
     pub run: Options,
     /// Rules and flow caches.
     pub rules: RuleSettings,
     /// Control connections.
     pub controllers: ControllerSettings,
-    /// Where they come from and go to.
+    /// Addresses of control connections.
     pub targets: Vec<Target>,
-    /// Numbers of the ports that are isolated.
+    /// Numbers of the isolated ports.
     pub isolated: Vec<u32>,
     /// Bounds of MAC learning.
     pub mac: overbank_stations::Limits,
-    /// Static addresses, and the numbers of their ports.
+    /// Static addresses with the numbers of their ports.
     pub statics: Vec<(MacVlan, u32)>,
     /// Metrics, status, logs, privileges.
     pub service: ServiceSettings,
-    /// Whether an address for metrics was named; otherwise the switch does without if it is taken.
+    /// Whether a metrics address was given. Otherwise the switch runs without metrics if it is
+    /// taken.
     pub metrics_required: bool,
 }
 
 impl Config {
-    /// Checks what was written, on a machine with these cores; none: unknown.
+    /// Checks the settings on a machine with these cores (empty: unknown).
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Returns all problems.
     pub fn new(source: Source, available_cores: &[usize]) -> Result<Config, Problems> {
         let mut check = source.check();
         let config = Config::read(&mut check, available_cores);
@@ -135,11 +135,11 @@ impl Config {
         let bridge = BridgeSettings::read(check);
         let stations = StationSettings::read(check);
         let service = ServiceSettings::read(check);
-        // Every table has been read, so that all problems are known.
+        // Every table has been read, so all problems are known.
         let (switch, runtime, rules, controllers) = (switch?, runtime?, rules?, controllers?);
         for (mode, section) in OF_MODE.iter().filter(|(mode, _)| *mode != switch.mode) {
             let (owner, mode) = (mode.name(), switch.mode.name());
-            let what = format!("not a setting of mode {mode}; leave it out, or use mode {owner}");
+            let what = format!("not a setting of mode {mode}; remove it or use mode {owner}");
             check.refuse(section, &what);
         }
         let ports = runtime.ports(check);
@@ -164,16 +164,16 @@ impl Config {
     }
 }
 
-/// Reads a file of rules and checks that together they are a set of tables.
+/// Reads a file of rules and checks that they form a set of tables.
 ///
 /// # Errors
-/// One problem for each error of the file.
+/// Returns one problem for each error of the file.
 pub fn read_rules(path: &Path) -> Result<Vec<Rule>, Problems> {
     let name = path.display().to_string();
     let bytes = read_at_most(path, RULE_BYTES_MAX, "1 GiB");
-    let bytes = bytes.map_err(|e| in_text(format!("{name}: the rules cannot be read: {e}")))?;
+    let bytes = bytes.map_err(|e| in_text(format!("{name}: cannot read the rules: {e}")))?;
     let text = String::from_utf8(bytes)
-        .map_err(|_| in_text(format!("{name}: not UTF-8 text, rules are needed")))?;
+        .map_err(|_| in_text(format!("{name}: not UTF-8 text; must be rules")))?;
     let rules = parse_rules(&text).map_err(|errors| {
         let text = errors.in_file(&name).to_string();
         Problems(text.lines().flat_map(|line| in_text(line.to_owned()).0).collect())
@@ -182,21 +182,21 @@ pub fn read_rules(path: &Path) -> Result<Vec<Rule>, Problems> {
     Ok(rules)
 }
 
-/// A problem whose text says where it is.
+/// Returns a problem whose text includes the location.
 fn in_text(what: String) -> Problems {
     Problems(vec![Problem { location: Location::InText, what }])
 }
 
-/// Returns the configuration and its rules, or everything that is wrong with either.
+/// Returns the configuration and its rules.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// Returns all problems of either.
 pub fn prepare(source: Source) -> Result<(Config, Vec<Rule>), Problems> {
     let rules = source.first("rules").map_or(Ok(Vec::new()), |path| read_rules(Path::new(path)));
     match (Config::new(source, &RuntimeSettings::available_cores()), rules) {
         (Ok(config), Ok(rules)) if rules.len() > config.rules.max_rules => {
             let max = config.rules.max_rules;
-            Err(in_text(format!("rules: {} rules, max-rules is {max}", rules.len())))
+            Err(in_text(format!("rules: {} rules exceed max-rules {max}", rules.len())))
         }
         (Ok(config), Ok(rules)) => Ok((config, rules)),
         (Err(mut all), Err(of_rules)) => {

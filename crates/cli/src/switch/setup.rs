@@ -1,17 +1,17 @@
-//! From a checked configuration to what the engines are made of.
+//! Turns a checked configuration into the setup of an engine.
 
 use crate::switch::settings::Config;
 use overbank_ofctl::rules::ControlConfig;
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::rule::Rule;
 
-/// Returns bits that a stranger cannot know.
+/// Returns a seed that attackers cannot predict.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
 
-/// Returns what the configuration says of the rule switch.
+/// Returns the setup of the rule switch.
 pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {
     let of = &config.rules;
     let cache = |design| CacheConfig { design, entries: of.entries, isa: None };
@@ -35,7 +35,7 @@ pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {
     }
 }
 
-/// Returns what the configuration says of the Ethernet switch.
+/// Returns the setup of the Ethernet switch.
 pub fn bridge(config: &Config) -> overbank_bridge::Setup {
     overbank_bridge::Setup {
         run: config.run.clone(),

@@ -1,6 +1,6 @@
-//! The status document as `overbank top` and the totals read it, whatever the engine is: a number that
-//! an engine does not have is 0. The tables of counters say what is in it; it is written by
-//! [`super::document`], and its fields are described in `docs/switch-status.md`.
+//! Reads the status document of any engine; a number that an engine does not have is 0. The tables
+//! of counters declare its content and [`super::document`] writes it. `docs/switch-status.md`
+//! describes its fields.
 
 use overbank_ofctl::RuleTotals;
 use overbank_ofctl::rules::ControlTotals;
@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch/1";
 
-/// One port.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PortStatus {
@@ -22,15 +21,15 @@ pub struct PortStatus {
     pub name: String,
     /// Whether frames can pass.
     pub link_up: bool,
-    /// What became of its frames.
+    /// Counts by fate of the frames.
     #[serde(flatten)]
     pub totals: PortTotals,
-    /// Those that went nowhere, by reason.
+    /// Dropped frames by reason.
     pub dropped: BTreeMap<String, u64>,
 }
 
 impl PortStatus {
-    /// Returns the frames that were to leave and did not, by reason, without zeros.
+    /// Returns the frames to be sent that were not, by reason, without zeros.
     pub fn not_sent(&self) -> BTreeMap<String, u64> {
         let all =
             NotSent::ALL.into_iter().map(|reason| (reason, self.totals.not_sent[reason.index()]));
@@ -38,33 +37,32 @@ impl PortStatus {
     }
 }
 
-/// One worker, or all of them together.
+/// One worker, or all together.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkerStatus {
-    /// What it counted of itself.
+    /// The worker's counts.
     #[serde(flatten)]
     pub worker: WorkerTotals,
-    /// What its engine counted; the Ethernet switch counts a part of this.
+    /// The engine's counts; the Ethernet switch has a part of these.
     #[serde(flatten)]
     pub engine: RuleTotals,
-    /// Of the measured time with packets, the engine's own share; absent when nothing was measured.
+    /// Share of the engine in the measured time with packets; absent if nothing was measured.
     pub datapath_share: Option<f64>,
 }
 
-/// Rules, learnt addresses and controllers.
+/// Rules, learned addresses and controllers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ControlStatus {
     /// Rules and controllers.
     #[serde(flatten)]
     pub totals: ControlTotals,
-    /// Learnt addresses.
+    /// Learned addresses.
     #[serde(flatten)]
     pub stations: StationsStatus,
 }
 
-/// The document.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -72,17 +70,16 @@ pub struct Status {
     pub schema: String,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// What decides where frames go: `openflow` or `l2`.
+    /// Mode: `openflow` or `l2`.
     pub mode: String,
     /// Identity towards controllers, 16 hexadecimal digits.
     pub datapath_id: String,
-    /// The ports, and last, with number 4294967293 (`CONTROLLER`), what controllers sent.
+    /// Ports; the last, with number 4294967293 (`CONTROLLER`), counts frames of controllers.
     pub ports: Vec<PortStatus>,
-    /// The workers.
     pub workers: Vec<WorkerStatus>,
     /// All workers together.
     pub total: WorkerStatus,
-    /// Rules, learnt addresses, controllers.
+    /// Rules, learned addresses, controllers.
     pub control: ControlStatus,
     /// Whether all accounts of all ports close.
     pub closes: bool,

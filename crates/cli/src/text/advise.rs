@@ -1,4 +1,4 @@
-//! Advice for a terminal.
+//! Prints advice. `let _ = writeln!`: writing to a string does not fail.
 
 use super::draw;
 use overbank_kit::experiment::Table;
@@ -7,10 +7,10 @@ use overbank_products::advise::page::{TRIED, costs_line, design_table};
 use overbank_products::advise::{Advice, Cell, rule, size_text};
 use std::fmt::Write;
 
-/// Rows of the working set that are printed.
+/// Printed rows of the working set.
 const WINDOWS: usize = 10;
 
-/// Everything that a person wants to see first; the recommendation comes first.
+/// Returns the advice, the recommendation first.
 pub fn render(advice: &Advice) -> String {
     let (r, p) = (&advice.recommendation, &advice.profile);
     let mut out = format!("{}\n", advice.traffic);
@@ -78,7 +78,7 @@ fn windows(advice: &Advice) -> Table {
     )
 }
 
-/// Each size with the design that the rule takes of it: the recommended one is among them.
+/// Returns each size with its best design; the recommended one is among them.
 fn sizes(cells: &[Cell]) -> Table {
     let mut sizes: Vec<usize> = cells.iter().map(|c| c.entries).collect();
     sizes.sort_unstable();

@@ -1,4 +1,4 @@
-//! The outcome of an experiment for a terminal: its checks, then its tables; and what models say.
+//! Prints experiments and models. `let _ = writeln!`: writing to a string does not fail.
 
 use super::draw;
 use comfy_table::{CellAlignment, Table};
@@ -9,7 +9,7 @@ use overbank_products::model::{Calculation, Row, Simulation};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Rows under headings, all to the left.
+/// Returns rows under headings, aligned to the left.
 pub fn columns<const N: usize>(
     headings: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -20,7 +20,7 @@ pub fn columns<const N: usize>(
     out
 }
 
-/// Title, checks and tables.
+/// Returns title, checks and tables.
 pub fn outcome(outcome: &Outcome) -> String {
     let record = &outcome.record;
     let mut out = format!("{}: {} ({})\n", record.name, record.title, record.source);
@@ -34,7 +34,7 @@ pub fn outcome(outcome: &Outcome) -> String {
             [verdict, &c.claim, &c.stated, &c.measured].map(str::to_owned)
         });
         let _ = writeln!(out, "\n{}", columns(["", "claim", "stated", "measured"], rows));
-        // Many claims may have one reason.
+        // Many claims may share a reason.
         let reasons: BTreeSet<&str> = record.checks.iter().map(|c| &*c.reason).collect();
         for reason in reasons.into_iter().filter(|reason| !reason.is_empty()) {
             let _ = writeln!(out, "\nwhere it differs: {reason}");
@@ -50,7 +50,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     out
 }
 
-/// What models say of geometries, and what a simulation did.
+/// Returns the hit rates of geometries, calculated and simulated.
 pub fn calculation(found: &Calculation) -> String {
     let mut out = String::new();
     let percent = |rate: f64| format!("{:.2}", 100.0 * rate);

@@ -1,4 +1,4 @@
-//! The screen of `overbank top`.
+//! Draws the screen of `overbank top`.
 
 use super::{Readings, heads, rows, summary};
 use crate::switch::rates::{Column, Rates, columns};
@@ -12,23 +12,23 @@ use ratatui::{DefaultTerminal, Frame};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Readings that the curve shows, at most.
+/// Readings in the curve, at most.
 const HISTORY: usize = 512;
 /// Narrowest column of numbers: `987.65 M`.
 const NUMBER_WIDTH: u16 = 8;
 /// Width of the column of port numbers.
 const PORT_WIDTH: u16 = 5;
-/// Widest name: 15 letters, and that it is down.
+/// Widest name: 15 letters, and a mark if it is down.
 const NAME_MAX: u16 = 22;
-/// Letters of a name that a column of numbers may not take: `veth0` and whether it is down.
+/// Letters of a name that number columns may not take: `veth0` and a mark if it is down.
 const NAME_SHOWN: u16 = 12;
-/// Columns that a narrow screen goes without, in this order; the others stay.
+/// Columns that a narrow screen drops, in this order.
 const LESS_IMPORTANT: [&str; 6] =
     ["missed", "not_sent", "sent_bytes", "received_bytes", "dropped", "sent"];
-/// How often keys are looked at.
+/// Time between two looks at the keys.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
-/// Shows readings until somebody presses q, Escape or Ctrl-C.
+/// Shows readings until q, Escape or Ctrl-C.
 pub(super) fn run(readings: &mut Readings) -> Result<()> {
     let mut terminal = ratatui::init();
     let outcome = show(readings, &mut terminal);
@@ -131,13 +131,13 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), workers);
 }
 
-/// Width of a column of numbers.
+/// Returns the width of a column of numbers.
 fn number_width(column: &Column) -> u16 {
     NUMBER_WIDTH.max(column.head.len() as u16)
 }
 
-/// The columns that a screen has room for, the most important ones, and the width of names, of which
-/// the longest has `longest` letters.
+/// Returns the most important columns that fit the screen, and the width of names; the longest has
+/// `longest` letters.
 fn fitting(mut columns: Vec<Column>, longest: u16, width: u16) -> (Vec<Column>, u16) {
     let names = longest.clamp(4, NAME_SHOWN);
     // Two borders, and a space between columns.
@@ -153,7 +153,7 @@ fn fitting(mut columns: Vec<Column>, longest: u16, width: u16) -> (Vec<Column>, 
     (columns, name)
 }
 
-/// The items of a text, which three spaces tell apart, in lines of at most `width`.
+/// Breaks a text into lines of at most `width`, at its runs of three spaces.
 fn flowed(text: &str, width: u16) -> Vec<Line<'static>> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -259,14 +259,14 @@ mod tests {
         let ethernet = screen("l2", 80, 24);
         for wanted in [
             "Ethernet   flooded 0.0 %",
-            "2.50 G stations   123.46 k learned/s   1.00 M not learned/s   up 86400 s",
+            "2.50 G addresses   123.46 k learned/s   1.00 M not learned/s   up 86400 s",
             "worker 0: 123.46 M packets/s, 12.35 k flooded, 32.0 a burst",
         ] {
             assert!(ethernet.contains(wanted), "{wanted}:\n{ethernet}");
         }
     }
 
-    /// A narrow screen has fewer columns; what it has is whole, and the port is there.
+    /// A narrow screen has fewer columns, all whole, and always the port.
     #[test]
     fn narrow_screens_have_fewer_columns_and_whole_ones() {
         for width in 40..130 {

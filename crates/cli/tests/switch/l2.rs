@@ -108,7 +108,7 @@ fn through_it(kind: &str, tag: &str) {
     let mut command = overbank();
     let top = command.args(["top", "--once", "--interval", "0.1", "--socket"]).arg(&socket);
     let text = String::from_utf8_lossy(&top.output().expect("runs").stdout).into_owned();
-    assert!(text.contains("Ethernet") && text.contains("stations"), "{text}");
+    assert!(text.contains("Ethernet") && text.contains("addresses"), "{text}");
     // A port is pulled out and plugged in again: its stations are forgotten, and learnt anew.
     net.unplug(2);
     running.expect("the interface is gone");

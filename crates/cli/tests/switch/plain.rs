@@ -25,7 +25,7 @@ fn everything_that_is_wrong_is_told_before_anything_starts() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("3 problems"), "{errors}");
     for wanted in
-        ["switch.toml:3: wokers: no such setting", "switch.toml:4: mac-age: \"-1\"", "rules.txt:2:"]
+        ["switch.toml:3: wokers: unknown setting", "switch.toml:4: mac-age: \"-1\"", "rules.txt:2:"]
     {
         assert!(errors.contains(wanted), "{wanted}: {errors}");
     }

@@ -54,7 +54,7 @@ fn a_sample_of_an_af_xdp_port_says_why_it_sees_nothing() {
     let output = sample.output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{errors}");
-    for part in [&*net.near(1), "no frame came in", "XDP program", "AF_PACKET port"] {
+    for part in [&*net.near(1), "no frame arrived", "XDP program", "AF_PACKET port"] {
         assert!(errors.contains(part), "{part}: {errors}");
     }
     running.end("TERM");

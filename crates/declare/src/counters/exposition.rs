@@ -1,8 +1,8 @@
-//! Counters in the text format of Prometheus (OpenMetrics).
+//! Writes counters in the text format of Prometheus (OpenMetrics).
 //!
-//! Families stand in the order in which they were added first; numbers of one family from several
-//! tables (`tier` of lookups, reasons of two rooms) stand together. A reason appears once it has
-//! happened.
+//! Families keep the order in which they were first added. Several tables may add to one family
+//! (`tier` of lookups, reasons of two crates); its numbers stand together. A reason appears once it
+//! has occurred.
 
 use super::{Counter, Counters, Kind, Shown};
 use prometheus_client::collector::Collector;
@@ -14,12 +14,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
 
-/// Content type of the text.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 
-/// A counter or gauge: name, what it is, one number for each set of labels.
+/// A counter or gauge: name, meaning, one number for each set of labels.
 #[derive(Debug)]
 struct Family {
     name: &'static str,
@@ -28,28 +27,24 @@ struct Family {
     values: Vec<(Labels, f64)>,
 }
 
-/// A metric that is computed when it is asked for, and counted nowhere.
+/// A metric computed on request and counted nowhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
-    /// Name of the metric.
     pub name: &'static str,
-    /// What it means.
     pub help: &'static str,
-    /// Names of its labels.
     pub labels: &'static [&'static str],
 }
 
-/// All families of one answer.
+/// All families of one response.
 #[derive(Debug, Default)]
 pub struct Exposition(Vec<Family>);
 
 impl Exposition {
-    /// Returns one without families.
     pub fn new() -> Exposition {
         Exposition::default()
     }
 
-    /// Adds the families of `C` without numbers, so that they are announced before there are any.
+    /// Adds the families of `C` without numbers, so that they are announced before the first count.
     pub fn announce<C: Counters>(&mut self) {
         for counter in C::TABLE.iter().filter(|counter| counter.shown == Shown::Everywhere) {
             for metric in counter.metrics {
@@ -84,9 +79,9 @@ impl Exposition {
         }
     }
 
-    /// Adds a gauge, with a text for each of its labels.
+    /// Adds a gauge, with a value for each of its labels.
     pub fn gauge(&mut self, gauge: &Gauge, labels: &[&str], value: f64) {
-        assert_eq!(labels.len(), gauge.labels.len(), "{}: a text for each label", gauge.name);
+        assert_eq!(labels.len(), gauge.labels.len(), "{}: one value for each label", gauge.name);
         let labels = gauge.labels.iter().zip(labels).map(|(name, text)| (*name, escaped(text)));
         let labels = labels.collect();
         self.family(gauge.name, gauge.help, true).values.push((labels, value));
@@ -101,13 +96,12 @@ impl Exposition {
         &mut self.0[index]
     }
 
-    /// Returns the text.
+    /// Returns the exposition as text.
     pub fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = encode(&mut text, &registry);
+        encode(&mut text, &registry).expect("writing to a string does not fail");
         text
     }
 }
@@ -141,7 +135,7 @@ fn put(gauge: bool, value: f64, encoder: MetricEncoder<'_>) -> Result<(), Error>
     ConstCounter::new(value as u64).encode(encoder)
 }
 
-/// A label's value as it stands between quotes; the encoder does not escape it.
+/// Escapes a label's value, which the encoder does not.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

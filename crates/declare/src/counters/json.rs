@@ -1,9 +1,9 @@
-//! Counters in status documents: an object with a field for each, by its name.
+//! Reads and writes counters as JSON: an object with a field for each.
 //!
-//! A counter by reason is an object by reason, without those that are 0. Reading ignores fields that
-//! are not in the table, and takes 0 for those that are missing, so that documents of older and newer
-//! services can be read. Both ways work below `#[serde(flatten)]`, several tables in one object too:
-//! a field that two tables declare by reason has the reasons of both.
+//! A counter by reason is an object by reason, without zeros. Reading ignores unknown fields and
+//! takes 0 for missing ones, so documents of older and newer services are readable. Both work below
+//! `#[serde(flatten)]`, with several tables in one object too. A field that two tables declare by
+//! reason has the reasons of both.
 
 use super::{Counters, Shown};
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 /// Writes counters as an object.
 ///
 /// # Errors
-/// Those of the serializer.
+/// Returns those of the serializer.
 pub fn serialize<C: Counters, S: Serializer>(counters: &C, to: S) -> Result<S::Ok, S::Error> {
     let words = counters.words();
     let mut words = words.as_slice();
@@ -40,7 +40,7 @@ pub fn serialize<C: Counters, S: Serializer>(counters: &C, to: S) -> Result<S::O
 /// Reads counters from an object.
 ///
 /// # Errors
-/// It is no object, or a number is none.
+/// Fails if the input is not an object of numbers.
 pub fn deserialize<'de, C: Counters, D: Deserializer<'de>>(from: D) -> Result<C, D::Error> {
     from.deserialize_map(Fields(PhantomData))
 }
@@ -65,7 +65,7 @@ impl<'de, C: Counters> Visitor<'de> for Fields<C> {
             let number = |value: &Value| match value {
                 Value::Null => Ok(0),
                 value => value.as_u64().ok_or_else(|| {
-                    serde::de::Error::custom(format!("{}: {value} is no count", counter.name))
+                    serde::de::Error::custom(format!("{}: {value} is not a count", counter.name))
                 }),
             };
             match counter.reason {

@@ -1,10 +1,10 @@
-//! Counters, declared once each.
+//! Declares counters, one line each.
 //!
 //! ```
 //! overbank_declare::counters! {
-//!     /// What one worker counted at one port.
+//!     /// Counts of one worker at one port.
 //!     pub struct PortTotals: "overbank_port_" {
-//!         received:         counter packets "Frames received" as "received_packets" rate top "in/s";
+//!         received: counter packets "Frames received" as "received_packets" rate top "in/s";
 //!         received_bytes:   counter bytes   "Bytes received";
 //!         dropped[Reason]:  counter packets "Frames dropped" as "dropped_packets";
 //!         queued:           gauge   packets "Frames in the transmit queue" in status;
@@ -22,19 +22,19 @@
 //! | in the line | meaning |
 //! |---|---|
 //! | `name` | field of the struct and of the status document |
-//! | `name[Reasons]` | an array, one number for each reason; in the document an object by name, without zeros |
+//! | `name[Reasons]` | an array, one number for each reason; an object without zeros in documents |
 //! | `counter` | only grows; several workers are added up |
 //! | `gauge` | goes up and down; added up as well |
-//! | `oldest`, `peak` | gauges of which several workers have the smallest, the largest |
+//! | `oldest`, `peak` | gauges whose sum over workers is the smallest, the largest |
 //! | `as "metric"` | name in the metrics behind the prefix; the field's name unless given |
-//! | `as "metric" {label = "value"}, …` | the same family for several fields, told apart by a label |
+//! | `as "metric" {label = "value"}, …` | one family for several fields, told apart by a label |
 //! | `in status`, `in none` | not in the metrics; not in the status document either |
 //! | `rate`, `rate "name"` | part of the rates of `overbank top`; fields of one name are added up |
 //! | `top "head"` | a column of its table, under this head |
 //!
-//! From the table come: the struct (plain numbers, no atomics: a worker increments them), its words
-//! (for `overbank-handover`), sums ([`add`](Counters::add)), Prometheus text ([`Exposition`]), status
-//! fields (serde), rates ([`Rates`]) and the reference in Markdown ([`reference()`]).
+//! The table gives: the struct (plain numbers, no atomics: a worker increments them), its words
+//! (for `overbank-handover`), sums ([`add`](Counters::add)), Prometheus text ([`Exposition`]),
+//! status fields (serde), rates ([`Rates`]) and the reference in Markdown ([`reference()`]).
 //! `pub struct Totals, shared SharedTotals: …` also gives a struct of atomics for tasks that count
 //! together, and its `snapshot()`.
 
@@ -52,75 +52,70 @@ pub use rates::Rates;
 pub use reference::{Labelled, fields_reference, gauges_reference, reference};
 pub use value::Value;
 
-/// Whether a number only grows, and what several workers have together.
+/// How a number behaves, and how the numbers of several workers combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows; a sum.
     Counter,
     /// Goes up and down; a sum.
     Gauge,
-    /// A gauge of which the smallest counts.
+    /// A gauge; the smallest of several workers counts.
     Oldest,
-    /// A gauge of which the largest counts.
+    /// A gauge; the largest of several workers counts.
     Peak,
 }
 
-/// Where a counter is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
-    /// Nowhere: other numbers are computed from it.
+    /// Not shown: other numbers are computed from it.
     Nowhere,
     /// In the status document.
     Status,
-    /// There and in the metrics.
+    /// In the status document and the metrics.
     Everywhere,
 }
 
-/// A family of the metrics that a counter is part of.
+/// A family of metrics that includes a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name, without the `_total` of a counter.
+    /// Without the `_total` of a counter.
     pub name: &'static str,
-    /// Label and value that tell the counter from others of the family.
+    /// Label and value that identify the counter within the family.
     pub label: Option<(&'static str, &'static str)>,
 }
 
-/// One line of a table: what is known of a counter beside its value.
+/// One line of a table: all about a counter but its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     /// Field of the struct and of the status document.
     pub name: &'static str,
-    /// Whether it only grows.
     pub kind: Kind,
-    /// What is counted: packets, bytes, …
+    /// Unit: packets, bytes, …
     pub unit: &'static str,
-    /// What it means.
     pub help: &'static str,
-    /// Where it is shown.
     pub shown: Shown,
-    /// Families of the metrics.
+    /// Metric families.
     pub metrics: &'static [Metric],
     /// Name among the rates of `overbank top`.
     pub rate: Option<&'static str>,
     /// Head of its column in `overbank top`.
     pub column: Option<&'static str>,
-    /// Numbers: 1, or one for each reason.
+    /// Count of numbers: 1, or one for each reason.
     pub len: usize,
-    /// Names of the reasons.
     pub reason: Option<fn(usize) -> &'static str>,
 }
 
 /// A struct of counters, declared by [`crate::counters!`].
 pub trait Counters: Clone + Default + Send + Sync + 'static {
-    /// The declarations, in the order of the fields.
+    /// Declarations, in the order of the fields.
     const TABLE: &'static [Counter];
-    /// Numbers in all: a counter by reason has one for each.
+    /// Count of numbers in all: a counter by reason has one for each.
     const WORDS: usize;
 
-    /// Gives every number to `put`, in order.
+    /// Passes every number to `put`, in order.
     fn put(&self, put: &mut impl FnMut(u64));
 
-    /// Builds the struct of numbers from `take`, in order.
+    /// Builds the struct from numbers that `take` returns, in order.
     fn take(take: &mut impl FnMut() -> u64) -> Self;
 
     /// Returns every number, in order.
@@ -130,13 +125,13 @@ pub trait Counters: Clone + Default + Send + Sync + 'static {
         words
     }
 
-    /// Builds the struct of numbers in order; those that are missing are 0.
+    /// Builds the struct from numbers in order; missing ones, as from an older program, are 0.
     fn from_words(words: &[u64]) -> Self {
         let mut words = words.iter().copied();
         Self::take(&mut || words.next().unwrap_or(0))
     }
 
-    /// Adds the numbers of another worker. Of an `oldest` the smaller stays, of a `peak` the larger.
+    /// Adds the numbers of another worker. An `oldest` keeps the smaller, a `peak` the larger.
     fn add(&mut self, other: &Self) {
         let kinds = Self::TABLE.iter().flat_map(|c| std::iter::repeat_n(c.kind, c.len));
         let pairs = self.words().into_iter().zip(other.words());
@@ -145,10 +140,10 @@ pub trait Counters: Clone + Default + Send + Sync + 'static {
             Kind::Oldest => ours.min(theirs),
             Kind::Peak => ours.max(theirs),
         });
-        *self = Self::take(&mut || sums.next().unwrap_or(0));
+        *self = Self::take(&mut || sums.next().expect("both structs have WORDS numbers"));
     }
 
-    /// Returns the sum of all workers; all 0 if there are none.
+    /// Returns the sum over all workers; zeros without workers.
     fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = all.into_iter();
         let Some(first) = all.next() else { return Self::default() };
@@ -157,7 +152,7 @@ pub trait Counters: Clone + Default + Send + Sync + 'static {
         sum
     }
 
-    /// Calls `each` with every counter, its reason if it has one, and its number.
+    /// Calls `each` with every counter, its reason if any, and its number.
     fn visit(&self, mut each: impl FnMut(&'static Counter, Option<&'static str>, u64)) {
         let places = Self::TABLE.iter().flat_map(|counter| {
             (0..counter.len).map(move |index| (counter, counter.reason.map(|name| name(index))))
@@ -233,7 +228,9 @@ macro_rules! counters {
             }
         }
 
-        $crate::counters! { @shared [$vis] $Totals [$($Shared)?] $( [$name $help $([$Reasons])?] )+ }
+        $crate::counters! {
+            @shared [$vis] $Totals [$($Shared)?] $( [$name $help $([$Reasons])?] )+
+        }
     };
 
     (@type) => { u64 };
@@ -274,18 +271,20 @@ macro_rules! counters {
     (@shared [$vis:vis] $Totals:ident [] $($fields:tt)+) => {};
     (@shared [$vis:vis] $Totals:ident [$Shared:ident]
         $( [$name:ident $help:literal $([$Reasons:ty])?] )+) => {
-        #[doc = concat!("The numbers of [`", stringify!($Totals), "`], counted by several threads.")]
+        #[doc = concat!("Atomic counts of [`", stringify!($Totals), "`] for several threads.")]
         #[derive(Debug)]
         $vis struct $Shared {
             $( #[doc = $help]
-               pub $name: <$crate::counters!(@type $($Reasons)?) as $crate::counters::Value>::Shared,
+               pub $name:
+                   <$crate::counters!(@type $($Reasons)?) as $crate::counters::Value>::Shared,
             )+
         }
 
         impl Default for $Shared {
             fn default() -> Self {
                 Self { $(
-                    $name: <$crate::counters!(@type $($Reasons)?) as $crate::counters::Value>::shared(),
+                    $name:
+                        <$crate::counters!(@type $($Reasons)?) as $crate::counters::Value>::shared(),
                 )+ }
             }
         }

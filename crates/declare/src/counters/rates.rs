@@ -1,10 +1,10 @@
-//! Rates: what changed a second between two readings, for `overbank top`.
+//! Computes rates: changes per second between two readings, for `overbank top`.
 
 use super::{Counters, Kind};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
 
-/// Numbers a second of those counters that are declared with `rate`; gauges as they are.
+/// Rates of the counters declared with `rate`; gauges keep their value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates(Vec<Rate>);
 
@@ -23,7 +23,7 @@ impl Rates {
         let per_s = 1e3 / interval_ms.max(1) as f64;
         let mut olds = old.words().into_iter();
         new.visit(|counter, _, new| {
-            let old = olds.next().unwrap_or(0);
+            let old = olds.next().expect("two readings of one table");
             let Some(name) = counter.rate else { return };
             let gauge = counter.kind != Kind::Counter;
             let value = if gauge { new as f64 } else { new.saturating_sub(old) as f64 * per_s };
@@ -32,7 +32,7 @@ impl Rates {
         rates
     }
 
-    /// Adds `value`, a second, to the rate called `name`.
+    /// Adds `value` a second to the rate called `name`.
     pub fn put(&mut self, name: &'static str, value: f64) {
         self.merge(Rate { name, value, gauge: false });
     }

@@ -1,26 +1,26 @@
-//! The reference of counters in Markdown, made of their tables.
+//! Writes the reference of counters in Markdown.
 
 use super::{Counter, Counters, Gauge, Kind, Shown};
 use std::fmt::Write as _;
 
-/// A table and the labels that its numbers get in the metrics.
+/// Why `expect` on writes to a string.
+const STRING: &str = "writing to a string does not fail";
+
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled {
-    /// The declarations.
     pub table: &'static [Counter],
-    /// Labels that each number gets.
+    /// Labels of each number in the metrics.
     pub labels: &'static [&'static str],
 }
 
 impl Labelled {
-    /// Returns the table of `C` with the labels of its numbers.
     pub const fn of<C: Counters>(labels: &'static [&'static str]) -> Labelled {
         Labelled { table: C::TABLE, labels }
     }
 }
 
-/// Rows of the metrics: name, kind, labels, meaning. A family stands once, with what its labels may
-/// be.
+/// Returns the rows of the metrics: name, kind, labels, meaning. A family has one row, with the
+/// values of its labels.
 pub fn reference(of: Labelled) -> String {
     let mut text = String::new();
     let shown = of.table.iter().filter(|counter| counter.shown == Shown::Everywhere);
@@ -42,41 +42,43 @@ pub fn reference(of: Labelled) -> String {
             Kind::Gauge | Kind::Oldest | Kind::Peak => ("gauge", ""),
         };
         let colon = if values.is_empty() { "" } else { ": " };
-        let _ = writeln!(
+        writeln!(
             text,
             "| `{}{ending}` | {kind} | {} | {}{colon}{} |",
             metric.name,
             labels.join(", "),
             counter.help,
             values.join(", "),
-        );
+        )
+        .expect(STRING);
     }
     text
 }
 
-/// Rows of metrics that are computed: name, kind, labels, meaning.
+/// Returns the rows of computed metrics: name, kind, labels, meaning.
 pub fn gauges_reference(gauges: &[Gauge]) -> String {
     let mut text = String::new();
     for gauge in gauges {
         let labels: Vec<String> = gauge.labels.iter().map(|label| format!("`{label}`")).collect();
-        let _ =
-            writeln!(text, "| `{}` | gauge | {} | {} |", gauge.name, labels.join(", "), gauge.help);
+        writeln!(text, "| `{}` | gauge | {} | {} |", gauge.name, labels.join(", "), gauge.help)
+            .expect(STRING);
     }
     text
 }
 
-/// Rows of the status document: field, unit, meaning.
+/// Returns the rows of the status document: field, unit, meaning.
 pub fn fields_reference(table: &[Counter]) -> String {
     let mut text = String::new();
     for counter in table.iter().filter(|counter| counter.shown != Shown::Nowhere) {
         let label = counter.metrics.first().and_then(|metric| metric.label);
         let label = label.map(|(name, value)| format!(" ({name} `{value}`)")).unwrap_or_default();
         let reason = if counter.reason.is_some() { ", by reason" } else { "" };
-        let _ = writeln!(
+        writeln!(
             text,
             "| `{}` | {} | {}{label}{reason} |",
             counter.name, counter.unit, counter.help
-        );
+        )
+        .expect(STRING);
     }
     text
 }

@@ -3,7 +3,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::Relaxed;
 
 overbank_reasons::reasons! {
-    /// For the test.
     enum Reason {
         NoRule = "no_rule", "No rule matched";
         Full = "full", "The queue was full";
@@ -11,7 +10,6 @@ overbank_reasons::reasons! {
 }
 
 crate::counters! {
-    /// For the test.
     struct Port: "ob_port_" {
         received:        counter packets "Frames received" as "received_packets" rate top "in/s";
         received_bytes:  counter bytes   "Bytes received";
@@ -23,7 +21,6 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// For the test.
     struct Tiers: "ob_" {
         version: oldest versions "Version in use" as "worker_version";
         longest: peak packets "Longest burst";
@@ -34,7 +31,6 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// For the test.
     struct Sessions, shared SharedSessions: "ob_openflow_" {
         connections: gauge connections "Connections that stand now";
         refused[Reason]: counter connections "Connections refused";
@@ -154,7 +150,7 @@ fn rates_are_differences_and_gauges_as_they_are() {
     assert_eq!(pairs, [("received", 20.0), ("lost", 6.0), ("queued", 2.0)]);
     assert_eq!((Port::TABLE[0].column, Port::TABLE[1].column), (Some("in/s"), None));
     assert_eq!((rates.get("lost"), rates.get("none")), (6.0, 0.0));
-    // A service that was started anew counts from 0.
+    // A restarted service counts from 0.
     assert_eq!(Rates::between(&new, &port(), 500).get("received"), 0.0);
     let text = serde_json::to_string(&rates).expect("an object");
     assert_eq!(text, r#"{"received":20.0,"lost":6.0,"queued":2}"#);

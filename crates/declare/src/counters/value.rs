@@ -1,22 +1,19 @@
-//! What a field of counters may be: a number, or an array with one for each reason.
+//! Types of counter fields: a number, or an array with one for each reason.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number, or an array of them.
 pub trait Value: Sized {
-    /// Numbers in it.
     const LEN: usize;
-    /// The same for threads that count together.
+    /// Its form for threads that count together.
     type Shared;
 
-    /// Gives its numbers to `put`, in order.
+    /// Passes its numbers to `put`, in order.
     fn put(&self, put: &mut impl FnMut(u64));
-    /// Builds it of numbers from `take`, in order.
+    /// Builds it from numbers that `take` returns, in order.
     fn take(take: &mut impl FnMut() -> u64) -> Self;
     /// Returns the shared form, all 0.
     fn shared() -> Self::Shared;
-    /// Reads the shared form.
     fn load(shared: &Self::Shared) -> Self;
 }
 

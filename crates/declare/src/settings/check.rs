@@ -1,4 +1,4 @@
-//! From texts to values; every problem is found before any is reported.
+//! Turns texts into values; finds every problem before reporting any.
 
 use super::source::Item;
 use super::{Located, Location, Section, Setting};
@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display};
 use std::hash::Hash;
 
-/// One thing that is wrong.
+/// One error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
     pub location: Location,
-    /// What, and what would be right; one line.
+    /// The error and the remedy; one line.
     pub what: String,
 }
 
@@ -24,7 +23,7 @@ impl Display for Problem {
     }
 }
 
-/// Everything that is wrong, by location.
+/// All errors, by location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -39,7 +38,7 @@ impl Display for Problems {
     }
 }
 
-/// A check under way: tables read their settings from it, and what is wrong gathers here.
+/// A check in progress: tables read their settings from it, and it collects problems.
 #[derive(Debug)]
 pub struct Check {
     items: BTreeMap<&'static str, Vec<Item>>,
@@ -56,23 +55,22 @@ impl Check {
         Check { items, problems, unreadable }
     }
 
-    /// Adds a problem.
     pub fn problem(&mut self, location: Location, what: impl Into<String>) {
         self.problems.push(Problem { location, what: what.into() });
     }
 
-    /// Returns where a setting was given first, if it was.
+    /// Returns where a setting was first given.
     pub fn given(&self, name: &str) -> Option<Location> {
         Some(self.items.get(name)?.first()?.location.clone())
     }
 
-    /// Returns whether nothing is wrong so far.
+    /// Returns whether there are no problems so far.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Reports every setting of `section` that was given, each as wrong for the same reason: it does
-    /// not belong to what is configured.
+    /// Reports every given setting of `section` with the same reason: it does not fit the
+    /// configuration.
     pub fn refuse(&mut self, section: &Section, what: &str) {
         for setting in section.settings {
             if let Some(location) = self.given(setting.name) {
@@ -81,8 +79,8 @@ impl Check {
         }
     }
 
-    /// Returns the values of a list that were not there before by `key`; reports the others, with
-    /// where the first one stands.
+    /// Returns the values of a list whose `key` is new. Reports duplicates with the location of the
+    /// first.
     pub fn distinct<T, K: Hash + Eq>(
         &mut self,
         list: Vec<Located<T>>,
@@ -102,12 +100,12 @@ impl Check {
         distinct
     }
 
-    /// The items of a list.
+    /// Returns the items of a list; none if it was not given.
     pub(super) fn items(&self, setting: &Setting) -> Vec<Item> {
         self.items.get(setting.name).cloned().unwrap_or_default()
     }
 
-    /// The item of a setting that has one value.
+    /// Returns the item of a setting with one value.
     pub(super) fn one(&mut self, setting: &Setting) -> Option<Item> {
         let mut items = self.items(setting);
         if items.len() > 1 {
@@ -122,10 +120,10 @@ impl Check {
     /// Ends the check.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Returns all problems.
     pub fn finish<T>(mut self, checked: Option<T>) -> Result<T, Problems> {
         if self.unreadable {
-            // What is missing, or does not fit, may stand in what could not be read.
+            // Missing or conflicting settings may stand in the file that could not be read.
             let unread = |p: &Problem| !matches!(p.location, Location::Missing(_));
             self.problems.retain(unread);
         }

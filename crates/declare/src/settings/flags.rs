@@ -1,4 +1,4 @@
-//! Settings as flags of a command.
+//! Offers settings as flags of a command.
 
 use super::{Arity, Section, Setting, Source};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -21,7 +21,7 @@ fn flag(setting: &'static Setting, heading: &'static str) -> Arg {
     }
 }
 
-/// What the setting does, and its default.
+/// Returns the help of a setting, with its default.
 fn help(setting: &Setting) -> String {
     match setting.default.filter(|_| setting.arity != Arity::Switch).or(setting.or) {
         Some(default) => format!("{} [default: {default}]", setting.help),
@@ -29,7 +29,7 @@ fn help(setting: &Setting) -> String {
     }
 }
 
-/// Takes the flags that were given.
+/// Takes the given flags.
 pub fn take(matches: &ArgMatches, sections: &[Section], into: &mut Source) {
     for setting in sections.iter().flat_map(|section| section.settings) {
         if setting.arity == Arity::Switch {

@@ -1,4 +1,4 @@
-//! Settings, declared once each.
+//! Declares settings, one line each.
 //!
 //! ```
 //! use std::time::Duration;
@@ -15,33 +15,33 @@
 //! source.flag("workers", ["4"]);
 //! let mut check = source.check();
 //! let workers = Workers::read(&mut check);
-//! let workers = check.finish(workers).expect("all is right");
+//! let workers = check.finish(workers).expect("no problems");
 //! assert_eq!((workers.workers, workers.idle), (4, Duration::from_millis(2500)));
 //! ```
 //!
-//! A line reads: field, type, default, range, help, then what is special about it.
+//! A line reads: field, type, default, range, help, options.
 //!
 //! | in the line | meaning |
 //! |---|---|
 //! | `some_name: T` | field of the struct; `some-name` in a file, `--some-name` as a flag |
-//! | `T` | a [`SettingValue`]: numbers, [`Duration`](std::time::Duration) (seconds), `bool`, paths, addresses, [`Off<T>`], [choices](crate::choices!) and types of your own |
+//! | `T` | a [`SettingValue`]: a number, seconds, `bool`, path, address, choice, [`Off<T>`], … |
 //! | `Option<T>` | may be left out |
 //! | `Vec<Located<T>>` | a list in the file, a flag that may be repeated |
 //! | [`Commas<T>`] | a list in the file, one flag with commas |
-//! | `= default` | as it would be written |
+//! | `= default` | as in a file |
 //! | `in range` | least and largest number |
-//! | `or "text"` | what happens without it, for people, where there is no default |
-//! | `example "text"` | a value for the documents |
+//! | `or "text"` | meaning without a value, where there is no default |
+//! | `example "text"` | an example for documents |
 //!
-//! From the table come: the struct, the check with its errors ([`Check`]), the flags
-//! ([`flags`](mod@flags)), the keys of the TOML file ([`Source`]), an example file and the reference in
-//! Markdown ([`text`](mod@text)). Every problem is found before any is reported.
+//! The table gives: the struct, the check with its errors ([`Check`]), the flags
+//! ([`flags`](mod@flags)), the keys of the TOML file ([`Source`]), an example file and the
+//! reference in Markdown ([`text`](mod@text)). Every problem is found before any is reported.
 //!
 //! ```text
-//!   file  ──▶ ┐                                  ┌▶ structs, every part of them checked
+//!   file  ──▶ ┐                                  ┌▶ structs, fully checked
 //!             ├─ Source: name → texts, places ───┤
-//!   flags ──▶ ┘   a flag replaces what the file  └▶ all problems, each with its place and what would
-//!                 says of the same name             be right
+//!   flags ──▶ ┘   a flag replaces the file's     └▶ all problems, each with its place
+//!                 values of the same name            and its remedy
 //! ```
 
 mod check;
@@ -58,70 +58,65 @@ pub use value::{Commas, Field, Located, Off, SettingValue, number, seconds};
 
 use std::ops::RangeInclusive;
 
-/// Least and largest number of a setting.
+/// Smallest and largest number of a setting.
 pub type Range = Option<RangeInclusive<usize>>;
 
-/// One line of a table: what is known of a setting beside its value.
+/// One line of a table: all about a setting but its value.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Name in a file, and as a flag behind `--`.
+    /// Name in a file, and as a flag after `--`.
     pub name: &'static str,
-    /// Default as it would be written.
+    /// Default as in a file.
     pub default: Option<&'static str>,
-    /// What happens without it, where there is no default.
+    /// Meaning without a value, where there is no default.
     pub or: Option<&'static str>,
-    /// Least and largest number.
     pub range: Range,
-    /// What it does.
     pub help: &'static str,
-    /// A value for the documents.
+    /// Example for documents.
     pub example: Option<&'static str>,
-    /// Placeholder of the value in `--help`.
+    /// Placeholder in `--help`.
     pub value_name: &'static str,
-    /// Describes the values that are right.
+    /// Describes the valid values.
     pub accepts: fn(&Range) -> String,
-    /// How often it may be given.
     pub arity: Arity,
 }
 
-/// How many values a setting has, and how they are written.
+/// How many values a setting takes, and how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
-    /// No value as a flag: it is `true`.
+    /// A flag without a value, which means `true`.
     Switch,
-    /// One value.
     One,
-    /// A list in the file, a flag for each.
+    /// A list in the file, one flag for each value.
     Many,
     /// A list in the file, one flag with commas.
     Commas,
 }
 
-/// The settings of one room, under one heading.
+/// The settings of one area, under one heading.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     /// Heading in help and documents.
     pub title: &'static str,
-    /// The declarations, in order.
+    /// Declarations, in order.
     pub settings: &'static [Setting],
 }
 
 /// A struct of settings, declared by [`crate::settings!`].
 pub trait Table: Sized {
-    /// Its declarations.
     const SECTION: Section;
 
-    /// Reads all of them; what is wrong is reported by [`Check::finish`]. `None` if a setting without
-    /// default is wrong or missing.
+    /// Reads all settings; [`Check::finish`] reports the problems. Returns `None` if a setting
+    /// without a default is wrong or missing.
     fn read(check: &mut Check) -> Option<Self>;
 
-    /// Returns the values without any file or flag; `None` if one has no default.
+    /// Returns the default values; `None` if a setting has none.
     fn defaults() -> Option<Self> {
         Self::read(&mut Source::new(&[Self::SECTION]).check())
     }
 }
 
-/// The name with `-` for `_`.
+/// Returns the name with `-` for `_`.
 #[doc(hidden)]
 pub const fn kebab<const N: usize>(name: &str) -> [u8; N] {
     let mut bytes = [0; N];
@@ -181,8 +176,7 @@ macro_rules! settings {
         }
 
         impl $Settings {
-            /// The settings of this struct.
-            #[allow(dead_code)] // Not everybody imports the trait.
+            #[allow(dead_code)] // Some users do not import the trait.
             pub const SECTION: $crate::settings::Section =
                 <Self as $crate::settings::Table>::SECTION;
         }
@@ -196,7 +190,6 @@ macro_rules! settings {
 ///
 /// ```
 /// overbank_declare::choices! {
-///     /// How logs are written.
 ///     pub enum LogFormat: "FORMAT" {
 ///         Text = "text", "For people";
 ///         Json = "json", "One JSON object a line";
@@ -219,12 +212,12 @@ macro_rules! choices {
         }
 
         impl $Choice {
-            /// Every choice, its name and what it means.
+            /// Every choice with its name and meaning.
             pub const ALL: &'static [($Choice, &'static str, &'static str)] =
                 &[ $( ($Choice::$Variant, $name, $help) ),+ ];
 
-            /// The name, as it is written.
-            #[allow(dead_code)] // Not every choice is shown again.
+            /// Returns the name as in a file.
+            #[allow(dead_code)] // Few choices are displayed again.
             pub const fn name(self) -> &'static str {
                 match self { $( $Choice::$Variant => $name, )+ }
             }

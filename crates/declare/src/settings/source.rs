@@ -1,4 +1,4 @@
-//! Where settings come from: a TOML file and flags, as texts with their locations.
+//! Reads settings from a TOML file and flags, as texts with their locations.
 
 use super::check::{Check, Problem};
 use super::{Section, Setting};
@@ -10,28 +10,26 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// Longest configuration file.
+/// Cap of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a setting stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// In a file.
     Line {
-        /// Name of the file.
         file: Arc<str>,
-        /// Line, from 1.
+        /// From 1.
         line: usize,
-        /// Name of the setting, where there is one.
+        /// Setting, where there is one.
         name: String,
     },
-    /// A file as a whole.
+    /// A whole file.
     File(Arc<str>),
     /// A flag.
     Flag(String),
-    /// Nowhere: it is missing.
+    /// Missing setting.
     Missing(&'static str),
-    /// The problem's text says where.
+    /// The problem's text includes the location.
     InText,
 }
 
@@ -48,18 +46,18 @@ impl fmt::Display for Location {
     }
 }
 
-/// A text and where it stands.
+/// A text and its location.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) text: String,
     pub(super) location: Location,
 }
 
-/// Reads a whole file of at most `max` bytes, called `in_words` in the error. Devices and pipes have
-/// no length, so bytes are counted as they come.
+/// Reads a whole file of at most `max` bytes, called `in_words` in the error. Counts bytes as they
+/// arrive: devices and pipes report no length.
 ///
 /// # Errors
-/// The file cannot be read, or is longer.
+/// Fails if the file cannot be read or is longer.
 pub fn read_at_most(path: &Path, max: u64, in_words: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
@@ -69,18 +67,18 @@ pub fn read_at_most(path: &Path, max: u64, in_words: &str) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Settings as they were written, not yet checked.
+/// Settings as written, not yet checked.
 #[derive(Clone, Debug)]
 pub struct Source {
     known: Vec<&'static Setting>,
     items: BTreeMap<&'static str, Vec<Item>>,
     problems: Vec<Problem>,
-    /// A file could not be read at all: what is missing cannot be known.
+    /// A file could not be read, so missing settings are unknown.
     unreadable: bool,
 }
 
 impl Source {
-    /// Returns a source of the settings of `sections`, without any.
+    /// Returns an empty source of the settings of `sections`.
     pub fn new(sections: &[Section]) -> Source {
         Source {
             known: sections.iter().flat_map(|section| section.settings).collect(),
@@ -90,7 +88,7 @@ impl Source {
         }
     }
 
-    /// Takes the values of a flag, which replace those of the file. No values are no flag.
+    /// Takes the values of a flag, which replace those of the file. An empty list is no flag.
     pub fn flag<T: ToString>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
         let location = Location::Flag(name.to_owned());
         let items: Vec<Item> = values
@@ -104,12 +102,12 @@ impl Source {
         }
     }
 
-    /// Returns the first value of a setting as it was written.
+    /// Returns the first value of a setting as written.
     pub fn first(&self, name: &str) -> Option<&str> {
         Some(&self.items.get(name)?.first()?.text)
     }
 
-    /// Reads a file; its problems are reported by the check.
+    /// Reads a file; the check reports its problems.
     pub fn file(&mut self, path: &Path) {
         let name: Arc<str> = path.display().to_string().into();
         match read_at_most(path, FILE_BYTES_MAX, "1 MiB").map(String::from_utf8) {
@@ -128,14 +126,14 @@ impl Source {
         self.problems.push(Problem { location, what: what.into() });
     }
 
-    /// The name as the tables have it.
+    /// Returns the static name of a setting.
     fn name(&self, name: &str) -> Option<&'static str> {
         self.known.iter().map(|setting| setting.name).find(|known| *known == name)
     }
 
     fn unknown(&mut self, location: Location) {
         let names: Vec<&str> = self.known.iter().map(|setting| setting.name).collect();
-        self.problem(location, format!("no such setting; there are {}", names.join(", ")));
+        self.problem(location, format!("unknown setting; known: {}", names.join(", ")));
     }
 
     /// Reads the text of a file called `file`.
@@ -149,7 +147,7 @@ impl Source {
         };
         let (table, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            // What a broken file says beside its errors is guesswork; one error a line is enough.
+            // Further errors of a malformed file are guesswork; one error a line is enough.
             let mut lines = BTreeSet::new();
             for error in errors {
                 let location = line(error.span().map_or(0, |span| span.start), "");

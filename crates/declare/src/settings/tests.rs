@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 crate::choices! {
-    /// For the test.
     pub enum Colour: "COLOUR" {
         Red = "red", "a warm one";
         Blue = "blue", "a cold one";
@@ -14,7 +13,6 @@ crate::choices! {
 }
 
 crate::settings! {
-    /// For the test.
     pub struct First: "First things" {
         name: Vec<Located<String7>>, "Names; once for each" example "a b";
         workers: usize = 1, in 1..=64, "Worker threads";
@@ -25,7 +23,6 @@ crate::settings! {
 }
 
 crate::settings! {
-    /// For the test.
     pub struct Second: "Second things" {
         colour: Colour = "red", "Colour of it all";
         metrics: Off<SocketAddr> = "127.0.0.1:9273", "Where metrics are served";
@@ -35,7 +32,6 @@ crate::settings! {
     }
 }
 
-/// At most seven letters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct String7(String);
 
@@ -122,7 +118,7 @@ fn every_problem_is_reported_with_its_location() {
         "ob.toml:9: metrics: \"9273\" is not ADDRESS:PORT, such as 127.0.0.1:9273 or [::1]:9273, or off",
         "ob.toml:10: keep: \"maybe\" is not one of true, false, yes, no",
         "ob.toml:11: age: 2 values, one is needed: a number from 1 to 1000000",
-        "ob.toml:12: wokers: no such setting; there are name, workers, cores, idle-time, probe, colour, \
+        "ob.toml:12: wokers: unknown setting; known: name, workers, cores, idle-time, probe, colour, \
          metrics, rules, keep, age",
         "ob.toml:13: rules: \"\" is not a path",
     ];

@@ -1,17 +1,19 @@
-//! Settings in documents: an example file in TOML, and the reference in Markdown.
+//! Writes settings as an example file in TOML and as a reference in Markdown.
 
 use super::{Arity, Section, Setting};
 use std::fmt::Write as _;
 
-/// Widest line of the example.
+/// Width of the example.
 const WIDTH: usize = 100;
+/// Why `expect` on writes to a string.
+const STRING: &str = "writing to a string does not fail";
 
-/// An example file with every setting. What is commented out shows the default, or an example; the
-/// settings named in `active` are not commented out.
+/// Returns an example file with every setting. Settings in `active` have values; the others are
+/// comments that show the default or an example.
 pub fn example(sections: &[Section], active: &[&str]) -> String {
     let mut text = String::new();
     for section in sections {
-        let _ = writeln!(text, "\n# --- {} ---", section.title);
+        writeln!(text, "\n# --- {} ---", section.title).expect(STRING);
         for setting in section.settings {
             let help = match setting.or {
                 Some(or) => format!("{}; without it: {or}", setting.help),
@@ -20,26 +22,26 @@ pub fn example(sections: &[Section], active: &[&str]) -> String {
             text.push('\n');
             wrapped(&mut text, &help);
             let comment = if active.contains(&setting.name) { "" } else { "# " };
-            let _ = writeln!(text, "{comment}{} = {}", setting.name, value(setting));
+            writeln!(text, "{comment}{} = {}", setting.name, value(setting)).expect(STRING);
         }
     }
     text
 }
 
-/// Comment lines of at most [`WIDTH`] columns.
+/// Writes comment lines of at most [`WIDTH`] columns.
 fn wrapped(text: &mut String, help: &str) {
     let mut line = String::from("#");
     for word in help.split(' ') {
         if line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(text, "{line}");
+            writeln!(text, "{line}").expect(STRING);
             line = String::from("#");
         }
-        let _ = write!(line, " {word}");
+        write!(line, " {word}").expect(STRING);
     }
-    let _ = writeln!(text, "{line}");
+    writeln!(text, "{line}").expect(STRING);
 }
 
-/// The default or the example as TOML; several examples stand apart by spaces.
+/// Returns the default or the example as TOML. Spaces separate several examples.
 fn value(setting: &Setting) -> String {
     let shown = setting.default.or(setting.example);
     match setting.arity {
@@ -51,13 +53,13 @@ fn value(setting: &Setting) -> String {
     }
 }
 
-/// Numbers and truth values as they are, everything else as a string.
+/// Returns numbers and truth values unquoted, everything else as a string.
 fn toml(text: &str) -> String {
     let bare = text.parse::<f64>().is_ok() || text == "true" || text == "false";
     if bare { text.to_owned() } else { format!("{text:?}") }
 }
 
-/// Markdown: a table of the settings of a section.
+/// Returns a Markdown table of the settings of a section.
 pub fn reference(section: &Section) -> String {
     let mut text =
         String::from("| setting | value | default | what it does |\n|---|---|---|---|\n");
@@ -71,11 +73,8 @@ pub fn reference(section: &Section) -> String {
             Arity::One | Arity::Switch => "",
         };
         let accepts = (setting.accepts)(&setting.range);
-        let _ = writeln!(
-            text,
-            "| `{}` | {accepts}{list} | {default} | {} |",
-            setting.name, setting.help
-        );
+        writeln!(text, "| `{}` | {accepts}{list} | {default} | {} |", setting.name, setting.help)
+            .expect(STRING);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What a setting's value may be.
+//! Types of setting values.
 
 use super::check::Check;
 use super::{Arity, Location, Range, Setting};
@@ -6,30 +6,28 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time that can be asked for: a year.
+/// Longest time: a year.
 const SECONDS_MAX: f64 = 31_536_000.0;
 
-/// One value of a setting.
 pub trait SettingValue: Sized {
     /// Placeholder in `--help`.
     const VALUE_NAME: &'static str;
-    /// Whether the flag has no value.
     const SWITCH: bool = false;
 
-    /// Describes the values that are right.
+    /// Describes the valid values.
     fn accepts(range: &Range) -> String;
 
-    /// Reads one.
+    /// Reads one value.
     ///
     /// # Errors
-    /// What is wrong, and what would be right; one line.
+    /// Returns the problem and the remedy; one line.
     fn read(text: &str, range: &Range) -> Result<Self, String>;
 }
 
-/// Reads a number without a sign.
+/// Reads an unsigned number.
 ///
 /// # Errors
-/// It is none, or outside of `range`.
+/// Fails if `text` is not a number, or not within `range`.
 pub fn number(text: &str, range: &Range) -> Result<usize, String> {
     let fits = |number: &usize| range.as_ref().is_none_or(|range| range.contains(number));
     match text.parse().ok().filter(fits) {
@@ -48,7 +46,7 @@ fn numbers(range: &Range) -> String {
 /// Reads a number of seconds.
 ///
 /// # Errors
-/// It is none.
+/// Fails if `text` is not a number of seconds, or not within a year.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=SECONDS_MAX).contains(&seconds) => {
@@ -160,34 +158,32 @@ impl<T: SettingValue> SettingValue for Off<T> {
     }
 }
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<T> {
-    /// What was written.
     pub value: T,
-    /// Where.
     pub location: Location,
 }
 
-/// Values with commas between them as a flag, a list in the file.
+/// Values separated by commas as a flag, a list in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commas<T>(pub Vec<Located<T>>);
 
-/// A field of settings: a value, one that may be missing, or a list.
+/// A field of settings: a value, an optional one, or a list.
 pub trait Field: Sized {
     /// Placeholder in `--help`.
     const VALUE_NAME: &'static str;
-    /// How often it may be given.
+    /// How many values it takes.
     const ARITY: Arity;
 
-    /// Describes the values that are right.
+    /// Describes the valid values.
     fn accepts(range: &Range) -> String;
 
-    /// Reads it; `None` where there is nothing to take instead of what is wrong.
+    /// Reads it; `None` where no default can replace a wrong value.
     fn read(check: &mut Check, setting: &'static Setting) -> Option<Self>;
 }
 
-/// Reads the one value of `setting`, if it was given and is right.
+/// Reads the one value of `setting`, if it was given and is valid.
 fn given<T: SettingValue>(check: &mut Check, setting: &'static Setting) -> Option<T> {
     let item = check.one(setting)?;
     match T::read(&item.text, &setting.range) {
@@ -210,7 +206,10 @@ impl<T: SettingValue> Field for T {
     fn read(check: &mut Check, setting: &'static Setting) -> Option<T> {
         let is_given = check.given(setting.name).is_some();
         let value = given(check, setting);
-        let default = || T::read(setting.default?, &setting.range).ok();
+        let default = || {
+            let read = T::read(setting.default?, &setting.range);
+            Some(read.unwrap_or_else(|what| panic!("default of {}: {what}", setting.name)))
+        };
         let value = value.or_else(default);
         if value.is_none() && !is_given {
             let what = format!("missing; {} is needed", (setting.accepts)(&setting.range));

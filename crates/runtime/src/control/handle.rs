@@ -1,4 +1,4 @@
-//! The way to the control side, for all its threads and tasks.
+//! Gives threads and tasks access to the control side.
 
 use super::{Control, port_changed, publish, tick};
 use crate::engine::Engine;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// Longest wait for a barrier.
 pub const BARRIER_MAX: Duration = Duration::from_secs(2);
 
-/// How often a barrier lets others go first before it sleeps.
+/// How often a barrier yields before it sleeps.
 const YIELDS: u32 = 20;
-/// How long it does so at least.
+/// Shortest time of yielding.
 const YIELDING: Duration = Duration::from_micros(100);
 
-/// Too many orders wait already; the order comes back.
+/// The queue of orders is full; the order comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrdersFull<T>(pub T);
 
@@ -27,7 +27,7 @@ struct Shared<C: Control> {
     workers: Arc<[WorkerEnd<C::Engine>]>,
 }
 
-/// The way to the control side; cheap to clone.
+/// Access to the control side; cheap to clone.
 pub struct Handle<C: Control>(Arc<Shared<C>>);
 
 impl<C: Control> Clone for Handle<C> {
@@ -37,7 +37,7 @@ impl<C: Control> Clone for Handle<C> {
 }
 
 impl<C: Control> Handle<C> {
-    /// Takes the control side, whose workers are these.
+    /// Takes the control side and the ends of its workers.
     pub fn new(mut control: C, workers: Vec<WorkerEnd<C::Engine>>) -> Handle<C> {
         let workers: Arc<[_]> = workers.into();
         control.publisher_mut().set_workers(workers.clone());
@@ -47,21 +47,19 @@ impl<C: Control> Handle<C> {
 
     /// Locks the control side. Keep the lock short, and never across an `await`.
     pub fn lock(&self) -> MutexGuard<'_, C> {
-        // Nothing of it panics half way; a holder that panicked did so for reasons of its own.
+        // The control side does not panic half way: a holder that panicked did so elsewhere.
         self.0.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the milliseconds since the start.
     pub fn now_ms(&self) -> u64 {
         self.0.common.clock.now_ms()
     }
 
-    /// The workers' ends.
     pub fn workers(&self) -> &[WorkerEnd<C::Engine>] {
         &self.0.workers
     }
 
-    /// Runs `work` with the control side locked, and frees what it leaves without the lock.
+    /// Runs `work` with the control side locked; frees its garbage without the lock.
     fn with<T>(&self, work: impl FnOnce(&mut C) -> T) -> T {
         let (done, garbage) = {
             let mut control = self.lock();
@@ -71,7 +69,7 @@ impl<C: Control> Handle<C> {
         done
     }
 
-    /// Publishes what was changed, if anything was.
+    /// Publishes any changes.
     pub fn publish_changes(&self) {
         self.with(|control| {
             if control.publisher().is_dirty() {
@@ -80,20 +78,20 @@ impl<C: Control> Handle<C> {
         });
     }
 
-    /// Tells the control side what is known of a port now; see [`port_changed`].
+    /// Passes a port's new description to the control side; see [`port_changed`].
     pub fn port_changed(&self, index: usize, now: PortDesc, reopened: bool) {
         port_changed(&mut *self.lock(), index, now, reopened);
     }
 
-    /// Whether every worker runs on `version`, or sleeps and takes it before its next frame;
-    /// collects what they gave back.
+    /// Returns whether every worker runs on `version`, or sleeps and takes it before its next
+    /// frame. Collects what they gave back.
     fn reached(&self, version: u64) -> bool {
         self.0.workers.iter().fold(true, |all, worker| all & reached(worker, version))
     }
 
-    /// Publishes and waits until every worker runs on it; orders that were handed over before are
-    /// carried out by then, and what engines share with readers is up to date. False: a worker did
-    /// not get there in [`BARRIER_MAX`].
+    /// Publishes and waits until every worker runs on the new version. By then earlier orders are
+    /// carried out, and what engines share with readers is up to date. Returns false if a worker
+    /// did not get there within [`BARRIER_MAX`].
     pub async fn barrier(&self) -> bool {
         let version = self.with(publish);
         let start = Instant::now();
@@ -103,7 +101,7 @@ impl<C: Control> Handle<C> {
             if Instant::now() > end {
                 return false;
             }
-            // Workers that are awake answer in microseconds, and the shortest sleep is a millisecond.
+            // Awake workers answer in microseconds; the shortest sleep is a millisecond.
             tries += 1;
             if tries < YIELDS || Instant::now() < impatient {
                 tokio::task::yield_now().await;
@@ -114,7 +112,7 @@ impl<C: Control> Handle<C> {
         true
     }
 
-    /// [`Handle::barrier`] for threads.
+    /// Does as [`Handle::barrier`], for threads.
     pub fn barrier_blocking(&self, at_most: Duration) -> bool {
         let version = self.with(publish);
         let end = Instant::now() + at_most;
@@ -127,11 +125,10 @@ impl<C: Control> Handle<C> {
         true
     }
 
-    /// Hands an order to the first worker: one worker carries them all out, so that they keep the
-    /// order in which they are handed over.
+    /// Hands an order to the first worker. A single worker keeps the orders in sequence.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Fails if the queue is full.
     pub fn order(
         &self,
         order: <C::Engine as Engine>::Order,
@@ -142,7 +139,7 @@ impl<C: Control> Handle<C> {
         Ok(())
     }
 
-    /// The control side's own thread: ticks until `stop`.
+    /// Runs the control side's thread: ticks until `stop`.
     pub fn run(&self, stop: &AtomicBool) {
         let bell = &self.0.common.bell;
         while !stop.load(Ordering::Relaxed) {
@@ -163,8 +160,8 @@ fn reached<E: Engine>(worker: &WorkerEnd<E>, version: u64) -> bool {
     if worker.sender.seen() >= version {
         return true;
     }
-    // Both come before the question whether it sleeps: then it can take the snapshot when it wakes,
-    // and what it was ordered is done.
+    // Check both before asking whether the worker sleeps. A sleeper then takes the snapshot when it
+    // wakes, and its orders are done.
     let given_back = worker.sender.collect();
     let no_orders = worker.link.orders.is_empty();
     if no_orders && worker.link.rest.is_asleep() {

@@ -1,15 +1,15 @@
-//! The control side of an engine: what the workers shall do, in one place, published to them.
+//! The control side of an engine: the desired state, published to the workers.
 //!
 //! ```text
 //!   sessions, reload, … ┐                        ┌▶ snapshot ─▶ mailbox of worker 0
 //!   ports, the clock    ┼─ Handle::lock() ─▶ C ──┤              mailbox of worker 1 …
-//!   engines' queues     ┘                        └▶ whatever C tells others
+//!   engines' queues     ┘                        └▶ other parties of C
 //! ```
 //!
-//! A [`Control`] is a plain synchronous structure behind a mutex that no worker ever touches. The
-//! holder of the lock changes it and calls [`Publisher::touch`]; a thread of the runtime calls
-//! [`Control::tick`] and publishes what was changed, at most once in [`PUBLISH_EVERY_MS`] (a barrier
-//! publishes at once). All that was changed under one lock is published as a whole.
+//! A [`Control`] is a plain synchronous structure behind a mutex that no worker touches. The lock's
+//! holder changes it and calls [`Publisher::touch`]. A thread of the runtime calls
+//! [`Control::tick`] and publishes changes, at most once in [`PUBLISH_EVERY_MS`]; a barrier
+//! publishes at once. All changes under one lock are published as a whole.
 //!
 //! Panics: none.
 
@@ -26,62 +26,61 @@ use overbank_declare::counters::Counters;
 use std::io;
 use std::sync::Arc;
 
-/// Snapshots are published at most once in so many milliseconds, barriers apart.
+/// Shortest time between two publications, barriers apart.
 pub const PUBLISH_EVERY_MS: u64 = 1;
-/// After a publication, ticks come as often as publications may for this long.
+/// Time after a publication during which ticks come as often as publications may.
 const BUSY_MS: u64 = 20;
-/// A tick comes after so long at the latest.
+/// Longest time between two ticks.
 pub const TICK_MS: u64 = 20;
 
 /// The control side of an engine; see the module.
 pub trait Control: Sized + Send + 'static {
-    /// What it controls.
+    /// The engine that it controls.
     type Engine: Engine;
-    /// What it shows of itself.
+    /// The status that it reports.
     type Status: ControlStatus;
 
-    /// Returns its publisher, which it got when it was made.
+    /// Returns the publisher that it was made with.
     fn publisher(&self) -> &Publisher<Self::Engine>;
 
-    /// Returns its publisher, to be changed.
+    /// Returns the publisher for changes.
     fn publisher_mut(&mut self) -> &mut Publisher<Self::Engine>;
 
-    /// Returns what the workers shall run on.
+    /// Returns the state that the workers run on.
     fn snapshot(&self) -> <Self::Engine as Engine>::Snapshot;
 
-    /// Does what is due: hears what the engines report, ends what has an end. Returns in how many
-    /// milliseconds it wants to be called again, if that is soon.
+    /// Does what is due: reads the engines' reports, expires entries. Returns in how many
+    /// milliseconds to call again, if that is soon.
     fn tick(&mut self, now_ms: u64) -> Option<u64>;
 
-    /// Learns that a port's description changed; `before` is the one until now.
+    /// Handles a changed description of a port; `before` is the previous one.
     fn port_changed(&mut self, index: usize, before: &PortDesc);
 
-    /// Learns that everything that was changed has been published.
+    /// Notes that all changes have been published.
     fn published(&mut self) {}
 
-    /// Whether somebody is there for the frames that engines hand to the control side.
+    /// Returns whether a reader exists for the frames that engines hand to the control side.
     fn is_attended(&self) -> bool {
         false
     }
 
-    /// Returns what it shows of itself.
     fn status(&self) -> Self::Status;
 }
 
-/// What every control side has: the ports, the workers, what was published to them.
+/// State of every control side: the ports, the workers, the published version.
 pub struct Publisher<E: Engine> {
     common: Arc<Common>,
     workers: Arc<[WorkerEnd<E>]>,
     ports: Vec<PortDesc>,
     opened_ms: Vec<u64>,
     views: Arc<[PortView]>,
-    /// Something was changed since the last snapshot.
+    /// Changes since the last snapshot.
     dirty: bool,
     published_ms: u64,
-    /// When the control side's thread looks again by itself.
+    /// When the control side's thread next looks unprompted.
     next_look_ms: u64,
     totals: PublisherTotals,
-    /// Snapshots that nobody uses any more, to be freed without the lock.
+    /// Snapshots without users, to be freed without the lock.
     garbage: Vec<Snapshot<E>>,
 }
 
@@ -89,7 +88,7 @@ impl<E: Engine> Publisher<E> {
     /// Returns a publisher for these ports, without workers.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// Fails if the system has no descriptors left.
     pub fn new(ports: Vec<PortDesc>) -> io::Result<Publisher<E>> {
         let common = Arc::new(Common::new()?);
         let view = |port: &PortDesc| PortView { number: port.number, receives: true, sends: true };
@@ -107,43 +106,42 @@ impl<E: Engine> Publisher<E> {
         })
     }
 
-    /// Takes the workers on, who all started with the first snapshot as version 0.
+    /// Takes the workers, which all started with the first snapshot as version 0.
     pub fn set_workers(&mut self, workers: Arc<[WorkerEnd<E>]>) {
         self.workers = workers;
         self.dirty = true;
     }
 
-    /// What all threads share: an engine that has something for its control side rings its bell.
+    /// Returns what all threads share; an engine rings its bell to report to the control side.
     pub fn common(&self) -> &Arc<Common> {
         &self.common
     }
 
-    /// Returns the milliseconds since the start.
     pub fn now_ms(&self) -> u64 {
         self.common.clock.now_ms()
     }
 
-    /// The ports, in the order of all arrays by port.
+    /// Returns the ports, in the order of all arrays by port.
     pub fn ports(&self) -> &[PortDesc] {
         &self.ports
     }
 
-    /// Returns the index of a port by its number.
+    /// Returns the index of the port with this number.
     pub fn index_of(&self, number: u32) -> Option<usize> {
         self.ports.iter().position(|port| port.number == number)
     }
 
-    /// Since when a port is open, in milliseconds since the start.
+    /// Returns when a port was opened, in milliseconds since the start.
     pub fn opened_ms(&self, index: usize) -> u64 {
-        self.opened_ms.get(index).copied().unwrap_or(0)
+        self.opened_ms[index]
     }
 
-    /// The ports as workers treat them.
+    /// Returns the ports as workers see them.
     pub fn views(&self) -> &Arc<[PortView]> {
         &self.views
     }
 
-    /// Sets whether workers take frames from a port and send frames by it.
+    /// Sets whether workers receive from a port and send by it.
     pub fn open_port(&mut self, index: usize, receives: bool, sends: bool) {
         let mut views = self.views.to_vec();
         if let Some(view) = views.get_mut(index) {
@@ -153,8 +151,8 @@ impl<E: Engine> Publisher<E> {
         }
     }
 
-    /// Notes that something was changed which the workers must know. The control side's thread is
-    /// woken only if it would not look soon by itself: while rules change, it does.
+    /// Marks a change that the workers must see. Wakes the control side's thread only if it would
+    /// not look soon: during a series of changes it does.
     pub fn touch(&mut self) {
         self.dirty = true;
         if self.next_look_ms > self.now_ms() + PUBLISH_EVERY_MS {
@@ -162,22 +160,21 @@ impl<E: Engine> Publisher<E> {
         }
     }
 
-    /// Whether something was changed that is not published yet.
+    /// Returns whether changes are unpublished.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// What was published.
     pub fn totals(&self) -> PublisherTotals {
         self.totals
     }
 
-    /// Returns what every worker counted.
+    /// Returns the counts of every worker.
     pub fn readings(&self) -> Vec<Reading<E>> {
         self.workers.iter().map(|worker| worker.link.published.read()).collect()
     }
 
-    /// Returns what all workers counted, by port; the last one is what the control side sent.
+    /// Returns the counts of all workers, by port; the last entry is the control side's frames.
     pub fn port_totals(&self) -> Vec<(PortTotals, DropCounts<E::Drop>)> {
         let mut sums = Vec::new();
         sums.resize_with(self.ports.len() + 1, <(PortTotals, DropCounts<E::Drop>)>::default);
@@ -198,7 +195,7 @@ impl<E: Engine> Publisher<E> {
         for worker in self.workers.iter() {
             let free = worker.sender.post(version, snapshot.clone());
             self.garbage.extend(free.into_iter().flatten());
-            // One that sleeps takes it before its next frame, and is not woken for it.
+            // A sleeping worker takes it before its next frame and need not wake for it.
             if !worker.link.rest.is_asleep() {
                 worker.link.bell.ring();
             }
@@ -221,7 +218,7 @@ impl<E: Engine> Publisher<E> {
         std::mem::take(&mut self.garbage)
     }
 
-    /// Takes a new description; returns the one before if it differs.
+    /// Takes a new description; returns the previous one if it differs.
     fn describe(&mut self, index: usize, now: PortDesc, reopened: bool) -> Option<PortDesc> {
         if reopened {
             self.opened_ms[index] = self.common.clock.now_ms();
@@ -232,7 +229,7 @@ impl<E: Engine> Publisher<E> {
     }
 }
 
-/// Makes a snapshot of what is there and posts it to every worker; returns its version.
+/// Posts a snapshot of the current state to every worker; returns its version.
 pub fn publish<C: Control>(control: &mut C) -> u64 {
     let snapshot = control.snapshot();
     let version = control.publisher_mut().post(snapshot);
@@ -240,8 +237,8 @@ pub fn publish<C: Control>(control: &mut C) -> u64 {
     version
 }
 
-/// Does what is due and publishes what was changed. Returns when it wants to be called again, in
-/// milliseconds, if not rung for before.
+/// Does what is due and publishes changes. Returns in how many milliseconds to call again, unless
+/// rung for earlier.
 pub fn tick<C: Control>(control: &mut C) -> u64 {
     control.publisher_mut().collect();
     let now_ms = control.publisher().now_ms();
@@ -259,7 +256,7 @@ pub fn tick<C: Control>(control: &mut C) -> u64 {
     next_ms
 }
 
-/// Takes what is known of a port now; `reopened`: it is another one behind the same number.
+/// Takes a port's new description. With `reopened` another device has taken the number.
 pub fn port_changed<C: Control>(control: &mut C, index: usize, now: PortDesc, reopened: bool) {
     if let Some(before) = control.publisher_mut().describe(index, now, reopened) {
         control.port_changed(index, &before);

@@ -1,4 +1,4 @@
-//! One worker: a thread that takes frames from its queue of each port through its own engine.
+//! A worker: a thread that passes frames from its queue of each port through its engine.
 //!
 //! ```text
 //!   round:  something from the control side? ─▶ snapshot, queues, orders
@@ -8,14 +8,14 @@
 //!           nothing for a while: wait for frames or for the control side
 //! ```
 //!
-//! Nothing here is locked or shared on the packet path: a worker owns its queues, its caches and its
-//! counters. A snapshot is taken over between two bursts, so each packet is treated by one snapshot:
-//! the one in force when it was received, or a newer one.
+//! Nothing on the packet path is locked or shared: a worker owns its queues, its caches and its
+//! counters. It takes over a snapshot between two bursts. So one snapshot decides each packet: the
+//! one in force on reception, or a newer one.
 //!
-//! **Time** is measured in every [`SAMPLE`]th round: cycles in `receive`, in the engine itself, in
-//! `send` (copies to the outside) and in `flush` (system calls). The rest of the rounds pays nothing.
+//! **Time** is measured in every [`SAMPLE`]th round: cycles in `receive`, in the engine, in `send`
+//! (copies out) and in `flush` (system calls). The other rounds pay nothing.
 //!
-//! Panics: none of its own; a port that misbehaves ends in counters.
+//! Panics: none; a faulty port shows in counters.
 
 mod out;
 
@@ -32,23 +32,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One round in so many is measured.
+/// Rounds per measured round.
 pub const SAMPLE: u64 = 16;
 /// Empty rounds before a worker waits.
 const EMPTY_ROUNDS_MAX: u32 = 64;
 /// Longest wait for frames.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-/// Longest wait if some port cannot be waited for.
+/// Longest wait if a port offers no descriptor to wait for.
 const WAIT_ASKING: Duration = Duration::from_millis(1);
-/// Time between two turns of what needs not be done in every round.
+/// Time between two turns of periodic work.
 const TURN_MS: u64 = 10;
-/// Rounds after which the clock is asked whether it is time.
+/// Rounds between two looks at the clock.
 const ROUNDS_PER_TURN_CHECK: u64 = 16;
-/// A port that is down is asked again after so long.
+/// Time before a port that is down is polled again.
 const RETRY_MS: u64 = 5;
-/// How long a worker that was told to end goes on with what has arrived.
+/// Longest time that a worker asked to end processes arrived frames.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
-/// Longest time for what a port has taken to leave it.
+/// Longest time for a port to send what it has taken.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Orders carried out in a round.
 const ORDERS_PER_ROUND: usize = 32;
@@ -56,7 +56,7 @@ const ORDERS_PER_ROUND: usize = 32;
 /// The receiving side of one port.
 struct Ingest {
     receive: Box<dyn Receive>,
-    /// Nothing is to be had before.
+    /// Not polled before.
     retry_ms: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct Worker<E: Engine> {
     mailbox: mailbox::Worker<Snapshot<E>>,
     engine: E,
     ingress: Vec<Option<Ingest>>,
-    /// What earlier queues counted.
+    /// Counts of earlier queues.
     ingress_before: Vec<ReceiveCounters>,
     out: Out<E::Drop>,
     link: Arc<Link<E>>,
@@ -74,13 +74,13 @@ pub struct Worker<E: Engine> {
     totals: WorkerTotals,
     waits: WaitSet,
     next_turn_ms: u64,
-    /// Working memory of a publication.
+    /// Scratch memory of a publication.
     words: Vec<u64>,
 }
 
 impl<E: Engine> Worker<E> {
     /// Returns a worker without queues; they come as attachments. `engine` runs on the mailbox's
-    /// snapshot. `busy_poll`: it never waits.
+    /// snapshot. With `busy_poll` it never waits.
     pub fn new(
         mailbox: mailbox::Worker<Snapshot<E>>,
         engine: E,
@@ -106,7 +106,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Works until it is told to stop, then takes what has arrived to its end.
+    /// Works until asked to stop, then processes the frames that have arrived.
     pub fn run(mut self) {
         let mut empty = 0;
         while !self.link.stop.load(Ordering::Relaxed) {
@@ -120,7 +120,7 @@ impl<E: Engine> Worker<E> {
         self.drain();
     }
 
-    /// One round; returns whether there was anything to do.
+    /// Runs one round; returns whether there was anything to do.
     fn round(&mut self) -> bool {
         self.totals.rounds += 1;
         let mut worked = self.listen();
@@ -144,7 +144,7 @@ impl<E: Engine> Worker<E> {
         worked
     }
 
-    /// Receives from one port and processes what came.
+    /// Receives from one port and processes the frames.
     #[inline]
     fn burst(&mut self, index: usize, now_ms: u64) -> bool {
         let Some(ingress) = &mut self.ingress[index] else { return false };
@@ -178,7 +178,7 @@ impl<E: Engine> Worker<E> {
             self.out.refuse(index, n);
             return true;
         }
-        // Ports have 16 bits in every table of them.
+        // Every table of ports has 16-bit indices.
         let ingress = Ingress { index: index as u16, number: view.number };
         self.totals.bursts += 1;
         self.totals.packets += n;
@@ -198,7 +198,7 @@ impl<E: Engine> Worker<E> {
         true
     }
 
-    /// Does what the control side wants.
+    /// Carries out requests of the control side.
     #[inline]
     fn listen(&mut self) -> bool {
         if !self.link.bell.answer() && !self.mailbox.has_next() {
@@ -224,17 +224,17 @@ impl<E: Engine> Worker<E> {
             if empty {
                 return;
             }
-            // It was there before the look at the mailbox, so the snapshot that was published before
-            // it was handed over is in force.
+            // The order preceded the look at the mailbox, so the snapshot published before it is in
+            // force.
             let Some(order) = self.link.orders.pop() else { return };
             carry_out(order, &mut self.engine, &mut self.out, self.common.clock.now_ms());
         }
-        // There may be more; frames that came in meanwhile have their turn first.
+        // There may be more; frames received meanwhile go first.
         self.link.bell.ring();
     }
 
-    /// Moves on to the newest snapshot, if there is one. Orders that were handed over before it are
-    /// carried out before it counts as seen.
+    /// Moves on to the newest snapshot, if any. Earlier orders are carried out before it counts as
+    /// seen.
     fn take_snapshot(&mut self) -> bool {
         let Worker { mailbox, engine, out, link, common, totals, .. } = self;
         let taken = mailbox.take(|old, new| {
@@ -242,7 +242,8 @@ impl<E: Engine> Worker<E> {
             if !Arc::ptr_eq(&old.ports, &new.ports) {
                 out.set_ports(&new.ports);
             }
-            // As many as the queue holds: more that come meanwhile are later than the snapshot.
+            // Bounded by the queue's length: orders that arrive meanwhile are later than the
+            // snapshot.
             for _ in 0..link.orders.len() {
                 let Some(order) = link.orders.pop() else { break };
                 carry_out(order, engine, out, common.clock.now_ms());
@@ -255,7 +256,7 @@ impl<E: Engine> Worker<E> {
         taken
     }
 
-    /// Exchanges the queue of a port; the old one goes back to the control side.
+    /// Exchanges the queue of a port; the old one returns to the control side.
     fn attach(&mut self, index: usize, queue: Option<Queue>) {
         let (receive, transmit) = match queue {
             Some(Queue { receive, transmit }) => (Some(receive), Some(transmit)),
@@ -269,14 +270,13 @@ impl<E: Engine> Worker<E> {
             self.ingress_before[index].missed += counted.missed;
             self.ingress_before[index].errors += counted.errors;
             let old = Queue { receive: receive.receive, transmit };
-            // There is room for every queue that was ever handed out and not collected; were there
-            // none, the queue would be freed here.
-            drop(self.link.detached.push((index, old)));
+            let full = self.link.detached.push((index, old));
+            debug_assert!(full.is_ok(), "room for every queue handed out and not collected");
             self.common.bell.ring();
         }
     }
 
-    /// What needs not be done in every round.
+    /// Does periodic work.
     #[cold]
     fn turn(&mut self, now_ms: u64) {
         self.next_turn_ms = now_ms + TURN_MS;
@@ -284,12 +284,13 @@ impl<E: Engine> Worker<E> {
         self.publish();
     }
 
-    /// Shows the totals to readers.
+    /// Publishes the totals for readers.
     fn publish(&mut self) {
         self.out.settle();
         let mut finished = true;
         for (index, ingress) in self.ingress.iter_mut().enumerate() {
             let before = self.ingress_before[index];
+            // A port without a queue counts nothing now.
             let now = ingress.as_mut().map(|i| i.receive.counters()).unwrap_or_default();
             self.out.totals[index].missed = before.missed + now.missed;
             self.out.totals[index].errors = before.errors + now.errors;
@@ -303,7 +304,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Waits for frames, or for the control side. What it looks at next is the mailbox: see [`Rest`].
+    /// Waits for frames or for the control side. Next it looks at the mailbox: see [`Rest`].
     ///
     /// [`Rest`]: overbank_handover::rest::Rest
     #[cold]
@@ -331,7 +332,7 @@ impl<E: Engine> Worker<E> {
         self.link.bell.waker().clear();
     }
 
-    /// Takes what has arrived to its end: until a round brings nothing, within limits.
+    /// Processes the frames that have arrived: until a round brings nothing, within limits.
     fn drain(&mut self) {
         let end = Instant::now() + DRAIN_MAX;
         while self.round() && Instant::now() < end {}
@@ -345,7 +346,7 @@ impl<E: Engine> Worker<E> {
     }
 }
 
-/// Has the engine carry out an order, whose frames count as the control side's.
+/// Has the engine carry out an order, whose frames belong to the control side's account.
 fn carry_out<E: Engine>(order: E::Order, engine: &mut E, out: &mut Out<E::Drop>, now_ms: u64) {
     out.begin(out.totals.len() - 1);
     engine.carry_out(order, now_ms, out);

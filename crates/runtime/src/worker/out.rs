@@ -1,4 +1,4 @@
-//! Where an engine sends frames to, and the account of what became of them.
+//! Sends the frames of an engine, and accounts for each.
 
 use crate::link::PortView;
 use crate::sys::cycles;
@@ -16,9 +16,9 @@ struct Egress {
     transmit: Option<Box<dyn Transmit>>,
     /// Frames that the current queue took.
     taken: u64,
-    /// What earlier queues did.
+    /// Counts of earlier queues.
     before: TransmitCounters,
-    /// Whether something was sent since the last flush.
+    /// Frames were sent since the last flush.
     touched: bool,
 }
 
@@ -26,10 +26,10 @@ struct Egress {
 type Set = u128;
 const _: () = assert!(BURST <= Set::BITS as usize);
 
-/// Where the frames of a burst go. `frame` counts them from 0, below [`BURST`]; for each of them an
-/// engine calls [`Out::output`] or [`Out::to_control`] once at least, or [`Out::drop`] once.
+/// Destinations of the frames of a burst, numbered from 0, below [`BURST`]. For each frame an
+/// engine calls [`Out::output`] or [`Out::to_control`] at least once, or [`Out::drop`] once.
 pub struct Out<R> {
-    /// By index of the port; the last one is what the control side sent.
+    /// By index of the port; the last entry is the control side's frames.
     pub(super) totals: Vec<PortTotals>,
     pub(super) dropped: Vec<DropCounts<R>>,
     egress: Vec<Egress>,
@@ -40,7 +40,7 @@ pub struct Out<R> {
     /// Index of a port by its number.
     indexes: Vec<u16>,
     touched: Vec<usize>,
-    /// Of the burst: the port that it came in on, and which frames went where.
+    /// Ingress port of the burst, and which frames went where.
     ingress: usize,
     forwarded: Set,
     controlled: Set,
@@ -71,7 +71,7 @@ impl<R: Reasons> Out<R> {
         }
     }
 
-    /// A frame leaves by the port at `port`. One that leaves by several is output several times.
+    /// Sends a frame by the port at `port`; call it once for each of several ports.
     #[inline]
     pub fn output(&mut self, frame: usize, port: u16, bytes: &[u8]) {
         self.forwarded |= Set::from(1u8) << frame;
@@ -83,28 +83,28 @@ impl<R: Reasons> Out<R> {
         self.cycles_send += cycles().wrapping_sub(start);
     }
 
-    /// A frame leaves by no port and reaches nobody, for this reason of the engine.
+    /// Drops a frame, for this reason of the engine.
     #[inline]
     pub fn drop(&mut self, frame: usize, reason: R) {
         let _ = frame;
         self.dropped[self.ingress].by_engine(reason);
     }
 
-    /// A copy of a frame was handed to the control side.
+    /// Counts a copy of a frame handed to the control side.
     #[inline]
     pub fn to_control(&mut self, frame: usize) {
         self.copies += 1;
         self.controlled |= Set::from(1u8) << frame;
     }
 
-    /// A frame of this length came in from the control side, in an order.
+    /// Counts a frame of this length that came from the control side in an order.
     pub fn injected(&mut self, bytes: usize) {
         let totals = &mut self.totals[self.ingress];
         totals.received += 1;
         totals.received_bytes += bytes as u64;
     }
 
-    /// Returns the index of a port by its number.
+    /// Returns the index of the port with this number.
     #[inline]
     pub fn index_of(&self, number: u32) -> Option<u16> {
         self.indexes.get(number as usize).copied().filter(|index| *index != NONE)
@@ -116,24 +116,23 @@ impl<R: Reasons> Out<R> {
         self.ports.get(usize::from(index)).map(|port| port.number)
     }
 
-    /// The same ports in the same order, treated in another way.
+    /// Takes changed views of the same ports, in the same order.
     pub(super) fn set_ports(&mut self, ports: &Arc<[PortView]>) {
         self.ports = ports.clone();
     }
 
-    /// How a port is treated.
+    /// Returns the view of a port.
     #[inline]
     pub(super) fn view(&self, index: usize) -> PortView {
         self.ports[index]
     }
 
-    /// Counts a burst that the port shall not receive.
+    /// Counts a burst on a port where receiving is disabled.
     pub(super) fn refuse(&mut self, index: usize, frames: u64) {
         self.dropped[index].unprocessed(PortDrop::PortBlocked, frames);
     }
 
-    /// Starts a burst that came in on `ingress`, the index after the last port for what the control
-    /// side sends.
+    /// Starts a burst from `ingress`; the index after the last port is the control side.
     #[inline]
     pub(super) fn begin(&mut self, ingress: usize) {
         self.ingress = ingress;
@@ -150,25 +149,25 @@ impl<R: Reasons> Out<R> {
         totals.controller_copies += self.copies - controlled;
     }
 
-    /// Hands over everything that was sent.
+    /// Flushes every port with sent frames.
     pub(super) fn flush(&mut self) {
         for index in self.touched.drain(..) {
             let egress = &mut self.egress[index];
             egress.touched = false;
             if let Some(transmit) = &mut egress.transmit {
-                // What was not handed over is counted as lost, and the receiving half says why.
+                // The queue counts unsent frames as lost, and the receiving half reports why.
                 let _ = transmit.flush();
             }
         }
     }
 
-    /// Flushes every port, and brings the totals up to date.
+    /// Flushes every port, and updates the totals.
     pub(super) fn settle(&mut self) {
         for (index, egress) in self.egress.iter_mut().enumerate() {
             egress.touched = false;
             let now = match &mut egress.transmit {
                 Some(transmit) => {
-                    let _ = transmit.flush();
+                    let _ = transmit.flush(); // As in `flush`.
                     transmit.counters()
                 }
                 None => TransmitCounters::default(),
@@ -196,11 +195,11 @@ impl<R: Reasons> Out<R> {
         let egress = &mut self.egress[index];
         let mut old = std::mem::replace(&mut egress.transmit, transmit);
         if let Some(old) = &mut old {
-            let _ = old.flush();
+            let _ = old.flush(); // What stays is counted as lost below.
             let counted = old.counters();
             egress.before.sent += counted.sent;
             egress.before.sent_bytes += counted.sent_bytes;
-            // What is still in the queue now will not leave any more.
+            // What is still in the queue will not be sent any more.
             egress.before.lost += egress.taken.saturating_sub(counted.sent);
         }
         egress.taken = 0;

@@ -107,7 +107,7 @@ const CONTROL: &str = "version rules rules_max rules_refused rules_expired reloa
     stations_bytes stations_pages macs";
 const MACS: &str = "learned moved refreshed aged flushed evicted refused";
 
-/// The rule switch's tables and the labels of their numbers, in the order of the reference.
+/// Tables of the rule switch and the labels of their numbers, in the order of the reference.
 const TABLES: [Labelled; 10] = [
     Labelled::of::<PortTotals>(&["port", "name"]),
     Labelled::of::<DropCounts<RuleDrop>>(&["port", "name"]),

@@ -122,7 +122,7 @@ fn only_the_ports_are_needed() {
     assert_eq!(config.rules.cache.0.expect("the default").to_string(), "cuckoo-2-16+half-bubble");
     assert_eq!(config.service.metrics.0, "127.0.0.1:9273".parse().ok());
     let (options, default) = (config.controllers.options(), ControlOptions::default());
-    // Two ways to the same numbers; the counters are each one's own.
+    // Two ways to the same numbers; each has its own counters.
     let without =
         |of: &ControlOptions| ControlOptions { counters: Default::default(), ..of.clone() };
     assert_eq!(format!("{:?}", without(&options)), format!("{:?}", without(&default)));
@@ -162,21 +162,21 @@ fn flags_replace_what_the_file_says() {
     assert!(config.rules.rules.is_some(), "no flag is no change");
 }
 
-/// Description, file, and what the errors say, in order.
+/// Description, file, and the errors in order.
 const WRONG: &[(&str, &str, &[&str])] = &[
-    ("no port", "", &["port: no port; name one at least"]),
-    ("an empty list", "port = []", &["port: no port; name one at least"]),
+    ("no port", "", &["port: no port; configure at least one"]),
+    ("an empty list", "port = []", &["port: no port; configure at least one"]),
     (
         "an unknown key",
         "port = [\"1=memory:\"]\n\nwokers = 2",
-        &["ob.toml:3: wokers: no such setting; there are mode, datapath-id, port"],
+        &["ob.toml:3: wokers: unknown setting; known: mode, datapath-id, port"],
     ),
     (
         "all at once, each with its line",
         "port = [\n \"1=memory:\",\n \"1=memory:\",\n \"memory:\",\n \"0=memory:\",\n \"3=what:x\"]\n\
          workers = 0\ncache = \"set-5\"\nlog = \"loud\"\nmac-age = \"old\"",
         &[
-            "ob.toml:3: port: port number 1 is taken already, at ob.toml:2",
+            "ob.toml:3: port: port number 1 is already in use, at ob.toml:2",
             "ob.toml:4: port: \"memory:\": write NUMBER=KIND:",
             "ob.toml:5: port: \"0\" is not a port number from 1 to",
             "ob.toml:6: port: ",
@@ -189,7 +189,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "one interface for two ports",
         "port = [\"1=tap:a\",\n\"2=afpacket:a\"]",
-        &["ob.toml:2: port: interface a is a port already, at ob.toml:1: port"],
+        &["ob.toml:2: port: interface a is already a port, at ob.toml:1: port"],
     ),
     ("broken TOML", "port = [\"1=memory:\"]\nworkers = = 2", &["ob.toml:2: not TOML: "]),
     (
@@ -257,17 +257,17 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "port = [\"1=memory:\"]\nmode = \"l2\"\nfail-mode = \"standalone\"\n\
          openflow = \"ptcp:\"\ncontroller-queue = 3\nmegaflows = 4\nmac-age = 9",
         &[
-            "ob.toml:3: fail-mode: not a setting of mode l2; leave it out, or use mode openflow",
-            "ob.toml:4: openflow: not a setting of mode l2; leave it out, or use mode openflow",
-            "ob.toml:5: controller-queue: not a setting of mode l2; leave it out, or use mode openflow",
-            "ob.toml:6: megaflows: not a setting of mode l2; leave it out, or use mode openflow",
+            "ob.toml:3: fail-mode: not a setting of mode l2; remove it or use mode openflow",
+            "ob.toml:4: openflow: not a setting of mode l2; remove it or use mode openflow",
+            "ob.toml:5: controller-queue: not a setting of mode l2; remove it or use mode openflow",
+            "ob.toml:6: megaflows: not a setting of mode l2; remove it or use mode openflow",
         ],
     ),
     (
         "isolated ports without the Ethernet switch",
         "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
         &[
-            "ob.toml:2: isolated: not a setting of mode openflow; leave it out, or use mode l2",
+            "ob.toml:2: isolated: not a setting of mode openflow; remove it or use mode l2",
             "ob.toml:3: mode: \"L2\" is not one of openflow, l2",
         ],
     ),
@@ -278,11 +278,11 @@ const WRONG: &[(&str, &str, &[&str])] = &[
          \"02:00:00:00:00:01=2\",\n\"2:0:0:0:0:1=1\",\n\"02:00:00:00:00:01\",\n\
          \"02:00:00:00:00:0a=1\",\n\"02:00:00:00:00:0A@0=3\"]\nmac-queue = 0",
         &[
-            "ob.toml:3: isolated: there is no port 2; there are 1, 3",
+            "ob.toml:3: isolated: port 2 is not configured; configured: 1, 3",
             "ob.toml:4: isolated: \"x\" is not a number from 1 to",
             "ob.toml:6: mac-static: \"4096\" is not a number from 0 to 4095",
             "ob.toml:7: mac-static: 01:00:00:00:00:01 is no address of a station",
-            "ob.toml:8: mac-static: there is no port 2; there are 1, 3",
+            "ob.toml:8: mac-static: port 2 is not configured; configured: 1, 3",
             "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
             "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
             "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is there already, at ob.toml:11",
@@ -336,13 +336,13 @@ fn files_that_cannot_be_read_are_named() {
     assert_eq!(problems.lines().count(), 1, "{problems}");
 }
 
-/// Settings of `packaging/switch.toml` that are not commented out.
+/// Settings that are not commented out in `packaging/switch.toml`.
 const ACTIVE: [&str; 2] = ["port", "openflow"];
 
 const HEAD: &str = "\
-# Configuration of `overbank switch --config switch.toml`; `--check` reports what is wrong with it.
-# Every setting is an option of the command by the same name. What is commented out shows the default,
-# or an example where there is none. Generated from the tables of settings.
+# Configuration of `overbank switch --config switch.toml`; `--check` reports its problems.
+# Every setting is also an option of the command. Commented settings show the default, or an
+# example where there is none.
 ";
 
 fn repository(path: &str) -> String {
