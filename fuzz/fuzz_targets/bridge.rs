@@ -1,5 +1,4 @@
-//! Any bytes as a frame: what a bridge reads of it is what a naive twin reads, and what the full
-//! extraction finds.
+//! Parses any bytes as a frame: the bridge, a naive twin and the full extraction must agree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +16,7 @@ fuzz_target!(|frame: &[u8]| {
 
     assert_eq!(header.dst, frame[..6]);
     assert_eq!(header.src, frame[6..12]);
-    // A tag that is cut short, type of the payload included, is none.
+    // A truncated tag, type of the payload included, does not count.
     let tagged =
         frame.len() >= 18 && [[0x81, 0x00], [0x88, 0xa8]].iter().any(|t| *t == frame[12..14]);
     let vlan = if tagged { u16::from(frame[14] % 16) * 256 + u16::from(frame[15]) } else { 0 };

@@ -1,10 +1,10 @@
-//! Bytes as operations on a cache, on every instruction set of the machine, against a map.
+//! Runs bytes as operations on a cache, on every instruction set of the machine, against a map.
 //!
-//! The map knows which entry the cache must hold: an entry is there from its insertion until the
-//! cache says that it was replaced, driven out or removed, and until then a lookup must find it.
-//! All instruction sets do the same operations and must say the same.
+//! The map holds the entries that the cache must hold. An entry stays from its insertion until the
+//! cache reports it replaced, evicted or removed; until then a lookup must find it. All instruction
+//! sets run the same operations and must report the same.
 //!
-//! Input: design, layout, buckets (1 byte each), then operations (2 bytes each: what, which key).
+//! Input: design, layout, buckets (1 byte each), then operations (2 bytes each: operation, key).
 #![no_main]
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Few keys, so that they meet: some spread, some that share a fingerprint or a bucket.
+/// Returns one of few keys, so that they meet: some spread, some share a fingerprint or a bucket.
 fn hash_of(key: u8) -> u64 {
     match key >> 6 {
         0 | 1 => mix(u64::from(key)),
@@ -45,7 +45,7 @@ fn hash_of(key: u8) -> u64 {
     }
 }
 
-/// What the cache said, in order.
+/// Reports of the cache, in order.
 fn run(mut cache: Box<dyn SignatureCache>, ops: &[u8]) -> Vec<u64> {
     let mut model = Model::new();
     let mut said = Vec::new();
@@ -118,7 +118,7 @@ fn insert(cache: &mut dyn SignatureCache, model: &mut Model, hash: u64, value: u
     lost.map_or(1, |(print, value)| u64::from(print) << 32 | u64::from(value))
 }
 
-/// A burst of neighbouring keys by probe, verify and commit, as the datapath does it.
+/// Looks up a burst of neighbouring keys by probe, verify and commit, as the datapath does.
 fn burst(cache: &mut dyn SignatureCache, model: &Model, first: u8) -> Vec<u64> {
     let len = usize::from(first) % (BURST + 1);
     let hashes: Vec<u64> = (0..len).map(|i| hash_of(first.wrapping_add(i as u8))).collect();
@@ -145,7 +145,7 @@ fn burst(cache: &mut dyn SignatureCache, model: &Model, first: u8) -> Vec<u64> {
             }
             refused += 1;
         }
-        // A probe may leave out a second bucket after a match in the first that was another's.
+        // A probe may leave out the second bucket after another key's match in the first.
         if found.is_some() || probes.mask[i] == 0 {
             check_found(model, hash, found);
         }

@@ -1,4 +1,4 @@
-//! Any bytes as a capture: packets within their limits, or an error with a message of one line.
+//! Reads any bytes as a capture: packets within their limits, or an error of one line.
 #![no_main]
 
 use std::io::Cursor;
@@ -28,7 +28,7 @@ fn open(data: &[u8]) -> Result<Capture, CaptureError> {
     Capture::from_reader(Cursor::new(data.to_vec()), "input")
 }
 
-/// The number of packets, or `None` after an error.
+/// Returns the number of packets, or `None` after an error.
 fn read(mut capture: Capture) -> Option<u64> {
     let mut packets = 0;
     loop {

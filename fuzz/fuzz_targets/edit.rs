@@ -1,7 +1,7 @@
-//! Any bytes as a frame, then edits: the frame grows and shrinks by tags alone, what was written is
-//! read back, and nothing panics.
+//! Edits any bytes as a frame: only tags change its length, written values read back, nothing
+//! panics.
 //!
-//! Input: number of edits (1 byte), edits (18 bytes each: what, which field, value), frame.
+//! Input: number of edits (1 byte), edits (18 bytes each: edit, field, value), frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             }
             1 => len -= 4 * usize::from(buf.pop_vlan()),
             2 => {
-                let _ = buf.dec_ttl();
+                let _ = buf.dec_ttl(); // An expired TTL is a result, not a fault.
             }
             _ => {
                 let field = Field::ALL[usize::from(edit[1]) % Field::ALL.len()];
@@ -48,8 +48,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The bits of a field that extraction must find again after they were written. None of a field
-/// whose value changes what the rest of the frame means.
+/// Returns the bits of a field that extraction must read back. Fields that change the meaning of
+/// the rest of the frame have none.
 fn read_back(field: Field) -> Option<u128> {
     match field {
         Field::Icmp6Type | Field::Icmp6Code => None,

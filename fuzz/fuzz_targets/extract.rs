@@ -1,11 +1,11 @@
-//! Any bytes as a frame: a key or a named reason, and offsets that lie within the frame.
+//! Extracts any bytes as a frame: a key or a named reason, and offsets within the frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use overbank_wire::{DropReason, FlowKey, extract};
 
 fuzz_target!(|frame: &[u8]| {
-    // What was in the key before must not show.
+    // The key's old content must not show.
     let mut key = FlowKey { reserved: 7, nw_src: 7, nd_target: [7; 16], ..FlowKey::default() };
     match extract(frame, 3, &mut key) {
         Err(reason) => {
@@ -24,6 +24,6 @@ fuzz_target!(|frame: &[u8]| {
     }
     assert_eq!(key.reserved, 0);
     let mut again = FlowKey::default();
-    let _ = extract(frame, 3, &mut again);
+    let _ = extract(frame, 3, &mut again); // Only the key is compared.
     assert_eq!(again, key);
 });

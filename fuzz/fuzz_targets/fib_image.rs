@@ -1,8 +1,8 @@
-//! Any bytes as the image of a forwarding table: an error of one line, or a table that holds what
-//! the file says and nothing else.
+//! Reads any bytes as the image of a forwarding table: an error of one line, or a table that holds
+//! exactly what the file says.
 //!
-//! Bytes at random fail at a checksum, so half of the inputs become a file that is right in all but
-//! its contents: header, lengths and checksums are made here.
+//! Random bytes fail at a checksum. So half of the inputs become a file with valid header, lengths
+//! and checksums around their contents.
 //!
 //! Input: what it is (1 byte: types, instruction set, whether a file is to be made of the rest).
 //! A file as it is, or
@@ -66,7 +66,7 @@ fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
     fs::remove_file(&path).expect("just written");
 }
 
-/// Keys are there once, readers find them, and they can be removed.
+/// Checks that keys are unique, that readers find them, and that they can be removed.
 fn check_table<K: Key, V: Value>(mut writer: Writer<K, V>) {
     let reader = writer.reader();
     let entries: HashMap<K, V> = writer.iter().collect();
@@ -83,11 +83,11 @@ fn check_table<K: Key, V: Value>(mut writer: Writer<K, V>) {
     assert_eq!((writer.len(), writer.stats().second), (0, 0));
 }
 
-/// A file with these contents, changed here and there before the checksums are made.
+/// Returns a file with these contents, changed in places before the checksums are computed.
 fn made<K: Key, V: Value>(rest: &[u8], key_len: usize) -> Vec<u8> {
     let mut input = rest.iter().copied();
     let mut next = || input.next().unwrap_or(0);
-    // Few buckets, since most of the time goes into them; now and then more than a block of them.
+    // Few buckets, since they take most of the time; sometimes more than a block of them.
     let buckets = u16::from_le_bytes([next(), next()]);
     let blocks = if buckets >> 8 == 0xff { 2 * BLOCK_BUCKETS } else { BUCKETS_USUAL };
     let buckets = 2 + usize::from(buckets) % blocks;
@@ -127,7 +127,7 @@ fn made<K: Key, V: Value>(rest: &[u8], key_len: usize) -> Vec<u8> {
     file
 }
 
-/// Slots of a bucket. A table is made for it once, since that costs more than the rest.
+/// Returns the slots of a bucket; made once, since a table costs more than the rest.
 fn slots<K: Key, V: Value>() -> usize {
     thread_local! {
         static SLOTS: RefCell<HashMap<TypeId, usize>> = RefCell::default();

@@ -1,7 +1,7 @@
-//! Any bytes as a stream of OpenFlow messages: each is a message that encodes and decodes to the
-//! same, or an error with a place in it.
+//! Reads any bytes as a stream of OpenFlow messages. Each is a message that encodes and decodes to
+//! the same, or an error with a place in it.
 //!
-//! Input: a stream. The version of each message's header decides how it is read.
+//! Input: a stream. The version in each message's header selects the decoder.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use overbank_openflow::{EncodeError, Frame, Frames, HEADER_LEN, Header, Message,
 
 fuzz_target!(|data: &[u8]| {
     let mut frames = Frames::new();
-    // In two pieces, as a connection might bring them.
+    // In two pieces, as a connection might deliver them.
     let (first, second) = data.split_at(data.len() / 2);
     for piece in [first, second] {
         frames.extend(piece);
@@ -41,13 +41,13 @@ fn read(frame: Frame<'_>) {
     let mut again = Vec::new();
     match message.encode(version, frame.header.xid, &mut again) {
         Ok(()) => {}
-        // The form that is written may be longer than an older one that was read.
+        // The written form may be longer than the older one that was read.
         Err(EncodeError::TooLong { .. }) if frame.bytes.len() > 20_000 => return,
         Err(error) => panic!("{error}: {message:?}"),
     }
     let header = Header::parse(&again).expect("a message has a header");
     if usize::from(header.length) < again.len() {
-        // An answer of several parts, for the same reason.
+        // Likewise for a reply in several parts.
         assert!(frame.bytes.len() > 20_000, "{message:?}");
         return;
     }

@@ -1,4 +1,4 @@
-//! Any text as a port: one that reads back from its own text, or an error of one line.
+//! Parses any text as a port: one that reads back from its own text, or an error of one line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text as a question for the table of stations: an answer within its limit, or an error of one
+//! Parses any text as a query of the MAC table: an answer within its limit, or an error of one
 //! line.
 #![no_main]
 
@@ -7,7 +7,7 @@ use overbank::fib::MacVlan;
 use overbank_stations::listing::{Listing, Query};
 use overbank_stations::{Limits, Stations, set_up};
 
-/// Numbers of the ports, by index.
+/// Port numbers by index.
 const PORTS: [u32; 2] = [1, 7];
 
 thread_local! {
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     });
 });
 
-/// Two stations behind each port, with a tag and without.
+/// Puts two addresses behind each port, tagged and untagged.
 fn stations() -> Stations {
     let station =
         |n: u8| (MacVlan::new([2, 0, 0, 0, 0, n], u16::from(n % 2) * 10), PORTS[n as usize / 2]);

@@ -1,4 +1,5 @@
-//! Any text as rules: rules that read back from their own text, or errors with a place in the text.
+//! Parses any text as rules: they read back from their own text, or errors have a place in the
+//! text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     match parse_rules(&text) {
         Ok(rules) => {
-            // Replay reads a part of what a live switch reads, so only right text is read again.
+            // Replay accepts a subset of a live switch's syntax, so only valid text is read again.
             if let Ok(replayed) = parse_replay_rules(&text) {
                 assert!(!replayed.iter().any(|rule| rule.needs_a_live_switch()));
                 assert_eq!(replayed, rules, "a live switch reads it alike");

@@ -1,5 +1,5 @@
-//! Any text as a configuration file of the switch: settings that are right together, or problems of
-//! one line each.
+//! Parses any text as a configuration file of the switch: valid settings, or problems of one line
+//! each.
 #![no_main]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use overbank_runtime::settings::RuntimeSettings;
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 
-/// The sections that are in libraries; the program adds its own two settings.
+/// Sections of the libraries; the program adds its own two settings.
 const SECTIONS: [Section; 6] = [
     RuntimeSettings::SECTION,
     RuleSettings::SECTION,
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Reads everything, with the checks across settings where their parts are right.
+/// Reads everything, with the checks across settings where their parts are valid.
 fn read(check: &mut Check) -> Option<()> {
     let runtime = RuntimeSettings::read(check);
     let rules = RuleSettings::read(check);

@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: what is too slow for each change, at full size, on the record.
+//! `cargo xtask bench`: measures at full size what is too slow for each change, and records it.
 //!
 //! Runs the programs below one after another and writes `target/bench/DATE-COMMIT.json`: the
-//! machine, the commit, and for each program its command, its time and what it printed (as JSON
-//! where it is JSON, else as lines). Numbers from a machine that does other things at the same time
-//! say little: the record holds the load before the first program.
+//! machine, the commit, and for each program its command, its time and its output (as JSON where it
+//! is JSON, else as lines). Numbers from a busy machine say little: the record holds the load
+//! before the first program.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -17,10 +17,9 @@ use crate::root;
 use crate::steps::shown;
 use crate::test::cargo;
 
-/// A program that measures.
 struct Program {
     name: &'static str,
-    /// Arguments of cargo.
+    /// For cargo.
     arguments: &'static str,
 }
 
@@ -52,19 +51,18 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Arguments of `bench`.
 #[derive(Args)]
 pub struct Options {
-    /// The programs: probe, uniform-1e5, uniform-1e6, zipf-1e6, capture, fib-1e8 [default: all]
+    /// Programs: probe, uniform-1e5, uniform-1e6, zipf-1e6, capture, fib-1e8 [default: all]
     programs: Vec<String>,
 }
 
-/// Runs the programs and writes the record, also if some of them failed.
+/// Runs the programs and writes the record, even if some fail.
 pub fn run(options: &Options) -> Result<()> {
     for name in &options.programs {
         if !PROGRAMS.iter().any(|program| program.name == name) {
             let known: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
-            bail!("no such program: {name}; there are: {}", known.join(", "));
+            bail!("unknown program {name}; known: {}", known.join(", "));
         }
     }
     let chosen =
@@ -104,7 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
             "name": program.name,
             "command": format!("cargo {}", program.arguments),
             "succeeded": output.status.success(),
-            // Building included, where something had to be built.
+            // Including building, where necessary.
             "seconds": seconds,
             "output": result,
         }));
@@ -126,7 +124,8 @@ fn git() -> Command {
     command
 }
 
-/// What a command printed, or nothing if it failed: a record lacks a line rather than a benchmark.
+/// Returns a command's output, or nothing if it failed: better a record without a line than no
+/// record.
 fn output_of(command: &mut Command) -> String {
     match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => {
@@ -137,6 +136,7 @@ fn output_of(command: &mut Command) -> String {
 }
 
 fn machine() -> Value {
+    // A file that a machine lacks leaves its line of the record empty.
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

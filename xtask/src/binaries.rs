@@ -1,9 +1,8 @@
-//! Test binaries: built once by cargo, run by us, two at a time.
+//! Builds test binaries once with cargo, and runs them, two at a time.
 //!
-//! Cargo runs one binary after the other. Some wait most of their time (for ports, timers, other
-//! programs), others compute; so those that wait take turns in one lane, those that compute in
-//! another, and both lanes run at the same time. A binary can also run again with another
-//! environment, which costs no build.
+//! Cargo runs one binary after the other. Some mostly wait (for ports, timers, other programs),
+//! others compute. So each kind runs in its own lane, and both lanes run at once. A binary can also
+//! run again with another environment, which costs no build.
 //!
 //! The output of a binary is printed in one piece when it ends.
 
@@ -33,13 +32,13 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Folder of the package and name of the target: `crates/ports netns`.
+    /// Returns the folder of the package and the name of the target: `crates/ports netns`.
     pub fn title(&self) -> String {
         let folder = self.folder.strip_prefix(root()).unwrap_or(&self.folder);
         format!("{} {} {}", folder.display(), self.kind, self.name)
     }
 
-    /// One that was never built.
+    /// Returns a binary that was never built.
     #[cfg(test)]
     pub fn sample(folder: &str, kind: &str, name: &str) -> Self {
         let text = str::to_owned;
@@ -51,7 +50,7 @@ impl Binary {
         }
     }
 
-    /// Whether it belongs to the package in this folder of the workspace.
+    /// Returns whether it belongs to the package in this folder of the workspace.
     pub fn is_of(&self, folder: &str) -> bool {
         self.folder == root().join(folder)
     }
@@ -86,7 +85,7 @@ fn parse(line: &str) -> Option<Binary> {
     })
 }
 
-/// What one binary did.
+/// Result of one binary.
 struct Outcome {
     counts: Counts,
     status: ExitStatus,
@@ -114,7 +113,7 @@ pub fn run(lanes: &[Vec<Binary>], variables: &[(&str, &str)]) -> Result<Counts> 
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        // Every lane is waited for, even if one before it failed.
+        // Wait for every lane, even if an earlier one failed.
         results.collect::<Vec<_>>().into_iter().collect::<Result<()>>()
     })?;
     let counts = *total.lock().unwrap_or_else(|error| error.into_inner());
@@ -124,7 +123,7 @@ pub fn run(lanes: &[Vec<Binary>], variables: &[(&str, &str)]) -> Result<Counts> 
     Ok(counts)
 }
 
-/// Runs a binary as cargo would, and prints what it said.
+/// Runs a binary as cargo would, and prints its output.
 fn run_one(binary: &Binary, variables: &[(&str, &str)]) -> Result<Outcome> {
     let start = Instant::now();
     let (mut said, writer) = std::io::pipe().context("cannot make a pipe")?;
@@ -137,7 +136,7 @@ fn run_one(binary: &Binary, variables: &[(&str, &str)]) -> Result<Outcome> {
         .stdout(writer.try_clone().context("cannot make a pipe")?)
         .stderr(writer);
     let spawned = command.spawn();
-    // It holds the pipe's other end.
+    // The command holds the other end of the pipe.
     drop(command);
     let mut child = spawned.with_context(|| format!("cannot run {}", binary.program.display()))?;
     let mut output = Vec::new();
@@ -147,7 +146,7 @@ fn run_one(binary: &Binary, variables: &[(&str, &str)]) -> Result<Outcome> {
     let mut counts = Counts::default();
     text.lines().filter_map(parse_counts).for_each(|found| counts += found);
     let seconds = start.elapsed().as_secs_f64();
-    // A reader of ours that has gone away must not end the tests.
+    // A closed standard output must not end the tests.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "\n     Ran {}, {seconds:.1} s{text}", binary.title());
     Ok(Outcome { counts, status })

@@ -4,9 +4,9 @@
 //! targets; corpora stay in `fuzz/corpus` from run to run, and the small files of `fuzz/seeds`
 //! start them. A crash ends non-zero and leaves its input in `fuzz/artifacts`.
 //!
-//! The executions of each target are in the summary, and `fuzz/executions.json` adds them up over
-//! time. Inputs are as short as each parser allows: a target gets at least
-//! [`PER_SECOND_MIN`] executions a second done, or the summary says that it is slow.
+//! The summary lists the executions of each target, and `fuzz/executions.json` accumulates them.
+//! Inputs are as short as each parser allows. A target below [`PER_SECOND_MIN`] executions a second
+//! is reported as slow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,6 @@ use crate::test::cargo;
 /// A fuzz target of `fuzz/Cargo.toml`.
 struct Target {
     name: &'static str,
-    /// Longest input, in bytes.
     len_max: u32,
 }
 
@@ -55,10 +54,9 @@ const PER_SECOND_MIN: u64 = 2000;
 const EXECUTED: &str = "stat::number_of_executed_units:";
 const RATE: &str = "stat::average_exec_per_sec:";
 
-/// Arguments of `fuzz`.
 #[derive(Args)]
 pub struct Options {
-    /// Time for all targets together, building aside
+    /// Time for all targets together, without building
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
@@ -75,7 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
         .collect();
     if chosen.is_empty() {
         let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-        bail!("no such target; there are: {}", known.join(", "));
+        bail!("unknown target; known: {}", known.join(", "));
     }
     require_nightly("fuzz")?;
     packages::ensure(packages::FUZZ, true)?;
@@ -98,7 +96,7 @@ pub fn run(options: &Options) -> Result<()> {
         command.arg(corpus);
         command.args(Some(folder.join("seeds").join(name)).filter(|seeds| seeds.is_dir()));
         command.args(["--", &format!("-max_total_time={seconds}"), &format!("-max_len={len_max}")]);
-        // An input that takes this long is a finding too.
+        // An input that takes this long is a finding, too.
         command.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]);
         // Threads of a switch allocate meanwhile, which looks like a leak; `sanitize` finds those.
         command.arg("-detect_leaks=0");
@@ -140,7 +138,7 @@ fn fuzz(command: &mut Command, done: &mut Done) -> Result<Counts> {
     for line in BufReader::new(stderr).split(b'\n') {
         let line = line.context("cannot read the output of the target")?;
         let line = String::from_utf8_lossy(&line);
-        // A reader of ours that has gone away must not end the run.
+        // A closed standard error must not end the run.
         let _ = writeln!(std::io::stderr().lock(), "{line}");
         done.hear(&line);
     }
@@ -190,7 +188,7 @@ fn read(file: &Path) -> Result<BTreeMap<String, u64>> {
     }
 }
 
-/// Adds to the executions of a target, and returns its sum. The file is replaced as a whole.
+/// Adds to the executions of a target, and returns their sum. Replaces the file as a whole.
 fn add(file: &Path, name: &str, executed: u64) -> Result<u64> {
     let mut sums = read(file)?;
     let sum = sums.entry(name.to_owned()).or_default();

@@ -1,7 +1,7 @@
 //! `cargo xtask instructions`: instructions per packet in each tier, counted by valgrind.
 //!
-//! A count does not depend on what else the machine does, so it can be compared from commit to
-//! commit. Valgrind knows no AVX-512: the lookups of tier 1 are those for AVX2.
+//! The count does not depend on the load of the machine, so commits can be compared. Valgrind lacks
+//! AVX-512: the lookups of tier 1 are those for AVX2.
 
 use std::process::Command;
 
@@ -16,10 +16,9 @@ use crate::test::cargo;
 const VALGRIND: &[Package] =
     &[Package { name: "valgrind", sign: &["valgrind", "--version"], needed_by: "the counts" }];
 
-/// Arguments of `instructions`.
 #[derive(Args)]
 pub struct Options {
-    /// Designs of tier 1 to count hits of
+    /// Designs of tier 1 to measure
     #[arg(default_values = ["set-4", "set-16", "cuckoo-2-4", "blp-2-4", "blp-2-16",
                             "blp-2-16+pblru"])]
     designs: Vec<String>,
@@ -39,7 +38,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of the example's function `measured`, per packet.
+/// Returns the instructions of the example's function `measured`, per packet.
 fn count(arguments: &[&str]) -> Result<f64> {
     let out = root().join("target/callgrind.out");
     let output = Command::new("valgrind")

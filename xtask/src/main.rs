@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What developers run.
+/// Run a developer task
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
 struct Arguments {
@@ -34,40 +34,40 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything there is to check: packages, format, lints, tests, documentation
+    /// Check everything: packages, format, lints, tests, documentation
     ///
-    /// Installs missing Debian packages with apt-get when it runs as root; otherwise it says which
-    /// ones are missing and fails. The end-to-end tests make network namespaces and need root.
+    /// As root, installs missing Debian packages with apt-get; otherwise lists them and fails. The
+    /// end-to-end tests make network namespaces and need root.
     #[command(after_help = "Examples:\n  \
         cargo xtask test                  all steps\n  \
         cargo xtask test --no-install     never calls apt-get\n  \
         cargo xtask test clippy format    these steps only\n  \
         cargo xtask test models-full      the models with three preemptions, many minutes")]
     Test(test::Options),
-    /// The tests under AddressSanitizer (nightly toolchain)
+    /// Run the tests under AddressSanitizer (nightly toolchain)
     #[command(after_help = "Examples:\n  \
         cargo xtask sanitize              every library crate\n  \
         cargo xtask sanitize overbank     one crate")]
     Sanitize(sanitize::Options),
-    /// Random and mutated input with cargo-fuzz (nightly toolchain)
+    /// Run cargo-fuzz with random and mutated input (nightly toolchain)
     #[command(after_help = "Examples:\n  \
         cargo xtask fuzz 300              five minutes, divided over all targets\n  \
         cargo xtask fuzz 60 rules         one minute of one target")]
     Fuzz(fuzz::Options),
-    /// Measures at full size and records the results under target/bench/
+    /// Measure at full size and record the results under target/bench/
     #[command(after_help = "Examples:\n  \
         cargo xtask bench                 all records\n  \
         cargo xtask bench probe           the bare table lookups only")]
     Bench(bench::Options),
-    /// Instructions per packet in each tier, counted by valgrind
+    /// Count the instructions per packet in each tier with valgrind
     #[command(after_help = "Examples:\n  \
         cargo xtask instructions              the usual designs\n  \
         cargo xtask instructions blp-2-8      one design")]
     Instructions(instructions::Options),
-    /// Caches and switches of others, measured beside Overbank's (DPDK, Open vSwitch)
+    /// Measure other caches and switches beside Overbank's (DPDK, Open vSwitch)
     ///
-    /// Installs what it needs with apt-get when it runs as root; otherwise it says what is missing.
-    /// Results go to target/peers/.
+    /// As root, installs what it needs with apt-get; otherwise lists what is missing. Writes
+    /// results to target/peers/.
     #[command(after_help = "Examples:\n  \
         cargo xtask peers --list                         who takes part\n  \
         cargo xtask peers                                everything, as root\n  \
@@ -76,11 +76,12 @@ enum Task {
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it\n  \
         cargo xtask peers explosion -- --smoke           both under an attack, small")]
     Peers(peers::Options),
-    /// The live switch under traffic, changing rules, flapping ports, dying controllers and faults
+    /// Run the live switch under traffic, changing rules, flapping ports, dying controllers and
+    /// faults
     ///
-    /// Every kind of port in turn, in network namespaces: needs root. The short form of it is part
-    /// of the tests. Ends non-zero if a packet was treated by rules that were gone, a transfer came
-    /// with other bytes, memory grew, an account does not close, or the switch did not come back.
+    /// Uses every kind of port in turn, in network namespaces: needs root. Its short form is part
+    /// of the tests. Ends non-zero if removed rules treated a packet, a transfer arrived with other
+    /// bytes, memory grew, an account did not close, or the switch did not come back.
     #[command(after_help = "Examples:\n  \
         cargo xtask soak                                   half a minute\n  \
         cargo xtask soak --minutes 30                      ten minutes for each kind of port\n  \
@@ -89,22 +90,22 @@ enum Task {
     Soak(soak::Options),
     /// What is too slow for each change, at a bounded size: an hour at most on two cores (as root)
     ///
-    /// sanitize, fuzz, peers, soak, the models with three preemptions, bench. All run even if one
-    /// fails; the summary says what each of them found, and what the fuzz targets have executed.
+    /// They are sanitize, fuzz, peers, soak, the models with three preemptions, and bench. All run
+    /// even if one fails. The summary lists their findings and the executions of the fuzz targets.
     #[command(after_help = "Examples:\n  \
         cargo xtask nightly               all tasks\n  \
         cargo xtask nightly fuzz soak     these tasks only\n  \
         cargo xtask nightly --short       all of them, as small as they get")]
     Nightly(nightly::Options),
-    /// Breaks the code on purpose, one place at a time, to see a test fail
+    /// Break the code on purpose, one place at a time, to see a test fail
     ///
-    /// The places stand in xtask/mutants.toml; a copy of the tree is broken, not the tree itself.
-    /// Ends non-zero if a mutant lives.
+    /// xtask/mutants.toml lists the places. Breaks a copy of the tree, not the tree itself. Ends
+    /// non-zero if a mutant lives.
     #[command(after_help = "Examples:\n  \
         cargo xtask mutants               all of them, ten minutes\n  \
         cargo xtask mutants stations      those with this in their name or file")]
     Mutants(mutants::Options),
-    /// Makes tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
+    /// Make tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
 }
@@ -124,7 +125,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // The summary is the last word.
+        // The summary ends the output.
         Err(error) if error.is::<steps::StepsFailed>() => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -133,7 +134,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().map(PathBuf::from).unwrap_or(xtask)

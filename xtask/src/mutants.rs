@@ -1,9 +1,9 @@
 //! `cargo xtask mutants`: breaks the code on purpose, one place at a time, to see a test fail.
 //!
 //! `xtask/mutants.toml` lists the places. They are broken in a copy of the tree under
-//! `target/mutants/`, with a build folder there, so the working tree stays as it is and a second
-//! run compiles little. The tests of a package run once without a mutant: a failure then proves
-//! nothing. A mutant has died if it compiles and a test fails or does not end.
+//! `target/mutants/`, with its own build folder: the working tree stays as it is and a second run
+//! compiles little. The tests of a package first run once without a mutant, which must pass. A
+//! mutant has died if it compiles and a test fails or does not end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,12 +18,11 @@ use crate::root;
 use crate::steps::{Counts, Steps};
 
 const LIST: &str = "xtask/mutants.toml";
-/// Seconds after which a test has not ended.
+/// Time limit of a test.
 const SECONDS_MAX: u32 = 300;
-/// The exit status of `timeout` for a command that did not end.
+/// Exit status of `timeout` for a command that did not end.
 const TIMED_OUT: i32 = 124;
 
-/// Arguments of `mutants`.
 #[derive(Args)]
 pub struct Options {
     /// Mutants whose name or file contains this [default: all]
@@ -82,7 +81,7 @@ impl Mutant {
     }
 }
 
-/// Runs the chosen mutants; fails if one of them lives, or cannot be made.
+/// Runs the chosen mutants; fails if one lives or cannot be made.
 pub fn run(options: &Options) -> Result<()> {
     let text = fs::read_to_string(root().join(LIST)).context(LIST)?;
     let list: List = toml::from_str(&text).context(LIST)?;
@@ -128,7 +127,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// Runs tests. Returns the first that failed, or `None` if all passed.
 ///
 /// # Errors
-/// They do not compile.
+/// Fails if they do not compile.
 fn judge(command: &mut Command) -> Result<Option<String>> {
     let output = command.stdin(Stdio::null()).output().context("cargo test")?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -138,7 +137,7 @@ fn judge(command: &mut Command) -> Result<Option<String>> {
         (Some(0), _) => Ok(None),
         (_, Some(test)) => Ok(Some(test.to_owned())),
         (Some(TIMED_OUT), None) => Ok(Some(format!("did not end within {SECONDS_MAX} s"))),
-        // A test that ends the whole process: stack overflow, a signal.
+        // A test ended the whole process: stack overflow, a signal.
         _ if text.contains("\nrunning ") => Ok(Some("a test ended its process".to_owned())),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -149,8 +148,8 @@ fn judge(command: &mut Command) -> Result<Option<String>> {
     }
 }
 
-/// Copies the files that git knows, where they differ: unchanged ones keep their time, so that
-/// they are not compiled again.
+/// Copies the files that git knows, where they differ. Unchanged ones keep their time, so they are
+/// not compiled again.
 fn copy_tree() -> Result<PathBuf> {
     let (root, tree) = (root(), root().join("target/mutants/tree"));
     let output = Command::new("git")
@@ -161,7 +160,7 @@ fn copy_tree() -> Result<PathBuf> {
     for name in output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let name = std::str::from_utf8(name).context("a name that is not UTF-8")?;
         let (from, to) = (root.join(name), tree.join(name));
-        // Deleted, and not yet committed.
+        // Deleted, but not yet committed.
         let Ok(bytes) = fs::read(&from) else { continue };
         if fs::read(&to).is_ok_and(|there| there == bytes) {
             continue;

@@ -1,4 +1,4 @@
-//! `cargo xtask nightly`: everything that is too slow for each change, at a bounded size.
+//! `cargo xtask nightly`: runs what is too slow for each change, at a bounded size.
 //!
 //! At most an hour in all on two cores: the limits of the tasks add up to that. Each task of
 //! [`TASKS`] is a process of this very program; all run even if one fails, so that one run shows
@@ -20,10 +20,9 @@ use crate::packages;
 use crate::root;
 use crate::steps::{Counts, Steps, shown};
 
-/// A task of this program.
 struct Task {
     name: &'static str,
-    /// Arguments of `cargo xtask`.
+    /// For `cargo xtask`.
     arguments: &'static str,
     /// The same with `--short`.
     short: &'static str,
@@ -62,12 +61,11 @@ const TASKS: &[Task] = &[
 
 /// Lines that the summary repeats of a task without a summary.
 const LAST_WORDS: usize = 4;
-/// The same of a task with one.
+/// Lines that it repeats of a task with one.
 const SUMMARY_LINES_MAX: usize = 60;
-/// How the summary of a task begins.
+/// Beginning of a task's summary.
 const SUMMARY: &str = "=== summary";
 
-/// Arguments of `nightly`.
 #[derive(Args)]
 pub struct Options {
     /// Smallest sizes: a quarter of an hour
@@ -82,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
     for name in &options.tasks {
         if !TASKS.iter().any(|task| task.name == name) {
             let known: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
-            bail!("no such task: {name}; there are: {}", known.join(", "));
+            bail!("unknown task {name}; known: {}", known.join(", "));
         }
     }
     if !packages::is_root() {
@@ -119,7 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
     steps.finish()
 }
 
-/// Runs a task, lets its words through and keeps the last of them.
+/// Runs a task, passes its output on and keeps its end.
 fn child(command: &mut Command, words: &mut Words, minutes_max: u32) -> Result<Counts> {
     let mut child = command
         .stdin(Stdio::null())
@@ -130,20 +128,20 @@ fn child(command: &mut Command, words: &mut Words, minutes_max: u32) -> Result<C
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line.context("cannot read the output of the task")?;
         let line = String::from_utf8_lossy(&line);
-        // A reader of ours that has gone away must not end the tasks.
+        // A closed standard output must not end the tasks.
         let _ = writeln!(std::io::stdout().lock(), "{line}");
         words.hear(&line);
     }
     let status = child.wait().context("cannot wait for the task")?;
     match status.code() {
         Some(0) => Ok(Counts::default()),
-        // So says `timeout`.
+        // The status of `timeout`.
         Some(124 | 137) => bail!("took longer than {minutes_max} minutes"),
         _ => bail!("failed ({status})"),
     }
 }
 
-/// The summary of a task, or the last lines of one without.
+/// The summary of a task, or its last lines.
 #[derive(Default)]
 struct Words {
     lines: VecDeque<String>,

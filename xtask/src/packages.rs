@@ -1,7 +1,6 @@
-//! Debian packages that tasks need beside Rust: which are missing, and installing them.
+//! Finds and installs the Debian packages that tasks need beside Rust.
 //!
-//! A package counts as present when the program that shows it can be run; nobody is forced to have
-//! it from Debian.
+//! A package counts as present when the program that it brings runs, wherever it came from.
 
 use std::env;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,17 +11,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps::run;
 
-/// A Debian package, the sign that it is there, and who needs it.
+/// A Debian package, the sign of its presence, and the task that needs it.
 pub struct Package {
     /// Name for apt-get.
     pub name: &'static str,
-    /// A program that is found, followed by arguments with which it must then succeed (or none).
+    /// A program and the arguments with which it succeeds (or none).
     pub sign: &'static [&'static str],
-    /// What needs it.
+    /// Task that needs it.
     pub needed_by: &'static str,
 }
 
-/// What `test` and `fixture` need.
+/// Packages of `test` and `fixture`.
 pub const CAPTURE: &[Package] = &[
     Package { name: "iproute2", sign: &["ip"], needed_by: "capture: network namespaces" },
     Package { name: "ethtool", sign: &["ethtool"], needed_by: "capture: offload off" },
@@ -43,7 +42,7 @@ pub const CAPTURE: &[Package] = &[
     },
 ];
 
-/// What `test` needs besides, for the control plane.
+/// Further packages of `test`, for the control plane.
 pub const CONTROL: &[Package] = &[
     Package {
         name: "openvswitch-common",
@@ -57,28 +56,28 @@ pub const CONTROL: &[Package] = &[
     },
 ];
 
-/// os-ken and what it stands on, at the versions that are known to work together. It is the last
-/// release with the stock applications in it.
+/// os-ken and its dependencies, at versions that work together. It is the last release with the
+/// stock applications.
 const OSKEN: [&str; 3] = ["os-ken==1.4.0", "eventlet==0.41.3", "dnspython==2.9.2"];
 
-/// Succeeds where os-ken is there with its applications.
+/// Succeeds where os-ken has its applications.
 const OSKEN_SIGN: &str = "\
 import eventlet
 from importlib.util import find_spec
 assert find_spec('os_ken.app.simple_switch_13')
 ";
 
-/// What `fuzz` needs.
+/// Packages of `fuzz`.
 pub const FUZZ: &[Package] =
     &[Package { name: "g++", sign: &["c++"], needed_by: "fuzz: builds libFuzzer" }];
 
-/// Whether we run as root.
+/// Returns whether the process runs as root.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// Sees to it that all of `wanted` are there: installs the missing ones as root, if `may_install`;
-/// else fails with the command that installs them.
+/// Ensures that all of `wanted` are present. As root, and if `may_install`, installs the missing
+/// ones; else fails with the command that does.
 pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     let missing: Vec<&Package> = wanted.iter().filter(|p| !is_present(p)).collect();
     if missing.is_empty() {
@@ -104,7 +103,7 @@ pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Sees to it that `target/osken` is a virtual environment with os-ken: makes it, if `may_install`.
+/// Ensures that `target/osken` is a virtual environment with os-ken; makes it if `may_install`.
 pub fn ensure_osken(may_install: bool) -> Result<()> {
     let folder = crate::root().join("target/osken");
     let works = || {
@@ -169,8 +168,9 @@ fn is_present(package: &Package) -> bool {
             .is_ok_and(|status| status.success())
 }
 
-/// Where a program is: in PATH, or where Debian keeps what root runs.
+/// Finds a program in PATH, or in Debian's folders of programs for root.
 pub fn find(program: &str) -> Option<PathBuf> {
+    // Without PATH only Debian's folders are searched.
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: what others have built, measured beside Overbank on the same machine.
+//! `cargo xtask peers`: measures products of others beside Overbank on the same machine.
 //!
 //! ```text
 //!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | live |
@@ -22,7 +22,7 @@ use crate::root;
 use crate::steps::{self, shown};
 use crate::test::cargo;
 
-/// What building the crate needs.
+/// Packages for building the crate.
 pub const BUILD: &[Package] = &[
     Package { name: "gcc", sign: &["gcc"], needed_by: "peers: the C shims" },
     Package { name: "g++", sign: &["g++"], needed_by: "peers: the C++ shim" },
@@ -77,7 +77,6 @@ const DEBIAN: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SOURCE: &str = "/usr/src/openvswitch/openvswitch.tar.gz";
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Arguments of `peers`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -95,30 +94,30 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// Caches: DPDK's rte_member and rte_hash, hashbrown, quick_cache, moka, Overbank
+    /// Measure caches: DPDK's rte_member and rte_hash, hashbrown, quick_cache, moka, Overbank
     Tables {
-        /// Arguments of `overbank-peers tables`; `-- --help` names them
+        /// Arguments of `overbank-peers tables`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Forwarding tables: DPDK's rte_hash, libcuckoo, hashbrown, papaya, scc, Overbank
+    /// Measure forwarding tables: DPDK's rte_hash, libcuckoo, hashbrown, papaya, scc, Overbank
     Fib {
-        /// Arguments of `overbank-peers fib`; `-- --help` names them
+        /// Arguments of `overbank-peers fib`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// The live switch between interfaces beside Open vSwitch and the Linux bridge (as root)
+    /// Measure the live switch beside Open vSwitch and the Linux bridge (as root)
     Live {
-        /// Arguments of `overbank-peers live`; `-- --help` names them
+        /// Arguments of `overbank-peers live`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Open vSwitch 3.1 with DPDK beside Overbank's datapath (as root)
+    /// Measure Open vSwitch 3.1 with DPDK beside Overbank's datapath (as root)
     Ovs {
-        /// Builds Open vSwitch for this very processor (3 minutes, once) and measures that, too
+        /// Also build Open vSwitch for this processor (3 minutes, once) and measure it
         #[arg(long)]
         native: bool,
-        /// Arguments of `overbank-peers ovs`; `-- --help` names them
+        /// Arguments of `overbank-peers ovs`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -181,7 +180,7 @@ pub fn run(options: &Options) -> Result<()> {
         run.args(arguments);
         runs.push((command, run));
     }
-    // Each is measured, whatever became of the one before.
+    // Each is measured, even if an earlier one failed.
     let mut failed = Vec::new();
     for (name, mut run) in runs {
         if let Err(error) = measure(&mut run) {
@@ -205,8 +204,8 @@ fn folder() -> PathBuf {
     root().join("target/peers")
 }
 
-/// Checks and builds the crate; returns its program. Not `--locked`: the dependencies of the
-/// workspace's crates are in peers/Cargo.lock, too, and change without it.
+/// Checks and builds the crate; returns its program. Not `--locked`: peers/Cargo.lock also holds
+/// the dependencies of the workspace's crates and changes with them.
 fn build(check: bool) -> Result<PathBuf> {
     let build = folder().join("build");
     let crate_ = "--manifest-path peers/Cargo.toml";
@@ -225,9 +224,9 @@ fn build(check: bool) -> Result<PathBuf> {
     Ok(build.join("release/overbank-peers"))
 }
 
-/// Runs a measurement; the machine has as many huge pages afterwards as it had before, whatever
-/// happened to the program that borrowed some.
+/// Runs a measurement, then restores the number of huge pages, even if the program failed.
 fn measure(command: &mut Command) -> Result<()> {
+    // Without the file there are no huge pages to restore: both readings are empty.
     let pages = fs::read_to_string(HUGE_PAGES).unwrap_or_default();
     println!("\n=== {}", shown(command));
     let outcome = steps::run(command.current_dir(root()));
@@ -237,7 +236,7 @@ fn measure(command: &mut Command) -> Result<()> {
     outcome
 }
 
-/// The plugin that makes Open vSwitch's packets.
+/// Builds the plugin that makes Open vSwitch's packets.
 fn flowgen() -> Result<PathBuf> {
     let plugin = folder().join("flowgen.so");
     let flags = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output()?;
@@ -254,7 +253,7 @@ fn flowgen() -> Result<PathBuf> {
     Ok(plugin)
 }
 
-/// ovs-vswitchd, built from Debian's source for the processor of this machine.
+/// Builds ovs-vswitchd from Debian's source for this processor.
 fn native_vswitchd() -> Result<PathBuf> {
     let folder = folder().join("ovs-native");
     let source = folder.join("openvswitch");
@@ -264,10 +263,10 @@ fn native_vswitchd() -> Result<PathBuf> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     steps::run(Command::new("tar").args(["-xzf", SOURCE, "-C"]).arg(&folder))?;
-    // The tree makes some of its headers, and says which only inside its Makefile.
+    // Some headers are generated; only the Makefile lists them.
     fs::write(folder.join("sources.mk"), "include Makefile\nmade: $(BUILT_SOURCES)\n")?;
     let log = folder.join("log");
-    println!("\n=== building Open vSwitch for this processor; its words go to {}", log.display());
+    println!("\n=== building Open vSwitch for this processor; output in {}", log.display());
     let quietly = |script: &str| shell(&source, &log, script);
     quietly(
         "./configure --with-dpdk=shared --disable-ssl --disable-libcapng \

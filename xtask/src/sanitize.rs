@@ -1,7 +1,7 @@
-//! `cargo xtask sanitize`: the tests under AddressSanitizer, on every instruction set.
+//! `cargo xtask sanitize`: runs the tests under AddressSanitizer, on every instruction set.
 //!
-//! Needs the nightly toolchain; builds into `target/asan`, apart from everything else. A read or
-//! write outside of an allocation, a use after free or a leak ends the run with a report.
+//! Needs the nightly toolchain; builds into `target/asan`. A read or write outside an allocation, a
+//! use after free or a leak ends the run with a report.
 
 use std::process::{Command, Stdio};
 
@@ -14,21 +14,19 @@ use crate::test::has_avx2;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const CRATES: &[&str] = &["overbank", "overbank-wire", "overbank-ports", "overbank-switch"];
-/// The tables choose their instruction set by themselves if this is empty.
+/// Empty: the tables choose their instruction set.
 const SIMD: &[&str] = &["", "portable", "avx2"];
 
-/// Arguments of `sanitize`.
 #[derive(Args)]
 pub struct Options {
-    /// The crates to test [default: overbank overbank-wire overbank-ports overbank-switch]
+    /// Crates to test [default: overbank overbank-wire overbank-ports overbank-switch]
     crates: Vec<String>,
 }
 
-/// Runs the tests.
 pub fn run(options: &Options) -> Result<()> {
     require_nightly("sanitize")?;
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        bail!("sanitize knows {TARGET} only");
+        bail!("sanitize supports {TARGET} only");
     }
     let chosen: Vec<&str> = match options.crates.as_slice() {
         [] => CRATES.to_vec(),
@@ -36,7 +34,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let mut steps = Steps::default();
     for &simd in SIMD {
-        // Only the tables know instruction sets.
+        // Only the tables have instruction sets.
         let crates: Vec<&str> = match simd {
             "" => chosen.clone(),
             _ => chosen.iter().copied().filter(|&name| name == "overbank").collect(),
@@ -57,17 +55,17 @@ pub fn run(options: &Options) -> Result<()> {
         if !simd.is_empty() {
             command.env("OVERBANK_SIMD", simd);
         }
-        // The sanitizer's allocator takes locks, which that test would take for ours.
+        // The sanitizer's allocator takes locks, which that test would take for the tables'.
         command.args(["--", "--skip", "lookups_order_no_memory"]);
         steps.tests(&name, &mut command);
     }
     steps.finish()
 }
 
-/// `cargo +nightly` with these arguments, in the root of the workspace.
+/// Returns `cargo +nightly` with these arguments, in the root of the workspace.
 pub fn nightly(arguments: &str) -> Command {
     let mut command = Command::new("cargo");
-    // What the cargo that runs this task told it about itself would mislead the other toolchain.
+    // The variables of the cargo that runs this task would mislead the other toolchain.
     for name in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC"] {
         command.env_remove(name);
     }
@@ -75,7 +73,7 @@ pub fn nightly(arguments: &str) -> Command {
     command
 }
 
-/// Fails with the way out if there is no nightly toolchain.
+/// Fails with the remedy if there is no nightly toolchain.
 pub fn require_nightly(task: &str) -> Result<()> {
     let found = nightly("--version")
         .stdin(Stdio::null())

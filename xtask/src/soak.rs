@@ -1,10 +1,10 @@
-//! `cargo xtask soak`: the live switch under traffic, changing rules, flapping ports, dying
+//! `cargo xtask soak`: runs the live switch under traffic, changing rules, flapping ports, dying
 //! controllers, faults and SIGKILL, all at once.
 //!
-//! What is done and judged is in `crates/cli/tests/soak`; its short form is part of `cargo test`.
-//! This sets the time, the kind of ports and the seed, and passes on what came of it. The switch is
-//! the one of the development profile, whose arithmetic and assertions are checked, unless
-//! `--release` says otherwise; that one must also forward within a second of a start after SIGKILL.
+//! The work and its checks are in `crates/cli/tests/soak`; a short form is part of `cargo test`.
+//! This task sets the time, the kind of ports and the seed, and reports the result. Unless
+//! `--release` is given, the switch is that of the development profile, with checked arithmetic and
+//! assertions. With `--release` it must also forward within a second of a start after SIGKILL.
 
 use std::fs;
 use std::process::Stdio;
@@ -18,29 +18,28 @@ use crate::packages;
 use crate::root;
 use crate::test::cargo;
 
-/// From the start of a switch that was killed until it forwards again, in milliseconds.
+/// Longest time from a start after SIGKILL to forwarding, in milliseconds.
 const START_MS_MAX: u64 = 1000;
 
-/// Arguments of `soak`.
 #[derive(Args)]
 pub struct Options {
     /// Minutes in all, divided over the kinds of ports [default: half a minute]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: Option<u64>,
-    /// The same in seconds
+    /// Seconds in all
     #[arg(long, value_name = "N", conflicts_with = "minutes",
           value_parser = clap::value_parser!(u64).range(6..=86_400))]
     seconds: Option<u64>,
-    /// Ports of this kind only
+    /// Use ports of this kind only
     #[arg(long, value_enum, value_name = "KIND")]
     port_kind: Option<Kind>,
-    /// Start of the random numbers [default: the time]
+    /// Seed of the random numbers [default: the time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// The optimised switch
+    /// Use the optimised switch
     #[arg(long)]
     release: bool,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -54,13 +53,13 @@ enum Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Tables for people
+    /// For people
     Text,
-    /// A document for machines (`overbank-soak/1`); the rest goes to standard error
+    /// For machines (`overbank-soak/1`); other output goes to standard error
     Json,
 }
 
-/// Runs it; fails if anything broke.
+/// Runs it; fails if any check failed.
 pub fn run(options: &Options) -> Result<()> {
     if !packages::is_root() {
         bail!("soak must run as root: it makes network namespaces");
@@ -70,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
         packages::ensure(packages::CONTROL, true)?;
     }
     let report = root().join("target/soak.json");
-    // None of an earlier run.
+    // Remove that of an earlier run.
     if report.exists() {
         fs::remove_file(&report)?;
     }
@@ -98,7 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let status = command.stdin(Stdio::null()).status().context("cannot run cargo")?;
     if options.format == Format::Json {
-        // Also of a soak that failed; without one, the error below is all there is.
+        // A failed soak may have a report, too; without one, the error below is all.
         if let Ok(text) = fs::read_to_string(&report) {
             print!("{text}");
         }
@@ -117,7 +116,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Where it took longer than it may from a start after SIGKILL until packets are forwarded.
+/// Returns where a start after SIGKILL took too long to forward.
 fn late(report: &Value) -> Vec<String> {
     let soaks = report["soaks"].as_array().map_or(&[][..], Vec::as_slice);
     let took = |soak: &Value| soak["counts"]["from start to forwarding, ms"].as_u64();

@@ -1,8 +1,7 @@
-//! Steps: commands with a heading, a time and an outcome, and the summary at the end.
+//! Runs steps: commands with a heading, a time and an outcome, and a summary at the end.
 //!
 //! The output of test runs passes through line by line, and the counts of the test harness are
-//! added up on the way. Nothing that was left out stays unsaid: ignored tests and steps that could
-//! not run have their own column and line.
+//! added up. The summary names everything left out: ignored tests and steps that could not run.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -14,12 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What the test harness counted.
+/// Counts of the test harness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Tests that passed.
     pub passed: u64,
-    /// Tests that failed.
     pub failed: u64,
     /// Tests marked `#[ignore]`.
     pub ignored: u64,
@@ -44,11 +41,11 @@ struct Row {
     outcome: Outcome,
     time: Duration,
     counts: Counts,
-    /// What it did, for the summary.
+    /// Result for the summary.
     note: String,
 }
 
-/// Some step failed, and the summary has said so.
+/// Some step failed, and the summary has reported it.
 #[derive(Debug)]
 pub struct StepsFailed;
 
@@ -60,18 +57,17 @@ impl fmt::Display for StepsFailed {
 
 impl std::error::Error for StepsFailed {}
 
-/// The steps so far.
 #[derive(Default)]
 pub struct Steps {
     rows: Vec<Row>,
-    /// Tests that ended early: what the machine lacks is known.
+    /// Tests that ended early because the machine is known to lack something.
     skipped: BTreeSet<String>,
-    /// What no step has covered.
+    /// Not covered by any step.
     uncovered: Vec<String>,
 }
 
 impl Steps {
-    /// Runs `work` as a step; its failure is printed and remembered. Returns whether it succeeded.
+    /// Runs `work` as a step; prints and keeps its failure. Returns whether it succeeded.
     pub fn step(&mut self, name: &str, what: &str, work: impl FnOnce() -> Result<Counts>) -> bool {
         println!("\n=== {name}: {what}");
         let start = Instant::now();
@@ -95,7 +91,6 @@ impl Steps {
         succeeded
     }
 
-    /// Runs a command as a step.
     pub fn command(&mut self, name: &str, command: &mut Command) -> bool {
         let what = shown(command);
         self.step(name, &what, || run(command).map(|()| Counts::default()))
@@ -107,7 +102,7 @@ impl Steps {
         self.step(name, &what, || run_tests(command))
     }
 
-    /// Notes a step that cannot run here.
+    /// Records a step that cannot run here.
     pub fn not_run(&mut self, name: &str, why: &str) {
         println!("\n=== {name}: not run: {why}");
         self.rows.push(Row {
@@ -119,28 +114,29 @@ impl Steps {
         });
     }
 
-    /// Adds what the last step did to its line of the summary.
+    /// Adds a result to the last step's line of the summary.
     pub fn note(&mut self, what: &str) {
         if let Some(row) = self.rows.last_mut() {
             row.note = what.to_owned();
         }
     }
 
-    /// Notes tests that ended early, a line each: `NAME: needs WHAT`.
+    /// Records tests that ended early, a line each: `NAME: needs WHAT`.
     pub fn skipped(&mut self, lines: &str) {
         self.skipped.extend(lines.lines().map(str::to_owned));
     }
 
-    /// Notes what this machine cannot cover; no failure.
+    /// Records what this machine cannot cover; no failure.
     pub fn uncovered(&mut self, what: String) {
         self.uncovered.push(what);
     }
 
     /// Prints the summary; fails with [`StepsFailed`] if any step failed.
     ///
-    /// The last line counts every test once, and every step without tests once. A test that was
-    /// skipped counts as that alone, however many steps it was skipped in.
+    /// The last line counts every test once, and every step without tests once. A skipped test
+    /// counts once, as skipped, however many steps skipped it.
     pub fn finish(self) -> Result<()> {
+        // `let _ = write!` below: writing to a string does not fail.
         println!("\n{}", self.summary());
         if self.rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_))) {
             return Err(StepsFailed.into());
@@ -199,7 +195,7 @@ impl Steps {
     }
 }
 
-/// A command as one would type it.
+/// Returns a command as typed. Writing to a string does not fail.
 pub fn shown(command: &Command) -> String {
     let mut text = String::new();
     for (name, value) in command.get_envs() {
@@ -217,7 +213,6 @@ pub fn shown(command: &Command) -> String {
     text
 }
 
-/// Runs a command; fails unless it succeeds.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .stdin(Stdio::null())
@@ -229,8 +224,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `cargo test ...`, lets its output through and adds up its counts. A run that failed without
-/// any failed test (it did not build, or it crashed) is an error.
+/// Runs `cargo test ...`, passes its output on and adds up its counts. A run that fails without a
+/// failed test (it did not build, or it crashed) is an error.
 fn run_tests(command: &mut Command) -> Result<Counts> {
     let mut child = command
         .stdin(Stdio::null())
