@@ -69,7 +69,7 @@ enum Task {
     /// As root, installs what it needs with apt-get; otherwise lists what is missing. Writes
     /// results to target/peers/.
     #[command(after_help = "Examples:\n  \
-        cargo xtask peers --list                         who takes part\n  \
+        cargo xtask peers --list                         the products compared\n  \
         cargo xtask peers                                everything, as root\n  \
         cargo xtask peers --smoke                        everything, small, in minutes\n  \
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \

@@ -194,7 +194,7 @@ where
                 Asked::End(reason) => break reason,
             },
             ended = &mut control => {
-                    // Nobody listens if all tasks have ended.
+                    // No receiver is left if all tasks have ended.
                 let _ = stop.send(true);
                 return match ended {
                     Ok(Err(error)) => Err(error.into()),

@@ -302,7 +302,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
-        "pages that there are not",
+        "unknown pages",
         "port = [\"1=memory:\"]\nmac-pages = \"2g\"",
         &["ob.toml:2: mac-pages: \"2g\" is not one of huge, 1g, small"],
     ),
