@@ -234,8 +234,8 @@ fn what_makes_no_sense_in_an_ethernet_switch_is_refused() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     for wanted in [
         "5 problems",
-        "--openflow: not a setting of mode l2; leave it out, or use mode openflow",
-        "--isolated: there is no port 2; there are 1",
+        "--openflow: not a setting of mode l2; remove it or use mode openflow",
+        "--isolated: port 2 is not configured; configured: 1",
         "--mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
         "--mac-static: \"+1\" is not a number from 1 to",
         "--mac-pages: \"2g\" is not one of huge, 1g, small",

@@ -145,7 +145,7 @@ fn signals_reload_the_rules_and_end_the_switch() {
     // A file with an error changes nothing, and says so with its line.
     fs::write(&rules, "in_port=1,actions=drop\nactions=fly\n").expect("written");
     running.signal("HUP");
-    let line = running.expect("rules not read again");
+    let line = running.expect("rules not reloaded");
     assert!(line.contains("rules.txt:2:"), "{line}");
     running.expect("the rules stay as they were");
     assert_eq!((told(), told()), ("RELOADING=1".into(), "READY=1".into()));
