@@ -73,7 +73,7 @@ impl Config {
         self
     }
 
-    /// Packs the groups of a table that hardly changes: 2.5 % less memory. Insertions into a packed
+    /// Packs the groups of a table that hardly changes: 1.5 % less memory. Insertions into a packed
     /// table at its planned size solve more groups each, and can fill the fallback table.
     #[must_use]
     pub const fn packed(mut self) -> Self {

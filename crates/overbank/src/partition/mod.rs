@@ -10,7 +10,7 @@
 //! |---|---|
 //! | the exact value of a key, or that it is absent | [`fib`](crate::fib): some ten bytes an entry |
 //! | the part of a known key; keys come, go and move | this: 1.2 to 4.5 bits a key for 1 to 4 bits of value |
-//! | the same, and nothing changes between two builds | this, [packed](Config::packed): 2.5 % smaller |
+//! | the same, and nothing changes between two builds | this, [packed](Config::packed): 1.5 % smaller |
 //! | the same, and lookups must be as fast as possible | a static filter such as binary fuse |
 //! | values of more than 8 bits | [`fib`](crate::fib) |
 //!
