@@ -4,9 +4,9 @@
 //! Random bytes fail at a checksum. So half of the inputs become a file with valid header, lengths
 //! and checksums around their contents.
 //!
-//! Input: what it is (1 byte: types, instruction set, whether a file is to be made of the rest).
-//! A file as it is, or
-//! buckets (2 bytes), seed (1), number of changes (1), changes (3 bytes each: where, what), contents.
+//! Input: what it is (1 byte: types, instruction set, whether a file is to be made of the rest). A
+//! file as it is, or buckets (2 bytes), seed (1), number of changes (1), changes (3 bytes each:
+//! where, what), contents.
 #![no_main]
 
 mod image;

@@ -1,12 +1,12 @@
-//! Any bytes as a batch of deltas of a partition table: an error of one line, or deltas that encode to
-//! the same bytes, which a copy applies or refuses, and lookups stay inside the table.
+//! Any bytes as a batch of deltas of a partition table: an error of one line, or deltas that encode
+//! to the same bytes, which a copy applies or refuses, and lookups stay inside the table.
 //!
-//! Bytes at random fail at the checksum, so half of the inputs become a batch whose header is that of
-//! the copy: deltas are the rest.
+//! Bytes at random fail at the checksum, so half of the inputs become a batch whose header is that
+//! of the copy: deltas are the rest.
 //!
-//! Input: what it is (1 byte: row, instruction set, whether a batch is to be made of the rest). A batch
-//! as it is, or number of deltas (1 byte), number of changes (1), changes (3 bytes each: where, what),
-//! deltas.
+//! Input: what it is (1 byte: row, instruction set, whether a batch is to be made of the rest). A
+//! batch as it is, or number of deltas (1 byte), number of changes (1), changes (3 bytes each:
+//! where, what), deltas.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,12 +1,12 @@
-//! Any bytes as the image of a partition table: an error of one line, or a table that saves the same
-//! file and whose lookups stay inside it.
+//! Any bytes as the image of a partition table: an error of one line, or a table that saves the
+//! same file and whose lookups stay inside it.
 //!
 //! Bytes at random fail at a checksum, so half of the inputs become a file that is right in all but
 //! its contents: header, lengths and checksums are made here.
 //!
-//! Input: what it is (1 byte: instruction set, whether a file is to be made of the rest). A file as it
-//! is, or row and value bits (1 byte), groups (1), partitions and blocks (1), keys in the fallback (1),
-//! number of changes (1), changes (3 bytes each: where, what), contents.
+//! Input: what it is (1 byte: instruction set, whether a file is to be made of the rest). A file as
+//! it is, or row and value bits (1 byte), groups (1), partitions and blocks (1), keys in the
+//! fallback (1), number of changes (1), changes (3 bytes each: where, what), contents.
 #![no_main]
 
 mod image;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything there is to check, on a fresh Debian machine with only Rust.
+//! `cargo xtask test`: all checks, on a fresh Debian machine with only Rust.
 //!
 //! Packages first, since nothing else is worth running without them; then each step runs even if
 //! one before it failed, so that one run shows everything. Bounded by its steps: no fuzzing, no
@@ -49,7 +49,7 @@ enum Step {
     Clippy,
     /// clippy of the fuzz targets
     ClippyFuzz,
-    /// clippy of the tables for AArch64, whose vectors have files of their own
+    /// clippy of the tables for AArch64, whose vectors have separate files
     Aarch64,
     /// Builds the tests once
     Build,
@@ -121,7 +121,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 packages::ensure(packages::CONTROL, !options.no_install)?;
                 Ok(Counts::default())
             });
-            // From another registry, which may be out of reach: then its tests fail, or are skipped.
+            // From another registry, which may be out of reach: then its tests fail, or are
+            // skipped.
             if there && let Err(error) = packages::ensure_osken(!options.no_install) {
                 steps.not_run("os-ken", &format!("{error:#}"));
             }
@@ -211,7 +212,7 @@ const BUILD: &str = "test --workspace --lib --bins --tests --examples --locked -
 const MOVING: &str = "test --workspace --features overbank/always-displace --locked \
                       --no-fail-fast --test tables fib";
 
-/// The tests of `peers` that need no Open vSwitch, in a folder of their own: other dependencies.
+/// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
                      --no-fail-fast --bins --test fib";
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \

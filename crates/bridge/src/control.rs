@@ -35,7 +35,7 @@ pub enum StartError {
     #[error(transparent)]
     Stations(#[from] StationsError),
     /// The system has no threads or descriptors left.
-    #[error("the system refuses a thread or a descriptor: {0}")]
+    #[error("cannot start a thread or open a descriptor: {0}")]
     System(#[from] io::Error),
 }
 

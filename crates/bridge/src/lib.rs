@@ -1,6 +1,7 @@
 //! The Ethernet switch: forwarding by address and VLAN.
 //!
-//! - [`Forwarder`]: bursts of frames through the table of stations ([`overbank_stations::forward`]).
+//! - [`Forwarder`]: bursts of frames through the table of stations
+//!   ([`overbank_stations::forward`]).
 //! - [`Bridge`]: a worker's engine: a forwarder that learns.
 //! - [`BridgeControl`]: the table's writer, behind the runtime's lock; [`start`] puts both to work.
 

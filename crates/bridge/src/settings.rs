@@ -7,7 +7,7 @@ overbank_declare::settings! {
     /// The Ethernet switch.
     pub struct BridgeSettings: "Ethernet switch" {
         isolated: Commas<PortNumber>,
-            "Ports that do not talk to each other, only to the rest (mode l2)" example "2 3";
+            "Ports that exchange frames with other ports but not with each other (mode l2)" example "2 3";
     }
 }
 

@@ -1,4 +1,5 @@
-//! The Ethernet switch without threads: beside a naive twin, and under a flood of invented addresses.
+//! The Ethernet switch without threads: beside a naive twin, and under a flood of invented
+//! addresses.
 
 use super::*;
 use overbank::fib::{Config, Key6, MacVlan, Writer};
@@ -270,7 +271,7 @@ fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
     let limits =
         Limits { entries_max: 200, age_s: 8, learn_per_s: 500, queue: 64, ..Limits::default() };
     let mut rig = Rig::new(limits, &[Role::default(); 4], 2);
-    // Ten hosts behind each of the ports 1 to 3, who greet everybody once.
+    // Ten hosts behind each of the ports 1 to 3, which each send one broadcast first.
     let hosts: Vec<(u16, u8)> = (0..30).map(|n| (u16::from(n % 3) + 1, n + 1)).collect();
     for &(port, n) in &hosts {
         rig.forward(0, port, &[&frame([0xff; 6], host(n), None, 0)]);
@@ -319,7 +320,8 @@ fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
     assert_eq!(rig.forward(0, 2, &[&frame(host(99), host(2), None, 0)])[0].1, Ok(3));
 }
 
-/// From every port at once, in any VLAN, and the address of a static station among the invented ones.
+/// From every port at once, in any VLAN, and the address of a static station among the invented
+/// ones.
 #[test]
 fn floods_from_all_ports_and_in_all_vlans_disturb_nobody_who_is_known() {
     const VLAN: u16 = 7;
@@ -439,7 +441,7 @@ fn a_filled_table_forwards_without_learning() {
             self.0.push(Err(reason));
         }
         fn saw(&mut self, _: Sighting<Key6>) {
-            panic!("nobody learns");
+            panic!("a fixed table learned an address");
         }
     }
     let mut fib = Writer::<Key6, u16>::new(&Config::entries(100)).expect("memory");

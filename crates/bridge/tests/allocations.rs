@@ -79,7 +79,8 @@ fn no_packet_allocates() {
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert!(counts.outputs > 32_000 && counts.drops == 0, "{} {}", counts.outputs, counts.drops);
     assert!(counts.learner.queue_full() > 0 && counts.reports.news.is_full());
-    // Each burst comes twice by a port, so that what it is for was learnt there. The writer's side, once its slices have had their memory.
+    // Each burst comes twice by a port, so that what it is for was learnt there. The writer's side,
+    // once its slices have had their memory.
     stations.hear(&counts.reports);
     stations.tick(1);
     let before = ALLOCATIONS.get();

@@ -48,7 +48,7 @@ enum Command {
     Top(top::Args),
     /// List the MAC addresses that a running switch has learned
     Fdb(fdb::Args),
-    /// Build a table that answers which part a key is in, and look keys up in it
+    /// Build a table that maps keys to parts, and look keys up in it
     #[command(subcommand)]
     Partition(partition::Command),
     /// Measure the figures, tables and claims of the papers, and write the report

@@ -1,4 +1,5 @@
-//! `overbank partition`: tables of `overbank::partition`, built of a list of keys and kept in files.
+//! `overbank partition`: tables of `overbank::partition`, built of a list of keys and kept in
+//! files.
 
 use crate::files::keep_apart;
 use crate::options::Format;
@@ -45,16 +46,17 @@ pub enum Command {
 
 /// Builds a table from a list of keys and their parts.
 ///
-/// The table holds no keys: it takes 1.2 bits a key for two parts, 2.3 for four, 3.4 for eight and 4.4
-/// for sixteen. A key that is not in the list gets an arbitrary part.
+/// The table holds no keys: it takes 1.2 bits a key for two parts, 2.3 for four, 3.4 for eight and
+/// 4.4 for sixteen. A key that is not in the list gets an arbitrary part.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank partition build keys.csv -o keys.table
   zcat keys.csv.gz | overbank partition build - -o keys.table --threads 2
   overbank partition build keys.csv -o keys.table --value-bits 4 --format json | jq .bits_per_key
 
-A line is KEY,PART: any text, a comma, a number from 0 to 255. The last comma of a line counts. Empty
-lines and a first line `key,part` or `key,value` are skipped. A key may occur twice with the same part.")]
+A line is KEY,PART: any text, a comma, a number from 0 to 255. The last comma of a line counts.
+Empty lines and a first line `key,part` or `key,value` are skipped. A key may occur twice with
+the same part.")]
 pub struct BuildArgs {
     /// List of keys; `-` is standard input
     keys: PathBuf,
@@ -67,10 +69,10 @@ pub struct BuildArgs {
     /// Bits of a row: 128 is smaller, 64 changes faster
     #[arg(long, value_name = "BITS", default_value = "128", value_parser = parse_row)]
     row: RowBits,
-    /// Seed of the hash of keys: a secret, if strangers can choose keys
+    /// Seed of the hash of keys: keep it secret if untrusted parties choose keys
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Generation of the table, which deltas must have, too
+    /// Generation of the table; deltas of another one are refused
     #[arg(long, value_name = "N", default_value_t = 0)]
     generation: u32,
     /// Threads [default: the cores of this process]

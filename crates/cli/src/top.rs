@@ -97,7 +97,8 @@ impl Source {
             Source::Socket(stream) => ask_line(stream, "status\n")?,
             Source::Http(address) => get(*address)?,
         };
-        let status: Status = serde_json::from_str(&text).context("not the status of a switch")?;
+        let status: Status =
+            serde_json::from_str(&text).context("the answer is not the status of a switch")?;
         if status.schema != SCHEMA {
             bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", status.schema);
         }

@@ -43,7 +43,8 @@ fn drawn_traffic_gets_predictions_that_hold() {
     let theta = advice["profile"]["skew"]["theta"].as_f64().expect("a number");
     assert!((theta - 0.8).abs() < 0.05, "{theta}");
     let r = &advice["recommendation"];
-    // Of those that were tried, at the size that was chosen; what a trial finds is up to the machine.
+    // Of those that were tried, at the size that was chosen; what a trial finds is up to the
+    // machine.
     let tried = cells.iter().filter(|c| !c["lookup_ns"].is_null());
     let (mut best, mut chosen) = (f64::MAX, f64::MAX);
     for cell in tried {

@@ -78,9 +78,9 @@ fn run_leaves_records_and_a_page_of_all_that_are_there() {
     assert!(markdown.contains("\n## table1: ") && markdown.contains("| blp-2-4 |"));
 }
 
-/// The committed records make a report, and docs/results.md says what they say: every line that names
-/// a record has its command, day, machine and count; every table below is a part of its claims or of
-/// one of its tables.
+/// The committed records make a report, and docs/results.md says what they say: every line that
+/// names a record has its command, day, machine and count; every table below is a part of its
+/// claims or of one of its tables.
 #[test]
 fn the_page_of_results_comes_out_of_the_records() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -259,13 +259,13 @@ fn errors_say_what_is_wrong_before_any_work() {
     fails(&["report", "nowhere"], &["nowhere: cannot be read"]);
     fails(&["report", "."], &[".: no records of experiments"]);
     fs::write(dir.path().join("file"), "").expect("written");
-    fails(&["run", "slide15", "--out", "file"], &["file: cannot be made"]);
+    fails(&["run", "slide15", "--out", "file"], &["file: cannot be created"]);
     fs::write(dir.path().join("other.json"), "{\"schema\": \"x/1\"}").expect("written");
     fails(&["run", "slide15", "--out", "."], &["other.json", "schema \"x/1\""]);
     assert!(!dir.path().join("slide15.json").exists(), "before any work");
 }
 
-/// Neither a record nor the page is lost to another output, and records are told apart.
+/// Neither a record nor the page is lost to another output, and records keep separate names.
 #[test]
 fn a_report_takes_the_place_of_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory for the test");
@@ -321,7 +321,8 @@ fn ctrl_c_keeps_what_is_finished() {
     assert!(page.contains("id=\"slide15\"") && !page.contains("id=\"table1\""));
 }
 
-/// Before the first experiment: a place that cannot be written, and an option that nobody uses.
+/// Refused before the first experiment: an output that cannot be written, and an option that no
+/// experiment uses.
 #[test]
 fn what_cannot_be_done_is_refused_before_the_first_experiment() {
     let dir = tempfile::tempdir().expect("a directory for the test");
@@ -346,8 +347,8 @@ fn what_cannot_be_done_is_refused_before_the_first_experiment() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// A record that cannot be written, and a standard output that is full: the other experiments and the
-/// page are made, and the exit status tells.
+/// A record that cannot be written, and a standard output that is full: the other experiments and
+/// the page are made, and the exit status tells.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_failed_output_does_not_end_the_run() {
@@ -373,8 +374,8 @@ fn a_failed_output_does_not_end_the_run() {
         assert!(page().contains(&format!("id=\"{name}\"")), "{name}");
     }
 
-    // A full pipe holds the command up after the first experiment, while a directory takes the place
-    // of the second one's record.
+    // A full pipe holds the command up after the first experiment, while a directory takes the
+    // place of the second one's record.
     for name in ["slide15", "table1", "appendix-ab"] {
         fs::remove_file(dir.path().join(name).with_extension("json")).expect("removed");
     }

@@ -18,8 +18,8 @@ fn overbank(arguments: &[&str], input: &str) -> Output {
         .expect("the command starts");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_owned();
-    // Beside the reader, since a command may answer before it has read all. One that fails early does
-    // not read it.
+    // Beside the reader, since a command may answer before it has read all. One that fails early
+    // does not read it.
     let writer = std::thread::spawn(move || _ = stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("it ends");
     writer.join().expect("no panic");

@@ -262,7 +262,7 @@ fn a_dash_is_standard_input() {
     failed(b"foo=1,actions=drop\n", &[capture, "--rules", "-"], "foo");
 }
 
-/// `overbank replay | head`: nobody is left to tell.
+/// `overbank replay | head`: a closed output is no error.
 #[test]
 fn a_reader_that_went_away_is_no_failure() {
     let mut child = overbank()
@@ -410,7 +410,7 @@ fn cores(process: &str) -> String {
     list.expect("the kernel lists them").trim().to_owned()
 }
 
-/// Whether a process does something of its own at SIGINT.
+/// Whether a process handles SIGINT.
 fn asks_for_ctrl_c(process: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("readable");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -1,8 +1,8 @@
 //! A worker's engine of the rule switch: the three tiers, and what rules hand over.
 //!
-//! NORMAL goes by the table of stations, asked for each packet, so no megaflow depends on what was
-//! learnt. A packet for the controllers is copied into a bounded queue; why one is refused comes back
-//! as the reason to drop it.
+//! NORMAL uses the table of stations, looked up for each packet, so no megaflow depends on what was
+//! learnt. A packet for the controllers is copied into a bounded queue; why one is refused comes
+//! back as the reason to drop it.
 
 use crossbeam_queue::ArrayQueue;
 use overbank::fib::MacVlan;
@@ -34,9 +34,9 @@ overbank_stations::counters! {
         megaflow_hits: counter packets "Packets that the tier decided"
             as "tier_hits" { tier = "megaflow" } rate "megaflow";
         megaflow_subtables: counter subtables "Subtables searched in the megaflow cache" in status;
-        megaflow_evictions: counter megaflows "Megaflows that made room for new ones";
+        megaflow_evictions: counter megaflows "Megaflows evicted for new ones";
         megaflow_expirations: counter megaflows "Megaflows removed because they were idle";
-        megaflows: gauge megaflows "Megaflows there are" rate;
+        megaflows: gauge megaflows "Megaflows now" rate;
         classifier_lookups: counter packets "Packets looked up in a tier"
             as "tier_lookups" { tier = "classifier" }, "tier_hits" { tier = "classifier" }
             rate "classifier";
@@ -279,7 +279,7 @@ impl Engine for RuleEngine {
 
     fn turn(&mut self, now_ms: u64) {
         self.datapath.flush_stats(now_ms);
-        // So many that all were looked at after all turns.
+        // Enough for all to be looked at after all turns.
         let budget = self.datapath.megaflows().capacity().div_ceil(SWEEP_TURNS);
         self.datapath.sweep(now_ms, self.megaflow_idle_ms, budget);
     }

@@ -3,9 +3,9 @@
 //! ```text
 //!   sessions/  OpenFlow sessions: messages to changes of rules, packet-ins, statistics
 //!      │
-//!   rules/     RuleControl: the working tables, timeouts, events, fail mode    overbank_runtime::Control
+//!   rules/     RuleControl: the working tables, timeouts, events      overbank_runtime::Control
 //!      │  RuleSnapshot                     ▲ packet-ins, stations seen
-//!   engine     RuleEngine: the three tiers of overbank_switch, one a worker    overbank_runtime::Engine
+//!   engine     RuleEngine: the tiers of overbank_switch, per worker  overbank_runtime::Engine
 //! ```
 
 pub mod engine;

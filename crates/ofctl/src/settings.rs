@@ -21,7 +21,7 @@ overbank_declare::settings! {
     /// Rules and flow caches.
     pub struct RuleSettings: "Rules and flow caches" {
         rules: Option<PathBuf>,
-            "File of rules to begin with, in the syntax of ovs-ofctl; read again on SIGHUP"
+            "File of rules at startup, in the syntax of ovs-ofctl; read again on SIGHUP"
             example "/etc/overbank/rules.txt";
         cache: FlowCache = "cuckoo-2-16+half-bubble",
             "Design of the flow cache of each worker, or none";
@@ -41,29 +41,29 @@ overbank_declare::settings! {
     /// OpenFlow control.
     pub struct ControllerSettings: "OpenFlow" {
         openflow: Vec<Located<Target>>, "Control connections: ptcp:PORT[:ADDRESS] or punix:PATH \
-            to listen, tcp:HOST[:PORT] or unix:PATH to connect; once for each" example "ptcp:6653";
+            to listen, tcp:HOST[:PORT] or unix:PATH to connect; repeat for each" example "ptcp:6653";
         fail_mode: FailMode = "secure", "While no controller is connected: secure (the rules \
             stand) or standalone (a learning switch)";
         controller_connections: usize = 16, in 1..=CONNECTIONS_MAX,
             "Limit of OpenFlow connections made to the switch at one time";
         controller_hello: Duration = 10,
-            "Seconds in which an OpenFlow connection has to say hello";
+            "Seconds within which an OpenFlow connection must send hello";
         controller_probe: Off<Duration> = 5,
-            "Seconds of silence before a controller gets an echo request, and as many to answer";
+            "Seconds of silence before an echo request to a controller; the answer has the same time";
         controller_stall: Duration = 30,
-            "Seconds after which a controller that reads nothing loses its session";
+            "Seconds after which the session of a controller that reads nothing ends";
         controller_bytes: usize = 262144, in 65_536..=67_108_864,
             "Bytes waiting for a controller at which its session takes no more requests";
         controller_queue: usize = 256, in 1..=65_536,
-            "Limit of packets for controllers that wait at each worker";
+            "Limit of packets for controllers queued at each worker";
         controller_packets: usize = 256, in 1..=65_536,
-            "Limit of packets that wait for each OpenFlow session";
+            "Limit of packets queued for each OpenFlow session";
         controller_packet_outs: usize = 256, in 1..=65_536,
-            "Limit of packets of controllers that wait to be sent";
+            "Limit of queued packets of controllers (packet-outs)";
         controller_buffers: usize = 256, in 0..=BUFFERS_MAX,
             "Limit of frames kept for each OpenFlow session; 0: all are sent whole";
         controller_events: usize = 4096, in 1..=65_536,
-            "Limit of port and rule events that wait for each OpenFlow session";
+            "Limit of port and rule events queued for each OpenFlow session";
         controller_bundles: usize = 8, in 1..=1024,
             "Limit of open bundles of each OpenFlow session";
         controller_bundle_messages: usize = 262144, in 1..=1_000_000,
@@ -128,7 +128,7 @@ impl SettingValue for Target {
 impl ControllerSettings {
     /// Returns where control connections come from and go to. Reports those that are named twice.
     pub fn targets(&self, check: &mut Check) -> Vec<Target> {
-        let taken = |target: &Target| format!("{target} is there already");
+        let taken = |target: &Target| format!("{target} is given already");
         let targets = check.distinct(self.openflow.clone(), Target::clone, taken);
         targets.into_iter().map(|target| target.value).collect()
     }

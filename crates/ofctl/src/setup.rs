@@ -73,11 +73,11 @@ pub enum StartError {
     #[error(transparent)]
     Stations(#[from] StationsError),
     /// The system has no threads or descriptors left.
-    #[error("the system refuses a thread or a descriptor: {0}")]
+    #[error("cannot start a thread or open a descriptor: {0}")]
     System(#[from] io::Error),
 }
 
-/// Returns an identity made of the first address that there is.
+/// Returns an identity made of the first port's address; of a fixed one if no port has any.
 pub fn datapath_id(ports: &[PortDesc]) -> u64 {
     let mac = ports.iter().map(|port| port.mac).find(|mac| *mac != [0; 6]);
     mac.map_or(1, |mac| mac.iter().fold(0, |id, byte| id << 8 | u64::from(*byte)))

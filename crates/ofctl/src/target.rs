@@ -1,9 +1,9 @@
 //! Where controllers are: the connection targets of `--openflow`, in the words of Open vSwitch.
 //!
 //! ```text
-//!  ptcp:6653              listen on 127.0.0.1          ptcp:6653:0.0.0.0, ptcp:6653:[::1]   elsewhere
+//!  ptcp:6653              listen on 127.0.0.1          ptcp:6653:0.0.0.0, ptcp:6653:[::1]
 //!  tcp:10.0.0.1:6653      connect to a controller      tcp:10.0.0.1, tcp:[fd00::1]:6653
-//!  punix:/run/ob.sock     listen on a Unix socket      unix:/run/ovs.sock                   connect
+//!  punix:/run/ob.sock     listen on a Unix socket      unix:/run/ovs.sock (connects)
 //! ```
 
 use std::fmt;

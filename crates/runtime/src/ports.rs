@@ -270,7 +270,7 @@ impl<C: Control> PortKeeper<C> {
                 let error = error.to_string();
                 // Log each reason once, not twice a second.
                 if error != kept.last_error {
-                    tracing::warn!(port = kept.number, %error, "still away");
+                    tracing::warn!(port = kept.number, %error, "still unavailable");
                     kept.last_error = error;
                 }
             }

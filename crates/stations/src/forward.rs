@@ -1,20 +1,19 @@
 //! Bursts of frames through the forwarding table.
 //!
 //! ```text
-//!   ≤ 32 frames ─▶ addresses, VLAN ─▶ one lookup_batch: 32 destinations, 32 sources ─▶ in order of
-//!                  (wire::bridge)     (overbank::fib: two rounds of prefetch)          arrival: output,
-//!                                                                                      flood or drop
+//!   ≤ 32 frames ─▶ addresses, VLAN ─▶ one lookup_batch: destinations, sources ─▶ output, flood
+//!                  (wire::bridge)     (overbank::fib: two rounds of prefetch)      or drop, in order
 //! ```
 //!
-//! Of more frames, where the table is large and no source is looked up, the lines of the next 32 are
-//! prefetched meanwhile.
+//! Of more frames, where the table is large and no source is looked up, the lines of the next 32
+//! are prefetched meanwhile.
 //!
 //! A frame costs its own first line and the lines of two lookups, all of a burst's in flight
-//! together. No lock, no wait, no allocation. What a source tells goes to the [`Sink`]; the table is
-//! only read. Nothing that one frame of a burst tells is seen by another one of the same 32.
+//! together. No lock, no wait, no allocation. What a source tells goes to the [`Sink`]; the table
+//! is only read. Nothing that one frame of a burst tells is seen by another one of the same 32.
 //!
-//! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there are
-//! packets, no waiting for more).
+//! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there
+//! are packets, no waiting for more).
 
 use super::{Address, Epoch, Heard, Sighting, Station};
 use arrayvec::ArrayVec;
@@ -36,7 +35,7 @@ overbank_reasons::reasons! {
             "the destination is one of 01:80:c2:00:00:0x, which stay on their link";
         SamePort = "same_port", "the destination is behind the port that the frame came in on";
         Isolated = "isolated", "both ports are isolated";
-        NoPort = "no_port", "there is no port that the frame could leave by";
+        NoPort = "no_port", "no port that the frame could leave by";
     }
 }
 
@@ -56,8 +55,8 @@ impl Default for Role {
     }
 }
 
-/// Where frames go. `index` counts the frames of one call of [`Forwarder::forward`]; each of them is
-/// output once at least, or dropped once.
+/// Where frames go. `index` counts the frames of one call of [`Forwarder::forward`]; each of them
+/// is output once at least, or dropped once.
 pub trait Sink<K = MacVlan> {
     /// A frame leaves by a port.
     fn output(&mut self, index: usize, port: u16, frame: &[u8]);
@@ -141,7 +140,8 @@ struct Answers<'a, K> {
 pub struct Forwarder<K = MacVlan> {
     reader: Reader<K, u16>,
     roles: Vec<Role>,
-    /// Where a flooded frame goes: the ports of ingress `i` are `flooded[starts[i]..starts[i + 1]]`.
+    /// Where a flooded frame goes: the ports of ingress `i` are `flooded[starts[i]..starts[i +
+    /// 1]]`.
     flooded: Vec<u16>,
     starts: Vec<usize>,
     learning: Option<Epoch>,
@@ -192,7 +192,7 @@ impl<K: Address> Forwarder<K> {
         &self.reader
     }
 
-    /// Asks for the lines that a burst will need which is forwarded soon: who has the next burst
+    /// Prefetches the lines that a burst forwarded soon will need: a caller that has the next burst
     /// before this one is forwarded hides one more wait for memory.
     #[inline]
     pub fn prefetch(&self, burst: &[&[u8]]) {
@@ -204,7 +204,8 @@ impl<K: Address> Forwarder<K> {
         }
     }
 
-    /// Forwards the frames that came in on port `ingress`, in their order; any number, 32 at a time.
+    /// Forwards the frames that came in on port `ingress`, in their order; any number, 32 at a
+    /// time.
     ///
     /// Without learning, in a table that exceeds the CPU's L2, the lookup of 32 destinations
     /// prefetches the lines of the next 32: a caller that has more hands them over in one call, and

@@ -1,15 +1,15 @@
-//! What a worker tells the writer of the table about the stations that it sees.
+//! Reports of a worker to the writer of the table, about the addresses that it sees.
 //!
 //! ```text
-//!   Sighting ─▶ told a moment ago? ─▶ unknown, moved: allowance of the port ─▶ queue of news  ─▶ writer
-//!                                     silent:                                  queue of life ─▶
+//!   Sighting ─▶ just reported? ─▶ unknown, moved: rate of the port ─▶ queue of news ─▶ writer
+//!                             └──▶ silent ─▶ queue of refreshes ────────────────────▶ writer
 //! ```
 //!
-//! Both queues are bounded. What is known and only wants to stay known has a queue of its own, which
-//! invented addresses cannot fill: nobody is forgotten because of a flood. News have an allowance for
-//! each port, so that a flood on one port delays no station of another.
+//! Both queues are bounded. Refreshes of known addresses use a separate queue, which invented
+//! addresses cannot fill: a flood cannot age known addresses out. News have an allowance for each
+//! port, so that a flood on one port delays no station of another.
 //!
-//! What is not told is told with a later frame. Nothing waits, locks or allocates.
+//! What could not be reported is reported with a later frame. Nothing waits, locks or allocates.
 
 use super::station::{News, Sighting};
 use super::stations::Limits;
@@ -68,7 +68,7 @@ fn place(key: MacVlan) -> usize {
 }
 
 impl Learner {
-    /// A learner for so many ports, and the queues that it fills.
+    /// Returns a learner for `ports` ports, and the queues that it fills.
     pub fn new(ports: usize, limits: &Limits) -> (Learner, Arc<Reports>) {
         let queue = limits.queue.max(1);
         let reports =

@@ -1,9 +1,9 @@
 //! The table of stations for people and scripts: a bounded listing over the status socket.
 //!
 //! A line `fdb` on the status socket, with any of `port=`, `vlan=`, `mac=` and `most=` after it, is
-//! answered with a [`Listing`] on one line. The table is read a slice at a time, and its lock is free
-//! in between; so a station that moves in the table meanwhile may be listed twice, or not at all. An
-//! address that is asked for by name is looked up instead, in every VLAN.
+//! answered with a [`Listing`] on one line. The table is read a slice at a time, and its lock is
+//! free in between; so a station that moves in the table meanwhile may be listed twice, or not at
+//! all. An address that is asked for by name is looked up instead, in every VLAN.
 //!
 //! Panics: none.
 
@@ -33,7 +33,7 @@ pub struct Query {
     pub vlan: Option<u16>,
     /// This address only.
     pub mac: Option<[u8; 6]>,
-    /// So many at most.
+    /// Limit of addresses in the answer.
     pub most: usize,
 }
 

@@ -21,11 +21,11 @@ overbank_declare::settings! {
         mac_pages: PageSize = "huge", "Pages of their table: huge (2 MiB where the system gives \
             them), 1g (from the pool of 1 GiB pages; too few fail the start) or small";
         mac_age: u32 = 300, in 1..=1_000_000,
-            "Seconds after which a silent address is forgotten";
+            "Seconds after which a silent address is removed";
         mac_rate: u32 = 4096, in 1..=1_000_000,
             "Limit of addresses that a worker learns in a second behind each port";
         mac_queue: usize = 1024, in 1..=1_048_576,
-            "Limit of reports of addresses that wait, for each worker and kind";
+            "Limit of queued reports of addresses, for each worker and kind";
         mac_static: Vec<Located<StaticSetting>>,
             "An address that stays behind a port; once for each" example "02:00:00:00:00:01@10=2";
     }
@@ -56,7 +56,7 @@ impl SettingValue for StaticSetting {
         };
         let mac = mac_of(address).ok_or_else(wrong)?;
         if mac[0] & 1 != 0 || mac == [0; 6] {
-            return Err(format!("{address} is no address of a station: it is a group, or zero"));
+            return Err(format!("{address} is not a unicast MAC address: it is a group, or zero"));
         }
         Ok(StaticSetting { key: MacVlan::new(mac, vlan), port: port.to_owned() })
     }
@@ -92,7 +92,7 @@ impl StationSettings {
                 Err(what) => check.problem(location, what),
             }
         }
-        let taken = |(key, _): &(MacVlan, u32)| format!("{key} is there already");
+        let taken = |(key, _): &(MacVlan, u32)| format!("{key} is given already");
         let statics = check.distinct(statics, |(key, _)| *key, taken);
         statics.into_iter().map(|entry| entry.value).collect()
     }

@@ -20,7 +20,7 @@ pub enum StationsError {
         entries: usize,
         /// Memory for them.
         needs_mib: usize,
-        /// Memory that there is.
+        /// Available memory.
         available_mib: usize,
     },
     /// A static entry cannot be.
@@ -48,7 +48,7 @@ pub fn set_up(
     seed: u64,
 ) -> Result<Stations, StationsError> {
     let needs = Stations::bytes_of(limits, statics.len());
-    // Pages of 1 GiB are set aside already, and nobody has to make room for them.
+    // Pages of 1 GiB are set aside already, and need no free memory.
     if !matches!(limits.pages, Pages::Gigabyte { .. })
         && let Some(available) = memory_available()
         && needs > available

@@ -5,8 +5,8 @@
 //!   │ static │  epoch   │   port     │     epoch: when the station was heard of last, modulo 64
 //! ```
 //!
-//! With [`Key6`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in 8.97 GiB.
-//! With [`MacVlan`] a bucket has five, 13.5 bytes an entry at 95 %.
+//! With [`Key6`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in 8.97
+//! GiB. With [`MacVlan`] a bucket has five, 13.5 bytes an entry at 95 %.
 
 use overbank::fib::{Key, Key6, MacVlan};
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Address for Key6 {
     }
 }
 
-/// Each VLAN has addresses of its own.
+/// Each VLAN has separate addresses.
 impl Address for MacVlan {
     #[inline(always)]
     fn of(mac: [u8; 6], vlan: u16) -> MacVlan {
@@ -151,7 +151,7 @@ impl Address for MacVlan {
     }
 }
 
-/// The epoch that it is, told by the writer of the table to all who read it. A reader that sees it
+/// The current epoch, published by the writer of the table to all readers. A reader that sees it
 /// late takes a station for heard of that was silent, or reports it once too often: neither harms,
 /// so nothing is ordered by it.
 #[derive(Clone, Debug, Default)]

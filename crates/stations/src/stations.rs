@@ -7,18 +7,19 @@
 //! ```
 //!
 //! **Time** goes in epochs, of which an ageing time has [`AGE_EPOCHS`]. An entry has the epoch in
-//! which it was heard of; the first frame of a station in an epoch makes a worker report it. Once an
-//! epoch all of the table is gone through, a bounded slice at each tick; entries older than
-//! [`AGE_EPOCHS`] go. So a station is forgotten when it was silent for the ageing time at least, and
-//! for a fifth more at most. An epoch does not end before the table was gone through, however late
-//! the ticks come; hence 64 epochs are enough to tell old from new. Where the ticks come so late, or
-//! the table is so large, that going through it takes longer than an ageing time, no more epochs pass
-//! at once than an ageing time has: who was heard of since the last one stays until the next one.
+//! which it was heard of; the first frame of a station in an epoch makes a worker report it. Once
+//! an epoch all of the table is gone through, a bounded slice at each tick; entries older than
+//! [`AGE_EPOCHS`] go. So a station is forgotten when it was silent for the ageing time at least,
+//! and for a fifth more at most. An epoch does not end before the table was gone through, however
+//! late the ticks come; hence 64 epochs are enough to tell old from new. Where the ticks come so
+//! late, or the table is so large, that going through it takes longer than an ageing time, no more
+//! epochs pass at once than an ageing time has: an address heard of since the last one stays until
+//! the next one.
 //!
 //! **Bounds.** [`Limits::entries_max`] learnt stations. When they are all there:
 //! - A port that has less than its *share* (half of the table, divided by the ports) gets room: the
 //!   station of the largest port that was silent longest goes, as far as a sample shows.
-//! - Any other new station takes the place of one, of its own port or the largest, that was silent
+//! - Any other new station takes the place of one, of the same port or the largest, that was silent
 //!   for [`IDLE_EPOCHS`] epochs. If the sample has none it is refused, and flooded to.
 //!
 //! So invented addresses push out no station that is in use, but for those by which a port exceeds
@@ -40,7 +41,7 @@ use overbank_declare::settings::Table as _;
 pub const AGE_EPOCHS: u16 = 8;
 /// Epochs after which a station is not in use.
 pub const IDLE_EPOCHS: u16 = 2;
-/// Epochs that may pass at once. Who was heard of before is not old by that alone.
+/// Limit of epochs that pass at once. An address heard of before is not old by that alone.
 const JUMP_MAX: u64 = AGE_EPOCHS as u64;
 /// Buckets that one tick looks at, at most: 8 MiB.
 const SLICE_MAX: usize = 1 << 17;
@@ -90,13 +91,13 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaticError {
     /// The address is a group, or zero.
-    #[error("{0} is no address of a station")]
+    #[error("{0} is not a unicast MAC address")]
     Address(MacVlan),
     /// There is no such port.
-    #[error("there is no such port for {0}")]
+    #[error("{0}: its port is not configured")]
     Port(MacVlan),
     /// The address is configured already.
-    #[error("{0} is there already")]
+    #[error("{0} is given twice")]
     Twice(MacVlan),
     /// The table is full.
     #[error("no room for {0}: {1}")]
@@ -221,8 +222,8 @@ impl Stations {
         self.writer.reader().bytes()
     }
 
-    /// Which pages it lay on when it was made. The kernel may give others later, and to ask it takes
-    /// long for a large table.
+    /// Which pages it lay on when it was made. The kernel may give others later, and to ask it
+    /// takes long for a large table.
     pub fn pages(&self) -> HugePages {
         self.pages
     }
@@ -255,7 +256,7 @@ impl Stations {
 
     /// Takes what a worker has to tell.
     pub fn hear(&mut self, reports: &Reports) {
-        // First those who are known; and no more than there were, though others come meanwhile.
+        // First those that are known; and no more than there were, though others come meanwhile.
         for queue in [&reports.life, &reports.news] {
             for _ in 0..queue.len() {
                 let Some(sighting) = queue.pop() else { break };
@@ -432,8 +433,8 @@ impl Stations {
         self.epoch_ms
     }
 
-    /// The stations of a bounded number of buckets, from bucket `from` on; gives where the next ones
-    /// begin, or `None` at the end of the table.
+    /// The stations of a bounded number of buckets, from bucket `from` on; gives where the next
+    /// ones begin, or `None` at the end of the table.
     pub fn page(&self, from: usize, mut each: impl FnMut(Entry)) -> Option<usize> {
         let end = from.saturating_add(self.slice_max / 8);
         for (key, bits) in self.writer.iter_in(from..end) {

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 overbank_declare::counters! {
     /// The table's size.
     pub struct StationTotals: "overbank_" {
-        stations: gauge addresses "Addresses known, static ones too";
+        stations: gauge addresses "Known addresses, static ones included";
         stations_static: gauge addresses "Static addresses";
-        stations_max: gauge addresses "Most learnt addresses" as "stations_limit";
+        stations_max: gauge addresses "Limit of learnt addresses" as "stations_limit";
         stations_bytes: gauge bytes "Size of their table";
     }
 }
@@ -18,14 +18,14 @@ overbank_declare::counters! {
 overbank_declare::counters! {
     /// What happened to the table.
     pub struct MacTotals: "overbank_stations_" {
-        learned: counter addresses "Stations that were new" rate;
-        moved: counter addresses "Stations that moved to another port";
+        learned: counter addresses "Addresses learnt" rate;
+        moved: counter addresses "Addresses that moved to another port";
         refreshed: counter addresses
             "Stations heard of again after an eighth of the ageing time";
-        aged: counter addresses "Stations forgotten because they were silent";
-        flushed: counter addresses "Stations forgotten because their port went";
-        evicted: counter addresses "Stations that made room for new ones";
-        refused: counter addresses "New stations for which there was no room; one for each report";
+        aged: counter addresses "Addresses aged out";
+        flushed: counter addresses "Addresses removed because their port went down";
+        evicted: counter addresses "Addresses evicted for new ones";
+        refused: counter addresses "New addresses refused for lack of room; one for each report";
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Epoch, Learner, Limits, Reports, Sighting, Station, Stations};
 use overbank::fib::{MacVlan, Reader};
 use std::sync::Arc;
 
-/// Declares the counters of a worker that learns stations: lines of its own as in
+/// Declares the counters of a worker that learns stations: its lines as in
 /// [`overbank_declare::counters!`], then those that every such worker has.
 #[macro_export]
 macro_rules! counters {
@@ -17,13 +17,13 @@ macro_rules! counters {
             $vis struct $Totals: $prefix {
                 $($lines)*
                 flooded: counter packets
-                    "Frames sent to all ports: their destination was a group or not known"
+                    "Frames flooded: their destination was a group or unknown"
                     as "flooded_packets" rate;
                 learn_limited: counter reports
-                    "Stations not reported: above `mac-rate` behind their port; one for each frame"
+                    "Frames whose source was not reported: their port exceeds `mac-rate`"
                     rate "not_learned";
                 learn_queue_full: counter reports
-                    "Stations not reported: above `mac-queue` waited; one for each frame"
+                    "Frames whose source was not reported: `mac-queue` reports waited"
                     rate "not_learned";
             }
         }

@@ -1,5 +1,5 @@
-//! The Ethernet switch: whole, with threads and queues. What it decides is compared with a naive twin
-//! in `l2/tests.rs` of the crate.
+//! The Ethernet switch: whole, with threads and queues. What it decides is compared with a naive
+//! twin in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
 use overbank::fib::{Key6, MacVlan};
@@ -94,7 +94,7 @@ fn what_goes_nowhere_has_a_named_reason() {
     reason(0, "truncated_ethernet");
     handles[0].inject(&frame([3, 0, 0, 0, 0, 1], mac(7), 5, 1));
     reason(0, "bad_source");
-    // Station 7 is behind port 3, whoever says otherwise.
+    // Station 7 stays behind port 3, whatever source addresses claim.
     handles[0].inject(&frame(mac(7), mac(9), 5, 2));
     reason(0, "static_elsewhere");
     handles[0].inject(&frame(mac(1), [1, 0x80, 0xc2, 0, 0, 0], 5, 3));
@@ -121,7 +121,7 @@ fn what_goes_nowhere_has_a_named_reason() {
         (status.control.stations.totals.stations_static, status.control.stations.macs.moved),
         (2, 0)
     );
-    // Alone there is nobody to flood to.
+    // Alone, it has no port to flood to.
     let (ports, handles) = quiet(1, 1);
     let switch = start(&self::setup(1), ports).expect("started");
     handles[0].inject(&frame(mac(1), mac(2), 5, 1));
@@ -207,7 +207,7 @@ fn a_silent_station_ages() {
 }
 
 /// One port invents sources as fast as it can; what is for known stations goes where it shall, and
-/// to nobody else.
+/// to no other port.
 #[test]
 fn a_flood_of_invented_sources_fills_the_table_and_nothing_else() {
     const FRAMES: u64 = 400_000;

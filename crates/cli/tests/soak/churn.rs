@@ -1,6 +1,7 @@
-//! Rules of all shapes that come, change and go, thousands of them, faster than any tool sends them.
+//! Rules of all shapes that come, change and go, thousands of them, faster than any tool sends
+//! them.
 //!
-//! They match what E sends to 10.123.0.0/16 and much that nobody sends, so that subtables come and
+//! They match what E sends to 10.123.0.0/16 and much that no host sends, so that subtables come and
 //! go, megaflows are made and revalidated all the time, and tries grow and shrink. Some forward a
 //! range of ports in the midst of which stands one that a rule above them drops for good.
 
@@ -99,7 +100,7 @@ fn churn(soak: &Soak) {
                     rule.instructions =
                         add(0, OxmMatch::default(), vec![output(F as u32 + 1)]).instructions;
                 }
-                // Some go by themselves; deleting them again finds nothing, which is no error.
+                // Some time out before; deleting them again finds nothing, which is no error.
                 if random.random_ratio(1, 16) {
                     (rule.idle_timeout, rule.hard_timeout) = (1, random.random_range(1..3));
                     rule.flags = FlowFlags::SEND_FLOW_REM;

@@ -72,9 +72,9 @@ impl Soak {
         }
     }
 
-    /// Random numbers for `who`, the same for the same seed.
-    pub fn random(&self, who: &str) -> Pcg64 {
-        let tag = who.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+    /// Returns random numbers for `user`, the same for the same seed.
+    pub fn random(&self, user: &str) -> Pcg64 {
+        let tag = user.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         Pcg64::seed_from_u64(self.plan.seed.rotate_left(17) ^ tag)

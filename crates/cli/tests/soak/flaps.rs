@@ -1,5 +1,6 @@
-//! The ports of D and F go down and come up, are deleted and made again; the others go on meanwhile.
-//! What is stamped for F is lost then; what comes all the same, or later, is still judged.
+//! The ports of D and F go down and come up, are deleted and made again; the others go on
+//! meanwhile. What is stamped for F is lost then; what comes all the same, or later, is still
+//! judged.
 
 use crate::bench::PATIENCE;
 use crate::context::{Soak, Threads};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Datagrams that the others must get through while a port is away.
 const STEADY: u64 = 20;
 
-/// Starts the echoes of D and F, A's probes, and who pulls the wires.
+/// Starts the echoes of D and F, A's probes, and the thread that takes ports down.
 pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
     let done = Arc::new(AtomicBool::new(false));
     let answered = [D, F].map(|host| {
@@ -60,7 +61,7 @@ pub fn probe(host: usize, done: &AtomicBool, answered: &AtomicU64) {
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // What was sent before found nobody.
+                // Datagrams sent before that found no receiver.
                 Err(_) => {}
             }
         }

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Generation c was confirmed before the datagram existed, so whatever came before it must not be
-//! seen again; what was not yet begun cannot be seen at all. Both stamps of a bundle are the same in
-//! each datagram: rules that change together change for all packets between two of them. Besides:
+//! seen again; what was not yet begun cannot be seen at all. Both stamps of a bundle are the same
+//! in each datagram: rules that change together change for all packets between two of them.
+//! Besides:
 //! - a stamp of a bundle that was never committed is never seen, nor one of a slave (`peers.rs`);
 //! - a rule that ended by itself treats nothing that is sent later (`timed.rs`);
 //! - once all generations were deleted and that was confirmed, nothing arrives;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Stamps there are; generations come round after so many.
+/// Number of stamps; generations wrap around after it.
 const STAMPS: u64 = 50_000;
 /// The first stamp.
 const FIRST: u64 = 1024;
@@ -43,8 +44,8 @@ const FIRST: u64 = 1024;
 pub const POISON: u16 = 60_000;
 /// Said of packets that are sent after all generations are gone.
 const NONE: u64 = u64::MAX;
-/// Stamps that have to be seen of rules that change, and of rules that end: a check that saw nothing
-/// has checked nothing. The soak lasts until then.
+/// Stamps that have to be seen of rules that change, and of rules that end: a check that saw
+/// nothing has checked nothing. The soak lasts until then.
 const CHANGING_MIN: u64 = 5;
 const ENDING_MIN: u64 = 1;
 /// Bytes in front of a datagram's filling.
@@ -190,7 +191,7 @@ impl Controller {
                 but(one_stamp(here, 0), FlowCommand::DeleteStrict),
                 Message::FlowMod(one_stamp(here, stamp)),
             ],
-            // Beside it, above or below; then the old one goes by its priority, or by its cookie.
+            // Beside it, above or below; then the old one is deleted by priority or by cookie.
             way if there != here => {
                 self.priority = there;
                 let cookie = 0x0fee_0000 | u64::from(here);
@@ -228,7 +229,8 @@ impl Controller {
         self.client.send(&Message::BundleAdd(BundleAdd { bundle, flags: 3, message }));
     }
 
-    /// The next generation of [`TWO_STAMPS`]: both rules at once, replaced or deleted and made anew.
+    /// The next generation of [`TWO_STAMPS`]: both rules at once, replaced or deleted and made
+    /// anew.
     fn two(&mut self, generation: u64, commit: bool) {
         let stamp = if commit { stamp(generation) } else { POISON };
         self.bundle += 1;

@@ -18,8 +18,8 @@
 //! - what arrives is what was sent, TCP also through faults: `tcp.rs`, `numbered.rs`;
 //! - a port that goes away comes back, the others go on meanwhile: `flaps.rs`;
 //! - controllers that die or mean harm change nothing: `peers.rs`;
-//! - memory stays below a bound, the accounts close in every reading and, to the packet, at the end,
-//!   also by the count of an outsider: `accounts.rs`;
+//! - memory stays below a bound, the accounts close in every reading and, to the packet, at the
+//!   end, also by the count of an outsider: `accounts.rs`;
 //! - killed and started again, it forwards again soon and leaves no XDP program: `restart.rs`.
 //!
 //! Short by default, and then part of `cargo test`. The environment makes it long:
@@ -42,7 +42,7 @@ mod scene;
 mod tcp;
 mod timed;
 
-/// A controller that does what it is told; shared with the tests of the control plane.
+/// A controller that follows a script; shared with the tests of the control plane.
 #[path = "../../../ofctl/tests/openflow/client.rs"]
 #[allow(dead_code)]
 mod client;

@@ -1,5 +1,6 @@
-//! Numbered datagrams: from A to B, where each arrives once, in order and as it was sent, and from A
-//! to C, whose port makes faults: there some are lost and some come twice, but none with other bytes.
+//! Numbered datagrams: from A to B, where each arrives once, in order and as it was sent, and from
+//! A to C, whose port makes faults: there some are lost and some come twice, but none with other
+//! bytes.
 //!
 //! Losses between A and B are counted, not judged: a kernel without time drops. Their order is
 //! judged where the kernel keeps it: the sender stays on one core.

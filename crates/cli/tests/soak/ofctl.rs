@@ -1,5 +1,5 @@
-//! The tools that people use, beside all that: `ovs-ofctl` adds files of rules, by bundles or one by
-//! one, changes, counts and deletes them; SIGHUP has the switch read its own file again.
+//! The tools that people use, beside all that: `ovs-ofctl` adds files of rules, by bundles or one
+//! by one, changes, counts and deletes them; SIGHUP has the switch read its own file again.
 
 use crate::context::{Soak, Threads};
 use crate::netns::try_run;

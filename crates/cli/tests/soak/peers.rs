@@ -74,7 +74,7 @@ fn monitor(soak: &Soak) {
     while !soak.is_stopped() {
         let mut child = Command::new("ovs-ofctl")
             .args(["-O", "OpenFlow13", "monitor", &at, "200"])
-            // Where it puts a socket of its own.
+            // Where it creates its socket.
             .env("OVS_RUNDIR", soak.scene.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

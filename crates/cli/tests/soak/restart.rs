@@ -1,5 +1,5 @@
-//! SIGKILL in the midst of traffic, and a new start: how long nobody hears anybody, and what is left
-//! on the interfaces in between.
+//! SIGKILL in the midst of traffic, and a new start: how long no frame arrives, and what is
+//! left on the interfaces in between.
 //!
 //! The time is recorded; only [`PATIENCE`] decides. A transfer by TCP that was under way arrives.
 
@@ -56,7 +56,7 @@ pub fn run(soak: &Arc<Soak>) {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // What was on its way is through by then.
+        // Frames in flight have arrived by then.
         std::thread::sleep(Duration::from_millis(100));
         let before = heard.load(Ordering::SeqCst);
         switch = Process::spawn(soak);

@@ -72,8 +72,8 @@ impl Scene {
     /// Builds it; `None` (and a line) where the rights are missing.
     pub fn new(plan: Plan) -> Option<Scene> {
         let net = Net::new(HOSTS)?;
-        // A port that is free and stays so, also while the switch is away: nobody else has this
-        // address of the loopback interface.
+        // A port that is free and stays so, also while the switch is away: no other program has
+        // this address of the loopback interface.
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let own = Ipv4Addr::new(127, 128 | high >> 1, low, 253);
         let free = TcpListener::bind((own, 0)).and_then(|l| l.local_addr()).expect("a port");
@@ -134,7 +134,7 @@ impl Scene {
         format!("{}b", self.net.near(host))
     }
 
-    /// Ports as the switch is told of them.
+    /// Ports as the switch is configured with them.
     pub fn ports(&self) -> Vec<String> {
         let one = |host: usize| {
             let faults = format!(

@@ -1,6 +1,6 @@
-//! Transfers by TCP, both ways at once, every byte compared with what was sent: between A and B, and
-//! between B and C, whose port loses, corrupts, reorders and duplicates frames. Meanwhile the rules
-//! that carry them are replaced by others that carry them, too.
+//! Transfers by TCP, both ways at once, every byte compared with what was sent: between A and B,
+//! and between B and C, whose port loses, corrupts, reorders and duplicates frames. Meanwhile the
+//! rules that carry them are replaced by others that carry them, too.
 
 use crate::bench::PATIENCE;
 use crate::client::{Client, add, output};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Where hosts wait for transfers.
 const PORT: u16 = 7100;
 
-/// Who with whom, and how much each way.
+/// The two ends of a transfer, and the bytes each way.
 const PAIRS: [(usize, usize, usize, &str); 2] =
     [(A, B, 2 << 20, "TCP A ⇄ B"), (B, C, 128 << 10, "TCP B ⇄ C, faults")];
 
@@ -74,7 +74,7 @@ pub fn serve(soak: &Soak, pair: usize, listening: &Sender<()>, done: &AtomicBool
     let (_, host, _, name) = PAIRS[pair];
     let listener = TcpListener::bind((address(host), PORT)).expect("bound");
     listener.set_nonblocking(true).expect("a socket");
-    // Nobody may wait for it any more.
+    // No waiting thread may be left.
     let _ = listening.send(());
     loop {
         let mut stream = match listener.accept() {

@@ -5,8 +5,8 @@
 //!   started = n ── rule of generation n, hard timeout 1 s ── barrier ── confirmed = n
 //!                 flow-removed ── barrier ── started = confirmed = n + 1, which has no rule
 //! ```
-//! The datagrams of E to [`TIMED`] are judged like the others of `generations.rs`: one with the stamp
-//! of n that was sent when n + 1 was confirmed was treated by a rule that had ended.
+//! The datagrams of E to [`TIMED`] are judged like the others of `generations.rs`: one with the
+//! stamp of n that was sent when n + 1 was confirmed was treated by a rule that had ended.
 
 use crate::bench::PATIENCE;
 use crate::client::Client;
@@ -54,8 +54,8 @@ pub fn control(soak: &Soak, generations: &Stamped, least: u64) {
     soak.set("longest life of a rule of 1 s, ms", longest.as_millis() as u64);
 }
 
-/// How long a rule that ended by itself had lived, at least as long as it was to; `None`: it did not
-/// end by itself.
+/// How long a rule that ended by itself had lived, at least as long as it was to; `None`: it did
+/// not end by itself.
 pub fn judge(soak: &Soak, gone: &FlowRemoved) -> Option<Duration> {
     let timeout = match gone.reason {
         FlowRemovedReason::IdleTimeout => gone.idle_timeout,

@@ -158,7 +158,7 @@ fn isolated_hosts_talk_to_the_rest_and_static_ones_stay() {
     assert_eq!(totals["control"]["macs"]["moved"], 0);
 }
 
-/// Sooner over than the switch looks: whoever was behind the port may be elsewhere.
+/// Over before the switch looks: hosts behind the port may have moved.
 #[test]
 fn a_link_that_is_down_for_an_instant_is_flushed() {
     let Some(net) = Net::new("k", 2) else { return };
@@ -219,7 +219,7 @@ fn hosts_talk_beside_a_flood_of_invented_addresses() {
     flood.wait().expect("it ends");
     let totals = totals(&running.end("TERM"));
     assert_eq!(totals["control"]["stations"], 100);
-    assert_eq!(totals["control"]["macs"]["moved"], 0, "nobody was taken for another");
+    assert_eq!(totals["control"]["macs"]["moved"], 0, "no address moved");
 }
 
 #[test]

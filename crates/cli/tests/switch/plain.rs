@@ -45,7 +45,7 @@ fn everything_that_is_wrong_is_told_before_anything_starts() {
         String::from_utf8_lossy(&output.stdout),
         "configuration is valid: 2 ports, 1 rule\n"
     );
-    // What only the system knows is told for all ports, too.
+    // Errors that only the system finds are reported for all ports as well.
     let output = overbank()
         .args(["switch", "--metrics", "off", "--port", "1=afpacket:nowhere0"])
         .args(["--port", "2=afpacket:nowhere1"])

@@ -15,7 +15,7 @@ pub const COOKIE_OWN: u64 = 0x6f76_6572_6261_6e6b;
 #[non_exhaustive]
 pub enum RuleRefused {
     /// The tables are full.
-    #[error("there are {max} rules already, which is the limit")]
+    #[error("the tables are full: at most {max} rules (max-rules)")]
     TableFull {
         /// The limit.
         max: usize,
@@ -103,7 +103,7 @@ impl RuleControl {
         self.tell(event);
     }
 
-    /// All of `work`, or nothing of it: on an error the rules are as before, and nothing is told.
+    /// Does all of `work` or nothing: on an error the rules are as before, and no event is sent.
     ///
     /// # Errors
     /// That of `work`.

@@ -138,7 +138,7 @@ impl Subscribers {
         let (events, events_out) = mpsc::channel(limits.events.max(1));
         let (packets, packets_out) = mpsc::channel(limits.packets.max(1));
         let lost = Arc::new(Lost::default());
-        // Tools come and go by the thousand, and it may be long before the next event.
+        // Thousands of tools connect briefly, and the next event may be long after.
         self.forget_gone();
         self.list.push(Subscriber { events, packets, lost: lost.clone() });
         controllers.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use overbank_switch::rule::Action;
 
 /// Too many frames of controllers wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many packets of controllers wait to be sent")]
+#[error("the queue of packet-outs is full")]
 pub struct PacketOutFull;
 
 /// While it lives, a controller counts as connected.
@@ -20,8 +20,8 @@ pub trait ControllerHandle {
     /// Opens a subscription.
     fn subscribe(&self, limits: SubscriptionLimits) -> Subscription;
 
-    /// Counts a controller as connected for as long as the guard lives. For those that we connect to,
-    /// not for tools that come and go.
+    /// Counts a controller as connected for as long as the guard lives. For those that we connect
+    /// to, not for tools that come and go.
     fn connected(&self) -> Connected;
 
     /// Has a frame of a controller sent. Frames leave in the order in which they are handed over.

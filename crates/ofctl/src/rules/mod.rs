@@ -7,7 +7,7 @@
 //!   workers ── stations seen, packets for controllers ─┘
 //! ```
 //!
-//! Whoever holds the lock changes the working tables; the runtime publishes what was changed
+//! The holder of the lock changes the working tables; the runtime publishes what was changed
 //! ([`overbank_runtime::control`]). All that was changed under one lock is published as a whole.
 //!
 //! Panics: none.
@@ -119,21 +119,21 @@ pub struct PortStats {
 
 /// There is no port of this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no port {0}")]
+#[error("port {0} is not configured")]
 pub struct NoSuchPort(pub u32);
 
 overbank_declare::counters! {
     /// What the control side of the rule switch shows.
     pub struct ControlTotals: "overbank_" {
-        rules: gauge rules "Rules there are";
-        rules_max: gauge rules "Most rules" as "rules_limit";
+        rules: gauge rules "Installed rules";
+        rules_max: gauge rules "Limit of rules" as "rules_limit";
         rules_refused: counter rules "Rules refused because the tables were full";
-        rules_expired: counter rules "Rules that ended by themselves";
+        rules_expired: counter rules "Rules that timed out";
         reloads: counter reloads "Times the file of rules was read again" as "rules_reloads";
-        controllers: gauge controllers "Controllers that are connected";
-        packets_lost: counter packets "Packets for controllers that none of them took"
+        controllers: gauge controllers "Connected controllers";
+        packets_lost: counter packets "Packets for controllers that no session took"
             as "controller_packets_lost";
-        events_lost: counter events "Events that a controller had no room for"
+        events_lost: counter events "Events dropped because a session's queue was full"
             as "controller_events_lost";
     }
 }
@@ -219,7 +219,8 @@ impl RuleControl {
         Ok(control)
     }
 
-    /// Returns what one more engine shares with this side; `queue` packets for controllers may wait.
+    /// Returns what one more engine shares with this side; `queue` packets for controllers may
+    /// wait.
     pub fn add_worker(&mut self, queue: usize) -> EngineLink {
         let packet_ins = Arc::new(ArrayQueue::new(queue.max(1)));
         let ports = self.publisher.ports().len();

@@ -58,7 +58,7 @@ fn a_transaction_is_all_or_nothing() {
     });
     assert_eq!(outcome, Err(RuleRefused::TableFull { max: 3 }));
     assert_eq!(text(&control), before);
-    assert!(control.pending.is_empty(), "nobody hears of what did not happen");
+    assert!(control.pending.is_empty(), "a refused change sends no event");
     assert_eq!(control.timeouts(), 1, "its time still comes");
     assert_eq!(control.totals().rules_refused, 1);
 }

@@ -1,8 +1,8 @@
 //! The limit of connections that others make to us: at most N at a time.
 //!
-//! A connection that comes when all permits are taken gets that of the connection that has kept silent
-//! (said no hello) for longest. So connections that say nothing lock nobody out, however many are made;
-//! only when all permits belong to those that said hello is a new one turned away.
+//! A connection that comes when all permits are taken gets that of the connection that has kept
+//! silent (said no hello) for longest. So silent connections lock no controller out, however many
+//! are made; only when all permits belong to those that said hello is a new one turned away.
 //!
 //! Cost: a look through the permits when all are taken. Panics: none.
 
@@ -77,7 +77,7 @@ impl Permit {
         match self.limit.ledger().taken.get_mut(&self.number) {
             None => false,
             Some(silent) => {
-                // The receiver hears that the sender went; nobody asks it any more.
+                // The receiver sees that the sender is gone; it is not used any more.
                 *silent = None;
                 true
             }
@@ -124,7 +124,7 @@ mod tests {
         drop(second);
         assert_eq!(limit.ledger().taken.len(), 3);
         assert!(third.keep() && fourth.keep());
-        assert!(limit.take().is_none(), "nobody is silent");
+        assert!(limit.take().is_none(), "no connection is silent");
         drop(first);
         assert_eq!(take(&limit).1, Room::Free);
     }

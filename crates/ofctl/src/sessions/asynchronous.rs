@@ -5,7 +5,7 @@
 
 use overbank_openflow::{AsyncConfig, Role, RoleMasks};
 
-/// Reasons as bits: every one that there is.
+/// Reasons as bits: all of them.
 const ALL: u32 = 0x3f;
 /// The packet-in reason for a TTL that ran out.
 const INVALID_TTL: u32 = 1 << 2;

@@ -11,7 +11,7 @@
 //! frame was used or has become older than [`AGE_MS`]; until then new frames go to the controller
 //! whole, without a buffer. The turn tells a slot's former frames from its present one.
 //!
-//! Limits: so many slots, so many bytes. Cost: the next slot in turn, no search. Panics: none.
+//! Limits: a number of slots and of bytes. Cost: the next slot in turn, no search. Panics: none.
 //! Source: OpenFlow 1.3.5, 6.1.2 and 7.4.1; Open vSwitch's pktbuf.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use overbank_openflow::{BadRequest, ErrorCode};
 
 use crate::engine::PacketIn;
 
-/// After so long a frame that nobody asked for makes room for another.
+/// Age after which a frame that no controller fetched makes room for another.
 pub const AGE_MS: u64 = 5_000;
 /// Most buffers of a session.
 pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
@@ -51,7 +51,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Room for so many frames (at most [`SLOTS_MAX`]) of so many bytes in all.
+    /// Makes room for `slots` frames (at most [`SLOTS_MAX`]) with a limit on their bytes in all.
     pub fn new(slots: usize, bytes_max: usize) -> Buffers {
         let slots = slots.min(SLOTS_MAX);
         let slots = (0..slots).map(|_| Slot::default()).collect();

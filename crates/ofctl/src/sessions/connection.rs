@@ -1,11 +1,12 @@
 //! One connection: hello, then messages in and out until either side has enough.
 //!
 //! A single task reads, carries out and writes, so messages are answered in their order. It takes a
-//! request only while little waits to be sent: a peer that asks and does not read is held up by TCP,
-//! in its own memory. What it costs us is bounded by [`ControlOptions`](super::ControlOptions).
+//! request only while little waits to be sent: a peer that asks and does not read is held up by
+//! TCP, in its own memory. What it costs us is bounded by
+//! [`ControlOptions`](super::ControlOptions).
 //!
-//! Time: an echo is asked for after `probe` of silence, and the session ends after twice that, which
-//! also finds connections whose other end is gone.
+//! Time: an echo is asked for after `probe` of silence, and the session ends after twice that,
+//! which also finds connections whose other end is gone.
 
 use std::future;
 use std::sync::Arc;
@@ -48,9 +49,9 @@ pub(super) struct Ended {
     pub broken: Option<&'static str>,
 }
 
-/// Serves a connection until it ends. `permit`: its permit, if others made it; one that we made has a
-/// controller as its peer and no tool: while one of these stands, the switch is not on its own (fail
-/// mode).
+/// Serves a connection until it ends. `permit`: its permit, if others made it; one that we made has
+/// a controller as its peer and no tool: while one of these stands, the switch is not on its own
+/// (fail mode).
 pub(super) async fn run<S>(
     stream: S,
     control: &Arc<Hub>,

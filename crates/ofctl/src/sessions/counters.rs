@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 overbank_declare::counters! {
     /// The counters at one moment.
     pub struct ControlCounts, shared SharedCounters: "overbank_openflow_" {
-        connections: gauge connections "Connections that stand now";
+        connections: gauge connections "Open connections";
         connections_opened: counter connections "Connections that were accepted or made";
         connections_refused: counter connections
             "Connections closed at once because there were too many";
@@ -19,7 +19,7 @@ overbank_declare::counters! {
             "Connections that had not said hello and gave way to a new one";
         connects_failed: counter attempts "Attempts to reach a controller that failed";
         hellos_missed: counter connections "Connections closed because no hello came in time";
-        sessions_opened: counter sessions "Sessions that got past the choice of a version";
+        sessions_opened: counter sessions "Sessions that agreed on a version";
         sessions_broken: counter sessions
             "Connections that we ended: nonsense, and all that is counted as missed, stalled or displaced";
         echoes_missed: counter sessions "Sessions ended because an echo request was not answered";
@@ -48,7 +48,7 @@ overbank_declare::counters! {
         buffers_in_use: gauge frames "Frames in buffers now";
         buffers_full: counter frames "Packet-ins sent whole because no buffer was free";
         bytes_queued: gauge bytes "Bytes waiting to be sent to controllers now";
-        bytes_queued_most: gauge bytes "The most bytes that ever waited";
+        bytes_queued_most: gauge bytes "Largest number of bytes that waited";
     }
 }
 

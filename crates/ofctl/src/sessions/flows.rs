@@ -4,7 +4,7 @@
 //! |---|---|
 //! | add | replaces a rule of the same table, priority and match; refused for table 255 |
 //! | modify, strictly or not | gives rules that stand new actions; if none matches, nothing |
-//! | delete, strictly or not | removes rules, from all tables for table 255; `out_port` narrows it |
+//! | delete, strictly or not | removes rules, of all tables for table 255; `out_port` narrows it |
 //!
 //! A buffered packet goes through the tables as they are after the change. If its buffer
 //! is gone the change stands, and an error says what was wrong with the buffer.

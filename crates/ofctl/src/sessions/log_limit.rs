@@ -1,6 +1,6 @@
 //! Lines of the log that strangers can cause: one of a kind in a second, which says how many were
-//! held back. So a peer that connects or sends nonsense as fast as it can fills no disk; the counters
-//! have every case.
+//! held back. So a peer that connects or sends nonsense as fast as it can fills no disk; the
+//! counters have every case.
 //!
 //! Panics: none.
 
@@ -22,7 +22,7 @@ impl LogLimit {
     pub fn now(&self, now_ms: u64) -> Option<u64> {
         let next = self.next_ms.load(Relaxed);
         let later = now_ms.saturating_add(EVERY_MS);
-        // Who comes second at the same moment is held back.
+        // The second message of the same moment is held back.
         if now_ms < next || self.next_ms.compare_exchange(next, later, Relaxed, Relaxed).is_err() {
             self.held_back.fetch_add(1, Relaxed);
             return None;

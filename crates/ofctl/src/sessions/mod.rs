@@ -1,7 +1,7 @@
 //! OpenFlow sessions of the rule switch.
 //!
 //! ```text
-//!  ptcp, punix ── listener ──┐                      ┌─ roles (who may write), one book for all
+//!  ptcp, punix ── listener ──┐                      ┌─ roles (write access), one book for all
 //!  tcp, unix ──── connector ─┴─▶ connection ──▶ session ─▶ convert ─▶ Handle ─▶ workers
 //!                     hello, echo, bounds    one message     types     rules, ports, packet-outs
 //!                                            after the other
@@ -9,14 +9,14 @@
 //! One task for each connection; it reads a message, carries it out, queues the reply. Nothing here
 //! is on the way of a packet: workers hand packet-ins over through bounded queues, and rules reach
 //! them as snapshots. A peer that sends nonsense, floods or does not read costs itself its session
-//! and nobody else anything.
+//! and no other session loses anything.
 //!
 //! # Bounds
-//! All in [`ControlOptions`], each counted in [`ControlCounters`] when it is hit. A session holds at
-//! most: `reply_bytes` and one reply more to be sent, one message of 64 KiB to be read, `buffers` and
-//! `buffer_bytes` of frames, `packet_ins` and `events` waiting, `bundles` of `bundle_messages`. Large
-//! dumps are written piece by piece as the peer reads them. A session whose peer does not read stops
-//! taking requests; if the peer takes no byte for `stall`, it ends.
+//! All in [`ControlOptions`], each counted in [`ControlCounters`] when it is hit. A session holds
+//! at most: `reply_bytes` and one reply more to be sent, one message of 64 KiB to be read,
+//! `buffers` and `buffer_bytes` of frames, `packet_ins` and `events` waiting, `bundles` of
+//! `bundle_messages`. Large dumps are written piece by piece as the peer reads them. A session
+//! whose peer does not read stops taking requests; if the peer takes no byte for `stall`, it ends.
 //!
 //! What differs from Open vSwitch is in `docs/openflow.md`. Source: OpenFlow Switch Specification
 //! 1.3.5, 1.4.1, 1.5.1.
@@ -64,7 +64,7 @@ pub struct ControlOptions {
     pub handshake: Duration,
     /// Shortest and longest wait before a controller that was lost is tried again.
     pub backoff: (Duration, Duration),
-    /// With so many bytes waiting to be sent, a session takes no more requests or events, and
+    /// Limit of bytes waiting to be sent: at it, a session takes no more requests or events, and
     /// packet-ins are dropped.
     pub reply_bytes: usize,
     /// Messages carried out for a session before others have their turn.

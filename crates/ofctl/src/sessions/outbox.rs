@@ -10,7 +10,7 @@ use overbank_openflow::{EncodeError, Message, Version};
 
 use super::counters::{ControlCounters, count, uncount};
 
-/// Sent bytes stay in front until they are so many, or all.
+/// Sent bytes stay in front until they reach this number, or are all.
 const SENT_KEPT: usize = 64 * 1024;
 
 /// The bytes.

@@ -1,9 +1,9 @@
 //! Packets to a controller and from it.
 //!
-//! A packet-in carries as much of the frame as the rule's action asked for, and the frame is kept in
-//! a buffer, even if all of it was sent; if no buffer is free it is sent whole. Only an action that
-//! asks for whole frames without a buffer (max_len 0xffff) uses none. With so much waiting to be sent
-//! that requests are not taken any more, packet-ins are dropped and counted.
+//! A packet-in carries as much of the frame as the rule's action asked for, and the frame is kept
+//! in a buffer, even if all of it was sent; if no buffer is free it is sent whole. Only an action
+//! that asks for whole frames without a buffer (max_len 0xffff) uses none. With so much waiting to
+//! be sent that requests are not taken any more, packet-ins are dropped and counted.
 
 use std::sync::Arc;
 

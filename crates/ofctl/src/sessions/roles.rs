@@ -1,10 +1,10 @@
-//! Who may write: the roles of the controllers that are connected (OpenFlow 1.3.5, 6.3.6).
+//! Roles of the connected controllers: which of them may write (OpenFlow 1.3.5, 6.3.6).
 //!
 //! ```text
 //!              EQUAL  ◀── start
 //!              │   ▲              MASTER   at most one; becoming it makes the former one a slave
 //!              ▼   │              SLAVE    may only read; gets only port-status by default
-//!        MASTER ◀──▶ SLAVE        to and from MASTER and SLAVE needs a generation that is not stale
+//!        MASTER ◀──▶ SLAVE        to and from MASTER and SLAVE needs a current generation
 //! ```
 //! *Guarantee:* there are never two masters. The generation never goes back (as the specification
 //! compares: the difference is a signed number, so that it may wrap around).

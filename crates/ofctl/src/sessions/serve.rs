@@ -116,8 +116,8 @@ impl Drop for Member {
 /// Runs the control plane until `stop` becomes true (or its sender is gone).
 ///
 /// # Errors
-/// If a target to listen on cannot be had; nothing runs then. Controllers that cannot be reached are
-/// tried again for as long as it runs.
+/// If a target to listen on cannot be had; nothing runs then. Controllers that cannot be reached
+/// are tried again for as long as it runs.
 pub async fn serve(
     targets: Vec<Target>,
     switch: Handle<RuleControl>,
@@ -160,7 +160,7 @@ pub async fn serve_connection<S>(
 
 /// Returns when it is time to stop.
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error: nobody is left who could say so.
+    // An error: every sender is gone, and the server ends.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -216,7 +216,7 @@ impl Listener {
     }
 }
 
-/// Removes the socket of a switch that was killed: one that nobody answers on.
+/// Removes the socket of a switch that was killed: one without a listener.
 async fn remove_stale(path: &Path) {
     if let Err(error) = UnixStream::connect(path).await {
         // If it cannot be removed, `bind` says so.
@@ -228,7 +228,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 type Stream = Box<dyn Duplex>;
 
-/// Accepts connections, each of which becomes a task of its own.
+/// Accepts connections, each of which becomes a separate task.
 async fn listen(listener: Listener, control: Arc<Hub>, mut stop: watch::Receiver<bool>) {
     let counters = Arc::clone(&control.options.counters);
     let mut sessions = JoinSet::new();
@@ -241,7 +241,7 @@ async fn listen(listener: Listener, control: Arc<Hub>, mut stop: watch::Receiver
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Mostly that there are no more file descriptors: some will come free.
+                // Mostly a lack of file descriptors: some will come free.
                 if let Some(held_back) = control.lines.refused.now(control.switch.now_ms()) {
                     tracing::warn!(%error, held_back, "cannot accept a controller's connection");
                 }

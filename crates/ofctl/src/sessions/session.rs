@@ -1,7 +1,7 @@
 //! A session: what a controller says, one message after the other, and what it gets to hear.
 //!
-//! A message is carried out or answered with an error of the right type and code that quotes it; the
-//! session goes on either way. Writes of a slave are refused (`IsSlave`). Only the loss of the
+//! A message is carried out or answered with an error of the right type and code that quotes it;
+//! the session goes on either way. Writes of a slave are refused (`IsSlave`). Only the loss of the
 //! workers, or more to send than any reply can be, ends a session from here.
 
 use std::sync::Arc;
@@ -225,7 +225,7 @@ impl Session {
             if control.switch.barrier().await {
                 return;
             }
-            tracing::warn!("the workers do not take up the rules: a barrier waits");
+            tracing::warn!("the workers have not taken up the rules: a barrier waits");
         }
         self.broken = Some("the workers did not take up the rules");
     }
@@ -262,7 +262,7 @@ impl Session {
         Ok(())
     }
 
-    /// Another controller became master: this one is told, if its version has a message for it.
+    /// Reports to this controller that another became master, if its version has a message for it.
     pub fn demoted(&mut self, state: RoleState) {
         if self.version >= Version::V14 && self.wanted.wants(Kind::RoleStatus, state.role, 0) {
             let status = RoleStatus {
@@ -358,7 +358,7 @@ fn meter_mod(meter: &MeterMod) -> Result<(), ErrorCode> {
     }
 }
 
-/// Tables can be set to what they are: nothing is evicted, nobody is told how full they are.
+/// Accepts the present settings of tables alone: no eviction, no vacancy events.
 fn table_mod(table: &TableMod) -> Result<(), ErrorCode> {
     /// Bits of old versions that mean nothing any more.
     const MISS_MASK: u32 = 3;

@@ -24,7 +24,7 @@ use super::tables;
 
 /// Flows of a message, where they fit into one: a peer pays for each message that it reads.
 const FLOWS_AT_ONCE: usize = 256;
-/// So many rules are looked through on the spot; for more, a thread that may take its time does it.
+/// Limit of rules that are looked through on the spot; a separate thread looks through more.
 const RULES_AT_ONCE: usize = 4096;
 /// All queues.
 const QUEUE_ALL: u32 = u32::MAX;

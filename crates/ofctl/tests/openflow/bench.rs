@@ -38,7 +38,7 @@ pub fn frame(src: u8, dst: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A running switch and its control plane, which listens on a port of its own.
+/// A running switch and its control plane, which listens on a separate port.
 pub struct Bench {
     pub ports: Vec<MemoryHandle>,
     pub counters: Arc<ControlCounters>,
@@ -132,7 +132,7 @@ impl Bench {
         rules
     }
 
-    /// Waits until so many frames in all left by a port, and takes them.
+    /// Waits until this number of frames in all left by a port, and takes them.
     pub fn sent(&self, port: usize, frames: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         wait(&format!("{frames} frames at port {port}"), || {
@@ -169,8 +169,8 @@ pub fn patient() -> ControlOptions {
     }
 }
 
-/// An address of the loopback interface that nobody else uses, where a port that was let go stays
-/// free: other tests, and whoever connects to anything, have 127.0.0.1.
+/// An address of the loopback interface that no other test uses, where a port that was let go stays
+/// free: other tests, and all other clients, use 127.0.0.1.
 pub fn own_address() -> Ipv4Addr {
     static NUMBER: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();

@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Sends, and makes sure that there is no error.
+    /// Sends, and makes sure that no error comes back.
     pub fn done(&mut self, message: &Message) {
         let (sent, before) = (self.send(message), self.unasked.len());
         let barrier = self.send(&Message::BarrierRequest);

@@ -1,4 +1,4 @@
-//! Peers that mean harm, or are broken: they lose their session, and nobody else loses anything.
+//! Peers that mean harm, or are broken: they lose their session, and no other peer loses anything.
 //!
 //! The switch forwards all the while, from a port that brings frames without end, which every test
 //! looks at before and after.
@@ -287,7 +287,7 @@ fn packet_ins_that_are_not_read_are_dropped_and_counted() {
 #[test]
 fn a_connection_whose_other_end_is_silent_is_closed() {
     let bench = forwarding(ControlOptions { probe: UNHURRIED, ..patient() });
-    // Who answers stays: asked twice.
+    // A peer that answers stays: asked twice.
     let mut alive = Client::connect(bench.address, Version::V13);
     assert!(alive.try_next(5 * UNHURRIED / 2).is_none());
     assert_eq!(alive.ask(&Message::BarrierRequest), Message::BarrierReply);

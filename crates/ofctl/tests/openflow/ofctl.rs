@@ -319,7 +319,7 @@ impl Drop for Running {
     }
 }
 
-/// `ovs-ofctl monitor`, which runs until it is told to end.
+/// `ovs-ofctl monitor`, which runs until it is stopped.
 struct Monitor {
     running: Running,
     path: PathBuf,

@@ -1,8 +1,8 @@
 //! os-ken's stock learning switch as the controller, and hosts in network namespaces that ping each
 //! other and run TCP through the switch.
 //!
-//! os-ken is looked for in the virtual environment that `OVERBANK_OSKEN` names, or in `target/osken`,
-//! where `cargo xtask test packages` makes one.
+//! os-ken is looked for in the virtual environment that `OVERBANK_OSKEN` names, or in
+//! `target/osken`, where `cargo xtask test packages` makes one.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn run(line: &str) -> String {
     text(&output.stdout)
 }
 
-/// Hosts, each in a namespace of its own, each with an interface towards us.
+/// Hosts, each in a separate namespace, each with an interface towards us.
 struct Hosts {
     tag: String,
 }
@@ -114,7 +114,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends its number of bytes, made from a seed, to whoever connects.
+/// Sends its number of bytes, made from a seed, to each client.
 const SERVER: &str = "
 import random, socket, sys
 listener = socket.create_server(('', 5001))

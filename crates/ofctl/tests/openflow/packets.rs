@@ -23,7 +23,7 @@ fn packets_come_in_with_buffers_and_leave_from_them() {
     assert_eq!(packet.matching.in_port(), Some(1));
     assert_ne!(packet.buffer_id, BUFFER_NONE);
     assert_eq!(bench.counters.snapshot().buffers_in_use, 1);
-    // Another session has buffers of its own.
+    // Another session has separate buffers.
     let mut other = Client::connect(bench.address, Version::V13);
     let stolen = other.refused(&packet_out(packet.buffer_id, 1, 2, vec![]));
     assert_eq!(stolen, BadRequest::BufferUnknown.into());

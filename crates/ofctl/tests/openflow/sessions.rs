@@ -91,7 +91,7 @@ fn what_is_not_there_is_refused_by_name() {
     let Message::Error(error) = client.answer(5) else { panic!("no error") };
     assert_eq!(error.code, BadRequest::BadVersion.into());
     assert_eq!(error.data, bytes);
-    // A type that there is not.
+    // An unknown type.
     bytes[..2].copy_from_slice(&[6, 99]);
     bytes[7] = 6;
     std::io::Write::write_all(&mut client.stream, &bytes).expect("it reads");

@@ -1,5 +1,5 @@
-//! Rules: accounts that close, rules that change under traffic, packets to and from controllers, MAC
-//! learning, timeouts.
+//! Rules: accounts that close, rules that change under traffic, packets to and from controllers,
+//! MAC learning, timeouts.
 
 use crate::common::{PATIENCE, closed, frame, mac, number_of, ports, quiet, wait};
 use overbank_ofctl::engine::PacketOut;
@@ -75,9 +75,9 @@ fn every_frame_is_accounted_for_with_one_worker_and_with_several() {
     }
 }
 
-/// Each frame carries a number, each set of rules writes its version into what it forwards. For each
-/// number it is known which version was in force for certain when it came in, and which was the
-/// newest when it was seen again: what was written lies between them.
+/// Each frame carries a number, each set of rules writes its version into what it forwards. For
+/// each number it is known which version was in force for certain when it came in, and which was
+/// the newest when it was seen again: what was written lies between them.
 #[test]
 fn packets_are_treated_by_the_rules_that_stood_or_by_those_that_replaced_them() {
     const CONFIRMED: u64 = 100;
@@ -236,7 +236,7 @@ fn controllers_get_packets_and_send_them() {
     wait("refused", || switch.status().ports[0].dropped.of("port_no_packet_in") != 0);
     drop(subscription);
     handles[1].inject(&frame(mac(1), mac(2), 1, 15));
-    wait("nobody there", || switch.status().ports[1].dropped.of("no_controller") != 0);
+    wait("no controller", || switch.status().ports[1].dropped.of("no_controller") != 0);
     let status = switch.stop();
     closed(&status);
     let one = &status.ports[0];
@@ -249,7 +249,7 @@ fn controllers_get_packets_and_send_them() {
     assert_eq!(status.total.engine.packet_outs, 3);
 }
 
-/// Nobody takes packets out of the queue: it fills up to its bound, and forwarding goes on.
+/// No session takes packets out of the queue: it fills up to its bound, and forwarding goes on.
 #[test]
 fn a_controller_that_does_not_listen_costs_nothing_but_its_packets() {
     let looping = MemoryOptions { flows: 10, limit: Some(20_000), ..MemoryOptions::default() };
@@ -266,8 +266,8 @@ fn a_controller_that_does_not_listen_costs_nothing_but_its_packets() {
     let one = &status.ports[0];
     assert_eq!(one.forwarded, 12_000);
     let full = one.dropped.of("controller_queue_full");
-    let nobody = one.dropped.of("no_controller");
-    assert_eq!(one.to_controller + full + nobody, 8000);
+    let no_controller = one.dropped.of("no_controller");
+    assert_eq!(one.to_controller + full + no_controller, 8000);
     let mut taken = 0;
     while subscription.packets.try_recv().is_ok() {
         taken += 1;
@@ -285,8 +285,9 @@ fn rules_end_by_themselves_and_say_so() {
     let switch = start(setup(1, &text), ports).expect("started");
     let handle = switch.handle().clone();
     let mut subscription = handle.subscribe(SubscriptionLimits::default());
-    // Traffic keeps the first one for as long as it comes, and does not keep the second one. How long
-    // the machine lets us wait between two frames is not ours to say: it may end the first one, too.
+    // Traffic keeps the first one for as long as it comes, and does not keep the second one. How
+    // long the machine lets us wait between two frames is not ours to say: it may end the first
+    // one, too.
     let idle =
         handle.lock().tables().entries().find(|entry| entry.rule.idle_timeout_s != 0).cloned();
     let idle = idle.expect("it was just added");
@@ -306,7 +307,7 @@ fn rules_end_by_themselves_and_say_so() {
         }
         after += u32::from(!removed.is_empty());
     }
-    wait("both are told", || {
+    wait("both report it", || {
         while let Ok(event) = subscription.events.try_recv() {
             removed.push(event);
         }
@@ -329,7 +330,8 @@ fn rules_end_by_themselves_and_say_so() {
     let [by_hard, by_idle] = [&hard, &gone].map(|flow| flow.entry.stats.packets());
     assert_eq!(by_hard + by_idle + no_rule, 2 * sent, "{removed:?}");
     assert!(by_hard < sent, "{removed:?}");
-    // The idle one ended a second after its last packet and no sooner, unless we sent none for long.
+    // The idle one ended a second after its last packet and no sooner, unless we sent none for
+    // long.
     let (end, last) = (idle.created_ms + gone.age_ms, idle.stats.last_used_ms());
     let stalled = longest > Duration::from_millis(500);
     assert!(end >= last + 1000 || stalled, "used at {last} ms, ended at {end} ms, {gone:?}");

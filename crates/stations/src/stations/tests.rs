@@ -93,7 +93,7 @@ fn a_clock_that_leaps_does_not_make_old_entries_new() {
         let mut stations = stations(100, 4);
         pass(&mut stations, 0, 5_000);
         stations.learn(unknown(1, 1));
-        // Nobody ticked for long; a few ticks afterwards it is gone.
+        // No tick came for long; a few ticks afterwards it is gone.
         let late_ms = 5_000 + leap_s * 1000;
         let mut ticks = 0;
         while !stations.is_empty() && ticks < 400 {
@@ -105,7 +105,7 @@ fn a_clock_that_leaps_does_not_make_old_entries_new() {
     }
 }
 
-/// However long nobody ticked: who was heard of since the epoch began stays for another one.
+/// However long no tick came: an address heard of since the epoch began stays for another one.
 #[test]
 fn a_clock_that_leaps_does_not_make_new_entries_old() {
     for leap_s in [8, 9, 16, 30, 1000] {

@@ -285,7 +285,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
             "ob.toml:8: mac-static: port 2 is not configured; configured: 1, 3",
             "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
             "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
-            "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is there already, at ob.toml:11",
+            "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is given already, at ob.toml:11",
             "ob.toml:13: mac-queue: \"0\" is not a number from 1 to",
         ],
     ),
@@ -309,7 +309,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "one place for OpenFlow twice",
         "port = [\"1=memory:\"]\nopenflow = [\n\"ptcp:6653\",\n\"ptcp:6653:127.0.0.1\"]",
-        &["ob.toml:4: openflow: ptcp:6653:127.0.0.1 is there already, at ob.toml:3: openflow"],
+        &["ob.toml:4: openflow: ptcp:6653:127.0.0.1 is given already, at ob.toml:3: openflow"],
     ),
 ];
 

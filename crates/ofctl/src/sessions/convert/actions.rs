@@ -102,15 +102,15 @@ pub fn from_instructions(
 /// # Errors
 /// What the switch does not have (`BadType`, `BadExperimenter`, `BadOutGroup`, `BadQueue`,
 /// `BadMeter`), ports that cannot be (`BadOutPort`), fields that cannot be set, or not here
-/// (`BadSetType`, `BadSetArgument`, `MatchInconsistent`), other arguments (`BadArgument`), more than
-/// [`ACTIONS_MAX`] (`TooMany`).
+/// (`BadSetType`, `BadSetArgument`, `MatchInconsistent`), other arguments (`BadArgument`), more
+/// than [`ACTIONS_MAX`] (`TooMany`).
 pub fn from_list(list: &[OfAction], kind: ListKind<'_>) -> Result<Vec<Action>, ErrorCode> {
     if list.len() > ACTIONS_MAX {
         return Err(BadAction::TooMany.into());
     }
     let mut tags = match kind {
         ListKind::Apply(matching) => usize::from(fields::has_tag(matching)),
-        // An action set is put into an order of its own, and earlier tables may have pushed a tag.
+        // An action set has its fixed order, and earlier tables may have pushed a tag.
         ListKind::Write(_) | ListKind::PacketOut => usize::MAX / 2,
     };
     let mut out = Vec::with_capacity(list.len());

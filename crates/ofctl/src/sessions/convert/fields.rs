@@ -72,8 +72,8 @@ pub fn settable() -> impl Iterator<Item = OxmField> {
     matchable().filter(|field| field.settable())
 }
 
-/// Whether every packet that matches has `field`, tags of a VLAN apart: those come and go by
-/// actions, and who asks counts them.
+/// Whether every packet that matches has `field`, except for VLAN tags: actions push and pop those,
+/// and the caller counts them.
 pub(super) fn established(field: Field, matching: &Match) -> bool {
     let mut bits = edit_key::has_mask(field);
     // A match on transport fields need not say that the packet is no later fragment, and one on

@@ -1,11 +1,11 @@
 //! The switch's actions to OpenFlow's, for dumps and flow-removed messages.
 //!
-//! What OpenFlow put into a rule comes out as it went in, but for three things that OpenFlow says in
-//! two ways: `set_nw_ttl` is how a whole TTL is set, `vlan_vid` is set with the present bit, and the
-//! type of service by its DSCP. Rules from text can do a little more than OpenFlow; these come out
-//! as Open vSwitch writes them:
+//! What OpenFlow put into a rule comes out as it went in, but for three things that OpenFlow says
+//! in two ways: `set_nw_ttl` is how a whole TTL is set, `vlan_vid` is set with the present bit, and
+//! the type of service by its DSCP. Rules from text can do a little more than OpenFlow; these come
+//! out as Open vSwitch writes them:
 //! - `mod_vlan_vid` and `mod_vlan_pcp` on a packet that may lack a tag get a `push_vlan` before
-//!   them, unless the match or an action before says that there is a tag;
+//!   them, unless the match or an earlier action makes sure of a tag;
 //! - `mod_tp_src` and `mod_tp_dst` under a match that says no protocol become three `set_field`,
 //!   of which two do nothing to any packet.
 

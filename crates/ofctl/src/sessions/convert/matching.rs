@@ -3,7 +3,7 @@
 //! The codec has checked prerequisites, masks and widths; what is left are fields that the switch
 //! does not have (`BadField`) and values that no packet has here (`BadValue`).
 //!
-//! - `vlan_vid` has 13 bits, of which 0x1000 says that there is a tag: `0` is untagged,
+//! - `vlan_vid` has 13 bits, of which 0x1000 means that a tag is present: `0` is untagged,
 //!   `0x1000/0x1000` any tag. `vlan_pcp` implies a tag.
 //! - `arp_op` has 16 bits on the wire and 8 in a key; an opcode above 255 is refused.
 //! - Back: the bits of a key come in the one spelling that Open vSwitch uses too. What no OXM field

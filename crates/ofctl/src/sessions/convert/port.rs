@@ -56,7 +56,8 @@ pub fn config(config: &PortConfig) -> OfConfig {
 /// What becomes of the setting `now` of a port with this address.
 ///
 /// # Errors
-/// `BadHwAddr`, `BadConfig` for bits that are not known, `BadAdvertise` since nothing is advertised.
+/// `BadHwAddr`, `BadConfig` for bits that are not known, `BadAdvertise` since nothing is
+/// advertised.
 pub fn changed(
     mac: [u8; 6],
     now: PortConfig,
