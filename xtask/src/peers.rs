@@ -230,7 +230,7 @@ fn measure(command: &mut Command) -> Result<()> {
     let pages = fs::read_to_string(HUGE_PAGES).unwrap_or_default();
     println!("\n=== {}", shown(command));
     let outcome = steps::run(command.current_dir(root()));
-    if fs::read_to_string(HUGE_PAGES).unwrap_or_default() != pages {
+    if fs::read_to_string(HUGE_PAGES).context(HUGE_PAGES)? != pages {
         fs::write(HUGE_PAGES, &pages).with_context(|| format!("{HUGE_PAGES}: {pages}"))?;
     }
     outcome

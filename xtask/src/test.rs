@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
     steps.finish()
 }
 
-/// The file in which tests that are skipped say so.
+/// Returns the file in which tests that are skipped say so.
 fn skipped() -> PathBuf {
     root().join("target/skipped-tests")
 }
@@ -218,7 +218,7 @@ const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/p
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
                             target/peers/check --all-targets -- -D warnings";
 
-/// The models under loom, with at most that many preemptions where they have a bound.
+/// Runs the models under loom, with at most `preemptions` where they have a bound.
 fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {
     let mut handover = cargo(MODELS_HANDOVER);
     handover.env("RUSTFLAGS", "--cfg loom");
@@ -337,7 +337,7 @@ fn has_avx512() -> bool {
     false
 }
 
-/// `cargo` with these arguments, in the root of the workspace.
+/// Returns `cargo` with these arguments, in the root of the workspace.
 pub fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments.split_whitespace());

@@ -84,7 +84,7 @@ impl BridgeControl {
         Ok(Parts { control, first: (), engines })
     }
 
-    /// Where stations are.
+    /// Returns the table of stations.
     pub fn stations(&self) -> &Stations {
         &self.stations
     }

@@ -51,7 +51,7 @@ impl Rig {
         Rig { stations, workers, now_ms: 0 }
     }
 
-    /// A burst through one worker; what it reports waits.
+    /// Forwards a burst through one worker; its reports wait.
     fn forward(&mut self, worker: usize, ingress: u16, frames: &[&[u8]]) -> Happened {
         let (forwarder, learner, _) = &mut self.workers[worker];
         let now_ms = self.now_ms;
@@ -60,7 +60,7 @@ impl Rig {
         notes.happened
     }
 
-    /// The writer takes what the workers have to tell.
+    /// Lets the writer take what the workers report.
     fn hear(&mut self) {
         for (_, _, reports) in &self.workers {
             self.stations.hear(reports);
@@ -102,7 +102,7 @@ impl Twin {
         Some((dst, src, vlan))
     }
 
-    /// Where a frame goes, by what is known before its burst.
+    /// Decides where a frame goes, by what is known before its burst.
     fn decide(&self, ingress: u16, frame: &[u8]) -> Result<Vec<u16>, DropReason> {
         let (dst, src, vlan) = Self::parse(frame).ok_or(DropReason::Truncated)?;
         if src[0] % 2 == 1 || src == [0; 6] {

@@ -171,7 +171,7 @@ impl OutputOptions {
     }
 }
 
-/// A value for people.
+/// Formats a value for people.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -345,7 +345,7 @@ impl List {
     }
 }
 
-/// The beginning of a text, in quotes and without control characters.
+/// Returns the beginning of a text, in quotes and without control characters.
 fn quoted(text: &str) -> String {
     let short: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     let dots = if text.chars().nth(40).is_some() { "…" } else { "" };
@@ -425,7 +425,7 @@ fn query(args: &QueryArgs) -> Result<()> {
     out.flush().context("standard output")
 }
 
-/// What `stat` prints of a table.
+/// Returns what `stat` prints of a table.
 fn describe(schema: &str, file: &Path, table: &Replica) -> Value {
     let reader = table.reader();
     let seeds = reader.seeds();

@@ -34,7 +34,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// The defaults of the settings; no tier 1.
+    /// Returns the defaults of the settings; no tier 1.
     fn default() -> Setup {
         const RIGHT: &str = "every setting of the table has a default that is right";
         let rules = RuleSettings::defaults().expect(RIGHT);

@@ -47,7 +47,7 @@ pub struct TargetError {
     problem: &'static str,
 }
 
-/// `host:port`, `[v6]:port`, or only the host.
+/// Splits `host:port`, `[v6]:port`, or only the host.
 fn split_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;

@@ -140,7 +140,7 @@ impl RuntimeSettings {
 /// Fails if the port is not configured.
 pub fn port_number(text: &str, ports: &[PortSetting]) -> Result<u32, String> {
     let number = number(text.trim(), &Some(1..=PORT_NUMBER_MAX as usize))?;
-    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let number = u32::try_from(number).expect("at most PORT_NUMBER_MAX");
     if ports.is_empty() || ports.iter().any(|known| known.number == number) {
         return Ok(number);
     }

@@ -243,6 +243,7 @@ impl<E: Engine> Published<E> {
             totals.put(&mut put);
             dropped.put(&mut put);
         }
+        assert_eq!(words.len(), self.words.len(), "each port and each counter has its word");
         self.words.publish(words.iter().copied());
     }
 

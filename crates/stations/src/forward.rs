@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ≤ 32 frames ─▶ addresses, VLAN ─▶ one lookup_batch: destinations, sources ─▶ output, flood
-//!                  (wire::bridge)     (overbank::fib: two rounds of prefetch)      or drop, in order
+//!                  (wire::bridge)     (overbank::fib, two prefetch rounds)        or drop, in order
 //! ```
 //!
 //! Of more frames, where the table is large and no source is looked up, the lines of the next 32
@@ -49,7 +49,7 @@ pub struct Role {
 }
 
 impl Default for Role {
-    /// Not isolated, gets flooded frames.
+    /// Returns a port that is not isolated and gets flooded frames.
     fn default() -> Role {
         Role { isolated: false, flood: true }
     }
@@ -58,21 +58,18 @@ impl Default for Role {
 /// Where frames go. `index` counts the frames of one call of [`Forwarder::forward`]; each of them
 /// is output once at least, or dropped once.
 pub trait Sink<K = MacVlan> {
-    /// A frame leaves by a port.
+    /// Sends a frame by a port.
     fn output(&mut self, index: usize, port: u16, frame: &[u8]);
 
-    /// A frame leaves by no port.
+    /// Drops a frame.
     fn drop(&mut self, index: usize, reason: DropReason);
 
-    /// A frame will leave by all ports that it may, as its destination is a group or not known.
-    fn flooded(&mut self, index: usize) {
-        let _ = index;
-    }
+    /// Announces a frame that will leave by all ports that it may: its destination is a group or
+    /// unknown.
+    fn flooded(&mut self, _index: usize) {}
 
-    /// A source tells something that is not in the table yet; before its frame leaves.
-    fn saw(&mut self, sighting: Sighting<K>) {
-        let _ = sighting;
-    }
+    /// Takes what a source tells that is not in the table yet; before its frame leaves.
+    fn saw(&mut self, _sighting: Sighting<K>) {}
 }
 
 /// The headers of a chunk of frames, in their order.
@@ -164,15 +161,19 @@ impl<K: Address> Forwarder<K> {
         forwarder
     }
 
-    /// The same, with sources looked up and reported.
+    /// Returns the same, with sources looked up and reported.
     #[must_use]
     pub fn learning(mut self, epoch: Epoch) -> Forwarder<K> {
         self.learning = Some(epoch);
         self
     }
 
-    /// Other roles, or other ports. Allocates: not for the packet path.
+    /// Sets other roles, or other ports. Allocates: not for the packet path.
+    ///
+    /// # Panics
+    /// If the ports do not fit into 16 bits.
     pub fn set_roles(&mut self, roles: &[Role]) {
+        assert!(roles.len() <= 1 << 16, "a port has 16 bits in the table");
         self.roles = roles.to_vec();
         self.flooded.clear();
         self.starts.clear();
@@ -180,14 +181,14 @@ impl<K: Address> Forwarder<K> {
         for (ingress, from) in roles.iter().enumerate() {
             let gets = |(egress, to): (usize, &Role)| {
                 let allowed = to.flood && egress != ingress && !(from.isolated && to.isolated);
-                allowed.then(|| u16::try_from(egress).ok()).flatten()
+                allowed.then_some(egress as u16)
             };
             self.flooded.extend(roles.iter().enumerate().filter_map(gets));
             self.starts.push(self.flooded.len());
         }
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn reader(&self) -> &Reader<K, u16> {
         &self.reader
     }
@@ -213,6 +214,7 @@ impl<K: Address> Forwarder<K> {
     /// many as a core waits for at a time: prefetching more made calls of 128 frames slower.
     #[inline]
     pub fn forward<S: Sink<K>>(&self, ingress: u16, burst: &[&[u8]], sink: &mut S) {
+        debug_assert!(usize::from(ingress) < self.roles.len(), "each ingress port has a role");
         if burst.len() > BURST && self.large_table && self.learning.is_none() {
             return self.forward_ahead(ingress, burst, sink);
         }
@@ -231,7 +233,7 @@ impl<K: Address> Forwarder<K> {
         self.send_all(ingress, first, frames, answers, sink);
     }
 
-    /// [`Forwarder::forward`] for more than one chunk, of which no source is looked up.
+    /// Forwards as [`Forwarder::forward`] does, more than one chunk, without looking sources up.
     #[inline(never)]
     fn forward_ahead<S: Sink<K>>(&self, ingress: u16, burst: &[&[u8]], sink: &mut S) {
         let mut chunks = [const { (Headers::new_const(), Keys::new_const()) }; 2];

@@ -59,7 +59,7 @@ struct Allowance {
     at_ms: u32,
 }
 
-/// Where a key is remembered.
+/// Returns where a key is remembered.
 fn place(key: MacVlan) -> usize {
     let [a, b, c, d, e, f] = key.mac();
     let [g, h] = key.vlan().to_be_bytes();

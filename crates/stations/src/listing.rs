@@ -38,7 +38,7 @@ pub struct Query {
 }
 
 impl Default for Query {
-    /// [`MOST`] stations, whichever.
+    /// Asks for any [`MOST`] stations.
     fn default() -> Query {
         Query { port: None, vlan: None, mac: None, most: MOST }
     }

@@ -79,7 +79,7 @@ impl StationSettings {
     }
 
     /// Returns the static addresses and the numbers of their ports, which `port_number` reads.
-    /// Reports addresses that are there already, and ports that are not.
+    /// Reports addresses that are given twice, and ports that are not configured.
     pub fn statics(
         &self,
         check: &mut Check,

@@ -28,7 +28,7 @@ pub enum StationsError {
     Static(#[from] StaticError),
 }
 
-/// The setting that asked for what there is not.
+/// Returns the setting that asked for what is not available.
 fn setting_of(error: &fib::Error) -> &'static str {
     match error {
         fib::Error::Memory(MemoryError::NoGigabytePages { .. }) => "mac-pages",

@@ -28,31 +28,32 @@ pub(super) const EPOCHS: u16 = 1 << EPOCH_BITS;
 pub struct Station(u16);
 
 impl Station {
-    /// A station that was heard of behind `port` in this epoch. Of both numbers the low bits count.
+    /// Returns a station that was heard of behind `port` in this epoch. Of both numbers the low
+    /// bits count.
     #[inline]
     pub const fn learnt(port: u16, epoch: u16) -> Station {
         Station((epoch & (EPOCHS - 1)) << PORT_BITS | port & ((1 << PORT_BITS) - 1))
     }
 
-    /// A station that somebody configured behind `port`: it neither ages nor moves.
+    /// Returns a station configured behind `port`: it neither ages nor moves.
     #[inline]
     pub const fn fixed(port: u16) -> Station {
         Station(STATIC | port & ((1 << PORT_BITS) - 1))
     }
 
-    /// The station of a table's value.
+    /// Returns the station of a table's value.
     #[inline]
     pub const fn from_bits(bits: u16) -> Station {
         Station(bits)
     }
 
-    /// The value for a table.
+    /// Returns the value for a table.
     #[inline]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Place of its port in the list of ports.
+    /// Returns the index of its port in the list of ports.
     #[inline]
     pub const fn port(self) -> u16 {
         self.0 & ((1 << PORT_BITS) - 1)
@@ -70,8 +71,8 @@ impl Station {
         now.wrapping_sub(self.0 >> PORT_BITS) & (EPOCHS - 1)
     }
 
-    /// What a frame from this station tells, that came in on `port` in epoch `now`; `found` is what
-    /// the table has.
+    /// Returns what a frame from this station tells, that came in on `port` in epoch `now`; `found`
+    /// is what the table has.
     #[inline]
     pub fn heard(found: Option<Station>, port: u16, now: u16) -> Heard {
         let Some(station) = found else { return Heard::News(News::Unknown) };
@@ -131,7 +132,7 @@ pub fn mac_of(text: &str) -> Option<[u8; 6]> {
 
 /// A key that is made of an address and a VLAN.
 pub trait Address: Key {
-    /// The key of an address in a VLAN.
+    /// Returns the key of an address in a VLAN.
     fn of(mac: [u8; 6], vlan: u16) -> Self;
 }
 
@@ -158,7 +159,7 @@ impl Address for MacVlan {
 pub struct Epoch(Arc<AtomicU16>);
 
 impl Epoch {
-    /// The number of the epoch, modulo 64.
+    /// Returns the number of the epoch, modulo 64.
     #[inline]
     pub fn now(&self) -> u16 {
         self.0.load(Ordering::Relaxed)

@@ -67,7 +67,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The defaults of the settings.
+    /// Returns the defaults of the settings.
     fn default() -> Self {
         let settings = StationSettings::defaults();
         settings.expect("every setting of the table has a default that is right").limits()
@@ -143,7 +143,7 @@ fn is_station(key: MacVlan) -> bool {
 }
 
 impl Stations {
-    /// The table that these bounds ask for.
+    /// Returns the table that these bounds ask for.
     fn config(limits: Limits, fixed: usize) -> Config {
         Config::entries(limits.entries_max.saturating_add(fixed)).pages(limits.pages)
     }
@@ -153,8 +153,9 @@ impl Stations {
         Self::config(limits, fixed).bytes::<MacVlan, u16>()
     }
 
-    /// An empty table for this many ports, all of them up, with room for `fixed` static entries
-    /// beside the learnt ones. Of more than [`STATION_PORTS_MAX`] ports the rest is not learnt of.
+    /// Returns an empty table for this many ports, all of them up, with room for `fixed` static
+    /// entries beside the learnt ones. Of more than [`STATION_PORTS_MAX`] ports the rest is not
+    /// learnt of.
     ///
     /// # Errors
     /// There is no memory for it, or not on such pages.
@@ -182,17 +183,17 @@ impl Stations {
         })
     }
 
-    /// What the workers read.
+    /// Returns what the workers read.
     pub fn reader(&self) -> Reader<MacVlan, u16> {
         self.writer.reader()
     }
 
-    /// Which epoch it is, for the workers.
+    /// Returns the current epoch, for the workers.
     pub fn epoch(&self) -> Epoch {
         self.epoch.clone()
     }
 
-    /// Stations, static ones too.
+    /// Returns the number of stations, static ones included.
     pub fn len(&self) -> usize {
         self.learnt + self.fixed
     }
@@ -207,12 +208,12 @@ impl Stations {
         self.fixed
     }
 
-    /// The bounds.
+    /// Returns the bounds.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     pub fn counters(&self) -> MacTotals {
         self.counters
     }
@@ -222,8 +223,8 @@ impl Stations {
         self.writer.reader().bytes()
     }
 
-    /// Which pages it lay on when it was made. The kernel may give others later, and to ask it
-    /// takes long for a large table.
+    /// Returns the pages that the table lay on when it was made. The kernel may give others later,
+    /// and to ask it takes long for a large table.
     pub fn pages(&self) -> HugePages {
         self.pages
     }
@@ -265,7 +266,7 @@ impl Stations {
         }
     }
 
-    /// A station was seen.
+    /// Learns from a frame of a station.
     pub fn learn(&mut self, sighting: Sighting) {
         let Sighting { key, port, news } = sighting;
         let Some(of) = self.ports.get(usize::from(port)) else { return };
@@ -361,7 +362,7 @@ impl Stations {
         true
     }
 
-    /// A port went up or down. One that goes down loses its learnt stations.
+    /// Takes note of a port that went up or down. One that goes down loses its learnt stations.
     pub fn set_up(&mut self, port: usize, up: bool) {
         let Some(of) = self.ports.get_mut(port) else { return };
         of.up = up;
@@ -428,13 +429,13 @@ impl Stations {
         self.left = self.left.saturating_sub(count);
     }
 
-    /// An epoch, in milliseconds.
+    /// Returns the length of an epoch, in milliseconds.
     pub fn epoch_ms(&self) -> u64 {
         self.epoch_ms
     }
 
-    /// The stations of a bounded number of buckets, from bucket `from` on; gives where the next
-    /// ones begin, or `None` at the end of the table.
+    /// Returns the stations of a bounded number of buckets, from bucket `from` on; gives where the
+    /// next ones begin, or `None` at the end of the table.
     pub fn page(&self, from: usize, mut each: impl FnMut(Entry)) -> Option<usize> {
         let end = from.saturating_add(self.slice_max / 8);
         for (key, bits) in self.writer.iter_in(from..end) {
@@ -443,7 +444,7 @@ impl Stations {
         (end < self.writer.buckets()).then_some(end)
     }
 
-    /// The station of this key.
+    /// Returns the station of this key.
     pub fn find(&self, key: MacVlan) -> Option<Entry> {
         self.get(key).map(|station| self.entry(key, station))
     }
@@ -459,8 +460,8 @@ impl Stations {
         }
     }
 
-    /// Up to `most` stations that `wanted` takes, and how many it takes altogether, in the order of
-    /// the table. Reads all of it.
+    /// Returns up to `most` stations that `wanted` takes, and how many it takes altogether, in the
+    /// order of the table. Reads all of it.
     pub fn list(&self, most: usize, wanted: impl Fn(&Entry) -> bool) -> (Vec<Entry>, usize) {
         let (mut list, mut count, mut from) = (Vec::new(), 0, Some(0));
         while let Some(bucket) = from {

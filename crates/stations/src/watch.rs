@@ -63,7 +63,7 @@ impl Watch {
         self.learner.report(sighting, now_ms as u32)
     }
 
-    /// What it reports with, for its counters.
+    /// Returns what it reports with, for its counters.
     pub fn learner(&self) -> &Learner {
         &self.learner
     }

@@ -216,6 +216,7 @@ where
     };
     tracing::info!(reason, "stopping");
     notify("STOPPING=1");
+    // Without receivers, all have stopped.
     let _ = stop.send(true);
     // As above.
     if tokio::time::timeout(CLOSE_MAX, control).await.is_err() {
@@ -241,6 +242,8 @@ async fn reload<C: Appliance>(path: Option<&Path>, handle: &Handle<C>) {
             tracing::error!(errors = problems.0.len(), "rules unchanged");
         }
     };
-    let _ = tokio::task::spawn_blocking(work).await;
+    if let Err(error) = tokio::task::spawn_blocking(work).await {
+        tracing::error!(%error, "internal error: the reload panicked; please report it");
+    }
     notify("READY=1");
 }

@@ -39,7 +39,7 @@ pub struct Reloaded {
 }
 
 impl RuleControl {
-    /// The rules as they will be published next.
+    /// Returns the rules as they will be published next.
     pub fn tables(&self) -> &Tables {
         &self.tables
     }
@@ -189,7 +189,7 @@ impl RuleControl {
         self.timeouts.len()
     }
 
-    /// A controller came (`true`) or went.
+    /// Counts a controller that connected (`true`) or disconnected.
     pub fn controller_connected(&mut self, connected: bool) {
         self.connected =
             if connected { self.connected + 1 } else { self.connected.saturating_sub(1) };
@@ -201,8 +201,8 @@ impl RuleControl {
         self.connected
     }
 
-    /// Standalone without a controller: forwards as a learning switch. With controllers that are
-    /// away, whatever the rules say; without any, what no rule matches.
+    /// Follows the fail mode. Standalone without a controller: forwards as a learning switch. With
+    /// controllers that are away, whatever the rules say; without any, what no rule matches.
     pub(super) fn follow_fail_mode(&mut self) {
         let wanted = self.config.fail_mode == FailMode::Standalone && self.connected == 0;
         if wanted {

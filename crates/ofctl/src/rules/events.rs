@@ -71,7 +71,7 @@ pub struct SubscriptionLimits {
 }
 
 impl Default for SubscriptionLimits {
-    /// 4096 events, 256 packets.
+    /// Returns 4096 events, 256 packets.
     fn default() -> Self {
         SubscriptionLimits { events: 4096, packets: 256 }
     }

@@ -50,7 +50,7 @@ overbank_declare::choices! {
 /// What the control side is made of.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
-    /// Most rules.
+    /// Limit of rules.
     pub rules_max: usize,
     /// What rules see of fragments and tags.
     pub view: View,
@@ -234,22 +234,22 @@ impl RuleControl {
         }
     }
 
-    /// Where stations are.
+    /// Returns the table of stations.
     pub fn stations(&self) -> &Stations {
         &self.stations
     }
 
-    /// Identity towards controllers.
+    /// Returns the datapath id.
     pub fn datapath_id(&self) -> u64 {
         self.config.datapath_id
     }
 
-    /// Most rules.
+    /// Returns the limit of rules.
     pub fn rules_max(&self) -> usize {
         self.config.rules_max
     }
 
-    /// What rules see of fragments.
+    /// Returns what rules see of fragments.
     pub fn fragments(&self) -> Fragments {
         self.tables.view().fragments
     }
@@ -261,7 +261,7 @@ impl RuleControl {
         }
     }
 
-    /// What it counted.
+    /// Returns what it counted.
     pub fn totals(&self) -> ControlTotals {
         ControlTotals {
             rules: self.tables.len() as u64,

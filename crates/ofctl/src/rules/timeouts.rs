@@ -39,7 +39,7 @@ impl Ord for Due {
     }
 }
 
-/// When `entry` ends if no packet comes, and why; `None`: never.
+/// Returns when `entry` ends if no packet comes, and why; `None`: never.
 fn due(entry: &RuleEntry) -> Option<(u64, RemovedReason)> {
     let of = |from_ms: u64, timeout_s: u16, reason| {
         (timeout_s != 0).then(|| (from_ms + u64::from(timeout_s) * 1000, reason))
@@ -72,7 +72,7 @@ impl Timeouts {
         self.0.push(Reverse(Due { at_ms, entry: entry.clone() }));
     }
 
-    /// The next rule whose time has come.
+    /// Returns the next rule that is due.
     pub(super) fn next(
         &mut self,
         now_ms: u64,

@@ -72,7 +72,7 @@ impl Admission {
 }
 
 impl Permit {
-    /// It said hello, so it keeps its permit; false: it had lost it by then.
+    /// Keeps the permit of a connection that said hello; false: it was lost by then.
     pub fn keep(&mut self) -> bool {
         match self.limit.ledger().taken.get_mut(&self.number) {
             None => false,
@@ -86,6 +86,7 @@ impl Permit {
 
     /// Returns when the permit is lost. Not to be waited for after [`Permit::keep`].
     pub async fn lost(&mut self) {
+        // An error: the sender is gone, and with it the permit.
         let _ = (&mut self.lost).await;
     }
 }

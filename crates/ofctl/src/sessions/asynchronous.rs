@@ -62,7 +62,7 @@ impl Wanted {
         merge(&mut self.config.controller_status, change.controller_status);
     }
 
-    /// Both lists.
+    /// Returns both lists.
     pub fn config(&self) -> AsyncConfig {
         self.config
     }

@@ -99,12 +99,12 @@ impl Buffers {
         Ok(kept.packet)
     }
 
-    /// How many frames can be kept.
+    /// Returns how many frames can be kept.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many frames are kept.
+    /// Returns how many frames are kept.
     pub fn used(&self) -> usize {
         self.used
     }

@@ -186,16 +186,16 @@ fn commit(steps: Vec<Step>, control: &mut RuleControl) -> Result<u64, (u32, Erro
         }
         Ok(())
     })?;
-    // Settings of ports are not part of the transaction; but nothing can go wrong with them now.
+    // Settings of ports are not part of the transaction; but nothing can go wrong with them now:
+    // the check depends on the change and on the port's address alone.
     for change in ports {
-        if let Ok(config) = check_port(control, &change) {
-            let _ = control.set_port_config(change.port, config);
-        }
+        let config = check_port(control, &change).expect("checked above, under the same lock");
+        control.set_port_config(change.port, config).expect("the port exists");
     }
     Ok(flows)
 }
 
-/// What becomes of a port's setting.
+/// Checks a port-mod and returns the setting that it results in.
 pub(super) fn check_port(
     control: &RuleControl,
     change: &PortMod,

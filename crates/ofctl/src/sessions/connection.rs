@@ -125,7 +125,7 @@ struct Link<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite> Link<S> {
-    /// Both say hello. `None`: the peer went away.
+    /// Exchanges hellos. `None`: the peer closed the connection.
     async fn greet(&mut self, control: &Hub) -> Result<Option<Version>, &'static str> {
         let ours = VersionSet::ours();
         let newest = Version::ALL.iter().copied().max().unwrap_or(Version::V13);
@@ -193,6 +193,7 @@ async fn goodbye<S: AsyncRead + AsyncWrite>(
     pending: &[u8],
     linger: bool,
 ) {
+    // A peer that does not read in time misses the end of what was sent.
     let _ = time::timeout(GOODBYE, async {
         if writer.write_all(pending).await.is_err() || writer.shutdown().await.is_err() || !linger {
             return;
@@ -232,7 +233,8 @@ struct Turns<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite> Turns<S> {
-    /// Until the peer goes (`Ok`), we stop (`Ok`), or the session has to end (why).
+    /// Runs until the peer closes (`Ok`), the switch stops (`Ok`), or the session has to end (the
+    /// reason).
     async fn run(
         &mut self,
         news: &mut News,
@@ -335,7 +337,7 @@ async fn yielded() {
     future::ready(()).await;
 }
 
-/// How often to look at the times.
+/// Returns how often to look at the times.
 fn tick(probe: Duration, stall: Duration) -> Duration {
     let shortest = if probe.is_zero() { stall } else { probe.min(stall) };
     (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))

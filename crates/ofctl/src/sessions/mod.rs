@@ -88,7 +88,7 @@ pub struct ControlOptions {
 }
 
 impl Default for ControlOptions {
-    /// The defaults of the settings.
+    /// Returns the defaults of the settings.
     fn default() -> ControlOptions {
         let settings = ControllerSettings::defaults();
         settings.expect("every setting of the table has a default that is right").options()

@@ -41,12 +41,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// What is to be sent.
+    /// Returns what is to be sent.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// How many bytes are to be sent.
+    /// Returns how many bytes are to be sent.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }

@@ -28,22 +28,22 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A session begins, as EQUAL.
+    /// Begins a session, as EQUAL.
     pub fn join(&mut self, session: SessionId) {
         self.members.insert(session, Role::Equal);
     }
 
-    /// A session ends.
+    /// Ends a session.
     pub fn leave(&mut self, session: SessionId) {
         self.members.remove(&session);
     }
 
-    /// The role of a session; a slave's for one that is not known.
+    /// Returns the role of a session; a slave's for one that is not known.
     pub fn of(&self, session: SessionId) -> Role {
         self.members.get(&session).copied().unwrap_or(Role::Slave)
     }
 
-    /// The generation as a reply shows it: all ones before the first.
+    /// Returns the generation as a reply shows it: all ones before the first.
     pub fn generation(&self) -> u64 {
         self.generation.unwrap_or(u64::MAX)
     }

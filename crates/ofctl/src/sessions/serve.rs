@@ -82,7 +82,7 @@ impl Hub {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The roles; no lock of the switch is taken while they are held.
+    /// Works on the roles; no lock of the switch is taken while they are held.
     pub(super) fn roles<T>(&self, work: impl FnOnce(&mut Roles) -> T) -> T {
         work(&mut self.book().roles)
     }
@@ -178,6 +178,7 @@ struct Remove(PathBuf);
 
 impl Drop for Remove {
     fn drop(&mut self) {
+        // A file that stays is removed as stale at the next start.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -338,7 +338,7 @@ fn writes(message: &Message) -> bool {
     }
 }
 
-/// There are no groups, and there is no room for any.
+/// Refuses to add or modify groups: none are supported.
 fn group_mod(group: &GroupMod) -> Result<(), ErrorCode> {
     match group.command {
         GroupMod::ADD => Err(GroupModFailed::OutOfGroups.into()),
@@ -348,7 +348,7 @@ fn group_mod(group: &GroupMod) -> Result<(), ErrorCode> {
     }
 }
 
-/// There are no meters, and there is no room for any.
+/// Refuses to add or modify meters: none are supported.
 fn meter_mod(meter: &MeterMod) -> Result<(), ErrorCode> {
     match meter.command {
         0 => Err(MeterModFailed::OutOfMeters.into()),

@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// The rules that a request asks for, by table and from the highest priority down.
+    /// Returns the rules that a request asks for, by table and from the highest priority down.
     async fn selected(&self, request: &FlowRequest) -> Result<Vec<Arc<RuleEntry>>, ErrorCode> {
         let Some(filter) = flow::to_filter(request)? else { return Ok(Vec::new()) };
         // A copy of the tables costs little, and looking through it needs no lock.

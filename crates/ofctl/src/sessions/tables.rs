@@ -13,7 +13,7 @@ const INSTRUCTIONS: [u16; 4] = [1, 3, 4, 5];
 /// Output, push VLAN, pop VLAN, set TTL, decrement TTL, set field.
 const ACTIONS: [u16; 6] = [0, 17, 18, 23, 24, 25];
 
-/// The features of all tables; each may have up to `entries_max` rules.
+/// Returns the features of all tables; each may have up to `entries_max` rules.
 pub(super) fn features(version: Version, entries_max: usize) -> Vec<TableFeatures> {
     let ids = |fields: &mut dyn Iterator<Item = OxmField>| -> Vec<u32> {
         fields.filter_map(|field| field.id(version)).collect()
@@ -44,7 +44,7 @@ pub(super) fn features(version: Version, entries_max: usize) -> Vec<TableFeature
         .collect()
 }
 
-/// The last table has none to go on to.
+/// Returns the instructions of a table; the last one has no `goto_table`.
 fn instructions(table: u8) -> Vec<u16> {
     INSTRUCTIONS.into_iter().filter(|&kind| kind != 1 || table + 1 < TABLES).collect()
 }

@@ -4,7 +4,7 @@ use overbank_switch::sink::PacketInReason;
 
 use crate::engine::PacketIn;
 
-/// A packet for the controllers.
+/// Returns a packet for the controllers.
 pub fn packet(in_port: u32, frame: &[u8]) -> PacketIn {
     PacketIn {
         reason: PacketInReason::Action,

@@ -155,7 +155,7 @@ impl<C: Control> Handle<C> {
     }
 }
 
-/// See [`Handle::reached`].
+/// Does what [`Handle::reached`] does.
 fn reached<E: Engine>(worker: &WorkerEnd<E>, version: u64) -> bool {
     if worker.sender.seen() >= version {
         return true;

@@ -86,7 +86,8 @@ impl<R: Reasons> Out<R> {
     /// Drops a frame, for this reason of the engine.
     #[inline]
     pub fn drop(&mut self, frame: usize, reason: R) {
-        let _ = frame;
+        let decided = self.forwarded | self.controlled;
+        debug_assert!(decided >> frame & 1 == 0, "a frame that went somewhere is not dropped");
         self.dropped[self.ingress].by_engine(reason);
     }
 
@@ -147,6 +148,11 @@ impl<R: Reasons> Out<R> {
         totals.forwarded += u64::from(self.forwarded.count_ones());
         totals.to_controller += controlled;
         totals.controller_copies += self.copies - controlled;
+        debug_assert_eq!(
+            totals.received,
+            totals.forwarded + totals.to_controller + self.dropped[self.ingress].total(),
+            "the engine decides each frame once"
+        );
     }
 
     /// Flushes every port with sent frames.

@@ -48,7 +48,7 @@ pub struct RuleActions {
     pub write_actions: Vec<Action>,
 }
 
-/// The actions of a rule in `table` with this match.
+/// Returns the actions of a rule in `table` with this match.
 ///
 /// # Errors
 /// As the specification numbers them: an instruction that stands twice or is not supported, a goto
@@ -97,7 +97,7 @@ pub fn from_instructions(
     Ok(of_rule)
 }
 
-/// A list of actions.
+/// Converts a list of actions.
 ///
 /// # Errors
 /// What the switch does not have (`BadType`, `BadExperimenter`, `BadOutGroup`, `BadQueue`,
@@ -155,7 +155,7 @@ pub fn from_list(list: &[OfAction], kind: ListKind<'_>) -> Result<Vec<Action>, E
     Ok(out)
 }
 
-/// `max_len` is kept where a dump will show it: conformance testers compare it.
+/// Converts an output. `max_len` is kept where a dump will show it: conformance testers compare it.
 fn output(port: u32, max_len: u16, kind: ListKind<'_>) -> Result<Action, ErrorCode> {
     let kept = max_len != 0 && kind != ListKind::PacketOut;
     Ok(match port {
@@ -209,7 +209,8 @@ fn set_field(oxm: &Oxm, kind: ListKind<'_>, tags: usize) -> Result<Action, Error
     Ok(Action::SetField { field, value: value & mask, mask })
 }
 
-/// Writing the present bit of `vlan_tci` pushes a tag where there is none, or pops one.
+/// Returns the tags after an action. Writing the present bit of `vlan_tci` pushes one where there
+/// is none, or pops one.
 pub(super) fn tags_after(action: &Action, tags: usize) -> usize {
     let present = u128::from(VLAN_PRESENT);
     match *action {

@@ -52,12 +52,12 @@ const BY_HAND: &[OxmField] = &[
     OxmField::NxIpTos,
 ];
 
-/// The switch's field with the same bits.
+/// Returns the switch's field with the same bits.
 pub(super) fn same(field: OxmField) -> Option<Field> {
     SAME.iter().find(|pair| pair.0 == field).map(|pair| pair.1)
 }
 
-/// The OXM field with the same bits.
+/// Returns the OXM field with the same bits.
 pub(super) fn same_oxm(field: Field) -> Option<OxmField> {
     SAME.iter().find(|pair| pair.1 == field).map(|pair| pair.0)
 }

@@ -14,7 +14,7 @@ use overbank_switch::tables::{Change, Filter, RuleEntry, RuleError};
 use super::{actions, instructions, matching};
 use crate::rules::{RemovedReason, RuleRefused};
 
-/// The rule that a flow-mod adds.
+/// Returns the rule that a flow-mod adds.
 ///
 /// # Errors
 /// As [`matching::from_oxm`] and [`actions::from_instructions`]; `BadTableId` for table 255,
@@ -37,7 +37,7 @@ pub fn to_rule(flow: &FlowMod) -> Result<Rule, ErrorCode> {
     })
 }
 
-/// What a flow-mod modifies, and into what.
+/// Returns what a flow-mod modifies, and into what.
 ///
 /// # Errors
 /// As [`to_rule`].
@@ -62,7 +62,7 @@ pub fn to_change(flow: &FlowMod, strict: bool) -> Result<(Filter, Change), Error
     Ok((which, change))
 }
 
-/// What a flow-mod deletes; `None` if no rule can be meant, as none has a group.
+/// Returns what a flow-mod deletes; `None` if no rule can be meant, as none has a group.
 ///
 /// # Errors
 /// As [`matching::from_oxm`].
@@ -79,7 +79,7 @@ pub fn to_deletion(flow: &FlowMod, strict: bool) -> Result<Option<Filter>, Error
     Ok(filter)
 }
 
-/// Which flows a request for statistics asks for; `None` if it can be none.
+/// Returns which flows a request for statistics asks for; `None` if it can be none.
 ///
 /// # Errors
 /// As [`matching::from_oxm`].
@@ -108,7 +108,7 @@ fn filter(
     })
 }
 
-/// Table, match and actions of one that adds or modifies.
+/// Returns table, match and actions of one that adds or modifies.
 fn parts(flow: &FlowMod) -> Result<(Option<u8>, Match, actions::RuleActions), ErrorCode> {
     if flow.flags.0 & !FlowFlags::KNOWN.0 != 0 {
         return Err(FlowModFailed::BadFlags.into());
@@ -118,7 +118,7 @@ fn parts(flow: &FlowMod) -> Result<(Option<u8>, Match, actions::RuleActions), Er
     Ok(((flow.table != table::ALL).then_some(flow.table), matching, instructions))
 }
 
-/// How the specification numbers what the tables refused.
+/// Returns the specification's code for what the tables refused.
 pub fn refusal(refused: &RuleRefused) -> ErrorCode {
     match refused {
         RuleRefused::TableFull { .. } => FlowModFailed::TableFull.into(),
@@ -133,7 +133,7 @@ pub fn refusal(refused: &RuleRefused) -> ErrorCode {
     }
 }
 
-/// A rule as a dump shows it at `now_ms`.
+/// Returns a rule as a dump shows it at `now_ms`.
 pub fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
     let rule = &entry.rule;
     let elapsed = |since_ms: u64| ms(now_ms.saturating_sub(since_ms));
@@ -157,7 +157,7 @@ pub fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
     }
 }
 
-/// The news that a rule is gone.
+/// Returns the flow-removed message of a rule.
 pub fn removed(gone: &crate::rules::FlowRemoved) -> FlowRemoved {
     let rule = &gone.entry.rule;
     FlowRemoved {

@@ -17,7 +17,7 @@ use overbank_wire::Field;
 
 use super::{actions, fields};
 
-/// The instructions of a rule; none for one that drops.
+/// Returns the instructions of a rule; none for one that drops.
 pub fn to_instructions(rule: &Rule) -> Vec<Instruction> {
     let mut out = Vec::new();
     let apply = to_list(&rule.actions, &rule.matching);
@@ -38,7 +38,7 @@ pub fn to_instructions(rule: &Rule) -> Vec<Instruction> {
     out
 }
 
-/// A list of actions, without its `goto_table`.
+/// Returns a list of actions, without its `goto_table`.
 pub fn to_list(list: &[Action], matching: &Match) -> Vec<OfAction> {
     let mut tags = usize::from(fields::has_tag(matching));
     let mut out = Vec::with_capacity(list.len());
@@ -114,7 +114,8 @@ fn set_field(field: Field, value: u128, mask: u128, matching: &Match, out: &mut 
     }
 }
 
-/// How many bytes of a frame an action asks for: all of them if it says that none may be kept back.
+/// Returns how many bytes of a frame an action asks for: all of them if it says that none may be
+/// kept back.
 pub fn wanted_len(max_len: u16, frame_len: usize) -> usize {
     if max_len == MAX_LEN_NO_BUFFER { frame_len } else { frame_len.min(max_len.into()) }
 }

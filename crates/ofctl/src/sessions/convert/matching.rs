@@ -15,7 +15,7 @@ use overbank_wire::Field;
 
 use super::fields;
 
-/// The switch's match.
+/// Returns the switch's match.
 ///
 /// # Errors
 /// `BadField`, `BadValue`; `DupField` where two fields ask for different values of the same bits.
@@ -32,7 +32,7 @@ pub fn from_oxm(matching: &OxmMatch) -> Result<Match, ErrorCode> {
     Ok(out)
 }
 
-/// What one field asks for.
+/// Returns what one field asks for.
 fn wish(oxm: &Oxm) -> Result<Match, ErrorCode> {
     let of = |field: Field, value: u128, mask: u128| Match::default().with(field, value, mask);
     if let Some(field) = fields::same(oxm.field) {
@@ -59,7 +59,7 @@ fn wish(oxm: &Oxm) -> Result<Match, ErrorCode> {
     }
 }
 
-/// The OXM fields of a match, prerequisites first.
+/// Returns the OXM fields of a match, prerequisites first.
 pub fn to_oxm(matching: &Match) -> OxmMatch {
     let mut out = Vec::with_capacity(8);
     let over = |field: Field| fields::established(field, matching);

@@ -10,8 +10,8 @@ use overbank_openflow::{
 use super::flow::ms;
 use crate::rules::{OfPort, PortConfig, PortReason, PortStats};
 
-/// A port as descriptions and port-status messages show it. One that a controller took down has no
-/// link towards controllers, whatever its interface has, as in Open vSwitch.
+/// Returns a port as descriptions and port-status messages show it. One that a controller took down
+/// has no link towards controllers, whatever its interface has, as in Open vSwitch.
 pub fn desc(port: &OfPort) -> Port {
     let passes = port.desc.link_up && !port.config.down;
     let state = if passes { PortState::LIVE } else { PortState::LINK_DOWN };
@@ -25,7 +25,7 @@ pub fn desc(port: &OfPort) -> Port {
     }
 }
 
-/// What an interface runs at, where that is known.
+/// Returns what an interface runs at, where that is known.
 fn speeds(mbps: u32) -> PortSpeeds {
     // OFPPF_*: the full-duplex rates that have a bit, and "other".
     let curr = match mbps {
@@ -42,7 +42,7 @@ fn speeds(mbps: u32) -> PortSpeeds {
     PortSpeeds { curr, curr_speed_kbps: mbps.saturating_mul(1000), ..PortSpeeds::default() }
 }
 
-/// The bits of a setting.
+/// Returns the bits of a setting.
 pub fn config(config: &PortConfig) -> OfConfig {
     let bit = |on: bool, bit: OfConfig| if on { bit.0 } else { 0 };
     OfConfig(
@@ -53,7 +53,7 @@ pub fn config(config: &PortConfig) -> OfConfig {
     )
 }
 
-/// What becomes of the setting `now` of a port with this address.
+/// Applies a port-mod to the setting `now` of a port with this address.
 ///
 /// # Errors
 /// `BadHwAddr`, `BadConfig` for bits that are not known, `BadAdvertise` since nothing is
@@ -84,7 +84,7 @@ pub fn changed(
     })
 }
 
-/// The news of a port.
+/// Returns the port-status message of a change.
 pub fn status(reason: PortReason, port: &OfPort) -> PortStatus {
     let reason = match reason {
         PortReason::Add => OfReason::Add,

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::{flow, instructions, matching};
 
-/// A flow-mod that adds the rule.
+/// Returns a flow-mod that adds the rule.
 fn to_flow_mod(rule: &Rule) -> FlowMod {
     FlowMod {
         cookie: rule.cookie,
