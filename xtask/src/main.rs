@@ -1,8 +1,8 @@
 //! Developer tasks: `cargo xtask <task>`, from anywhere inside the workspace.
 //!
 //! One file per task. [`packages`] knows which Debian packages a task needs, [`steps`] runs
-//! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends non-zero
-//! on any failure.
+//! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends
+//! non-zero on any failure.
 
 mod bench;
 mod binaries;

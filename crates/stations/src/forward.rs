@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ≤ 32 frames ─▶ addresses, VLAN ─▶ one lookup_batch: destinations, sources ─▶ output, flood
-//!                  (wire::bridge)     (overbank::fib, two prefetch rounds)        or drop, in order
+//!                  (wire::bridge)     (overbank::fib, two prefetch rounds)       or drop, in order
 //! ```
 //!
 //! Of more frames, where the table is large and no source is looked up, the lines of the next 32
