@@ -214,7 +214,6 @@ impl<K: Address> Forwarder<K> {
     /// many as a core waits for at a time: prefetching more made calls of 128 frames slower.
     #[inline]
     pub fn forward<S: Sink<K>>(&self, ingress: u16, burst: &[&[u8]], sink: &mut S) {
-        debug_assert!(usize::from(ingress) < self.roles.len(), "each ingress port has a role");
         if burst.len() > BURST && self.large_table && self.learning.is_none() {
             return self.forward_ahead(ingress, burst, sink);
         }
