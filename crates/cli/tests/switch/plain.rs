@@ -147,7 +147,7 @@ fn signals_reload_the_rules_and_end_the_switch() {
     running.signal("HUP");
     let line = running.expect("rules not reloaded");
     assert!(line.contains("rules.txt:2:"), "{line}");
-    running.expect("the rules stay as they were");
+    running.expect("rules unchanged");
     assert_eq!((told(), told()), ("RELOADING=1".into(), "READY=1".into()));
     wait("forwarding", || rate(1, "sent") > 0.0);
     assert_eq!(rate(0, "dropped"), 0.0);
