@@ -142,7 +142,8 @@ fn measure(args: &RunArgs) -> Result<()> {
     check_used(args, &chosen)?;
     let default = if args.smoke { "out/lab-smoke" } else { "out/lab" };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(default));
-    std::fs::create_dir_all(&out).with_context(|| format!("{}: cannot be made", out.display()))?;
+    std::fs::create_dir_all(&out)
+        .with_context(|| format!("{}: cannot be created", out.display()))?;
     // Claim the page first: a place that cannot be written fails before the work.
     let page = Pending::claim(&out.join(PAGE))?;
     let path = |experiment: &Experiment| out.join(format!("{}.json", experiment.name));

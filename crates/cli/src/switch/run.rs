@@ -219,8 +219,11 @@ where
     // Without receivers, all have stopped.
     let _ = stop.send(true);
     // As above.
-    if tokio::time::timeout(CLOSE_MAX, control).await.is_err() {
-        tracing::warn!("control connections did not close in time");
+    match tokio::time::timeout(CLOSE_MAX, control).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "control connections ended with an error"),
+        Ok(Err(_)) => return Err(RunError::Broken),
+        Err(_) => tracing::warn!("control connections did not close in time"),
     }
     Ok(served)
 }

@@ -281,7 +281,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
             "ob.toml:3: isolated: port 2 is not configured; configured: 1, 3",
             "ob.toml:4: isolated: \"x\" is not a number from 1 to",
             "ob.toml:6: mac-static: \"4096\" is not a number from 0 to 4095",
-            "ob.toml:7: mac-static: 01:00:00:00:00:01 is no address of a station",
+            "ob.toml:7: mac-static: 01:00:00:00:00:01 is not a unicast MAC address",
             "ob.toml:8: mac-static: port 2 is not configured; configured: 1, 3",
             "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
             "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
