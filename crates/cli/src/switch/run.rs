@@ -218,7 +218,6 @@ where
     notify("STOPPING=1");
     // Without receivers, all have stopped.
     let _ = stop.send(true);
-    // As above.
     match tokio::time::timeout(CLOSE_MAX, control).await {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => tracing::warn!(%error, "control connections ended with an error"),
