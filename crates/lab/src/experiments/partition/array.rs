@@ -87,24 +87,27 @@ fn searched(m: u32, groups: u64) -> Result<f64, LabError> {
     Ok(trials as f64 / solved.max(1) as f64)
 }
 
-const OF_TRIALS: &[Claim<[(u32, f64, f64)]>] = &[
+/// m, trials by calculation, trials of searches.
+type Trials = (u32, f64, f64);
+
+const OF_TRIALS: &[Claim<[Trials]>] = &[
     Claim::new(
         "searches agree with the calculation, within 5 % (m ≥ 4)",
         "the exact sum",
-        |all: &[(u32, f64, f64)]| {
+        |all: &[Trials]| {
             let off = all.iter().filter(|of| of.0 >= 4).map(|of| (of.2 / of.1 - 1.0, of.0));
             let (worst, m) = farthest(off);
             Finding::new(worst.abs() < 0.05, format!("{:+.1} % at m = {m}", 100.0 * worst))
         },
     ),
-    Claim::new("more than 10,000 trials at m = 2", "> 10,000", |all: &[(u32, f64, f64)]| {
+    Claim::new("more than 10,000 trials at m = 2", "> 10,000", |all: &[Trials]| {
         Finding::new(all[0].1 > 1e4, format!("{:.0}", all[0].1))
     }),
-    Claim::new("at least 10 × fewer at m = 6", "10 ×", |all: &[(u32, f64, f64)]| {
+    Claim::new("at least 10 × fewer at m = 6", "10 ×", |all: &[Trials]| {
         let ratio = all[0].1 / all[2].1;
         Finding::new(ratio >= 10.0, format!("{ratio:.1} ×"))
     }),
-    Claim::new("fewer than 100 trials at m = 12", "< 100", |all: &[(u32, f64, f64)]| {
+    Claim::new("fewer than 100 trials at m = 12", "< 100", |all: &[Trials]| {
         Finding::new(all[5].1 < 100.0, format!("{:.0}", all[5].1))
     })
     .because("random values of 16 keys give 113 by the exact sum; from m = 13 on it is below 100"),
@@ -123,9 +126,8 @@ fn fig10a(context: &mut Context<'_>) -> Result<Record, LabError> {
     let mut record = SEP_FIG10A.record(context);
     record.setting("keys of a group", GROUP);
     record.setting("groups", groups);
-    let point = |at: fn(&(u32, f64, f64)) -> f64| {
-        measured.iter().map(|of| (f64::from(of.0), at(of))).collect()
-    };
+    let point =
+        |at: fn(&Trials) -> f64| measured.iter().map(|of| (f64::from(of.0), at(of))).collect();
     let plot = Plot::new("trials until a function fits", "bits of the array, m", "trials").log_y();
     record.plots.push(plot.with([
         Series::measured("search", point(|of| of.2)),
@@ -171,12 +173,15 @@ fn cheapest(times: f64) -> (u32, f64, f64) {
     SIZES.map(of).into_iter().find(|of| of.2 >= times).unwrap_or((0, f64::MAX, 0.0))
 }
 
-const OF_PAIRS: &[Claim<[(u32, f64, f64); 2]>] = &[
+/// m, space as a multiple of the least, how many times fewer trials than m = 2.
+type Pair = (u32, f64, f64);
+
+const OF_PAIRS: &[Claim<[Pair; 2]>] = &[
     Claim::new("10 × fewer trials for 5 % of space", "5 %", |[pair, _]| judged(*pair, 1.05)),
     Claim::new("100 × fewer for 20 bits instead of 16", "25 %", |[_, pair]| judged(*pair, 1.25)),
 ];
 
-fn judged((m, space, times): (u32, f64, f64), most: f64) -> Option<Finding> {
+fn judged((m, space, times): Pair, most: f64) -> Option<Finding> {
     let text = format!("m = {m}: {times:.0} ×, {:+.1} % of space", 100.0 * (space - 1.0));
     Finding::new(space <= most, text)
 }

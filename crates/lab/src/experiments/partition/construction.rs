@@ -36,7 +36,7 @@ fn balance(context: &mut Context<'_>) -> Result<Record, LabError> {
     context.step("direct hash", 0.0)?;
     let groups = keys / GROUP;
     let mut loads = vec![0u32; groups as usize];
-    let group = |key: u64| (u128::from(mix(key)) * u128::from(groups) >> 64) as usize;
+    let group = |key: u64| ((u128::from(mix(key)) * u128::from(groups)) >> 64) as usize;
     (0..keys).for_each(|key| loads[group(key)] += 1);
     let direct = loads.into_iter().max().unwrap_or(0);
     context.step("two levels", 0.1)?;

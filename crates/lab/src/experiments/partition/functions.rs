@@ -29,11 +29,14 @@ fn average(keys: u64, bits: u32, searches: u64) -> f64 {
     (0..searches).map(|seed| search(keys, bits, seed) as f64).sum::<f64>() / searches as f64
 }
 
-const OF_FUNCTIONS: &[Claim<[(u64, f64, f64)]>] = &[
+/// Keys, trials with one function, trials with two.
+type Trials = (u64, f64, f64);
+
+const OF_FUNCTIONS: &[Claim<[Trials]>] = &[
     Claim::new(
         "the ratio is 2^n / 2, within a half, as far as it is searched",
         "O(4^n) against 2 · 2^n",
-        |all: &[(u64, f64, f64)]| {
+        |all: &[Trials]| {
             let off = all.iter().map(|of| (of.1 / of.2 / (f64::from(1 << of.0) / 2.0) - 1.0, of.0));
             let (worst, n) = farthest(off);
             Finding::new(worst.abs() < 0.5, format!("{:+.0} % at n = {n}", 100.0 * worst))
@@ -54,9 +57,8 @@ fn fig11(context: &mut Context<'_>) -> Result<Record, LabError> {
     )?;
     let mut record = SEP_FIG11.record(context);
     record.setting("searches", searches);
-    let found = |of: fn(&(u64, f64, f64)) -> f64| {
-        all.iter().map(|at| (at.0 as f64, of(at))).collect::<Vec<_>>()
-    };
+    let found =
+        |of: fn(&Trials) -> f64| all.iter().map(|at| (at.0 as f64, of(at))).collect::<Vec<_>>();
     let formula = |of: fn(f64) -> f64| (2..=16).map(|n| (f64::from(n), of(f64::from(n)))).collect();
     let plot = Plot::new("functions tried for four sets", "keys", "trials").log_y();
     record.plots.push(plot.with([

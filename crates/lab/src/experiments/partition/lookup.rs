@@ -68,7 +68,7 @@ fn measure(context: &mut Context<'_>, keys: u64, lookups: usize) -> Result<Sized
     let config = Dense::new(keys as usize, VALUE_BITS as usize).packed();
     let (dense, _) = Replica::build(&config, all()).map_err(LabError::failed)?;
     let tables = [Contestant::SetSep(setsep), Contestant::Dense(dense.reader())];
-    let number = |i: u64| (u128::from(mix(i ^ 0x13)) * u128::from(keys) >> 64) as u64;
+    let number = |i: u64| ((u128::from(mix(i ^ 0x13)) * u128::from(keys)) >> 64) as u64;
     let hashes: Vec<u64> = (0..lookups as u64).map(|i| mix(number(i))).collect();
     check(&tables, &hashes, all())?;
     let rounds = if context.smoke() { 2 } else { 7 };

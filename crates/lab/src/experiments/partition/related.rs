@@ -32,7 +32,7 @@ impl Bloom {
         let (step, bits) = (mix(hash) | 1, 64 * self.words.len() as u64);
         (0..u64::from(self.hashes)).map(move |nth| {
             let place = hash.wrapping_add(nth.wrapping_mul(step));
-            let bit = (u128::from(place) * u128::from(bits) >> 64) as u64;
+            let bit = ((u128::from(place) * u128::from(bits)) >> 64) as u64;
             ((bit / 64) as usize, 1 << (bit % 64))
         })
     }
