@@ -1,5 +1,5 @@
-//! Measures partition tables by row width and value bits: bits a key, build rate with one thread and
-//! with several, lookup time, and the cost of changes.
+//! Measures partition tables by row width and value bits: bits a key, build rate with one thread
+//! and with several, lookup time, and the cost of changes.
 //!
 //!     cargo run --release -p overbank --example partition -- KEYS [THREADS]
 

@@ -2,10 +2,11 @@
 //!
 //! Greedy as in SetSep (`001`, section 4.4.2): buckets by size, the largest first, to the emptier
 //! candidate. Then repair: a group with more keys than it has unknowns hands a bucket to its other
-//! candidate, and that one another in turn, by the shortest chain of such moves that ends in a group
-//! with room (breadth first).
+//! candidate, and that one another in turn, by the shortest chain of such moves that ends in a
+//! group with room (breadth first).
 //!
-//! Cost: a pass over the buckets of a block; a repair looks at each group of the block once at most.
+//! Cost: a pass over the buckets of a block; a repair looks at each group of the block once at
+//! most.
 
 use alloc::collections::VecDeque;
 use alloc::vec;

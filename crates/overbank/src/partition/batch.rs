@@ -12,16 +12,16 @@
 //!  28  4   zero         2  group of a move; else the kind: 0 groups, 1 block, 2 partition
 //!                       1  bits of the value that change in a move; else 0
 //!                       a move: the correction, 8 or 16 bytes
-//!                       groups: 2 turns, 2 groups, 4 fallback; then each bucket that turns (2), each
-//!                               group (2) and its words, each hash (8) and value (1)
-//!                       block:  its choices (256), its groups' words, 4 fallback, each hash and value
+//!                       groups: 2 turns, 2 groups, 4 fallback; then each bucket that turns
+//!                               (2), each group (2) and its words, each hash (8), value (1)
+//!                       block:  its choices (256), its groups' words, 4 fallback, hashes, values
 //!                       partition: 4 blocks, then each block
 //! ```
 //!
-//! All numbers are little endian. A move takes 15 or 23 bytes, whatever the value's width. *Guarantees.*
-//! Any bytes are a batch or a named error. Each number is checked against the header's form and the
-//! bytes that are left before memory is allocated for it. Whether the table has the block is checked
-//! by [`Replica::apply`](super::Replica::apply).
+//! All numbers are little endian. A move takes 15 or 23 bytes, whatever the value's width.
+//! *Guarantees.* Any bytes are a batch or a named error. Each number is checked against the
+//! header's form and the bytes that are left before memory is allocated for it. Whether the table
+//! has the block is checked by [`Replica::apply`](super::Replica::apply).
 
 use std::boxed::Box;
 use std::vec::Vec;

@@ -1,13 +1,13 @@
 //! Building a table from its keys, in pieces that different threads can build.
 //!
 //! ```text
-//!   Plan ─ pieces(n) ─▶ Piece: the keys of a range of blocks ─ build(entries) ─▶ BuiltPiece ─┐
-//!                       one thread each, all of them on the same entries                    ▼
-//!                                                            Plan::writer, Plan::replica: the table
+//!   Plan ─ pieces(n) ─▶ Piece: keys of a range of blocks ─ build(entries) ─▶ BuiltPiece ─┐
+//!                       one thread each, all on the same entries                        ▼
+//!                                                     Plan::writer, Plan::replica: the table
 //! ```
 //!
-//! A piece passes over all entries and keeps its own: 1 to 3 ns an entry. So more pieces than threads
-//! cost time, and bound the memory: 32 bytes for each key of a piece while it is built.
+//! A piece passes over all entries and keeps its own: 1 to 3 ns an entry. So more pieces than
+//! threads cost time, and bound the memory: 32 bytes for each key of a piece while it is built.
 
 #![allow(unsafe_code)] // Calls of functions with target features.
 
@@ -100,7 +100,8 @@ impl Config {
         self
     }
 
-    /// Records the seed that the caller hashes keys with. Images keep it; the table does not use it.
+    /// Records the seed that the caller hashes keys with. Images keep it; the table does not use
+    /// it.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -175,7 +176,8 @@ pub enum BuildError {
     /// The pieces are not those of one call of [`Plan::pieces`], each once and of the same entries.
     #[error("the pieces do not make a whole table")]
     Pieces,
-    /// Too many keys in groups that have no solution: the hash is poor, or strangers chose the keys.
+    /// Too many keys in groups that have no solution: the hash is poor, or strangers chose the
+    /// keys.
     #[error(transparent)]
     Fallback(#[from] FallbackFull),
     /// No memory, or no such instruction set.

@@ -8,17 +8,17 @@
 //!  14  2  groups of a block            48  8  sequence number of the last change
 //!  16  2  partitions                   56  8  checksum
 //!  18  2  zero
-//!  20  4  blocks that there is room for
-//!  24  4  keys that the fallback has room for
+//!  20  4  blocks allocated
+//!  24  4  keys that the fallback can hold
 //!
 //!  64  first block:  keys (8), seed of the caller's hash (8), blocks of each partition (4)
 //!      then a block for each block of the table: choices (256 bytes), words of its groups
 //!      last block:   keys of the fallback: hash (8), value (1)
 //! ```
 //!
-//! An image takes 12 bytes a block more than the table that readers use. Loading allocates the table
-//! only when the file's length agrees with its header and the first block is whole. Room for growth is
-//! at most [`ROOM_MAX`] times the blocks in use, and not touched.
+//! An image takes 12 bytes a block more than the table that readers use. Loading allocates the
+//! table only when the file's length agrees with its header and the first block is whole. Room for
+//! growth is at most [`ROOM_MAX`] times the blocks in use, and not touched.
 
 use alloc::vec::Vec;
 use std::borrow::ToOwned;
@@ -39,9 +39,10 @@ use crate::memory::{MemoryError, Pages};
 
 const IMAGE: Kind =
     Kind { name: "an image of a partition table", magic: *b"OVBKGPT\n", version: 1 };
-/// Most blocks that there is room for, as a multiple of those in use, and more for rounding.
+/// Most blocks allocated, as a multiple of those in use, and more for rounding.
 const ROOM_MAX: u64 = 64;
-/// Most room of the fallback, as a share of what the table's blocks can hold, and more for small ones.
+/// Most room of the fallback, as a share of what the table's blocks can hold, and more for small
+/// ones.
 const FALLBACK_MAX: u64 = 4096;
 
 /// An image could not be written or read.
@@ -148,8 +149,8 @@ impl Head {
 }
 
 impl Writer {
-    /// Writes the table to a file, which is replaced only when all is on disk. The image has no keys:
-    /// [`Replica::load`] reads it.
+    /// Writes the table to a file, which is replaced only when all is on disk. The image has no
+    /// keys: [`Replica::load`] reads it.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -198,8 +199,9 @@ impl Replica {
         out.put(&content)
     }
 
-    /// Reads a table from an image, for the instruction set (`None`: as [`Isa::choose`] says) and the
-    /// pages that are given. Any byte that is not as it was written is an error that says where.
+    /// Reads a table from an image, for the instruction set (`None`: as [`Isa::choose`] says) and
+    /// the pages that are given. Any byte that is not as it was written is an error that says
+    /// where.
     ///
     /// # Errors
     /// The file cannot be read, or is no whole image; or there is no memory for the table.

@@ -1,5 +1,5 @@
-//! The protocol of [`table`](super::table) under loom: one writer that applies a change, a reader of
-//! two keys, and every order in which their accesses may happen or be seen, up to a bound of
+//! The protocol of [`table`](super::table) under loom: one writer that applies a change, a reader
+//! of two keys, and every order in which their accesses may happen or be seen, up to a bound of
 //! preemptions.
 //!
 //!     cargo test -p overbank --lib --features loom partition::model
@@ -64,8 +64,8 @@ fn groups(image: &Image) -> Vec<(u16, Vec<u64>)> {
     words.enumerate().map(|(group, words)| (group as u16, words.to_vec())).collect()
 }
 
-/// Runs `change` beside a reader of `keys`, of which the first may have any of `values`; a thread is
-/// preempted `preemptions` times at most.
+/// Runs `change` beside a reader of `keys`, of which the first may have any of `values`; a thread
+/// is preempted `preemptions` times at most.
 fn explore(
     preemptions: usize,
     keys: [Entry; 2],

@@ -3,8 +3,8 @@
 //! | operation | what changes |
 //! |---|---|
 //! | a key has another value | one word a changed value bit; no other key changes its value |
-//! | a key is new | its group is solved anew; if that is full, buckets take their other group, by the shortest chain |
-//! | a key is new and its partition has all its keys | the partition is built anew with an eighth more blocks |
+//! | a key is new | its group is solved again; if it is full, buckets take their other group |
+//! | a key is new, its partition full | the partition is built again with an eighth more blocks |
 //! | a key goes | nothing: it drops out when its group is solved next |
 
 use alloc::boxed::Box;

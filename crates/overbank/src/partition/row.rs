@@ -1,7 +1,7 @@
 //! The row of a key: the R pseudo-random bits that its value bits are parities of.
 //!
-//! A row is one (R = 64) or two (R = 128) folded 128-bit products of the key's hash and constants of
-//! the seed: nothing linear over GF(2), so that keys with related hashes have independent rows.
+//! A row is one (R = 64) or two (R = 128) folded 128-bit products of the key's hash and constants
+//! of the seed: nothing linear over GF(2), so that keys with related hashes have independent rows.
 
 /// Seeds of a group. The last one marks a group whose keys are in the fallback table.
 pub(super) const SEEDS: usize = 15;

@@ -1,4 +1,5 @@
-//! The shape of a table: what follows from row width, value bits and groups a block, and nothing else.
+//! The shape of a table: what follows from row width, value bits and groups a block, and nothing
+//! else.
 //!
 //! ```text
 //!   hash  63     63-p        32-p           10       0

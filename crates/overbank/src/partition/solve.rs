@@ -1,8 +1,8 @@
-//! Linear systems over GF(2) of the size of a group: rows of 64 or 128 bits, one right-hand side for
-//! each value bit.
+//! Linear systems over GF(2) of the size of a group: rows of 64 or 128 bits, one right-hand side
+//! for each value bit.
 //!
 //! ```text
-//!   rows of the keys          columns: bit i of a column is row i        right-hand sides: more columns
+//!   rows of the keys          columns: bit i of a column is row i        right-hand sides: columns
 //!   k0  1 0 1 1 …             c0 c1 c2 …                                 b0 … b(v−1)
 //!   k1  0 1 1 0 …   ─ 64 × 64 transposition ─▶
 //! ```
@@ -12,8 +12,9 @@
 //! column c less bit r. A step is a test, a mask and an XOR for each column, with no branch, so it
 //! runs at the width of the machine's vectors and hardly depends on the number of value bits.
 //!
-//! Full rank is demanded: a solution must exist for *every* right-hand side, so that any later change
-//! of one value has a correction of the words (specification of the partition table, 3.1 and 3.2).
+//! Full rank is demanded: a solution must exist for *every* right-hand side, so that any later
+//! change of one value has a correction of the words (specification of the partition table, 3.1 and
+//! 3.2).
 //!
 //! Panics: none, for counts within [`System`]'s bounds.
 

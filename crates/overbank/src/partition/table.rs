@@ -4,24 +4,25 @@
 //!   directory  one word a partition: first block, number of blocks
 //!   choices    32 words a block (256 bytes): one bit a bucket
 //!   groups     groups × planes × R/64 words a block
-//!   versions   one word a block, and one for the table in front: odd while the writer changes something
+//!   versions   one word a block, and one for the table in front: odd while the writer works
 //!   fallback   (hash, value + 1) pairs, open addressing, seven eighths full at most
 //! ```
 //!
 //! A lookup reads one choice and one group: two lines, the second of which depends on the first.
 //! Bursts ask for all choices, then for all groups, then compute. The directory is in the L1 cache.
 //!
-//! **Consistency.** The version of the table is read before a burst and after it: unchanged and even,
-//! no word that the burst read was written meanwhile, and every value was current at that time. Else
-//! each key is read again under the version of its block, alone: its value was current at an instant
-//! of that reading. Writers raise both versions to odd, then write, then raise them to even; readers
-//! write nothing.
+//! **Consistency.** The version of the table is read before a burst and after it: unchanged and
+//! even, no word that the burst read was written meanwhile, and every value was current at that
+//! time. Else each key is read again under the version of its block, alone: its value was current
+//! at an instant of that reading. Writers raise both versions to odd, then write, then raise them
+//! to even; readers write nothing.
 //!
 //! **Growth.** A partition grows into a run of free blocks, which are written before its directory
 //! word points to them; the versions of its old and of its new blocks are odd meanwhile. A reader
-//! takes the version of a block, and then checks that the directory still leads there: an even version
-//! that was raised by the growth leads to the new directory word (Release, Acquire). The old blocks
-//! can hold another partition later. A reader that still reads them finds their versions changed.
+//! takes the version of a block, and then checks that the directory still leads there: an even
+//! version that was raised by the growth leads to the new directory word (Release, Acquire). The
+//! old blocks can hold another partition later. A reader that still reads them finds their versions
+//! changed.
 
 #![allow(unsafe_code)] // Unchecked indices, calls of functions with target features.
 
@@ -59,7 +60,8 @@ type Kernel = unsafe fn(&View<'_>, &[u64], &mut [u8]);
 /// How much a table can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Bits of a partition's number, up to [`PARTITION_BITS_MAX`](super::shape::PARTITION_BITS_MAX).
+    /// Bits of a partition's number, up to
+    /// [`PARTITION_BITS_MAX`](super::shape::PARTITION_BITS_MAX).
     pub(super) partition_bits: u32,
     /// Blocks, those that are free for growth included.
     pub(super) blocks: u32,
@@ -582,8 +584,8 @@ unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], va
     for (start, &hash) in starts.iter_mut().zip(hashes) {
         let (block, bucket) = (*start, bucket_of(hash));
         // SAFETY: each directory word is a run of blocks of the table, of which the multiplication
-        // takes one; `bucket < BUCKETS` by its mask. The table has CHOICE_WORDS words for each block
-        // and a pair for each bucket.
+        // takes one; `bucket < BUCKETS` by its mask. The table has CHOICE_WORDS words for each
+        // block and a pair for each bucket.
         let (word, both) = unsafe {
             let at = block * CHOICE_WORDS + (bucket >> 6);
             (view.choices.get_unchecked(at), view.candidates.get_unchecked(bucket))
@@ -599,7 +601,7 @@ unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], va
         }
     }
     for ((&start, &hash), value) in starts.iter().zip(hashes).zip(values) {
-        // SAFETY: `start` is that of a group of the table, and a group has so many words.
+        // SAFETY: `start` is that of a group of the table, and a group has that many words.
         let word =
             |at: usize| unsafe { view.groups.get_unchecked(start + at).load(Ordering::Relaxed) };
         let seed = seed_of(PLANES, |plane| word(plane * limbs + limbs - 1));
@@ -653,7 +655,7 @@ fn kernel(isa: Isa, row: RowBits, planes: usize) -> Result<Kernel, IsaError> {
     let (narrow, wide) = match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 | Isa::Avx512 if isa.is_available() => (avx2::R64, avx2::R128),
-        // NEON has no parity of its own: the plain code is what it would be.
+        // NEON has no parity instruction: the plain code is what it would be.
         _ if isa.is_available() => (portable::R64, portable::R128),
         _ => return Err(IsaError::Unavailable { name: isa.name() }),
     };

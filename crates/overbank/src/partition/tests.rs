@@ -1,4 +1,5 @@
-//! Tables against maps: after each batch of operations every key, in the owner's table and in a copy.
+//! Tables against maps: after each batch of operations every key, in the owner's table and in a
+//! copy.
 
 mod bytes;
 mod growth;
@@ -129,7 +130,7 @@ fn bad_input_is_named_and_changes_nothing() {
     assert_eq!(replica.reader().lookup(mix(2)), 2);
 }
 
-/// Keys that all lie in one bucket, as strangers could choose them who know the seed.
+/// Keys that all lie in one bucket, as strangers that know the seed could choose them.
 #[test]
 fn a_crowded_bucket_fills_the_fallback_and_then_is_refused() {
     let hash = |i: u64| i << 11 | 5;

@@ -79,8 +79,8 @@ impl Reader {
         self.table.blocks()
     }
 
-    /// Returns the number of groups with each seed; the last number is that of groups whose keys are
-    /// in the fallback table.
+    /// Returns the number of groups with each seed; the last number is that of groups whose keys
+    /// are in the fallback table.
     pub fn seeds(&self) -> [usize; 16] {
         let mut counts = [0; 16];
         let blocks = (0..self.partitions()).flat_map(|partition| self.table.run(partition));
@@ -92,8 +92,8 @@ impl Reader {
         counts
     }
 
-    /// Returns a digest of a block of a partition, by which copies can be compared at equal sequence
-    /// numbers; `None` if there is no such block. Only while the table does not change.
+    /// Returns a digest of a block of a partition, by which copies can be compared at equal
+    /// sequence numbers; `None` if there is no such block. Only while the table does not change.
     pub fn digest(&self, partition: usize, block: usize) -> Option<u64> {
         let image = self.table.image(self.table.block(place(partition, block)?)?);
         let words = image.choices.iter().chain(&image.words).copied();
@@ -402,7 +402,8 @@ impl Replica {
         self.seed
     }
 
-    /// Returns the number of keys when the copy was made or built. Deltas do not say which keys left.
+    /// Returns the number of keys when the copy was made or built. Deltas do not say which keys
+    /// left.
     pub fn keys(&self) -> usize {
         self.keys
     }

@@ -2,8 +2,8 @@
 //! index and the array take.
 //!
 //! A function fits if no bit of the array gets keys of both values. For k keys with value 1 that is
-//! p = Σ_j S(k, j) · m! / (m − j)! / m^k · (1 − j/m)^(16 − k), S being Stirling's numbers of the second
-//! kind. Trials are geometric: 1/p on average, with the entropy of [`entropy`].
+//! p = Σ_j S(k, j) · m! / (m − j)! / m^k · (1 − j/m)^(16 − k), S being Stirling's numbers of the
+//! second kind. Trials are geometric: 1/p on average, with the entropy of [`entropy`].
 
 use super::{GROUP, entries};
 use crate::prelude::*;
@@ -74,8 +74,8 @@ fn bits(m: u32) -> f64 {
     f64::from(m) + over_values(GROUP, m, entropy)
 }
 
-/// Trials of groups of 16 random keys, on average. Beyond the largest index a search ends in vain, so
-/// all trials are divided by those that ended well.
+/// Trials of groups of 16 random keys, on average. Beyond the largest index a search ends in vain,
+/// so all trials are divided by those that ended well.
 fn searched(m: u32, groups: u64) -> Result<f64, LabError> {
     let config = Config::new(GROUP as usize, 1).setting(16, m);
     let (table, _) = SetSep::build(&config, []).map_err(LabError::failed)?;
@@ -165,8 +165,8 @@ fn fig10b(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// The smallest array that needs this many times fewer trials than m = 2: m, bits as a multiple of the
-/// least ones, how many times fewer.
+/// The smallest array that needs this many times fewer trials than m = 2: m, bits as a multiple of
+/// the least ones, how many times fewer.
 fn cheapest(times: f64) -> (u32, f64, f64) {
     let (most, least) = (trials(2), SIZES.map(bits).into_iter().fold(f64::MAX, f64::min));
     let of = |m| (m, bits(m) / least, most / trials(m));

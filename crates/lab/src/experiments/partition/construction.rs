@@ -49,7 +49,8 @@ fn balance(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// A line of table 2: setting, value bits, threads; what is stated: Mkeys/s, fallback in percent, bits.
+/// A line of table 2: setting, value bits, threads; what is stated: Mkeys/s, fallback in percent,
+/// bits.
 type Line = ([u32; 2], u32, u64, [f64; 3]);
 
 const LINES: [Line; 7] = [

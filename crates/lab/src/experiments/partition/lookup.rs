@@ -1,4 +1,5 @@
-//! Lookups by batch and number of keys, of SetSep in the paper's setting and of the partition table.
+//! Lookups by batch and number of keys, of SetSep in the paper's setting and of the partition
+//! table.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -3,9 +3,9 @@
 //!
 //! | experiment | file | content |
 //! |---|---|---|
-//! | `sep-fig10a`, `sep-fig10b`, `sep-tradeoff` | `array.rs` | trials and bits of a group, by the size of its array |
-//! | `sep-fig11`, `sep-entropy` | `functions.rs` | one function or two for four sets; bits of an index |
-//! | `sep-balance`, `sep-table2` | `construction.rs` | keys of the largest group; construction by setting |
+//! | `sep-fig10a`, `sep-fig10b`, `sep-tradeoff` | `array.rs` | trials and bits by size of array |
+//! | `sep-fig11`, `sep-entropy` | `functions.rs` | one function or two; bits of an index |
+//! | `sep-balance`, `sep-table2` | `construction.rs` | largest group; construction |
 //! | `sep-fig13` | `lookup.rs` | lookups by batch and number of keys |
 //! | `sep-related` | `related.rs` | a Bloom filter for each part |
 

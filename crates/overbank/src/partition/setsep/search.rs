@@ -50,8 +50,8 @@ pub(super) struct Function {
 /// The functions of a group, one for each value bit.
 pub(super) type Functions = [Function; PLANES_MAX];
 
-/// Finds for each of `planes` value bits the first index from 1 to `last` that gives every key its bit.
-/// All bits are tested under an index before the next one is tried, as in the paper (`001`,
+/// Finds for each of `planes` value bits the first index from 1 to `last` that gives every key its
+/// bit. All bits are tested under an index before the next one is tried, as in the paper (`001`,
 /// section 4.5.1): places are computed once for all of them. `false`: some bit has no index. The
 /// indices tried for each bit are added to `trials`.
 pub(super) fn plain(
@@ -94,8 +94,8 @@ pub(super) fn plain(
     false
 }
 
-/// As [`plain`], [`LANES`] indices at a time: places of zeros and of ones are collected apart, and an
-/// index fits where they have none in common.
+/// As [`plain`], [`LANES`] indices at a time: places of zeros and of ones are collected apart, and
+/// an index fits where they have none in common.
 #[inline(always)]
 pub(super) fn lanes(
     keys: &[Pair],

@@ -52,7 +52,7 @@ impl Config {
         self
     }
 
-    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best that there is.
+    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best available one.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
