@@ -8,7 +8,7 @@
 //!
 //! | you need | take |
 //! |---|---|
-//! | the exact value of a key, or that it is absent | [`fib`](crate::fib): some ten bytes an entry |
+//! | the exact value of a key, or that it is absent | [`fib`](crate::fib): ten bytes an entry |
 //! | the part of a known key, while keys change | this: 1.2 to 4.5 bits for 1 to 4 bits of value |
 //! | the same, nothing changes between builds | this, [packed](Config::packed): 1.5 % smaller |
 //! | the same, lookups as fast as possible | a static filter such as binary fuse |
