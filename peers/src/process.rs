@@ -54,7 +54,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         // It may still be working when another one failed; it may also have ended.
         let _ = self.child.kill();
-        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

@@ -144,7 +144,7 @@ fn bad_lists_are_refused_and_the_table_before_stays() {
     }
     let list = folder.write("bad.csv", b"a,1\n\xff,2\n");
     assert!(refused(&["build", &list, "-o", &table], "").ends_with("bad.csv:2: not UTF-8 text"));
-    assert!(refused(&["build", &list, "-o", &list], "").contains("it is an input"));
+    assert!(refused(&["build", &list, "-o", &list], "").contains("is an input and would be"));
     assert!(refused(&["build", "/nowhere", "-o", &table], "").contains("cannot open"));
     let line = refused(&["build", "-", "-o", &table], "a,1\na,2\n");
     assert!(line.starts_with("standard input: hash 0x") && line.contains("two parts"), "{line}");

@@ -226,7 +226,6 @@ impl Hosts {
             *number = number.wrapping_add(1);
             // A refused frame does not arrive, and counts as lost.
             let _ = self.transmit.send(frame);
-            let _ = self.transmit.send(frame);
         }
         // Refused frames do not arrive, and count as lost.
         let _ = self.transmit.flush();

@@ -110,7 +110,6 @@ impl Drop for Net {
         for space in SPACES {
             // One that was not created cannot be removed; interfaces go with their namespace.
             let _ = ip(&format!("netns del {}", self.name(space)));
-            let _ = ip(&format!("netns del {}", self.name(space)));
         }
     }
 }
