@@ -15,7 +15,6 @@ use overbank_openflow::{
         StatsReason, TableDesc, TableStats,
     },
 };
-use overbank_switch::rule::Action;
 use overbank_switch::tables::RuleEntry;
 
 use super::convert::{self, flow};
@@ -178,12 +177,6 @@ impl Session {
         more: bool,
         now_ms: u64,
     ) -> bool {
-        // Rules, counters and actions lie apart. A short loop has many of them fetched at a time.
-        let touch = |entry: &Arc<RuleEntry>| {
-            let first = entry.rule.actions.first();
-            entry.stats.last_used_ms() ^ u64::from(matches!(first, Some(Action::DecTtl)))
-        };
-        std::hint::black_box(some.iter().map(touch).fold(0, |all, one| all ^ one));
         let full = some.iter().map(|entry| flow::stats(entry, now_ms));
         let body = if short {
             let of = |full: overbank_openflow::multipart::FlowStats| FlowStatsShort {
