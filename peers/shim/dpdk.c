@@ -21,10 +21,11 @@
 #define BURST 32
 #define TRIES_MAX 8
 
-/* One thread, no devices, no files: memory alone. Returns 0 or a negative error. */
-int peers_eal_init(int huge_pages, unsigned mib)
+/* One thread, no devices, no files: memory alone; vectors of at most simd_bits, unless 0. Returns 0 or a
+ * negative error. */
+int peers_eal_init(int huge_pages, unsigned mib, unsigned simd_bits)
 {
-	char size[16];
+	char size[16], simd[48];
 	snprintf(size, sizeof size, "%u", mib);
 	char *args[16] = {"peers", "--no-pci", "--no-telemetry", "--log-level", "error", "-m", size};
 	int n = 7;
@@ -36,6 +37,10 @@ int peers_eal_init(int huge_pages, unsigned mib)
 	args[n++] = "--in-memory";
 	if (!huge_pages)
 		args[n++] = "--no-huge";
+	if (simd_bits) {
+		snprintf(simd, sizeof simd, "--force-max-simd-bitwidth=%u", simd_bits);
+		args[n++] = simd;
+	}
 	return rte_eal_init(n, args) < 0 ? -rte_errno : 0;
 }
 

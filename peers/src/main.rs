@@ -1,9 +1,10 @@
 //! Measures caches, forwarding tables and switches of others beside Overbank's on the same machine
 //! at the same time.
 //!
-//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `ovs` Open vSwitch with DPDK,
-//! [`ovs`], `explosion` the same under packets made to slow it, [`ovs::explosion`]; `live` the
-//! running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`].
+//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
+//! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
+//! to slow it, [`ovs::explosion`]; `live` the running switch between interfaces beside Open vSwitch
+//! and the Linux bridge, [`live`].
 //! `cargo xtask peers` installs what is needed and starts it.
 
 mod clock;
@@ -15,6 +16,7 @@ mod live;
 mod machine;
 mod output;
 mod ovs;
+mod partition;
 mod process;
 mod table;
 mod tables;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Measures caches, forwarding tables and switches of others beside Overbank's
+/// Measures caches, forwarding tables, partition tables and switches of others beside Overbank's
 #[derive(Parser)]
 #[command(name = "overbank-peers", version)]
 struct Arguments {
@@ -41,6 +43,8 @@ enum Command {
     Tables(tables::Options),
     /// Measures forwarding tables: nanoseconds per key, with and without a writer, building, memory
     Fib(fib::Options),
+    /// Measures partition tables: nanoseconds per key, bits per key, building
+    Partition(partition::Options),
     /// Measures Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
     Ovs(ovs::Options),
     /// Measures what both leave to packets of others, under packets made to have a mask each (as
@@ -55,6 +59,9 @@ enum Command {
     /// Runs one forwarding table in a separate process (started by `fib`)
     #[command(hide = true)]
     FibContestant(fib::ContestantOptions),
+    /// Runs one partition table in a separate process (started by `partition`)
+    #[command(hide = true)]
+    PartitionContestant(partition::ContestantOptions),
 }
 
 fn list() -> Result<()> {
@@ -66,6 +73,10 @@ fn list() -> Result<()> {
     println!("fib:");
     for peer in fib::PEERS {
         println!("  {:<16} {}", peer.name, peer.what);
+    }
+    println!("partition:");
+    for peer in partition::PEERS {
+        println!("  {:<20} {}", peer.name, peer.what);
     }
     println!("ovs:");
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
@@ -83,11 +94,13 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Tables(options) => tables::run(&options),
         Command::Fib(options) => fib::run(&options),
+        Command::Partition(options) => partition::run(&options),
         Command::Ovs(options) => ovs::run(&options),
         Command::Explosion(options) => ovs::explosion::run(&options),
         Command::Live(options) => live::run(&options),
         Command::Contestant(options) => contestant::run(&options),
         Command::FibContestant(options) => fib::contest(&options),
+        Command::PartitionContestant(options) => partition::contest(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -109,13 +109,18 @@ impl Report<'_> {
 
 /// Returns a target; `measured` is the median with its spread.
 pub fn target(claim: String, least: f64, measured: Spread) -> Check {
-    Check {
-        claim,
-        stated: format!("at least {least}"),
-        measured: format!("{:.2} ({:.2} to {:.2})", measured.median, measured.low, measured.high),
-        holds: measured.median >= least,
-        reason: String::new(),
-    }
+    check(claim, format!("at least {least}"), measured, measured.median >= least)
+}
+
+/// As [`target`], the other way round.
+pub fn limit(claim: String, most: f64, measured: Spread) -> Check {
+    check(claim, format!("at most {most}"), measured, measured.median <= most)
+}
+
+fn check(claim: String, stated: String, measured: Spread, holds: bool) -> Check {
+    let Spread { median, low, high } = measured;
+    let measured = format!("{median:.2} ({low:.2} to {high:.2})");
+    Check { claim, stated, measured, holds, reason: String::new() }
 }
 
 /// Writes a record of the lab below `records/`, for `overbank lab report`.

@@ -64,7 +64,7 @@ enum Task {
         cargo xtask instructions              the usual designs\n  \
         cargo xtask instructions blp-2-8      one design")]
     Instructions(instructions::Options),
-    /// Measure other caches and switches beside Overbank's (DPDK, Open vSwitch)
+    /// Measure other caches, tables and switches beside Overbank's (DPDK, Open vSwitch)
     ///
     /// As root, installs what it needs with apt-get; otherwise lists what is missing. Writes
     /// results to target/peers/.
@@ -73,6 +73,7 @@ enum Task {
         cargo xtask peers                                everything, as root\n  \
         cargo xtask peers --smoke                        everything, small, in minutes\n  \
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
+        cargo xtask peers partition -- --sizes 1         partition tables, one size\n  \
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it\n  \
         cargo xtask peers explosion -- --smoke           both under an attack, small")]
     Peers(peers::Options),

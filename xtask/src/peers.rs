@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: measures products of others beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages ─▶ format, clippy, tests of peers/ ─▶ build ─▶ overbank-peers tables | fib | live |
-//!                                                          ovs | explosion  (peers/README.md)
+//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | fib | partition | live |
+//!  sources      tests of peers/             ovs | explosion  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
@@ -35,8 +35,9 @@ pub const BUILD: &[Package] = &[
     Package {
         name: "libdpdk-dev",
         sign: &["pkg-config", "--exists", "libdpdk"],
-        needed_by: "peers: rte_member, rte_hash",
+        needed_by: "peers: rte_member, rte_hash, rte_efd",
     },
+    Package { name: "xz-utils", sign: &["xz", "--version"], needed_by: "peers: DPDK's source" },
 ];
 
 const LIVE: &[Package] = &[
@@ -73,6 +74,14 @@ const NATIVE: &[Package] = &[
     },
 ];
 
+/// The source of Debian's DPDK, and its SHA-256.
+const DPDK: [&str; 2] = [
+    "http://deb.debian.org/debian/pool/main/d/dpdk/dpdk_22.11.11.orig.tar.xz",
+    "27a3bb1f57e02eb68c7c0a6f8bbf9fb74ec198c5aab74ed602da5b71c492a476",
+];
+/// Downloads by the settings of apt (mirrors, proxies) and checks the sum.
+const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
+
 const DEBIAN: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SOURCE: &str = "/usr/src/openvswitch/openvswitch.tar.gz";
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -87,7 +96,7 @@ pub struct Options {
     /// go to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
-    /// What to measure [default: tables, fib, live, ovs --native, explosion]
+    /// What to measure [default: tables, fib, partition, live, ovs --native, explosion]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -103,6 +112,12 @@ enum What {
     /// Measure forwarding tables: DPDK's rte_hash, libcuckoo, hashbrown, papaya, scc, Overbank
     Fib {
         /// Arguments of `overbank-peers fib`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure partition tables: DPDK's rte_efd, SetSep, binary fuse, Overbank
+    Partition {
+        /// Arguments of `overbank-peers partition`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -136,13 +151,14 @@ const WITH_DPDK: [&str; 2] = ["ovs", "explosion"];
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let all = ["tables", "fib", "live", "ovs", "explosion"];
+    let all = ["tables", "fib", "partition", "live", "ovs", "explosion"];
     let (measurements, native) = match &options.what {
         _ if options.list => (Vec::new(), false),
         _ if options.smoke => (all.map(|command| (command, smoke())).to_vec(), false),
         None => (all.map(|command| (command, Vec::new())).to_vec(), true),
         Some(What::Tables { arguments }) => (alone("tables", arguments), false),
         Some(What::Fib { arguments }) => (alone("fib", arguments), false),
+        Some(What::Partition { arguments }) => (alone("partition", arguments), false),
         Some(What::Live { arguments }) => (alone("live", arguments), false),
         Some(What::Ovs { native, arguments }) => (alone("ovs", arguments), *native),
         Some(What::Explosion { arguments }) => (alone("explosion", arguments), false),
@@ -153,6 +169,7 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("Open vSwitch needs root: network namespaces, huge pages for DPDK");
     }
     packages::ensure(BUILD, true)?;
+    source(true)?;
     if live {
         packages::ensure(LIVE, true)?;
     }
@@ -202,6 +219,27 @@ fn smoke() -> Vec<String> {
 
 fn folder() -> PathBuf {
     root().join("target/peers")
+}
+
+/// Ensures that `target/peers/efd` is `lib/efd` of DPDK's source; downloads it if `may_download`.
+pub fn source(may_download: bool) -> Result<()> {
+    let (folder, [url, sum]) = (folder().join("efd"), DPDK);
+    if folder.join("rte_efd.c").is_file() {
+        println!("all there: {}", folder.display());
+        return Ok(());
+    }
+    let archive = folder.with_extension("tar.xz");
+    let mut download = Command::new(APT_HELPER);
+    download.args(["download-file", url]).arg(&archive).arg(format!("SHA256:{sum}"));
+    if !may_download {
+        bail!("DPDK's source is missing: {}", shown(&download));
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    steps::run(&mut download)?;
+    let mut tar = Command::new("tar");
+    tar.args(["--wildcards", "--strip-components=3", "-xJf"]).arg(&archive).arg("-C").arg(&folder);
+    steps::run(tar.arg("*/lib/efd/*"))?;
+    fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
 }
 
 /// Checks and builds the crate; returns its program. Not `--locked`: peers/Cargo.lock also holds
@@ -306,6 +344,9 @@ mod tests {
         assert_eq!(arguments, ["--rounds", "3"]);
         let line = Line::parse_from(["x", "fib", "--", "--sizes", "1"]);
         let Some(What::Fib { arguments }) = line.options.what else { panic!("fib") };
+        assert_eq!(arguments, ["--sizes", "1"]);
+        let line = Line::parse_from(["x", "partition", "--", "--sizes", "1"]);
+        let Some(What::Partition { arguments }) = line.options.what else { panic!("partition") };
         assert_eq!(arguments, ["--sizes", "1"]);
         let line = Line::parse_from(["x", "live", "--", "--smoke"]);
         let Some(What::Live { arguments }) = line.options.what else { panic!("live") };

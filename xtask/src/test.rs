@@ -184,7 +184,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         }
         Step::Peers => {
             let there = steps.step("packages peers", "Debian packages", || {
-                packages::ensure(peers::BUILD, !options.no_install).map(|()| Counts::default())
+                packages::ensure(peers::BUILD, !options.no_install)?;
+                peers::source(!options.no_install).map(|()| Counts::default())
             });
             there
                 && steps.command(
@@ -214,7 +215,7 @@ const MOVING: &str = "test --workspace --features overbank/always-displace --loc
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
-                     --no-fail-fast --bins --test fib";
+                     --no-fail-fast --bins --test fib --test partition";
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
                             target/peers/check --all-targets -- -D warnings";
 

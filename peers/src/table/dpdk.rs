@@ -22,7 +22,7 @@ struct Opaque {
 }
 
 unsafe extern "C" {
-    fn peers_eal_init(huge_pages: c_int, mib: c_uint) -> c_int;
+    fn peers_eal_init(huge_pages: c_int, mib: c_uint, simd_bits: c_uint) -> c_int;
     fn peers_heap_bytes() -> u64;
     fn peers_member_new(entries: u32) -> *mut Opaque;
     fn peers_member_lookup(
@@ -40,12 +40,17 @@ unsafe extern "C" {
 
 /// Starts DPDK with `mib` MiB of memory, once in a process. Returns whether huge pages are in use.
 pub fn start(mib: u32) -> Result<bool> {
+    start_with(mib, 0)
+}
+
+/// As [`start`], with vectors of at most `simd_bits` bits unless it is 0.
+pub fn start_with(mib: u32, simd_bits: u32) -> Result<bool> {
     // The library cannot be asked, and after a failed start it cannot start again.
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let free: u32 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let huge = u64::from(free) * 2 >= u64::from(mib);
     // SAFETY: called once, from the only thread, before anything else of the library.
-    let error = unsafe { peers_eal_init(c_int::from(huge), mib) };
+    let error = unsafe { peers_eal_init(c_int::from(huge), mib, simd_bits) };
     if error != 0 {
         let error = std::io::Error::from_raw_os_error(-error);
         return Err(error).context("DPDK did not start");
