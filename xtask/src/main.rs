@@ -27,6 +27,10 @@ use clap::{Parser, Subcommand};
 /// Run a developer task
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+#[command(after_help = "Examples:\n  \
+    cargo xtask test                  all checks of a change\n  \
+    cargo xtask test clippy format    these steps only\n  \
+    cargo xtask help soak             the options of a task")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -86,13 +90,14 @@ enum Task {
     #[command(after_help = "Examples:\n  \
         cargo xtask soak                                   half a minute\n  \
         cargo xtask soak --minutes 30                      ten minutes for each kind of port\n  \
-        cargo xtask soak --port-kind afxdp --seed 7        as that run was\n  \
+        cargo xtask soak --port-kind afxdp --seed 7        repeats the run with that seed\n  \
         cargo xtask soak --minutes 5 --format json         for machines")]
     Soak(soak::Options),
-    /// What is too slow for each change, at a bounded size: an hour at most on two cores (as root)
+    /// Run the slow tasks, each at a bounded size: at most an hour on two cores (as root)
     ///
-    /// They are sanitize, fuzz, peers, soak, the models with three preemptions, and bench. All run
-    /// even if one fails. The summary lists their findings and the executions of the fuzz targets.
+    /// The tasks are sanitize, fuzz, peers, soak, the models with three preemptions, and bench. All
+    /// run even if one fails. The summary lists their findings and the executions of the fuzz
+    /// targets.
     #[command(after_help = "Examples:\n  \
         cargo xtask nightly               all tasks\n  \
         cargo xtask nightly fuzz soak     these tasks only\n  \

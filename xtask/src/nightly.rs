@@ -68,7 +68,7 @@ const SUMMARY: &str = "=== summary";
 
 #[derive(Args)]
 pub struct Options {
-    /// Smallest sizes: a quarter of an hour
+    /// Use the smallest sizes: a quarter of an hour
     #[arg(long)]
     short: bool,
     /// The tasks: sanitize, fuzz, peers, soak, models-full, bench [default: all]

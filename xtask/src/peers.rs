@@ -92,8 +92,8 @@ pub struct Options {
     /// List the contestants, and measure nothing
     #[arg(long)]
     list: bool,
-    /// Everything, each at a small size, with Debian's Open vSwitch: figures mean little. Results
-    /// go to target/peers/smoke
+    /// Run everything at a small size, with Debian's Open vSwitch: figures mean little. Results go
+    /// to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
     /// What to measure [default: tables, fib, partition, live, ovs --native, explosion]

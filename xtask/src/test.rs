@@ -26,7 +26,7 @@ use crate::words;
 /// Arguments of `test`.
 #[derive(Args)]
 pub struct Options {
-    /// Never call apt-get: say what is missing and fail
+    /// Never call apt-get: name the missing packages and fail
     #[arg(long)]
     no_install: bool,
     /// The steps to run [default: all but models-full]

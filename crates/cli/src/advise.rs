@@ -26,12 +26,12 @@ const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
                        cuckoo-2-16+half-bubble,blp-2-4,blp-2-4+pblru,blp-2-8,blp-2-16,\
                        blp-2-16+pblru,blp-2-16+half-bubble,set-16+pblru";
 
-/// Recommend a flow cache for your traffic, and say why
+/// Recommend a flow cache for your traffic, with the reason
 ///
-/// Examines the flows of a capture, a live sample or generated traffic: their number, skew and
-/// churn. Measures the hit rate of each design and size with the real tables, and predicts that of
-/// random eviction with a model. Takes the smallest size within 2 % of the best estimated time a
-/// packet, then tries the best designs of that size on this machine with this traffic.
+/// Examines the flows of a capture, a live sample or built-in traffic: number, skew and churn.
+/// Measures the hit rate of each design and size with the real tables, and predicts that of random
+/// eviction with a model. Takes the smallest size within 2 % of the best estimated time a packet.
+/// Then tries the best designs of that size on this machine with this traffic.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -40,17 +40,20 @@ const DESIGNS: &str = "set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-2-16,\
   overbank advise --flows 300000 --zipf 0.9 --report advice.html
   overbank advise capture.pcap --format json | jq .recommendation
 
-Sizes: powers of two from 1024 to four times the flows, at most 67108864 entries; of drawn traffic
-at most 8388608 above 11 million flows. The reason says where a larger one may be better.
+Sizes are powers of two from 1024 to four times the flows, at most 67108864 entries. Built-in
+traffic of more than 11 million flows has at most 8388608. The reason says if a larger size may be
+better.
 
-Costs: `overbank replay` on the target machine gives ns/hit and ns/miss; --miss-ns is their
+Costs: `overbank replay` on the target machine reports ns/hit and ns/miss; --miss-ns is their
 difference. The defaults are those of docs/results.md. The costs of policies and of a second cache
-line are measured at the start, in some tenths of a second. With half a million packets or more, the
-designs within 2 % of the best estimate and a short list are tried at the end, in some seconds. The
-last column of the tables marks those that were tried; in JSON, lookup_ns is null for the others.
-Ctrl-C ends it early; the advice then covers the work done.")]
+line are measured at the start, in less than a second.
+
+With half a million packets or more, the designs within 2 % of the best estimate and a short list
+are tried at the end, in a few seconds. The last column of the tables has their times; in JSON,
+lookup_ns is null for the others. Ctrl-C ends it early; the advice then covers the work done.")]
 pub struct Args {
-    /// Capture to analyse: pcap or pcapng, also gzipped; default: generated traffic
+    /// Capture to analyse: pcap or pcapng, also gzipped; default: built-in
+    /// traffic
     #[arg(conflicts_with = "interface")]
     capture: Option<PathBuf>,
     /// Sample a network interface instead
@@ -60,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "S", requires = "interface", default_value_t = 10.0,
           value_parser = parse_seconds)]
     seconds: f64,
-    /// Packets of a live sample at most
+    /// Limit of packets in a live sample
     #[arg(long, value_name = "N", requires = "interface", default_value_t = 50_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
@@ -77,10 +80,10 @@ pub struct Args {
     #[arg(long, value_name = "NS", default_value_t = Costs::default().miss_ns,
           value_parser = parse_ns)]
     miss_ns: f64,
-    /// Take the costs of promotion and of a second line from a table: time nothing, try nothing
+    /// Time and try no design: take the costs of policies and of a second line from a table
     #[arg(long)]
     no_calibration: bool,
-    /// Core to time on [default: the last one]
+    /// Core to time on [default: the last]
     #[arg(long, value_name = "N", conflicts_with = "no_calibration")]
     core: Option<usize>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// List the MAC addresses that a running switch has learned, with their ports
 ///
-/// Lists those of `--mode l2`, and those that `normal` in OpenFlow rules learned.
+/// Works in `--mode l2`, and with OpenFlow rules that output to `normal`.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank fdb --socket /run/overbank.sock                 a switch with --status-socket
@@ -29,7 +29,7 @@ pub struct Args {
     /// Only this MAC address
     #[arg(long, value_name = "MAC")]
     mac: Option<String>,
-    /// Addresses to list at most, up to 65536
+    /// Limit of listed addresses, up to 65536
     #[arg(long, value_name = "N", default_value_t = MOST)]
     most: usize,
     /// Output format
@@ -57,7 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
     let line = question(args)?;
     let mut stream = BufReader::new(crate::top::connect(&args.socket)?);
     let answer = ask_line(&mut stream, &line)?;
-    let listing: Listing = serde_json::from_str(&answer).context("not a list of addresses")?;
+    let listing: Listing =
+        serde_json::from_str(&answer).context("the answer is not a list of addresses")?;
     if listing.schema != SCHEMA {
         bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", listing.schema);
     }

@@ -30,10 +30,12 @@ const WITH_ENTRIES: &[&str] = &["fib5", "fib6", "fib7", "fibwriter"];
 #[derive(Subcommand)]
 pub enum Command {
     /// List the experiments, with their titles and sources
+    #[command(after_help = "Example:
+  overbank lab list | grep -i figure")]
     List,
-    /// Run experiments; writes one NAME.json each, and report.html over all records
+    /// Run experiments; write one NAME.json each, and report.html over all records
     Run(RunArgs),
-    /// Write the page from records: directories of them, or single ones
+    /// Write the page from records, single ones or directories of them
     Report(ReportArgs),
     /// Calculate the hit rate of any geometry, and simulate it
     Model(model::Args),
@@ -47,9 +49,9 @@ pub enum Command {
   overbank lab run fib5 fib6 fib7 --entries 1M,16M,100M
   overbank lab run fig8 --format json | jq '.[].checks'
 
-Ctrl-C ends the experiment that runs; the records of those that are finished are kept. Where one
-experiment fails or its record cannot be written, the others go on. Exit status 1 reports
-that, not that a result differs from the paper's.")]
+Ctrl-C ends the running experiment and keeps the finished records. If an experiment fails or its
+record cannot be written, the others go on, and the exit status is 1. A result that differs from the
+paper's is not a failure.")]
 pub struct RunArgs {
     /// Experiments of `overbank lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
@@ -60,7 +62,7 @@ pub struct RunArgs {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Cycles added for a miss where it is not simulated: fig8, fig9, questions, grid [default:
+    /// Cycles that an emulated miss costs: fig8, fig9, questions, grid [default:
     /// 1000]
     #[arg(long, value_name = "CYCLES", value_parser = parse_penalty)]
     penalty: Option<f64>,

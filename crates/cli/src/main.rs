@@ -38,21 +38,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Replay traffic through the three-tier switch, once for each flow-cache design
     Replay(Box<replay::Args>),
-    /// Recommend a flow cache for your traffic, and say why
     Advise(Box<advise::Args>),
-    /// Forward packets between real ports, steered by rules and OpenFlow
     Switch(Box<switch::Args>),
-    /// Show the live rates of a running switch
     Top(top::Args),
-    /// List the MAC addresses that a running switch has learned
     Fdb(fdb::Args),
     /// Build a table that maps keys to parts, and look keys up in it
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  overbank partition build keys.csv -o keys.table
+  overbank partition query keys.table 192.0.2.1"
+    )]
     Partition(partition::Command),
     /// Measure the figures, tables and claims of the papers, and write the report
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  overbank lab list
+  overbank lab run table1 --smoke
+  overbank lab report out/lab"
+    )]
     Lab(lab::Command),
 }
 

@@ -34,19 +34,15 @@ const THREADS_MAX: u64 = 256;
 /// What to do with a table.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Build a table from a list of keys and their parts
     Build(BuildArgs),
-    /// Look keys up in a table
     Query(QueryArgs),
-    /// Report the size of a table and what it is made of
     Stat(StatArgs),
-    /// Measure lookups in a table
     Bench(BenchArgs),
 }
 
-/// Builds a table from a list of keys and their parts.
+/// Build a table from a list of keys and their parts.
 ///
-/// The table holds no keys: it takes 1.2 bits a key for two parts, 2.3 for four, 3.4 for eight and
+/// The table stores no keys: it takes 1.2 bits a key for two parts, 2.3 for four, 3.4 for eight and
 /// 4.4 for sixteen. A key that is not in the list gets an arbitrary part.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
@@ -54,25 +50,25 @@ pub enum Command {
   zcat keys.csv.gz | overbank partition build - -o keys.table --threads 2
   overbank partition build keys.csv -o keys.table --value-bits 4 --format json | jq .bits_per_key
 
-A line is KEY,PART: any text, a comma, a number from 0 to 255. The last comma of a line counts.
+A line is KEY,PART: any text, a comma and a number from 0 to 255. The last comma separates them.
 Empty lines and a first line `key,part` or `key,value` are skipped. A key may occur twice with
 the same part.")]
 pub struct BuildArgs {
     /// List of keys; `-` is standard input
     keys: PathBuf,
-    /// File of the table; an existing one is replaced when the new one is on disk
+    /// Table to write; replaces an existing file once the new one is complete
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Bits of a part [default: those of the largest part in the list]
+    /// Bits of a part [default: enough for the largest part in the list]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     value_bits: Option<u8>,
-    /// Bits of a row: 128 is smaller, 64 changes faster
+    /// Bits of a row: 128 takes less memory, 64 changes faster
     #[arg(long, value_name = "BITS", default_value = "128", value_parser = parse_row)]
     row: RowBits,
     /// Seed of the hash of keys: keep it secret if untrusted parties choose keys
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Generation of the table; deltas of another one are refused
+    /// Generation of the table; it refuses deltas of other generations
     #[arg(long, value_name = "N", default_value_t = 0)]
     generation: u32,
     /// Threads [default: the cores of this process]
@@ -80,14 +76,14 @@ pub struct BuildArgs {
     threads: Option<u64>,
     #[command(flatten)]
     output_options: OutputOptions,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Looks keys up in a table.
+/// Look keys up in a table.
 ///
-/// Prints KEY,PART for each. The part of a key that was not in the table's list is arbitrary.
+/// Prints KEY,PART for each. A key that is not in the table's list gets an arbitrary part.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank partition query keys.table 192.0.2.1 192.0.2.7
@@ -106,7 +102,7 @@ pub struct QueryArgs {
     output_options: OutputOptions,
 }
 
-/// Reports the size of a table and what it is made of.
+/// Report the size and the structure of a table.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank partition stat keys.table
@@ -118,7 +114,7 @@ pub struct StatArgs {
     output_options: OutputOptions,
 }
 
-/// Measures lookups in a table: nanoseconds a key, by the keys that are looked up together.
+/// Measure lookups in a table: nanoseconds a key, by the keys that are looked up together.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank partition bench keys.table
@@ -126,11 +122,11 @@ pub struct StatArgs {
 pub struct BenchArgs {
     /// File of the table
     table: PathBuf,
-    /// Keys of a burst
+    /// Sizes of the bursts, in keys
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64",
           value_parser = clap::value_parser!(u64).range(1..=64))]
     bursts: Vec<u64>,
-    /// Lookups of a round
+    /// Lookups in a round
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 28))]
     lookups: u64,
@@ -138,10 +134,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 7,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Core to run on [default: the last one]
+    /// Core to run on [default: the last]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
-    /// Instruction set [default: the best; OVERBANK_SIMD sets it too]
+    /// Instruction set [default: the best; OVERBANK_SIMD also sets it]
     #[arg(long, value_name = "NAME")]
     simd: Option<Isa>,
     #[command(flatten)]
@@ -150,7 +146,7 @@ pub struct BenchArgs {
 
 #[derive(ClapArgs)]
 struct OutputOptions {
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -191,7 +187,7 @@ fn parse_row(text: &str) -> Result<RowBits, String> {
     match text {
         "64" => Ok(RowBits::R64),
         "128" => Ok(RowBits::R128),
-        _ => Err("64 or 128 is needed".to_owned()),
+        _ => Err("must be 64 or 128".to_owned()),
     }
 }
 
@@ -211,7 +207,7 @@ fn build(args: &BuildArgs) -> Result<()> {
         keep_apart(&args.output, &[&args.keys])?;
     }
     if args.output.is_dir() {
-        bail!("{}: this is a directory, a file name is needed", args.output.display());
+        bail!("{}: is a directory; must be a file", args.output.display());
     }
     let list = List::read(&args.keys, args.seed, args.value_bits, &bar)?;
     let name = list.name.clone();
@@ -362,7 +358,7 @@ fn open(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
     }
     let name = path.display().to_string();
     if path.is_dir() {
-        bail!("{name}: this is a directory, a list of keys is needed");
+        bail!("{name}: is a directory; must be a list of keys");
     }
     let file = File::open(path).with_context(|| format!("{name}: cannot open"))?;
     Ok((name, Box::new(BufReader::with_capacity(1 << 20, file))))

@@ -34,8 +34,8 @@ const CONTESTANTS: &str = "none,set-4,set-8,set-16,cuckoo-2-4,cuckoo-2-8,cuckoo-
 
 /// Replay traffic through the three-tier switch, once for each flow-cache design.
 ///
-/// Reports hit rate per tier, nanoseconds a packet and packets a second of each design. Checks that
-/// every design forwarded every packet the same way.
+/// Reports the hit rate of each tier, nanoseconds a packet and packets a second of each design.
+/// Checks that every design forwarded every packet alike.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -62,10 +62,10 @@ pub struct Args {
     /// Entries of the flow cache
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     entries: usize,
-    /// Megaflows at most
+    /// Limit of megaflows
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
     megaflows: usize,
-    /// Further ports, besides those of incoming frames and rules
+    /// Ports to add to those of the traffic and the rules, such as 7,8
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     ports: Vec<u32>,
     #[command(flatten)]
@@ -86,12 +86,11 @@ pub struct Args {
     /// Core to run on [default: the last]
     #[arg(long, value_name = "N")]
     core: Option<usize>,
-    /// Instruction set of the flow cache [default: the best; OVERBANK_SIMD sets it too]
+    /// Instruction set of the flow cache [default: the best; OVERBANK_SIMD also sets it]
     #[arg(long, value_name = "NAME")]
     simd: Option<Isa>,
-    /// Write the frames of the first loop, one port-N.pcap per output port (of built-in traffic,
-    /// the first million). Replaces the files of existing ports; other files, also of ports that no
-    /// longer exist, stay
+    /// Write the frames of the first loop to one port-N.pcap for each output port. Of built-in
+    /// traffic, writes the first million. Replaces these files; all others stay
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     #[command(flatten)]

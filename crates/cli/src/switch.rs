@@ -129,7 +129,7 @@ fn summary(status: &Status) -> String {
         let macs = &c.stations.macs;
         return format!(
             "{head}, {} flooded; {} addresses: {} learned, {} moved, {} aged, {} flushed, {} evicted, \
-             {} refused; not reported: {} too many, {} queue full",
+             {} refused; not reported: {} rate-limited, {} queue full",
             t.engine.flooded,
             c.stations.totals.stations,
             macs.learned,
@@ -198,7 +198,7 @@ fn totals(status: &Status) -> String {
     text.push_str(&summary(status));
     if let Some(share) = t.datapath_share {
         text.push_str(&format!(
-            "\nshare of the datapath in the work on packets: {:.0} %",
+            "\ndatapath share of packet processing time: {:.0} %",
             share * 100.0
         ));
     }

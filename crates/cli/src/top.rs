@@ -27,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
   overbank top --once --format json             one reading, for scripts
   overbank top --format json --interval 1       one document a line, until Ctrl-C")]
 pub struct Args {
-    /// Status socket to read instead (`overbank switch --status-socket`)
+    /// Read this status socket instead of the address (`overbank switch --status-socket`)
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Metrics address of the switch
@@ -97,8 +97,8 @@ impl Source {
             Source::Socket(stream) => ask_line(stream, "status\n")?,
             Source::Http(address) => get(*address)?,
         };
-        let status: Status =
-            serde_json::from_str(&text).context("the answer is not the status of a switch")?;
+        let status: Status = serde_json::from_str(&text)
+            .context("the answer is not a status document of `overbank switch`")?;
         if status.schema != SCHEMA {
             bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", status.schema);
         }
@@ -117,7 +117,7 @@ fn get(address: SocketAddr) -> Result<String> {
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).with_context(none)?;
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
-        _ => bail!("{address}: the answer is not a switch's"),
+        _ => bail!("{address}: the answer is not from `overbank switch`"),
     }
 }
 

@@ -288,7 +288,7 @@ fn a_report_takes_the_place_of_nothing_else() {
     refused(&["report", "o/slide15.json", "--out", "o/slide15.json"], "would be overwritten");
     let odd = text(&before).replacen("\"rows\": [", "\"rows\": [[\"one cell\"],", 1);
     fs::write(dir.path().join("o/twice.json"), odd).expect("written");
-    refused(&["report", "o"], "twice.json: no record of an experiment: ");
+    refused(&["report", "o"], "twice.json: not a record of `overbank lab run`: ");
 }
 
 #[test]

@@ -176,6 +176,8 @@ fn damaged_truncated_and_foreign_tables_are_refused() {
         assert!(refuse(&bad).contains("block 1 is damaged"));
         fs::write(&bad, &whole[..whole.len() - 1]).expect("room");
         assert!(refuse(&bad).contains("its header says"));
+        fs::write(&bad, "shorter than a header").expect("room");
+        assert!(refuse(&bad).contains("not an image of a partition table"));
         assert!(refuse(Path::new(&list)).contains("not an image of a partition table"));
         assert!(refuse(Path::new("/nowhere")).contains("cannot open"));
     }

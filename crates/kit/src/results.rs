@@ -21,9 +21,9 @@ pub struct Outcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    #[error("no record of an experiment")]
+    #[error("not a record of `overbank lab run`")]
     Json(#[from] serde_json::Error),
-    #[error("no record of an experiment: {0}")]
+    #[error("not a record of `overbank lab run`: {0}")]
     Unsound(String),
     #[error("schema {found:?}, expected {SCHEMA:?}")]
     Schema { found: String },

@@ -40,7 +40,7 @@ overbank_stations::counters! {
         classifier_lookups: counter packets "Packets looked up in a tier"
             as "tier_lookups" { tier = "classifier" }, "tier_hits" { tier = "classifier" }
             rate "classifier";
-        packet_outs: counter packets "Packets of controllers sent";
+        packet_outs: counter packets "Packets from controllers sent";
         packet_ins: counter packets "Packets queued for the controllers";
     }
 }

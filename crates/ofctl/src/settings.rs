@@ -29,11 +29,11 @@ overbank_declare::settings! {
         megaflows: usize = 65536, in 1..=16_777_216, "Limit of megaflows of each worker";
         megaflow_idle: Duration = 10, "Seconds after which an unused megaflow is removed";
         max_rules: usize = 1000000, in 1..=1_000_000, "Limit of rules";
-        fragments: FragmentMode = "normal", "What rules see of IP fragments until a controller \
-            says otherwise: normal (no ports), drop (they are dropped) or nx-match (the first \
+        fragments: FragmentMode = "normal", "How rules see IP fragments, until a controller \
+            changes it: normal (without ports), drop (not at all) or nx-match (only the first \
             fragment has its ports)";
-        vlan_limit: usize = 2, in 1..=2, "VLAN tags of a packet that rules look behind; what \
-            follows them is its Ethernet type";
+        vlan_limit: usize = 2, in 1..=2, "VLAN tags that rules look behind to find a \
+            packet's Ethernet type";
     }
 }
 
@@ -42,26 +42,26 @@ overbank_declare::settings! {
     pub struct ControllerSettings: "OpenFlow" {
         openflow: Vec<Located<Target>>, "Control connections: ptcp:PORT[:ADDRESS] or punix:PATH \
             to listen, tcp:HOST[:PORT] or unix:PATH to connect; repeat for each" example "ptcp:6653";
-        fail_mode: FailMode = "secure", "While no controller is connected: secure (the rules \
-            stand) or standalone (a learning switch)";
+        fail_mode: FailMode = "secure", "Forwarding while no controller is connected: secure (by \
+            the rules) or standalone (as a learning switch)";
         controller_connections: usize = 16, in 1..=CONNECTIONS_MAX,
-            "Limit of OpenFlow connections made to the switch at one time";
+            "Limit of concurrent incoming OpenFlow connections";
         controller_hello: Duration = 10,
             "Seconds within which an OpenFlow connection must send hello";
         controller_probe: Off<Duration> = 5,
-            "Seconds of silence before an echo request to a controller; the answer has the same time";
+            "Seconds of silence until a controller gets an echo request, and again until its session ends";
         controller_stall: Duration = 30,
             "Seconds after which the session of a controller that reads nothing ends";
         controller_bytes: usize = 262144, in 65_536..=67_108_864,
-            "Bytes waiting for a controller at which its session takes no more requests";
+            "Limit of bytes queued for a controller; beyond it, its session takes no requests";
         controller_queue: usize = 256, in 1..=65_536,
             "Limit of packets for controllers queued at each worker";
         controller_packets: usize = 256, in 1..=65_536,
             "Limit of packets queued for each OpenFlow session";
         controller_packet_outs: usize = 256, in 1..=65_536,
-            "Limit of queued packets of controllers (packet-outs)";
+            "Limit of queued packets from controllers (packet-outs)";
         controller_buffers: usize = 256, in 0..=BUFFERS_MAX,
-            "Limit of frames kept for each OpenFlow session; 0: all are sent whole";
+            "Limit of buffered frames of each OpenFlow session; 0: packet-ins carry whole frames";
         controller_events: usize = 4096, in 1..=65_536,
             "Limit of port and rule events queued for each OpenFlow session";
         controller_bundles: usize = 8, in 1..=1024,
@@ -74,9 +74,9 @@ overbank_declare::settings! {
 overbank_declare::choices! {
     /// What rules see of IP fragments.
     pub enum FragmentMode: "MODE" {
-        Normal = "normal", "no fragment has ports";
+        Normal = "normal", "fragments match without ports";
         Drop = "drop", "fragments are dropped";
-        NxMatch = "nx-match", "the first fragment has its ports, later ones have none";
+        NxMatch = "nx-match", "only the first fragment has its ports";
     }
 }
 

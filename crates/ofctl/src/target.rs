@@ -41,7 +41,9 @@ impl Target {
 
 /// A target that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?}: {problem}; write ptcp:PORT[:ADDRESS], tcp:HOST[:PORT], punix:PATH or unix:PATH")]
+#[error(
+    "{text:?}: {problem}; must be ptcp:PORT[:ADDRESS], tcp:HOST[:PORT], punix:PATH or unix:PATH"
+)]
 pub struct TargetError {
     text: String,
     problem: &'static str,
@@ -67,7 +69,7 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
 fn port_number(text: &str) -> Result<u16, &'static str> {
     match text.parse() {
         Ok(port) if port != 0 => Ok(port),
-        _ => Err("the port is not a number from 1 to 65535"),
+        _ => Err("the port must be a number from 1 to 65535"),
     }
 }
 

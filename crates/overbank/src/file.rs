@@ -230,12 +230,13 @@ impl<'a> Loader<'a> {
         let input = BufReader::with_capacity(BUFFER, file);
         let (header, at) = (Box::new([0; HEADER]), HEADER as u64);
         let mut loader = Self { path, input, len, header, block: 0, at, next_at: at };
+        let have = len.min(at) as usize;
+        loader.input.read_exact(&mut loader.header[..have]).map_err(failed("read"))?;
+        if loader.header[..have.min(8)] != kind.magic[..have.min(8)] {
+            return Err(loader.damaged(Damage::Magic(kind.name), 0));
+        }
         if len < at {
             return Err(loader.damaged(Damage::Length { found: len, expected: at }, len));
-        }
-        loader.input.read_exact(&mut *loader.header).map_err(failed("read"))?;
-        if loader.header[..8] != kind.magic {
-            return Err(loader.damaged(Damage::Magic(kind.name), 0));
         }
         if header_sum(&loader.header) != xxh3_64(&loader.header[..SUM_AT]) {
             return Err(loader.damaged(Damage::Header, 0));

@@ -68,7 +68,7 @@ impl ConfiguredPort {
         let port = match overbank_ports::open(&spec, queues) {
             Ok(port) => Some(port),
             Err(error @ (PortError::Down { .. } | PortError::Gone { .. })) => {
-                tracing::warn!(port = number, %error, "tried again later");
+                tracing::warn!(port = number, %error, "cannot open the port; will try again");
                 None
             }
             Err(error) => return Err(error),
@@ -259,7 +259,7 @@ impl<C: Control> PortKeeper<C> {
         match overbank_ports::open(spec, workers) {
             Ok(mut port) => {
                 let desc = describe(kept.number, Some(spec), Some(&port.info()));
-                tracing::info!(port = kept.number, name = %desc.name, "opened again");
+                tracing::info!(port = kept.number, name = %desc.name, "the port is open again");
                 kept.state = State::Open(port);
                 kept.downs = None;
                 kept.last_error.clear();
@@ -270,7 +270,7 @@ impl<C: Control> PortKeeper<C> {
                 let error = error.to_string();
                 // Log each reason once, not twice a second.
                 if error != kept.last_error {
-                    tracing::warn!(port = kept.number, %error, "still unavailable");
+                    tracing::warn!(port = kept.number, %error, "the port is still unavailable");
                     kept.last_error = error;
                 }
             }

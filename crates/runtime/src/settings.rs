@@ -50,13 +50,15 @@ impl SettingValue for PortSetting {
 
     fn read(text: &str, _: &Range) -> Result<PortSetting, String> {
         let Some((number, spec)) = text.split_once('=') else {
-            return Err(format!("{text:?}: write NUMBER=KIND:…, such as 1=afpacket:eth0"));
+            return Err(format!("{text:?}: must be NUMBER=KIND:…, such as 1=afpacket:eth0"));
         };
         let number = number.trim();
         let number: u32 = match number.parse() {
             Ok(n) if (1..=PORT_NUMBER_MAX).contains(&n) && !number.starts_with('+') => n,
             _ => {
-                return Err(format!("{number:?} is not a port number from 1 to {PORT_NUMBER_MAX}"));
+                return Err(format!(
+                    "{number:?}: must be a port number from 1 to {PORT_NUMBER_MAX}"
+                ));
             }
         };
         let spec = PortSpec::from_str(spec.trim()).map_err(|error| error.to_string())?;

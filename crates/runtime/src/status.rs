@@ -122,7 +122,7 @@ const PORT_UP: Gauge =
     Gauge { name: "overbank_port_up", help: "Whether frames can pass", labels: &["port", "name"] };
 const DATAPATH_SHARE: Gauge = Gauge {
     name: "overbank_worker_datapath_share",
-    help: "Share of the datapath in the measured time with packets",
+    help: "Share of the datapath in the measured time of packet processing",
     labels: &["worker"],
 };
 

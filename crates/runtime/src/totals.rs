@@ -38,7 +38,7 @@ overbank_reasons::reasons! {
         TooLong = "too_long", "the frame is longer than the MTU";
         PortDown = "port_down", "the port is down or gone";
         Blocked = "blocked", "sending is disabled on the port";
-        Lost = "lost", "the device refused frames that the queue had taken";
+        Lost = "lost", "the device refused frames of the queue";
     }
 }
 
@@ -54,14 +54,14 @@ overbank_declare::counters! {
             as "to_controller_packets" rate;
         controller_copies: counter packets
             "Copies for the controllers of frames that also left by a port";
-        missed: counter packets "Frames lost before the switch saw them"
+        missed: counter packets "Frames lost before the switch received them"
             as "missed_packets" rate top "missed/s";
         errors: counter packets "Frames received with errors" as "receive_errors";
-        outputs: counter packets "Frames to be sent by this port" as "output_packets";
+        outputs: counter packets "Frames for this port to send" as "output_packets";
         sent: counter packets "Frames sent" as "sent_packets" rate top "out/s";
         sent_bytes: counter bytes "Bytes sent" rate top "bit/s";
         queued: gauge packets "Frames in the transmit queue" in status;
-        not_sent[NotSent]: counter packets "Frames to be sent that were not"
+        not_sent[NotSent]: counter packets "Frames for this port that it did not send"
             as "not_sent_packets" rate top "unsent/s";
     }
 }

@@ -13,7 +13,7 @@ overbank_declare::choices! {
     pub enum LogLevel: "LEVEL" {
         Off = "off", "nothing";
         Error = "error", "failures";
-        Warn = "warn", "what may need attention";
+        Warn = "warn", "possible problems";
         Info = "info", "events";
         Debug = "debug", "details";
         Trace = "trace", "every step";

@@ -29,13 +29,13 @@ overbank_reasons::reasons! {
     /// Why a frame leaves by no port, in the order in which reasons are looked for.
     pub enum DropReason {
         Truncated = "truncated_ethernet", "frame shorter than an Ethernet header";
-        BadSource = "bad_source", "the source is a group, or zero";
-        StaticElsewhere = "static_elsewhere", "the source is configured behind another port";
+        BadSource = "bad_source", "the source is a group address or zero";
+        StaticElsewhere = "static_elsewhere", "the source is a static address of another port";
         Reserved = "reserved_address",
-            "the destination is one of 01:80:c2:00:00:0x, which stay on their link";
-        SamePort = "same_port", "the destination is behind the port that the frame came in on";
+            "the destination is one of 01:80:c2:00:00:0x, which are not forwarded";
+        SamePort = "same_port", "the destination is behind the ingress port";
         Isolated = "isolated", "both ports are isolated";
-        NoPort = "no_port", "no port that the frame could leave by";
+        NoPort = "no_port", "no other port could send the frame";
     }
 }
 

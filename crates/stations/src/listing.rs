@@ -1,9 +1,9 @@
 //! The table of stations for people and scripts: a bounded listing over the status socket.
 //!
-//! A line `fdb` on the status socket, with any of `port=`, `vlan=`, `mac=` and `most=` after it, is
-//! answered with a [`Listing`] on one line. The table is read a slice at a time, and its lock is
-//! free in between; so a station that moves in the table meanwhile may be listed twice, or not at
-//! all. An address that is asked for by name is looked up instead, in every VLAN.
+//! A client sends a line `fdb`, with any of `port=`, `vlan=`, `mac=` and `most=` after it. The
+//! answer is a [`Listing`] on one line. The table is read a slice at a time, and its lock is free
+//! in between: an entry that moves in the table meanwhile may be listed twice, or not at all. A
+//! query with `mac=` looks the address up instead, in every VLAN.
 //!
 //! Panics: none.
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-fdb/1";
-/// Stations in a listing, unless told otherwise.
+/// Default limit of stations in a listing.
 pub const MOST: usize = 1000;
 /// Most stations in a listing.
 pub const MOST_MAX: usize = 65_536;
 
-/// The lock is left alone for so long between two slices. The lock is not fair: without a pause
-/// the listing of a large table would have it again before the writer's thread is awake.
+/// Pause between two slices, without the lock. The lock is not fair: without a pause, the listing
+/// of a large table would take it again before the writer's thread is awake.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// What to list.
@@ -51,27 +51,31 @@ impl FromStr for Query {
     fn from_str(text: &str) -> Result<Query, String> {
         let mut words = text.split_ascii_whitespace();
         if words.next() != Some("fdb") {
-            return Err(format!("{text:?} does not begin with fdb"));
+            return Err(format!("{text:?}: must begin with fdb"));
         }
         let mut query = Query::default();
         for word in words {
-            let wrong = |is: &str| format!("{word:?} is not {is}");
+            let wrong = |expected: &str| format!("{word}: must be {expected}");
             match word.split_once('=') {
                 Some(("port", n)) => {
-                    query.port = Some(n.parse().map_err(|_| wrong("port=NUMBER"))?);
+                    query.port =
+                        Some(n.parse().map_err(|_| wrong("port= and a number, such as port=3"))?);
                 }
                 Some(("vlan", n)) => {
                     let vlan = n.parse().ok().filter(|vlan| *vlan < 4096);
-                    query.vlan = Some(vlan.ok_or_else(|| wrong("vlan=0 to vlan=4095"))?);
+                    query.vlan =
+                        Some(vlan.ok_or_else(|| wrong("vlan= and a number from 0 to 4095"))?);
                 }
                 Some(("mac", mac)) => {
-                    let mac = mac_of(mac).ok_or_else(|| wrong("mac=02:00:00:00:00:01"));
+                    let mac = mac_of(mac)
+                        .ok_or_else(|| wrong("mac= and an address, such as mac=02:00:00:00:00:01"));
                     query.mac = Some(mac?);
                 }
                 Some(("most", n)) => {
                     let most = n.parse().ok().filter(|most| *most <= MOST_MAX);
-                    query.most =
-                        most.ok_or_else(|| wrong(&format!("most=0 to most={MOST_MAX}")))?;
+                    query.most = most.ok_or_else(|| {
+                        wrong(&format!("most= and a number from 0 to {MOST_MAX}"))
+                    })?;
                 }
                 _ => return Err(wrong("port=, vlan=, mac= or most=")),
             }
@@ -192,11 +196,11 @@ mod tests {
         let mac = Some([2, 0, 0, 0, 0, 10]);
         assert_eq!(query, Query { port: Some(3), vlan: Some(0), mac, most: 9 });
         for (text, wanted) in [
-            ("status", "does not begin with fdb"),
-            ("fdb port=x", "port=NUMBER"),
-            ("fdb vlan=4096", "vlan=4095"),
+            ("status", "must begin with fdb"),
+            ("fdb port=x", "such as port=3"),
+            ("fdb vlan=4096", "0 to 4095"),
             ("fdb mac=1:2", "mac=02:"),
-            ("fdb most=65537", "most=65536"),
+            ("fdb most=65537", "0 to 65536"),
             ("fdb all", "port=, vlan=, mac= or most="),
         ] {
             let error = text.parse::<Query>().expect_err(text);

@@ -8,8 +8,8 @@ use overbank_declare::settings::{Check, Located, Range, SettingValue, number};
 overbank_declare::choices! {
     /// Pages that the table shall lie on.
     pub enum PageSize: "PAGES" {
-        Huge = "huge", "2 MiB where the system gives them";
-        Gigabyte = "1g", "of the pool of 1 GiB pages; too few of them fail the start";
+        Huge = "huge", "2 MiB where available";
+        Gigabyte = "1g", "from the pool of 1 GiB pages; startup fails if it has too few";
         Small = "small", "4 KiB";
     }
 }
@@ -18,16 +18,16 @@ overbank_declare::settings! {
     /// Learnt and static addresses.
     pub struct StationSettings: "MAC addresses" {
         mac_entries: usize = 8192, in 0..=2_500_000_000, "Limit of learnt addresses";
-        mac_pages: PageSize = "huge", "Pages of their table: huge (2 MiB where the system gives \
-            them), 1g (from the pool of 1 GiB pages; too few fail the start) or small";
+        mac_pages: PageSize = "huge", "Pages of the address table: huge (2 MiB where available), \
+            1g (from the pool of 1 GiB pages; required) or small";
         mac_age: u32 = 300, in 1..=1_000_000,
             "Seconds after which a silent address is removed";
         mac_rate: u32 = 4096, in 1..=1_000_000,
-            "Limit of addresses that a worker learns in a second behind each port";
+            "Limit of new addresses that a worker reports each second, for each port";
         mac_queue: usize = 1024, in 1..=1_048_576,
             "Limit of queued reports of addresses, for each worker and kind";
         mac_static: Vec<Located<StaticSetting>>,
-            "An address that stays behind a port; once for each" example "02:00:00:00:00:01@10=2";
+            "Static address of a port; repeat for each" example "02:00:00:00:00:01@10=2";
     }
 }
 
@@ -48,7 +48,7 @@ impl SettingValue for StaticSetting {
     }
 
     fn read(text: &str, _: &Range) -> Result<StaticSetting, String> {
-        let wrong = || format!("{text:?}: write MAC[@VLAN]=PORT, such as 02:00:00:00:00:01@10=3");
+        let wrong = || format!("{text:?}: must be MAC[@VLAN]=PORT, such as 02:00:00:00:00:01@10=3");
         let (station, port) = text.split_once('=').ok_or_else(wrong)?;
         let (address, vlan) = match station.trim().split_once('@') {
             Some((address, vlan)) => (address, number(vlan, &Some(0..=4095))? as u16),
@@ -56,7 +56,7 @@ impl SettingValue for StaticSetting {
         };
         let mac = mac_of(address).ok_or_else(wrong)?;
         if mac[0] & 1 != 0 || mac == [0; 6] {
-            return Err(format!("{address} is not a unicast MAC address: it is a group, or zero"));
+            return Err(format!("{address}: must be a unicast MAC address, not a group or zero"));
         }
         Ok(StaticSetting { key: MacVlan::new(mac, vlan), port: port.to_owned() })
     }

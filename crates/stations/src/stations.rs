@@ -91,7 +91,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaticError {
     /// The address is a group, or zero.
-    #[error("{0} is not a unicast MAC address")]
+    #[error("{0}: must be a unicast MAC address")]
     Address(MacVlan),
     /// There is no such port.
     #[error("{0}: its port is not configured")]

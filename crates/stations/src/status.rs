@@ -11,7 +11,7 @@ overbank_declare::counters! {
         stations: gauge addresses "Known addresses, static ones included";
         stations_static: gauge addresses "Static addresses";
         stations_max: gauge addresses "Limit of learnt addresses" as "stations_limit";
-        stations_bytes: gauge bytes "Size of their table";
+        stations_bytes: gauge bytes "Size of the address table";
     }
 }
 
@@ -21,7 +21,7 @@ overbank_declare::counters! {
         learned: counter addresses "Addresses learnt" rate;
         moved: counter addresses "Addresses that moved to another port";
         refreshed: counter addresses
-            "Stations heard of again after an eighth of the ageing time";
+            "Addresses seen again after an eighth of the ageing time";
         aged: counter addresses "Addresses aged out";
         flushed: counter addresses "Addresses removed because their port went down";
         evicted: counter addresses "Addresses evicted for new ones";

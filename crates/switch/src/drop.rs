@@ -10,15 +10,15 @@ overbank_reasons::reasons! {
     TruncatedEthernet = "truncated_ethernet", "frame shorter than an Ethernet header";
     FrameTooLong = "frame_too_long", "frame longer than the switch handles";
     TooManyResubmits = "too_many_resubmits", "more resubmits, gotos or steps than the limits allow";
-    ControllerQueueFull = "controller_queue_full", "for a controller, but the queue is full";
-    NoController = "no_controller", "for a controller, but none is connected";
-    NoPacketIn = "port_no_packet_in", "for a controller, but its port is set to no-packet-in";
+    ControllerQueueFull = "controller_queue_full", "the queue of packets for controllers was full";
+    NoController = "no_controller", "for a controller, but none was connected";
+    NoPacketIn = "port_no_packet_in", "for a controller, but the ingress port is set to no-packet-in";
     TtlExpired = "ttl_expired", "`dec_ttl` found a TTL or hop limit of 1 or 0";
-    Fragment = "fragment", "IP fragment, and the switch is set to drop fragments";
-    NoOutput = "no_output", "no such port, or only the ingress port";
+    Fragment = "fragment", "IP fragment, in the fragment mode `drop`";
+    NoOutput = "no_output", "output only to missing ports or the ingress port";
     NormalDrop = "normal_drop", "NORMAL found no port to send to";
-    NoRule = "no_rule", "no rule matched in table 0, or in the table that `goto_table` named";
-    RuleDrop = "rule_drop", "the rules that matched output nothing";
+    NoRule = "no_rule", "no rule matched in table 0 or in a later table of `goto_table`";
+    RuleDrop = "rule_drop", "the matching rules had no output";
     }
 }
 

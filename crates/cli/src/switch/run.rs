@@ -130,7 +130,7 @@ where
         tracing::info!("keeping all privileges");
     } else {
         let kept = privileges::drop_all_but(&privileges::NETWORK)?;
-        tracing::info!(kept = kept.join(" "), "dropped other privileges");
+        tracing::info!(kept = kept.join(" "), "dropped all other privileges");
     }
     let running = start(ports)?;
     let datapath_id = config.switch.datapath_id.map(|id| id.0);
@@ -230,7 +230,7 @@ where
 /// Reloads the rules; a file with errors changes nothing.
 async fn reload<C: Appliance>(path: Option<&Path>, handle: &Handle<C>) {
     let Some(path) = path.map(Path::to_owned) else {
-        tracing::warn!("SIGHUP: no file of rules to reload");
+        tracing::warn!("SIGHUP ignored: no file of rules is configured (--rules)");
         return;
     };
     notify("RELOADING=1");

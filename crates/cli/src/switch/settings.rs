@@ -65,7 +65,7 @@ impl SettingValue for DatapathId {
         let hex = !digits.is_empty() && digits.len() <= 16 && !digits.starts_with('+');
         match u64::from_str_radix(&digits, 16) {
             Ok(id) if hex && id != 0 => Ok(DatapathId(id)),
-            _ => Err(format!("{text:?} is not a number of {}", Self::accepts(range))),
+            _ => Err(format!("{text:?}: must be a number of {}", Self::accepts(range))),
         }
     }
 }

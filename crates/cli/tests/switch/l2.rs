@@ -236,9 +236,9 @@ fn what_makes_no_sense_in_an_ethernet_switch_is_refused() {
         "5 problems",
         "--openflow: not a setting of mode l2; remove it or use mode openflow",
         "--isolated: port 2 is not configured; configured: 1",
-        "--mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
-        "--mac-static: \"+1\" is not a number from 1 to",
-        "--mac-pages: \"2g\" is not one of huge, 1g, small",
+        "--mac-static: \"02:00:00:00:00:01\": must be MAC[@VLAN]=PORT",
+        "--mac-static: \"+1\": must be a number from 1 to",
+        "--mac-pages: \"2g\": must be one of huge, 1g, small",
     ] {
         assert!(errors.contains(wanted), "{wanted}: {errors}");
     }

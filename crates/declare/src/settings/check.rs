@@ -110,7 +110,7 @@ impl Check {
         let mut items = self.items(setting);
         if items.len() > 1 {
             let wanted = (setting.accepts)(&setting.range);
-            let what = format!("{} values, one is needed: {wanted}", items.len());
+            let what = format!("{} values; must be one: {wanted}", items.len());
             self.problem(items.swap_remove(1).location, what);
             return None;
         }

@@ -235,7 +235,7 @@ macro_rules! choices {
                 Self::ALL.iter().find(|(_, name, _)| *name == text).map(|(it, ..)| *it).ok_or_else(
                     || {
                         let names: Vec<&str> = Self::ALL.iter().map(|(_, name, _)| *name).collect();
-                        format!("{text:?} is not one of {}", names.join(", "))
+                        format!("{text:?}: must be one of {}", names.join(", "))
                     },
                 )
             }

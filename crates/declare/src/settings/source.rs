@@ -112,7 +112,7 @@ impl Source {
         let name: Arc<str> = path.display().to_string().into();
         match read_at_most(path, FILE_BYTES_MAX, "1 MiB").map(String::from_utf8) {
             Ok(Ok(text)) => self.text(&name, &text),
-            Ok(Err(_)) => self.unreadable(name, "not UTF-8 text, TOML is needed".to_owned()),
+            Ok(Err(_)) => self.unreadable(name, "not UTF-8 text; must be TOML".to_owned()),
             Err(error) => self.unreadable(name, format!("cannot be read: {error}")),
         }
     }

@@ -110,17 +110,17 @@ fn every_problem_is_reported_with_its_location() {
                 age = [1, 2]\nwokers = 2\nrules = \"\"";
     let wanted = [
         "ob.toml:2: name: \"long, too long\" has more than seven letters",
-        "ob.toml:3: workers: \"65\" is not a number from 1 to 64",
-        "ob.toml:5: cores: \"x\" is not a number from 0 to 4095",
-        "ob.toml:6: idle-time: \"off\" is not a number of seconds from 0.001 to 31536000",
-        "ob.toml:7: probe: \"on\" is not a number of seconds from 0.001 to 31536000, or off",
-        "ob.toml:8: colour: \"green\" is not one of red, blue",
-        "ob.toml:9: metrics: \"9273\" is not ADDRESS:PORT, such as 127.0.0.1:9273 or [::1]:9273, or off",
-        "ob.toml:10: keep: \"maybe\" is not one of true, false, yes, no",
-        "ob.toml:11: age: 2 values, one is needed: a number from 1 to 1000000",
+        "ob.toml:3: workers: \"65\": must be a number from 1 to 64",
+        "ob.toml:5: cores: \"x\": must be a number from 0 to 4095",
+        "ob.toml:6: idle-time: \"off\": must be a number of seconds from 0.001 to 31536000",
+        "ob.toml:7: probe: \"on\": must be a number of seconds from 0.001 to 31536000, or off",
+        "ob.toml:8: colour: \"green\": must be one of red, blue",
+        "ob.toml:9: metrics: \"9273\": must be ADDRESS:PORT, such as 127.0.0.1:9273 or [::1]:9273, or off",
+        "ob.toml:10: keep: \"maybe\": must be one of true, false, yes, no",
+        "ob.toml:11: age: 2 values; must be one: a number from 1 to 1000000",
         "ob.toml:12: wokers: unknown setting; known: name, workers, cores, idle-time, probe, colour, \
          metrics, rules, keep, age",
-        "ob.toml:13: rules: \"\" is not a path",
+        "ob.toml:13: rules: \"\": must be a path",
     ];
     assert_eq!(problems(text), wanted);
 }

@@ -32,7 +32,7 @@ pub fn number(text: &str, range: &Range) -> Result<usize, String> {
     let fits = |number: &usize| range.as_ref().is_none_or(|range| range.contains(number));
     match text.parse().ok().filter(fits) {
         Some(number) if !text.starts_with('+') => Ok(number),
-        _ => Err(format!("{text:?} is not {}", numbers(range))),
+        _ => Err(format!("{text:?}: must be {}", numbers(range))),
     }
 }
 
@@ -46,13 +46,13 @@ fn numbers(range: &Range) -> String {
 /// Reads a number of seconds.
 ///
 /// # Errors
-/// Fails if `text` is not a number of seconds, or not within a year.
+/// Fails if `text`: must be a number of seconds, or not within a year.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=SECONDS_MAX).contains(&seconds) => {
             Ok(Duration::from_secs_f64(seconds))
         }
-        _ => Err(format!("{text:?} is not a number of seconds from 0.001 to {SECONDS_MAX}")),
+        _ => Err(format!("{text:?}: must be a number of seconds from 0.001 to {SECONDS_MAX}")),
     }
 }
 
@@ -77,7 +77,7 @@ impl SettingValue for u32 {
 
     fn read(text: &str, range: &Range) -> Result<u32, String> {
         let max = u32::MAX as usize;
-        let wrong = |_| format!("{text:?} is not {}", numbers(&Some(0..=max)));
+        let wrong = |_| format!("{text:?}: must be {}", numbers(&Some(0..=max)));
         u32::try_from(number(text, range)?).map_err(wrong)
     }
 }
@@ -106,7 +106,7 @@ impl SettingValue for bool {
         match text {
             "true" | "yes" => Ok(true),
             "false" | "no" => Ok(false),
-            _ => Err(format!("{text:?} is not one of true, false, yes, no")),
+            _ => Err(format!("{text:?}: must be one of true, false, yes, no")),
         }
     }
 }
@@ -120,7 +120,7 @@ impl SettingValue for PathBuf {
 
     fn read(text: &str, _: &Range) -> Result<PathBuf, String> {
         if text.is_empty() || text.contains('\0') {
-            return Err(format!("{text:?} is not a path"));
+            return Err(format!("{text:?}: must be a path"));
         }
         Ok(text.into())
     }
@@ -134,8 +134,8 @@ impl SettingValue for SocketAddr {
     }
 
     fn read(text: &str, _: &Range) -> Result<SocketAddr, String> {
-        let what = "is not ADDRESS:PORT, such as 127.0.0.1:9273 or [::1]:9273";
-        text.parse().map_err(|_| format!("{text:?} {what}"))
+        let what = "must be ADDRESS:PORT, such as 127.0.0.1:9273 or [::1]:9273";
+        text.parse().map_err(|_| format!("{text:?}: {what}"))
     }
 }
 
@@ -212,7 +212,7 @@ impl<T: SettingValue> Field for T {
         };
         let value = value.or_else(default);
         if value.is_none() && !is_given {
-            let what = format!("missing; {} is needed", (setting.accepts)(&setting.range));
+            let what = format!("missing; must be {}", (setting.accepts)(&setting.range));
             check.problem(Location::Missing(setting.name), what);
         }
         value

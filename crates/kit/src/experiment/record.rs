@@ -153,7 +153,7 @@ impl Record {
                 let pairs = series.points.iter().chain(&series.ranges);
                 if !pairs.clone().all(|(a, b)| a.is_finite() && b.is_finite()) {
                     return failed(format!(
-                        "{}, {}: a value is no number",
+                        "{}, {}: a value is not a number",
                         plot.title, series.name
                     ));
                 }

@@ -42,8 +42,8 @@ const PACKETS_PER_TICK: usize = 1024;
 overbank_declare::choices! {
     /// What happens while no controller is connected.
     pub enum FailMode: "MODE" {
-        Secure = "secure", "the rules stand as they are";
-        Standalone = "standalone", "the switch forwards as a learning switch does";
+        Secure = "secure", "forwarding by the rules";
+        Standalone = "standalone", "forwarding as a learning switch";
     }
 }
 
@@ -129,7 +129,7 @@ overbank_declare::counters! {
         rules_max: gauge rules "Limit of rules" as "rules_limit";
         rules_refused: counter rules "Rules refused because the tables were full";
         rules_expired: counter rules "Rules that timed out";
-        reloads: counter reloads "Times the file of rules was read again" as "rules_reloads";
+        reloads: counter reloads "Reloads of the file of rules" as "rules_reloads";
         controllers: gauge controllers "Connected controllers";
         packets_lost: counter packets "Packets for controllers that no session took"
             as "controller_packets_lost";

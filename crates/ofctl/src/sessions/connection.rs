@@ -39,7 +39,7 @@ const HELLO: u8 = 0;
 const ERROR: u8 = 1;
 
 /// Why a connection that kept silent is closed.
-const DISPLACED: &str = "it kept silent and gave way to a new connection";
+const DISPLACED: &str = "it sent no hello and was closed to admit a new connection";
 
 /// How a connection ended.
 pub(super) struct Ended {
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
                 Err(error) => {
                     let quote = error.header.to_bytes();
                     self.refuse(ErrorMessage::new(FrameError::CODE, &quote), error.header.xid);
-                    return Err("its first message has no length that can be");
+                    return Err("its first message has an invalid length");
                 }
             };
             count(&control.options.counters.messages_in, 1);
@@ -256,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
             let waiting = session.out.len();
             if waiting > 0 && moved.elapsed() > options.stall {
                 count(&options.counters.sessions_stalled, 1);
-                return Err("it does not read what is sent to it");
+                return Err("it does not read its messages");
             }
             let (room, ready) = (waiting < options.reply_bytes, session.is_ready());
             if !room && !held {
@@ -323,7 +323,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
                 Err(FrameError { header }) => {
                     let error = ErrorMessage::new(BadRequest::BadLen, &header.to_bytes());
                     self.session.error(error, header.xid);
-                    return Err("it sent a message whose length cannot be");
+                    return Err("it sent a message with an invalid length");
                 }
             }
         }

@@ -14,19 +14,19 @@ overbank_declare::counters! {
         connections: gauge connections "Open connections";
         connections_opened: counter connections "Connections that were accepted or made";
         connections_refused: counter connections
-            "Connections closed at once because there were too many";
+            "Connections closed at once because the limit was reached";
         connections_displaced: counter connections
-            "Connections that had not said hello and gave way to a new one";
+            "Connections closed before their hello to admit a new one";
         connects_failed: counter attempts "Attempts to reach a controller that failed";
         hellos_missed: counter connections "Connections closed because no hello came in time";
         sessions_opened: counter sessions "Sessions that agreed on a version";
         sessions_broken: counter sessions
-            "Connections that we ended: nonsense, and all that is counted as missed, stalled or displaced";
+            "Connections that the switch ended: malformed messages, and those missed, stalled or displaced";
         echoes_missed: counter sessions "Sessions ended because an echo request was not answered";
         sessions_stalled: counter sessions
-            "Sessions ended because the peer read nothing of what waited for it";
+            "Sessions ended because the peer read nothing";
         sessions_held: counter times
-            "Times a session took no more requests because too much waited for its peer";
+            "Times a session stopped taking requests because its peer read too slowly";
         messages_in: counter messages "Messages received";
         messages_out: counter messages "Messages sent";
         errors_sent: counter messages "Error messages sent";
@@ -37,18 +37,18 @@ overbank_declare::counters! {
             "Messages refused because too many waited in the bundles of the session";
         packet_ins_sent: counter packets "Packet-ins sent";
         packet_ins_dropped: counter packets
-            "Packet-ins that a session did not get because it reads too slowly";
+            "Packet-ins dropped because the controller read too slowly";
         events_dropped: counter events
-            "Flow-removed and port-status messages that a session did not get for the same reason";
+            "Flow-removed and port-status messages dropped because the controller read too slowly";
         packet_outs: counter packets "Packet-outs carried out";
         packet_outs_waited: counter packets
-            "Packet-outs that found the queue to the workers full and waited";
+            "Packet-outs that waited because the queue to the workers was full";
         packet_outs_dropped: counter packets
             "Packet-outs dropped because the workers did not keep up";
         buffers_in_use: gauge frames "Frames in buffers now";
         buffers_full: counter frames "Packet-ins sent whole because no buffer was free";
         bytes_queued: gauge bytes "Bytes waiting to be sent to controllers now";
-        bytes_queued_most: gauge bytes "Largest number of bytes that waited";
+        bytes_queued_most: gauge bytes "Largest number of bytes that waited to be sent to controllers";
     }
 }
 

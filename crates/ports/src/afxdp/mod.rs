@@ -94,7 +94,7 @@ impl FromStr for CopyMode {
             "auto" => Ok(CopyMode::Auto),
             "copy" => Ok(CopyMode::Copy),
             "zero-copy" => Ok(CopyMode::ZeroCopy),
-            _ => Err(format!("`{}` is not one of auto, copy, zero-copy", text.escape_debug())),
+            _ => Err(format!("`{}`, expected one of auto, copy, zero-copy", text.escape_debug())),
         }
     }
 }
@@ -117,7 +117,7 @@ impl FromStr for XdpMode {
             "auto" => Ok(XdpMode::Auto),
             "native" | "drv" => Ok(XdpMode::Native),
             "generic" | "skb" => Ok(XdpMode::Generic),
-            _ => Err(format!("`{}` is not one of auto, native, generic", text.escape_debug())),
+            _ => Err(format!("`{}`, expected one of auto, native, generic", text.escape_debug())),
         }
     }
 }

@@ -118,7 +118,7 @@ fn pcap(given: &mut Given<'_>) -> Parsed<PortKind> {
 fn memory(given: &mut Given<'_>) -> Parsed<PortKind> {
     if let Some(argument) = given.argument {
         let shown = argument.escape_debug();
-        return Err(format!("`{shown}` is not of the form option=value, such as flows=1000"));
+        return Err(format!("`{shown}`, expected option=value, such as flows=1000"));
     }
     let usual = MemoryOptions::default();
     let sizes = MemoryOptions::SIZE_MIN..=MemoryOptions::SIZE_MAX;
@@ -168,7 +168,7 @@ impl<'a> Given<'a> {
                 None if i == 0 => given.argument = Some(piece).filter(|piece| !piece.is_empty()),
                 None => {
                     let shown = piece.escape_debug();
-                    return Err(format!("`{shown}` is not of the form option=value"));
+                    return Err(format!("`{shown}`, expected option=value"));
                 }
             }
         }
@@ -193,7 +193,7 @@ impl<'a> Given<'a> {
         } else {
             let shown = name.escape_debug();
             Err(format!(
-                "`{shown}` is no interface name: at most 15 characters, without / : % or blanks"
+                "`{shown}`, expected an interface name of at most 15 characters, without / : % and blanks"
             ))
         }
     }

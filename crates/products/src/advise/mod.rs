@@ -90,7 +90,7 @@ pub enum Input<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    #[error("no design to choose from: name at least one")]
+    #[error("no design to choose from: name at least one with --cache")]
     NoDesign,
     #[error("no packets to look at")]
     NoPackets,

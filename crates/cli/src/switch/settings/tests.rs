@@ -177,13 +177,13 @@ const WRONG: &[(&str, &str, &[&str])] = &[
          workers = 0\ncache = \"set-5\"\nlog = \"loud\"\nmac-age = \"old\"",
         &[
             "ob.toml:3: port: port number 1 is already in use, at ob.toml:2",
-            "ob.toml:4: port: \"memory:\": write NUMBER=KIND:",
-            "ob.toml:5: port: \"0\" is not a port number from 1 to",
+            "ob.toml:4: port: \"memory:\": must be NUMBER=KIND:",
+            "ob.toml:5: port: \"0\": must be a port number from 1 to",
             "ob.toml:6: port: ",
-            "ob.toml:7: workers: \"0\" is not a number from 1 to 64",
+            "ob.toml:7: workers: \"0\": must be a number from 1 to 64",
             "ob.toml:8: cache: ",
-            "ob.toml:9: log: \"loud\" is not one of off, error",
-            "ob.toml:10: mac-age: \"old\" is not a number from 1 to",
+            "ob.toml:9: log: \"loud\": must be one of off, error",
+            "ob.toml:10: mac-age: \"old\": must be a number from 1 to",
         ],
     ),
     (
@@ -200,7 +200,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     (
         "a list where one value is needed",
         "port = [\"1=memory:\"]\nworkers = [1, 2]",
-        &["ob.toml:2: workers: 2 values, one is needed: a number from 1 to 64"],
+        &["ob.toml:2: workers: 2 values; must be one: a number from 1 to 64"],
     ),
     (
         "cores that do not fit the workers",
@@ -220,11 +220,11 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "port = [\"1=memory:\"]\ncontroller-connections = 0\ncontroller-buffers = 4097\n\
          controller-events = 0\ncontroller-bundles = \"many\"\nmetrics-connections = 257",
         &[
-            "ob.toml:2: controller-connections: \"0\" is not a number from 1 to 256",
-            "ob.toml:3: controller-buffers: \"4097\" is not a number from 0 to 4096",
-            "ob.toml:4: controller-events: \"0\" is not a number from 1 to 65536",
-            "ob.toml:5: controller-bundles: \"many\" is not a number from 1 to 1024",
-            "ob.toml:6: metrics-connections: \"257\" is not a number from 1 to 256",
+            "ob.toml:2: controller-connections: \"0\": must be a number from 1 to 256",
+            "ob.toml:3: controller-buffers: \"4097\": must be a number from 0 to 4096",
+            "ob.toml:4: controller-events: \"0\": must be a number from 1 to 65536",
+            "ob.toml:5: controller-bundles: \"many\": must be a number from 1 to 1024",
+            "ob.toml:6: metrics-connections: \"257\": must be a number from 1 to 256",
         ],
     ),
     (
@@ -233,23 +233,23 @@ const WRONG: &[(&str, &str, &[&str])] = &[
          controller-stall = -1\ncontroller-bytes = 1024\ncontroller-packets = 0\n\
          controller-packet-outs = 65537\ncontroller-bundle-messages = 0\nstatus-connections = 65",
         &[
-            "ob.toml:2: controller-hello: \"off\" is not a number of seconds from 0.001",
-            "ob.toml:3: controller-probe: \"0\" is not a number of seconds from 0.001",
-            "ob.toml:4: controller-stall: \"-1\" is not a number of seconds from 0.001",
-            "ob.toml:5: controller-bytes: \"1024\" is not a number from 65536 to 67108864",
-            "ob.toml:6: controller-packets: \"0\" is not a number from 1 to 65536",
-            "ob.toml:7: controller-packet-outs: \"65537\" is not a number from 1 to 65536",
-            "ob.toml:8: controller-bundle-messages: \"0\" is not a number from 1 to 1000000",
-            "ob.toml:9: status-connections: \"65\" is not a number from 1 to 64",
+            "ob.toml:2: controller-hello: \"off\": must be a number of seconds from 0.001",
+            "ob.toml:3: controller-probe: \"0\": must be a number of seconds from 0.001",
+            "ob.toml:4: controller-stall: \"-1\": must be a number of seconds from 0.001",
+            "ob.toml:5: controller-bytes: \"1024\": must be a number from 65536 to 67108864",
+            "ob.toml:6: controller-packets: \"0\": must be a number from 1 to 65536",
+            "ob.toml:7: controller-packet-outs: \"65537\": must be a number from 1 to 65536",
+            "ob.toml:8: controller-bundle-messages: \"0\": must be a number from 1 to 1000000",
+            "ob.toml:9: status-connections: \"65\": must be a number from 1 to 64",
         ],
     ),
     (
         "addresses",
         "port = [\"1=memory:\"]\nmetrics = \"9273\"\nopenflow = \"ssl:1.2.3.4\"\ndatapath-id = \"x\"",
         &[
-            "ob.toml:2: metrics: \"9273\" is not ADDRESS:PORT",
+            "ob.toml:2: metrics: \"9273\": must be ADDRESS:PORT",
             "ob.toml:3: openflow: \"ssl:1.2.3.4\": connections with TLS",
-            "ob.toml:4: datapath-id: \"x\" is not a number of 1 to 16 hexadecimal digits",
+            "ob.toml:4: datapath-id: \"x\": must be a number of 1 to 16 hexadecimal digits",
         ],
     ),
     (
@@ -268,7 +268,7 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
         &[
             "ob.toml:2: isolated: not a setting of mode openflow; remove it or use mode l2",
-            "ob.toml:3: mode: \"L2\" is not one of openflow, l2",
+            "ob.toml:3: mode: \"L2\": must be one of openflow, l2",
         ],
     ),
     (
@@ -279,14 +279,14 @@ const WRONG: &[(&str, &str, &[&str])] = &[
          \"02:00:00:00:00:0a=1\",\n\"02:00:00:00:00:0A@0=3\"]\nmac-queue = 0",
         &[
             "ob.toml:3: isolated: port 2 is not configured; configured: 1, 3",
-            "ob.toml:4: isolated: \"x\" is not a number from 1 to",
-            "ob.toml:6: mac-static: \"4096\" is not a number from 0 to 4095",
-            "ob.toml:7: mac-static: 01:00:00:00:00:01 is not a unicast MAC address",
+            "ob.toml:4: isolated: \"x\": must be a number from 1 to",
+            "ob.toml:6: mac-static: \"4096\": must be a number from 0 to 4095",
+            "ob.toml:7: mac-static: 01:00:00:00:00:01: must be a unicast MAC address",
             "ob.toml:8: mac-static: port 2 is not configured; configured: 1, 3",
-            "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": write MAC[@VLAN]=PORT",
-            "ob.toml:10: mac-static: \"02:00:00:00:00:01\": write MAC[@VLAN]=PORT",
+            "ob.toml:9: mac-static: \"2:0:0:0:0:1=1\": must be MAC[@VLAN]=PORT",
+            "ob.toml:10: mac-static: \"02:00:00:00:00:01\": must be MAC[@VLAN]=PORT",
             "ob.toml:12: mac-static: 02:00:00:00:00:0a@0 is given already, at ob.toml:11",
-            "ob.toml:13: mac-queue: \"0\" is not a number from 1 to",
+            "ob.toml:13: mac-queue: \"0\": must be a number from 1 to",
         ],
     ),
     (
@@ -294,17 +294,17 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "port = [\"+1=memory:\",\n\"2=memory:\"]\nworkers = \"+1\"\ncores = \"+0\"\n\
          mac-static = [\n\"02:00:00:00:00:01=+2\",\n\"02:00:00:00:00:01@+7=2\"]",
         &[
-            "ob.toml:1: port: \"+1\" is not a port number from 1 to",
-            "ob.toml:3: workers: \"+1\" is not a number from 1 to 64",
-            "ob.toml:4: cores: \"+0\" is not a number from 0 to 4095",
-            "ob.toml:6: mac-static: \"+2\" is not a number from 1 to",
-            "ob.toml:7: mac-static: \"+7\" is not a number from 0 to 4095",
+            "ob.toml:1: port: \"+1\": must be a port number from 1 to",
+            "ob.toml:3: workers: \"+1\": must be a number from 1 to 64",
+            "ob.toml:4: cores: \"+0\": must be a number from 0 to 4095",
+            "ob.toml:6: mac-static: \"+2\": must be a number from 1 to",
+            "ob.toml:7: mac-static: \"+7\": must be a number from 0 to 4095",
         ],
     ),
     (
         "unknown pages",
         "port = [\"1=memory:\"]\nmac-pages = \"2g\"",
-        &["ob.toml:2: mac-pages: \"2g\" is not one of huge, 1g, small"],
+        &["ob.toml:2: mac-pages: \"2g\": must be one of huge, 1g, small"],
     ),
     (
         "one place for OpenFlow twice",
