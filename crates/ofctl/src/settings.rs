@@ -139,6 +139,7 @@ impl ControllerSettings {
         ControlOptions {
             connections: self.controller_connections,
             handshake: self.controller_hello,
+            // Off: zero, which sends no echo requests.
             probe: self.controller_probe.0.unwrap_or_default(),
             stall: self.controller_stall,
             reply_bytes: self.controller_bytes,

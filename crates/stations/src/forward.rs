@@ -239,6 +239,7 @@ impl<K: Address> Forwarder<K> {
         let [this, next] = &mut chunks;
         let (mut this, mut next) = (this, next);
         let mut upcoming = burst.chunks(BURST);
+        // No chunk left: no frames, so nothing to look ahead to.
         read(upcoming.next().unwrap_or_default(), false, &mut next.0, &mut next.1);
         self.reader.prefetch(&next.1);
         for (i, frames) in burst.chunks(BURST).enumerate() {
