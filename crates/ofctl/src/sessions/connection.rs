@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
     fn refuse(&mut self, error: ErrorMessage, xid: u32) {
         // The oldest: an error looks the same in all versions.
         let pushed = self.out.push(&Message::Error(error), Version::V13, xid);
-        assert!(pushed.is_ok(), "an error quotes at most 64 bytes: it fits into a message");
+        assert!(pushed.is_ok(), "an error is a line at most: it fits into a message");
     }
 }
 
