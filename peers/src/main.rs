@@ -4,11 +4,12 @@
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
 //! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
 //! to slow it, [`ovs::explosion`]; `live` the running switch between interfaces beside Open vSwitch
-//! and the Linux bridge, [`live`].
+//! and the Linux bridge, [`live`]; `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.
 
 mod clock;
 mod contestant;
+mod control;
 mod fib;
 mod folder;
 mod keys;
@@ -53,6 +54,8 @@ enum Command {
     /// Measures the live switch between interfaces beside Open vSwitch and the Linux bridge (as
     /// root)
     Live(live::Options),
+    /// Measures how long rules take into a switch and out of it over OpenFlow (as root)
+    Control(control::Options),
     /// Runs one table in a separate process (started by `tables`)
     #[command(hide = true)]
     Contestant(contestant::Options),
@@ -82,6 +85,8 @@ fn list() -> Result<()> {
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
     println!("explosion:");
     println!("  Open vSwitch 3.1 with DPDK: {}", ovs::explosion::CONFIGURATIONS.join(", "));
+    println!("control:");
+    println!("  Open vSwitch 3.1, userspace datapath");
     println!("live:");
     for contestant in live::contestants::ALL {
         println!("  {}", contestant.name());
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
         Command::Ovs(options) => ovs::run(&options),
         Command::Explosion(options) => ovs::explosion::run(&options),
         Command::Live(options) => live::run(&options),
+        Command::Control(options) => control::run(&options),
         Command::Contestant(options) => contestant::run(&options),
         Command::FibContestant(options) => fib::contest(&options),
         Command::PartitionContestant(options) => partition::contest(&options),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | fib | partition | live |
-//!  sources      tests of peers/             ovs | explosion  (peers/README.md)
+//!  sources      tests of peers/             ovs | explosion | control  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
@@ -96,7 +96,8 @@ pub struct Options {
     /// to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
-    /// What to measure [default: tables, fib, partition, live, ovs --native, explosion]
+    /// What to measure [default: tables, fib, partition, live, ovs --native, explosion,
+    /// control]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -143,6 +144,12 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Measure how long rules take into Open vSwitch and Overbank over OpenFlow, and out (as root)
+    Control {
+        /// Arguments of `overbank-peers control`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// Measurements beside Open vSwitch with DPDK.
@@ -151,7 +158,7 @@ const WITH_DPDK: [&str; 2] = ["ovs", "explosion"];
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let all = ["tables", "fib", "partition", "live", "ovs", "explosion"];
+    let all = ["tables", "fib", "partition", "live", "ovs", "explosion", "control"];
     let (measurements, native) = match &options.what {
         _ if options.list => (Vec::new(), false),
         _ if options.smoke => (all.map(|command| (command, smoke())).to_vec(), false),
@@ -162,9 +169,10 @@ pub fn run(options: &Options) -> Result<()> {
         Some(What::Live { arguments }) => (alone("live", arguments), false),
         Some(What::Ovs { native, arguments }) => (alone("ovs", arguments), *native),
         Some(What::Explosion { arguments }) => (alone("explosion", arguments), false),
+        Some(What::Control { arguments }) => (alone("control", arguments), false),
     };
     let measures = |commands: &[&str]| measurements.iter().any(|(name, _)| commands.contains(name));
-    let (live, dpdk) = (measures(&["live"]), measures(&WITH_DPDK));
+    let (live, dpdk) = (measures(&["live", "control"]), measures(&WITH_DPDK));
     if (dpdk || live) && !packages::is_root() {
         bail!("Open vSwitch needs root: network namespaces, huge pages for DPDK");
     }
