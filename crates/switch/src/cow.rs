@@ -1,19 +1,21 @@
 //! A vector and a hash table whose clones share parts until one of them changes.
 //!
 //! ```text
-//!  CowVec     [ Arc chunk 0 | Arc chunk 1 | … ]          N elements in a chunk
-//!  CowTable   [ 0 | 1 | 0 | 2 ]                          which shard, by bits of the hash
-//!             [ Arc shard 0 | Arc shard 1 | Arc shard 2 ] extendible hashing: one that is full is
-//!                                                         split, and the first list doubles if
-//!                                                         the shard stands in it only once
+//!  Parts      [ Arc group 0           | Arc group 1 … ]   16 parts in a group
+//!               [ Arc part 0 | … 15 ]   [ 16 | … ]
+//!  CowVec     a part: a chunk of N elements
+//!  CowTable   a part: a shard; [ 0 | 1 | 0 | 2 ] says which, by bits of the hash
+//!             extendible hashing: a full shard is split, and that list doubles if the shard stands
+//!             in it only once
 //! ```
 //!
 //! The control plane changes its copy of the rules and gives clones to the workers. The first
-//! change after a clone copies the list of parts (a pointer and a count each) and the parts that it
+//! clone copies the list of groups, and the first change after it the groups and the parts that it
 //! touches. Later changes, until the next clone, touch what is already unshared. With 100,000
-//! elements the list has a few hundred parts, and a part some hundred elements.
+//! elements there are some tens of groups; a part has some tens of elements. Both are small because
+//! a controller that waits for a barrier after each rule pays for them with each rule.
 //!
-//! Cost of a read: one or two more loads than the plain structure. A table's lists never shrink.
+//! Cost of a read: two or three more loads than the plain structure. A table's lists never shrink.
 //! Elements with equal bits 32 to 47 of the hash stay in one shard, whatever its size. Panics:
 //! [`CowVec`] on an index out of bounds, as a slice does.
 //!
@@ -23,25 +25,75 @@
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use hashbrown::HashTable;
 
 /// Capacity of a new chunk.
 const CHUNK_FIRST: usize = 8;
 /// Number of elements above which a shard is split.
-const SHARD_MAX: usize = 512;
+const SHARD_MAX: usize = 128;
 /// Most bits of the hash that choose a shard.
 const DEPTH_MAX: u32 = 16;
+
+/// Parts in a group.
+const GROUP: usize = 16;
+
+/// Parts, in groups that clones share.
+#[derive(Debug)]
+struct Parts<P: ?Sized>(Vec<Arc<ArrayVec<Arc<P>, GROUP>>>);
+
+impl<P: ?Sized> Clone for Parts<P> {
+    fn clone(&self) -> Self {
+        Parts(self.0.clone())
+    }
+}
+
+impl<P: ?Sized> Parts<P> {
+    const fn new() -> Parts<P> {
+        Parts(Vec::new())
+    }
+
+    fn len(&self) -> usize {
+        // All groups but the last are full.
+        self.0.last().map_or(0, |last| (self.0.len() - 1) * GROUP + last.len())
+    }
+
+    /// Returns the place of a part, in a group that is not shared. The part may be.
+    fn place(&mut self, at: usize) -> &mut Arc<P> {
+        &mut Arc::make_mut(&mut self.0[at / GROUP])[at % GROUP]
+    }
+
+    fn push(&mut self, part: Arc<P>) {
+        match self.0.last_mut().filter(|last| !last.is_full()) {
+            Some(last) => Arc::make_mut(last).push(part),
+            None => self.0.push(Arc::new(ArrayVec::from_iter([part]))),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<P>> {
+        self.0.iter().flat_map(|group| group.iter())
+    }
+}
+
+impl<P: ?Sized> Index<usize> for Parts<P> {
+    type Output = P;
+
+    #[inline]
+    fn index(&self, at: usize) -> &P {
+        &self.0[at / GROUP][at % GROUP]
+    }
+}
 
 /// A vector in chunks of up to `N` elements, all but the last of them full.
 #[derive(Clone, Debug)]
 pub(crate) struct CowVec<T, const N: usize> {
-    chunks: Vec<Arc<[T]>>,
+    chunks: Parts<[T]>,
     len: usize,
 }
 
 impl<T, const N: usize> Default for CowVec<T, N> {
     fn default() -> Self {
-        CowVec { chunks: Vec::new(), len: 0 }
+        CowVec { chunks: Parts::new(), len: 0 }
     }
 }
 
@@ -52,15 +104,15 @@ impl<T: Clone + Default, const N: usize> CowVec<T, N> {
 
     pub(crate) fn push(&mut self, value: T) {
         let (chunk, at) = (self.len / N, self.len % N);
-        let room = self.chunks.get(chunk).map_or(0, |chunk| chunk.len());
-        if at >= room {
-            let longer = (2 * room).clamp(CHUNK_FIRST.min(N), N);
-            let old = self.chunks.get(chunk).map_or(&[][..], |chunk| chunk);
+        let old = if chunk < self.chunks.len() { &self.chunks[chunk] } else { &[] };
+        if at >= old.len() {
+            let longer = (2 * old.len()).clamp(CHUNK_FIRST.min(N), N);
             let fill = std::iter::repeat_with(T::default).take(longer - old.len());
             let new: Arc<[T]> = old.iter().cloned().chain(fill).collect();
-            match self.chunks.get_mut(chunk) {
-                Some(place) => *place = new,
-                None => self.chunks.push(new),
+            if chunk < self.chunks.len() {
+                *self.chunks.place(chunk) = new;
+            } else {
+                self.chunks.push(new);
             }
         }
         let at = self.len;
@@ -84,7 +136,7 @@ impl<T, const N: usize> Index<usize> for CowVec<T, N> {
 
 impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
     fn index_mut(&mut self, at: usize) -> &mut T {
-        &mut Arc::make_mut(&mut self.chunks[at / N])[at % N]
+        &mut Arc::make_mut(self.chunks.place(at / N))[at % N]
     }
 }
 
@@ -104,13 +156,13 @@ struct Shard<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct CowTable<T> {
     /// Shard for each value of the lowest bits of [`window`]; empty, or a power of two long.
-    directory: Vec<u32>,
-    shards: Vec<Arc<Shard<T>>>,
+    directory: Arc<[u32]>,
+    shards: Parts<Shard<T>>,
 }
 
 impl<T> Default for CowTable<T> {
     fn default() -> Self {
-        CowTable { directory: Vec::new(), shards: Vec::new() }
+        CowTable { directory: Arc::new([]), shards: Parts::new() }
     }
 }
 
@@ -138,7 +190,7 @@ impl<T: Hashed> CowTable<T> {
     /// Returns the shard of a hash, unshared.
     fn own(&mut self, hash: u64) -> Option<&mut Shard<T>> {
         let shard = self.shard(hash)?;
-        Some(Arc::make_mut(&mut self.shards[shard]))
+        Some(Arc::make_mut(self.shards.place(shard)))
     }
 
     /// Changes an element that is present; its hash must stay the same.
@@ -162,7 +214,7 @@ impl<T: Hashed> CowTable<T> {
     pub(crate) fn insert_unique(&mut self, value: T) {
         let hash = value.hash();
         if self.directory.is_empty() {
-            self.directory.push(0);
+            self.directory = Arc::new([0]);
             self.shards.push(Arc::new(Shard { depth: 0, table: HashTable::new() }));
         }
         while self.shard(hash).is_some_and(|s| self.shards[s].table.len() >= SHARD_MAX) {
@@ -200,7 +252,7 @@ impl<T: Hashed> CowTable<T> {
             return false;
         }
         if 1 << depth == self.directory.len() {
-            self.directory.extend_from_within(..);
+            self.directory = self.directory.repeat(2).into();
         }
         let mut halves = [HashTable::new(), HashTable::new()];
         for &value in &self.shards[old].table {
@@ -208,12 +260,13 @@ impl<T: Hashed> CowTable<T> {
             halves[window(hash) >> depth & 1].insert_unique(hash, value, Hashed::hash);
         }
         let [zero, one] = halves.map(|table| Arc::new(Shard { depth: depth + 1, table }));
-        self.shards[old] = zero;
+        *self.shards.place(old) = zero;
         self.shards.push(one);
         let step = 1 << depth;
-        let places = (window(hash) & (step - 1)..self.directory.len()).step_by(step);
+        let directory = Arc::make_mut(&mut self.directory);
+        let places = (window(hash) & (step - 1)..directory.len()).step_by(step);
         for at in places.filter(|at| at >> depth & 1 == 1) {
-            self.directory[at] = new;
+            directory[at] = new;
         }
         true
     }
@@ -255,7 +308,7 @@ mod tests {
         vec.push(100);
         assert!(old.iter().copied().eq(0..100));
         assert_eq!((vec.len(), vec[17], vec[16], vec[100]), (101, 7, 16, 100));
-        let shared = old.chunks.iter().zip(&vec.chunks).filter(|(a, b)| Arc::ptr_eq(a, b));
+        let shared = old.chunks.iter().zip(vec.chunks.iter()).filter(|(a, b)| Arc::ptr_eq(a, b));
         assert_eq!(shared.count(), 5, "all but the two that were written to");
     }
 
@@ -264,11 +317,14 @@ mod tests {
         let mut table = CowTable::default();
         (0..100_000).for_each(|n| table.insert_unique(Item(spread(n), 0)));
         assert!(table.shards.iter().all(|shard| shard.table.len() <= SHARD_MAX));
-        assert!(table.shards.len() < 600 && table.directory.len() <= 1024);
+        assert!(table.shards.len() < 2400 && table.directory.len() <= 4096);
         let old = table.clone();
         assert!(table.update(spread(7), |_| true, |item| item.1 = 1));
-        let changed = old.shards.iter().zip(&table.shards).filter(|(a, b)| !Arc::ptr_eq(a, b));
+        let changed =
+            old.shards.iter().zip(table.shards.iter()).filter(|(a, b)| !Arc::ptr_eq(a, b));
         assert_eq!(changed.count(), 1);
+        let groups = old.shards.0.iter().zip(&table.shards.0);
+        assert_eq!(groups.filter(|(a, b)| !Arc::ptr_eq(a, b)).count(), 1);
         assert!(!table.update(1, |_| false, |_| ()));
         assert_eq!(table.iter().count(), 100_000);
     }

@@ -68,7 +68,9 @@ impl Overbank {
         let switch = overbank_ofctl::start(Setup::default(), ports)?;
         let settings = ControllerSettings::defaults().context("every setting has a default")?;
         let options = settings.options();
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        // As the command does.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (stop, stopped) = watch::channel(false);
         let targets = vec![Target::UnixListen(socket.to_owned())];
         let task =

@@ -137,8 +137,9 @@ where
     let datapath_id = datapath_id.unwrap_or_else(|| {
         overbank_ofctl::datapath_id(running.handle().lock().publisher().ports())
     });
+    // One thread: sessions share a lock, and with two, each request woke the one that slept.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .thread_name("serve")
         .enable_all()
         .build()?;

@@ -1,6 +1,6 @@
 use super::*;
 use overbank_handover::mailbox::mailbox;
-use overbank_runtime::control::{PUBLISH_EVERY_MS, publish, tick};
+use overbank_runtime::control::{PUBLISH_EVERY_MAX_MS, PUBLISH_EVERY_MS, publish, tick};
 use overbank_runtime::link::{Link, Snapshot, WorkerEnd};
 use overbank_switch::parse::parse_rules;
 use overbank_switch::tables::{Change, Filter};
@@ -168,4 +168,20 @@ fn snapshots_are_published_once_for_many_changes() {
     control.delete(&Filter::default());
     let soon = tick(&mut control);
     assert!(soon <= PUBLISH_EVERY_MS || !control.publisher().is_dirty(), "{soon}");
+}
+
+#[test]
+fn a_flood_of_changes_is_published_less_often() {
+    let mut control = control(1000, FailMode::Secure, false);
+    let (start, before) = (control.publisher().now_ms(), control.publisher().totals());
+    let flood_ms = 20 * PUBLISH_EVERY_MAX_MS;
+    while control.publisher().now_ms() < start + flood_ms {
+        control.publisher_mut().touch();
+        tick(&mut control);
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+    let published = control.publisher().totals().snapshots_published - before.snapshots_published;
+    let elapsed_ms = control.publisher().now_ms() - start;
+    // 1, 2, 4, 8, 16, then every 32 milliseconds. A pause of the test itself begins anew.
+    assert!((1..=8 + elapsed_ms / 8).contains(&published), "{published} in {elapsed_ms} ms");
 }

@@ -8,8 +8,9 @@
 //!
 //! A [`Control`] is a plain synchronous structure behind a mutex that no worker touches. The lock's
 //! holder changes it and calls [`Publisher::touch`]. A thread of the runtime calls
-//! [`Control::tick`] and publishes changes, at most once in [`PUBLISH_EVERY_MS`]; a barrier
-//! publishes at once. All changes under one lock are published as a whole.
+//! [`Control::tick`] and publishes changes: the first ones after [`PUBLISH_EVERY_MS`], later ones of a
+//! flood less often, up to [`PUBLISH_EVERY_MAX_MS`], because each publication makes the changes
+//! after it copy what they touch. A barrier publishes at once. All changes under one lock are published as a whole.
 //!
 //! Panics: none.
 
@@ -28,6 +29,8 @@ use std::sync::Arc;
 
 /// Shortest time between two publications, barriers apart.
 pub const PUBLISH_EVERY_MS: u64 = 1;
+/// Longest time for which changes wait while more of them keep coming.
+pub const PUBLISH_EVERY_MAX_MS: u64 = 32;
 /// Time after a publication during which ticks come as often as publications may.
 const BUSY_MS: u64 = 20;
 /// Longest time between two ticks.
@@ -77,6 +80,8 @@ pub struct Publisher<E: Engine> {
     /// Changes since the last snapshot.
     dirty: bool,
     published_ms: u64,
+    /// Time between two publications: doubles while changes wait for each of them.
+    every_ms: u64,
     /// When the control side's thread next looks unprompted.
     next_look_ms: u64,
     totals: PublisherTotals,
@@ -100,6 +105,7 @@ impl<E: Engine> Publisher<E> {
             common,
             dirty: false,
             published_ms: 0,
+            every_ms: PUBLISH_EVERY_MS,
             next_look_ms: u64::MAX,
             totals: PublisherTotals::default(),
             garbage: Vec::new(),
@@ -245,8 +251,12 @@ pub fn tick<C: Control>(control: &mut C) -> u64 {
     let mut next_ms = control.tick(now_ms).unwrap_or(TICK_MS);
     let publisher = control.publisher();
     let since = now_ms.saturating_sub(publisher.published_ms);
-    if publisher.dirty && since >= PUBLISH_EVERY_MS {
+    if publisher.dirty && since >= publisher.every_ms {
         publish(control);
+        let publisher = control.publisher_mut();
+        let in_flood = since < 2 * publisher.every_ms + PUBLISH_EVERY_MS;
+        let longer = (2 * publisher.every_ms).min(PUBLISH_EVERY_MAX_MS);
+        publisher.every_ms = if in_flood { longer } else { PUBLISH_EVERY_MS };
     }
     let publisher = control.publisher_mut();
     if publisher.dirty || now_ms.saturating_sub(publisher.published_ms) < BUSY_MS {

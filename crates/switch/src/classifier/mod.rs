@@ -155,7 +155,7 @@ struct RuleLink {
 }
 
 /// Links that are copied together when one of them changes.
-const CHUNK: usize = 256;
+const CHUNK: usize = 32;
 
 type RuleLinks = CowVec<RuleLink, CHUNK>;
 

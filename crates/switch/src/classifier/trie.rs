@@ -22,7 +22,7 @@ use crate::cow::CowVec;
 /// Index of no child.
 const NIL: u32 = 0;
 /// Nodes that are copied together when one of them changes.
-const CHUNK: usize = 512;
+const CHUNK: usize = 64;
 
 /// One node: the prefix of `len` bits that leads to it.
 #[derive(Clone, Copy, Debug, Default)]
