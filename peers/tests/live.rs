@@ -28,7 +28,7 @@ fn the_record_is_made_and_its_claims_hold() {
 }
 
 #[test]
-fn a_core_that_is_not_there_is_one_clear_line() {
+fn a_missing_core_is_one_clear_line() {
     let output = Command::new(env!("CARGO_BIN_EXE_overbank-peers"))
         .args(["live", "--smoke", "--core", "4096"])
         .output()

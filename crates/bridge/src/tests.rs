@@ -267,7 +267,7 @@ proptest! {
 }
 
 #[test]
-fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
+fn a_flood_of_invented_sources_leaves_known_addresses() {
     let limits =
         Limits { entries_max: 200, age_s: 8, learn_per_s: 500, queue: 64, ..Limits::default() };
     let mut rig = Rig::new(limits, &[Role::default(); 4], 2);
@@ -323,7 +323,7 @@ fn a_flood_of_invented_sources_disturbs_nobody_who_is_known() {
 /// From every port at once, in any VLAN, and the address of a static station among the invented
 /// ones.
 #[test]
-fn floods_from_all_ports_and_in_all_vlans_disturb_nobody_who_is_known() {
+fn floods_from_all_ports_and_vlans_leave_known_addresses() {
     const VLAN: u16 = 7;
     let limits =
         Limits { entries_max: 400, age_s: 8, learn_per_s: 500, queue: 64, ..Limits::default() };
@@ -374,7 +374,7 @@ fn floods_from_all_ports_and_in_all_vlans_disturb_nobody_who_is_known() {
 }
 
 #[test]
-fn a_queue_that_nobody_empties_stops_nothing() {
+fn a_full_queue_blocks_no_worker() {
     let limits = Limits { queue: 4, ..Limits::default() };
     let mut rig = Rig::new(limits, &[Role::default(); 2], 1);
     for n in 0..20 {

@@ -233,7 +233,7 @@ fn any_geometry_has_a_model() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_before_any_work() {
+fn errors_are_reported_before_any_work() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let fails = |arguments: &[&str], with: &[&str]| {
         let output = lab(arguments, dir.path());
@@ -292,7 +292,7 @@ fn a_report_takes_the_place_of_nothing_else() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_is_finished() {
+fn ctrl_c_keeps_finished_records() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let child = Command::new(env!("CARGO_BIN_EXE_overbank"))
         .args(["lab", "run", "slide15", "table1", "--out", "."])
@@ -324,7 +324,7 @@ fn ctrl_c_keeps_what_is_finished() {
 /// Refused before the first experiment: an output that cannot be written, and an option that no
 /// experiment uses.
 #[test]
-fn what_cannot_be_done_is_refused_before_the_first_experiment() {
+fn invalid_requests_are_refused_before_the_first_experiment() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     fs::create_dir_all(dir.path().join("o/table1.json")).expect("made");
     let refused = |arguments: &[&str], with: &str| {

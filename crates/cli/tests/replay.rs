@@ -47,7 +47,7 @@ fn numbers<'a>(replay: &'a Value, field: &'a str) -> impl Iterator<Item = f64> +
 }
 
 #[test]
-fn built_in_traffic_goes_through_all_designs_alike() {
+fn all_designs_forward_built_in_traffic_alike() {
     let replay = small(&[]);
     assert_eq!(replay["schema"], "overbank-replay/1");
     let names: Vec<&str> = replay["designs"]
@@ -424,7 +424,7 @@ fn first_core(process: &str) -> String {
 }
 
 #[test]
-fn ctrl_c_ends_early_and_reports_what_was_done() {
+fn ctrl_c_ends_early_and_reports_the_work_done() {
     let core = first_core("self");
     let mut child = overbank()
         .args(["replay", "--seconds", "3600", "--flows", "1000", "--format", "json"])

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_law() {
+    fn refuses_invalid_laws() {
         for theta in [-0.1, f64::NAN, f64::INFINITY] {
             assert!(Zipf::new(10, theta).is_none());
         }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn problems_are_named() {
         for (text, problem) in [
             ("", "unknown kind"),
             ("6653", "unknown kind"),

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pages_and_gigabytes_are_what_was_asked_for() {
+    fn small_and_gigabyte_pages_are_used_as_requested() {
         let small = Memory::zeroed_on(2 * HUGE_PAGE, Pages::Small).unwrap();
         assert!(matches!(small.huge_pages(), HugePages::No | HugePages::Unknown));
         // Most machines set no such pages aside; then one is refused and the other falls back.

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_and_far_are_what_they_say_and_automatic_goes_by_the_l2() {
+    fn near_and_far_are_kept_and_automatic_follows_the_l2() {
         let l2 = l2_bytes();
         assert!((128 << 10..=1 << 30).contains(&l2) && l2 == l2_bytes(), "{l2}");
         for bytes in [0, 1, l2, FAR_L2S * l2 - 1] {

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_is_given() {
+    fn keeps_all_items() {
         let mut store = FrameStore::new();
         let frames: Vec<Vec<u8>> =
             (0..200).map(|i| (0..i).map(|b| (b ^ i) as u8).collect()).collect();

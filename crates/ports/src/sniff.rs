@@ -137,7 +137,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_files_are_named() {
         for name in ["nowhere0", "", "a\0b", "a name that is far too long for one"] {
             let error = Sniffer::open(name).err().expect("refused");
             assert!(matches!(error, SniffError::NoInterface { .. }), "{error}");

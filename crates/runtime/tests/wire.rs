@@ -46,7 +46,7 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_engine_of_its_own_kind_has_counters_metrics_status_and_an_account_that_closes() {
+fn a_new_engine_has_counters_metrics_status_and_an_account_that_closes() {
     let options = Options { workers: 2, ..Options::default() };
     let (ports, handles) = ports(3, 2);
     let running = wire::wire(&options, ports).expect("started");

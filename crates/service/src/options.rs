@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_address_is_that_of_the_table() {
+    fn the_default_address_equals_the_tables() {
         let metrics = ServiceSettings::SECTION.settings.iter().find(|s| s.name == "metrics");
         assert_eq!(metrics.and_then(|setting| setting.default), Some(METRICS_DEFAULT));
     }

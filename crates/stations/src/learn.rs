@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_station_is_not_told_twice_in_a_moment() {
+    fn an_address_is_not_reported_twice_in_a_moment() {
         let (mut learner, reports) = Learner::new(3, &limits(100, 8));
         let start = u32::MAX - 3;
         let at = |ms: u32| start.wrapping_add(ms);

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_read_and_errors_say_what_would_be_right() {
+    fn queries_are_read_and_errors_name_the_expected_form() {
         assert_eq!("fdb".parse(), Ok(Query::default()));
         let query: Query =
             "fdb port=3 vlan=0\tmac=02:00:00:00:00:0A most=9\n".parse().expect("right");

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_memory() {
+    fn reports_memory() {
         let available = memory_available().expect("Linux says so");
         assert!((1 << 20..1 << 46).contains(&available), "{available}");
     }

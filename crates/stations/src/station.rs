@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_tells() {
+    fn a_frame_reports_its_source() {
         let heard = |found, port, now| Station::heard(found, port, now);
         let known = Some(Station::learnt(3, 5));
         assert_eq!(heard(None, 3, 5), Heard::News(News::Unknown));

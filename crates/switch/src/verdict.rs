@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_get_what_was_counted_once_and_before_the_number_goes() {
+    fn rules_get_their_counts_once_and_before_their_number_is_reused() {
         let (mut verdicts, stats) = (Verdicts::new(1), AllTableStats::default());
         let rules = [Arc::new(RuleStats::new(0)), Arc::new(RuleStats::new(0))];
         let lookup = |table: u8, rule| Lookup { table, rule };

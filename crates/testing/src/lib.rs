@@ -55,12 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_asked_for() {
+    fn installed_packages_are_not_requested() {
         assert!(needs("a machine", true));
     }
 
     #[test]
-    fn what_is_missing_fails_or_is_skipped() {
+    fn a_missing_requirement_fails_or_skips() {
         let skips = env::var_os(SKIP).is_some_and(|value| value == "1");
         let went_on = std::panic::catch_unwind(|| needs("a machine that does not exist", false));
         match went_on {

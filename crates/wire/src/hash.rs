@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_within_a_microflow_does_not_count() {
+    fn changes_within_a_microflow_do_not_count() {
         let mut rng = Pcg64Mcg::seed_from_u64(2);
         for (dl_type, nw_proto) in KINDS {
             for _ in 0..100 {

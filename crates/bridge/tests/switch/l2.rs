@@ -81,7 +81,7 @@ fn learns_floods_moves_and_tells_vlans_apart() {
 }
 
 #[test]
-fn what_goes_nowhere_has_a_named_reason() {
+fn packets_without_output_have_a_named_reason() {
     let mut setup = setup(2);
     setup.isolated = vec![1, 2];
     setup.statics = vec![(MacVlan::new(mac(7), 0), 3), (MacVlan::new(mac(8), 0), 2)];

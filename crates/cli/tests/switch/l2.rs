@@ -223,7 +223,7 @@ fn hosts_talk_beside_a_flood_of_invented_addresses() {
 }
 
 #[test]
-fn what_makes_no_sense_in_an_ethernet_switch_is_refused() {
+fn settings_of_other_modes_are_refused() {
     let output = overbank()
         .args(["switch", "--check", "--mode", "l2", "--port", "1=memory:", "--openflow", "ptcp:"])
         .args(["--isolated", "2", "--mac-static", "02:00:00:00:00:01", "--mac-pages", "2g"])

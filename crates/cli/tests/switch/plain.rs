@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_before_anything_starts() {
+fn all_problems_are_reported_before_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let (config, rules) = (folder.path().join("switch.toml"), folder.path().join("rules.txt"));
     fs::write(&rules, "priority=1,actions=output:2\nactions=fly\n").expect("written");

@@ -42,7 +42,7 @@ fn port() -> Port {
 }
 
 #[test]
-fn words_there_and_back() {
+fn words_survive_a_round_trip() {
     assert_eq!((Port::WORDS, Port::TABLE.len()), (7, 6));
     assert_eq!(port().words(), [1, 2, 0, 3, 4, 5, 6]);
     assert_eq!(Port::from_words(&port().words()), port());

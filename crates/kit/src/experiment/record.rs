@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_for_no_place_is_a_line_and_a_mark() {
+    fn a_statement_without_a_place_is_a_line_and_a_mark() {
         let curve = Series::measured("a", vec![(0.5, 1.0), (2.0, 3.0)]);
         let plot = Plot::new("", "", "").with([curve]).mark_anywhere("up to 15 %", 15.0);
         assert_eq!(plot.series[1].points, [(0.5, 15.0), (2.0, 15.0)]);

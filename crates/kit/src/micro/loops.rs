@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_insert_what_missed_too() {
+    fn lookups_also_insert_misses() {
         let mut cache =
             designs(&["blp-2-16"]).unwrap()[0].build(1 << 14, LayoutKind::Fp16V16, 1, None);
         let cache = &mut **cache.as_mut().unwrap();

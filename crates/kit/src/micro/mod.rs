@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_when_told_to() {
+    fn ends_on_request() {
         let cell = Cell { entries: 1 << 10, alpha: 1.0, theta: 0.0 };
         let mut stop = |_: f64| Err(LabError::Stopped);
         let ended = measure(cell, &designs(&["set-4"]), &PLAN, 2.5, 1, &mut stop);

@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// Beside a list that remembers every id that was ever given out.
         #[test]
-        fn what_is_taken_is_what_was_kept(
+        fn taken_frames_are_the_kept_ones(
             slots in 1..6usize,
             steps in prop::collection::vec((any::<bool>(), 0..40usize, 0..3000u64), 1..200),
         ) {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_says_how_many_there_were() {
+    fn one_line_a_second_reports_the_number_held_back() {
         let log_limit = LogLimit::default();
         assert_eq!(log_limit.now(5), Some(0));
         assert!((6..1005).all(|ms| log_limit.now(ms).is_none()));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pushed_comes_out_in_order_whatever_the_pieces() {
+    fn pieces_of_any_size_come_out_in_order() {
         let counters = Arc::new(ControlCounters::default());
         let mut outbox = Outbox::new(counters.clone());
         let (mut all, mut got) = (Vec::new(), Vec::new());

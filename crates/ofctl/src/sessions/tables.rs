@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_says_what_it_can() {
+    fn every_table_reports_its_features() {
         for version in Version::ALL {
             let tables = features(version, 1000);
             assert_eq!(tables.len(), 255);

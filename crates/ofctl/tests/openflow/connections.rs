@@ -92,7 +92,7 @@ fn too_many_connections_are_closed_and_counted() {
 }
 
 #[test]
-fn silent_connections_lock_nobody_out() {
+fn silent_connections_lock_no_controller_out() {
     let options = ControlOptions { connections: 3, ..patient() };
     let bench = Bench::with("", &[quiet()], options, vec![]);
     let counted = || bench.counters.snapshot();

@@ -92,7 +92,7 @@ const HELLO: [u8; 8] = [4, 0, 0, 8, 0, 0, 0, 1];
 const ERROR: u8 = 1;
 
 #[test]
-fn who_does_not_say_hello_is_told_so_and_closed() {
+fn a_peer_without_hello_gets_an_error_and_is_closed() {
     let bench = forwarding(patient());
     for (first, code) in [
         // A request in place of a hello; OpenFlow 1.0; a length that cannot be.
@@ -112,7 +112,7 @@ fn who_does_not_say_hello_is_told_so_and_closed() {
 }
 
 #[test]
-fn who_says_no_whole_hello_is_closed_in_time() {
+fn a_peer_without_a_whole_hello_is_closed_in_time() {
     let options = ControlOptions { handshake: UNHURRIED, ..patient() };
     let bench = forwarding(options);
     // Another protocol, half a header, nothing.
@@ -219,7 +219,7 @@ fn random_and_mutated_bytes_harm_nobody() {
 }
 
 #[test]
-fn who_asks_and_does_not_read_is_held_up_and_then_closed() {
+fn a_peer_that_does_not_read_is_held_and_then_closed() {
     let options = ControlOptions { stall: 2 * UNHURRIED, ..patient() };
     let bench = forwarding(options);
     let mut echo = Vec::new();

@@ -284,7 +284,7 @@ fn packets_are_sent_and_counted() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_values_are_refused_by_name() {
     let Some(ofctl) = Ofctl::new("") else { return };
     for version in VERSIONS {
         for (words, code) in [

@@ -29,7 +29,7 @@ fn the_highest_version_in_common_is_spoken() {
 }
 
 #[test]
-fn the_configuration_is_that_of_the_session() {
+fn the_session_keeps_its_configuration() {
     let bench = Bench::new(1);
     let mut client = Client::connect(bench.address, Version::V13);
     let config = |miss_send_len| SwitchConfig { flags: 0, miss_send_len };
@@ -45,7 +45,7 @@ fn the_configuration_is_that_of_the_session() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn missing_features_are_refused_by_name() {
     let bench = Bench::new(2);
     let mut client = Client::connect(bench.address, Version::V15);
     let group = |command| {
@@ -100,7 +100,7 @@ fn what_is_not_there_is_refused_by_name() {
 }
 
 #[test]
-fn there_is_one_master_and_slaves_only_read() {
+fn one_controller_is_master_and_slaves_only_read() {
     let bench = Bench::new(2);
     let mut one = Client::connect(bench.address, Version::V14);
     let mut two = Client::connect(bench.address, Version::V13);

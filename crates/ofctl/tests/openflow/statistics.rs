@@ -11,7 +11,7 @@ use super::bench::{Bench, PATIENCE, frame, patient, quiet, wait};
 use super::client::{Client, add, everything, output, question, reply};
 
 #[test]
-fn lists_of_what_there_is_not_are_empty() {
+fn unsupported_lists_are_empty() {
     let bench = Bench::new(2);
     let mut client = Client::connect(bench.address, Version::V14);
     let all = u32::MAX;

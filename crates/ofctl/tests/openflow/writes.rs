@@ -33,7 +33,7 @@ fn deletion(matching: OxmMatch) -> FlowMod {
 }
 
 #[test]
-fn the_five_commands_change_what_they_mean() {
+fn the_five_commands_change_the_right_rules() {
     let bench = Bench::new(2);
     let mut client = Client::connect(bench.address, Version::V13);
     let base = || add(5, port(1), vec![output(2)]);

@@ -105,7 +105,7 @@ fn the_last_bucket_spills_into_the_buffer() {
 }
 
 #[test]
-fn the_best_policy_keeps_what_is_hit() {
+fn the_best_policy_keeps_hit_entries() {
     let mut cache = FlowCache::<SetAssoc<4>, BubbleLru>::new(&Config::buckets(1)).unwrap();
     (1..=4).for_each(|key| _ = cache.insert(key, key as u16));
     // Three hits bring the last one to the top; then strangers pass through the last slot.
@@ -341,7 +341,7 @@ fn counters_count() {
 }
 
 #[test]
-fn names_are_canonical_and_unknown_ones_are_told_what_is_known() {
+fn names_are_canonical_and_unknown_ones_list_the_known() {
     let names: Vec<String> = Design::all().map(|design| design.to_string()).collect();
     assert_eq!(names.len(), 10 * 4 + 3);
     for (design, name) in Design::all().zip(&names) {
@@ -427,7 +427,7 @@ fn the_environment_forces_an_instruction_set() {
 
 /// Near, far and automatic, decided at construction and by the table's size alone.
 #[test]
-fn the_prefetch_is_what_was_asked_for() {
+fn the_prefetch_is_used_as_requested() {
     let build = |entries: usize, prefetch| {
         let config = Config::entries(entries).prefetch(prefetch);
         let design: Design = "blp-2-16+bubble".parse().unwrap();

@@ -352,7 +352,7 @@ fn extreme_keys_are_keys_like_others() {
 }
 
 #[test]
-fn what_cannot_be_built_is_an_error() {
+fn impossible_tables_are_an_error() {
     for buckets in [0, 1, BUCKETS_MAX + 1, usize::MAX] {
         let error = Writer::<u128, u64>::new(&Config::buckets(buckets)).unwrap_err();
         assert_eq!(error, Error::Buckets { buckets });
@@ -376,7 +376,7 @@ fn a_billion_ethernet_entries_take_less_than_9_gib() {
 
 /// Near, far and automatic, decided at construction and by the table's size alone.
 #[test]
-fn the_prefetch_is_what_was_asked_for() {
+fn the_prefetch_is_used_as_requested() {
     // A bucket is a line; the last size below which automatic is near.
     let large = FAR_L2S * l2_bytes() / 64;
     for (buckets, automatic) in [(2, false), (large - 1, false), (large, true)] {

@@ -246,7 +246,7 @@ fn a_forged_file_with_a_key_twice_is_refused() {
 }
 
 #[test]
-fn what_the_system_refuses_is_reported() {
+fn refusals_of_the_system_are_reported() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("no").join("fib");
     let writer = filled(2, |n| n, |n| n);

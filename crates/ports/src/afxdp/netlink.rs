@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_an_error() {
+    fn a_missing_interface_is_an_error() {
         let error = attached(0x7fff_fff0).expect_err("no such interface");
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         assert_eq!(attached(1).expect("the loopback interface is always there"), None);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_said() {
+    fn unwritable_outputs_are_reported() {
         let error = CaptureStream::create("/nowhere/out.pcap").unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/out.pcap: ") && !error.contains('\n'), "{error}");
         let file = tempfile::NamedTempFile::new().unwrap();

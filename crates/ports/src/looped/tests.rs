@@ -61,7 +61,7 @@ fn injected_frames_come_in_the_queue_of_their_flow() {
 }
 
 #[test]
-fn what_is_sent_is_counted_and_the_last_kept() {
+fn sent_frames_are_counted_and_the_last_kept() {
     let options = MemoryOptions { keep: 3, ..MemoryOptions::default() };
     let mut port = MemoryPort::open(&options, "memory:", 1).unwrap();
     let mut queue = port.take_queues().remove(0);

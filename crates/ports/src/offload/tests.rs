@@ -344,7 +344,7 @@ fn sctp_gets_its_crc() {
 }
 
 #[test]
-fn what_cannot_be_cut_is_refused() {
+fn invalid_super_frames_are_refused() {
     let shape = Headers {
         v6: false,
         udp: false,

@@ -50,7 +50,7 @@ fn the_examples_mean_what_they_say() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_one_line() {
+fn errors_are_one_line() {
     for (text, part) in [
         ("", "afpacket, afxdp, tap, pcap, memory"),
         ("veth1", "expected KIND:ARGUMENT"),
@@ -88,7 +88,7 @@ fn what_is_wrong_is_said_in_one_line() {
 }
 
 #[test]
-fn opening_refuses_what_cannot_be() {
+fn opening_refuses_invalid_options() {
     let open_error = |text: &str, queues| match open(&parsed(text), queues) {
         Ok(_) => panic!("{text} opened"),
         Err(error) => error.to_string(),

@@ -231,7 +231,7 @@ fn every_cut_is_an_error_or_a_whole_capture() {
 }
 
 #[test]
-fn messages_say_what_and_where() {
+fn messages_name_the_problem_and_its_place() {
     let header = || pcap_header(false, false, 65535, 1);
     let packet = |b: Bytes| b.u32(0).u32(0).u32(4).u32(4).raw(b"abcd");
     assert_eq!(

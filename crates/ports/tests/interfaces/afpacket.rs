@@ -272,7 +272,7 @@ fn the_mtu_bounds_what_is_sent_and_may_change() {
 }
 
 #[test]
-fn what_the_ring_cannot_hold_is_counted() {
+fn frames_beyond_the_ring_are_counted() {
     for ring in RINGS {
         let Some(net) = Net::new(1) else { return };
         let options = AfPacketOptions { ring, ring_mib: 1, ..AfPacketOptions::default() };
@@ -316,7 +316,7 @@ fn what_the_ring_cannot_hold_is_counted() {
 }
 
 #[test]
-fn what_we_send_does_not_come_back_and_all_addresses_come() {
+fn sent_frames_do_not_come_back_and_all_addresses_arrive() {
     for queues in [1, 2] {
         let Some(net) = Net::new(1) else { return };
         let mut port = open(&net.near(0), RingKind::V2, queues);

@@ -250,7 +250,7 @@ fn bursts_are_whole_in_order_and_undisturbed_while_on_loan() {
 }
 
 #[test]
-fn what_is_sent_arrives_and_the_counters_close() {
+fn sent_frames_arrive_and_the_counters_close() {
     let Some(net) = Net::new(1) else { return };
     let (_port, mut queue) = open_one(&net, 0);
     let raw = raw_socket(&net, 0);
@@ -382,7 +382,7 @@ fn long_mtus_get_long_frames_and_longer_ones_an_error() {
 }
 
 #[test]
-fn where_native_mode_is_refused_the_generic_one_works_and_says_why() {
+fn refused_native_mode_falls_back_to_generic_and_says_why() {
     let Some(net) = Net::new(1) else { return };
     let near = net.near(0);
     // More than fits into a page is too long for native XDP.

@@ -132,7 +132,7 @@ fn a_tap_goes_down_comes_back_and_is_made_anew() {
 }
 
 #[test]
-fn what_is_no_tap_or_in_use_is_refused() {
+fn other_devices_and_taps_in_use_are_refused() {
     let Some(net) = Net::new(1) else { return };
     let refused = |name: &'static str, queues| {
         let tried = net.inside(0, move || tap::open(name, &TapOptions::default(), queues).err());

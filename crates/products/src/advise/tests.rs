@@ -99,7 +99,7 @@ fn the_rule_takes_the_smallest_that_is_good_enough() {
 
 /// A trace that is anything but independent draws: the report says that its order matters.
 #[test]
-fn locality_and_drift_are_told_from_the_model() {
+fn locality_and_drift_are_distinguished_from_the_model() {
     // 2000 flows, of which each sends its 20 packets in a separate stretch of time.
     let local = trace((0..40_000u32).map(|i| i / 400 * 20 + i % 20));
     let question = question("set-4,blp-2-16");
@@ -167,7 +167,7 @@ fn policies_are_predicted_where_they_coincide() {
 }
 
 #[test]
-fn the_costs_of_a_policy_count_where_it_works() {
+fn the_costs_of_a_policy_count_only_where_it_acts() {
     let costs = Costs::default();
     let of = |design: &str, hit_rate, full, even| {
         costs.estimate(design.parse().unwrap(), State { hit_rate, full, even })

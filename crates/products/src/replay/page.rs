@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_says_what_the_record_does() {
+    fn the_page_agrees_with_the_record() {
         let mut replay = replay(Length::Loops(1));
         replay.digest_packets = 1_234_567;
         for (n, design) in replay.designs.iter_mut().enumerate() {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_of_what_never_happened() {
+    fn omits_events_that_never_happened() {
         let repeated = |misses| {
             let mut split = Split::default();
             (0..GROUP_MIN).for_each(|_| split.add(misses, 64.0));

@@ -126,7 +126,7 @@ fn a_clock_that_leaps_does_not_make_new_entries_old() {
 }
 
 #[test]
-fn who_moved_is_not_moved_back_by_an_old_report() {
+fn an_old_report_does_not_move_an_address_back() {
     let mut stations = stations(100, 4);
     stations.learn(unknown(1, 1));
     stations.learn(Sighting { news: News::Moved, ..unknown(1, 2) });
@@ -183,7 +183,7 @@ fn a_large_table_is_flushed_while_others_are_learnt() {
 }
 
 #[test]
-fn a_flood_pushes_out_nobody_who_is_in_use() {
+fn a_flood_evicts_no_address_in_use() {
     let mut stations = stations(100, 2);
     // 40 stations of each port; they are heard of again and again.
     let hosts = |stations: &mut Stations| {

@@ -195,7 +195,7 @@ fn a_snapshot_and_a_change_after_it_copy_little_of_many_rules() {
 /// --ignored --nocapture`.
 #[test]
 #[ignore = "prints times"]
-fn what_a_change_costs() {
+fn a_change_copies_little() {
     for rules in [1_000, 10_000, 100_000, 900_000] {
         let mut tables = many_rules(rules);
         let names: Vec<Rule> = tables.rules().into_iter().take(200).cloned().collect();

@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn the_tiers_do_what_the_linear_scan_does(
+    fn the_tiers_agree_with_the_linear_scan(
         design in design(),
         entries in prop_oneof![3 => Just(SMALL), 1 => Just(LARGE)],
         megaflows in prop::sample::select(vec![1usize, 3, 1000]),

@@ -171,7 +171,7 @@ fn ports_that_change_hold_from_the_next_packet_on() {
 }
 
 #[test]
-fn what_a_controller_is_told() {
+fn a_controller_receives_its_events() {
     let rules = "priority=0,actions=controller:128\n\
                  cookie=7,priority=1,udp,tp_dst=1,actions=mod_vlan_vid:5,controller,goto_table:2\n\
                  cookie=8,table=2,priority=0,udp,actions=write_actions(controller:0)\n\
@@ -207,7 +207,7 @@ fn what_a_controller_is_told() {
 }
 
 #[test]
-fn what_a_learning_switch_is_asked_and_may_answer() {
+fn a_learning_switch_exchanges_valid_messages() {
     let mut datapath = datapath(&tables("actions=push_vlan:0x8100,mod_vlan_vid:9,normal"));
     let frame = udp(1, 2, 64);
     let mut out = |answer| {

@@ -582,7 +582,7 @@ const WRONG: &[(&str, &[(u32, &str)])] = &[
 ];
 
 #[test]
-fn mistakes_say_where_and_what() {
+fn mistakes_are_reported_with_place_and_problem() {
     for (text, want) in WRONG {
         let errors = parse_rule(text).expect_err(text);
         let found: Vec<_> = errors.kept().iter().map(|e| (e.column, e.kind.to_string())).collect();

@@ -188,7 +188,7 @@ proptest! {
     /// A megaflow may say of a TTL no more than that it is far from its end: rules full of it, and
     /// packets that differ in nothing else.
     #[test]
-    fn every_ttl_goes_its_way(rules in crate::common::ttl_rules()) {
+    fn every_ttl_is_rewritten_or_expires(rules in crate::common::ttl_rules()) {
         let tables = Tables::new(rules.clone()).unwrap();
         let oracle = Oracle::new(rules);
         let plain = Packet([0; crate::common::CHOICES]).frame();

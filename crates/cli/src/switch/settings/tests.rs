@@ -147,7 +147,7 @@ fn an_ethernet_switch_needs_no_more_than_its_mode() {
 }
 
 #[test]
-fn flags_replace_what_the_file_says() {
+fn flags_override_the_file() {
     let mut source = Source::new(&SECTIONS);
     source.text(&Arc::from("ob.toml"), WHOLE);
     source.flag("port", ["7=memory:"]);

@@ -326,7 +326,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn both_ways_find_what_is_there() {
+    fn both_ways_find_all_entries() {
         let reader = filled(1000).reader();
         let keys: Vec<Key6> = (0..2000).rev().map(address).collect();
         let expected = Answers { hits: 1000, sum: (0..1000).sum() };

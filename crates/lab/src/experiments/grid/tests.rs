@@ -62,7 +62,7 @@ fn ahead_is_ours_alone_or_of_all() {
 /// Each design that may be chosen where promotion has a price has its plain geometry beside it, and
 /// both sizes have such a cell for each target.
 #[test]
-fn target_cells_have_what_they_are_judged_by() {
+fn target_cells_have_their_criteria() {
     for (mib, (alpha, theta)) in MIB.into_iter().flat_map(|mib| SKEW_TARGETS.map(|at| (mib, at))) {
         let cell = Cell::mib(mib, alpha, theta);
         assert_eq!(cells(false).iter().filter(|other| **other == cell).count(), 1, "{cell:?}");

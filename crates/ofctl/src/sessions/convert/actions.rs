@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_switch_does_not_do_is_named() {
+    fn unsupported_features_are_named() {
         let any = Match::default();
         let here = ListKind::Apply(&any);
         for (action, code) in [

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_text_can_say_goes_there_and_back() {
+    fn matches_of_text_survive_a_round_trip() {
         for text in [
             "",
             "in_port=3,dl_src=00:11:22:33:44:55/ff:ff:00:00:00:00,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_switch_cannot_match_is_refused() {
+    fn unsupported_matches_are_refused() {
         let code = |field, value| from_oxm(&OxmMatch { fields: vec![Oxm::exact(field, value)] });
         for field in [
             OxmField::Metadata,

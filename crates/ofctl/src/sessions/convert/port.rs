@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_link_says_so() {
+    fn a_port_without_link_reports_it() {
         let up = desc(&port());
         assert_eq!(up.name.to_string(), "veth-with-a-lon");
         assert!(up.state.contains(PortState::LIVE) && !up.state.contains(PortState::LINK_DOWN));

@@ -485,7 +485,7 @@ mod tests {
 
     /// Answers would be the same with more of them, and later.
     #[test]
-    fn second_lines_are_asked_for_where_the_home_says_so_and_nowhere_else() {
+    fn second_lines_are_prefetched_only_if_the_home_says_so() {
         let (reader, keys) = full::<Key6, u16>(mac, |i| i as u16);
         let view = reader.table.view();
         let (mut open, mut settled) = (0, 0);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_said_in_one_line() {
+    fn oversized_input_is_one_clear_line() {
         assert_eq!(left_out(1000), None);
         let line = left_out(1_000_000_000).unwrap();
         assert_eq!(line, "With learning, 1 G entries left out: 128 M are the most");
