@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 
-/// What an Ethernet switch is made of, besides its ports.
+/// Options of an Ethernet switch, besides its ports.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// How it is run.

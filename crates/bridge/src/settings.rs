@@ -11,7 +11,7 @@ overbank_declare::settings! {
     }
 }
 
-/// Number of a port, of which it is not yet known whether there is one.
+/// Number of a port, not yet checked.
 #[derive(Clone, Debug)]
 pub struct PortNumber(String);
 

@@ -67,7 +67,7 @@ pub struct PacketIn {
 pub struct PacketOut {
     /// The frame.
     pub frame: Vec<u8>,
-    /// Port that it shall be taken to have come in on; [`PORT_CONTROLLER`] where there is none.
+    /// Its ingress port; [`PORT_CONTROLLER`] if it has none.
     ///
     /// [`PORT_CONTROLLER`]: overbank_switch::ports::PORT_CONTROLLER
     pub in_port: u32,

@@ -1,4 +1,4 @@
-//! What a rule switch is made of, and how it starts.
+//! The options of a rule switch, and how it starts.
 
 use crate::engine::RuleEngine;
 use crate::rules::{ControlConfig, RuleControl, RuleRefused};
@@ -14,7 +14,7 @@ use std::io;
 /// A rule switch at work.
 pub type Switch = Running<RuleControl>;
 
-/// What a rule switch is made of, besides its ports.
+/// Options of a rule switch, besides its ports.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// How it is run.

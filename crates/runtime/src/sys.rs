@@ -122,7 +122,7 @@ pub fn wait_for(waker: &Waker, at_most: Duration) {
     waker.clear();
 }
 
-/// Returns the time-stamp counter; nanoseconds where there is none.
+/// Returns the time-stamp counter, or nanoseconds on machines without one.
 #[inline]
 pub fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -5,12 +5,12 @@
 //!                  (wire::bridge)     (overbank::fib, two prefetch rounds)       or drop, in order
 //! ```
 //!
-//! Of more frames, where the table is large and no source is looked up, the lines of the next 32
-//! are prefetched meanwhile.
+//! If the table is large and no source is looked up, the lines of the next 32 frames are prefetched
+//! meanwhile.
 //!
 //! A frame costs its own first line and the lines of two lookups, all of a burst's in flight
-//! together. No lock, no wait, no allocation. What a source tells goes to the [`Sink`]; the table
-//! is only read. Nothing that one frame of a burst tells is seen by another one of the same 32.
+//! together. No lock, no wait, no allocation. News about a source goes to the [`Sink`]; the table
+//! is only read. So frames of the same burst do not see each other's news.
 //!
 //! Paper: *Data Structure Engineering*, section 3.5 and 3.7.2 (as many lookups in a batch as there
 //! are packets, no waiting for more).
@@ -68,7 +68,7 @@ pub trait Sink<K = MacVlan> {
     /// unknown.
     fn flooded(&mut self, _index: usize) {}
 
-    /// Takes what a source tells that is not in the table yet; before its frame leaves.
+    /// Takes news about a source that the table does not have, before its frame leaves.
     fn saw(&mut self, _sighting: Sighting<K>) {}
 }
 

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 /// Stations whose last report a worker remembers.
 const RECENT: usize = 256;
-/// A station is not told again for so long: the writer may not have come to it yet.
+/// Time before a worker reports a station again: the writer may not have processed it yet.
 pub const QUIET_MS: u32 = 20;
-/// An allowance is for a second, and so much of it may be used at once.
+/// Part of a second's allowance that a burst may use.
 const AT_ONCE_MS: u64 = 125;
-/// Reports that may be made at once in any case.
+/// Smallest burst of reports.
 const AT_ONCE_MIN: u64 = 32;
 
 /// Reports on their way from one worker to the writer.
@@ -87,7 +87,7 @@ impl Learner {
         (learner, reports)
     }
 
-    /// Tells the writer, or does not. Returns whether something was told. Times may go round.
+    /// Reports to the writer unless limited. Returns whether it reported. Times may wrap.
     #[cold]
     pub fn report(&mut self, sighting: Sighting, now_ms: u32) -> bool {
         let Sighting { key, port, news } = sighting;

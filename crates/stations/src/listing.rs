@@ -96,7 +96,7 @@ pub struct StationStatus {
     /// Whether it was configured.
     #[serde(rename = "static")]
     pub is_static: bool,
-    /// Seconds since it was heard of, in whole epochs.
+    /// Seconds since its last frame, in whole epochs.
     pub silent_s: u32,
 }
 
@@ -106,15 +106,15 @@ pub struct StationStatus {
 pub struct Listing {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Stations that are known, whatever was asked for.
+    /// Number of known stations, whatever the filters.
     pub known: usize,
     /// An eighth of the ageing time, in milliseconds: how exact `silent_s` is.
     pub epoch_ms: u64,
-    /// Those that were asked for, in the order of the table.
+    /// Those that match, in the order of the table.
     pub stations: Vec<StationStatus>,
-    /// Whether there were more than wanted.
+    /// Whether more match than the limit.
     pub more: bool,
-    /// What was wrong with the question; empty if nothing was.
+    /// What is wrong with the query; otherwise empty.
     pub error: String,
 }
 

@@ -31,7 +31,7 @@ overbank_declare::settings! {
     }
 }
 
-/// A static address and its port, of which it is not yet known whether there is one.
+/// A static address and its port, which is not yet checked.
 #[derive(Clone, Debug)]
 pub struct StaticSetting {
     /// The address in its VLAN.

@@ -10,7 +10,7 @@ pub enum StationsError {
     /// There is no memory for it.
     #[error("{setting}: {0}", setting = setting_of(.0))]
     Table(#[from] fib::Error),
-    /// It would take memory that is not there, and the system would kill a process to get it.
+    /// It exceeds the available memory; the system would kill a process to get more.
     #[error(
         "mac-entries: {entries} stations take {needs_mib} MiB, and {available_mib} MiB of memory \
          are available; ask for fewer"
@@ -71,7 +71,7 @@ pub fn set_up(
     Ok(stations)
 }
 
-/// Bytes of memory that the system can still give, if it says so.
+/// Returns the bytes of available memory, if the system reports them.
 fn memory_available() -> Option<usize> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

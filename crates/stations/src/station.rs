@@ -19,7 +19,7 @@ const PORT_BITS: u32 = 9;
 const EPOCH_BITS: u32 = 6;
 const STATIC: u16 = 1 << (PORT_BITS + EPOCH_BITS);
 
-/// Epochs that can be told apart.
+/// Number of distinct epochs.
 pub(super) const EPOCHS: u16 = 1 << EPOCH_BITS;
 
 /// The value of an entry: port, time, and whether it is static. [`Station::bits`] is what the table
@@ -28,8 +28,7 @@ pub(super) const EPOCHS: u16 = 1 << EPOCH_BITS;
 pub struct Station(u16);
 
 impl Station {
-    /// Returns a station that was heard of behind `port` in this epoch. Of both numbers the low
-    /// bits count.
+    /// Returns a station seen behind `port` in this epoch. Uses the low bits of both numbers.
     #[inline]
     pub const fn learnt(port: u16, epoch: u16) -> Station {
         Station((epoch & (EPOCHS - 1)) << PORT_BITS | port & ((1 << PORT_BITS) - 1))
@@ -65,14 +64,14 @@ impl Station {
         self.0 & STATIC != 0
     }
 
-    /// Epochs since it was heard of, modulo 64.
+    /// Epochs since its last report, modulo 64.
     #[inline]
     pub const fn epochs_silent(self, now: u16) -> u16 {
         now.wrapping_sub(self.0 >> PORT_BITS) & (EPOCHS - 1)
     }
 
-    /// Returns what a frame from this station tells, that came in on `port` in epoch `now`; `found`
-    /// is what the table has.
+    /// Returns the news of a frame from this station that arrived on `port` in epoch `now`; `found`
+    /// is its entry in the table.
     #[inline]
     pub fn heard(found: Option<Station>, port: u16, now: u16) -> Heard {
         let Some(station) = found else { return Heard::News(News::Unknown) };
@@ -86,25 +85,25 @@ impl Station {
     }
 }
 
-/// What a frame tells about its source.
+/// Whether a frame has news about its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Nothing that the table has not.
+    /// The table is up to date.
     Known,
-    /// Something that the writer of the table should be told.
+    /// A worker should report this to the writer.
     News(News),
     /// The address is configured behind another port.
     Elsewhere,
 }
 
-/// What the writer of the table should be told about a station.
+/// News about a station for the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// It is not in the table.
     Unknown,
     /// It is behind another port now.
     Moved,
-    /// It is where it was, and was not heard of in this epoch yet.
+    /// It is behind the same port, and this is its first frame of the epoch.
     Silent,
 }
 
@@ -130,13 +129,13 @@ pub fn mac_of(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(mac)
 }
 
-/// A key that is made of an address and a VLAN.
+/// A key made from an address and a VLAN.
 pub trait Address: Key {
     /// Returns the key of an address in a VLAN.
     fn of(mac: [u8; 6], vlan: u16) -> Self;
 }
 
-/// One table for all VLANs: the VLAN is not looked at.
+/// One table for all VLANs: the VLAN is ignored.
 impl Address for Key6 {
     #[inline(always)]
     fn of(mac: [u8; 6], _vlan: u16) -> Key6 {
@@ -153,8 +152,8 @@ impl Address for MacVlan {
 }
 
 /// The current epoch, published by the writer of the table to all readers. A reader that sees it
-/// late takes a station for heard of that was silent, or reports it once too often: neither harms,
-/// so nothing is ordered by it.
+/// late misses that a station was silent, or reports it once more. Neither harms, so relaxed
+/// ordering is enough.
 #[derive(Clone, Debug, Default)]
 pub struct Epoch(Arc<AtomicU16>);
 

@@ -6,28 +6,28 @@
 //!   port down ───────── set_up(false) ─▶ all of its entries ──┘
 //! ```
 //!
-//! **Time** goes in epochs, of which an ageing time has [`AGE_EPOCHS`]. An entry has the epoch in
-//! which it was heard of; the first frame of a station in an epoch makes a worker report it. Once
-//! an epoch all of the table is gone through, a bounded slice at each tick; entries older than
-//! [`AGE_EPOCHS`] go. So a station is forgotten when it was silent for the ageing time at least,
-//! and for a fifth more at most. An epoch does not end before the table was gone through, however
-//! late the ticks come; hence 64 epochs are enough to tell old from new. Where the ticks come so
-//! late, or the table is so large, that going through it takes longer than an ageing time, no more
-//! epochs pass at once than an ageing time has: an address heard of since the last one stays until
-//! the next one.
+//! **Time** is counted in epochs; an ageing time has [`AGE_EPOCHS`]. An entry holds the epoch of
+//! its last report; a worker reports a station with its first frame of an epoch. In each epoch the
+//! writer scans the table once, a bounded slice at each tick, and removes entries older than
+//! [`AGE_EPOCHS`]. So a silent station is removed after the ageing time, and at most a fifth later.
 //!
-//! **Bounds.** [`Limits::entries_max`] learnt stations. When they are all there:
-//! - A port that has less than its *share* (half of the table, divided by the ports) gets room: the
-//!   station of the largest port that was silent longest goes, as far as a sample shows.
-//! - Any other new station takes the place of one, of the same port or the largest, that was silent
-//!   for [`IDLE_EPOCHS`] epochs. If the sample has none it is refused, and flooded to.
+//! An epoch ends only after a full scan, however late the ticks are; hence 64 epochs are enough to
+//! distinguish old from new. If a scan takes longer than an ageing time, at most one ageing time of
+//! epochs passes at once: an address reported since the last scan stays until the next one.
 //!
-//! So invented addresses push out no station that is in use, but for those by which a port exceeds
-//! what is left when all others have their share.
+//! **Bounds.** At most [`Limits::entries_max`] stations are learnt. In a full table:
+//! - A new station of a port below its *share* (half of the table, divided by the ports) evicts one
+//!   of the largest port. Of a sample, the station that was silent longest goes.
+//! - Any other new station evicts one of the same or the largest port that was silent for
+//!   [`IDLE_EPOCHS`] epochs. If the sample has none, the new station is refused and its frames are
+//!   flooded.
 //!
-//! **A port that goes down** loses all its learnt stations. Nothing is learnt of it until it is up.
-//! A large table is gone through in slices; whatever insertions move meanwhile, the number of the
-//! port's entries says when none is left.
+//! So invented addresses evict no station in use, except those by which a port exceeds what the
+//! shares of the others leave.
+//!
+//! **A port that goes down** loses all its learnt stations, and learns none until it is up. A large
+//! table is scanned in slices. Insertions may move entries meanwhile; the port's count of entries
+//! shows when none is left.
 
 use super::MacTotals;
 use super::learn::Reports;
@@ -41,11 +41,11 @@ use overbank_declare::settings::Table as _;
 pub const AGE_EPOCHS: u16 = 8;
 /// Epochs after which a station is not in use.
 pub const IDLE_EPOCHS: u16 = 2;
-/// Limit of epochs that pass at once. An address heard of before is not old by that alone.
+/// Limit of epochs that pass at once, so that a jump alone ages out no address.
 const JUMP_MAX: u64 = AGE_EPOCHS as u64;
-/// Buckets that one tick looks at, at most: 8 MiB.
+/// Limit of buckets scanned in one tick: 8 MiB.
 const SLICE_MAX: usize = 1 << 17;
-/// Buckets that are looked at for a station that can go.
+/// Buckets sampled for a station to evict.
 const SAMPLE: usize = 64;
 
 // An entry that insertions moved out of the way of a slice, twice in a row, is still old.
@@ -83,7 +83,7 @@ pub struct Entry {
     pub port: u16,
     /// Whether it was configured.
     pub is_static: bool,
-    /// Seconds since it was heard of, in whole epochs; 0 if it is static.
+    /// Seconds since its last report, in whole epochs; 0 if it is static.
     pub silent_s: u32,
 }
 

@@ -89,7 +89,7 @@ impl Overbank {
 
 impl Drop for Overbank {
     fn drop(&mut self) {
-        // Nobody listens only if the task has ended.
+        // Fails only if the task has ended.
         let _ = self.stop.send(true);
         if let Some(task) = self.task.take() {
             // A session that panicked was reported by its thread.

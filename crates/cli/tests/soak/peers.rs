@@ -21,7 +21,7 @@ pub fn start(soak: &Arc<Soak>, threads: &mut Threads) {
     threads.here(soak, "the controller that the switch looks for", called);
 }
 
-/// Connections that end in the middle of a message, have no rights, or make no sense.
+/// Connections that end within a message, are slaves, or send malformed messages.
 fn visitors(soak: &Soak) {
     let mut random = soak.random("peers");
     let mut visits = 0;

@@ -1,4 +1,4 @@
-//! The switch as a process: started, asked, told, ended.
+//! The switch as a process: start, queries, signals, end.
 
 use crate::bench::PATIENCE;
 use crate::context::Soak;

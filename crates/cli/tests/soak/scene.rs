@@ -69,7 +69,7 @@ fn exists(interface: &str) -> bool {
 }
 
 impl Scene {
-    /// Builds it; `None` (and a line) where the rights are missing.
+    /// Builds it. Returns `None`, after a line, if privileges are missing.
     pub fn new(plan: Plan) -> Option<Scene> {
         let net = Net::new(HOSTS)?;
         // A port that is free and stays so, also while the switch is away: no other program has

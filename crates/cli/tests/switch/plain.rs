@@ -1,4 +1,4 @@
-//! Without the network: settings, captures, signals, rights.
+//! Without the network: settings, captures, signals, privileges.
 
 use crate::process::{PATIENCE, Running, overbank, totals, wait};
 use overbank_ports::{Limits, read_ethernet};

@@ -7,10 +7,10 @@
 //! ways. Large memory is asked for into the second-level cache ([`Prefetch`]), as the tables do,
 //! which is what makes it cheap.
 //!
-//! *Same kind of pages* is a wish: the kernel of the system gives huge pages to one memory and not
-//! to the next. A line on a small page costs a walk of the page tables as well, so a floor on other
-//! pages than the table's is none. [`Footing`] says whether it is one; where it is not there is no
-//! multiple, no claim is judged, and the record has the line that [`refusal`] gives.
+//! *Same kind of pages* is not guaranteed: the kernel may give huge pages to one memory and not to
+//! the next. A line on a small page also costs a walk of the page tables, so a floor on other pages
+//! is not comparable. [`Footing`] checks this. If the pages differ, no multiple is reported, no
+//! claim is judged, and the record has the line of [`refusal`].
 
 use super::Way;
 use overbank::memory::{HugePages, Pages, Words};

@@ -1,4 +1,4 @@
-//! What the control side tells its subscribers: control connections, and tests.
+//! Events of the control side for its subscribers: control connections, and tests.
 //!
 //! Each subscriber has two bounded queues, so that a flood of packets for the controllers never
 //! costs it an event. What does not fit is lost for that subscriber, and counted.

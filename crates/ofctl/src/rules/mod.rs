@@ -47,7 +47,7 @@ overbank_declare::choices! {
     }
 }
 
-/// What the control side is made of.
+/// Options of the control side.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
     /// Limit of rules.
@@ -175,7 +175,7 @@ pub struct RuleControl {
     stations: Stations,
     timeouts: Timeouts,
     subscribers: Subscribers,
-    /// Events not yet told.
+    /// Events not yet sent.
     pending: Vec<Arc<Event>>,
     /// Rules that came from the file, by identity.
     from_file: Vec<(u8, u16, Match)>,
@@ -249,7 +249,7 @@ impl RuleControl {
         self.config.rules_max
     }
 
-    /// Returns what rules see of fragments.
+    /// Returns the fragment mode.
     pub fn fragments(&self) -> Fragments {
         self.tables.view().fragments
     }
@@ -261,7 +261,7 @@ impl RuleControl {
         }
     }
 
-    /// Returns what it counted.
+    /// Returns its counters.
     pub fn totals(&self) -> ControlTotals {
         ControlTotals {
             rules: self.tables.len() as u64,

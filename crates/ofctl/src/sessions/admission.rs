@@ -33,7 +33,7 @@ pub(super) struct Permit {
     lost: oneshot::Receiver<()>,
 }
 
-/// Whether somebody had to make room.
+/// Whether another connection had to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// A permit was free.

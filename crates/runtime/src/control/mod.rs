@@ -8,9 +8,10 @@
 //!
 //! A [`Control`] is a plain synchronous structure behind a mutex that no worker touches. The lock's
 //! holder changes it and calls [`Publisher::touch`]. A thread of the runtime calls
-//! [`Control::tick`] and publishes changes: the first ones after [`PUBLISH_EVERY_MS`], later ones of a
-//! flood less often, up to [`PUBLISH_EVERY_MAX_MS`], because each publication makes the changes
-//! after it copy what they touch. A barrier publishes at once. All changes under one lock are published as a whole.
+//! [`Control::tick`] and publishes changes. The first ones wait for [`PUBLISH_EVERY_MS`]. Later
+//! ones of a flood wait longer, up to [`PUBLISH_EVERY_MAX_MS`], because each publication makes the
+//! changes after it copy the parts that they touch. A barrier publishes at once. All changes under
+//! one lock are published as a whole.
 //!
 //! Panics: none.
 
