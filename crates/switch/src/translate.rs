@@ -58,6 +58,7 @@
 
 mod action_set;
 
+use std::mem;
 use std::sync::Arc;
 
 use overbank_wire::{Field, FlowKey, edit_key, key};
@@ -221,7 +222,8 @@ impl<'a> Translator<'a> {
             settled: FlowKey::default(),
             far_decrements: 0,
             program: Vec::new(),
-            found: Vec::new(),
+            // Most packets take one lookup, and the list becomes a box of its length.
+            found: Vec::with_capacity(1),
             set: ActionSet::default(),
             lookups: 0,
             steps: 0,
@@ -267,14 +269,15 @@ impl<'a> Translator<'a> {
 
     /// Runs a list and all that it leads to.
     fn run(&mut self, first: List<'a>, origin: Origin) -> Result<(), TooMuch> {
-        let mut levels = vec![Level::new(first, 0, origin)];
-        while let Some(level) = levels.last_mut() {
+        let mut level = Level::new(first, 0, origin);
+        let mut enclosing = Vec::new();
+        loop {
             let (list, depth) = (level.list, level.depth);
             let Some(action) = list.actions.get(level.at) else {
-                if let Some(complete) = self.end_of_list(level)? {
-                    let origin = level.origin;
-                    levels.pop();
-                    self.end_of(origin, complete)?;
+                if let Some(complete) = self.end_of_list(&mut level)? {
+                    self.end_of(level.origin, complete)?;
+                    let Some(outer) = enclosing.pop() else { return Ok(()) };
+                    level = outer;
                 }
                 continue;
             };
@@ -285,7 +288,8 @@ impl<'a> Translator<'a> {
                 Action::Output(PORT_TABLE) if list.reason == PacketInReason::PacketOut => {
                     self.count_lookup(depth)?;
                     if let Some(found) = self.first_table() {
-                        levels.push(Level::new(found, depth, Origin::Pipeline));
+                        let inner = Level::new(found, depth, Origin::Pipeline);
+                        enclosing.push(mem::replace(&mut level, inner));
                     }
                 }
                 Action::Resubmit { in_port, table } => {
@@ -293,19 +297,19 @@ impl<'a> Translator<'a> {
                     let table = table.unwrap_or(list.table);
                     if let Some(found) = self.lookup(table, in_port) {
                         let depth = depth + u32::from(table <= list.table);
-                        levels.push(Level::new(List::of(found), depth, Origin::Other));
+                        let inner = Level::new(List::of(found), depth, Origin::Other);
+                        enclosing.push(mem::replace(&mut level, inner));
                     }
                 }
                 _ => {
                     if !self.action(action, &list)? {
-                        let origin = level.origin;
-                        levels.pop();
-                        self.end_of(origin, true)?;
+                        self.end_of(level.origin, true)?;
+                        let Some(outer) = enclosing.pop() else { return Ok(()) };
+                        level = outer;
                     }
                 }
             }
         }
-        Ok(())
     }
 
     /// Runs what a rule does after its actions. Returns `None` if another table takes over; else
@@ -374,7 +378,7 @@ impl<'a> Translator<'a> {
 
     /// Runs the action set.
     fn run_action_set(&mut self) -> Result<(), TooMuch> {
-        let set = std::mem::take(&mut self.set);
+        let set = mem::take(&mut self.set);
         for written in set.in_order() {
             self.step(1)?;
             let list = List {

@@ -158,6 +158,15 @@ impl Burst {
     }
 }
 
+/// Returns about what a translation took, in searches of a subtable of megaflows: an estimate from
+/// counts, so that equal traffic takes equal paths. A clock would cost more than it tells.
+fn translation_cost(tables: &Tables, answer: &translate::Translation) -> u32 {
+    let subtables = |lookup: &translate::Lookup| {
+        tables.table(lookup.table).map_or(0, |table| table.subtables() as u32)
+    };
+    32 + answer.lookups.iter().map(|lookup| 8 + 2 * subtables(lookup).min(1 << 12)).sum::<u32>()
+}
+
 /// Inserts a signature. The layout was chosen so that every megaflow's id fits.
 fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
     let installed = cache.insert(hash, id);
@@ -349,10 +358,14 @@ impl Datapath {
     /// Notes the verdicts of the megaflows found and installs their signatures.
     fn take_found(&mut self, found: &[u32; BURST], now_ms: u32) {
         for (i, &id) in found.iter().enumerate().filter(|(_, id)| **id != NO_ENTRY) {
-            self.burst.verdicts[i] = self.megaflows.use_entry(id, now_ms);
-            if let Some(cache) = &mut self.cache {
-                install_signature(&mut **cache, self.burst.hashes[i], id);
-            }
+            self.take(i, id, now_ms);
+        }
+    }
+
+    fn take(&mut self, i: usize, id: u32, now_ms: u32) {
+        self.burst.verdicts[i] = self.megaflows.use_entry(id, now_ms);
+        if let Some(cache) = &mut self.cache {
+            install_signature(&mut **cache, self.burst.hashes[i], id);
         }
     }
 
@@ -360,46 +373,39 @@ impl Datapath {
     /// needs.
     #[cold]
     fn translate_rest(&mut self, missed: &ArrayVec<u8, BURST>, now_ms: u32) {
-        let mut installed = false;
+        let mut installed: ArrayVec<u32, BURST> = ArrayVec::new();
         for &i in missed {
-            if installed {
-                let mut again = ArrayVec::new();
-                again.push(i);
-                let mut found = [NO_ENTRY; BURST];
-                self.megaflows.lookup_again(&self.burst.keys, &mut again, &mut found);
-                self.take_found(&found, now_ms);
-                if again.is_empty() {
-                    continue;
-                }
+            let i = usize::from(i);
+            match self.megaflows.lookup_again(&self.burst.keys[i], &installed) {
+                Some(id) => self.take(i, id, now_ms),
+                None => installed.extend(self.translate_one(i, now_ms)),
             }
-            installed |= self.translate_one(usize::from(i), now_ms);
         }
     }
 
-    /// Translates key `i` and installs the megaflow; returns false if it does not fit.
-    fn translate_one(&mut self, i: usize, now_ms: u32) -> bool {
-        let key = &self.burst.keys[i];
+    /// Translates key `i` and returns the megaflow if one is installed.
+    fn translate_one(&mut self, i: usize, now_ms: u32) -> Option<u32> {
+        let (key, hash) = (&self.burst.keys[i], self.burst.hashes[i]);
         self.classifier_lookups += 1;
         let answer = translate::translate(&self.tables, key, &self.ports);
+        self.megaflows.note_miss(translation_cost(&self.tables, &answer));
         // Packets of this burst may still need the verdicts of evicted megaflows.
         let released = &mut self.released;
-        let mask = self.megaflows.bounded(&answer.mask, now_ms, |number| released.push(number));
+        let removed = |number| released.push(number);
+        let mask = self.megaflows.bounded(&answer.mask, hash, now_ms, removed);
         let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
-        match self.megaflows.install(key, &mask, number, now_ms) {
-            Some((id, replaced)) => {
-                // Packets of this burst may still need the replaced verdict.
-                self.released.extend(replaced);
-                if let Some(cache) = &mut self.cache {
-                    install_signature(&mut **cache, self.burst.hashes[i], id);
-                }
-                true
-            }
-            None => {
-                self.released.push(number);
-                false
-            }
+        let installed = mask.and_then(|mask| self.megaflows.install(key, &mask, number, now_ms));
+        let Some((id, replaced)) = installed else {
+            self.released.push(number);
+            return None;
+        };
+        // Packets of this burst may still need the replaced verdict.
+        self.released.extend(replaced);
+        if let Some(cache) = &mut self.cache {
+            install_signature(&mut **cache, hash, id);
         }
+        Some(id)
     }
 
     /// Runs the verdict of every frame of the burst, in order.

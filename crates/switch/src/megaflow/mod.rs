@@ -19,9 +19,16 @@
 //! and key. A change therefore costs nothing here, and no packet meets a wrong megaflow.
 //!
 //! Packets determine the masks, so crafted packets can create thousands (tuple space explosion),
-//! and a lookup that misses searches them all. [`MegaflowCache::bounded`] caps the number of masks.
-//! A new mask replaces an unused one with few megaflows. If all are in use, the new one gets more
-//! bits than the rules looked at: still right, but for fewer packets.
+//! and a lookup that misses would search them all. Three bounds keep such packets cheap:
+//! - **Masks.** [`MegaflowCache::bounded`] caps their number. One of 16 new masks replaces an unused
+//!   one with few megaflows. The others get more bits than the rules looked at: still right, but
+//!   for fewer packets.
+//! - **Flows.** At the cap, the first packet of a flow installs nothing, so packets that never come
+//!   again cost a translation and evict nothing. The second packet installs.
+//! - **Horizon.** A lookup searches the first masks of the order only: as many as would have made
+//!   recent lookups cheapest, with the classifier's cost for each miss. A packet whose megaflow lies
+//!   beyond gets the same answer from the classifier. Installing then meets the equal megaflow and
+//!   counts a hit, so a mask that repays its search returns.
 //!
 //! ```text
 //!  masks  0 ─── 128 ── 192 ─ 193
@@ -70,6 +77,14 @@ pub const MASKS_BOUND: usize = MASKS_MAX + WHOLE_MASKS_MAX + 1;
 
 /// Lookups between two reorderings of the subtables.
 const REORDER_LOOKUPS: u32 = 4096;
+/// Cost of tier 3 before the first is known, in searches of a subtable.
+const MISS_COST: u32 = 64;
+/// Weight of the past in the average of costs.
+const MISS_COST_PAST: u32 = 16;
+/// Megaflows with new masks at the cap, of which one may evict another mask.
+const EVICTION_INTERVAL: u32 = 16;
+/// Most tags of flows whose megaflow was refused.
+const REFUSED_MAX: usize = 1 << 16;
 /// Entries examined to find one to evict.
 const EVICTION_SAMPLE: usize = 16;
 /// Milliseconds that a stale megaflow waits for a packet before a sweep removes it.
@@ -116,6 +131,15 @@ pub struct MegaflowCache {
     by_mask: HashMap<FlowKey, u16, FixedState>,
     order: Vec<u16>,
     lookups_to_reorder: u32,
+    /// Lookups that `recent_hits` of the subtables refer to.
+    recent_lookups: u32,
+    /// Number of subtables, from the first in `order`, that a lookup searches.
+    horizon: usize,
+    /// Average cost of tier 3, times [`MISS_COST_PAST`].
+    miss_costs: u32,
+    /// Tags of flows whose megaflow was refused, by hash.
+    refused: Box<[u8]>,
+    refusals: u32,
     hand: usize,
     sweep_hand: usize,
     mask_hand: usize,
@@ -138,6 +162,11 @@ impl MegaflowCache {
             by_mask: HashMap::with_hasher(FixedState::with_seed(seed)),
             order: Vec::new(),
             lookups_to_reorder: REORDER_LOOKUPS,
+            recent_lookups: 0,
+            horizon: usize::MAX,
+            miss_costs: MISS_COST * MISS_COST_PAST,
+            refused: vec![0; capacity.next_power_of_two().min(REFUSED_MAX)].into(),
+            refusals: 0,
             hand: 0,
             sweep_hand: 0,
             mask_hand: 0,
@@ -160,7 +189,7 @@ impl MegaflowCache {
         self.len() == 0
     }
 
-    /// Returns the number of masks: the subtables that a miss searches.
+    /// Returns the number of masks: the most subtables that a miss searches.
     pub fn masks(&self) -> usize {
         self.order.len()
     }
@@ -233,55 +262,46 @@ impl MegaflowCache {
         }
     }
 
-    /// Looks up the keys whose indices are `pending`, subtable by subtable. Keys that hit leave
-    /// `pending`, and `found` gets their entry's id at the key's index.
+    /// Looks up the keys whose indices are `pending`, subtable by subtable up to the horizon. Keys
+    /// that hit leave `pending`, and `found` gets their entry's id at the key's index.
     pub fn lookup_batch(
         &mut self,
         keys: &[FlowKey],
         pending: &mut ArrayVec<u8, BURST>,
         found: &mut [u32; BURST],
     ) {
-        let asked = pending.len();
-        self.counters.lookups += asked as u64;
-        self.counters.subtables_searched += self.search(keys, pending, found);
-        self.lookups_to_reorder = self.lookups_to_reorder.saturating_sub(asked as u32);
+        let asked = pending.len() as u32;
+        self.counters.lookups += u64::from(asked);
+        let mut stale = 0;
+        for &s in self.order.iter().take(self.horizon) {
+            if pending.is_empty() {
+                break;
+            }
+            let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
+            self.counters.subtables_searched += pending.len() as u64;
+            stale += subtable.search(&self.entries, self.epoch, keys, pending, found, self.secret);
+        }
+        self.counters.stale_refusals += stale;
+        self.counters.hits += u64::from(asked) - pending.len() as u64;
+        self.recent_lookups += asked;
+        self.lookups_to_reorder = self.lookups_to_reorder.saturating_sub(asked);
         if self.lookups_to_reorder == 0 {
             self.reorder();
         }
     }
 
-    /// Looks up keys again that missed before others were installed. Counts hits, but neither the
-    /// lookups nor the subtables searched.
-    pub fn lookup_again(
-        &mut self,
-        keys: &[FlowKey],
-        pending: &mut ArrayVec<u8, BURST>,
-        found: &mut [u32; BURST],
-    ) {
-        self.search(keys, pending, found);
+    /// Looks up a key that missed before these megaflows were installed. Counts hits, but no
+    /// lookups.
+    pub fn lookup_again(&mut self, key: &FlowKey, installed: &[u32]) -> Option<u32> {
+        let id = installed.iter().copied().find(|&id| self.verify(id, key))?;
+        self.counters.hits += 1;
+        self.subtables[usize::from(self.entries[id as usize].subtable)].recent_hits += 1;
+        Some(id)
     }
 
-    /// Counts the hits and returns the number of subtables searched, over all keys.
-    #[inline]
-    fn search(
-        &mut self,
-        keys: &[FlowKey],
-        pending: &mut ArrayVec<u8, BURST>,
-        found: &mut [u32; BURST],
-    ) -> u64 {
-        let asked = pending.len();
-        let (mut searched, mut stale) = (0, 0);
-        for &s in &self.order {
-            if pending.is_empty() {
-                break;
-            }
-            let Some(subtable) = self.subtables.get_mut(usize::from(s)) else { continue };
-            searched += pending.len() as u64;
-            stale += subtable.search(&self.entries, self.epoch, keys, pending, found, self.secret);
-        }
-        self.counters.stale_refusals += stale;
-        self.counters.hits += (asked - pending.len()) as u64;
-        searched
+    /// Notes what tier 3 took for a packet, in searches of a subtable.
+    pub fn note_miss(&mut self, cost: u32) {
+        self.miss_costs = self.miss_costs - self.miss_costs / MISS_COST_PAST + cost;
     }
 
     /// Sorts the subtables by recent hits, and halves the hits. A stable sort would allocate; the
@@ -290,7 +310,25 @@ impl MegaflowCache {
         self.lookups_to_reorder = REORDER_LOOKUPS;
         let subtables = &mut self.subtables;
         self.order.sort_unstable_by_key(|&s| (Reverse(subtables[usize::from(s)].recent_hits), s));
-        subtables.iter_mut().for_each(|s| s.recent_hits /= 2);
+        self.horizon = self.cheapest_horizon();
+        self.recent_lookups /= 2;
+        self.subtables.iter_mut().for_each(|s| s.recent_hits /= 2);
+    }
+
+    /// Returns the number of subtables with which recent lookups would have cost least, misses
+    /// included.
+    fn cheapest_horizon(&self) -> usize {
+        let miss_cost = u64::from(self.miss_costs / MISS_COST_PAST);
+        let mut missed = u64::from(self.recent_lookups);
+        let (mut searched, mut best, mut least) = (0, 0, missed * miss_cost);
+        for (&s, n) in self.order.iter().zip(1..) {
+            searched += missed;
+            missed = missed.saturating_sub(self.subtables[usize::from(s)].recent_hits.into());
+            if searched + missed * miss_cost <= least {
+                (best, least) = (n, searched + missed * miss_cost);
+            }
+        }
+        if best == self.order.len() { usize::MAX } else { best.max(1) }
     }
 
     /// Installs a megaflow. Returns its id and the verdict number that no longer holds, if any:
@@ -313,7 +351,10 @@ impl MegaflowCache {
         if let Some(id) = same {
             let entry = &mut self.entries[id as usize];
             entry.last_used_ms = now_ms;
-            self.counters.refreshes += u64::from(entry.epoch != self.epoch);
+            let fresh = entry.epoch == self.epoch;
+            self.counters.refreshes += u64::from(!fresh);
+            // Beyond the horizon: the lookup would have found it.
+            self.subtables[usize::from(s)].recent_hits += u32::from(fresh);
             entry.epoch = self.epoch;
             return Some((id, Some(std::mem::replace(&mut entry.verdict, verdict))));
         }
@@ -333,20 +374,42 @@ impl MegaflowCache {
         Some((id, evicted))
     }
 
-    /// Returns the mask to install a megaflow of `mask` with. It is `mask` itself while there are
-    /// fewer than [`MASKS_MAX`] masks, if it is present, or if another can be evicted. Otherwise it
-    /// has more bits. Caps the number of masks at [`MASKS_BOUND`]; `removed` gets the verdict
-    /// numbers of evicted megaflows.
-    pub fn bounded(&mut self, mask: &FlowKey, now_ms: u32, removed: impl FnMut(u32)) -> FlowKey {
-        if self.has_room_for(mask, MASKS_MAX) || self.evict_mask(now_ms, removed) {
-            return *mask;
+    /// Returns the mask to install a megaflow of `mask` with, or `None` to install none; `flow` is
+    /// a hash of the packet's flow. It is `mask` itself while there are fewer than [`MASKS_MAX`]
+    /// masks, if it is present, or if another can be evicted. Otherwise the first packet of a flow
+    /// installs nothing, and the next a megaflow with more bits. Caps the number of masks at
+    /// [`MASKS_BOUND`]; `removed` gets the verdict numbers of evicted megaflows.
+    pub fn bounded(
+        &mut self,
+        mask: &FlowKey,
+        flow: u64,
+        now_ms: u32,
+        removed: impl FnMut(u32),
+    ) -> Option<FlowKey> {
+        if self.has_room_for(mask, MASKS_MAX) {
+            return Some(*mask);
+        }
+        self.refusals = (self.refusals + 1) % EVICTION_INTERVAL;
+        if self.refusals == 0 && self.evict_mask(now_ms, removed) {
+            return Some(*mask);
+        }
+        if !self.was_refused(flow) {
+            return None;
         }
         let mut whole = *mask;
         whole.words_mut().iter_mut().filter(|word| **word != 0).for_each(|word| *word = u64::MAX);
         if !self.has_room_for(&whole, MASKS_MAX + WHOLE_MASKS_MAX) {
             whole.words_mut().fill(u64::MAX);
         }
-        whole
+        Some(whole)
+    }
+
+    /// Returns whether a megaflow of this flow was refused before, and notes that one is.
+    fn was_refused(&mut self, flow: u64) -> bool {
+        let hash = fold(flow ^ self.secret, 0x9e37_79b9_7f4a_7c15);
+        let tag = (hash >> 56) as u8 | 1;
+        let at = hash as usize & (self.refused.len() - 1);
+        std::mem::replace(&mut self.refused[at], tag) == tag
     }
 
     fn has_room_for(&self, mask: &FlowKey, most: usize) -> bool {

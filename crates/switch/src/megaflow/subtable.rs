@@ -96,7 +96,11 @@ impl Subtable {
 
     /// Returns the key's words under the mask, packed.
     pub fn compact(&self, key: &FlowKey) -> [u64; WORDS] {
-        std::array::from_fn(|j| self.word(key, j))
+        let mut values = [0; WORDS];
+        for (j, value) in values.iter_mut().enumerate() {
+            *value = self.word(key, j);
+        }
+        values
     }
 
     #[inline(always)]
