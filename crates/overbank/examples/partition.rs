@@ -1,12 +1,13 @@
 //! Measures partition tables by row width and value bits: bits a key, build rate with one thread
-//! and with several, lookup time, and the cost of changes.
+//! and with several, lookup time, and the cost of changes at the owner and at a copy. With CHURN,
+//! replaces CHURN × KEYS keys one by one and reports the fallback then.
 //!
-//!     cargo run --release -p overbank --example partition -- KEYS [THREADS]
+//!     cargo run --release -p overbank --example partition -- KEYS [THREADS [CHURN]]
 
 use overbank::hash::mix;
 use overbank::partition::{BuildError, BuildStats, Config, Plan, RowBits, Writer};
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Builds a table in a piece for each thread, each on all entries.
 fn build(
@@ -30,10 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let keys: u64 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
     let threads: usize = arguments.next().map_or(Ok(2), |text| text.parse())?;
+    let churn: u64 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     println!("{keys} keys; lookups: medians of 5 rounds; changes are of random keys");
     println!(
         "row  v  packed  bits/key  fallback  Mkeys/s  {threads} threads  seeds/group  lookup ns  \
-         move us  insert us"
+         move us p50    p99  bytes  apply ns p50    p99  insert us p50    p99  after churn"
     );
     let kinds = [(RowBits::R64, false), (RowBits::R128, false), (RowBits::R128, true)];
     for ((row, packed), bits) in kinds.into_iter().flat_map(|kind| (1..=4).map(move |v| (kind, v)))
@@ -42,12 +44,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         let config = Config::new(keys as usize, bits).row(row);
         let config = if packed { config.packed() } else { config };
         let entries = (0..keys).map(|i| (mix(i), value(i)));
-        let start = Instant::now();
-        drop(build(&config, threads, entries.clone())?);
-        let by_threads = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        let (mut writer, stats) = build(&config, 1, entries)?;
-        let alone = start.elapsed().as_secs_f64();
+        let rate = |threads| {
+            let start = Instant::now();
+            let built = build(&config, threads, entries.clone())?;
+            Ok::<_, BuildError>((built, start.elapsed().as_secs_f64()))
+        };
+        let (_, by_threads) = rate(threads)?;
+        let ((mut writer, stats), alone) = rate(1)?;
         let reader = writer.reader();
         let hashes: Vec<u64> = (0..1 << 20).map(|i| mix(mix(i) % keys)).collect();
         let mut values = vec![0; 32];
@@ -62,21 +65,35 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         rounds.sort_by(f64::total_cmp);
         let changes = 20_000.min(keys);
-        let start = Instant::now();
-        for i in 0..changes {
+        let (mut replica, mut deltas) = (writer.replica()?, Vec::new());
+        let moved = times_ns(0..changes, |i| {
             let key = mix(i ^ 0x55) % keys;
-            writer.insert(mix(key), value(key) ^ 1)?;
-        }
-        let moved = start.elapsed().as_secs_f64() * 1e6 / changes as f64;
-        let start = Instant::now();
-        for i in 0..changes {
+            let value = writer.get(mix(key)).unwrap_or(0) ^ 1;
+            let start = Instant::now();
+            deltas.extend(writer.insert(mix(key), value)?);
+            Ok(start.elapsed())
+        })?;
+        let applied = times_ns(&deltas, |delta| {
+            let start = Instant::now();
+            replica.apply(delta)?;
+            Ok(start.elapsed())
+        })?;
+        let bytes = deltas.iter().map(|delta| delta.bytes()).max().unwrap_or(0);
+        let inserted = times_ns(0..changes, |i| {
             writer.remove(mix(i));
+            let start = Instant::now();
             writer.insert(mix(keys + i), value(i))?;
+            Ok(start.elapsed())
+        })?;
+        let mut refused = 0;
+        for i in changes..changes + churn * keys {
+            writer.remove(mix(i));
+            refused += u64::from(writer.insert(mix(keys + i), value(i)).is_err());
         }
-        let inserted = start.elapsed().as_secs_f64() * 1e6 / changes as f64;
+        let [moved, inserted] = [moved, inserted].map(|times| times.map(|ns| ns as f64 / 1e3));
         println!(
-            "{:3}  {bits}  {packed:6}  {:8.4}  {:8}  {:7.1}  {:7.2} ×  {:11.3}  {:9.1}  {moved:7.2}  \
-             {inserted:9.2}",
+            "{:3}  {bits}  {packed:6}  {:8.4}  {:8}  {:7.1}  {:7.2} ×  {:11.3}  {:9.1}  \
+             {:11.2} {:6.2}  {bytes:5}  {:12} {:6}  {:13.2} {:6.2}  {} in fallback, {refused} refused",
             row.get(),
             reader.bytes() as f64 * 8.0 / keys as f64,
             stats.fallback,
@@ -84,7 +101,25 @@ fn main() -> Result<(), Box<dyn Error>> {
             alone / by_threads,
             stats.seeds_tried as f64 / stats.groups as f64,
             rounds[2],
+            moved[0],
+            moved[1],
+            applied[0],
+            applied[1],
+            inserted[0],
+            inserted[1],
+            reader.fallback_len(),
         );
     }
     Ok(())
+}
+
+/// Median and 99th percentile of the times that `each` returns, in ns, the clock's own included.
+fn times_ns<T>(
+    of: impl IntoIterator<Item = T>,
+    each: impl FnMut(T) -> Result<Duration, Box<dyn Error>>,
+) -> Result<[u128; 2], Box<dyn Error>> {
+    let times: Result<Vec<Duration>, _> = of.into_iter().map(each).collect();
+    let mut times = times?;
+    times.sort_unstable();
+    Ok([50, 99].map(|percent| times.get(times.len() * percent / 100).map_or(0, |t| t.as_nanos())))
 }

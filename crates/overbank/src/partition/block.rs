@@ -11,6 +11,7 @@ use super::keys::Keys;
 use super::row::{Row, SEEDS};
 use super::shape::{BUCKETS, CHOICE_WORDS, Shape, bucket_of, seed_part};
 use super::solve::System;
+use crate::isa::Isa;
 
 /// A key's hash and its value.
 pub(super) type Entry = (u64, u8);
@@ -36,7 +37,7 @@ pub(super) struct BuiltBlock {
 
 /// Memory that the blocks of a thread use one after another.
 pub(super) struct Workshop<R> {
-    system: System,
+    system: System<R>,
     rows: Vec<R>,
     values: Vec<u8>,
     keys: Vec<Entry>,
@@ -50,9 +51,9 @@ pub(super) struct Conflict {
 }
 
 impl<R: Row> Workshop<R> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(isa: Isa) -> Self {
         Self {
-            system: System::new(),
+            system: System::new(isa),
             rows: Vec::with_capacity(R::BITS),
             values: Vec::with_capacity(R::BITS),
             keys: Vec::new(),
@@ -63,7 +64,6 @@ impl<R: Row> Workshop<R> {
     ///
     /// # Errors
     /// One hash has two values.
-    #[inline(always)]
     pub(super) fn block(
         &mut self,
         shape: &Shape,
@@ -95,7 +95,6 @@ impl<R: Row> Workshop<R> {
 
     /// Solves a group, from seed `first` on, and writes its words. Returns how many seeds were
     /// tried; more than [`SEEDS`]: none will do, and the words say that the keys are elsewhere.
-    #[inline(always)]
     pub(super) fn group(
         &mut self,
         shape: &Shape,
@@ -111,9 +110,8 @@ impl<R: Row> Workshop<R> {
                 let seed = (first + nth) % SEEDS;
                 self.rows.clear();
                 self.rows.extend(keys.iter().map(|key| R::new(key.0, seed).masked(unknowns)));
-                if self.system.solve(&self.rows, &self.values, unknowns, planes) {
-                    for plane in 0..planes {
-                        let solution = self.system.solution::<R>(plane);
+                if let Some(found) = self.system.solve(&self.rows, &self.values, unknowns, planes) {
+                    for (plane, solution) in found.iter().enumerate() {
                         let words = &mut words[plane * limbs..][..limbs];
                         words.copy_from_slice(&solution[..limbs]);
                         words[limbs - 1] |= seed_part(planes, plane, seed);
@@ -131,7 +129,6 @@ impl<R: Row> Workshop<R> {
 
     /// The correction of a group's words that changes the value of `keys[key]` and of no other key:
     /// to be added (XOR) to each plane whose bit changes. The group was solved with `seed`.
-    #[inline(always)]
     pub(super) fn correction(
         &mut self,
         shape: &Shape,
@@ -142,8 +139,7 @@ impl<R: Row> Workshop<R> {
         let unknowns = shape.unknowns();
         self.rows.clear();
         self.rows.extend(keys.iter().map(|key| R::new(key.0, seed).masked(unknowns)));
-        let full = self.system.solve_unit(&self.rows, key, unknowns);
-        full.then(|| self.system.solution::<R>(0))
+        self.system.solve_unit(&self.rows, key, unknowns)
     }
 
     /// The entries by bucket, each once.

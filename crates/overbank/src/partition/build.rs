@@ -9,13 +9,11 @@
 //! A piece passes over all entries and keeps its own: 1 to 3 ns an entry. So more pieces than
 //! threads cost time, and bound the memory: 32 bytes for each key of a piece while it is built.
 
-#![allow(unsafe_code)] // Calls of functions with target features.
-
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::block::{BuiltBlock, Conflict, Entry, Image, Workshop};
+use super::block::{BuiltBlock, Conflict, Image, Workshop};
 use super::owner::Block;
 use super::row::Row;
 use super::shape::{BLOCK_KEYS, PARTITION_BITS_MAX, Place, RowBits, Shape, block_of, partition_of};
@@ -420,9 +418,9 @@ impl Piece<'_> {
         built: &mut BuiltPiece,
         mut done: impl FnMut(usize),
     ) -> Result<(), BuildError> {
-        let mut workshop = Workshop::<R>::new();
+        let mut workshop = Workshop::<R>::new(self.plan.isa);
         for (nth, entries) in sorted.by_block().enumerate() {
-            let block = build_block(self.plan.isa, &mut workshop, &self.plan.shape, entries)?;
+            let block = workshop.block(&self.plan.shape, entries)?;
             let BuiltBlock { image, keys, balance, seeds_tried } = block;
             built.keys += keys.len();
             built.repeated += entries.len() - keys.len();
@@ -453,34 +451,4 @@ impl From<Conflict> for BuildError {
     fn from(Conflict { hash, values: [first, second] }: Conflict) -> Self {
         BuildError::Conflict { hash, first, second }
     }
-}
-
-/// [`Workshop::block`] with the vectors of the machine.
-pub(super) fn build_block<R: Row>(
-    isa: Isa,
-    workshop: &mut Workshop<R>,
-    shape: &Shape,
-    entries: &[Entry],
-) -> Result<BuiltBlock, Conflict> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        type Built = Result<BuiltBlock, Conflict>;
-        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn avx2<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Built {
-            w.block(s, e)
-        }
-        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn avx512<R: Row>(w: &mut Workshop<R>, s: &Shape, e: &[Entry]) -> Built {
-            w.block(s, e)
-        }
-        match isa {
-            // SAFETY: `isa` was chosen for this machine (`Isa::choose`).
-            Isa::Avx2 => return unsafe { avx2(workshop, shape, entries) },
-            // SAFETY: as above.
-            Isa::Avx512 => return unsafe { avx512(workshop, shape, entries) },
-            _ => {}
-        }
-    }
-    let _ = isa;
-    workshop.block(shape, entries)
 }

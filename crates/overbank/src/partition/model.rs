@@ -41,7 +41,7 @@ fn hash_in(group: u16, from: u64) -> u64 {
 /// are solved from seed `seed` on.
 fn image(keys: &[Entry], turned: Option<u16>, seed: usize) -> Image {
     let shape = shape();
-    let mut workshop = Workshop::<u64>::new();
+    let mut workshop = Workshop::<u64>::new(Isa::Portable);
     let mut choices = [0; super::shape::CHOICE_WORDS];
     if let Some(bucket) = turned {
         choices[usize::from(bucket >> 6)] |= 1 << (bucket & 63);
@@ -110,7 +110,8 @@ fn model_a_moving_key_has_its_old_value_or_its_new_one() {
     let before = image(&keys, None, 0);
     let shape = shape();
     let seed = super::shape::seed_of(PLANES, |plane| before.words[plane]);
-    let correction = Workshop::<u64>::new().correction(&shape, &keys, 0, seed).expect("full rank");
+    let correction =
+        Workshop::<u64>::new(Isa::Portable).correction(&shape, &keys, 0, seed).expect("full rank");
     let change = Change::Move { group: 0, planes: MOVE[0] ^ MOVE[1], correction };
     let delta = delta(change);
     explore(2, keys, &MOVE, before, move |table| delta.apply(table).expect("no fallback"));
@@ -152,8 +153,9 @@ fn model_a_partition_goes_to_other_blocks() {
     let keys = [(hash_in(0, 1), MOVE[0]), (hash_in(1, 1000), STAYS)];
     let (before, after) = (image(&keys, None, 0), image(&keys, None, 3));
     let shape = shape();
-    let correction =
-        Workshop::<u64>::new().correction(&shape, &keys[..1], 0, 3).expect("full rank");
+    let correction = Workshop::<u64>::new(Isa::Portable)
+        .correction(&shape, &keys[..1], 0, 3)
+        .expect("full rank");
     let planes = MOVE[0] ^ MOVE[1];
     let delta = delta(Change::Move { group: 0, planes, correction });
     // Two preemptions need hours.

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 use super::balance::Balance;
 use super::block::{BuiltBlock, Entry, Workshop};
-use super::build::build_block;
 use super::delta::{Change, Delta};
 use super::keys::Keys;
 use super::row::{Row, SEEDS};
@@ -69,7 +68,7 @@ impl<R: Row> Owner<R> {
             len: partitions.iter().map(|partition| partition.len).sum(),
             partitions,
             block_keys,
-            workshop: Workshop::new(),
+            workshop: Workshop::new(table.isa),
             group_keys: Vec::new(),
             table,
         }
@@ -202,9 +201,8 @@ impl<R: Row> Owner<R> {
         }
         let (mut images, mut blocks) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for entries in &entries {
-            let (isa, shape) = (self.table.isa, &self.table.shape);
             // No conflict: the keys of an owner differ.
-            let built = build_block(isa, &mut self.workshop, shape, entries).ok()?;
+            let built = self.workshop.block(&self.table.shape, entries).ok()?;
             let BuiltBlock { image, keys, balance, .. } = built;
             images.push(image);
             blocks.push(Block { keys, balance });
