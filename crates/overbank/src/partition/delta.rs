@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::block::{Entry, Image};
+use super::fallback::FallbackFull;
 use super::shape::{Form, Place};
-use super::table::{ApplyError, FallbackFull, Table};
+use super::table::{ApplyError, Table};
 
 /// A change, to be applied once and in order to every copy of the table.
 ///

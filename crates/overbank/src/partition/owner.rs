@@ -14,10 +14,11 @@ use alloc::vec::Vec;
 use super::balance::Balance;
 use super::block::{BuiltBlock, Entry, Workshop};
 use super::delta::{Change, Delta};
+use super::fallback::FallbackFull;
 use super::keys::Keys;
 use super::row::{Row, SEEDS};
 use super::shape::{Place, block_of, bucket_of};
-use super::table::{FallbackFull, Shared};
+use super::table::Shared;
 
 /// Groups that a search for room looks at before the keys of a full group go to the fallback.
 const SEARCH_GROUPS: usize = 64;

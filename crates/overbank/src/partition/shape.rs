@@ -21,6 +21,9 @@ pub(super) const BUCKETS: usize = 2048;
 pub(super) const CHOICE_WORDS: usize = BUCKETS / 64;
 /// Keys of a block on average: eight a bucket.
 pub(super) const BLOCK_KEYS: usize = 8 * BUCKETS;
+/// Keys of a block of a packed table at most: ten a bucket, as a larger bucket shares its choice bit
+/// among more keys.
+pub(super) const PACKED_KEYS: usize = 10 * BUCKETS;
 /// Most groups of a block.
 pub(super) const GROUPS_MAX: usize = 512;
 
@@ -149,6 +152,11 @@ impl Shape {
             (RowBits::R128, true) => 945,
         };
         (keys * 1000).div_ceil(unknowns(row, planes) * fill).clamp(2, GROUPS_MAX)
+    }
+
+    /// Words of a block with this many groups: choices, groups, version.
+    pub(super) fn block_words(row: RowBits, planes: usize, groups: usize) -> usize {
+        CHOICE_WORDS + groups * planes * row.get() / 64 + 1
     }
 
     /// The numbers that it follows from.

@@ -5,7 +5,7 @@
 //!   choices    32 words a block (256 bytes): one bit a bucket
 //!   groups     groups × planes × R/64 words a block
 //!   versions   one word a block, and one for the table in front: odd while the writer works
-//!   fallback   (hash, value + 1) pairs, open addressing, seven eighths full at most
+//!   fallback   keys of groups without a solution, with their values: see `fallback`
 //! ```
 //!
 //! A lookup reads one choice and one group: two lines, the second of which depends on the first.
@@ -30,6 +30,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::block::{Entry, Image};
+use super::fallback::{self, FallbackFull};
 use super::row::{Row, SEEDS};
 use super::shape::{
     CHOICE_WORDS, Place, RowBits, Shape, block_of, bucket_of, partition_of, seed_of,
@@ -103,14 +104,12 @@ impl Table {
             first += blocks;
         }
         debug_assert!(first <= room.blocks && !sizes.contains(&0));
-        // Seven eighths full at most, so that a search for an absent key ends.
-        let pairs = (room.fallback.max(1) as usize * 8).div_ceil(7);
         Ok(Self {
             directory,
             choices: Words::zeroed(count * CHOICE_WORDS, pages)?,
             groups: Words::zeroed(count * shape.groups * shape.group_words(), pages)?,
             versions: Words::zeroed(count + 1, Pages::Small)?,
-            fallback: Words::zeroed(2 * pairs, Pages::Small)?,
+            fallback: Words::zeroed(fallback::words_for(room.fallback as usize), Pages::Small)?,
             kernel,
             isa,
             pages,
@@ -349,9 +348,7 @@ impl Table {
 
     /// The keys of the fallback table.
     pub(super) fn fallback_entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let pairs = self.fallback.get().chunks_exact(2);
-        let pairs = pairs.map(|pair| [&pair[0], &pair[1]].map(|w| w.load(Ordering::Relaxed)));
-        pairs.filter(|&[_, value]| live(value)).map(|[hash, value]| (hash, (value - 1) as u8))
+        fallback::entries(self.fallback.get())
     }
 
     /// The words of a group as they are.
@@ -454,27 +451,8 @@ impl Change<'_> {
         gone: impl Fn(u64) -> bool,
         entries: impl Iterator<Item = Entry> + Clone,
     ) -> Result<(), FallbackFull> {
-        let words = self.table.fallback.get();
-        let kept = self.table.fallback_entries().filter(|entry| !gone(entry.0)).count();
-        let (keys, most) = (kept + entries.clone().count(), self.table.room.fallback as usize);
-        if keys > most {
-            return Err(FallbackFull { keys, most });
-        }
-        for pair in words.chunks_exact(2) {
-            let value = pair[1].load(Ordering::Relaxed);
-            if kept == 0 {
-                pair[1].store(0, Ordering::Relaxed);
-            } else if live(value) && gone(pair[0].load(Ordering::Relaxed)) {
-                pair[1].store(GONE, Ordering::Relaxed);
-            }
-        }
-        for (hash, value) in entries {
-            let (found, free) = places(words, hash);
-            let Some(at) = found.or(free) else { continue };
-            words[2 * at].store(hash, Ordering::Relaxed);
-            words[2 * at + 1].store(u64::from(value) + 1, Ordering::Relaxed);
-        }
-        Ok(())
+        let most = self.table.room.fallback as usize;
+        fallback::replace(self.table.fallback.get(), most, gone, entries)
     }
 }
 
@@ -485,51 +463,6 @@ impl Drop for Change<'_> {
             version.store(own(version).wrapping_add(1), Ordering::Release);
         });
     }
-}
-
-/// The value word of a pair whose key has left: searches go on behind it.
-const GONE: u64 = u64::MAX;
-
-const fn live(value: u64) -> bool {
-    value != 0 && value != GONE
-}
-
-/// Where `hash` is in the fallback, and the first place that it could take.
-fn places(words: &[AtomicU64], hash: u64) -> (Option<usize>, Option<usize>) {
-    let pairs = words.len() / 2;
-    let mut at = (((crate::hash::mix(hash) >> 32) * pairs as u64) >> 32) as usize;
-    let mut free = None;
-    // Bounded, should a reader see a table that is being written.
-    for _ in 0..pairs {
-        let value = words[2 * at + 1].load(Ordering::Relaxed);
-        if !live(value) {
-            free = free.or(Some(at));
-        } else if words[2 * at].load(Ordering::Relaxed) == hash {
-            return (Some(at), free);
-        }
-        if value == 0 {
-            break;
-        }
-        at = if at + 1 == pairs { 0 } else { at + 1 };
-    }
-    (None, free)
-}
-
-/// The value of a key of a group that is in the fallback; any value if it is no key.
-#[cold]
-fn in_fallback(words: &[AtomicU64], hash: u64) -> u8 {
-    let found = places(words, hash).0;
-    found.map_or(0, |at| words[2 * at + 1].load(Ordering::Relaxed).saturating_sub(1) as u8)
-}
-
-/// No room for keys whose groups cannot be solved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{keys} keys need the fallback table, which holds {most}: plan the table for more keys")]
-pub struct FallbackFull {
-    /// Keys that would be there.
-    pub keys: usize,
-    /// The most that it holds.
-    pub most: usize,
 }
 
 /// A change cannot be made; the table is as it was.
@@ -606,7 +539,7 @@ unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], va
             |at: usize| unsafe { view.groups.get_unchecked(start + at).load(Ordering::Relaxed) };
         let seed = seed_of(PLANES, |plane| word(plane * limbs + limbs - 1));
         if seed == SEEDS {
-            *value = in_fallback(view.fallback, hash);
+            *value = fallback::value(view.fallback, hash);
             continue;
         }
         let row = R::new(hash, seed).masked(unknowns);

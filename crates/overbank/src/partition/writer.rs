@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use super::build::{BuildError, BuildStats, Config, Plan};
 use super::delta::Delta;
+use super::fallback::FallbackFull;
 use super::owner::{Block, Owner};
 use super::shape::{Form, Place, RowBits};
-use super::table::{ApplyError, BURST_MAX, FallbackFull, Shared};
+use super::table::{ApplyError, BURST_MAX, Shared};
 use crate::hash::mix;
 use crate::memory::MemoryError;
 
