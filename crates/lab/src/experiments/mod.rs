@@ -52,6 +52,7 @@ pub const ALL: &[Experiment] = &[
     partition::SEP_ENTROPY,
     partition::SEP_FIG13,
     partition::SEP_RELATED,
+    partition::SEP_BILLION,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

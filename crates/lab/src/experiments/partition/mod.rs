@@ -8,14 +8,17 @@
 //! | `sep-balance`, `sep-table2` | `construction.rs` | largest group; construction |
 //! | `sep-fig13` | `lookup.rs` | lookups by batch and number of keys |
 //! | `sep-related` | `related.rs` | a Bloom filter for each part |
+//! | `sep-billion` | `billion.rs` | a billion keys of the partition table |
 
 mod array;
+mod billion;
 mod construction;
 mod functions;
 mod lookup;
 mod related;
 
 pub(super) use array::{SEP_FIG10A, SEP_FIG10B, SEP_TRADEOFF};
+pub(super) use billion::SEP_BILLION;
 pub(super) use construction::{SEP_BALANCE, SEP_TABLE2};
 pub(super) use functions::{SEP_ENTROPY, SEP_FIG11};
 pub(super) use lookup::SEP_FIG13;
