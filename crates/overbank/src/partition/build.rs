@@ -74,8 +74,8 @@ impl Config {
         self
     }
 
-    /// Packs the groups of a table that hardly changes: 2 to 4 % less memory. Insertions into a packed
-    /// table at its planned size solve more groups each, and can fill the fallback table.
+    /// Packs the groups of a table that hardly changes: 2 to 4 % less memory. Insertions into a
+    /// packed table at its planned size solve more groups each, and can fill the fallback table.
     #[must_use]
     pub const fn packed(mut self) -> Self {
         self.packed = true;

@@ -1,7 +1,7 @@
 //! Keys whose groups have no solution, with their values: open addressing on a table's words.
 //!
 //! ```text
-//!   pairs   hash │ value + 1      0: never used; u64::MAX: its key has left, searches go on behind it
+//!   pairs   hash │ value + 1      0: never used; u64::MAX: its key has left, a search goes on
 //! ```
 //!
 //! Seven eighths full at most, so that a search for an absent key ends. Readers search it under the

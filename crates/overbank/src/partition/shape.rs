@@ -21,8 +21,8 @@ pub(super) const BUCKETS: usize = 2048;
 pub(super) const CHOICE_WORDS: usize = BUCKETS / 64;
 /// Keys of a block on average: eight a bucket.
 pub(super) const BLOCK_KEYS: usize = 8 * BUCKETS;
-/// Keys of a block of a packed table at most: ten a bucket, as a larger bucket shares its choice bit
-/// among more keys.
+/// Keys of a block of a packed table at most: ten a bucket, as more keys then
+/// share a choice bit.
 pub(super) const PACKED_KEYS: usize = 10 * BUCKETS;
 /// Most groups of a block.
 pub(super) const GROUPS_MAX: usize = 512;

@@ -7,7 +7,7 @@
 //!   last       right-hand sides
 //! ```
 //!
-//! A panel's pivots as one pass cost a third less than a pass each: loads and stores are shared.
+//! One pass for all pivots of a panel shares the loads and the stores.
 
 use core::arch::x86_64::*;
 
@@ -199,7 +199,7 @@ fn transpose(mut square: [__m512i; 8]) -> [__m512i; 8] {
         let width_all = _mm512_set1_epi64(width);
         let partner = _mm512_xor_si512(lanes, width_all);
         let upper = _mm512_test_epi64_mask(lanes, width_all);
-        // The lower of two words keeps its lower bits and gets the other's moved up; and vice versa.
+        // The lower of two words keeps its lower bits and gets the other's moved up.
         let stays = _mm512_mask_set1_epi64(_mm512_set1_epi64(mask as i64), upper, !mask as i64);
         let turns = _mm512_mask_set1_epi64(width_all, upper, 64 - width);
         for vector in &mut square {

@@ -12,8 +12,8 @@
 //! column c less bit r. A step is a test, a mask and an XOR for each column, with no branch, so it
 //! runs at the width of the machine's vectors and hardly depends on the number of value bits.
 //!
-//! Each instruction set has one file with one function, chosen when a [`System`] is made: transposes,
-//! eliminates and reads the solutions out. AVX2 runs the portable code, four columns at a time.
+//! Each instruction set has one file with one function, chosen when a [`System`] is made. It
+//! transposes, eliminates and reads the solutions out. AVX2 runs the portable code, four columns at a time.
 //!
 //! Full rank is demanded: a solution must exist for *every* right-hand side, so that any later
 //! change of one value has a correction of the words (specification of the partition table, 3.1 and
@@ -39,7 +39,8 @@ const LIMBS: usize = 2;
 pub(super) type Bits = [u64; LIMBS];
 
 /// Solves `rows` for as many right-hand sides as there are solutions to write: bit `i` of side j is
-/// bit j of `values[i]`. Returns whether the rows are independent; else the solutions are undefined.
+/// bit j of `values[i]`. Returns whether the rows are independent; only then the
+/// solutions are defined.
 ///
 /// # Safety
 /// The CPU has the instruction set. `rows.len() == values.len()` and at most `unknowns`, rows have

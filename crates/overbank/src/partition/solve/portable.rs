@@ -67,7 +67,7 @@ fn load<R: Row>(columns: &mut [[u64; COLUMNS]; LIMBS], rows: &[R], values: &[u8]
     }
 }
 
-/// Eliminates; the pivot row of each column, if it has one, is one bit of its two words in `pivots`.
+/// Eliminates; the pivot row of each column, if it has one, is a bit of its words in `pivots`.
 #[inline(always)]
 fn eliminate<R: Row>(
     columns: &mut [[u64; COLUMNS]; LIMBS],
