@@ -13,7 +13,8 @@
 //! runs at the width of the machine's vectors and hardly depends on the number of value bits.
 //!
 //! Each instruction set has one file with one function, chosen when a [`System`] is made. It
-//! transposes, eliminates and reads the solutions out. AVX2 runs the portable code, four columns at a time.
+//! transposes, eliminates and reads the solutions out. AVX2 runs the portable code, four columns at
+//! a time.
 //!
 //! Full rank is demanded: a solution must exist for *every* right-hand side, so that any later
 //! change of one value has a correction of the words (specification of the partition table, 3.1 and
