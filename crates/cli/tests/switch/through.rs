@@ -21,7 +21,7 @@ fn through_it(kind: &str, tag: &str) {
     net.plug(2);
     // The new interface has another address than the one that the neighbour remembers.
     must(&format!("ip -n {} neighbour flush all", net.space(1)));
-    running.expect("opened again");
+    running.expect("is open again");
     wait("a ping again", || net.pings(1, 2));
     let totals = totals(&running.end("TERM"));
     assert!(totals["ports"][0]["sent_bytes"].as_u64() > Some(8_000_000), "{totals:#}");
