@@ -37,9 +37,11 @@ fn every_key_has_its_value() {
             for bits in 1..=8 {
                 for keys in [0, 1, 2, 100, 5_000, 40_000] {
                     let config = Config::new(keys, bits).row(row).isa(Some(isa));
-                    let (writer, stats) = Writer::build(&config, entries(keys, bits)).unwrap();
-                    assert_eq!(stats.fallback, 0, "{row:?}, {bits} bits, {keys} keys");
-                    check(&writer.reader(), &entries(keys, bits).collect());
+                    for config in [config.clone(), config.packed()] {
+                        let (writer, stats) = Writer::build(&config, entries(keys, bits)).unwrap();
+                        assert_eq!(stats.fallback, 0, "{config:?}");
+                        check(&writer.reader(), &entries(keys, bits).collect());
+                    }
                 }
             }
         }
@@ -47,10 +49,10 @@ fn every_key_has_its_value() {
 }
 
 /// Groups solved anew by an insertion, on average.
-fn churn(row: RowBits, bits: usize, keys: usize) -> f64 {
+fn churn(config: &Config) -> f64 {
+    let (keys, bits) = (config.keys, config.value_bits);
     let mut pcg = Pcg32::new(bits as u64, keys as u64);
-    let config = Config::new(keys, bits).row(row);
-    let (mut writer, _) = Writer::build(&config, entries(keys, bits)).unwrap();
+    let (mut writer, _) = Writer::build(config, entries(keys, bits)).unwrap();
     let (reader, mut replica) = (writer.reader(), writer.replica().unwrap());
     let mut map: BTreeMap<u64, u8> = entries(keys, bits).collect();
     let mut hashes: Vec<u64> = map.keys().copied().collect();
@@ -90,9 +92,12 @@ fn churn(row: RowBits, bits: usize, keys: usize) -> f64 {
 fn a_table_follows_its_keys() {
     for (row, at_most) in [(RowBits::R64, 1.15), (RowBits::R128, 1.1)] {
         for bits in [1, 2, 3, 4, 8] {
-            let groups = churn(row, bits, 12_000);
+            let config = |keys| Config::new(keys, bits).row(row);
+            let groups = churn(&config(12_000));
             assert!(groups < at_most, "{groups} groups an insertion, {row:?}, {bits} bits");
-            churn(row, bits, 300);
+            churn(&config(300));
+            // Packed to the brim: buckets walk, and the fallback table fills.
+            churn(&config(12_000).packed());
         }
     }
 }

@@ -21,14 +21,14 @@
 //! Packets determine the masks, so crafted packets can create thousands (tuple space explosion),
 //! and a lookup that misses would search them all. Three bounds keep such packets cheap:
 //! - **Masks.** [`MegaflowCache::bounded`] caps their number. One of 16 new masks replaces an unused
-//!   one with few megaflows. The others get more bits than the rules looked at: still right, but
+//!   mask with few megaflows. The others get more bits than the rules looked at: still right, but
 //!   for fewer packets.
 //! - **Flows.** At the cap, the first packet of a flow installs nothing, so packets that never come
 //!   again cost a translation and evict nothing. The second packet installs.
-//! - **Horizon.** A lookup searches the first masks of the order only: as many as would have made
-//!   recent lookups cheapest, with the classifier's cost for each miss. A packet whose megaflow lies
-//!   beyond gets the same answer from the classifier. Installing then meets the equal megaflow and
-//!   counts a hit, so a mask that repays its search returns.
+//! - **Horizon.** A lookup searches only the first masks of the order: as many as would have made
+//!   recent lookups cheapest, with the classifier's cost for each miss. A packet whose megaflow
+//!   lies beyond gets the same answer from the classifier. Installing then meets the equal megaflow
+//!   and counts a hit, so a mask that repays its search returns.
 //!
 //! ```text
 //!  masks  0 ─── 128 ── 192 ─ 193
