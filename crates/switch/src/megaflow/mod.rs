@@ -20,9 +20,9 @@
 //!
 //! Packets determine the masks, so crafted packets can create thousands (tuple space explosion),
 //! and a lookup that misses would search them all. Three bounds keep such packets cheap:
-//! - **Masks.** [`MegaflowCache::bounded`] caps their number. One of 16 new masks replaces an unused
-//!   mask with few megaflows. The others get more bits than the rules looked at: still right, but
-//!   for fewer packets.
+//! - **Masks.** [`MegaflowCache::bounded`] caps their number. One of 16 new masks replaces an
+//!   unused mask with few megaflows. The others get more bits than the rules looked at: still
+//!   right, but for fewer packets.
 //! - **Flows.** At the cap, the first packet of a flow installs nothing, so packets that never come
 //!   again cost a translation and evict nothing. The second packet installs.
 //! - **Horizon.** A lookup searches only the first masks of the order: as many as would have made
