@@ -164,6 +164,12 @@ fn a_crowded_bucket_fills_the_fallback_and_then_is_refused() {
     assert!(map.len() > 200 && refused > 1000, "{} in, {refused} refused", map.len());
     assert_eq!(writer.len(), map.len());
     check(&writer.reader(), &map);
+    // Its block, published as it is, takes the place of the keys that a copy has there.
+    let mut replica = writer.replica().unwrap();
+    let block = writer.republish(0, 0).unwrap();
+    replica.apply(&block).unwrap();
+    assert_eq!(replica.reader().fallback_len(), writer.reader().fallback_len());
+    check(&replica.reader(), &map);
 }
 
 /// One key moves between two values while others look on; everybody else stays.
