@@ -60,7 +60,7 @@ pub fn run() -> Result<Counts> {
     bail!("{} lines to write anew (WORDS)\n{}", wrong.len(), wrong.join("\n"))
 }
 
-/// Returns what is wrong with a line.
+/// Returns the problem of a line.
 fn problems(line: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let columns = line.chars().count();

@@ -421,7 +421,7 @@ fn query(args: &QueryArgs) -> Result<()> {
     out.flush().context("standard output")
 }
 
-/// Returns what `stat` prints of a table.
+/// Returns the document of `stat`.
 fn describe(schema: &str, file: &Path, table: &Replica) -> Value {
     let reader = table.reader();
     let seeds = reader.seeds();

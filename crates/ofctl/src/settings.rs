@@ -81,7 +81,7 @@ overbank_declare::choices! {
 }
 
 impl RuleSettings {
-    /// Returns what rules see of fragments and tags.
+    /// Returns the view that rules have of fragments and tags.
     pub fn view(&self) -> View {
         let fragments = match self.fragments {
             FragmentMode::Normal => Fragments::Normal,

@@ -188,7 +188,7 @@ impl Memory {
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Returns what the kernel reports now about the pages under these bytes. Reads a file: not for
+    /// Returns the kernel's current report on the pages under these bytes. Reads a file: not for
     /// the packet path.
     pub(crate) fn huge_pages(&self) -> HugePages {
         match self.source {

@@ -12,8 +12,8 @@ pub(crate) use loom::sync::Arc;
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Returns what the one writer wrote last. For the model checker this is no access that others see,
-/// which leaves far fewer orders to run.
+/// Returns the last value of the one writer. For the model checker this is no access that others
+/// see, which leaves far fewer orders to run.
 #[inline(always)]
 pub(crate) fn own(word: &AtomicU64) -> u64 {
     #[cfg(not(feature = "loom"))]

@@ -35,9 +35,9 @@ const LEAVING_EVERY: Duration = Duration::from_millis(5);
 pub struct PortDesc {
     /// Number in configuration and OpenFlow.
     pub number: u32,
-    /// Interface, or kind where there is none.
+    /// Interface, or the kind of a port without one.
     pub name: String,
-    /// Ethernet address; zero where there is none.
+    /// Ethernet address; zero without one.
     pub mac: [u8; 6],
     /// Longest payload of a frame.
     pub mtu: u32,

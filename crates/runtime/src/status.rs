@@ -28,7 +28,7 @@ pub trait ControlStatus: Serialize + Send + 'static {
 pub struct PortStatus<R: Reasons + 'static> {
     /// Number in configuration and OpenFlow.
     pub number: u32,
-    /// Interface, or kind where there is none.
+    /// Interface, or the kind of a port without one.
     pub name: String,
     /// Modes, for display.
     pub detail: String,

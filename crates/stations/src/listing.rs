@@ -122,8 +122,8 @@ pub struct Listing {
 pub type Locked<'a> = &'a dyn Fn(&mut dyn FnMut(&Stations));
 
 impl Listing {
-    /// Returns what there is now, behind ports with these numbers. Takes as long as the table is
-    /// large: not for a thread that others wait for.
+    /// Returns the current addresses, behind ports with these numbers. Takes as long as the table
+    /// is large: not for a thread that others wait for.
     pub fn new(query: &Query, ports: &[u32], locked: Locked<'_>) -> Listing {
         let mut listing = Listing { schema: SCHEMA.to_owned(), ..Listing::default() };
         locked(&mut |stations| {

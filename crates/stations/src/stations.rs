@@ -183,7 +183,7 @@ impl Stations {
         })
     }
 
-    /// Returns what the workers read.
+    /// Returns the state that the workers read.
     pub fn reader(&self) -> Reader<MacVlan, u16> {
         self.writer.reader()
     }
@@ -213,7 +213,7 @@ impl Stations {
         self.limits
     }
 
-    /// Returns what happened so far.
+    /// Returns the counts so far.
     pub fn counters(&self) -> MacTotals {
         self.counters
     }

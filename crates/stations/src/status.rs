@@ -42,7 +42,7 @@ pub struct StationsStatus {
 }
 
 impl StationsStatus {
-    /// Returns what is there now.
+    /// Returns the current state.
     pub fn new(stations: &Stations) -> StationsStatus {
         StationsStatus {
             totals: StationTotals {

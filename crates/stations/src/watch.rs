@@ -63,7 +63,7 @@ impl Watch {
         self.learner.report(sighting, now_ms as u32)
     }
 
-    /// Returns what it reports with, for its counters.
+    /// Returns the learner, for its counters.
     pub fn learner(&self) -> &Learner {
         &self.learner
     }

@@ -176,7 +176,7 @@ impl Verdicts {
         self.free.push(number);
     }
 
-    /// Returns what the packet path reads first.
+    /// Returns the part that the packet path reads first.
     #[inline]
     pub fn shortcut(&self, number: u32) -> Shortcut {
         self.hot[number as usize].shortcut

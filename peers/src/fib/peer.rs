@@ -38,7 +38,7 @@ pub trait Table: Send {
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
-    /// Returns what a reader of its figures should know about this run.
+    /// Returns the remarks on this run, for a reader of its figures.
     fn note(&self) -> String {
         String::new()
     }

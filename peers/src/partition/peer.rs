@@ -21,7 +21,7 @@ pub trait Table {
     fn prepare(&mut self, _keys: &[u64]) {}
     /// Looks up the prepared keys, in bursts of at most `burst`.
     fn look_up(&mut self, keys: &[u64], burst: usize, values: &mut [u8]);
-    /// Returns what a reader of its figures should know about this run.
+    /// Returns the remarks on this run, for a reader of its figures.
     fn note(&self) -> String {
         String::new()
     }

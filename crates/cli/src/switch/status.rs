@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "overbank-switch/1";
 pub struct PortStatus {
     /// OpenFlow number.
     pub number: u32,
-    /// Interface, or kind where there is none.
+    /// Interface, or the kind of a port without one.
     pub name: String,
     /// Whether frames can pass.
     pub link_up: bool,

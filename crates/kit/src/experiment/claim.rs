@@ -72,7 +72,7 @@ impl<M: ?Sized> Claim<M> {
         Claim { reason, ..self }
     }
 
-    /// Returns what a record holds of it; `None` where it cannot be judged. `place` is put before
+    /// Returns the check for a record; `None` if it cannot be judged. `place` is put before
     /// the text.
     pub fn check(&self, place: &str, measured: &M) -> Option<Check> {
         let Finding { holds, measured } = (self.judge)(measured)?;

@@ -138,7 +138,7 @@ impl std::fmt::Display for Footing {
     }
 }
 
-/// What a table says in place of a multiple where there is none.
+/// Cell of a table in place of a multiple: the two runs had different pages.
 pub const OTHER_PAGES: &str = "other pages";
 
 /// Returns a multiple in a table: "×1.62", or [`OTHER_PAGES`].

@@ -39,7 +39,7 @@ fn section(outcome: &Outcome) -> String {
     parts.join("\n\n")
 }
 
-/// Returns what was measured, and the reason where it differs.
+/// Returns the measured value, and the reason where it differs.
 fn measured(check: &Check) -> String {
     match &*check.reason {
         "" => check.measured.clone(),

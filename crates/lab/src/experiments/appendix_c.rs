@@ -142,7 +142,7 @@ struct Plan {
     seeds: u32,
 }
 
-/// Returns what each design does under a law; all are fed the same keys in the same order.
+/// Returns the result of each design under a law; all are fed the same keys in the same order.
 fn count(
     plan: &Plan,
     law: Law,

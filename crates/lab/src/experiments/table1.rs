@@ -43,7 +43,7 @@ fn lines(kind: GeometryKind) -> f64 {
     }
 }
 
-/// Returns what the table (and the slides, where they differ) states, in percent.
+/// Returns the stated values in percent: the table's, and the slides' where they differ.
 fn stated(kind: GeometryKind) -> Option<(f64, &'static str, &'static str)> {
     match kind {
         GeometryKind::Set4 => Some((82.0, "82 (slides: 81)", "1")),

@@ -219,8 +219,8 @@ impl RuleControl {
         Ok(control)
     }
 
-    /// Returns what one more engine shares with this side; `queue` packets for controllers may
-    /// wait.
+    /// Returns the state that one more engine shares with this side; `queue` packets for
+    /// controllers may wait.
     pub fn add_worker(&mut self, queue: usize) -> EngineLink {
         let packet_ins = Arc::new(ArrayQueue::new(queue.max(1)));
         let ports = self.publisher.ports().len();
@@ -298,7 +298,7 @@ impl RuleControl {
         (0..self.ports.len()).map(|index| self.port_at(index)).collect()
     }
 
-    /// Returns what all workers counted at each port.
+    /// Returns the counts of all workers at each port.
     pub fn port_stats(&self) -> Vec<PortStats> {
         let now_ms = self.publisher.now_ms();
         let totals = self.publisher.port_totals();

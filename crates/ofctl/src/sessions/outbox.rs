@@ -41,7 +41,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Returns what is to be sent.
+    /// Returns the bytes to send.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }

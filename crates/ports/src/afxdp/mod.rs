@@ -258,7 +258,7 @@ fn share_out(
     Ok(queues)
 }
 
-/// Returns what was granted, for people.
+/// Describes the granted options, for people.
 fn detail(
     program: &Attached,
     sockets: &[Opened],

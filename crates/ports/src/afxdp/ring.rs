@@ -158,7 +158,7 @@ impl<T: Copy> Producer<T> {
         self.published
     }
 
-    /// Returns what was written as entry `index`, if it is one of the last `size` entries.
+    /// Returns entry `index` as written, if it is one of the last `size` entries.
     pub(super) fn entry(&self, index: u32) -> T {
         self.parts.read(index)
     }

@@ -20,7 +20,7 @@ use overbank_kit::geometry::AnyGeometry;
 
 const SIGMAS: f64 = 3.0;
 
-/// Returns what luck may do to a hit rate, from 0 to 1, that was counted over `packets`.
+/// Returns the random error of a hit rate, from 0 to 1, that was counted over `packets`.
 pub(super) fn hit_rate(
     geometry: GeometryKind,
     entries: usize,
@@ -35,7 +35,7 @@ pub(super) fn hit_rate(
     SIGMAS * (keys + packets).sqrt()
 }
 
-/// Returns what luck may do to the difference of two hit rates near `hit_rate` of the same keys,
+/// Returns the random error of the difference of two hit rates near `hit_rate` of the same keys,
 /// each counted over `packets`.
 pub(super) fn difference(hit_rate: f64, packets: u64) -> f64 {
     SIGMAS * (2.0 * hit_rate * (1.0 - hit_rate) / packets.max(1) as f64).sqrt()

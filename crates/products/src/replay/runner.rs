@@ -89,7 +89,7 @@ impl Runner<'_> {
         (!times.is_empty()).then(|| median(times))
     }
 
-    /// Returns what was counted since the last call.
+    /// Returns the counts since the last call.
     pub(super) fn take_totals(&mut self) -> Totals {
         let counters = self.datapath.counters();
         let occupied = self.datapath.cache().map_or(0, |c| c.len());

@@ -119,7 +119,8 @@ impl<E: Engine> Publisher<E> {
         self.dirty = true;
     }
 
-    /// Returns what all threads share; an engine rings its bell to report to the control side.
+    /// Returns the state that all threads share; an engine rings its bell to report to the control
+    /// side.
     pub fn common(&self) -> &Arc<Common> {
         &self.common
     }

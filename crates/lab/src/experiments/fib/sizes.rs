@@ -23,7 +23,7 @@ pub(super) fn fits(bytes: u64) -> bool {
     memory_available_bytes().is_none_or(|free| bytes.saturating_add(RESERVE_BYTES) <= free)
 }
 
-/// Returns what is left out for want of memory, in one line; `None` if nothing is.
+/// Returns the sizes that do not fit into memory, in one line; `None` if all fit.
 pub(super) fn does_not_fit(entries: u64, bytes: u64) -> Option<String> {
     if fits(bytes) {
         return None;

@@ -77,7 +77,7 @@ impl Order {
         (ahead - 1.0, ahead > 1.0, format!("×{}", ratio.text()))
     }
 
-    /// Returns what was found in the cells of a size where the warm-up was long enough, if it was
+    /// Returns the results in the cells of a size where the warm-up was long enough, if it was
     /// anywhere; and the α where it was too short.
     pub(super) fn judge(&self, size: &[Measured]) -> (Option<Check>, Vec<f64>) {
         let about = size.iter().filter(|m| (self.at)(m.cell.alpha));
@@ -213,7 +213,7 @@ const UNIFORM: &[Order] = &[
         .stated("“much faster”, taken as a higher throughput, at every α"),
 ];
 
-/// Returns what is said of a size under a skew.
+/// Returns the sentence on a size under a skew.
 pub(super) fn claims(skewed: bool, large: bool) -> impl Iterator<Item = &'static Order> {
     let of_size = if large { LARGE } else { SMALL };
     let more = if skewed { [SKEWED, &[]] } else { [of_size, UNIFORM] };

@@ -37,7 +37,7 @@ pub fn to_rule(flow: &FlowMod) -> Result<Rule, ErrorCode> {
     })
 }
 
-/// Returns what a flow-mod modifies, and into what.
+/// Returns the rules that a flow-mod modifies, and the change.
 ///
 /// # Errors
 /// As [`to_rule`].
@@ -62,7 +62,7 @@ pub fn to_change(flow: &FlowMod, strict: bool) -> Result<(Filter, Change), Error
     Ok((which, change))
 }
 
-/// Returns what a flow-mod deletes; `None` if no rule can be meant, as none has a group.
+/// Returns the rules that a flow-mod deletes; `None` if it asks for a group, which no rule has.
 ///
 /// # Errors
 /// As [`matching::from_oxm`].

@@ -32,7 +32,7 @@ pub fn from_oxm(matching: &OxmMatch) -> Result<Match, ErrorCode> {
     Ok(out)
 }
 
-/// Returns what one field asks for.
+/// Returns the match of one field.
 fn wish(oxm: &Oxm) -> Result<Match, ErrorCode> {
     let of = |field: Field, value: u128, mask: u128| Match::default().with(field, value, mask);
     if let Some(field) = fields::same(oxm.field) {

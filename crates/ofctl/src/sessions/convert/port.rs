@@ -25,7 +25,7 @@ pub fn desc(port: &OfPort) -> Port {
     }
 }
 
-/// Returns what an interface runs at, where that is known.
+/// Returns the speed of an interface, if known.
 fn speeds(mbps: u32) -> PortSpeeds {
     // OFPPF_*: the full-duplex rates that have a bit, and "other".
     let curr = match mbps {

@@ -79,7 +79,7 @@ impl Learnt {
         Forwarder::new(self.stations.reader(), &ROLES).learning(self.stations.epoch())
     }
 
-    /// Returns what was found, with the counts of frames.
+    /// Returns the results, with the counts of frames.
     pub(super) fn found(&self, counts: Counts) -> Learning {
         Learning { facts: Facts::of(&self.stations.reader()), seconds: self.seconds, counts }
     }
