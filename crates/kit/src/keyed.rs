@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use overbank::cache::GeometryKind::*;
 
-    /// Returns three percentages of the keys: those in a table after `lookups` uniform lookups per key;
-    /// the most that it can hold; and those by the model.
+    /// Returns three percentages of the keys: those in a table after `lookups` uniform lookups per
+    /// key; the most that it can hold; and those by the model.
     fn held(kind: GeometryKind, entries: usize, alpha: f64, lookups: u64) -> [f64; 3] {
         let keys = (entries as f64 * alpha) as u32;
         let mut table = KeyedTable::new(kind, entries, 1).expect("a fair size");
