@@ -55,7 +55,7 @@ impl FromStr for Query {
         }
         let mut query = Query::default();
         for word in words {
-            let wrong = |expected: &str| format!("{word}: must be {expected}");
+            let wrong = |expected: &str| format!("{}: must be {expected}", word.escape_debug());
             match word.split_once('=') {
                 Some(("port", n)) => {
                     query.port =
@@ -202,6 +202,7 @@ mod tests {
             ("fdb mac=1:2", "mac=02:"),
             ("fdb most=65537", "0 to 65536"),
             ("fdb all", "port=, vlan=, mac= or most="),
+            ("fdb mac=\u{10}0::", "mac=\\u{10}0::: must be"),
         ] {
             let error = text.parse::<Query>().expect_err(text);
             assert!(error.contains(wanted), "{error}");

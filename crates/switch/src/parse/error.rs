@@ -62,7 +62,7 @@ pub enum RuleErrorKind {
         /// What to add to the rule.
         needs: &'static str,
     },
-    #[error("expected `{name}` once, found it twice (first at column {first_column})")]
+    #[error("expected {name} once, found it twice (first at column {first_column})")]
     Duplicate { name: String, first_column: u32 },
     /// No packet can satisfy both parts of the match.
     #[error("expected a match that agrees with `{other}` at column {other_column}, found {found}")]

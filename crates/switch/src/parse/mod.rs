@@ -165,7 +165,7 @@ impl<'a> LineErrors<'a> {
             return true;
         };
         let first_column = self.column(at);
-        let kind = RuleErrorKind::Duplicate { name: key.text.to_owned(), first_column };
+        let kind = RuleErrorKind::Duplicate { name: quote(key.text), first_column };
         self.push(Fault::new(key.at, kind));
         false
     }

@@ -690,3 +690,14 @@ fn limits_are_errors() {
     assert!(shown.contains("without a value"), "{shown}");
     assert!(shown.lines().all(|line| !line.contains(char::is_control)), "{shown:?}");
 }
+
+#[test]
+fn an_error_quotes_no_control_character() {
+    let text = "tcp,tp_src[6\0)[5=17,tcp,tp_src[6\0)[5=17,actions=1";
+    let errors = parse_rules(text).expect_err("fields twice");
+    let twice = errors.kept().iter().filter(|error| error.to_string().contains("found it twice"));
+    assert!(twice.count() > 0, "{errors}");
+    for error in errors.kept() {
+        assert!(!error.to_string().contains(char::is_control), "{error:?}");
+    }
+}
