@@ -74,7 +74,7 @@ impl Operation {
         Operation::Dump,
         Operation::DumpFlows,
     ];
-    /// Those that do not start a program for a table of any size.
+    /// Those that are quick enough for a million rules.
     const OF_MANY: [Operation; 3] = [Operation::FlowMods, Operation::Dump, Operation::DumpFlows];
 
     fn name(self) -> &'static str {
@@ -87,7 +87,7 @@ impl Operation {
         }
     }
 
-    /// Whether it fills an empty table.
+    /// Returns whether it starts from an empty table.
     fn inserts(self) -> bool {
         !matches!(self, Operation::Dump | Operation::DumpFlows)
     }
