@@ -12,6 +12,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -29,7 +30,7 @@ pub struct Options {
     /// Never call apt-get: name the missing packages and fail
     #[arg(long)]
     no_install: bool,
-    /// The steps to run [default: all but models-full]
+    /// The steps to run [default: all but models-full and twins-full]
     #[arg(value_enum)]
     steps: Vec<Step>,
 }
@@ -69,6 +70,15 @@ enum Step {
     Models,
     /// The same with three preemptions
     ModelsFull,
+    /// Partition tables beside maps: 58 million random operations, other ones each time
+    TwinsFull,
+}
+
+impl Step {
+    /// Whether it runs only when it is named: it takes minutes.
+    fn is_long(self) -> bool {
+        matches!(self, Step::ModelsFull | Step::TwinsFull)
+    }
 }
 
 /// Runs the chosen steps, or all.
@@ -82,7 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     for &step in Step::value_variants() {
         let chosen = match options.steps.as_slice() {
-            [] => step != Step::ModelsFull,
+            [] => !step.is_long(),
             // They run what that one builds.
             some if step == Step::Build => {
                 [Step::Build, Step::Tests, Step::Simd].iter().any(|step| some.contains(step))
@@ -202,6 +212,13 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Moving => steps.tests("moving fib", &mut cargo(MOVING)),
         Step::Models => models(steps, "", 2),
         Step::ModelsFull => models(steps, " full", 3),
+        Step::TwinsFull => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let mut twins = cargo(TWINS);
+            twins.env("OVERBANK_TWIN_OPERATIONS", TWIN_OPERATIONS);
+            twins.env("OVERBANK_TWIN_SEED", since.as_secs().to_string());
+            steps.tests("twins full", &mut twins)
+        }
     }
 }
 
@@ -218,6 +235,11 @@ const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/p
                      --no-fail-fast --bins --test fib --test partition";
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
                             target/peers/check --all-targets -- -D warnings";
+
+/// The partition table's operations beside those of a map.
+const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
+/// Operations of each of 96 kinds of table.
+const TWIN_OPERATIONS: &str = "600000";
 
 /// Runs the models under loom, with at most `preemptions` where they have a bound.
 fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {

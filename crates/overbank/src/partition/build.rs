@@ -291,6 +291,27 @@ impl Plan {
         Ok(Plan { config: config.clone(), shape, room, isa, blocks: blocks as u32, block_keys })
     }
 
+    /// Plans blocks of `block_keys` keys, whose groups have `unknowns` unknowns, and `percent` of
+    /// the keys that they may have: far smaller groups than those of any configuration.
+    #[cfg(test)]
+    pub(super) fn tiny(self, unknowns: usize, block_keys: usize, percent: usize) -> Plan {
+        let Shape { row, planes, .. } = self.shape;
+        let groups = (100 * block_keys).div_ceil((unknowns - 1) * percent);
+        let of_each = |keys: usize| keys.div_ceil(self.config.partitions);
+        let blocks = of_each(self.config.keys).div_ceil(block_keys);
+        let grown = match self.config.keys_max > self.config.keys {
+            true => 2 * (of_each(self.config.keys_max) * 9 / 8).div_ceil(block_keys) + 2,
+            false => blocks,
+        };
+        Plan {
+            shape: Shape::new(row, planes, groups).with_unknowns(unknowns),
+            room: Room { blocks: (grown * self.config.partitions) as u32, ..self.room },
+            blocks: blocks as u32,
+            block_keys,
+            ..self
+        }
+    }
+
     /// Divides the table into `count` pieces, or as many as there are blocks.
     pub fn pieces(&self, count: usize) -> Vec<Piece<'_>> {
         let all = (self.blocks as usize) << self.room.partition_bits;

@@ -58,7 +58,8 @@
 //!   value. A new key has its group solved anew. A key that goes changes nothing.
 //! - Keys come as 64-bit hashes under a seed that strangers do not know. Two keys of one hash are
 //!   one key: with different values a build refuses them by name.
-//! - Readers never lock and never write; `table::lookup` says why each value was current at some instant.
+//! - Readers never lock and never write; `table::lookup` says why each value was current at some
+//!   instant.
 //! - A table that is planned to [grow](Config::growing) grows by partition, under its readers.
 //! - [`Plan`] divides a build into pieces for the threads of the caller. [`Replica::build`] keeps
 //!   no keys.

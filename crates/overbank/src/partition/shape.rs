@@ -98,6 +98,8 @@ pub(super) struct Shape {
     pub(super) planes: usize,
     /// Groups of a block.
     pub(super) groups: usize,
+    /// Bits of a plane that keys may use: the others hold the seed.
+    unknowns: usize,
     /// By bucket: the groups that it may be in.
     candidates: Vec<[u16; 2]>,
     /// Buckets by group that they may be in; group g has those from `starts[g]` to `starts[g + 1]`.
@@ -137,7 +139,15 @@ impl Shape {
             members.extend_from_slice(list);
         }
         starts.push(members.len() as u16);
-        Self { row, planes, groups, candidates, members, starts }
+        let unknowns = unknowns(row, planes);
+        Self { row, planes, groups, unknowns, candidates, members, starts }
+    }
+
+    /// The same with fewer unknowns. The other bits of its planes are zero: lookups stay the same.
+    #[cfg(test)]
+    pub(super) fn with_unknowns(self, unknowns: usize) -> Self {
+        debug_assert!(unknowns <= self.unknowns);
+        Self { unknowns, ..self }
     }
 
     /// Groups a block for `keys` keys a block. `packed` leaves no room for changes.
@@ -175,9 +185,9 @@ impl Shape {
         &self.members[usize::from(self.starts[group])..usize::from(self.starts[group + 1])]
     }
 
-    /// Bits of a plane that keys may use: the others hold the seed.
+    /// Unknowns of a group in each plane.
     pub(super) fn unknowns(&self) -> usize {
-        unknowns(self.row, self.planes)
+        self.unknowns
     }
 
     /// Words of a plane.

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod growth;
+mod twin;
 
 use super::delta::Change;
 use super::*;
