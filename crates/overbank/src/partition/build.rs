@@ -293,7 +293,7 @@ impl Plan {
 
     /// Plans blocks of `block_keys` keys, whose groups have `unknowns` unknowns, and `percent` of
     /// the keys that they may have: far smaller groups than those of any configuration.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn tiny(self, unknowns: usize, block_keys: usize, percent: usize) -> Plan {
         let Shape { row, planes, .. } = self.shape;
         let groups = (100 * block_keys).div_ceil((unknowns - 1) * percent);

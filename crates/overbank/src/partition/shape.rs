@@ -15,8 +15,9 @@ use alloc::vec::Vec;
 use crate::partition::solve::PLANES_MAX;
 use crate::random::Pcg32;
 
-/// Buckets of a block.
-pub(super) const BUCKETS: usize = 2048;
+/// Buckets of a block; under the model checker one word of choices, as each word that is written
+/// multiplies the orders.
+pub(super) const BUCKETS: usize = if cfg!(feature = "loom") { 64 } else { 2048 };
 /// Words with the choices of a block.
 pub(super) const CHOICE_WORDS: usize = BUCKETS / 64;
 /// Keys of a block on average: eight a bucket.
@@ -144,7 +145,7 @@ impl Shape {
     }
 
     /// The same with fewer unknowns. The other bits of its planes are zero: lookups stay the same.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn with_unknowns(self, unknowns: usize) -> Self {
         debug_assert!(unknowns <= self.unknowns);
         Self { unknowns, ..self }
