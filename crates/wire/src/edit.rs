@@ -22,14 +22,18 @@
 
 use crate::checksum;
 use crate::edit_key::write_mask;
-use crate::extract::{Network, Offsets, Transport};
+use crate::extract::{Network, Offsets, Transport, extract};
 use crate::field::Field;
+use crate::gtpu::{Encap, Link, Refused};
+use crate::ip::{Ends, Packet};
 use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
 use crate::proto::{arp, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
 use crate::reason::{DropReason, TtlExpired};
 
-/// Bytes reserved for tags in front of a frame: 32 tags.
+/// Bytes reserved in front of a frame: 32 tags, or the headers of a tunnel.
 pub const HEADROOM: usize = 128;
+
+const _: () = assert!(Encap::LEN_MAX <= HEADROOM);
 
 /// Longest frame that a [`FrameBuf`] takes: the longest that tcpdump writes into a capture.
 pub const FRAME_MAX: usize = 262_144;
@@ -93,15 +97,65 @@ impl FrameBuf {
     /// Copies `frame` into the buffer. `offsets` are those that [`crate::extract()`] returned for
     /// it.
     pub fn load(&mut self, frame: &[u8], offsets: Offsets) -> Result<(), DropReason> {
-        if frame.len() > FRAME_MAX {
+        self.copy(frame)?;
+        self.offsets = offsets;
+        Ok(())
+    }
+
+    /// Copies an IP packet into the buffer, with a new Ethernet header in front of it.
+    pub fn load_packet(&mut self, packet: &Packet<'_>, link: &Link) -> Result<(), DropReason> {
+        self.copy(packet.bytes())?;
+        let dl_type = match packet.ends {
+            Ends::V4 { .. } => ethernet::TYPE_IP4,
+            Ends::V6 { .. } => ethernet::TYPE_IP6,
+        };
+        // The headroom is longer than any link header.
+        self.start = link.write(&mut self.bytes, HEADROOM, dl_type).unwrap_or(HEADROOM);
+        self.offsets = extract(self.as_slice(), 0, &mut FlowKey::default())?;
+        Ok(())
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
+        if bytes.len() > FRAME_MAX {
             return Err(DropReason::FrameTooLong);
         }
-        (self.start, self.end) = (HEADROOM, HEADROOM + frame.len());
+        (self.start, self.end) = (HEADROOM, HEADROOM + bytes.len());
         if self.bytes.len() < self.end {
             self.bytes.resize(self.end, 0);
         }
-        self.bytes[self.start..self.end].copy_from_slice(frame);
-        self.offsets = offsets;
+        self.bytes[self.start..self.end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Puts the headers of a tunnel in front of the frame's IP packet, in place of its Ethernet
+    /// header and tags; padding is cut off. See [`Encap::write`] for `flow` and `dscp`.
+    ///
+    /// # Errors
+    /// [`Refused::NotIp`]: the frame has no valid IP packet. [`Refused::TooLong`]: it does not fit
+    /// a tunnel. The frame is unchanged.
+    pub fn encapsulate(&mut self, encap: &Encap, flow: u64, dscp: u8) -> Result<(), Refused> {
+        if !matches!(self.offsets.network, Network::Ip4 | Network::Ip6) {
+            return Err(Refused::NotIp);
+        }
+        let l3 = self.start + usize::from(self.offsets.l3);
+        let packet = l3..self.start + self.offsets.end as usize;
+        let start = encap.write(&mut self.bytes[..self.end], packet.clone(), flow, dscp)?;
+        (self.start, self.end) = (start, packet.end);
+        let l3 = encap.link.header_len();
+        let (network, header_len) = match encap.ends {
+            Ends::V4 { .. } => (Network::Ip4, ipv4::HEADER_LEN),
+            Ends::V6 { .. } => (Network::Ip6, ipv6::HEADER_LEN),
+        };
+        self.offsets = Offsets {
+            l3: l3 as u16,
+            network,
+            transport: Transport::Udp,
+            l4: (l3 + header_len) as u32,
+            end: (self.end - self.start) as u32,
+            tags: u8::from(encap.link.vlan.is_some()),
+            fragment: false,
+            routed: false,
+        };
         Ok(())
     }
 

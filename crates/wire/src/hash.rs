@@ -17,7 +17,7 @@ use crate::proto::{ethernet, number};
 pub const DEFAULT_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
 /// Fractional bits of the square roots of 2, 3, 5, 7, 11 and 13, about half of them set.
-const K: [u64; 6] = [
+pub(crate) const K: [u64; 6] = [
     0x6a09_e667_f3bc_c908,
     0xbb67_ae85_84ca_a73b,
     0x3c6e_f372_fe94_f82b,
@@ -28,7 +28,7 @@ const K: [u64; 6] = [
 
 /// Returns the halves of the 128-bit product, folded.
 #[inline(always)]
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }

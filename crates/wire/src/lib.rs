@@ -4,7 +4,8 @@
 //! buffer of a [`FrameBuf`]. [`extract()`] reads a frame into a [`FlowKey`];
 //! [`FlowKey::microflow_hash`] hashes it, once. [`edit`] rewrites a copy of the frame and keeps its
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
-//! Ethernet switch needs; [`field`] is the table of fields.
+//! Ethernet switch needs; [`field`] is the table of fields. [`gtpu`] reads and writes tunnels,
+//! [`ip`] the packets inside, [`icmp_error`] the answers to packets that cannot be forwarded.
 
 pub mod bridge;
 mod checksum;
@@ -12,7 +13,10 @@ pub mod edit;
 pub mod edit_key;
 pub mod extract;
 pub mod field;
+pub mod gtpu;
 pub mod hash;
+pub mod icmp_error;
+pub mod ip;
 pub mod key;
 mod proto;
 pub mod reason;

@@ -1,6 +1,7 @@
 //! Naive twins of the checksums, and frames, for the tests.
 
 pub(crate) mod frames;
+pub(crate) mod gtpu;
 
 /// Returns the Internet checksum, word by word (RFC 1071).
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {

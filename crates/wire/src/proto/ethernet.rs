@@ -18,6 +18,8 @@ pub(crate) const TYPE: usize = 12;
 pub(crate) const TAG_LEN: usize = 4;
 pub(crate) const TAGS_MAX: u8 = 2;
 
+/// Type of the VLAN tags that are written.
+pub(crate) const TPID: u16 = 0x8100;
 pub(crate) const TYPE_IP4: u16 = 0x0800;
 pub(crate) const TYPE_ARP: u16 = 0x0806;
 pub(crate) const TYPE_RARP: u16 = 0x8035;

@@ -1,0 +1,142 @@
+//! Writes the headers of a tunnel in front of a packet.
+//!
+//! ```text
+//!  | Ethernet 14 or 18 | IPv4 20 or IPv6 40 | UDP 8 | GTP-U 8, or 12 and container | packet
+//! ```
+//!
+//! - UDP checksum: 0 over IPv4; over IPv6 it is computed. RFC 6935 allows 0 there as well, for
+//!   receivers that are known to accept it, which an N3 peer need not be.
+//! - UDP source port: 49152 to 65535 by the flow, so that routers spread flows over paths (RFC
+//!   7605). Over IPv6 the flow label has further bits of the flow (RFC 6438).
+//! - ECN: the outer header says that the packet is not capable of it (RFC 6040, compatibility
+//!   mode): congestion inside the tunnel drops packets, so no mark can be lost at the other end.
+//! - IPv4 is sent with "do not fragment": the caller answers packets that are too big
+//!   ([`crate::icmp_error`]).
+
+use super::{Body, Container, Extensions, Message, PORT, Refused};
+use crate::checksum;
+use crate::ip::{Ends, Head, write_header};
+use crate::proto::{ethernet, number, transport::udp};
+use std::ops::Range;
+
+/// First of the source ports.
+const PORT_MIN: u16 = 0xc000;
+
+/// The Ethernet header of a frame to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    pub dst: [u8; 6],
+    pub src: [u8; 6],
+    /// Tag control information of a VLAN tag.
+    pub vlan: Option<u16>,
+}
+
+impl Link {
+    /// Returns the length of the header.
+    pub const fn header_len(&self) -> usize {
+        ethernet::HEADER_LEN + if self.vlan.is_some() { ethernet::TAG_LEN } else { 0 }
+    }
+
+    /// Writes the header of a frame whose packet starts at `at` in `bytes`. Returns the start of
+    /// the frame; `None`, without a change, if there is no room.
+    #[inline]
+    pub(crate) fn write(&self, bytes: &mut [u8], at: usize, dl_type: u16) -> Option<usize> {
+        let start = at.checked_sub(self.header_len())?;
+        let out = bytes.get_mut(start..at)?;
+        let (addresses, rest) = out.split_first_chunk_mut::<{ ethernet::TYPE }>()?;
+        addresses[..6].copy_from_slice(&self.dst);
+        addresses[6..].copy_from_slice(&self.src);
+        let (tag, last) = rest.split_last_chunk_mut::<2>()?;
+        last.copy_from_slice(&dl_type.to_be_bytes());
+        if let (Some(tci), Some(tag)) = (self.vlan, tag.first_chunk_mut::<4>()) {
+            *tag = (u32::from(ethernet::TPID) << 16 | u32::from(tci)).to_be_bytes();
+        }
+        Some(start)
+    }
+}
+
+/// Headers of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encap {
+    pub link: Link,
+    pub ends: Ends,
+    /// TTL or hop limit of the outer packet.
+    pub ttl: u8,
+    pub teid: u32,
+    pub session: Option<Container>,
+}
+
+impl Encap {
+    /// Most bytes of all headers.
+    pub const LEN_MAX: usize = 18 + 40 + udp::HEADER_LEN + 12 + Container::HEADER_LEN_MAX;
+
+    /// Writes the headers in front of `packet`, a range of `bytes`, and returns the start of the
+    /// frame. `flow` is equal for all packets of a flow and mixed
+    /// ([`flow_hash`](crate::ip::Packet::flow_hash)); `dscp` has 6 bits.
+    ///
+    /// # Errors
+    /// [`Refused::TooLong`], without a change: the headroom is too small, the range is outside, or
+    /// the outer packet would exceed 65,535 bytes.
+    #[inline]
+    pub fn write(
+        &self,
+        bytes: &mut [u8],
+        packet: Range<usize>,
+        flow: u64,
+        dscp: u8,
+    ) -> Result<usize, Refused> {
+        self.try_write(bytes, packet, flow, dscp).ok_or(Refused::TooLong)
+    }
+
+    #[inline]
+    fn try_write(
+        &self,
+        bytes: &mut [u8],
+        packet: Range<usize>,
+        flow: u64,
+        dscp: u8,
+    ) -> Option<usize> {
+        let packet_len = bytes.get(packet.clone())?.len();
+        let mut room = [0; Container::HEADER_LEN_MAX];
+        let extensions = match self.session {
+            Some(session) => session.write(&mut room),
+            None => Extensions::NONE,
+        };
+        let message = Message { extensions, ..Message::new(self.teid, None, Body::GPdu(&[])) };
+        // Every check is here: what follows cannot fail.
+        let l4 = packet.start.checked_sub(udp::HEADER_LEN + message.header_len())?;
+        let l3 = l4.checked_sub(self.ends.header_len())?;
+        l3.checked_sub(self.link.header_len())?;
+        u16::try_from(packet.end - l3).ok()?;
+        let udp_len = packet.end - l4;
+
+        let (header, gtpu) =
+            bytes.get_mut(l4..packet.start)?.split_first_chunk_mut::<{ udp::HEADER_LEN }>()?;
+        message.emit_header(gtpu, packet_len)?;
+        header[..2].copy_from_slice(&(PORT_MIN | flow as u16).to_be_bytes());
+        header[2..4].copy_from_slice(&PORT.to_be_bytes());
+        header[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
+        header[udp::CHECKSUM..].copy_from_slice(&[0, 0]);
+        if let Ends::V6 { .. } = self.ends {
+            let whole = bytes.get(l4..packet.end)?;
+            let sum = self.ends.pseudo_sum(number::UDP, udp_len) + checksum::sum(whole);
+            let sum = match checksum::finish(sum) {
+                0 => 0xffff,
+                sum => sum,
+            };
+            let at = l4 + udp::CHECKSUM;
+            bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
+        }
+        let label = (flow >> 32) as u32;
+        let head = Head { proto: number::UDP, ttl: self.ttl, tos: dscp << 2, label };
+        write_header(bytes.get_mut(l3..l4)?, &self.ends, &head, udp_len)?;
+        let dl_type = match self.ends {
+            Ends::V4 { .. } => ethernet::TYPE_IP4,
+            Ends::V6 { .. } => ethernet::TYPE_IP6,
+        };
+        self.link.write(bytes, l3, dl_type)
+    }
+}
+
+#[cfg(test)]
+mod tests;
