@@ -47,7 +47,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "models-full",
-        arguments: "test models-full",
+        arguments: "test models-full twins-full",
         short: "test models",
         minutes_max: 9,
     },

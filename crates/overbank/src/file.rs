@@ -286,6 +286,13 @@ impl<'a> Loader<'a> {
         if whole {
             let len = number(&head[..4]);
             whole = bytes.contains(&len) && {
+                // At most the file's length, as the caller's range says.
+                let more = (len as usize).saturating_sub(content.len());
+                content.try_reserve(more).map_err(|_| FileError::Io {
+                    path: self.path.to_owned(),
+                    what: "read",
+                    error: io::ErrorKind::OutOfMemory.into(),
+                })?;
                 content.resize(len as usize, 0);
                 let seed = header_sum(&self.header) ^ block;
                 self.read(content)? && number(&head[4..]) == xxh3_64_with_seed(content, seed)

@@ -14,6 +14,7 @@
 
 #![allow(unsafe_code)] // Raw memory: mmap, the allocator, and the slice over it.
 
+use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -92,6 +93,20 @@ pub enum MemoryError {
         /// Bytes asked for.
         bytes: usize,
     },
+}
+
+/// Makes room for `more` elements.
+pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<(), MemoryError> {
+    let bytes = (vec.len().saturating_add(more)).saturating_mul(size_of::<T>());
+    vec.try_reserve(more).map_err(|_| MemoryError::OutOfMemory { bytes })
+}
+
+/// Returns `count` times the same element.
+pub(crate) fn filled<T: Copy>(count: usize, element: T) -> Result<Vec<T>, MemoryError> {
+    let mut vec = Vec::new();
+    reserve(&mut vec, count)?;
+    vec.resize(count, element);
+    Ok(vec)
 }
 
 enum Source {

@@ -12,6 +12,7 @@ use super::row::{Row, SEEDS};
 use super::shape::{BUCKETS, CHOICE_WORDS, Shape, bucket_of, seed_part};
 use super::solve::System;
 use crate::isa::Isa;
+use crate::memory::{MemoryError, filled, reserve};
 
 /// A key's hash and its value.
 pub(super) type Entry = (u64, u8);
@@ -50,6 +51,19 @@ pub(super) struct Conflict {
     pub(super) values: [u8; 2],
 }
 
+/// A block is not built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockError {
+    Conflict(Conflict),
+    Memory(MemoryError),
+}
+
+impl From<MemoryError> for BlockError {
+    fn from(error: MemoryError) -> Self {
+        BlockError::Memory(error)
+    }
+}
+
 impl<R: Row> Workshop<R> {
     pub(super) fn new(isa: Isa) -> Self {
         Self {
@@ -63,23 +77,24 @@ impl<R: Row> Workshop<R> {
     /// Builds the block of `entries`. The same key with the same value twice counts once.
     ///
     /// # Errors
-    /// One hash has two values.
+    /// One hash has two values, or there is no memory.
     pub(super) fn block(
         &mut self,
         shape: &Shape,
         entries: &[Entry],
-    ) -> Result<BuiltBlock, Conflict> {
+    ) -> Result<BuiltBlock, BlockError> {
         let keys = self.sort(entries)?;
         let balance = Balance::new(shape, keys.sizes(), shape.unknowns() - 1);
         let mut image = Image {
             choices: balance.choices,
-            words: vec![0; shape.groups * shape.group_words()],
+            words: filled(shape.groups * shape.group_words(), 0)?,
             fallback: Vec::new(),
         };
         let mut seeds_tried = 0;
         let mut group_keys: Vec<Entry> = Vec::with_capacity(R::BITS);
         for group in 0..shape.groups {
             group_keys.clear();
+            reserve(&mut group_keys, balance.loads[group] as usize)?;
             for bucket in balance.buckets(shape, group) {
                 group_keys.extend(keys.bucket(usize::from(bucket)));
             }
@@ -87,6 +102,7 @@ impl<R: Row> Workshop<R> {
             let tried = self.group(shape, &group_keys, 0, words);
             seeds_tried += tried.min(SEEDS);
             if tried > SEEDS {
+                reserve(&mut image.fallback, group_keys.len())?;
                 image.fallback.extend_from_slice(&group_keys);
             }
         }
@@ -143,7 +159,7 @@ impl<R: Row> Workshop<R> {
     }
 
     /// The entries by bucket, each once.
-    fn sort(&mut self, entries: &[Entry]) -> Result<Keys, Conflict> {
+    fn sort(&mut self, entries: &[Entry]) -> Result<Keys, BlockError> {
         let mut starts = vec![0u32; BUCKETS + 1];
         entries.iter().for_each(|entry| starts[bucket_of(entry.0) + 1] += 1);
         for at in 1..starts.len() {
@@ -151,16 +167,17 @@ impl<R: Row> Workshop<R> {
         }
         let mut next = starts.clone();
         self.keys.clear();
+        reserve(&mut self.keys, entries.len())?;
         self.keys.resize(entries.len(), (0, 0));
         for &entry in entries {
             let at = &mut next[bucket_of(entry.0)];
             self.keys[*at as usize] = entry;
             *at += 1;
         }
-        let mut keys = Keys::with_capacity(entries.len());
+        let mut keys = Keys::with_capacity(entries.len())?;
         for range in starts.windows(2) {
             let bucket = &mut self.keys[range[0] as usize..range[1] as usize];
-            let kept = unique(bucket)?;
+            let kept = unique(bucket).map_err(BlockError::Conflict)?;
             keys.push_bucket(&bucket[..kept]);
         }
         Ok(keys)

@@ -13,7 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::block::{BuiltBlock, Conflict, Image, Workshop};
+use super::block::{BlockError, BuiltBlock, Conflict, Image, Workshop};
 use super::fallback::FallbackFull;
 use super::owner::Block;
 use super::row::Row;
@@ -26,7 +26,7 @@ use super::table::{Room, Shared, Table, TableError};
 use super::writer::{Replica, Writer};
 use crate::hash::mix;
 use crate::isa::Isa;
-use crate::memory::Pages;
+use crate::memory::{MemoryError, Pages, reserve};
 
 /// Maximum number of keys of a table.
 pub const KEYS_MAX: usize = 1 << 35;
@@ -351,7 +351,7 @@ impl Plan {
         if blocks.len() != table.blocks() {
             return Err(BuildError::Pieces);
         }
-        Ok((Writer::new(table, id, blocks, &self.config, self.block_keys), stats))
+        Ok((Writer::new(table, id, blocks, &self.config, self.block_keys)?, stats))
     }
 
     fn join(
@@ -376,6 +376,7 @@ impl Plan {
             stats.keys += piece.keys;
             stats.repeated += piece.repeated;
             stats.seeds_tried += piece.seeds_tried;
+            reserve(&mut blocks, piece.owned.len())?;
             blocks.append(&mut piece.owned);
         }
         if next != table.blocks() {
@@ -428,6 +429,7 @@ impl Piece<'_> {
         let sorted = sorted.map_err(|bad| match bad {
             BadEntry::TooMany => BuildError::Keys { keys: config.keys },
             BadEntry::Value { hash, value } => BuildError::Value { hash, value, bits },
+            BadEntry::Memory(error) => error.into(),
         })?;
         let mut built = BuiltPiece {
             first: self.blocks.start,
@@ -436,9 +438,11 @@ impl Piece<'_> {
             keys: 0,
             repeated: 0,
             seeds_tried: 0,
-            images: Vec::with_capacity(self.blocks()),
+            images: Vec::new(),
             owned: Vec::new(),
         };
+        reserve(&mut built.images, self.blocks())?;
+        reserve(&mut built.owned, if keep { self.blocks() } else { 0 })?;
         match self.plan.shape.row {
             RowBits::R64 => self.solve::<u64>(&sorted, keep, &mut built, done)?,
             RowBits::R128 => self.solve::<u128>(&sorted, keep, &mut built, done)?,
@@ -482,8 +486,19 @@ pub struct BuiltPiece {
     owned: Vec<Block>,
 }
 
-impl From<Conflict> for BuildError {
-    fn from(Conflict { hash, values: [first, second] }: Conflict) -> Self {
-        BuildError::Conflict { hash, first, second }
+impl From<MemoryError> for BuildError {
+    fn from(error: MemoryError) -> Self {
+        BuildError::Table(error.into())
+    }
+}
+
+impl From<BlockError> for BuildError {
+    fn from(error: BlockError) -> Self {
+        match error {
+            BlockError::Conflict(Conflict { hash, values: [first, second] }) => {
+                BuildError::Conflict { hash, first, second }
+            }
+            BlockError::Memory(error) => error.into(),
+        }
     }
 }

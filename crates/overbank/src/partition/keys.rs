@@ -9,11 +9,11 @@
 //! A bucket that outgrows its room moves to the end; when half of the slab is gone or room, it is
 //! written anew. 9 bytes a key, and room for half as many again.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::block::Entry;
 use super::shape::{BUCKETS, bucket_of};
+use crate::memory::{MemoryError, reserve};
 
 #[derive(Clone, Copy, Default)]
 struct Span {
@@ -30,23 +30,16 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new() -> Self {
-        Self {
-            spans: vec![Span::default(); BUCKETS],
-            hashes: Vec::new(),
-            values: Vec::new(),
-            len: 0,
-        }
-    }
-
     /// Buckets to come, by [`Keys::push_bucket`], with this many keys.
-    pub(super) fn with_capacity(keys: usize) -> Self {
-        Self {
-            spans: Vec::with_capacity(BUCKETS),
-            hashes: Vec::with_capacity(keys),
-            values: Vec::with_capacity(keys),
-            len: 0,
-        }
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn with_capacity(keys: usize) -> Result<Self, MemoryError> {
+        let (spans, hashes, values) = (Vec::with_capacity(BUCKETS), Vec::new(), Vec::new());
+        let mut new = Self { spans, hashes, values, len: 0 };
+        reserve(&mut new.hashes, keys)?;
+        reserve(&mut new.values, keys)?;
+        Ok(new)
     }
 
     /// Adds the keys of the next bucket, without room for more.
@@ -87,28 +80,43 @@ impl Keys {
     }
 
     /// Adds a key that is not there.
-    pub(super) fn insert(&mut self, hash: u64, value: u8) {
+    ///
+    /// # Errors
+    /// There is no memory; nothing changes.
+    pub(super) fn insert(&mut self, hash: u64, value: u8) -> Result<(), MemoryError> {
         let bucket = bucket_of(hash);
-        let Span { start, len, room } = self.spans[bucket];
-        if len == room {
+        if self.spans[bucket].len == self.spans[bucket].room {
             if self.hashes.len() > 64 + 4 * self.len {
-                self.rewrite();
-                return self.insert(hash, value);
+                self.rewrite()?;
             }
-            let grown = Span { start: self.hashes.len() as u32, len, room: room + room / 2 + 4 };
-            let end = self.hashes.len() + grown.room as usize;
-            let old = start as usize..(start + len) as usize;
-            self.hashes.extend_from_within(old.clone());
-            self.values.extend_from_within(old);
-            self.hashes.resize(end, 0);
-            self.values.resize(end, 0);
-            self.spans[bucket] = grown;
+            self.make_room(bucket)?;
         }
         let span = &mut self.spans[bucket];
         let at = (span.start + span.len) as usize;
         (self.hashes[at], self.values[at]) = (hash, value);
         span.len += 1;
         self.len += 1;
+        Ok(())
+    }
+
+    /// Moves a bucket without room to the end.
+    fn make_room(&mut self, bucket: usize) -> Result<(), MemoryError> {
+        let Span { start, len, room } = self.spans[bucket];
+        if len < room {
+            return Ok(());
+        }
+        let more = room + room / 2 + 4;
+        reserve(&mut self.hashes, more as usize)?;
+        reserve(&mut self.values, more as usize)?;
+        let grown = Span { start: self.hashes.len() as u32, len, room: more };
+        let end = self.hashes.len() + more as usize;
+        let old = start as usize..(start + len) as usize;
+        self.hashes.extend_from_within(old.clone());
+        self.values.extend_from_within(old);
+        self.hashes.resize(end, 0);
+        self.values.resize(end, 0);
+        self.spans[bucket] = grown;
+        Ok(())
     }
 
     /// Removes the key at `at`, which is in its bucket.
@@ -134,8 +142,9 @@ impl Keys {
     }
 
     /// Writes the slab anew, every bucket with room for half as many again.
-    fn rewrite(&mut self) {
-        let mut new = Self::new();
+    fn rewrite(&mut self) -> Result<(), MemoryError> {
+        let mut new = Self::with_capacity(self.len + self.len / 2 + 2 * BUCKETS)?;
+        new.spans.resize(BUCKETS, Span::default());
         for (bucket, span) in new.spans.iter_mut().enumerate() {
             let len = self.spans[bucket].len;
             *span = Span { start: new.hashes.len() as u32, len, room: len + len / 2 + 2 };
@@ -146,6 +155,7 @@ impl Keys {
             new.values.resize(end, 0);
         }
         *self = Self { len: self.len, ..new };
+        Ok(())
     }
 }
 
@@ -158,7 +168,8 @@ mod tests {
     #[test]
     fn keys_come_and_go_as_in_a_map() {
         let mut pcg = Pcg32::new(3, 3);
-        let (mut keys, mut map) = (Keys::new(), BTreeMap::new());
+        let (mut keys, mut map) = (Keys::with_capacity(0).unwrap(), BTreeMap::new());
+        (0..BUCKETS).for_each(|_| keys.push_bucket(&[]));
         for _ in 0..60_000 {
             let hash = u64::from(pcg.below(9000)) * 0x1001;
             match (keys.find(hash), pcg.below(3)) {
@@ -173,7 +184,7 @@ mod tests {
                 }
                 (None, _) => {
                     assert!(!map.contains_key(&hash));
-                    keys.insert(hash, pcg.below(256) as u8);
+                    keys.insert(hash, pcg.below(256) as u8).unwrap();
                     map.insert(hash, keys.value(keys.find(hash).unwrap()));
                 }
             }

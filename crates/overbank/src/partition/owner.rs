@@ -12,13 +12,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::balance::Balance;
-use super::block::{BuiltBlock, Entry, Workshop};
+use super::block::{BlockError, BuiltBlock, Entry, Workshop};
 use super::delta::{Change, Delta};
-use super::fallback::FallbackFull;
 use super::keys::Keys;
 use super::row::{Row, SEEDS};
 use super::shape::{Place, block_of, bucket_of};
+use super::sorted::{BadEntry, Sorted};
 use super::table::Shared;
+use super::writer::InsertError;
+use crate::memory::{MemoryError, reserve};
 
 /// Groups that a search for room looks at before the keys of a full group go to the fallback.
 const SEARCH_GROUPS: usize = 64;
@@ -55,24 +57,28 @@ impl<R: Row> Owner<R> {
         (id, generation): (u64, u32),
         blocks: Vec<Block>,
         block_keys: usize,
-    ) -> Self {
-        let mut blocks = blocks.into_iter();
-        let partition = |partition| {
-            let blocks: Vec<Block> = blocks.by_ref().take(table.run(partition).len()).collect();
-            Partition { len: blocks.iter().map(|block| block.keys.len()).sum(), blocks }
-        };
-        let partitions: Vec<Partition> = (0..table.partitions()).map(partition).collect();
-        Self {
+    ) -> Result<Self, MemoryError> {
+        let mut all = blocks.into_iter();
+        let mut partitions = Vec::new();
+        reserve(&mut partitions, table.partitions())?;
+        for partition in 0..table.partitions() {
+            let (count, mut blocks) = (table.run(partition).len(), Vec::new());
+            reserve(&mut blocks, count)?;
+            blocks.extend(all.by_ref().take(count));
+            let len = blocks.iter().map(|block: &Block| block.keys.len()).sum();
+            partitions.push(Partition { blocks, len });
+        }
+        Ok(Self {
             id,
             generation,
             sequence: 0,
-            len: partitions.iter().map(|partition| partition.len).sum(),
+            len: partitions.iter().map(|partition: &Partition| partition.len).sum(),
             partitions,
             block_keys,
             workshop: Workshop::new(table.isa),
             group_keys: Vec::new(),
             table,
-        }
+        })
     }
 
     pub(super) fn table(&self) -> &Shared {
@@ -149,7 +155,7 @@ impl<R: Row> Owner<R> {
     }
 
     /// Inserts a key or gives it another value; `None`: it had that value already.
-    pub(super) fn insert(&mut self, hash: u64, value: u8) -> Result<Option<Delta>, FallbackFull> {
+    pub(super) fn insert(&mut self, hash: u64, value: u8) -> Result<Option<Delta>, InsertError> {
         let place = self.table.place_of(hash);
         let keys = &mut self.block_mut(place).keys;
         let before = keys.find(hash).map(|at| keys.value(at));
@@ -161,13 +167,13 @@ impl<R: Row> Owner<R> {
                 self.moved(place, hash, changed)
             }
             None => {
-                if let Some(delta) = self.grown(place.partition(), (hash, value)) {
+                if let Some(delta) = self.grown(place.partition(), (hash, value))? {
                     return Ok(Some(delta));
                 }
                 let shape = &self.table.shape;
                 let partition = &mut self.partitions[place.partition()];
                 let Block { keys, balance } = &mut partition.blocks[place.nth()];
-                keys.insert(hash, value);
+                keys.insert(hash, value)?;
                 balance.grow(shape, bucket_of(hash) as u16, 1);
                 partition.len += 1;
                 self.len += 1;
@@ -177,7 +183,7 @@ impl<R: Row> Owner<R> {
         let delta = self.delta(place, change);
         if let Err(full) = delta.change.apply_to(&self.table, self.at(place)) {
             self.undo(&delta, hash, before);
-            return Err(full);
+            return Err(full.into());
         }
         self.sequence += 1;
         Ok(Some(delta))
@@ -185,35 +191,50 @@ impl<R: Row> Owner<R> {
 
     /// Grows a partition that has all the keys of its blocks, with a key that it does not have yet.
     /// `None`: it has room, or cannot grow.
-    fn grown(&mut self, number: usize, new: Entry) -> Option<Delta> {
+    ///
+    /// # Errors
+    /// There is no memory; nothing changes.
+    fn grown(&mut self, number: usize, new: Entry) -> Result<Option<Delta>, MemoryError> {
         let Partition { blocks, len } = &self.partitions[number];
         if *len < blocks.len() * self.block_keys {
-            return None;
+            return Ok(None);
         }
         let count = blocks.len() + blocks.len().div_ceil(8);
         if count > Place::BLOCKS_MAX || !self.table.has_run(count) {
-            return None;
+            return Ok(None);
         }
         let bits = self.table.room.partition_bits;
-        let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); count];
-        let old = blocks.iter().flat_map(|block| block.keys.iter());
-        for entry in old.chain([new]) {
-            entries[block_of(entry.0, bits, count as u32)].push(entry);
-        }
-        let (mut images, mut blocks) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for entries in &entries {
-            // No conflict: the keys of an owner differ.
-            let built = self.workshop.block(&self.table.shape, entries).ok()?;
+        let block_of = |hash| block_of(hash, bits, count as u32);
+        let entries = blocks.iter().flat_map(|block| block.keys.iter()).chain([new]);
+        let limits = (usize::MAX, self.table.shape.planes);
+        let sorted = match Sorted::new(entries, limits, &(0..count), block_of) {
+            Err(BadEntry::Memory(error)) => return Err(error),
+            // Not of entries that were checked.
+            Err(BadEntry::TooMany | BadEntry::Value { .. }) => return Ok(None),
+            Ok(sorted) => sorted,
+        };
+        let (mut images, mut blocks) = (Vec::new(), Vec::new());
+        reserve(&mut images, count)?;
+        reserve(&mut blocks, count)?;
+        for entries in sorted.by_block() {
+            let built = match self.workshop.block(&self.table.shape, entries) {
+                Err(BlockError::Memory(error)) => return Err(error),
+                // The keys of an owner differ.
+                Err(BlockError::Conflict(_)) => return Ok(None),
+                Ok(built) => built,
+            };
             let BuiltBlock { image, keys, balance, .. } = built;
             images.push(image);
             blocks.push(Block { keys, balance });
         }
         let delta = self.delta(Place::new(number, 0), Change::Partition(images));
-        delta.apply(&self.table).ok()?;
+        if delta.apply(&self.table).is_err() {
+            return Ok(None);
+        }
         self.partitions[number] = Partition { blocks, len: len + 1 };
         self.len += 1;
         self.sequence += 1;
-        Some(delta)
+        Ok(Some(delta))
     }
 
     /// Takes back what [`Owner::insert`] noted of a change that the table has no room for.

@@ -1,11 +1,11 @@
 //! Entries by block, of a table or of a piece of one.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::block::Entry;
 use crate::hash::mix;
+use crate::memory::{MemoryError, filled, reserve};
 
 /// Entries of a range of blocks, by block.
 pub(super) struct Sorted {
@@ -17,13 +17,23 @@ pub(super) struct Sorted {
     pub(super) sum: u64,
 }
 
-/// An entry that no table of this size holds.
+/// An entry that no table of this size holds, or no memory for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadEntry {
     /// One more than the table is for.
     TooMany,
     /// A value with more bits.
-    Value { hash: u64, value: u8 },
+    Value {
+        hash: u64,
+        value: u8,
+    },
+    Memory(MemoryError),
+}
+
+impl From<MemoryError> for BadEntry {
+    fn from(error: MemoryError) -> Self {
+        BadEntry::Memory(error)
+    }
 }
 
 impl Sorted {
@@ -35,7 +45,7 @@ impl Sorted {
         block_of: impl Fn(u64) -> usize,
     ) -> Result<Sorted, BadEntry> {
         let (mut own, mut all, mut sum) = (Vec::new(), 0, 0u64);
-        let mut starts = vec![0usize; blocks.len() + 1];
+        let mut starts = filled(blocks.len() + 1, 0usize)?;
         for (hash, value) in entries {
             if all == keys_max {
                 return Err(BadEntry::TooMany);
@@ -48,19 +58,22 @@ impl Sorted {
             if block < blocks.len() {
                 starts[block + 1] += 1;
                 sum = sum.wrapping_add(mix(hash ^ mix(u64::from(value))));
+                reserve(&mut own, 1)?;
                 own.push((hash, value));
             }
         }
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
-        let mut next = starts.clone();
-        let mut entries = vec![(0, 0); own.len()];
+        let mut entries = filled(own.len(), (0, 0))?;
         for entry in own {
-            let at = &mut next[block_of(entry.0) - blocks.start];
+            let at = &mut starts[block_of(entry.0) - blocks.start];
             entries[*at] = entry;
             *at += 1;
         }
+        // Each start has become the next one.
+        starts.rotate_right(1);
+        starts[0] = 0;
         Ok(Sorted { entries, starts, all, sum })
     }
 

@@ -144,6 +144,9 @@ pub enum InsertError {
     /// Too many keys are in groups without a solution.
     #[error(transparent)]
     Fallback(#[from] FallbackFull),
+    /// The system gives no memory for the key, or for a partition that grows.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 enum Inner {
@@ -188,20 +191,20 @@ impl Writer {
         blocks: Vec<Block>,
         config: &Config,
         block_keys: usize,
-    ) -> Writer {
+    ) -> Result<Writer, MemoryError> {
         let id = (id, config.generation);
         let inner = match table.shape.row {
-            RowBits::R64 => Inner::R64(Owner::new(table, id, blocks, block_keys)),
-            RowBits::R128 => Inner::R128(Owner::new(table, id, blocks, block_keys)),
+            RowBits::R64 => Inner::R64(Owner::new(table, id, blocks, block_keys)?),
+            RowBits::R128 => Inner::R128(Owner::new(table, id, blocks, block_keys)?),
         };
-        Writer { inner, keys_max: config.keys_max, seed: config.seed }
+        Ok(Writer { inner, keys_max: config.keys_max, seed: config.seed })
     }
 
     /// Inserts a key by its hash, or gives it another value. Returns what replicas must do; nothing
     /// if the key had that value.
     ///
     /// # Errors
-    /// The table is full, or the value too wide; nothing is changed.
+    /// The table is full, the value too wide, or there is no memory; nothing is changed.
     pub fn insert(&mut self, hash: u64, value: u8) -> Result<Option<Delta>, InsertError> {
         let bits = self.table().shape.planes;
         if bits < 8 && value >> bits != 0 {
@@ -210,7 +213,7 @@ impl Writer {
         if self.len() >= self.keys_max && self.get(hash).is_none() {
             return Err(InsertError::Full { keys: self.len() });
         }
-        Ok(each!(&mut self.inner, owner => owner.insert(hash, value))?)
+        each!(&mut self.inner, owner => owner.insert(hash, value))
     }
 
     /// Removes a key; returns its value. Readers and replicas go on to answer something for it.

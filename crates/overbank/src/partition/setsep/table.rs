@@ -8,6 +8,7 @@ use super::super::sorted::{BadEntry, Sorted};
 use super::balance::{BUCKETS, CANDIDATES, GROUPS, assign, candidates};
 use super::search::{Function, Functions, Pair, Search, lanes, plain};
 use crate::isa::{Isa, IsaError};
+use crate::memory::{MemoryError, filled};
 use crate::prefetch::prefetch_at;
 use crate::random::Pcg32;
 
@@ -107,6 +108,9 @@ pub enum Error {
     /// The instruction set cannot be used.
     #[error(transparent)]
     Isa(#[from] IsaError),
+    /// The system gives no memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 /// What a build found out.
@@ -170,7 +174,7 @@ impl SetSep {
         if !matches!(index, 8 | 16) || !(2..=30).contains(&m) {
             return Err(Error::Setting { index, m });
         }
-        let blocks = ((keys + BLOCK_KEYS / 2) / BLOCK_KEYS).max(1);
+        let blocks = (keys.saturating_add(BLOCK_KEYS / 2) / BLOCK_KEYS).max(1);
         let blocks = u32::try_from(blocks).map_err(|_| Error::Keys { keys: keys.min(1 << 42) })?;
         let count = blocks as usize;
         let mut table = Self {
@@ -178,17 +182,18 @@ impl SetSep {
             isa: Isa::choose(config.isa)?,
             blocks,
             candidates: candidates(),
-            choices: vec![0; count * CHOICE_BYTES],
+            choices: filled(count * CHOICE_BYTES, 0)?,
             groups: Vec::new(),
             fallback: Vec::new(),
         };
         let group_bits = count * GROUPS * table.group_bits();
-        table.groups = vec![0; group_bits.div_ceil(8) + PADDING];
+        table.groups = filled(group_bits.div_ceil(8) + PADDING, 0)?;
         let (all, block_of) = (0..count, |hash| table.block(hash));
         let sorted = Sorted::new(entries, (keys, bits as usize), &all, block_of);
         let sorted = sorted.map_err(|bad| match bad {
             BadEntry::TooMany => Error::Keys { keys },
             BadEntry::Value { hash, value } => Error::Value { hash, value, bits },
+            BadEntry::Memory(error) => error.into(),
         })?;
         let stats = table.fill(&sorted)?;
         Ok((table, stats))

@@ -154,7 +154,7 @@ impl Twin {
                         assert!(before.is_none() && keys == self.map.len());
                         self.happened.full += 1;
                     }
-                    InsertError::Value { .. } => panic!("{error}"),
+                    InsertError::Value { .. } | InsertError::Memory(_) => panic!("{error}"),
                 }
             }
         }
