@@ -84,15 +84,15 @@ fn check(reader: &Reader, keys: u64) {
 #[test]
 fn a_build_without_memory_says_so() {
     for row in [RowBits::R64, RowBits::R128] {
-        let config = Config::new(100_000, 4).row(row).pages(Pages::Small);
-        let (failures, (writer, _)) = refuse(|| Writer::build(&config, entries(100_000)), || ());
-        check(&writer.reader(), 100_000);
+        let config = Config::new(200_000, 4).row(row).pages(Pages::Small);
+        let (failures, (writer, _)) = refuse(|| Writer::build(&config, entries(200_000)), || ());
+        check(&writer.reader(), 200_000);
         assert!(failures > 9, "{failures}");
-        let (failures, (copy, _)) = refuse(|| Replica::build(&config, entries(100_000)), || ());
-        check(&copy.reader(), 100_000);
+        let (failures, (copy, _)) = refuse(|| Replica::build(&config, entries(200_000)), || ());
+        check(&copy.reader(), 200_000);
         assert!(failures > 9, "{failures}");
-        let (failures, copy) = refuse(|| writer.replica(), || check(&writer.reader(), 100_000));
-        check(&copy.reader(), 100_000);
+        let (failures, copy) = refuse(|| writer.replica(), || check(&writer.reader(), 200_000));
+        check(&copy.reader(), 200_000);
         assert!(failures > 0);
     }
 }
@@ -149,7 +149,7 @@ fn an_image_that_does_not_fit_says_so() {
 
 #[test]
 fn setsep_says_it_too() {
-    let config = setsep::Config::new(400_000, 4);
+    let config = setsep::Config::new(4_000_000, 4);
     let build = || setsep::SetSep::build(&config, entries(2_000).chain(entries(2_000)));
     let (failures, _) = refuse(build, || ());
     assert!(failures > 1, "{failures}");
