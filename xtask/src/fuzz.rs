@@ -54,6 +54,7 @@ const TARGETS: &[Target] = &[
     // Recording how often each edge of a whole switch is taken cost half of the time: edges alone.
     Target { options: &["-entropic=0", "-use_counters=0"], ..Target::new("sessions", 96) },
     Target::new("documents", 1024),
+    Target::new("gtpu", 512),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -69,7 +70,7 @@ pub struct Options {
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
-    /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents
+    /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu
     /// [default: all]
     target: Option<String>,
 }

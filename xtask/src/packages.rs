@@ -52,20 +52,34 @@ pub const CONTROL: &[Package] = &[
     Package {
         name: "python3-venv",
         sign: &["python3", "-c", "import ensurepip, venv"],
-        needed_by: "tests: os-ken, another controller",
+        needed_by: "tests: os-ken and scapy, programs of others",
     },
 ];
 
-/// os-ken and its dependencies, at versions that work together. It is the last release with the
-/// stock applications.
-const OSKEN: [&str; 3] = ["os-ken==1.4.0", "eventlet==0.41.3", "dnspython==2.9.2"];
+/// A virtual environment of Python in `target`, for tests against programs of others.
+pub struct Environment {
+    /// Its folder, and its name in messages.
+    pub name: &'static str,
+    /// Packages, at versions that work together.
+    packages: &'static [&'static str],
+    /// A script that succeeds if the tests can use them.
+    sign: &'static str,
+}
 
-/// Succeeds where os-ken has its applications.
-const OSKEN_SIGN: &str = "\
+/// The environments of `test`.
+pub const ENVIRONMENTS: &[Environment] = &[
+    Environment {
+        name: "osken",
+        // The last release with the stock applications.
+        packages: &["os-ken==1.4.0", "eventlet==0.41.3", "dnspython==2.9.2"],
+        sign: "\
 import eventlet
 from importlib.util import find_spec
 assert find_spec('os_ken.app.simple_switch_13')
-";
+",
+    },
+    Environment { name: "scapy", packages: &["scapy==2.8.0"], sign: "import scapy.contrib.gtp" },
+];
 
 /// Packages of `fuzz`.
 pub const FUZZ: &[Package] =
@@ -103,36 +117,37 @@ pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Ensures that `target/osken` is a virtual environment with os-ken; makes it if `may_install`.
-pub fn ensure_osken(may_install: bool) -> Result<()> {
-    let folder = crate::root().join("target/osken");
+/// Ensures that `target/NAME` is a virtual environment with its packages; makes it if `may_install`.
+pub fn ensure_environment(environment: &Environment, may_install: bool) -> Result<()> {
+    let Environment { name, packages, sign } = environment;
+    let folder = crate::root().join("target").join(name);
     let works = || {
         Command::new(folder.join("bin/python"))
-            .args(["-W", "ignore", "-c", OSKEN_SIGN])
+            .args(["-W", "ignore", "-c", sign])
             .stdin(Stdio::null())
             .output()
             .is_ok_and(|output| output.status.success())
     };
     if works() {
-        println!("all there: os-ken");
+        println!("all there: {name}");
         return Ok(());
     }
     let pip = folder.join("bin/pip");
     if !may_install {
         bail!(
-            "os-ken is missing: python3 -m venv --clear {} && {} install {}",
+            "{name} is missing: python3 -m venv --clear {} && {} install {}",
             folder.display(),
             pip.display(),
-            OSKEN.join(" ")
+            packages.join(" ")
         );
     }
     let mut venv = Command::new("python3");
     run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
     run(Command::new(&pip)
         .args(["install", "--quiet", "--disable-pip-version-check"])
-        .args(OSKEN))?;
+        .args(*packages))?;
     if !works() {
-        bail!("os-ken was installed, but does not run");
+        bail!("{name} was installed, but does not run");
     }
     Ok(())
 }

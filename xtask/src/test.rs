@@ -133,8 +133,10 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             });
             // From another registry, which may be out of reach: then its tests fail, or are
             // skipped.
-            if there && let Err(error) = packages::ensure_osken(!options.no_install) {
-                steps.not_run("os-ken", &format!("{error:#}"));
+            for environment in packages::ENVIRONMENTS.iter().filter(|_| there) {
+                if let Err(error) = packages::ensure_environment(environment, !options.no_install) {
+                    steps.not_run(environment.name, &format!("{error:#}"));
+                }
             }
             there
         }

@@ -105,11 +105,8 @@ impl FrameBuf {
     /// Copies an IP packet into the buffer, with a new Ethernet header in front of it.
     pub fn load_packet(&mut self, packet: &Packet<'_>, link: &Link) -> Result<(), DropReason> {
         self.copy(packet.bytes())?;
-        let dl_type = match packet.ends {
-            Ends::V4 { .. } => ethernet::TYPE_IP4,
-            Ends::V6 { .. } => ethernet::TYPE_IP6,
-        };
         // The headroom is longer than any link header.
+        let dl_type = packet.ends.ethernet_type();
         self.start = link.write(&mut self.bytes, HEADROOM, dl_type).unwrap_or(HEADROOM);
         self.offsets = extract(self.as_slice(), 0, &mut FlowKey::default())?;
         Ok(())
@@ -141,18 +138,17 @@ impl FrameBuf {
         let packet = l3..self.start + self.offsets.end as usize;
         let start = encap.write(&mut self.bytes[..self.end], packet.clone(), flow, dscp)?;
         (self.start, self.end) = (start, packet.end);
-        let l3 = encap.link.header_len();
-        let (network, header_len) = match encap.ends {
-            Ends::V4 { .. } => (Network::Ip4, ipv4::HEADER_LEN),
-            Ends::V6 { .. } => (Network::Ip6, ipv6::HEADER_LEN),
-        };
+        let l3 = encap.outer.link.header_len();
         self.offsets = Offsets {
             l3: l3 as u16,
-            network,
+            network: match encap.outer.ends {
+                Ends::V4 { .. } => Network::Ip4,
+                Ends::V6 { .. } => Network::Ip6,
+            },
             transport: Transport::Udp,
-            l4: (l3 + header_len) as u32,
+            l4: (l3 + encap.outer.ends.header_len()) as u32,
             end: (self.end - self.start) as u32,
-            tags: u8::from(encap.link.vlan.is_some()),
+            tags: u8::from(encap.outer.link.vlan.is_some()),
             fragment: false,
             routed: false,
         };

@@ -9,7 +9,7 @@
 use crate::checksum;
 use crate::gtpu::Refused;
 use crate::hash::{K, mix};
-use crate::proto::{array, be16, be32, chunk, ipv4, ipv6, number};
+use crate::proto::{array, be16, be32, chunk, ethernet, ipv4, ipv6, number};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Next header of IPv6: none follows.
@@ -42,6 +42,14 @@ impl Ends {
         match self {
             Ends::V4 { .. } => ipv4::HEADER_LEN,
             Ends::V6 { .. } => ipv6::HEADER_LEN,
+        }
+    }
+
+    /// Returns the Ethernet type of packets between them.
+    pub(crate) const fn ethernet_type(&self) -> u16 {
+        match self {
+            Ends::V4 { .. } => ethernet::TYPE_IP4,
+            Ends::V6 { .. } => ethernet::TYPE_IP6,
         }
     }
 

@@ -13,10 +13,10 @@
 //! - IPv4 is sent with "do not fragment": the caller answers packets that are too big
 //!   ([`crate::icmp_error`]).
 
-use super::{Body, Container, Extensions, Message, PORT, Refused};
+use super::{Body, Container, Extensions, LONG_HEADER_LEN, Message, PORT, Refused};
 use crate::checksum;
 use crate::ip::{Ends, Head, write_header};
-use crate::proto::{ethernet, number, transport::udp};
+use crate::proto::{ethernet, ipv6, number, transport::udp};
 use std::ops::Range;
 
 /// First of the source ports.
@@ -55,28 +55,106 @@ impl Link {
     }
 }
 
-/// Headers of a tunnel.
+/// The headers outside GTP-U.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Encap {
+pub struct Outer {
     pub link: Link,
     pub ends: Ends,
-    /// TTL or hop limit of the outer packet.
+    /// TTL or hop limit.
     pub ttl: u8,
+}
+
+impl Outer {
+    /// Most bytes of these headers.
+    pub const LEN_MAX: usize =
+        ethernet::HEADER_LEN + ethernet::TAG_LEN + ipv6::HEADER_LEN + udp::HEADER_LEN;
+
+    /// Returns the length of these headers.
+    pub const fn header_len(&self) -> usize {
+        self.link.header_len() + self.ends.header_len() + udp::HEADER_LEN
+    }
+
+    /// Writes the headers in front of `message`, a range of `bytes`, and returns the start of the
+    /// frame. `ports` are source and destination; `dscp` has 6 bits; `label` is the flow label of
+    /// IPv6, 20 bits. A response goes from [`PORT`] to the port that the request came from.
+    ///
+    /// # Errors
+    /// [`Refused::TooLong`], without a change: the headroom is too small, the range is outside, or
+    /// the packet would exceed 65,535 bytes.
+    #[inline]
+    pub fn write(
+        &self,
+        bytes: &mut [u8],
+        message: Range<usize>,
+        ports: [u16; 2],
+        dscp: u8,
+        label: u32,
+    ) -> Result<usize, Refused> {
+        self.try_write(bytes, message, ports, dscp, label).ok_or(Refused::TooLong)
+    }
+
+    #[inline]
+    fn try_write(
+        &self,
+        bytes: &mut [u8],
+        message: Range<usize>,
+        [src_port, dst_port]: [u16; 2],
+        dscp: u8,
+        label: u32,
+    ) -> Option<usize> {
+        // Every check is here: what follows cannot fail.
+        let l3 = self.start(bytes, &message)? + self.link.header_len();
+        let l4 = l3 + self.ends.header_len();
+        let udp_len = message.end - l4;
+
+        let header: &mut [u8; udp::HEADER_LEN] = bytes.get_mut(l4..)?.first_chunk_mut()?;
+        header[..2].copy_from_slice(&src_port.to_be_bytes());
+        header[2..4].copy_from_slice(&dst_port.to_be_bytes());
+        header[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
+        header[udp::CHECKSUM..].copy_from_slice(&[0, 0]);
+        if let Ends::V6 { .. } = self.ends {
+            let whole = bytes.get(l4..message.end)?;
+            let sum = self.ends.pseudo_sum(number::UDP, udp_len) + checksum::sum(whole);
+            let sum = match checksum::finish(sum) {
+                0 => 0xffff,
+                sum => sum,
+            };
+            let at = l4 + udp::CHECKSUM;
+            bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
+        }
+        let head = Head { proto: number::UDP, ttl: self.ttl, tos: dscp << 2, label };
+        write_header(bytes.get_mut(l3..l4)?, &self.ends, &head, udp_len)?;
+        self.link.write(bytes, l3, self.ends.ethernet_type())
+    }
+
+    /// Returns where the frame would start; `None` if it has no room or is too long.
+    #[inline]
+    fn start(&self, bytes: &[u8], message: &Range<usize>) -> Option<usize> {
+        bytes.get(message.clone())?;
+        let start = message.start.checked_sub(self.header_len())?;
+        u16::try_from(message.end - start - self.link.header_len()).ok()?;
+        Some(start)
+    }
+}
+
+/// All headers of a tunnel, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encap {
+    pub outer: Outer,
     pub teid: u32,
     pub session: Option<Container>,
 }
 
 impl Encap {
     /// Most bytes of all headers.
-    pub const LEN_MAX: usize = 18 + 40 + udp::HEADER_LEN + 12 + Container::HEADER_LEN_MAX;
+    pub const LEN_MAX: usize = Outer::LEN_MAX + LONG_HEADER_LEN + Container::HEADER_LEN_MAX;
 
     /// Writes the headers in front of `packet`, a range of `bytes`, and returns the start of the
     /// frame. `flow` is equal for all packets of a flow and mixed
     /// ([`flow_hash`](crate::ip::Packet::flow_hash)); `dscp` has 6 bits.
     ///
     /// # Errors
-    /// [`Refused::TooLong`], without a change: the headroom is too small, the range is outside, or
-    /// the outer packet would exceed 65,535 bytes.
+    /// [`Refused::TooLong`], without a change: as [`Outer::write`].
     #[inline]
     pub fn write(
         &self,
@@ -96,45 +174,18 @@ impl Encap {
         flow: u64,
         dscp: u8,
     ) -> Option<usize> {
-        let packet_len = bytes.get(packet.clone())?.len();
         let mut room = [0; Container::HEADER_LEN_MAX];
         let extensions = match self.session {
             Some(session) => session.write(&mut room),
             None => Extensions::NONE,
         };
         let message = Message { extensions, ..Message::new(self.teid, None, Body::GPdu(&[])) };
-        // Every check is here: what follows cannot fail.
-        let l4 = packet.start.checked_sub(udp::HEADER_LEN + message.header_len())?;
-        let l3 = l4.checked_sub(self.ends.header_len())?;
-        l3.checked_sub(self.link.header_len())?;
-        u16::try_from(packet.end - l3).ok()?;
-        let udp_len = packet.end - l4;
-
-        let (header, gtpu) =
-            bytes.get_mut(l4..packet.start)?.split_first_chunk_mut::<{ udp::HEADER_LEN }>()?;
-        message.emit_header(gtpu, packet_len)?;
-        header[..2].copy_from_slice(&(PORT_MIN | flow as u16).to_be_bytes());
-        header[2..4].copy_from_slice(&PORT.to_be_bytes());
-        header[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
-        header[udp::CHECKSUM..].copy_from_slice(&[0, 0]);
-        if let Ends::V6 { .. } = self.ends {
-            let whole = bytes.get(l4..packet.end)?;
-            let sum = self.ends.pseudo_sum(number::UDP, udp_len) + checksum::sum(whole);
-            let sum = match checksum::finish(sum) {
-                0 => 0xffff,
-                sum => sum,
-            };
-            let at = l4 + udp::CHECKSUM;
-            bytes.get_mut(at..at + 2)?.copy_from_slice(&sum.to_be_bytes());
-        }
-        let label = (flow >> 32) as u32;
-        let head = Head { proto: number::UDP, ttl: self.ttl, tos: dscp << 2, label };
-        write_header(bytes.get_mut(l3..l4)?, &self.ends, &head, udp_len)?;
-        let dl_type = match self.ends {
-            Ends::V4 { .. } => ethernet::TYPE_IP4,
-            Ends::V6 { .. } => ethernet::TYPE_IP6,
-        };
-        self.link.write(bytes, l3, dl_type)
+        let packet_len = bytes.get(packet.clone())?.len();
+        let at = packet.start.checked_sub(message.header_len())?;
+        self.outer.start(bytes, &(at..packet.end))?;
+        message.emit_header(bytes.get_mut(at..packet.start)?, packet_len)?;
+        let (ports, label) = ([PORT_MIN | flow as u16, PORT], (flow >> 32) as u32);
+        self.outer.try_write(bytes, at..packet.end, ports, dscp, label)
     }
 }
 

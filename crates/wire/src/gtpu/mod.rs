@@ -31,7 +31,7 @@ mod session;
 mod tests;
 
 pub use datagram::Datagram;
-pub use encap::{Encap, Link};
+pub use encap::{Encap, Link, Outer};
 pub use extensions::{EXTENSIONS_MAX, Extension, Extensions, kind};
 pub use session::{Container, Downlink, Uplink};
 

@@ -25,8 +25,13 @@ fn link() -> impl Strategy<Value = Link> {
 }
 
 fn encap() -> impl Strategy<Value = Encap> {
-    (link(), ends(), any::<(u8, u32)>(), prop::option::of(containers()))
-        .prop_map(|(link, ends, (ttl, teid), session)| Encap { link, ends, ttl, teid, session })
+    (link(), ends(), any::<(u8, u32)>(), prop::option::of(containers())).prop_map(
+        |(link, ends, (ttl, teid), session)| Encap {
+            outer: Outer { link, ends, ttl },
+            teid,
+            session,
+        },
+    )
 }
 
 /// A UDP packet without a frame.
@@ -48,21 +53,21 @@ fn packet(ends: Ends, payload: &[u8]) -> Vec<u8> {
 /// Checks a tunnelled frame with etherparse alone, and returns the UDP payload.
 fn outer(frame: &[u8], encap: &Encap, dscp: u8) -> Vec<u8> {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
-    assert_eq!(frame[..6], encap.link.dst);
-    assert_eq!(frame[6..12], encap.link.src);
+    assert_eq!(frame[..6], encap.outer.link.dst);
+    assert_eq!(frame[6..12], encap.outer.link.src);
     let tags = sliced.vlan_ids();
-    assert_eq!(tags.first().map(|id| id.value()), encap.link.vlan.map(|tci| tci & 0xfff));
+    assert_eq!(tags.first().map(|id| id.value()), encap.outer.link.vlan.map(|tci| tci & 0xfff));
     let Some(TransportSlice::Udp(udp)) = sliced.transport else { panic!("no UDP") };
     assert_eq!(udp.destination_port(), 2152);
     assert!(udp.source_port() >= 49_152);
-    match (sliced.net.unwrap(), encap.ends) {
+    match (sliced.net.unwrap(), encap.outer.ends) {
         (NetSlice::Ipv4(ip), Ends::V4 { src, dst }) => {
             let header = ip.header();
             assert_eq!((header.source_addr(), header.destination_addr()), (src, dst));
             assert_eq!(header.to_header().calc_header_checksum(), header.header_checksum());
             assert_eq!(
                 (header.ttl(), header.dcp().value(), header.ecn().value()),
-                (encap.ttl, dscp, 0)
+                (encap.outer.ttl, dscp, 0)
             );
             assert!(header.dont_fragment() && !header.more_fragments());
             assert_eq!(udp.checksum(), 0);
@@ -70,7 +75,7 @@ fn outer(frame: &[u8], encap: &Encap, dscp: u8) -> Vec<u8> {
         (NetSlice::Ipv6(ip), Ends::V6 { src, dst }) => {
             let header = ip.header();
             assert_eq!((header.source_addr(), header.destination_addr()), (src, dst));
-            assert_eq!((header.hop_limit(), header.traffic_class()), (encap.ttl, dscp << 2));
+            assert_eq!((header.hop_limit(), header.traffic_class()), (encap.outer.ttl, dscp << 2));
             let sum = udp.to_header().calc_checksum_ipv6(&header.to_header(), udp.payload());
             assert_eq!(udp.checksum(), sum.unwrap());
         }
@@ -99,8 +104,8 @@ proptest! {
         let gtpu = outer(frame, &encap, dscp);
 
         let datagram = Datagram::of(frame).unwrap();
-        prop_assert_eq!(datagram.ends, encap.ends);
-        prop_assert_eq!(datagram.l3, encap.link.header_len());
+        prop_assert_eq!(datagram.ends, encap.outer.ends);
+        prop_assert_eq!(datagram.l3, encap.outer.link.header_len());
         prop_assert_eq!(datagram.tos, dscp << 2);
         prop_assert_eq!(datagram.src_port, 0xc000 | flow as u16);
         prop_assert!(datagram.checksum_is_right());
@@ -121,12 +126,35 @@ proptest! {
         prop_assert_eq!(buffer.offsets(), offsets);
 
         // A changed bit is found, if there is a checksum.
-        if let Ends::V6 { .. } = encap.ends {
+        if let Ends::V6 { .. } = encap.outer.ends {
             let mut broken = frame.to_vec();
             let last = broken.len() - 1;
             broken[last] ^= 1;
             prop_assert!(!Datagram::of(&broken).unwrap().checksum_is_right());
         }
+    }
+
+    #[test]
+    fn messages_of_paths(encap in encap(), ports: [u16; 2], sequence: u16, label: u32) {
+        let outer = encap.outer;
+        let mut bytes = [0xaa; Outer::LEN_MAX + 100];
+        let len = Message::echo_response(sequence).emit(&mut bytes[Outer::LEN_MAX..]).unwrap();
+        let range = Outer::LEN_MAX..Outer::LEN_MAX + len;
+        let start = outer.write(&mut bytes, range.clone(), ports, 46, label).unwrap();
+        let before = bytes;
+        let sliced = SlicedPacket::from_ethernet(&before[start..range.end]).unwrap();
+        let Some(TransportSlice::Udp(udp)) = sliced.transport else { panic!("no UDP") };
+        prop_assert_eq!([udp.source_port(), udp.destination_port()], ports);
+        prop_assert_eq!(udp.payload(), &before[range.clone()]);
+        if let Some(NetSlice::Ipv6(ip)) = sliced.net {
+            prop_assert_eq!(ip.header().flow_label().value(), label & 0xfffff);
+            let header = ip.header().to_header();
+            let sum = udp.to_header().calc_checksum_ipv6(&header, udp.payload()).unwrap();
+            prop_assert_eq!(udp.checksum(), sum);
+        }
+        let too_small = range.start - start - 1..range.end;
+        let refused = outer.write(&mut bytes, too_small, ports, 46, label);
+        prop_assert_eq!((refused, bytes), (Err(Refused::TooLong), before));
     }
 
     #[test]
@@ -250,7 +278,7 @@ const ENDS: Ends = Ends::V4 {
 
 fn tunnel(ends: Ends) -> Encap {
     let session = Some(Container::Downlink(Downlink { qfi: 9, ..Downlink::default() }));
-    Encap { link: Link::default(), ends, ttl: 64, teid: 1, session }
+    Encap { outer: Outer { link: Link::default(), ends, ttl: 64 }, teid: 1, session }
 }
 
 /// A tunnelled frame with `change` applied to it.
