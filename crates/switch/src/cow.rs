@@ -1,8 +1,9 @@
 //! A vector and a hash table whose clones share parts until one of them changes.
 //!
 //! ```text
-//!  Parts      [ Arc group 0           | Arc group 1 … ]   16 parts in a group
-//!               [ Arc part 0 | … 15 ]   [ 16 | … ]
+//!  Parts      [ Arc block 0                              | Arc block 1 … ]   16 groups in a block
+//!               [ Arc group 0           | Arc group 1 … ]                    16 parts in a group
+//!                 [ Arc part 0 | … 15 ]   [ 16 | … ]
 //!  CowVec     a part: a chunk of N elements
 //!  CowTable   a part: a shard; [ 0 | 1 | 0 | 2 ] says which, by bits of the hash
 //!             extendible hashing: a full shard is split, and that list doubles if the shard stands
@@ -10,12 +11,13 @@
 //! ```
 //!
 //! The control plane changes its copy of the rules and gives clones to the workers. The first
-//! clone copies the list of groups, and the first change after it the groups and the parts that it
-//! touches. Later changes, until the next clone, touch what is already unshared. With 100,000
-//! elements there are some tens of groups; a part has some tens of elements. Both are small because
-//! a controller that waits for a barrier after each rule pays for them with each rule.
+//! clone copies the list of blocks, and the first change after it the blocks, groups and parts that
+//! it touches. Later changes, until the next clone, touch what is already unshared. With 100,000
+//! elements there are some ten blocks; a part has some tens of elements. Both are small because a
+//! controller that waits for a barrier after each rule pays for them with each rule: two atomic
+//! operations for each part, group and block that a copy shares.
 //!
-//! Cost of a read: two or three more loads than the plain structure. A table's lists never shrink.
+//! Cost of a read: three or four more loads than the plain structure. A table's lists never shrink.
 //! Elements with equal bits 32 to 47 of the hash stay in one shard, whatever its size. Panics:
 //! [`CowVec`] on an index out of bounds, as a slice does.
 //!
@@ -35,12 +37,50 @@ const SHARD_MAX: usize = 128;
 /// Most bits of the hash that choose a shard.
 const DEPTH_MAX: u32 = 16;
 
-/// Parts in a group.
+/// Parts in a group, and groups in a block.
 const GROUP: usize = 16;
 
-/// Parts, in groups that clones share.
+type Group<T> = Arc<ArrayVec<T, GROUP>>;
+
+/// Values in groups that clones share.
+#[derive(Clone, Debug)]
+struct Groups<T>(Vec<Group<T>>);
+
+impl<T: Clone> Groups<T> {
+    fn len(&self) -> usize {
+        // All groups but the last are full.
+        self.0.last().map_or(0, |last| (self.0.len() - 1) * GROUP + last.len())
+    }
+
+    /// Returns a value's place, in a group that is not shared.
+    fn place(&mut self, at: usize) -> &mut T {
+        &mut Arc::make_mut(&mut self.0[at / GROUP])[at % GROUP]
+    }
+
+    fn push(&mut self, value: T) {
+        match self.0.last_mut().filter(|last| !last.is_full()) {
+            Some(last) => Arc::make_mut(last).push(value),
+            None => self.0.push(Arc::new(ArrayVec::from_iter([value]))),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flat_map(|group| group.iter())
+    }
+}
+
+impl<T> Index<usize> for Groups<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, at: usize) -> &T {
+        &self.0[at / GROUP][at % GROUP]
+    }
+}
+
+/// Parts, in groups, in blocks of groups; clones share all three.
 #[derive(Debug)]
-struct Parts<P: ?Sized>(Vec<Arc<ArrayVec<Arc<P>, GROUP>>>);
+struct Parts<P: ?Sized>(Groups<Group<Arc<P>>>);
 
 impl<P: ?Sized> Clone for Parts<P> {
     fn clone(&self) -> Self {
@@ -50,23 +90,26 @@ impl<P: ?Sized> Clone for Parts<P> {
 
 impl<P: ?Sized> Parts<P> {
     const fn new() -> Parts<P> {
-        Parts(Vec::new())
+        Parts(Groups(Vec::new()))
     }
 
     fn len(&self) -> usize {
+        let groups = self.0.len();
         // All groups but the last are full.
-        self.0.last().map_or(0, |last| (self.0.len() - 1) * GROUP + last.len())
+        groups.checked_sub(1).map_or(0, |last| last * GROUP + self.0[last].len())
     }
 
     /// Returns the place of a part, in a group that is not shared. The part may be.
     fn place(&mut self, at: usize) -> &mut Arc<P> {
-        &mut Arc::make_mut(&mut self.0[at / GROUP])[at % GROUP]
+        &mut Arc::make_mut(self.0.place(at / GROUP))[at % GROUP]
     }
 
     fn push(&mut self, part: Arc<P>) {
-        match self.0.last_mut().filter(|last| !last.is_full()) {
-            Some(last) => Arc::make_mut(last).push(part),
-            None => self.0.push(Arc::new(ArrayVec::from_iter([part]))),
+        let at = self.len();
+        if at.is_multiple_of(GROUP) {
+            self.0.push(Arc::new(ArrayVec::from_iter([part])));
+        } else {
+            Arc::make_mut(self.0.place(at / GROUP)).push(part);
         }
     }
 
@@ -323,8 +366,10 @@ mod tests {
         let changed =
             old.shards.iter().zip(table.shards.iter()).filter(|(a, b)| !Arc::ptr_eq(a, b));
         assert_eq!(changed.count(), 1);
-        let groups = old.shards.0.iter().zip(&table.shards.0);
+        let groups = old.shards.0.iter().zip(table.shards.0.iter());
         assert_eq!(groups.filter(|(a, b)| !Arc::ptr_eq(a, b)).count(), 1);
+        let blocks = old.shards.0.0.iter().zip(&table.shards.0.0);
+        assert_eq!(blocks.filter(|(a, b)| !Arc::ptr_eq(a, b)).count(), 1);
         assert!(!table.update(1, |_| false, |_| ()));
         assert_eq!(table.iter().count(), 100_000);
     }
