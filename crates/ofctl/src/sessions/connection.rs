@@ -22,6 +22,7 @@ use tokio::time::{self, Instant};
 
 use super::admission::Permit;
 use super::counters::count;
+use super::linger::Linger;
 use super::outbox::Outbox;
 use super::serve::{Hub, stopped};
 use super::session::Session;
@@ -248,6 +249,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let (mut heard, mut moved, mut asked) = (Instant::now(), Instant::now(), false);
         let (mut more, mut held) = (true, false);
+        let mut linger = Linger::new(heard);
         loop {
             if more {
                 more = self.messages(options.messages_per_turn).await?;
@@ -271,6 +273,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
                     Ok(read) => {
                         self.frames.extend(&bytes[..read]);
                         (heard, asked, more) = (Instant::now(), false, true);
+                        linger.heard(heard);
                     }
                 },
                 wrote = self.writer.write(session.out.pending()), if waiting > 0 => match wrote {
@@ -289,7 +292,7 @@ impl<S: AsyncRead + AsyncWrite> Turns<S> {
                 }
                 Some(event) = news.from.events.recv(), if room => session.event(&event),
                 Some(state) = session.member.notices.recv(), if room => session.demoted(state),
-                () = yielded(), if ready && more => {}
+                () = yielded(), if ready && (more || linger.looks(Instant::now())) => {}
                 now = ticks.tick() => {
                     news.count_lost(session);
                     if waiting == 0 {

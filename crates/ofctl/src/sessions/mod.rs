@@ -29,6 +29,7 @@ mod connection;
 pub mod convert;
 mod counters;
 mod flows;
+mod linger;
 mod log_limit;
 mod outbox;
 mod packets;
