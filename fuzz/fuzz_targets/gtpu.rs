@@ -1,5 +1,5 @@
-//! Reads any bytes as a frame with GTP-U, and as the message and the packet inside. etherparse reads
-//! the outer and the inner headers as well. What was read is written anew and reads the same.
+//! Reads any bytes as a frame with GTP-U, and as the message and the packet inside. etherparse
+//! reads the outer and the inner headers as well. What was read is written anew and reads the same.
 //!
 //! Input: kind (1 byte: frame, message or packet), bytes.
 #![no_main]

@@ -1,4 +1,5 @@
-//! `cargo xtask instructions`: instructions per packet in each tier, counted by valgrind.
+//! `cargo xtask instructions`: instructions per packet in each tier and of tunnels, counted by
+//! valgrind.
 //!
 //! The count does not depend on the load of the machine, so commits can be compared. Valgrind lacks
 //! AVX-512: the lookups of tier 1 are those for AVX2.
@@ -28,29 +29,48 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     packages::ensure(VALGRIND, true)?;
     steps::run(&mut cargo("build --release -p overbank-products --example tiers"))?;
+    steps::run(&mut cargo("build --release -p overbank-wire --example tunnel"))?;
     println!("instructions per packet, 60-byte UDP frames, 20 megaflow masks\n");
     for design in &options.designs {
-        let count = count(&["1", design])?;
+        let count = count("tiers", &["1", design])?;
         println!("tier 1, hit in {design:<18} {count:>8.1}");
     }
-    println!("tier 2, hit, no tier 1            {:>8.1}", count(&["2"])?);
-    println!("tier 3, caches emptied before     {:>8.1}", count(&["3"])?);
+    println!("tier 2, hit, no tier 1            {:>8.1}", count("tiers", &["2"])?);
+    println!("tier 3, caches emptied before     {:>8.1}", count("tiers", &["3"])?);
+    tunnels()
+}
+
+/// Counts the ways of a packet of 46 bytes into a GTP-U tunnel and out of it.
+fn tunnels() -> Result<()> {
+    println!(
+        "\ninstructions per packet, 46-byte UDP packets in GTP-U with a PDU Session Container\n"
+    );
+    for version in ["4", "6"] {
+        for (what, text) in
+            [("read", "headers read"), ("decap", "out of a tunnel"), ("encap", "into a tunnel")]
+        {
+            println!(
+                "IPv{version} outside, {text:<17} {:>8.1}",
+                count("tunnel", &[what, version])?
+            );
+        }
+    }
     Ok(())
 }
 
-/// Returns the instructions of the example's function `measured`, per packet.
-fn count(arguments: &[&str]) -> Result<f64> {
+/// Returns the instructions of the functions `measured` of an example, per packet.
+fn count(example: &str, arguments: &[&str]) -> Result<f64> {
     let out = root().join("target/callgrind.out");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=*measured*"])
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(root().join("target/release/examples/tiers"))
+        .arg(root().join("target/release/examples").join(example))
         .args(arguments)
         .output()
         .context("valgrind did not start")?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        bail!("tiers {} failed:\n{said}", arguments.join(" "));
+        bail!("{example} {} failed:\n{said}", arguments.join(" "));
     }
     let collected = said.lines().find_map(|line| line.split("Collected : ").nth(1));
     let collected: f64 = collected.context("valgrind printed no count")?.trim().parse()?;

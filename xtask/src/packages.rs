@@ -117,7 +117,8 @@ pub fn ensure(wanted: &[Package], may_install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Ensures that `target/NAME` is a virtual environment with its packages; makes it if `may_install`.
+/// Ensures that `target/NAME` is a virtual environment with its packages; makes it if
+/// `may_install`.
 pub fn ensure_environment(environment: &Environment, may_install: bool) -> Result<()> {
     let Environment { name, packages, sign } = environment;
     let folder = crate::root().join("target").join(name);

@@ -221,18 +221,33 @@ impl FrameBuf {
     /// Takes one off the TTL or hop limit; frames other than IP are left as they are. A broken IP
     /// header counts as expired.
     pub fn dec_ttl(&mut self) -> Result<(), TtlExpired> {
-        let l3 = usize::from(self.offsets.l3);
-        let at = match self.offsets.network {
-            Network::Ip4 => l3 + ipv4::TTL,
-            Network::Ip6 => l3 + ipv6::HOP_LIMIT,
+        let at = usize::from(self.offsets.l3);
+        let frame = &mut self.bytes[self.start..self.end];
+        let header = frame.get_mut(at..).unwrap_or_default();
+        match self.offsets.network {
+            Network::Ip4 => {
+                let bytes: &mut [u8; 4] = header
+                    .get_mut(ipv4::TTL..)
+                    .and_then(|rest| rest.first_chunk_mut())
+                    .filter(|bytes| bytes[0] > 1)
+                    .ok_or(TtlExpired)?;
+                // TTL, protocol, checksum.
+                let [ttl, proto, sum @ ..] = *bytes;
+                let word = |ttl| u128::from(u16::from_be_bytes([ttl, proto]));
+                let delta = checksum::delta(word(ttl), word(ttl - 1));
+                let [a, b] = checksum::update(u16::from_be_bytes(sum), delta).to_be_bytes();
+                *bytes = [ttl - 1, proto, a, b];
+            }
+            Network::Ip6 => {
+                let limit = header
+                    .get_mut(ipv6::HOP_LIMIT)
+                    .filter(|limit| **limit > 1)
+                    .ok_or(TtlExpired)?;
+                *limit -= 1;
+            }
             Network::BrokenIp => return Err(TtlExpired),
-            Network::None | Network::Arp => return Ok(()),
-        };
-        let ttl = self.as_slice().get(at).copied().unwrap_or(0);
-        if ttl <= 1 {
-            return Err(TtlExpired);
+            Network::None | Network::Arp => {}
         }
-        self.set_field(Field::NwTtl, u128::from(ttl - 1), 0xff);
         Ok(())
     }
 

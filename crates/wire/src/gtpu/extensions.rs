@@ -30,7 +30,8 @@ pub mod kind {
 pub struct Extensions<'a> {
     first: u8,
     bytes: &'a [u8],
-    session: Option<Container>,
+    /// Content of the PDU Session Container, checked.
+    session: Option<&'a [u8]>,
     udp_port: Option<u16>,
 }
 
@@ -71,8 +72,10 @@ impl<'a> Extensions<'a> {
                     return Err(Refused::RepeatedContainer);
                 }
                 kind::PDU_SESSION => {
-                    let session = Container::parse(content).ok_or(Refused::BrokenContainer)?;
-                    chain.session = Some(session);
+                    if !Container::is_valid(content) {
+                        return Err(Refused::BrokenContainer);
+                    }
+                    chain.session = Some(content);
                 }
                 kind::UDP_PORT => {
                     let port = chunk::<2>(content, 0).map(|port| u16::from_be_bytes(*port));
@@ -108,13 +111,9 @@ impl<'a> Extensions<'a> {
     }
 
     /// Returns the chain of a container alone, given its written header.
-    pub(super) const fn of_session(session: Container, header: &'a [u8]) -> Extensions<'a> {
-        Extensions {
-            first: kind::PDU_SESSION,
-            bytes: header,
-            session: Some(session),
-            udp_port: None,
-        }
+    pub(super) fn of_session(header: &'a [u8]) -> Extensions<'a> {
+        let session = header.get(1..header.len().saturating_sub(1));
+        Extensions { first: kind::PDU_SESSION, bytes: header, session, udp_port: None }
     }
 
     pub const fn is_empty(&self) -> bool {
@@ -132,8 +131,14 @@ impl<'a> Extensions<'a> {
     }
 
     /// Returns the PDU Session Container.
-    pub const fn session(&self) -> Option<Container> {
-        self.session
+    pub fn session(&self) -> Option<Container> {
+        self.session.and_then(Container::parse)
+    }
+
+    /// Returns the QoS flow of the PDU Session Container, without reading the rest of it.
+    #[inline]
+    pub fn qfi(&self) -> Option<u8> {
+        Container::qfi_of(self.session?)
     }
 
     /// Returns the UDP port, which Error Indications may carry.

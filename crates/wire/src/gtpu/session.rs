@@ -91,6 +91,23 @@ impl Container {
         }
     }
 
+    /// Returns whether [`Self::parse`] reads the content.
+    #[inline]
+    pub(super) fn is_valid(content: &[u8]) -> bool {
+        match content {
+            // Flow and reflective QoS alone: nearly every packet.
+            [0, second, ..] if second & PPP == 0 => true,
+            [TYPE_UPLINK, second, ..] if second & !QFI == 0 => true,
+            _ => Container::parse(content).is_some(),
+        }
+    }
+
+    /// Returns the QoS flow in a valid content.
+    #[inline]
+    pub(super) fn qfi_of(content: &[u8]) -> Option<u8> {
+        content.get(1).map(|second| second & QFI)
+    }
+
     /// Reads the content of an extension header; `None` if its type is unknown or a field is cut
     /// short.
     #[inline]
@@ -177,7 +194,7 @@ impl Container {
 
     /// Writes the container as the only extension header of a message.
     pub fn write<'a>(&self, room: &'a mut [u8; Self::HEADER_LEN_MAX]) -> Extensions<'a> {
-        Extensions::of_session(*self, self.write_header(room))
+        Extensions::of_session(self.write_header(room))
     }
 }
 

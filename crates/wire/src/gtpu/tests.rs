@@ -273,6 +273,7 @@ proptest! {
         let mut room = [0xaa; Container::HEADER_LEN_MAX];
         let chain = container.write(&mut room);
         prop_assert_eq!(chain.session(), Some(container));
+        prop_assert_eq!(chain.qfi(), Some(container.qfi()));
         prop_assert_eq!(chain.bytes().len() % 4, 0);
         let mut content = [0; Container::LEN_MAX];
         let len = container.write_content(&mut content);

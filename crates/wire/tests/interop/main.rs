@@ -4,8 +4,8 @@
 //! scapy is looked for in the virtual environment that `OVERBANK_SCAPY` names, or in
 //! `target/scapy`, where `cargo xtask test packages` makes one.
 //!
-//! A line says what is in a frame: outer addresses, TEID, sequence number, N-PDU number, PDU Session
-//! Container, message. `-` is an absent field.
+//! A line says what is in a frame: outer addresses, TEID, sequence number, N-PDU number, PDU
+//! Session Container, message. `-` is an absent field.
 
 use std::fmt::Display;
 use std::fs::File;
