@@ -3,24 +3,24 @@
 
 use crate::files::keep_apart;
 use crate::options::Format;
-use crate::setup::{pin, progress_bar};
+use crate::setup::progress_bar;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
 use overbank::isa::Isa;
 use overbank::memory::Pages;
 use overbank::partition::{
-    BuildError, BuildStats, BuiltPiece, Config, Plan, Reader, Replica, RowBits, hash_key,
+    BuildError, BuildStats, BuiltPiece, Config, Plan, Replica, RowBits, hash_key,
 };
-use overbank::random::Pcg32;
 use overbank_kit::machine::{memory_available_bytes, usable_cores};
-use overbank_kit::rounds::Rounds;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
+
+mod bench;
 
 /// The name of standard input.
 const STDIN: &str = "-";
@@ -37,7 +37,7 @@ pub enum Command {
     Build(BuildArgs),
     Query(QueryArgs),
     Stat(StatArgs),
-    Bench(BenchArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Build a table from a list of keys and their parts.
@@ -114,36 +114,6 @@ pub struct StatArgs {
     output_options: OutputOptions,
 }
 
-/// Measure lookups in a table: nanoseconds a key, by the keys that are looked up together.
-#[derive(ClapArgs)]
-#[command(after_help = "Examples:
-  overbank partition bench keys.table
-  overbank partition bench keys.table --bursts 1,32 --rounds 9 --core 1 --format json")]
-pub struct BenchArgs {
-    /// File of the table
-    table: PathBuf,
-    /// Sizes of the bursts, in keys
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64",
-          value_parser = clap::value_parser!(u64).range(1..=64))]
-    bursts: Vec<u64>,
-    /// Lookups in a round
-    #[arg(long, value_name = "N", default_value_t = 1 << 20,
-          value_parser = clap::value_parser!(u64).range(64..=1 << 28))]
-    lookups: u64,
-    /// Rounds in which the bursts take turns
-    #[arg(long, value_name = "N", default_value_t = 7,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Core to run on [default: the last]
-    #[arg(long, value_name = "N")]
-    core: Option<usize>,
-    /// Instruction set [default: the best; OVERBANK_SIMD also sets it]
-    #[arg(long, value_name = "NAME")]
-    simd: Option<Isa>,
-    #[command(flatten)]
-    output_options: OutputOptions,
-}
-
 #[derive(ClapArgs)]
 struct OutputOptions {
     /// Output format
@@ -197,7 +167,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Build(args) => build(args),
         Command::Query(args) => query(args),
         Command::Stat(args) => stat(args),
-        Command::Bench(args) => bench(args),
+        Command::Bench(args) => bench::run(args),
     }
 }
 
@@ -447,58 +417,4 @@ fn describe(schema: &str, file: &Path, table: &Replica) -> Value {
 fn stat(args: &StatArgs) -> Result<()> {
     let table = load(&args.table, None)?;
     args.output_options.print(&describe("overbank-partition-stat/1", &args.table, &table))
-}
-
-fn bench(args: &BenchArgs) -> Result<()> {
-    let core = pin(args.core)?;
-    let table = load(&args.table, args.simd)?;
-    let reader = table.reader();
-    let mut pcg = Pcg32::new(1, 1);
-    let mut hash = || u64::from(pcg.draw()) << 32 | u64::from(pcg.draw());
-    let hashes: Vec<u64> = (0..args.lookups).map(|_| hash()).collect();
-    let mut bursts: Vec<usize> = args.bursts.iter().map(|&burst| burst as usize).collect();
-    let turn = |burst: &mut usize, _| Ok(lookups_ns(&reader, &hashes, *burst));
-    let rounds = Rounds::run(&mut bursts, args.rounds as usize, |_| Ok(()), turn)?;
-    let measured = bursts.iter().enumerate().map(|(nth, burst)| {
-        let spread = rounds.spread(nth);
-        json!({ "burst": burst, "ns": spread.median, "ns_min": spread.low, "ns_max": spread.high })
-    });
-    let document = json!({
-        "schema": "overbank-partition-bench/1",
-        "file": args.table.display().to_string(),
-        "keys": table.keys(),
-        "value_bits": reader.value_bits(),
-        "row_bits": reader.row().get(),
-        "bytes": reader.bytes(),
-        "pinned_core": core,
-        "lookups": args.lookups,
-        "rounds": args.rounds,
-        "bursts": measured.collect::<Vec<_>>(),
-    });
-    if args.output_options.format == Format::Json {
-        return args.output_options.print(&document);
-    }
-    let rows = bursts.iter().enumerate().map(|(nth, burst)| {
-        let spread = rounds.spread(nth);
-        let ns = [spread.median, spread.low, spread.high].map(|ns| format!("{ns:.2}"));
-        let [median, low, high] = ns;
-        [burst.to_string(), median, low, high]
-    });
-    let table =
-        crate::text::lab::columns(["keys of a burst", "ns a key", "lowest", "highest"], rows);
-    writeln!(std::io::stdout(), "{table}").context("standard output")
-}
-
-/// Nanoseconds of a lookup in bursts of this many keys.
-fn lookups_ns(reader: &Reader, hashes: &[u64], burst: usize) -> f64 {
-    let mut values = [0; 64];
-    let start = Instant::now();
-    let mut sum = 0u64;
-    for hashes in hashes.chunks(burst) {
-        let values = &mut values[..hashes.len()];
-        reader.lookup_batch(hashes, values);
-        sum += u64::from(values[0]);
-    }
-    std::hint::black_box(sum);
-    start.elapsed().as_nanos() as f64 / hashes.len() as f64
 }

@@ -192,5 +192,24 @@ fn lookups_are_measured_by_burst() {
     let bursts = bench["bursts"].as_array().expect("an array");
     assert_eq!(bursts.iter().map(|b| b["burst"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(32)]);
     assert!(bursts.iter().all(|burst| burst["ns"].as_f64().is_some_and(|ns| ns > 0.0)));
-    assert!(printed(&arguments, "").contains("keys of a burst"));
+    let text = printed(&arguments, "");
+    assert!(text.contains("keys of a burst") && text.contains("at the owner"), "{text}");
+    assert!(json(&["bench", &table, "--moves", "0"])["moves"].is_null());
+}
+
+#[test]
+fn moves_are_measured_at_the_owner_and_at_a_copy() {
+    let folder = Folder::new();
+    let (_, table) = folder.built(1000);
+    let bench = ["bench", &table, "--bursts", "1", "--lookups", "64", "--rounds", "1", "--moves"];
+    for (wanted, measured) in [("10", 10), ("600", 600), ("5000", 1000)] {
+        let moves = json(&[&bench[..], &[wanted]].concat())["moves"].clone();
+        assert_eq!(
+            (moves["moves"].as_u64(), moves["delta_bytes"].as_u64()),
+            (Some(measured), Some(23))
+        );
+        let ns = |name: &str| moves[name].as_f64().unwrap_or(0.0);
+        assert!(0.0 < ns("owner_ns_p50") && ns("owner_ns_p50") <= ns("owner_ns_p99"));
+        assert!(0.0 < ns("apply_ns_min") && ns("apply_ns_min") <= ns("apply_ns_max"));
+    }
 }

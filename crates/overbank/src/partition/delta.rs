@@ -60,6 +60,14 @@ impl Delta {
         matches!(self.change, Change::Partition(_))
     }
 
+    /// Asks for the lines that a move writes.
+    #[inline]
+    pub(super) fn prefetch(&self, table: &Table) {
+        if let (Change::Move { group, .. }, Some(block)) = (&self.change, table.block(self.place)) {
+            table.prefetch_group(block, usize::from(*group));
+        }
+    }
+
     /// Applies the change to `table`, whose form is the delta's. Nothing changes on failure.
     pub(super) fn apply(&self, table: &Table) -> Result<(), ApplyError> {
         if let Change::Partition(blocks) = &self.change {

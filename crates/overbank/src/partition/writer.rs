@@ -12,6 +12,7 @@ use super::shape::{Form, Place, RowBits};
 use super::table::{ApplyError, BURST_MAX, Shared};
 use crate::hash::mix;
 use crate::memory::MemoryError;
+use crate::prefetch::prefetch_at;
 
 /// Looks values up; any number of them, on any threads.
 ///
@@ -374,6 +375,24 @@ impl Replica {
             ApplyError::Fallback(full) => DeltaError::Fallback(full),
         })?;
         self.sequence = expected;
+        Ok(())
+    }
+
+    /// Applies consecutive deltas, and asks for the lines of later ones meanwhile.
+    ///
+    /// # Errors
+    /// One is not the next one of this table. Those before it are applied, as
+    /// [`sequence`](Replica::sequence) says; it and those after it are not.
+    pub fn apply_all(&mut self, deltas: &[Delta]) -> Result<(), DeltaError> {
+        /// How many deltas ahead: what they take is a few times that of a line from memory.
+        const AHEAD: usize = 12;
+        for (at, delta) in deltas.iter().enumerate() {
+            prefetch_at::<false>(deltas.as_ptr().wrapping_add(at + 3 * AHEAD).cast());
+            if let Some(later) = deltas.get(at + AHEAD) {
+                later.prefetch(&self.table);
+            }
+            self.apply(delta)?;
+        }
         Ok(())
     }
 

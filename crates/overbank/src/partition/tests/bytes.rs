@@ -198,7 +198,9 @@ fn deltas_of_others_are_refused_by_name() {
     let nowhere = Delta { place: Place::new(1, 0), ..first.clone() };
     assert_eq!(copy.apply(&nowhere), Err(DeltaError::Shape { sequence: 1 }));
     assert_eq!(copy.apply(&second), Err(DeltaError::Sequence { found: 2, expected: 1 }));
-    copy.apply(&first).unwrap();
+    let twice = [first.clone(), first.clone()];
+    assert_eq!(copy.apply_all(&twice), Err(DeltaError::Sequence { found: 1, expected: 2 }));
+    assert_eq!(copy.sequence(), 1, "the first is applied");
     assert_eq!(copy.apply(&first), Err(DeltaError::Sequence { found: 1, expected: 2 }));
     copy.apply(&second).unwrap();
     let large = Delta { change: Change::Partition(Vec::new()), sequence: 3, ..second };

@@ -174,7 +174,7 @@ impl Twin {
         let deltas = Delta::decode(&bytes).unwrap();
         assert!(deltas == self.deltas);
         for copy in &mut self.copies {
-            deltas.iter().for_each(|delta| copy.apply(delta).unwrap());
+            copy.apply_all(&deltas).unwrap();
         }
         self.deltas.clear();
     }
