@@ -1,5 +1,5 @@
-//! Packets into GTP-U tunnels and out of them, for an instruction count: run it under callgrind with
-//! `--toggle-collect='*measured*'`, as `cargo xtask instructions` does.
+//! Packets into GTP-U tunnels and out of them, for an instruction count: run it under callgrind
+//! with `--toggle-collect='*measured*'`, as `cargo xtask instructions` does.
 //!
 //!     tunnel read|decap|encap 4|6        4, 6: the outer IP version; inside is IPv4 with UDP
 //!

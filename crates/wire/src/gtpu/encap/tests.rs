@@ -358,6 +358,25 @@ fn every_reason_by_name() {
 }
 
 #[test]
+fn a_computed_checksum_is_never_none() {
+    let tunnel = tunnel(Ends::V6 { src: 1.into(), dst: 2.into() });
+    let packet = packet(ENDS, b"payload!");
+    let mut bytes = [&[0; Encap::LEN_MAX][..], &packet].concat();
+    let (range, last) = (Encap::LEN_MAX..bytes.len(), bytes.len() - 2);
+    let mut largest = 0;
+    for word in 0..=u16::MAX {
+        bytes[last..].copy_from_slice(&word.to_be_bytes());
+        let start = tunnel.write(&mut bytes, range.clone(), 1, 0).unwrap();
+        let sum = start + 14 + 40 + 6;
+        let sum = u16::from_be_bytes([bytes[sum], bytes[sum + 1]]);
+        assert_ne!(sum, 0, "word {word:#x}");
+        largest += u32::from(sum == 0xffff);
+        assert!(Datagram::of(&bytes[start..]).unwrap().checksum_is_right());
+    }
+    assert!(largest > 0, "one of the words makes it 0");
+}
+
+#[test]
 fn inner_lengths() {
     let v6 = Ends::V6 { src: 1.into(), dst: 2.into() };
     let with = |ends, at: usize, value: [u8; 2]| {
