@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::super::shape::block_of;
 use super::super::sorted::{BadEntry, Sorted};
 use super::balance::{BUCKETS, CANDIDATES, GROUPS, assign, candidates};
-use super::search::{Function, Functions, Pair, Search, lanes, plain};
+use super::search::{Function, Functions, Group, Pair, Search, by_lanes, plain};
 use crate::isa::{Isa, IsaError};
 use crate::memory::{MemoryError, filled};
 use crate::prefetch::prefetch_at;
@@ -268,12 +268,10 @@ impl SetSep {
         let pairs: Vec<Pair> = keys.iter().map(|key| Pair::new(key.0)).collect();
         let values: Vec<u8> = keys.iter().map(|key| key.1).collect();
         let (planes, mut found) = (self.config.value_bits as usize, Functions::default());
-        let range = (self.config.m, last);
+        let task = Group { keys: &pairs, values: &values, m: self.config.m, last, planes };
         let solved = match self.config.search {
-            Search::Plain => plain(&pairs, &values, range, planes, &mut found, trials),
-            Search::Lanes => {
-                vector::lanes(self.isa, &pairs, &values, range, planes, &mut found, trials)
-            }
+            Search::Plain => plain(task, &mut found, trials),
+            Search::Lanes => by_lanes(self.isa, task, &mut found, trials),
         };
         if !solved {
             found.fill(Function { index: last + 1, array: 0 });
@@ -361,45 +359,5 @@ impl SetSep {
                 *value = self.value(group, hash);
             }
         }
-    }
-}
-
-/// [`lanes`] compiled for each instruction set.
-mod vector {
-    #![allow(unsafe_code)] // Calls of functions with target features.
-
-    use super::{Functions, Isa, Pair};
-
-    pub(super) fn lanes(
-        isa: Isa,
-        keys: &[Pair],
-        values: &[u8],
-        range: (u32, u32),
-        planes: usize,
-        functions: &mut Functions,
-        trials: &mut u64,
-    ) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            type Range = (u32, u32);
-            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-            fn avx2(
-                k: &[Pair],
-                v: &[u8],
-                r: Range,
-                p: usize,
-                f: &mut Functions,
-                t: &mut u64,
-            ) -> bool {
-                super::lanes(k, v, r, p, f, t)
-            }
-            if isa != Isa::Portable {
-                // SAFETY: `isa` was chosen for this machine (`Isa::choose`), and every set of
-                // x86-64 beyond the portable one has AVX2.
-                return unsafe { avx2(keys, values, range, planes, functions, trials) };
-            }
-        }
-        let _ = isa;
-        super::lanes(keys, values, range, planes, functions, trials)
     }
 }

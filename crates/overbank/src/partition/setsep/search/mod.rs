@@ -1,19 +1,27 @@
 //! The search for a function that separates the keys of a group.
 //!
-//! Two of them find the same index: the plain one, as the paper describes it, and one that tries
-//! [`LANES`] indices at a time in the lanes of a vector. The paper's figures are of the first.
+//! Two of them find the same index: the plain one, as the paper describes it, and one that tries an
+//! index in each lane of a vector, with a file for each instruction set. The paper's figures are of
+//! the first.
+
+#![allow(unsafe_code)] // Vector instructions, calls of functions with target features.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod lanes;
+mod portable;
 
 use super::super::solve::PLANES_MAX;
-
-/// Indices that the second search tries at a time.
-pub(super) const LANES: usize = 8;
+use crate::isa::Isa;
 
 /// Which search builds a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
     /// One index after another, and the next one at the first conflict.
     Plain,
-    /// Eight indices at a time.
+    /// Eight or sixteen indices at a time.
     #[default]
     Lanes,
 }
@@ -50,18 +58,52 @@ pub(super) struct Function {
 /// The functions of a group, one for each value bit.
 pub(super) type Functions = [Function; PLANES_MAX];
 
+/// A group to find functions for.
+#[derive(Clone, Copy)]
+pub(super) struct Group<'a> {
+    pub(super) keys: &'a [Pair],
+    /// A value for each key.
+    pub(super) values: &'a [u8],
+    /// Bits of an array, and the last index to try.
+    pub(super) m: u32,
+    pub(super) last: u32,
+    /// Value bits.
+    pub(super) planes: usize,
+}
+
+/// Does what [`plain`] does, for a group of at most [`lanes::KEYS_MAX`] keys.
+///
+/// # Safety
+/// The CPU has the instruction set of the function's file.
+type Searcher = unsafe fn(group: Group<'_>, functions: &mut Functions, trials: &mut u64) -> bool;
+
+/// Does what [`plain`] does, with the vectors of `isa`, or portably if the machine lacks it.
+pub(super) fn by_lanes(
+    isa: Isa,
+    group: Group<'_>,
+    functions: &mut Functions,
+    trials: &mut u64,
+) -> bool {
+    if group.keys.len() > lanes::KEYS_MAX {
+        return plain(group, functions, trials);
+    }
+    let searcher: Searcher = match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if isa.is_available() => avx2::lanes,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if isa.is_available() => avx512::lanes,
+        _ => portable::lanes,
+    };
+    // SAFETY: the machine has the instruction set, as just asked.
+    unsafe { searcher(group, functions, trials) }
+}
+
 /// Finds for each of `planes` value bits the first index from 1 to `last` that gives every key its
 /// bit. All bits are tested under an index before the next one is tried, as in the paper (`001`,
 /// section 4.5.1): places are computed once for all of them. `false`: some bit has no index. The
 /// indices tried for each bit are added to `trials`.
-pub(super) fn plain(
-    keys: &[Pair],
-    values: &[u8],
-    (m, last): (u32, u32),
-    planes: usize,
-    functions: &mut Functions,
-    trials: &mut u64,
-) -> bool {
+pub(super) fn plain(group: Group<'_>, functions: &mut Functions, trials: &mut u64) -> bool {
+    let Group { keys, values, m, last, planes } = group;
     // Bits without an index.
     let mut open = (0xffu16 >> (8 - planes)) as u8;
     for index in 1..=last {
@@ -94,64 +136,6 @@ pub(super) fn plain(
     false
 }
 
-/// As [`plain`], [`LANES`] indices at a time: places of zeros and of ones are collected apart, and
-/// an index fits where they have none in common.
-#[inline(always)]
-pub(super) fn lanes(
-    keys: &[Pair],
-    values: &[u8],
-    (m, last): (u32, u32),
-    planes: usize,
-    functions: &mut Functions,
-    trials: &mut u64,
-) -> bool {
-    /// Keys between two looks whether any lane is left.
-    const STRIDE: usize = 4;
-    let mut open: [usize; PLANES_MAX] = core::array::from_fn(|plane| plane);
-    let mut left = planes;
-    for first in (1..=last).step_by(LANES) {
-        let indices: [u32; LANES] = core::array::from_fn(|lane| first + lane as u32);
-        let mut sides = [[[0u32; LANES]; 2]; PLANES_MAX];
-        for (keys, values) in keys.chunks(STRIDE).zip(values.chunks(STRIDE)) {
-            for (key, &value) in keys.iter().zip(values) {
-                let places: [u32; LANES] =
-                    core::array::from_fn(|lane| 1 << key.place(indices[lane], m));
-                for (plane, [zeros, ones]) in open[..left].iter().zip(&mut sides) {
-                    let to_ones = u32::from(value >> plane & 1).wrapping_neg();
-                    for lane in 0..LANES {
-                        zeros[lane] |= places[lane] & !to_ones;
-                        ones[lane] |= places[lane] & to_ones;
-                    }
-                }
-            }
-            let none = |[zeros, ones]: &[[u32; LANES]; 2]| {
-                zeros.iter().zip(ones).all(|(zeros, ones)| zeros & ones != 0)
-            };
-            if sides[..left].iter().all(none) {
-                break;
-            }
-        }
-        let mut kept = 0;
-        for at in 0..left {
-            let [zeros, ones] = sides[at];
-            let fits = |lane: &usize| zeros[*lane] & ones[*lane] == 0 && indices[*lane] <= last;
-            if let Some(lane) = (0..LANES).find(fits) {
-                functions[open[at]] = Function { index: indices[lane], array: ones[lane] };
-                *trials += u64::from(indices[lane]);
-            } else {
-                open[kept] = open[at];
-                kept += 1;
-            }
-        }
-        left = kept;
-        if left == 0 {
-            return true;
-        }
-    }
-    *trials += u64::from(last) * left as u64;
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,19 +154,20 @@ mod tests {
                 (0..count as u64).map(|i| Pair::new(crate::hash::mix(round << 20 | i))).collect();
             let planes = 1 + round as usize % PLANES_MAX;
             let values: Vec<u8> = keys.iter().map(|_| pcg.below(1 << planes) as u8).collect();
-            let mut functions = [[Function::default(); PLANES_MAX]; 2];
-            let (mut by_plain, mut by_lanes) = (0, 0);
-            let [a, b] = &mut functions;
-            let solved = plain(&keys, &values, (m, last), planes, a, &mut by_plain);
-            let by_vectors = lanes(&keys, &values, (m, last), planes, b, &mut by_lanes);
-            assert_eq!((solved, by_plain), (by_vectors, by_lanes));
-            assert_eq!(functions[0], functions[1]);
+            let group = Group { keys: &keys, values: &values, m, last, planes };
+            let (mut functions, mut trials) = (Functions::default(), 0);
+            let solved = plain(group, &mut functions, &mut trials);
+            for isa in Isa::available() {
+                let (mut found, mut tried) = (Functions::default(), 0);
+                assert_eq!(by_lanes(isa, group, &mut found, &mut tried), solved, "{isa}");
+                assert_eq!((found, tried), (functions, trials), "{isa}");
+            }
             if !solved {
                 none += 1;
                 continue;
             }
             found += 1;
-            for (plane, Function { index, array }) in functions[0][..planes].iter().enumerate() {
+            for (plane, Function { index, array }) in functions[..planes].iter().enumerate() {
                 assert!((1..=last).contains(index));
                 for (key, &value) in keys.iter().zip(&values) {
                     assert_eq!(array >> key.place(*index, m) & 1, u32::from(value >> plane & 1));
