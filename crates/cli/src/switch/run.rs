@@ -105,10 +105,10 @@ pub struct Totals {
 pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Totals, RunError> {
     let rule_count = rules.len();
     match config.switch.mode {
-        Mode::OpenFlow => run_engine(config, rule_count, |ports| {
+        Mode::OpenFlow => run_engine(config, Some(rule_count), |ports| {
             Ok(overbank_ofctl::start(setup::rules(config, rules), ports)?)
         }),
-        Mode::L2 => run_engine(config, rule_count, |ports| {
+        Mode::L2 => run_engine(config, None, |ports| {
             Ok(overbank_bridge::start(&setup::bridge(config), ports)?)
         }),
     }
@@ -117,7 +117,7 @@ pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Totals, RunError> {
 /// Does as [`run`], for any engine.
 fn run_engine<C: Appliance>(
     config: &Config,
-    rules: usize,
+    rules: Option<usize>,
     start: impl FnOnce(Vec<ConfiguredPort>) -> Result<Running<C>, RunError>,
 ) -> Result<Totals, RunError>
 where

@@ -44,7 +44,7 @@ pub(super) trait Vector: Copy {
     unsafe fn lane(self, lane: u32) -> u32;
 }
 
-/// What the search of a group goes by.
+/// What the search of a group needs.
 struct Search<'a, V> {
     group: Group<'a>,
     /// For each key and value bit, all ones if the bit is set.
