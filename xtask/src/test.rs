@@ -122,24 +122,26 @@ fn skipped() -> PathBuf {
     root().join("target/skipped-tests")
 }
 
+/// Ensures that the programs of others are there that tests run; installs them if `may_install`.
+pub fn others(steps: &mut Steps, may_install: bool) -> bool {
+    let there = steps.step("packages", "Debian packages", || {
+        packages::ensure(packages::CAPTURE, may_install)?;
+        packages::ensure(packages::CONTROL, may_install)?;
+        Ok(Counts::default())
+    });
+    // From another registry, which may be out of reach: then its tests fail, or are skipped.
+    for environment in packages::ENVIRONMENTS.iter().filter(|_| there) {
+        if let Err(error) = packages::ensure_environment(environment, may_install) {
+            steps.not_run(environment.name, &format!("{error:#}"));
+        }
+    }
+    there
+}
+
 fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Binary>) -> bool {
     let deny = [("RUSTDOCFLAGS", "-D warnings")];
     match step {
-        Step::Packages => {
-            let there = steps.step("packages", "Debian packages", || {
-                packages::ensure(packages::CAPTURE, !options.no_install)?;
-                packages::ensure(packages::CONTROL, !options.no_install)?;
-                Ok(Counts::default())
-            });
-            // From another registry, which may be out of reach: then its tests fail, or are
-            // skipped.
-            for environment in packages::ENVIRONMENTS.iter().filter(|_| there) {
-                if let Err(error) = packages::ensure_environment(environment, !options.no_install) {
-                    steps.not_run(environment.name, &format!("{error:#}"));
-                }
-            }
-            there
-        }
+        Step::Packages => others(steps, !options.no_install),
         Step::Toolchain => steps
             .step("toolchain", "rustfmt and clippy", || components().map(|()| Counts::default())),
         Step::Format => {
