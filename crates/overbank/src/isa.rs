@@ -102,6 +102,12 @@ impl Isa {
     }
 }
 
+/// Returns whether AVX-512 also counts the bits of lanes (DQ, VPOPCNTDQ: since Ice Lake and Zen 4).
+#[cfg_attr(any(not(target_arch = "x86_64"), feature = "loom"), expect(dead_code))]
+pub(crate) fn counts_bits_of_lanes() -> bool {
+    detect::avx512_counts()
+}
+
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -131,6 +137,10 @@ mod detect {
     pub(super) fn avx512() -> bool {
         avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512vl")
     }
+
+    pub(super) fn avx512_counts() -> bool {
+        avx512() && has!("avx512dq") && has!("avx512vpopcntdq")
+    }
 }
 
 #[cfg(not(all(target_arch = "x86_64", feature = "std")))]
@@ -153,6 +163,10 @@ mod detect {
                 target_feature = "avx512bw",
                 target_feature = "avx512vl"
             ))
+    }
+
+    pub(super) fn avx512_counts() -> bool {
+        avx512() && cfg!(all(target_feature = "avx512dq", target_feature = "avx512vpopcntdq"))
     }
 }
 

@@ -11,6 +11,9 @@
 
 #![allow(unsafe_code)] // Unchecked indices, calls of functions with target features.
 
+#[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
+mod avx512;
+
 use super::super::fallback;
 use super::super::row::{Row, SEEDS};
 use super::super::shape::{
@@ -108,15 +111,20 @@ impl View<'_> {
     }
 }
 
-/// The lookup of a burst.
+/// The lookup of a burst. `value_of`: a key's value by the first word of its group and its hash;
+/// `None`: the group's keys are in the fallback table.
 ///
 /// # Safety
 /// The view is of a table of `PLANES` planes and rows of `R`, `hashes` has as many places as
 /// `values`, [`BURST_MAX`] at most.
 #[inline(always)]
-unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], values: &mut [u8]) {
+unsafe fn burst<R: Row, const PLANES: usize>(
+    view: &View<'_>,
+    hashes: &[u64],
+    values: &mut [u8],
+    value_of: impl Fn(usize, u64) -> Option<u8>,
+) {
     let limbs = R::BITS / 64;
-    let unknowns = R::BITS - seed_bits(PLANES);
     let mut starts = [0usize; BURST_MAX];
     for (start, &hash) in starts.iter_mut().zip(hashes) {
         *start = view.block(hash);
@@ -143,22 +151,37 @@ unsafe fn burst<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], va
         }
     }
     for ((&start, &hash), value) in starts.iter().zip(hashes).zip(values) {
-        // SAFETY: `start` is that of a group of the table, and a group has that many words.
-        let word =
-            |at: usize| unsafe { view.groups.get_unchecked(start + at).load(Ordering::Relaxed) };
-        let seed = seed_of(PLANES, |plane| word(plane * limbs + limbs - 1));
-        if seed == SEEDS {
-            *value = fallback::value(view.fallback, hash);
-            continue;
-        }
-        let row = R::new(hash, seed).masked(unknowns);
-        let mut bits = 0;
-        for plane in 0..PLANES {
-            let high = if limbs == 2 { word(plane * limbs + 1) } else { 0 };
-            bits |= (row.parity([word(plane * limbs), high]) as u8) << plane;
-        }
-        *value = bits;
+        *value = match value_of(start, hash) {
+            Some(value) => value,
+            None => fallback::value(view.fallback, hash),
+        };
     }
+}
+
+/// Returns the value of a key whose group begins with word `start`, plane by plane.
+///
+/// # Safety
+/// As for [`burst`]; a group of the table begins there.
+#[inline(always)]
+unsafe fn by_planes<R: Row, const PLANES: usize>(
+    groups: &[AtomicU64],
+    start: usize,
+    hash: u64,
+) -> Option<u8> {
+    let limbs = R::BITS / 64;
+    // SAFETY: the group has PLANES · limbs words.
+    let word = |at: usize| unsafe { groups.get_unchecked(start + at).load(Ordering::Relaxed) };
+    let seed = seed_of(PLANES, |plane| word(plane * limbs + limbs - 1));
+    if seed == SEEDS {
+        return None;
+    }
+    let row = R::new(hash, seed).masked(R::BITS - seed_bits(PLANES));
+    let mut bits = 0;
+    for plane in 0..PLANES {
+        let high = if limbs == 2 { word(plane * limbs + 1) } else { 0 };
+        bits |= (row.parity([word(plane * limbs), high]) as u8) << plane;
+    }
+    Some(bits)
 }
 
 macro_rules! kernels {
@@ -167,15 +190,20 @@ macro_rules! kernels {
             use super::*;
 
             /// # Safety
-            /// See [`burst`](super::burst); the CPU has the instruction set.
+            /// See [`burst`]; the CPU has the instruction set.
             $(#[target_feature(enable = $features)])?
             unsafe fn lookup<R: Row, const PLANES: usize>(
                 view: &View<'_>,
                 hashes: &[u64],
                 values: &mut [u8],
             ) {
-                // SAFETY: the caller's promises, passed on.
-                unsafe { burst::<R, PLANES>(view, hashes, values) }
+                // SAFETY: the caller's promises, passed on; `burst` asks for groups of the table.
+                unsafe {
+                    let groups = view.groups;
+                    burst::<R, PLANES>(view, hashes, values, |start, hash| {
+                        by_planes::<R, PLANES>(groups, start, hash)
+                    })
+                }
             }
 
             pub(super) const R64: [Kernel; 8] = [
@@ -195,6 +223,10 @@ kernels!(avx2, "avx2,bmi1,bmi2,lzcnt,popcnt");
 
 pub(super) fn kernel(isa: Isa, row: RowBits, planes: usize) -> Result<Kernel, IsaError> {
     let (narrow, wide) = match isa {
+        #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
+        Isa::Avx512 if isa.is_available() && crate::isa::counts_bits_of_lanes() => {
+            (avx512::R64, avx512::R128)
+        }
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 | Isa::Avx512 if isa.is_available() => (avx2::R64, avx2::R128),
         // NEON has no parity instruction: the plain code is what it would be.
