@@ -243,7 +243,7 @@ const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir
 /// The partition table's operations beside those of a map.
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
 /// Operations of each of 96 kinds of table.
-const TWIN_OPERATIONS: &str = "600000";
+const TWIN_OPERATIONS: &str = "200000";
 
 /// Runs the models under loom, with at most `preemptions` where they have a bound.
 fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {
