@@ -70,7 +70,7 @@ enum Step {
     Models,
     /// The same with three preemptions
     ModelsFull,
-    /// Partition tables beside maps: 58 million random operations, other ones each time
+    /// Partition tables beside maps: 19 million random operations, other ones each time
     TwinsFull,
 }
 
