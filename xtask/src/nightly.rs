@@ -35,10 +35,10 @@ const TASKS: &[Task] = &[
         name: "sanitize",
         arguments: "sanitize",
         short: "sanitize overbank-wire",
-        minutes_max: 14,
+        minutes_max: 18,
     },
     Task { name: "fuzz", arguments: "fuzz 390", short: "fuzz 26", minutes_max: 12 },
-    Task { name: "peers", arguments: "peers --smoke", short: "peers --smoke", minutes_max: 14 },
+    Task { name: "peers", arguments: "peers --smoke", short: "peers --smoke", minutes_max: 10 },
     Task {
         name: "soak",
         arguments: "soak --minutes 3",
