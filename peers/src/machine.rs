@@ -18,6 +18,13 @@ use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
+/// Returns the command to repeat this run: the task that ran it says so, or it is the program's.
+pub fn command() -> String {
+    std::env::var("OVERBANK_PEERS_COMMAND").unwrap_or_else(|_| {
+        std::env::args().skip(1).fold("overbank-peers".to_owned(), |a, b| a + " " + &b)
+    })
+}
+
 /// Describes the machine, the date and the command of a record.
 pub fn describe(hertz: f64) -> Value {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
@@ -27,7 +34,7 @@ pub fn describe(hertz: f64) -> Value {
     let date = date.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
     json!({
         "date": date.unwrap_or_default(),
-        "command": std::env::args().skip(1).fold("overbank-peers".to_string(), |a, b| a + " " + &b),
+        "command": command(),
         "cpu": model.map_or("", |(_, name)| name),
         "cpus": cpus(),
         "tsc_ghz": hertz / 1e9,

@@ -13,6 +13,8 @@ use overbank_kit::results::Outcome;
 use overbank_kit::spread::Spread;
 use serde_json::Value;
 
+use crate::machine;
+
 /// Fields of a record that say where it was made; the lab stores them separately.
 const CIRCUMSTANCES: [&str; 4] = ["date", "command", "cpu", "cpus"];
 
@@ -128,8 +130,7 @@ pub fn write_record(folder: &Path, record: Record, core: Option<usize>) -> Resul
     let folder = folder.join("records");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let file = folder.join(format!("{}.json", record.name));
-    let command = std::env::args().skip(1).fold("overbank-peers".to_owned(), |a, b| a + " " + &b);
-    let outcome = Outcome::new(record, Machine::here(core), command);
+    let outcome = Outcome::new(record, Machine::here(core), machine::command());
     fs::write(&file, outcome.json()).with_context(|| format!("cannot write {}", file.display()))?;
     println!("{}: overbank lab report {}", file.display(), folder.display());
     Ok(())

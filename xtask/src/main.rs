@@ -46,8 +46,8 @@ enum Task {
         cargo xtask test                  all steps\n  \
         cargo xtask test --no-install     never calls apt-get\n  \
         cargo xtask test clippy format    these steps only\n  \
-        cargo xtask test models-full      the models with three preemptions, many minutes
-        cargo xtask test twins-full       partition tables beside maps, three minutes")]
+        cargo xtask test models-full      the models with three preemptions, many minutes\n  \
+        cargo xtask test twins-full       partition tables beside maps, two minutes")]
     Test(test::Options),
     /// Run the tests under AddressSanitizer (nightly toolchain)
     #[command(after_help = "Examples:\n  \

@@ -81,14 +81,19 @@ impl Mutant {
     }
 }
 
-/// Runs the chosen mutants; fails if one lives or cannot be made.
-pub fn run(options: &Options) -> Result<()> {
+/// Returns the mutants of the list.
+fn mutants() -> Result<Vec<Mutant>> {
     let text = fs::read_to_string(root().join(LIST)).context(LIST)?;
     let list: List = toml::from_str(&text).context(LIST)?;
+    Ok(list.mutant)
+}
+
+/// Runs the chosen mutants; fails if one lives or cannot be made.
+pub fn run(options: &Options) -> Result<()> {
     let chosen = |mutant: &Mutant| {
         options.part.as_ref().is_none_or(|p| mutant.name.contains(p) || mutant.file.contains(p))
     };
-    let mutants: Vec<Mutant> = list.mutant.into_iter().filter(chosen).collect();
+    let mutants: Vec<Mutant> = mutants()?.into_iter().filter(chosen).collect();
     if mutants.is_empty() {
         bail!("no mutant has {:?} in its name or file; see {LIST}", options.part);
     }
@@ -169,4 +174,16 @@ fn copy_tree() -> Result<PathBuf> {
         fs::write(&to, bytes).with_context(|| to.display().to_string())?;
     }
     Ok(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_can_be_made() {
+        for mutant in mutants().expect("the list") {
+            mutant.texts().expect("`find` once in its file");
+        }
+    }
 }

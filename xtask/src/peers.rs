@@ -202,7 +202,10 @@ pub fn run(options: &Options) -> Result<()> {
         if native && command == "ovs" {
             run.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
         }
-        run.args(arguments);
+        let native = if native && command == "ovs" { " --native" } else { "" };
+        let separator = if arguments.is_empty() { "" } else { " -- " };
+        let task = format!("cargo xtask peers {command}{native}{separator}{}", arguments.join(" "));
+        run.args(arguments).env("OVERBANK_PEERS_COMMAND", task);
         runs.push((command, run));
     }
     // Each is measured, even if an earlier one failed.

@@ -148,7 +148,8 @@ mod tests {
         let (mut found, mut none) = (0, 0);
         for round in 0..600u64 {
             let m = [2, 3, 8, 12, 16, 30, 9][round as usize % 7];
-            let last = if round % 5 == 0 { 254 } else { 65_534 };
+            // Also in the middle of a vector.
+            let last = [254, 65_534, 5, 65_534, 19][round as usize % 5];
             let count = pcg.below(if m < 8 { 12 } else { 21 }) as usize;
             let keys: Vec<Pair> =
                 (0..count as u64).map(|i| Pair::new(crate::hash::mix(round << 20 | i))).collect();

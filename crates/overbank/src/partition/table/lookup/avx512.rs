@@ -14,6 +14,7 @@ use core::arch::x86_64::*;
 use super::super::super::row::{Row, SEEDS};
 use super::super::super::shape::{seed_bits, seed_of};
 use super::{Kernel, View, burst};
+use crate::sync::Ordering;
 
 /// Lanes with the low words, and with the high ones, of rows of 128 bits.
 const LOW: u32 = 0x55;
@@ -36,7 +37,10 @@ unsafe fn lookup<R: Row, const PLANES: usize>(view: &View<'_>, hashes: &[u64], v
             let signs = u32::from(_mm512_movepi64_mask(first));
             (if limbs == 2 { _pext_u32(signs, HIGH) } else { signs & 0xf }) as usize
         } else {
-            seed_of(PLANES, |plane| words.add(plane * limbs + limbs - 1).read() as u64)
+            seed_of(PLANES, |plane| {
+                let word = view.groups.get_unchecked(start + plane * limbs + limbs - 1);
+                word.load(Ordering::Relaxed)
+            })
         };
         if seed == SEEDS {
             return None;
