@@ -1,8 +1,8 @@
 //! ICMP errors about packets that cannot be forwarded: RFC 792 and RFC 1191, RFC 4443.
 //!
 //! ```text
-//!  | IPv4 20 | 3, code, checksum | 0  | MTU | packet, up to 576 bytes in all
-//!  | IPv6 40 | 2, 0, checksum    | MTU      | packet, up to 1280 bytes in all
+//!  | IPv4 20 | type, code, checksum | 0  | MTU | packet, up to 576 bytes in all
+//!  | IPv6 40 | type, code, checksum | MTU      | packet, up to 1280 bytes in all
 //! ```
 //!
 //! No error answers an ICMP error or a redirect, a fragment other than the first one, a packet to a
@@ -33,6 +33,8 @@ const DONT_FRAGMENT: u8 = 0x40;
 pub enum Problem {
     /// It is longer than this MTU of the next hop, which counts whole IP packets.
     TooBig { mtu: u32 },
+    /// Its TTL or hop limit does not allow another hop.
+    TtlExpired,
     /// No route leads to its destination.
     NoRoute,
     /// The destination does not exist, or is down.
@@ -52,6 +54,7 @@ impl Problem {
             Problem::Port => [3, 3],
             Problem::TooBig { .. } => [3, 4],
             Problem::Prohibited => [3, 13],
+            Problem::TtlExpired => [11, 0],
         }
     }
 
@@ -63,6 +66,7 @@ impl Problem {
             Problem::Host => [1, 3],
             Problem::Port => [1, 4],
             Problem::TooBig { .. } => [2, 0],
+            Problem::TtlExpired => [3, 0],
         }
     }
 

@@ -91,6 +91,12 @@ impl<R: Reasons> Out<R> {
         self.dropped[self.ingress].by_engine(reason);
     }
 
+    /// Sends a frame that the engine made itself, beside those of the burst: an error about one of
+    /// them, for example. It counts as an output of the port and as no frame of the ingress.
+    pub fn originate(&mut self, port: u16, bytes: &[u8]) {
+        self.send(usize::from(port), bytes);
+    }
+
     /// Counts a copy of a frame handed to the control side.
     #[inline]
     pub fn to_control(&mut self, frame: usize) {

@@ -87,6 +87,9 @@ fn unreachable_has_the_codes_of_the_standards() {
         assert_eq!(answer(problem, &bytes).unwrap()[20..22], [3, code4], "{problem:?}");
         assert_eq!(answer(problem, &v6(60)).unwrap()[40..42], [1, code6], "{problem:?}");
     }
+    let expired = answer(Problem::TtlExpired, &v4(60)).unwrap();
+    assert_eq!((&expired[20..22], &expired[24..28]), (&[11, 0][..], &[0; 4][..]));
+    assert_eq!(answer(Problem::TtlExpired, &v6(60)).unwrap()[40..42], [3, 0]);
 }
 
 /// Changes packets of 60 bytes, and says why no error answers them.

@@ -1,0 +1,234 @@
+//! What the gateway sends by itself: Echo Responses, Error Indications, End Markers, ICMP errors.
+//!
+//! All are bounded, so that no flood of requests makes a flood of answers:
+//!
+//! | answer | a second, of all workers together |
+//! |---|---|
+//! | Echo Response | 100 to a peer |
+//! | Error Indication | 100, and 1 to a peer |
+//! | ICMP error | 1000, and 100 to a host |
+//!
+//! [`PeerLimits`] keeps the limits of peers in bounded memory. An Error Indication answers only a
+//! TEID that no session has, never 0, and only a sender that is a single host.
+
+use super::{TTL, View, Work, ends};
+use crate::limits::{Limit, PeerLimits, PerSecond};
+use crate::reason::{Denied, DropReason};
+use crate::session::is_host;
+use overbank_runtime::Out;
+use overbank_wire::gtpu::{self, Datagram, Extension, Extensions, Link, Message, Outer, kind};
+use overbank_wire::icmp_error::{self, Problem};
+use overbank_wire::ip::{Ends, Packet};
+use std::net::IpAddr;
+
+/// Room for an answer and the headers in front of it.
+pub(super) const LEN_MAX: usize = HEADROOM + icmp_error::LEN_MAX_V6;
+const HEADROOM: usize = 128;
+const _: () = assert!(Outer::LEN_MAX <= HEADROOM);
+
+const ECHO: PerSecond = PerSecond::at_most(100);
+const INDICATION: PerSecond = PerSecond::at_most(100);
+const INDICATION_PEER: PerSecond = PerSecond::at_most(1);
+const ICMP: PerSecond = PerSecond::at_most(1000);
+const ICMP_HOST: PerSecond = PerSecond::at_most(100);
+
+/// The limits of answers, shared by all workers.
+#[derive(Debug)]
+pub struct Answers {
+    echo: PeerLimits,
+    indications: Limit,
+    indication_peers: PeerLimits,
+    icmp: Limit,
+    icmp_hosts: PeerLimits,
+}
+
+impl Answers {
+    /// Returns unused limits; `seed` varies the hash function.
+    pub fn new(seed: u64) -> Answers {
+        Answers {
+            echo: PeerLimits::new(ECHO, seed),
+            indications: Limit::default(),
+            indication_peers: PeerLimits::new(INDICATION_PEER, seed),
+            icmp: Limit::default(),
+            icmp_hosts: PeerLimits::new(ICMP_HOST, seed),
+        }
+    }
+
+    /// Admits an Error Indication; the peer's limit comes first, so that one peer does not use up
+    /// what all have.
+    fn indication(&self, peer: IpAddr, now_ms: u64) -> bool {
+        self.indication_peers.admit(peer, now_ms) && INDICATION.admit(&self.indications, now_ms)
+    }
+
+    fn icmp_error(&self, host: IpAddr, now_ms: u64) -> bool {
+        self.icmp_hosts.admit(host, now_ms) && ICMP.admit(&self.icmp, now_ms)
+    }
+}
+
+/// Returns the Ethernet header of an answer to a peer: by the route to it, else back to the sender
+/// of `frame`.
+fn link_back(view: &View, to: IpAddr, frame: &[u8]) -> Option<Link> {
+    view.hops.n3.link(to).or_else(|| {
+        let (dst, src) = frame.first_chunk::<12>()?.split_first_chunk::<6>()?;
+        Some(Link { dst: src.try_into().ok()?, src: *dst, vlan: None })
+    })
+}
+
+impl Work {
+    /// Writes a message with its outer headers; returns the frame.
+    fn message(
+        &mut self,
+        message: &Message<'_>,
+        link: Link,
+        ends: Ends,
+        ports: [u16; 2],
+    ) -> Option<&[u8]> {
+        let room = &mut self.scratch.answer[..];
+        let len = message.emit(room.get_mut(HEADROOM..)?)?;
+        let whole = room.get_mut(..HEADROOM + len)?;
+        let outer = Outer { link, ends, ttl: TTL };
+        let start = outer.write(whole, HEADROOM..HEADROOM + len, ports, 0, 0).ok()?;
+        whole.get(start..)
+    }
+
+    /// Answers an Echo Request.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "one frame's whereabouts")]
+    pub(super) fn echo(
+        &mut self,
+        view: &View,
+        index: usize,
+        frame: &[u8],
+        datagram: &Datagram<'_>,
+        sequence: Option<u16>,
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) -> Result<(), DropReason> {
+        let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
+        if !is_host(peer) || !self.answers.echo.admit(peer, now_ms) {
+            return Err(Denied::EchoLimited.into());
+        }
+        let response = Message::echo_response(sequence.unwrap_or(0));
+        let port = self.roles.n3;
+        let (link, ends) = (link_back(view, peer, frame), ends(n3, peer));
+        let (link, ends) = (link.ok_or(Denied::Truncated)?, ends.ok_or(Denied::OtherAddress)?);
+        let answer = self.message(&response, link, ends, [gtpu::PORT, datagram.src_port]);
+        out.output(index, port, answer.ok_or(Denied::TooBig)?);
+        self.totals.echo_answered += 1;
+        Ok(())
+    }
+
+    /// Tells a peer that its TEID has no session; the G-PDU is dropped.
+    #[cold]
+    pub(super) fn error_indication(
+        &mut self,
+        view: &View,
+        frame: &[u8],
+        datagram: &Datagram<'_>,
+        teid: u32,
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) {
+        let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
+        let (Some(link), Some(ends)) = (link_back(view, peer, frame), ends(n3, peer)) else {
+            return;
+        };
+        if !is_host(peer) || !self.answers.indication(peer, now_ms) {
+            self.totals.error_indications_limited += 1;
+            return;
+        }
+        let (content, mut room) = (datagram.src_port.to_be_bytes(), [0; 4]);
+        let port = Extension { kind: kind::UDP_PORT, content: &content };
+        let extensions = Extensions::write(&[port], &mut room).unwrap_or(Extensions::NONE);
+        let message = Message { extensions, ..Message::error_indication(teid, n3) };
+        let to = self.roles.n3;
+        if let Some(answer) = self.message(&message, link, ends, [gtpu::PORT, gtpu::PORT]) {
+            out.originate(to, answer);
+            self.totals.error_indications += 1;
+        }
+    }
+
+    /// Sends an End Marker.
+    #[cold]
+    pub(super) fn end_marker(
+        &mut self,
+        view: &View,
+        [n3, peer]: [IpAddr; 2],
+        teid: u32,
+        out: &mut Out<DropReason>,
+    ) {
+        let to = self.roles.n3;
+        let (Some(link), Some(ends)) = (view.hops.n3.link(peer), ends(n3, peer)) else { return };
+        let message = Message::end_marker(teid);
+        if let Some(frame) = self.message(&message, link, ends, [gtpu::PORT, gtpu::PORT]) {
+            out.originate(to, frame);
+            self.totals.end_markers += 1;
+        }
+    }
+
+    /// Writes an ICMP error about a packet into the scratch memory; returns whether it may be sent.
+    fn icmp_error(
+        &mut self,
+        view: &View,
+        problem: Problem,
+        packet: &Packet<'_>,
+        now_ms: u64,
+    ) -> Option<usize> {
+        let from = match packet.ends {
+            Ends::V4 { .. } => view.from.v4?,
+            Ends::V6 { .. } => view.from.v6?,
+        };
+        let room = self.scratch.answer.get_mut(HEADROOM..)?;
+        let len = icmp_error::write(problem, packet, from, room).ok()?;
+        if !self.answers.icmp_error(packet.ends.src(), now_ms) {
+            self.totals.icmp_limited += 1;
+            return None;
+        }
+        Some(len)
+    }
+
+    /// Tells a terminal about its packet, through its tunnel.
+    #[cold]
+    pub(super) fn icmp_to_terminal(
+        &mut self,
+        view: &View,
+        problem: Problem,
+        packet: &Packet<'_>,
+        value: u32,
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) {
+        let Some(len) = self.icmp_error(view, problem, packet, now_ms) else { return };
+        let Work { reader, scratch, roles, totals, .. } = self;
+        let error = scratch.answer.get(HEADROOM..HEADROOM + len).unwrap_or_default();
+        let (Ok(error), Some(entry)) = (Packet::parse(error), reader.entry(value)) else { return };
+        let frame = &mut scratch.frame;
+        let sent = frame.load_packet(&error, &Link::default()).is_ok()
+            && Work::encapsulate(frame, view, &entry, 0, error.dscp()).is_ok();
+        if sent {
+            out.originate(roles.n3, frame.as_slice());
+            totals.icmp_errors += 1;
+        }
+    }
+
+    /// Tells a host behind N6 about its packet.
+    #[cold]
+    pub(super) fn icmp_to_n6(
+        &mut self,
+        view: &View,
+        problem: Problem,
+        packet: &Packet<'_>,
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) {
+        let Some(link) = view.hops.n6.link(packet.ends.src()) else { return };
+        let Some(len) = self.icmp_error(view, problem, packet, now_ms) else { return };
+        let Work { scratch, roles, totals, .. } = self;
+        let error = scratch.answer.get(HEADROOM..HEADROOM + len).unwrap_or_default();
+        let Ok(error) = Packet::parse(error) else { return };
+        if scratch.frame.load_packet(&error, &link).is_ok() {
+            out.originate(roles.n6, scratch.frame.as_slice());
+            totals.icmp_errors += 1;
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Frames from N3: tunnels of terminals, and messages about paths.
+
+use super::{CHUNK, View, Work, check_link, ttl};
+use crate::reason::{Denied, DropReason};
+use crate::session::is_host;
+use crate::sessions::keys::of_tunnel;
+use crate::slab::{Direction, Entry};
+use arrayvec::ArrayVec;
+use overbank_runtime::Out;
+use overbank_wire::gtpu::{Body, Datagram, Message};
+use overbank_wire::icmp_error::Problem;
+use overbank_wire::ip::Packet;
+use std::net::IpAddr;
+
+/// What a frame from N3 is.
+pub(super) enum FromN3<'a> {
+    /// A packet of a terminal, and its key among those of the burst.
+    Packet {
+        packet: Packet<'a>,
+        datagram: Datagram<'a>,
+        teid: u32,
+        key: usize,
+    },
+    Echo {
+        datagram: Datagram<'a>,
+        sequence: Option<u16>,
+    },
+}
+
+impl View {
+    /// Reads a frame from N3; a packet's key is added to `keys`.
+    #[inline]
+    fn read_n3<'a>(
+        &self,
+        frame: &'a [u8],
+        keys: &mut ArrayVec<u64, CHUNK>,
+    ) -> Result<FromN3<'a>, DropReason> {
+        check_link(frame, &self.hops.n3)?;
+        let datagram = Datagram::of(frame)?;
+        let n3 = self.addresses.n3_number(datagram.ends.dst()).ok_or(Denied::OtherAddress)?;
+        if !self.peers.is_empty() && !self.peers.contain(datagram.ends.src()) {
+            return Err(Denied::ForeignPeer.into());
+        }
+        let message = Message::parse(datagram.payload())?;
+        let teid = message.teid;
+        match message.body {
+            Body::GPdu(_) if teid == 0 => Err(Denied::TeidZero.into()),
+            Body::GPdu(bytes) => {
+                let packet = Packet::parse(bytes)?;
+                let key = keys.len();
+                keys.push(of_tunnel(n3, teid));
+                Ok(FromN3::Packet { packet, datagram, teid, key })
+            }
+            Body::EchoRequest => Ok(FromN3::Echo { datagram, sequence: message.sequence }),
+            Body::EchoResponse { .. } => Err(Denied::EchoResponse.into()),
+            Body::EndMarker => Err(Denied::EndMarker.into()),
+            Body::ErrorIndication { .. } => Err(Denied::ErrorIndication.into()),
+            Body::SupportedExtensions(_) => Err(Denied::SupportedExtensions.into()),
+        }
+    }
+
+    /// Checks addresses of a terminal's packet.
+    #[inline]
+    fn check_ends(&self, packet: &Packet<'_>, entry: &Entry<'_>) -> Result<(), Denied> {
+        let (src, dst) = (packet.ends.src(), packet.ends.dst());
+        let link_local = |address| match address {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        if link_local(src) || link_local(dst) {
+            return Err(Denied::LinkLocal);
+        }
+        if !entry.owns(src) {
+            return Err(Denied::Spoofed);
+        }
+        if self.addresses.n3_number(dst).is_some() || self.protected.contain(dst) {
+            return Err(Denied::ToControl);
+        }
+        if !is_host(dst) {
+            return Err(Denied::BadDestination);
+        }
+        Ok(())
+    }
+}
+
+impl Work {
+    /// Takes a chunk of frames from N3; the first is frame `first` of the burst.
+    #[inline]
+    pub(super) fn uplink(
+        &mut self,
+        view: &View,
+        first: usize,
+        frames: &[&[u8]],
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) {
+        let mut keys = ArrayVec::<u64, CHUNK>::new();
+        let read: ArrayVec<_, CHUNK> =
+            frames.iter().map(|frame| view.read_n3(frame, &mut keys)).collect();
+        let (found, _) = self.reader.look_up::<CHUNK>(&keys, &[]);
+        for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
+            let done = match read {
+                Err(reason) => Err(*reason),
+                Ok(FromN3::Echo { datagram, sequence }) => {
+                    self.echo(view, index, frame, datagram, *sequence, now_ms, out)
+                }
+                Ok(FromN3::Packet { packet, datagram, teid, key }) => match found.get(*key) {
+                    Some(value) => self.packet_up(view, index, packet, value, now_ms, out),
+                    None => {
+                        self.error_indication(view, frame, datagram, *teid, now_ms, out);
+                        Err(Denied::UnknownTeid.into())
+                    }
+                },
+            };
+            if let Err(reason) = done {
+                out.drop(index, reason);
+            }
+        }
+    }
+
+    /// Sends a terminal's packet to N6.
+    #[inline]
+    fn packet_up(
+        &mut self,
+        view: &View,
+        index: usize,
+        packet: &Packet<'_>,
+        value: u32,
+        now_ms: u64,
+        out: &mut Out<DropReason>,
+    ) -> Result<(), DropReason> {
+        match self.try_up(view, packet, value, now_ms) {
+            Ok(()) => {
+                let len = packet.bytes().len();
+                self.reader.tally().passed(value, Direction::Up, len);
+                self.totals.uplink += 1;
+                self.totals.uplink_bytes += len as u64;
+                out.output(index, self.roles.n6, self.scratch.frame.as_slice());
+                Ok(())
+            }
+            Err(denied) => {
+                self.reader.tally().dropped(value, Direction::Up);
+                let problem = match denied {
+                    Denied::TtlExpired => Some(Problem::TtlExpired),
+                    Denied::TooBig => Some(Problem::TooBig { mtu: view.mtu.n6 as u32 }),
+                    _ => None,
+                };
+                if let Some(problem) = problem {
+                    self.icmp_to_terminal(view, problem, packet, value, now_ms, out);
+                }
+                Err(denied.into())
+            }
+        }
+    }
+
+    /// Leaves the frame for N6 in the scratch memory.
+    #[inline]
+    fn try_up(
+        &mut self,
+        view: &View,
+        packet: &Packet<'_>,
+        value: u32,
+        now_ms: u64,
+    ) -> Result<(), Denied> {
+        let entry = self.reader.entry(value).ok_or(Denied::UnknownTeid)?;
+        view.check_ends(packet, &entry)?;
+        if !entry.is_open(Direction::Up) {
+            return Err(Denied::Gate);
+        }
+        if ttl(packet) <= 1 {
+            return Err(Denied::TtlExpired);
+        }
+        let len = packet.bytes().len();
+        if len > view.mtu.n6 {
+            return Err(Denied::TooBig);
+        }
+        let link = view.hops.n6.link(packet.ends.dst()).ok_or(Denied::NoNextHop)?;
+        if !entry.admit(Direction::Up, len, now_ms.saturating_mul(crate::limits::MS)) {
+            return Err(Denied::RateLimited);
+        }
+        let frame = &mut self.scratch.frame;
+        frame.load_packet(packet, &link).map_err(|_| Denied::TooBig)?;
+        frame.dec_ttl().map_err(|_| Denied::TtlExpired)
+    }
+}

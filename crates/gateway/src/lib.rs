@@ -1,0 +1,19 @@
+//! The mobile gateway: tunnels of GTP-U on one side (N3), the packets inside them on the other
+//! (N6).
+//!
+//! - [`Session`](session::Session): one tunnel of one terminal, and its addresses.
+//! - [`Sessions`](sessions::Sessions): all of them; written by one thread, read by every worker
+//!   without locks.
+//! - [`file`]: sessions as CSV.
+//! - [`Gateway`](engine::Gateway): a worker's engine: bursts from N3 to N6 and back.
+//! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
+
+pub mod engine;
+pub mod file;
+pub mod limits;
+pub mod next_hops;
+pub mod prefix;
+pub mod reason;
+pub mod session;
+pub mod sessions;
+pub mod slab;

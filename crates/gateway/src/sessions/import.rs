@@ -1,0 +1,106 @@
+//! Takes a whole list of sessions, or nothing of it.
+
+use super::{Origin, SessionError, Sessions};
+use crate::session::{Key, Session};
+use hashbrown::HashMap;
+
+/// What an import did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    pub added: usize,
+    pub changed: usize,
+    pub removed: usize,
+    pub kept: usize,
+}
+
+/// Why a list is refused, by line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub line: usize,
+    pub what: String,
+}
+
+impl Sessions {
+    /// Makes the sessions of [`Origin::File`] those of this list, which has the line of each. Those
+    /// that are not in the list are removed. Sessions of requests stay.
+    ///
+    /// # Errors
+    /// Returns every error, by line; nothing has changed then. A key that moves from one session to
+    /// another is one: it rests first. The exceptions are a table of keys without room and a worker
+    /// that is stuck, which are found too late: the errors then name the sessions left out.
+    pub fn import(
+        &mut self,
+        list: &[(usize, Session)],
+        now_ms: u64,
+    ) -> Result<Imported, Vec<Refusal>> {
+        let refusals = self.refusals(list, now_ms);
+        if !refusals.is_empty() {
+            self.totals.refused += refusals.len() as u64;
+            return Err(refusals);
+        }
+        let wanted: HashMap<u64, &Session> = list.iter().map(|(_, s)| (s.id, s)).collect();
+        let gone = self.records.values().filter(|record| {
+            record.origin == Origin::File && !wanted.contains_key(&record.session.id)
+        });
+        let gone: Vec<u64> = gone.map(|record| record.session.id).collect();
+        let mut done = Imported { removed: gone.len(), ..Imported::default() };
+        for id in gone {
+            // It was there a moment ago.
+            let _ = self.remove(id, now_ms);
+        }
+        let mut refusals = Vec::new();
+        for (line, session) in list {
+            let before = self.records.get(&session.id).map(|record| record.session);
+            let (applied, count) = match before {
+                Some(before) if before == *session => (Ok(()), &mut done.kept),
+                Some(_) => (self.change(*session, Origin::File, now_ms), &mut done.changed),
+                None => (self.add(*session, Origin::File, now_ms), &mut done.added),
+            };
+            *count += usize::from(applied.is_ok());
+            refusals.extend(applied.err().map(|e| Refusal { line: *line, what: e.to_string() }));
+        }
+        if refusals.is_empty() { Ok(done) } else { Err(refusals) }
+    }
+
+    /// Returns everything that is wrong with a list.
+    fn refusals(&self, list: &[(usize, Session)], now_ms: u64) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |line, what| refusals.push(Refusal { line, what });
+        let mut ids: HashMap<u64, usize> = HashMap::new();
+        let mut keys: HashMap<Key, (u64, usize)> = HashMap::new();
+        for &(line, session) in list {
+            let id = session.id;
+            if let Some(first) = ids.insert(id, line) {
+                refuse(line, format!("id {id} is also that of line {first}"));
+                continue;
+            }
+            let of_request =
+                self.records.get(&id).is_some_and(|record| record.origin == Origin::Request);
+            if of_request {
+                let what = "exists and is not of this file; remove it first, or use another id";
+                refuse(line, format!("session {id} {what}"));
+                continue;
+            }
+            let checked = self.check(&session, now_ms);
+            for key in session.keys() {
+                if let Some((owner, first)) = keys.insert(key, (id, line))
+                    && checked.is_ok()
+                {
+                    let taken = SessionError::Taken { key, owner, id };
+                    refuse(line, format!("{taken} (line {first})"));
+                }
+            }
+            if let Err(error) = checked {
+                refuse(line, error.to_string());
+            }
+        }
+        let requests = self.records.values().filter(|record| record.origin == Origin::Request);
+        let sum = ids.len() + requests.count();
+        if sum > self.max && refusals.is_empty() {
+            let line = list.last().map_or(0, |(line, _)| *line);
+            let what = format!("{sum} sessions exceed max-sessions {}", self.max);
+            refusals.push(Refusal { line, what });
+        }
+        refusals
+    }
+}

@@ -1,0 +1,382 @@
+//! What workers read of sessions, and what they count.
+//!
+//! ```text
+//!   value of the tables: slot × 2 + copy        one line of 64 bytes each
+//!
+//!   slot 7 │ copy 0 │ peer TEID, N3, flags, QFI │ peer (2) │ IPv4 │ IPv6 │ cost up, down │ id │
+//!          │ copy 1 │ the same, of an earlier or a coming state of the session              │
+//!   limits │ up, down │                          shared by all workers
+//!   tally  │ packets, bytes, dropped: up, down │ one for each worker
+//! ```
+//!
+//! **Why no worker reads another session's data.** The control side writes a copy only while no key
+//! leads to it and no worker can still have its number. It gives a slot or a copy out again only
+//! after the grace period ([`overbank_handover::grace`]) of its last key. The words are written
+//! before the keys, which the tables publish with release stores. So a worker that found a number
+//! reads the words of the session that its key had. Workers keep no number past their burst.
+//!
+//! A worker's tally has one writer. The numbers of a slot go on when it gets another session: the
+//! control side subtracts what it read when it gave the slot out.
+//!
+//! The memory is bounded by the slots, and is not touched before its sessions exist. Panics: none.
+
+use crate::limits::Limit;
+use crate::session::{Prefix64, Session};
+use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zerocopy::{FromZeros, KnownLayout};
+
+/// Fraction bits of the cost of a byte in nanoseconds.
+const COST_SHIFT: u32 = 20;
+
+/// A direction of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Up,
+    Down,
+}
+
+/// Bits of the flags in word 0.
+mod flag {
+    pub(super) const UP: u64 = 1 << 8;
+    pub(super) const DOWN: u64 = 1 << 9;
+    pub(super) const QFI: u64 = 1 << 10;
+    pub(super) const IPV4: u64 = 1 << 11;
+    pub(super) const IPV6: u64 = 1 << 12;
+    pub(super) const PEER6: u64 = 1 << 13;
+}
+
+/// A cache line of words.
+#[derive(Debug, FromZeros, KnownLayout)]
+#[repr(C, align(64))]
+struct Line([AtomicU64; 8]);
+
+/// The two limits of a slot.
+#[derive(Debug, FromZeros, KnownLayout)]
+#[repr(C)]
+struct Limits([Limit; 2]);
+
+/// There is not enough memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not enough memory for {slots} sessions")]
+pub struct NoMemory {
+    pub slots: usize,
+}
+
+/// The sessions as workers see them.
+#[derive(Debug)]
+pub struct Slab {
+    lines: Box<[Line]>,
+    limits: Box<[Limits]>,
+}
+
+impl Slab {
+    pub(crate) fn new(slots: usize) -> Result<Slab, NoMemory> {
+        let none = |_| NoMemory { slots };
+        Ok(Slab {
+            lines: <[Line]>::new_box_zeroed_with_elems(2 * slots).map_err(none)?,
+            limits: <[Limits]>::new_box_zeroed_with_elems(slots).map_err(none)?,
+        })
+    }
+
+    /// Writes a copy that no key leads to; `n3` is the number of its N3 address.
+    pub(crate) fn write(&self, value: u32, session: &Session, n3: u16) {
+        let (peer, family) = match session.peer {
+            IpAddr::V4(peer) => (u128::from(peer.to_bits()), 0),
+            IpAddr::V6(peer) => (peer.to_bits(), flag::PEER6),
+        };
+        let given = |is: bool, bit| if is { bit } else { 0 };
+        let flags = family
+            | given(session.gate.uplink(), flag::UP)
+            | given(session.gate.downlink(), flag::DOWN)
+            | given(session.qfi.is_some(), flag::QFI)
+            | given(session.ipv4.is_some(), flag::IPV4)
+            | given(session.ipv6.is_some(), flag::IPV6);
+        let qfi = u64::from(session.qfi.unwrap_or(0));
+        let cost = |rate: Option<u64>| rate.map_or(0, |rate| (8_000_000_000 << COST_SHIFT) / rate);
+        let words = [
+            u64::from(session.peer_teid) << 32 | u64::from(n3) << 16 | flags | qfi,
+            peer as u64,
+            (peer >> 64) as u64,
+            session.ipv4.map_or(0, |address| u64::from(address.to_bits())),
+            session.ipv6.map_or(0, |prefix| prefix.0),
+            cost(session.rate_up),
+            cost(session.rate_down),
+            session.id,
+        ];
+        if let Some(line) = self.lines.get(value as usize) {
+            for (word, new) in line.0.iter().zip(words) {
+                word.store(new, Relaxed);
+            }
+        }
+    }
+
+    /// Forgets what a slot's limits admitted to an earlier session.
+    pub(crate) fn reset(&self, slot: u32) {
+        if let Some(limits) = self.limits.get(slot as usize) {
+            limits.0.iter().for_each(Limit::reset);
+        }
+    }
+
+    /// Returns what a key led to.
+    #[inline]
+    pub fn entry(&self, value: u32) -> Option<Entry<'_>> {
+        let line = self.lines.get(value as usize)?;
+        Some(Entry { line, limits: self.limits.get(value as usize >> 1)?, first: line.word(0) })
+    }
+}
+
+impl Line {
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        self.0[index].load(Relaxed)
+    }
+
+    /// Adds to a word that this thread alone writes.
+    #[inline]
+    fn add(&self, index: usize, n: u64) {
+        self.0[index].store(self.word(index).wrapping_add(n), Relaxed);
+    }
+}
+
+/// A session during a burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    line: &'a Line,
+    limits: &'a Limits,
+    first: u64,
+}
+
+impl Entry<'_> {
+    pub fn id(&self) -> u64 {
+        self.line.word(7)
+    }
+
+    #[inline]
+    pub fn peer_teid(&self) -> u32 {
+        (self.first >> 32) as u32
+    }
+
+    /// Returns the number of its N3 address.
+    #[inline]
+    pub fn n3(&self) -> u16 {
+        (self.first >> 16) as u16
+    }
+
+    #[inline]
+    pub fn qfi(&self) -> Option<u8> {
+        (self.first & flag::QFI != 0).then_some(self.first as u8)
+    }
+
+    #[inline]
+    pub fn peer(&self) -> IpAddr {
+        let low = self.line.word(1);
+        if self.first & flag::PEER6 == 0 {
+            return Ipv4Addr::from_bits(low as u32).into();
+        }
+        Ipv6Addr::from_bits(u128::from(self.line.word(2)) << 64 | u128::from(low)).into()
+    }
+
+    /// Returns whether the terminal may use an address as its source.
+    #[inline]
+    pub fn owns(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => {
+                self.first & flag::IPV4 != 0 && self.line.word(3) == u64::from(address.to_bits())
+            }
+            IpAddr::V6(address) => {
+                self.first & flag::IPV6 != 0 && self.line.word(4) == Prefix64::of(address).0
+            }
+        }
+    }
+
+    #[inline]
+    pub fn is_open(&self, direction: Direction) -> bool {
+        let bit = match direction {
+            Direction::Up => flag::UP,
+            Direction::Down => flag::DOWN,
+        };
+        self.first & bit != 0
+    }
+
+    /// Admits a packet of this length under the session's rate.
+    #[inline]
+    pub fn admit(&self, direction: Direction, len: usize, now_ns: u64) -> bool {
+        match self.line.word(5 + direction as usize) {
+            0 => true,
+            // At most 43 and 17 bits.
+            cost => {
+                let cost_ns = (cost * len as u64) >> COST_SHIFT;
+                self.limits.0[direction as usize].admit(now_ns, cost_ns, RATE_BURST_NS)
+            }
+        }
+    }
+}
+
+/// Time of a session's rate that a burst of packets may use ahead.
+pub const RATE_BURST_NS: u64 = 100_000_000;
+
+/// What one worker counts of sessions, by slot.
+#[derive(Debug)]
+pub struct Tally(Box<[Line]>);
+
+/// Counts of a session in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Inner packets that went on, and their bytes.
+    pub packets: u64,
+    pub bytes: u64,
+    /// Inner packets that were dropped, for whatever reason.
+    pub dropped: u64,
+}
+
+/// Counts of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    pub uplink: Traffic,
+    pub downlink: Traffic,
+}
+
+impl Traffic {
+    fn combine(self, other: Traffic, f: fn(u64, u64) -> u64) -> Traffic {
+        Traffic {
+            packets: f(self.packets, other.packets),
+            bytes: f(self.bytes, other.bytes),
+            dropped: f(self.dropped, other.dropped),
+        }
+    }
+}
+
+impl Counts {
+    fn combine(self, other: Counts, f: fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            uplink: self.uplink.combine(other.uplink, f),
+            downlink: self.downlink.combine(other.downlink, f),
+        }
+    }
+
+    /// Returns the sum of both.
+    pub(crate) fn plus(self, other: Counts) -> Counts {
+        self.combine(other, u64::wrapping_add)
+    }
+
+    /// Returns what was counted since `start`.
+    pub(crate) fn since(self, start: Counts) -> Counts {
+        self.combine(start, u64::wrapping_sub)
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(slots: usize) -> Result<Tally, NoMemory> {
+        let lines = <[Line]>::new_box_zeroed_with_elems(slots);
+        Ok(Tally(lines.map_err(|_| NoMemory { slots })?))
+    }
+
+    /// Counts a packet of this many bytes that went on. One thread calls this.
+    #[inline]
+    pub fn passed(&self, value: u32, direction: Direction, bytes: usize) {
+        if let Some(line) = self.0.get(value as usize >> 1) {
+            line.add(3 * direction as usize, 1);
+            line.add(3 * direction as usize + 1, bytes as u64);
+        }
+    }
+
+    /// Counts a dropped packet. The same thread calls this.
+    #[inline]
+    pub fn dropped(&self, value: u32, direction: Direction) {
+        if let Some(line) = self.0.get(value as usize >> 1) {
+            line.add(3 * direction as usize + 2, 1);
+        }
+    }
+
+    /// Returns the counts of a slot; each number is exact by itself.
+    pub(crate) fn read(&self, slot: u32) -> Counts {
+        let Some(line) = self.0.get(slot as usize) else { return Counts::default() };
+        let traffic = |direction: Direction| {
+            let word = |i| line.word(3 * direction as usize + i);
+            Traffic { packets: word(0), bytes: word(1), dropped: word(2) }
+        };
+        Counts { uplink: traffic(Direction::Up), downlink: traffic(Direction::Down) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Gate;
+    use crate::session::tests::session;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let slab = Slab::new(4).expect("memory");
+        let sessions = [
+            session(1),
+            Session { qfi: None, ipv6: None, gate: Gate::Uplink, ..session(2) },
+            Session {
+                peer: "2001:db8::9".parse().unwrap(),
+                ipv4: None,
+                gate: Gate::Downlink,
+                rate_up: Some(8_000_000),
+                ..session(3)
+            },
+        ];
+        for (value, session) in (1..).zip(&sessions) {
+            slab.write(value, session, 0xfedc);
+            let entry = slab.entry(value).expect("a slot");
+            assert_eq!((entry.id(), entry.n3()), (session.id, 0xfedc));
+            assert_eq!((entry.peer(), entry.peer_teid()), (session.peer, session.peer_teid));
+            assert_eq!(entry.qfi(), session.qfi);
+            let (up, down) = (entry.is_open(Direction::Up), entry.is_open(Direction::Down));
+            assert_eq!(Gate::of(up, down), session.gate);
+            for n in 1..=3 {
+                let (v4, v6) = (session.ipv4, session.ipv6);
+                let other = super::super::session::tests::session(n);
+                let is = |a: bool| a && u64::from(n) == session.id;
+                assert_eq!(entry.owns(other.ipv4.unwrap().into()), is(v4.is_some()));
+                let host = other.ipv6.unwrap().address().to_bits() | 77;
+                assert_eq!(entry.owns(Ipv6Addr::from_bits(host).into()), is(v6.is_some()));
+            }
+            // A zero address belongs to no session.
+            assert!(!entry.owns([0; 4].into()) && !entry.owns(Ipv6Addr::UNSPECIFIED.into()));
+        }
+        assert!(slab.entry(8).is_none());
+    }
+
+    #[test]
+    fn a_rate_admits_its_bytes() {
+        let slab = Slab::new(1).expect("memory");
+        slab.write(1, &Session { rate_up: Some(8_000_000), ..session(1) }, 0);
+        let entry = slab.entry(1).expect("a slot");
+        // A megabyte a second: a thousand bytes cost a millisecond.
+        let admitted = |now_ms: u64| {
+            (0..2000).filter(|_| entry.admit(Direction::Up, 1000, now_ms * 1_000_000)).count()
+        };
+        assert_eq!([0, 10, 1010].map(admitted), [101, 10, 101]);
+        assert!((0..1000).all(|_| entry.admit(Direction::Down, 65_535, 0)), "no rate");
+        slab.reset(0);
+        assert!(entry.admit(Direction::Up, 1000, 0));
+        // The extremes of rates neither overflow nor admit everything.
+        slab.write(1, &Session { rate_up: Some(crate::session::RATE_MIN), ..session(1) }, 0);
+        slab.reset(0);
+        let entry = slab.entry(1).expect("a slot");
+        assert!(entry.admit(Direction::Up, 65_535, 0) && !entry.admit(Direction::Up, 1, 0));
+        assert!(!entry.admit(Direction::Up, 1, 524_000_000_000));
+        assert!(entry.admit(Direction::Up, 1, 524_300_000_000));
+    }
+
+    #[test]
+    fn counts_are_by_slot_and_direction() {
+        let tally = Tally::new(2).expect("memory");
+        tally.passed(2, Direction::Up, 100);
+        tally.passed(3, Direction::Up, 50);
+        tally.passed(3, Direction::Down, 7);
+        tally.dropped(2, Direction::Down);
+        let uplink = Traffic { packets: 2, bytes: 150, dropped: 0 };
+        let downlink = Traffic { packets: 1, bytes: 7, dropped: 1 };
+        assert_eq!(tally.read(1), Counts { uplink, downlink });
+        assert_eq!((tally.read(0), tally.read(9)), (Counts::default(), Counts::default()));
+        let sum = tally.read(1).plus(tally.read(1));
+        assert_eq!(sum.since(tally.read(1)), tally.read(1));
+    }
+}
