@@ -143,18 +143,18 @@ impl<R: Row> Workshop<R> {
         SEEDS + 1
     }
 
-    /// The correction of a group's words that changes the value of `keys[key]` and of no other key:
+    /// The correction of a group's words that changes the value of key `key` and of no other:
     /// to be added (XOR) to each plane whose bit changes. The group was solved with `seed`.
     pub(super) fn correction(
         &mut self,
         shape: &Shape,
-        keys: &[Entry],
+        hashes: &[u64],
         key: usize,
         seed: usize,
     ) -> Option<[u64; 2]> {
         let unknowns = shape.unknowns();
         self.rows.clear();
-        self.rows.extend(keys.iter().map(|key| R::new(key.0, seed).masked(unknowns)));
+        self.rows.extend(hashes.iter().map(|&hash| R::new(hash, seed).masked(unknowns)));
         self.system.solve_unit(&self.rows, key, unknowns)
     }
 

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use super::block::Entry;
 use super::shape::{BUCKETS, bucket_of};
 use crate::memory::{MemoryError, reserve};
+use crate::prefetch::prefetch_at;
 
 #[derive(Clone, Copy, Default)]
 struct Span {
@@ -127,6 +128,31 @@ impl Keys {
         self.hashes[at] = self.hashes[last];
         self.values[at] = self.values[last];
         self.len -= 1;
+    }
+
+    /// Asks for the span of a bucket.
+    #[inline]
+    pub(super) fn prefetch_span(&self, bucket: usize) {
+        prefetch_at::<false>(self.spans.as_ptr().wrapping_add(bucket).cast());
+    }
+
+    /// Asks for the keys of a bucket, and with `values` for those; reads its span.
+    #[inline]
+    pub(super) fn prefetch_keys(&self, bucket: usize, values: bool) {
+        let Span { start, len, .. } = self.spans[bucket];
+        let (first, last) = (start as usize, (start + len).saturating_sub(1) as usize);
+        for at in [first, last] {
+            prefetch_at::<false>(self.hashes.as_ptr().wrapping_add(at).cast());
+            if values {
+                prefetch_at::<false>(self.values.as_ptr().wrapping_add(at));
+            }
+        }
+    }
+
+    /// Hashes of a bucket's keys.
+    pub(super) fn hashes(&self, bucket: usize) -> &[u64] {
+        let Span { start, len, .. } = self.spans[bucket];
+        &self.hashes[start as usize..(start + len) as usize]
     }
 
     /// Keys of a bucket.

@@ -48,6 +48,8 @@ pub(super) struct Owner<R> {
     block_keys: usize,
     workshop: Workshop<R>,
     group_keys: Vec<Entry>,
+    group_hashes: Vec<u64>,
+    group_buckets: Vec<usize>,
 }
 
 impl<R: Row> Owner<R> {
@@ -77,6 +79,8 @@ impl<R: Row> Owner<R> {
             block_keys,
             workshop: Workshop::new(table.isa),
             group_keys: Vec::new(),
+            group_hashes: Vec::new(),
+            group_buckets: Vec::new(),
             table,
         })
     }
@@ -157,6 +161,7 @@ impl<R: Row> Owner<R> {
     /// Inserts a key or gives it another value; `None`: it had that value already.
     pub(super) fn insert(&mut self, hash: u64, value: u8) -> Result<Option<Delta>, InsertError> {
         let place = self.table.place_of(hash);
+        self.prefetch(place, bucket_of(hash) as u16);
         let keys = &mut self.block_mut(place).keys;
         let before = keys.find(hash).map(|at| keys.value(at));
         let change = match keys.find(hash) {
@@ -254,26 +259,49 @@ impl<R: Row> Owner<R> {
         }
     }
 
-    /// The keys of a group into `self.group_keys`.
-    fn gather(&mut self, place: Place, group: usize) {
-        let partition = &self.partitions[place.partition()];
+    /// Asks for what a change of a bucket's group reads first.
+    fn prefetch(&self, place: Place, bucket: u16) {
+        let (shape, Block { keys, balance }) = (&self.table.shape, self.block(place));
+        keys.prefetch_span(usize::from(bucket));
+        let group = balance.group(shape, bucket);
+        shape.members(group).iter().for_each(|&bucket| keys.prefetch_span(usize::from(bucket)));
+        self.table.prefetch_group(self.at(place), group);
+    }
+
+    /// The buckets of a group, into `self.group_buckets`. Asks for their keys, and with `values`
+    /// for those: read one after another, lines from memory take as long as the solver.
+    fn gather_buckets(&mut self, place: Place, group: usize, values: bool) {
+        let (shape, partition) = (&self.table.shape, &self.partitions[place.partition()]);
         let Block { keys, balance } = &partition.blocks[place.nth()];
+        shape.members(group).iter().for_each(|&bucket| keys.prefetch_span(usize::from(bucket)));
+        self.group_buckets.clear();
+        self.group_buckets.extend(balance.buckets(shape, group).map(usize::from));
+        self.group_buckets.iter().for_each(|&bucket| keys.prefetch_keys(bucket, values));
+    }
+
+    /// The keys of a group, into `self.group_keys`.
+    fn gather(&mut self, place: Place, group: usize) {
+        self.gather_buckets(place, group, true);
+        let keys = &self.partitions[place.partition()].blocks[place.nth()].keys;
         self.group_keys.clear();
-        for bucket in balance.buckets(&self.table.shape, group) {
-            self.group_keys.extend(keys.bucket(usize::from(bucket)));
-        }
+        self.group_keys.extend(self.group_buckets.iter().flat_map(|&bucket| keys.bucket(bucket)));
     }
 
     fn moved(&mut self, place: Place, hash: u64, changed: u8) -> Change {
         let shape = &self.table.shape;
         let group = self.block(place).balance.group(shape, bucket_of(hash) as u16);
-        self.gather(place, group);
+        self.gather_buckets(place, group, false);
+        let keys = &self.partitions[place.partition()].blocks[place.nth()].keys;
+        self.group_hashes.clear();
+        for &bucket in &self.group_buckets {
+            self.group_hashes.extend_from_slice(keys.hashes(bucket));
+        }
         let seed = self.table.seed(self.at(place), group);
-        let key = self.group_keys.iter().position(|key| key.0 == hash);
+        let key = self.group_hashes.iter().position(|&other| other == hash);
         if let Some(key) = key
             && seed != SEEDS
             && let Some(correction) =
-                self.workshop.correction(&self.table.shape, &self.group_keys, key, seed)
+                self.workshop.correction(&self.table.shape, &self.group_hashes, key, seed)
         {
             return Change::Move { group: group as u16, planes: changed, correction };
         }

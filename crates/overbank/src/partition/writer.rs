@@ -385,7 +385,8 @@ impl Replica {
     /// [`sequence`](Replica::sequence) says; it and those after it are not.
     pub fn apply_all(&mut self, deltas: &[Delta]) -> Result<(), DeltaError> {
         /// How many deltas ahead: what they take is a few times that of a line from memory.
-        const AHEAD: usize = 12;
+        const AHEAD: usize = 24;
+        deltas.iter().take(AHEAD).for_each(|delta| delta.prefetch(&self.table));
         for (at, delta) in deltas.iter().enumerate() {
             prefetch_at::<false>(deltas.as_ptr().wrapping_add(at + 3 * AHEAD).cast());
             if let Some(later) = deltas.get(at + AHEAD) {
