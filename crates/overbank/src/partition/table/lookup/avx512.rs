@@ -7,13 +7,15 @@
 //!   value     the lowest bits of the lanes' counts, by a test into a mask
 //! ```
 //!
-//! From four planes on, the signs of the words are the seed.
+//! From four planes on, the signs of the words are the seed. One plane or two are read by the
+//! plain code, compiled for AVX2: while lines come from memory, its fewer steps a key let the core
+//! reach further ahead (16 M keys, R = 128, v = 1: 6.3 against 8.7 ns; at 1 M as fast).
 
 use core::arch::x86_64::*;
 
 use super::super::super::row::{Row, SEEDS};
 use super::super::super::shape::{seed_bits, seed_of};
-use super::{Kernel, View, burst};
+use super::{Kernel, View, avx2, burst};
 use crate::sync::Ordering;
 
 /// Lanes with the low words, and with the high ones, of rows of 128 bits.
@@ -85,8 +87,8 @@ fn parities(words: __m512i, row: __m512i, limbs: usize) -> u32 {
 }
 
 pub(super) const R64: [Kernel; 8] = [
-    lookup::<u64, 1>,
-    lookup::<u64, 2>,
+    avx2::R64[0],
+    avx2::R64[1],
     lookup::<u64, 3>,
     lookup::<u64, 4>,
     lookup::<u64, 5>,
@@ -95,8 +97,8 @@ pub(super) const R64: [Kernel; 8] = [
     lookup::<u64, 8>,
 ];
 pub(super) const R128: [Kernel; 8] = [
-    lookup::<u128, 1>,
-    lookup::<u128, 2>,
+    avx2::R128[0],
+    avx2::R128[1],
     lookup::<u128, 3>,
     lookup::<u128, 4>,
     lookup::<u128, 5>,
