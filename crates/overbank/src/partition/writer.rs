@@ -397,6 +397,15 @@ impl Replica {
         Ok(())
     }
 
+    /// Copies the table, with its sequence number.
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub fn copy(&self) -> Result<Replica, MemoryError> {
+        let table = Shared::new(self.table.copy()?);
+        Ok(Replica { table, ..*self })
+    }
+
     pub(super) fn form(&self) -> Form {
         self.table.shape.form()
     }

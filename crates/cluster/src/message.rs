@@ -1,0 +1,131 @@
+//! What nodes tell each other, and what they are asked from outside.
+//!
+//! Any message may be lost, late or repeated: each is repeated by a beat until its purpose shows in
+//! the log or in another message. Only a [`Refusal`] may be missing: then the request times out.
+
+use std::sync::Arc;
+
+use overbank_reasons::reasons;
+
+use crate::rib::Context;
+use crate::{Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Version};
+
+/// What a node says to all others at each beat.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Beat {
+    /// The clock of the sender; later ones have higher ones.
+    pub sent: Micros,
+    /// The membership that the sender knows.
+    pub membership: Revision,
+    /// Batches applied, by partition.
+    pub applied: Arc<[Sequence]>,
+    /// Partitions that the sender owns, with the last batch that it knows.
+    pub owned: Vec<(Partition, Sequence)>,
+    /// It has applied all that was there when every owner had counted it.
+    pub caught_up: bool,
+    /// It wants to leave.
+    pub draining: bool,
+}
+
+/// A request from outside, with the key of its home.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Request {
+    /// Creates a session.
+    Establish {
+        keys: Arc<[Key]>,
+        context: Context,
+        /// `None`: by rendezvous hashing of the session over live members.
+        to: Option<NodeId>,
+    },
+    /// Moves a session.
+    Move {
+        session: SessionId,
+        /// `None`: as for a new session, but elsewhere.
+        to: Option<NodeId>,
+    },
+    /// Removes a session.
+    Remove { session: SessionId },
+}
+
+impl Request {
+    /// Returns the hash whose partition is the home of the request's session.
+    pub fn home(&self) -> Option<u64> {
+        match self {
+            Self::Establish { keys, .. } => keys.first().map(|key| key.hash),
+            Self::Move { session, .. } | Self::Remove { session } => Some(session.0),
+        }
+    }
+}
+
+/// A request's number, chosen by the node that it came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    /// The node that answers it.
+    pub at: NodeId,
+    /// Its number there.
+    pub number: u64,
+}
+
+reasons! {
+    /// Why a request was refused.
+    pub enum Refusal {
+        NoOwner = "no_owner", "the partition of the session has no owner: try again";
+        NoMember = "no_member", "the node is not live";
+        Keys = "keys", "a session has 1 to 16 keys, of different hashes";
+        KeyInUse = "key_in_use", "a key belongs to another session";
+        KeyResting = "key_resting", "a key was freed less than its rest ago";
+        TableFull = "table_full", "the partition table is full";
+        Unknown = "unknown", "there is no such session";
+        Moving = "moving", "the session is being moved";
+        Overload = "overload", "the owner has as many requests as it takes";
+        Timeout = "timeout", "the log or an owner did not answer in time";
+    }
+}
+
+/// A message from one node to another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// See [`Beat`].
+    Beat(Arc<Beat>),
+    /// Answers a beat: the sender knows no newer membership, and takes nothing over for a lease.
+    Confirm { sent: Micros, membership: Revision },
+    /// A request, to the owner of its home.
+    Ask { request: RequestId, body: Request },
+    /// The answer to a request, to the node that it came to.
+    Answer { request: RequestId, answer: Result<(), Refusal> },
+    /// The source of a move has turned its entries; the gateway adds last counters.
+    Handover(Vec<(SessionId, Version)>),
+    /// The target of a move serves; to the owner of the session's home.
+    Arrived(Vec<(SessionId, Version)>),
+    /// A node has stubs; to the owner of the sessions' home.
+    Stubs(Vec<(SessionId, Version)>),
+    /// All members have applied the deltas: the stubs may go.
+    Forget(Vec<(SessionId, Version)>),
+    /// Asks the owner of a key to reserve it.
+    Reserve { session: SessionId, key: Key },
+    /// The key is reserved.
+    Reserved { session: SessionId, hash: u64 },
+    /// The key is not to be used by the session.
+    Conflict { session: SessionId, hash: u64, cause: Refusal },
+    /// Asks the owner of keys to direct them.
+    Route(Vec<Route>),
+    /// Keys are directed as asked, as of a batch of the partition.
+    Routed { keys: Vec<(SessionId, u64, Version)>, sequence: Sequence },
+    /// Asks whether a reservation is still needed.
+    Check { session: SessionId, key: Key, reserved: Sequence },
+    /// It is not.
+    NotPlaced { hash: u64, reserved: Sequence },
+}
+
+/// A key's new direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Whose key.
+    pub session: SessionId,
+    /// The key.
+    pub key: Key,
+    /// The session's version.
+    pub version: Version,
+    /// `None`: the session is removed.
+    pub to: Option<Member>,
+}

@@ -1,0 +1,210 @@
+//! Leases, beats, and when a node must stop.
+//!
+//! A node is *valid*, that is, it handles and forwards, while one of two holds by its own clock:
+//! - its lease: from the sending of the last renewal that was answered, less the margin;
+//! - *every* other member has confirmed within that time to know no newer membership. A member that
+//!   has confirmed removes the node a lease time later at the earliest, and only members remove.
+
+use std::sync::Arc;
+
+use super::{Action, Actions, Heard, Node};
+use crate::etcd::{self, Lease, State};
+use crate::message::{Beat, Message};
+use crate::table::Gpt;
+use crate::{Member, Micros, Revision, Sequence};
+
+impl<T: Gpt> Node<T> {
+    fn lease(&self) -> Lease {
+        Lease { member: self.me, nth: self.leases }
+    }
+
+    /// Whether etcd shows the sign of life of this run under the lease in use.
+    fn is_held(&self) -> bool {
+        self.view.alive.get(&self.me.node).is_some_and(|alive| alive.0 == self.lease())
+    }
+
+    /// The time for which a request that was sent and answered is good.
+    fn good_us(&self) -> Micros {
+        self.settings.lease_us - self.settings.margin_us
+    }
+
+    /// Returns until when this node handles and forwards packets, unless it hears more.
+    pub fn valid_until(&self) -> Micros {
+        if !self.settings.mechanisms.fencing {
+            return Micros::MAX;
+        }
+        if self.view.state(self.me).is_none() {
+            return 0;
+        }
+        let lease = if self.is_held() { self.lease_until } else { 0 };
+        let others = self.view.members.keys().filter(|&&node| node != self.me.node);
+        let confirmed =
+            others.map(|node| self.confirmed.get(node).map_or(0, |sent| sent + self.good_us()));
+        lease.max(confirmed.min().unwrap_or(Micros::MAX))
+    }
+
+    pub(super) fn hold_lease(&mut self, now: Micros, out: &mut Actions<T>) {
+        if self.lease_asked.is_some() && self.leases > 0 {
+            let (lease, sent) = (self.lease(), now);
+            let due = self.lease_asked.is_none_or(|at| now >= at + self.settings.lease_us / 6);
+            if due {
+                self.lease_asked = Some(now);
+                // A grant that was lost is found out by the renewal, which expires.
+                out.push(Action::Etcd(etcd::Request::KeepAlive { lease, sent }));
+            }
+        } else {
+            self.leases += 1;
+            self.lease_asked = Some(now);
+            let (lease, sent) = (self.lease(), now);
+            out.push(Action::Etcd(etcd::Request::Grant { lease, sent }));
+        }
+        self.show_life(now, out);
+    }
+
+    /// Writes the sign of life. A member whose sign of life had gone writes it only if the
+    /// membership that has it as a member still stands.
+    fn show_life(&mut self, now: Micros, out: &mut Actions<T>) {
+        if self.is_held() || now >= self.lease_until {
+            return;
+        }
+        let key = etcd::Key::Alive(self.me.node);
+        let mut compare = vec![(key, 0)];
+        if self.view.state(self.me).is_some() {
+            compare.push((etcd::Key::Members, self.view.membership));
+        }
+        let lease = self.lease();
+        let value = etcd::Value::Alive(lease);
+        out.push(Action::Etcd(etcd::Request::Txn { compare, key, value, lease: Some(lease) }));
+    }
+
+    pub(super) fn etcd(&mut self, now: Micros, reply: etcd::Reply, out: &mut Actions<T>) {
+        match reply {
+            etcd::Reply::Alive { lease, sent } if lease == self.lease() => {
+                self.lease_until = self.lease_until.max(sent + self.good_us());
+                self.show_life(now, out);
+            }
+            etcd::Reply::Expired { lease } if lease == self.lease() => {
+                self.lease_asked = None;
+                self.lease_until = 0;
+                self.hold_lease(now, out);
+            }
+            etcd::Reply::Alive { .. } | etcd::Reply::Expired { .. } => {}
+            etcd::Reply::Watch { revision, key, value } => {
+                let was_member = self.view.state(self.me).is_some();
+                self.view.watch(revision, key, value);
+                match key {
+                    etcd::Key::Members => self.membership_changed(now, was_member, out),
+                    etcd::Key::Owner(partition) => self.owner_changed(now, partition, out),
+                    etcd::Key::Alive(_) | etcd::Key::Coordinator => self.coordinate(now, out),
+                }
+            }
+        }
+    }
+
+    fn membership_changed(&mut self, now: Micros, was_member: bool, out: &mut Actions<T>) {
+        if was_member && self.view.state(self.me).is_none() {
+            self.ended = true;
+            return out.push(Action::End { again: self.drain.is_none() });
+        }
+        let view = &self.view;
+        self.heard.retain(|_, heard| view.state(heard.member).is_some());
+        // Confirmations are of one membership.
+        self.confirmed.clear();
+        self.members_changed_sessions(now, out);
+        self.members_changed_owners(now, out);
+        self.coordinate(now, out);
+    }
+
+    /// Tells all nodes what this one has.
+    pub(super) fn report(&mut self, now: Micros, out: &mut Actions<T>) {
+        if self.state().is_none() {
+            return;
+        }
+        let applied: Arc<[Sequence]> = self.replicas.iter().map(|r| r.applied).collect();
+        let owned = self.owners.iter().filter(|(_, owner)| owner.reigns());
+        let beat = Arc::new(Beat {
+            sent: now,
+            membership: self.view.membership,
+            applied,
+            owned: owned.map(|(&p, owner)| (p, owner.last())).collect(),
+            caught_up: self.is_caught_up(),
+            draining: self.drain.is_some(),
+        });
+        out.push(Action::Broadcast(Arc::clone(&beat)));
+        self.heard(now, self.me, beat, out);
+    }
+
+    /// Whether it has applied all that was there when the owners had counted it as a member: what
+    /// comes later, they keep stubs for until this node has applied it.
+    fn is_caught_up(&self) -> bool {
+        self.replicas.iter().enumerate().all(|(at, replica)| {
+            let partition = crate::Partition(at as u16);
+            let owner = self.view.owner(partition);
+            let heard = owner.and_then(|owner| {
+                let own = self.heard.get(&owner.node).filter(|heard| heard.member == owner)?;
+                let last = own.beat.owned.iter().find(|owned| owned.0 == partition)?.1;
+                (own.beat.membership >= self.view.membership).then_some(last)
+            });
+            heard.is_some_and(|last| replica.applied >= last)
+        })
+    }
+
+    pub(super) fn heard(
+        &mut self,
+        now: Micros,
+        from: Member,
+        beat: Arc<Beat>,
+        out: &mut Actions<T>,
+    ) {
+        if self.view.state(from).is_none() {
+            return;
+        }
+        let before = self.heard.get(&from.node);
+        if before.is_some_and(|heard| heard.beat.sent >= beat.sent) {
+            return;
+        }
+        let lags_since = before.and_then(|heard| heard.lags_since);
+        for &(partition, last) in &beat.owned {
+            if let Some(replica) = self.replicas.get_mut(partition.index()) {
+                replica.known = replica.known.max(last);
+            }
+        }
+        if beat.applied.len() != self.replicas.len() {
+            return; // Of another cluster.
+        }
+        let lags = beat.applied.iter().zip(&self.replicas).any(|(&theirs, r)| theirs < r.applied);
+        let lags_since = if lags { lags_since.or(Some(now)) } else { None };
+        let (sent, membership) = (beat.sent, beat.membership);
+        self.heard.insert(from.node, Heard { member: from, beat, lags_since });
+        if from != self.me && membership == self.view.membership && self.view.is_alive(from) {
+            self.promised.insert(from.node, now);
+            let confirm = Message::Confirm { sent, membership };
+            out.push(Action::Send(from.node, confirm));
+        }
+        self.turn_ready(now, from, out);
+    }
+
+    pub(super) fn confirmed(&mut self, from: Member, sent: Micros, membership: Revision) {
+        if membership == self.view.membership && self.view.state(from).is_some() {
+            let last = self.confirmed.entry(from.node).or_default();
+            *last = sent.max(*last);
+        }
+    }
+
+    /// The lowest sequence number of a partition that all members have applied; without the
+    /// members that take no packets from outside if `ingress`.
+    pub(super) fn floor(&self, partition: crate::Partition, ingress: bool) -> Sequence {
+        let counted = self.view.members.values().filter(|m| !ingress || m.1 != State::Catching);
+        let applied = counted.map(|(member, _)| {
+            let heard = self.heard.get(&member.node).filter(|heard| heard.member == *member);
+            heard.map_or(0, |heard| heard.beat.applied[partition.index()])
+        });
+        applied.min().unwrap_or(Sequence::MAX)
+    }
+
+    /// Whether this node may take a member's things: a lease time has passed since it confirmed.
+    pub(super) fn may_remove(&self, now: Micros, member: Member) -> bool {
+        let promised = self.promised.get(&member.node).copied().unwrap_or(0).max(self.started);
+        now >= promised + self.settings.lease_us
+    }
+}

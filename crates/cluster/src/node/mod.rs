@@ -1,0 +1,292 @@
+//! A node: what it knows, and how it takes a step.
+//!
+//! [`Node::step`] takes an event and the node's clock and appends actions, which the driver performs
+//! in their order. The parts: [`member`](self) (leases, membership, fencing), `coordinator`,
+//! `replica` (logs and images), `owner` (the RIB partitions of this node), `session` (what is
+//! installed here) and `path` (what to do with a packet).
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::etcd::{self, State, View};
+use crate::log;
+use crate::message::{Beat, Message, Refusal, Request, RequestId};
+use crate::rib::Context;
+use crate::table::Gpt;
+use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, Version};
+
+mod coordinator;
+mod member;
+mod owner;
+mod path;
+mod replica;
+mod session;
+
+use owner::Owner;
+pub use path::{Decision, DropReason, Tag};
+use replica::Replica;
+pub use session::{Entry, Local};
+
+/// Something happened.
+#[derive(Debug)]
+pub enum Event<T: Gpt> {
+    /// Time has passed; at least once in [`Settings::beat_us`].
+    Tick,
+    /// From etcd.
+    Etcd(etcd::Reply),
+    /// From the log.
+    Log(log::Reply<T>),
+    /// From another node.
+    Message(Member, Message),
+    /// A request from outside; its answer is [`Action::Answer`].
+    Request(u64, Request),
+    /// Leave: give everything away, then end.
+    Drain,
+}
+
+/// Something to do, in the order in which the actions are listed.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub enum Action<T: Gpt> {
+    /// Send to etcd.
+    Etcd(etcd::Request),
+    /// Send to the log.
+    Log(log::Request<T>),
+    /// Send to another node.
+    Send(NodeId, Message),
+    /// Send to all other nodes.
+    Broadcast(Arc<Beat>),
+    /// Change the data path.
+    Session(Change),
+    /// Answer a request from outside.
+    Answer(u64, Result<(), Refusal>),
+    /// This run is over: `again` says whether to start another, under a higher incarnation.
+    End {
+        /// It was removed from the membership, and not because it was drained.
+        again: bool,
+    },
+}
+
+/// A change of what is installed at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Install a session in a slot.
+    Install { slot: u32, session: SessionId, keys: Arc<[Key]>, context: Context },
+    /// Forward the packets of a session from now on, in one store.
+    Turn { slot: u32, to: NodeId },
+    /// The session of a slot is gone.
+    Free { slot: u32 },
+}
+
+/// What is known of another node by its beats.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Heard {
+    member: Member,
+    beat: Arc<Beat>,
+    /// Since when it lags, by this node's clock.
+    lags_since: Option<Micros>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node<T: Gpt> {
+    settings: Settings,
+    me: Member,
+    started: Micros,
+    view: View,
+    /// Its leases so far; the last one is in use.
+    leases: u32,
+    /// When it last asked for a lease or for its renewal.
+    lease_asked: Option<Micros>,
+    lease_until: Micros,
+    /// Members that have confirmed the membership, when this node asked them.
+    confirmed: BTreeMap<NodeId, Micros>,
+    /// Members that this node has confirmed to, and when.
+    promised: BTreeMap<NodeId, Micros>,
+    heard: BTreeMap<NodeId, Heard>,
+    last_beat: Option<Micros>,
+    drain: Option<Micros>,
+    ended: bool,
+    replicas: Vec<Replica<T>>,
+    owners: BTreeMap<Partition, Owner<T>>,
+    sessions: BTreeMap<SessionId, Local>,
+    /// Keys of sessions that are installed here.
+    fib: BTreeMap<u64, (u128, SessionId)>,
+    /// Moves from here, by target, partition and version.
+    leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
+    slots: session::Slots,
+    /// Requests from outside that wait for an answer, with the time of their end.
+    asked: BTreeMap<u64, Micros>,
+    // The derived implementations need the bounds of these types.
+    types: PhantomData<(T::Writer, T::Delta, T::Image)>,
+}
+
+type Actions<T> = Vec<Action<T>>;
+
+impl<T: Gpt> Node<T> {
+    /// Starts a node. A driver delivers etcd's keys as watch events from the beginning, or as of the
+    /// moment at which its watch begins.
+    pub fn new(settings: Settings, me: Member, now: Micros) -> Self {
+        let replicas = (0..settings.partitions).map(|_| Replica::new()).collect();
+        Self {
+            settings,
+            me,
+            started: now,
+            view: View::default(),
+            leases: 0,
+            lease_asked: None,
+            lease_until: 0,
+            confirmed: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            last_beat: None,
+            drain: None,
+            ended: false,
+            replicas,
+            owners: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            fib: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            slots: session::Slots::default(),
+            asked: BTreeMap::new(),
+            types: PhantomData,
+        }
+    }
+
+    /// Takes a step. `now` never decreases.
+    pub fn step(&mut self, now: Micros, event: Event<T>, out: &mut Actions<T>) {
+        if self.ended {
+            return;
+        }
+        match event {
+            Event::Tick => {
+                let due = self.last_beat.is_none_or(|last| now >= last + self.settings.beat_us);
+                if due {
+                    self.last_beat = Some(now);
+                    self.beat(now, out);
+                }
+            }
+            Event::Etcd(reply) => self.etcd(now, reply, out),
+            Event::Log(reply) => self.log(now, reply, out),
+            Event::Message(from, message) => self.message(now, from, message, out),
+            Event::Request(number, body) => self.request(now, number, body, out),
+            Event::Drain => self.drain = self.drain.or(Some(now)),
+        }
+        self.propose_all(now, out);
+    }
+
+    fn beat(&mut self, now: Micros, out: &mut Actions<T>) {
+        self.hold_lease(now, out);
+        self.report(now, out);
+        self.coordinate(now, out);
+        self.mend(now, out);
+        self.repeat_sessions(now, out);
+        self.beat_owners(now, out);
+        let (late, refused) = (now, Err(Refusal::Timeout));
+        self.asked.retain(|&number, until| {
+            let waits = *until > late;
+            if !waits {
+                out.push(Action::Answer(number, refused));
+            }
+            waits
+        });
+    }
+
+    fn request(&mut self, now: Micros, number: u64, body: Request, out: &mut Actions<T>) {
+        let hash = body.home();
+        let owner = hash.and_then(|hash| self.owner_of(hash));
+        let Some(owner) = owner else {
+            let why = hash.map_or(Refusal::Keys, |_| Refusal::NoOwner);
+            return out.push(Action::Answer(number, Err(why)));
+        };
+        self.asked.insert(number, now + self.settings.reserve_us);
+        let request = RequestId { at: self.me.node, number };
+        self.send(now, owner.node, Message::Ask { request, body }, out);
+    }
+
+    /// Sends a message; one to this node itself is taken at once.
+    fn send(&mut self, now: Micros, to: NodeId, message: Message, out: &mut Actions<T>) {
+        if to == self.me.node {
+            self.message(now, self.me, message, out);
+        } else {
+            out.push(Action::Send(to, message));
+        }
+    }
+
+    fn message(&mut self, now: Micros, from: Member, message: Message, out: &mut Actions<T>) {
+        match message {
+            Message::Beat(beat) => self.heard(now, from, beat, out),
+            Message::Confirm { sent, membership } => self.confirmed(from, sent, membership),
+            Message::Answer { request, answer } => {
+                if request.at == self.me.node && self.asked.remove(&request.number).is_some() {
+                    out.push(Action::Answer(request.number, answer));
+                }
+            }
+            Message::Handover(sessions) => self.handover(now, &sessions, out),
+            Message::Forget(sessions) => self.forget(&sessions, out),
+            message => self.owner_message(now, from, message, out),
+        }
+    }
+
+    /// Groups sessions by the owners of their homes, and sends a message to each.
+    fn to_homes(
+        &mut self,
+        now: Micros,
+        sessions: impl Iterator<Item = (SessionId, Version)>,
+        message: fn(Vec<(SessionId, Version)>) -> Message,
+        out: &mut Actions<T>,
+    ) {
+        let mut by_owner = BTreeMap::<NodeId, Vec<_>>::new();
+        for session in sessions {
+            if let Some(owner) = self.owner_of(session.0.0) {
+                by_owner.entry(owner.node).or_default().push(session);
+            }
+        }
+        for (owner, sessions) in by_owner {
+            self.send(now, owner, message(sessions), out);
+        }
+    }
+
+    fn partition(&self, hash: u64) -> Partition {
+        Partition::of(hash, self.settings.partitions)
+    }
+
+    fn owner_of(&self, hash: u64) -> Option<Member> {
+        self.view.owner(self.partition(hash))
+    }
+
+    /// Returns the member that this node is.
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    /// Returns its state in the membership that it knows; `None`: it is no member.
+    pub fn state(&self) -> Option<State> {
+        self.view.state(self.me)
+    }
+
+    /// Returns whether this run is over.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns what is installed here.
+    pub fn sessions(&self) -> &BTreeMap<SessionId, Local> {
+        &self.sessions
+    }
+
+    /// Returns the last batch that it has applied of a partition.
+    pub fn applied(&self, partition: Partition) -> Sequence {
+        self.replicas[partition.index()].applied
+    }
+
+    /// Returns the partitions over which it reigns, with their sessions.
+    pub fn reigns(&self) -> impl Iterator<Item = (Partition, &crate::rib::Rib)> {
+        self.owners.iter().filter(|(_, owner)| owner.reigns()).map(|(&p, owner)| (p, owner.rib()))
+    }
+
+    /// Returns the membership as it knows it.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}

@@ -1,0 +1,237 @@
+//! Forms batches: takes wishes from the queue, checks them against the RIB, makes the deltas.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Owner, Wish};
+use crate::etcd::{State, View};
+use crate::log::Batch;
+use crate::message::{Refusal, RequestId};
+use crate::node::{Actions, Node};
+use crate::rib::{Change, Hold, Session};
+use crate::table::Gpt;
+use crate::{Key, Member, NodeId, Partition, SessionId, Settings, rendezvous};
+
+/// What becomes of a wish.
+enum Formed {
+    Change(Change),
+    Refused(RequestId, Refusal),
+    /// It no longer fits.
+    Nothing,
+}
+
+/// Where a session goes: the node asked for if it is live, or by rendezvous hashing over the live
+/// members but `not`; over any member that takes sessions if there is no other.
+fn placed(
+    view: &View,
+    session: SessionId,
+    asked: Option<NodeId>,
+    not: Option<Member>,
+) -> Option<Member> {
+    let live = view.in_state(State::Live).filter(|&member| Some(member) != not);
+    match asked {
+        Some(node) => live.into_iter().find(|member| member.node == node),
+        None => rendezvous(session.0, live),
+    }
+}
+
+impl<T: Gpt> Owner<T> {
+    fn form(&mut self, wish: Wish, view: &View) -> Formed {
+        let place = |session: SessionId, known: &Session, to| Change::Place {
+            session,
+            from: Some(known.at),
+            to,
+            keys: Arc::clone(&known.keys),
+            context: Arc::clone(&known.context),
+        };
+        let moved = |session: SessionId, known: &Session, to| Change::Move {
+            session,
+            from: known.at,
+            to,
+            keys: Arc::clone(&known.keys),
+            context: Arc::clone(&known.context),
+        };
+        let change = match wish {
+            Wish::Establish(session) => self.form_new(session, view),
+            Wish::Move(session, to, request) => {
+                let refused = |why| Formed::Refused(request, why);
+                let Some(known) = self.rib.sessions.get(&session) else {
+                    return refused(Refusal::Unknown);
+                };
+                if known.moving.is_some() || self.unsettled.contains_key(&session) {
+                    return refused(Refusal::Moving);
+                }
+                let Some(to) = placed(view, session, to, Some(known.at)) else {
+                    return refused(Refusal::NoMember);
+                };
+                self.waiting.entry(session).or_default().insert(request);
+                Some(moved(session, known, to))
+            }
+            Wish::Retarget(session) => self.rib.sessions.get(&session).and_then(|known| {
+                let gone = known.moving.is_some_and(|(to, _)| view.state(to).is_none());
+                let to = placed(view, session, None, None).unwrap_or(known.at);
+                (gone && view.state(known.at).is_some()).then(|| moved(session, known, to))
+            }),
+            Wish::Arrived(session, version) => self.rib.sessions.get(&session).and_then(|known| {
+                let (to, since) = known.moving?;
+                (since == version).then(|| place(session, known, to))
+            }),
+            Wish::Replace(session) => self.rib.sessions.get(&session).and_then(|known| {
+                if view.state(known.at).is_some() {
+                    return None;
+                }
+                let target = known.moving.map(|moving| moving.0);
+                let target = target.filter(|&to| view.state(to).is_some());
+                let to = target.or_else(|| placed(view, session, None, None))?;
+                Some(place(session, known, to))
+            }),
+            Wish::Remove(session, request) => {
+                let Some(known) = self.rib.sessions.get(&session) else {
+                    return request.map_or(Formed::Nothing, |request| {
+                        Formed::Refused(request, Refusal::Unknown)
+                    });
+                };
+                let waiting = self.waiting.entry(session).or_default();
+                waiting.extend(request);
+                Some(Change::Remove { session, at: known.at })
+            }
+            Wish::Reserve(session, key) => {
+                let free = !self.rib.keys.contains_key(&key.hash);
+                free.then_some(Change::Reserve { session, key })
+            }
+            Wish::Release(hash) => {
+                let held = self.rib.keys.get(&hash);
+                let free = held.is_some_and(|held| !matches!(held.hold, Hold::Routed(..)));
+                free.then_some(Change::Release { hash })
+            }
+            Wish::Route(route) => {
+                let frees = route.to.is_none();
+                let refused = self.rib.refuses(route.session, route.key, route.version, frees);
+                let (session, key) = (route.session, route.key);
+                (!refused).then_some(Change::Route {
+                    session,
+                    key,
+                    version: route.version,
+                    to: route.to,
+                })
+            }
+        };
+        change.map_or(Formed::Nothing, Formed::Change)
+    }
+
+    fn form_new(&mut self, session: SessionId, view: &View) -> Option<Change> {
+        let new = self.establishing.get(&session)?;
+        let free =
+            |key: &Key| self.rib.keys.get(&key.hash).is_none_or(|held| held.session == session);
+        if self.rib.sessions.contains_key(&session) || !new.keys.iter().all(free) {
+            self.establishing.remove(&session);
+            return None;
+        }
+        // Without a live member it waits; `beat_asked` asks again.
+        let to = placed(view, session, new.to, None)?;
+        let (keys, context) = (Arc::clone(&new.keys), Arc::clone(&new.context));
+        Some(Change::Place { session, from: None, to, keys, context })
+    }
+
+    /// The deltas of a change. On failure the table keeps what it took, which harms nothing.
+    fn deltas(
+        &mut self,
+        change: &Change,
+        own: Partition,
+        settings: &Settings,
+        deltas: &mut Vec<T::Delta>,
+    ) -> bool {
+        let Some(writer) = &mut self.writer else { return false };
+        let mut insert = |key: &Key, to: Member| match T::insert(writer, key.hash, to.node) {
+            Ok(delta) => {
+                deltas.extend(delta);
+                true
+            }
+            Err(_) => false,
+        };
+        match change {
+            Change::Place { to, keys, .. } => {
+                let mine = |key: &&Key| Partition::of(key.hash, settings.partitions) == own;
+                keys.iter().filter(mine).all(|key| insert(key, *to))
+            }
+            Change::Route { key, to: Some(to), .. } => insert(key, *to),
+            Change::Release { hash } => {
+                T::remove(writer, *hash);
+                true
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<T: Gpt> Node<T> {
+    /// Forms the next batch of each partition that has none under way.
+    pub(in crate::node) fn propose_all(&mut self, now: crate::Micros, out: &mut Actions<T>) {
+        let due = |(&own, owner): (&Partition, &Owner<T>)| {
+            let due = owner.reigns() && owner.inflight.is_none() && !owner.queue.is_empty();
+            due.then_some(own)
+        };
+        let due: Vec<Partition> = self.owners.iter().filter_map(due).collect();
+        for own in due {
+            self.propose(now, own, out);
+        }
+    }
+
+    fn propose(&mut self, now: crate::Micros, own: Partition, out: &mut Actions<T>) {
+        let (settings, me) = (self.settings, self.me);
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        let (mut changes, mut deltas) = (Vec::new(), Vec::new());
+        let (mut touched, mut later) = (BTreeSet::new(), Vec::new());
+        let mut refused = Vec::new();
+        while changes.len() < settings.batch_max
+            && let Some(wish) = owner.queue.pop_front()
+        {
+            let name = match wish {
+                Wish::Establish(session)
+                | Wish::Move(session, ..)
+                | Wish::Retarget(session)
+                | Wish::Arrived(session, _)
+                | Wish::Replace(session)
+                | Wish::Remove(session, _) => session.0,
+                Wish::Reserve(_, key) => key.hash,
+                Wish::Release(hash) => hash,
+                Wish::Route(route) => route.key.hash,
+            };
+            if touched.contains(&name) {
+                later.push(wish);
+                continue;
+            }
+            match owner.form(wish, &self.view) {
+                Formed::Refused(request, why) => refused.push((request, why)),
+                Formed::Nothing => {}
+                Formed::Change(change) => {
+                    let keys = match &change {
+                        Change::Place { keys, .. } => Arc::clone(keys),
+                        _ => Arc::new([]),
+                    };
+                    if keys.iter().any(|key| touched.contains(&key.hash)) {
+                        continue; // Another change of this batch has the key: asked again later.
+                    }
+                    if owner.deltas(&change, own, &settings, &mut deltas) {
+                        touched.insert(name);
+                        touched.extend(keys.iter().map(|key| key.hash));
+                        changes.push(change);
+                    } else if let Some(session) = change.session() {
+                        owner.establishing.remove(&session);
+                        let waiting = owner.waiting.remove(&session).unwrap_or_default();
+                        refused.extend(waiting.into_iter().map(|id| (id, Refusal::TableFull)));
+                    }
+                }
+            }
+        }
+        owner.queue.extend(later);
+        if !changes.is_empty() || !deltas.is_empty() {
+            let epoch = owner.epoch;
+            let batch = Batch { epoch, owner: me, changes, deltas, image: None };
+            out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
+        }
+        for (request, why) in refused {
+            self.answer(now, request, Err(why), out);
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! The owner of a partition: the one writer of its log.
+//!
+//! ```text
+//!   Loading ─ snapshot, log to its end ─▶ Claiming ─ own first batch in the log ─▶ Reigning
+//! ```
+//! One batch is under way at a time. A batch counts when it shows in the log, under whatever reply
+//! or delivery; only then the RIB changes. Requests wait in a queue and are checked against the RIB
+//! when their batch is formed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::{Action, Actions, Node};
+use crate::log::{Batch, Request, Snapshot};
+use crate::message::{self, Message, RequestId, Route};
+use crate::rib::{Change, Context, Hold, Rib};
+use crate::table::Gpt;
+use crate::{Epoch, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
+
+mod asked;
+mod batch;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    /// It has no snapshot yet.
+    Loading,
+    /// It replays the log and claims its end.
+    Claiming,
+    Reigning,
+}
+
+/// What is to be logged if it still fits then.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Wish {
+    Establish(SessionId),
+    Move(SessionId, Option<NodeId>, RequestId),
+    /// The target of a move is gone.
+    Retarget(SessionId),
+    Arrived(SessionId, Version),
+    /// The member of a session is gone.
+    Replace(SessionId),
+    Remove(SessionId, Option<RequestId>),
+    Reserve(SessionId, Key),
+    Release(u64),
+    Route(Route),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Establishing {
+    keys: Arc<[Key]>,
+    context: Context,
+    to: Option<NodeId>,
+    /// Keys of other partitions that are not reserved yet.
+    missing: BTreeSet<u64>,
+    until: Micros,
+}
+
+/// A session whose deltas have not been applied by all members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Unsettled {
+    version: Version,
+    keys: Arc<[Key]>,
+    to: Option<Member>,
+    /// Keys of other partitions, with the batch that directed them.
+    routed: BTreeMap<u64, Sequence>,
+    asked: Micros,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Owner<T: Gpt> {
+    epoch: Epoch,
+    phase: Phase,
+    rib: Rib,
+    /// The last batch in the RIB.
+    at: Sequence,
+    /// The epoch of that batch.
+    seen: Epoch,
+    writer: Option<T::Writer>,
+    inflight: Option<(Arc<Batch<T>>, Micros)>,
+    queue: VecDeque<Wish>,
+    establishing: BTreeMap<SessionId, Establishing>,
+    unsettled: BTreeMap<SessionId, Unsettled>,
+    waiting: BTreeMap<SessionId, BTreeSet<RequestId>>,
+    /// Until when freed keys rest, by this node's clock.
+    rests: BTreeMap<u64, Micros>,
+    /// From when reservations are checked.
+    reserved: BTreeMap<u64, Micros>,
+    snapshot_at: Sequence,
+    asked: Micros,
+}
+
+impl<T: Gpt> Owner<T> {
+    fn new(epoch: Epoch, now: Micros) -> Self {
+        Self {
+            epoch,
+            phase: Phase::Loading,
+            rib: Rib::default(),
+            at: 0,
+            seen: 0,
+            writer: None,
+            inflight: None,
+            queue: VecDeque::new(),
+            establishing: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            rests: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            snapshot_at: 0,
+            asked: now,
+        }
+    }
+
+    pub(super) fn reigns(&self) -> bool {
+        self.phase == Phase::Reigning
+    }
+
+    pub(super) fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    pub(super) fn last(&self) -> Sequence {
+        self.at
+    }
+
+    fn append(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        fenced: bool,
+        batch: Arc<Batch<T>>,
+    ) -> Action<T> {
+        self.inflight = Some((Arc::clone(&batch), now));
+        let expected = fenced.then_some(self.at);
+        Action::Log(Request::Append { partition: own, expected, batch })
+    }
+}
+
+impl<T: Gpt> Node<T> {
+    /// etcd names another owner of a partition.
+    pub(super) fn owner_changed(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        match self.view.owners.get(&own) {
+            Some(&(epoch, owner, _)) if owner == self.me => {
+                if self.owners.get(&own).is_none_or(|owner| owner.epoch < epoch) {
+                    self.owners.insert(own, Owner::new(epoch, now));
+                    out.push(Action::Log(Request::Get { partition: own }));
+                }
+            }
+            _ => drop(self.owners.remove(&own)),
+        }
+    }
+
+    pub(super) fn owner_snapshot(&mut self, own: Partition, snapshot: Option<&Arc<Snapshot<T>>>) {
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        if owner.phase != Phase::Loading {
+            return;
+        }
+        owner.phase = Phase::Claiming;
+        if let Some(snapshot) = snapshot {
+            owner.rib = snapshot.rib.clone();
+            (owner.at, owner.seen) = (snapshot.sequence, snapshot.epoch);
+            owner.snapshot_at = snapshot.sequence;
+        }
+    }
+
+    pub(super) fn owner_load(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        if let Some(owner) = self.owners.get_mut(&own)
+            && owner.phase == Phase::Claiming
+        {
+            owner.asked = now;
+            out.push(Action::Log(Request::Fetch { partition: own, from: owner.at + 1 }));
+        }
+    }
+
+    /// The log's end is another than the owner expected.
+    pub(super) fn owner_refused(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        if let Some(owner) = self.owners.get_mut(&own)
+            && owner.inflight.is_some()
+        {
+            if owner.phase == Phase::Claiming {
+                owner.inflight = None;
+            }
+            owner.asked = now;
+            out.push(Action::Log(Request::Fetch { partition: own, from: owner.at + 1 }));
+        }
+    }
+
+    pub(super) fn owner_fetched(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        last: Sequence,
+        out: &mut Actions<T>,
+    ) {
+        let settings = self.settings;
+        let me = self.me;
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        if owner.phase != Phase::Claiming || owner.inflight.is_some() || owner.at < last {
+            return;
+        }
+        let keys = owner.rib.routes().map(|(hash, member)| (hash, member.node));
+        let built = T::build(&settings, owner.epoch, keys);
+        let image = built.and_then(|writer| Ok((T::image(&writer)?, writer)));
+        // Without memory for it, the claim is tried again by a later beat.
+        let Ok((image, writer)) = image else { return };
+        owner.writer = Some(writer);
+        let batch = Batch {
+            epoch: owner.epoch,
+            owner: me,
+            changes: Vec::new(),
+            deltas: Vec::new(),
+            image: Some(image),
+        };
+        out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
+    }
+
+    /// A batch shows in the log.
+    pub(super) fn owner_batch(
+        &mut self,
+        now: Micros,
+        (own, sequence): (Partition, Sequence),
+        batch: &Arc<Batch<T>>,
+        out: &mut Actions<T>,
+    ) {
+        let (settings, me) = (self.settings, self.me);
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        if owner.phase == Phase::Loading || sequence != owner.at + 1 {
+            return;
+        }
+        if settings.mechanisms.epochs && batch.epoch > owner.epoch {
+            self.owners.remove(&own);
+            return;
+        }
+        owner.at = sequence;
+        if settings.mechanisms.epochs && batch.epoch < owner.seen {
+            return;
+        }
+        owner.seen = batch.epoch;
+        for change in &batch.changes {
+            owner.rib.apply(sequence, change, own, settings.partitions);
+        }
+        if batch.epoch != owner.epoch || batch.owner != me {
+            // Of an earlier reign: the claim is made again behind it.
+            if owner.phase == Phase::Claiming {
+                owner.inflight = None;
+            }
+            return;
+        }
+        owner.inflight = None;
+        if owner.phase == Phase::Claiming {
+            owner.phase = Phase::Reigning;
+            self.reign(now, own);
+        } else {
+            for change in &batch.changes {
+                self.committed(now, (own, sequence), change, out);
+            }
+        }
+    }
+
+    /// The reign begins: what the owner before it knew beside the log is found out again.
+    fn reign(&mut self, now: Micros, own: Partition) {
+        let settings = self.settings;
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        let unsettled = owner.rib.sessions.iter().map(|(&session, known)| {
+            let unsettled = Unsettled {
+                version: known.version,
+                keys: Arc::clone(&known.keys),
+                to: Some(known.at),
+                routed: BTreeMap::new(),
+                asked: 0,
+            };
+            (session, unsettled)
+        });
+        owner.unsettled = unsettled.collect();
+        for (&hash, held) in &owner.rib.keys {
+            match held.hold {
+                Hold::Resting(_) => drop(owner.rests.insert(hash, now + settings.rest_us)),
+                Hold::Reserved(_) => drop(owner.reserved.insert(hash, now + settings.reserve_us)),
+                Hold::Routed(..) => {}
+            }
+        }
+        self.orphans(own);
+    }
+
+    /// Queues the sessions whose member, or whose target, is gone.
+    fn orphans(&mut self, own: Partition) {
+        let view = &self.view;
+        let Some(owner) = self.owners.get_mut(&own).filter(|owner| owner.reigns()) else { return };
+        for (&session, known) in &owner.rib.sessions {
+            if view.state(known.at).is_none() {
+                owner.queue.push_back(Wish::Replace(session));
+            } else if known.moving.is_some_and(|(to, _)| view.state(to).is_none()) {
+                owner.queue.push_back(Wish::Retarget(session));
+            }
+        }
+    }
+
+    pub(super) fn members_changed_owners(&mut self, now: Micros, out: &mut Actions<T>) {
+        let all: Vec<Partition> = self.owners.keys().copied().collect();
+        all.into_iter().for_each(|own| self.orphans(own));
+        self.propose_all(now, out);
+    }
+
+    /// What is done when a change of an own batch shows in the log.
+    fn committed(
+        &mut self,
+        now: Micros,
+        (own, sequence): (Partition, Sequence),
+        change: &Change,
+        out: &mut Actions<T>,
+    ) {
+        let settings = self.settings;
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        match change {
+            Change::Place { session, to, keys, .. } => {
+                owner.establishing.remove(session);
+                let keys = Arc::clone(keys);
+                let unsettled = Unsettled {
+                    version: sequence,
+                    keys,
+                    to: Some(*to),
+                    routed: BTreeMap::new(),
+                    asked: now,
+                };
+                owner.unsettled.insert(*session, unsettled);
+                self.route(now, own, *session, out);
+            }
+            Change::Remove { session, .. } => {
+                owner.unsettled.remove(session);
+                let waiting = owner.waiting.remove(session).unwrap_or_default();
+                for (&hash, held) in owner.rib.keys.iter() {
+                    if held.session == *session {
+                        owner.rests.insert(hash, now + settings.rest_us);
+                    }
+                }
+                for request in waiting {
+                    self.answer(now, request, Ok(()), out);
+                }
+            }
+            Change::Reserve { session, key } => {
+                owner.reserved.insert(key.hash, now + settings.reserve_us);
+                let (session, hash) = (*session, key.hash);
+                self.to_home(now, session, Message::Reserved { session, hash }, out);
+            }
+            Change::Route { session, key, version, to } => {
+                owner.reserved.remove(&key.hash);
+                if to.is_none() {
+                    owner.rests.insert(key.hash, now + settings.rest_us);
+                }
+                let keys = vec![(*session, key.hash, *version)];
+                self.to_home(now, *session, Message::Routed { keys, sequence }, out);
+            }
+            Change::Release { hash } => {
+                owner.rests.remove(hash);
+                owner.reserved.remove(hash);
+            }
+            Change::Move { .. } => {}
+        }
+    }
+
+    fn to_home(&mut self, now: Micros, session: SessionId, message: Message, out: &mut Actions<T>) {
+        if let Some(home) = self.owner_of(session.0) {
+            self.send(now, home.node, message, out);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Micros,
+        request: RequestId,
+        answer: Result<(), message::Refusal>,
+        out: &mut Actions<T>,
+    ) {
+        self.send(now, request.at, Message::Answer { request, answer }, out);
+    }
+
+    /// Asks the owners of a session's other keys to direct them.
+    fn route(&mut self, now: Micros, own: Partition, session: SessionId, out: &mut Actions<T>) {
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        let Some(unsettled) = owner.unsettled.get_mut(&session) else { return };
+        unsettled.asked = now;
+        let Unsettled { version, to, ref keys, ref routed, .. } = *unsettled;
+        let keys: Vec<Key> =
+            keys.iter().filter(|key| !routed.contains_key(&key.hash)).copied().collect();
+        for key in keys {
+            let partition = self.partition(key.hash);
+            if partition != own
+                && let Some(owner) = self.view.owner(partition)
+            {
+                let route = Route { session, key, version, to };
+                self.send(now, owner.node, Message::Route(vec![route]), out);
+            }
+        }
+    }
+
+    /// Answers requests whose session all members with packets from outside know, and forgets
+    /// sessions that all members know.
+    fn settle(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        let count = self.settings.partitions;
+        let floors = |ingress| -> Vec<Sequence> {
+            (0..count).map(|at| self.floor(Partition(at), ingress)).collect()
+        };
+        let Some(owner) = self.owners.get(&own).filter(|owner| !owner.unsettled.is_empty()) else {
+            return;
+        };
+        let (all, ingress) = (floors(false), floors(true));
+        let (mut settled, mut answered) = (Vec::new(), Vec::new());
+        let mut again = Vec::new();
+        let retry_us = self.settings.retry_us;
+        for (&session, unsettled) in &owner.unsettled {
+            let reached = |floors: &[Sequence]| {
+                unsettled.keys.iter().all(|key| {
+                    let partition = Partition::of(key.hash, count);
+                    let sequence = if partition == own {
+                        Some(unsettled.version)
+                    } else {
+                        unsettled.routed.get(&key.hash).copied()
+                    };
+                    sequence.is_some_and(|sequence| floors[partition.index()] >= sequence)
+                })
+            };
+            if reached(&ingress) && owner.waiting.contains_key(&session) {
+                answered.push(session);
+            }
+            if reached(&all) {
+                settled.push(session);
+            } else if now >= unsettled.asked + retry_us {
+                again.push(session);
+            }
+        }
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        settled.iter().for_each(|session| drop(owner.unsettled.remove(session)));
+        let requests: Vec<RequestId> =
+            answered.iter().filter_map(|session| owner.waiting.remove(session)).flatten().collect();
+        for request in requests {
+            self.answer(now, request, Ok(()), out);
+        }
+        for session in again {
+            self.route(now, own, session, out);
+        }
+    }
+
+    pub(super) fn beat_owners(&mut self, now: Micros, out: &mut Actions<T>) {
+        let all: Vec<Partition> = self.owners.keys().copied().collect();
+        for own in all {
+            self.settle(now, own, out);
+            self.beat_owner(now, own, out);
+        }
+    }
+
+    fn beat_owner(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        let settings = self.settings;
+        let fenced = settings.mechanisms.epochs;
+        let floor = self.floor(own, false);
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        let retry = |at: Micros| now >= at + settings.retry_us;
+        if let Some((batch, sent)) = &owner.inflight {
+            // The reply, or the request, may be lost.
+            if retry(*sent) && fenced {
+                let batch = Arc::clone(batch);
+                out.push(owner.append(now, own, fenced, batch));
+            }
+        } else if owner.phase != Phase::Reigning && retry(owner.asked) {
+            owner.asked = now;
+            out.push(Action::Log(match owner.phase {
+                Phase::Loading => Request::Get { partition: own },
+                _ => Request::Fetch { partition: own, from: owner.at + 1 },
+            }));
+        }
+        if owner.phase != Phase::Reigning {
+            return;
+        }
+        let rested = owner.rests.iter().filter(|(hash, until)| {
+            let freed = owner.rib.keys.get(hash).map(|held| held.hold);
+            now >= **until && !matches!(freed, Some(Hold::Resting(at)) if floor < at)
+        });
+        let rested: Vec<u64> = rested.map(|(&hash, _)| hash).collect();
+        for hash in rested {
+            owner.rests.remove(&hash);
+            owner.queue.push_back(Wish::Release(hash));
+        }
+        if owner.inflight.is_none()
+            && owner.at >= owner.snapshot_at + settings.snapshot_every
+            && let Some(Ok(image)) = owner.writer.as_ref().map(T::image)
+        {
+            owner.snapshot_at = owner.at;
+            let rib = owner.rib.clone();
+            let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
+            let snapshot = Arc::new(snapshot);
+            out.push(Action::Log(Request::Put { partition: own, snapshot }));
+        }
+        self.beat_asked(now, own, out);
+    }
+}

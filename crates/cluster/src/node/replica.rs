@@ -1,0 +1,238 @@
+//! The copy of a partition at each node: applies the next batch only.
+//!
+//! A batch that comes too early shows a gap, and an owner's beat shows that the end is missing: both
+//! are mended by fetching. If the log has purged the batches, or a delta does not fit, the snapshot
+//! takes the place of all before it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Action, Actions, Entry, Node};
+use crate::log::{Batch, Reply, Request, Snapshot};
+use crate::table::Gpt;
+use crate::{Epoch, Micros, Partition, Sequence, SessionId};
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Replica<T> {
+    pub(super) table: T,
+    pub(super) applied: Sequence,
+    /// The highest sequence number heard of.
+    pub(super) known: Sequence,
+    epoch: Epoch,
+    /// When a fetch was sent that is not answered.
+    asked: Option<Micros>,
+    /// It needs a snapshot: at the start, after a purge, after a delta that did not fit.
+    needs_image: bool,
+}
+
+impl<T: Gpt> Replica<T> {
+    pub(super) fn new() -> Self {
+        Self { table: T::empty(), applied: 0, known: 0, epoch: 0, asked: None, needs_image: true }
+    }
+}
+
+impl<T: Gpt> Node<T> {
+    pub(super) fn log(&mut self, now: Micros, reply: Reply<T>, out: &mut Actions<T>) {
+        let (Reply::Appended { partition, .. }
+        | Reply::Refused { partition, .. }
+        | Reply::Fetched { partition, .. }
+        | Reply::Purged { partition, .. }
+        | Reply::Snapshot { partition, .. }
+        | Reply::Batch { partition, .. }) = reply;
+        if partition.index() >= self.replicas.len() {
+            return; // Of another cluster.
+        }
+        match reply {
+            Reply::Batch { sequence, batch, .. } | Reply::Appended { sequence, batch, .. } => {
+                self.batch(now, (partition, sequence), &batch, out);
+                self.fetch_if_behind(now, partition, out);
+            }
+            Reply::Refused { last, .. } => {
+                let replica = &mut self.replicas[partition.index()];
+                replica.known = replica.known.max(last);
+                self.owner_refused(now, partition, out);
+            }
+            Reply::Fetched { batches, last, .. } => {
+                let replica = &mut self.replicas[partition.index()];
+                replica.asked = None;
+                replica.known = replica.known.max(last);
+                for (sequence, batch) in &batches {
+                    self.batch(now, (partition, *sequence), batch, out);
+                }
+                self.owner_fetched(now, partition, last, out);
+                self.fetch_if_behind(now, partition, out);
+            }
+            Reply::Purged { .. } => {
+                self.replicas[partition.index()].needs_image = true;
+                self.ask_image(now, partition, out);
+            }
+            Reply::Snapshot { snapshot, .. } => {
+                self.snapshot(now, partition, snapshot, out);
+            }
+        }
+    }
+
+    fn batch(
+        &mut self,
+        now: Micros,
+        at: (Partition, Sequence),
+        batch: &Arc<Batch<T>>,
+        out: &mut Actions<T>,
+    ) {
+        self.replica_batch(now, at, batch, out);
+        self.owner_batch(now, at, batch, out);
+    }
+
+    fn replica_batch(
+        &mut self,
+        now: Micros,
+        (partition, sequence): (Partition, Sequence),
+        batch: &Arc<Batch<T>>,
+        out: &mut Actions<T>,
+    ) {
+        let mechanisms = self.settings.mechanisms;
+        let replica = &mut self.replicas[partition.index()];
+        replica.known = replica.known.max(sequence);
+        let is_next = if mechanisms.gaps {
+            sequence == replica.applied + 1
+        } else {
+            sequence > replica.applied
+        };
+        if !is_next || replica.needs_image {
+            return;
+        }
+        let stale = mechanisms.epochs && batch.epoch < replica.epoch;
+        if !stale {
+            let image = batch.image.as_ref().map_or(Ok(()), |image| replica.table.load(image));
+            if image.and_then(|()| replica.table.apply(&batch.deltas)).is_err() {
+                replica.needs_image = true;
+                return self.ask_image(now, partition, out);
+            }
+            replica.epoch = batch.epoch;
+        }
+        replica.applied = sequence;
+        if !stale {
+            for change in &batch.changes {
+                self.applied_change(now, (partition, sequence), change, out);
+            }
+        }
+    }
+
+    fn fetch_if_behind(&mut self, now: Micros, partition: Partition, out: &mut Actions<T>) {
+        let gaps = self.settings.mechanisms.gaps;
+        let retry_us = self.settings.retry_us;
+        let replica = &mut self.replicas[partition.index()];
+        let waits = replica.asked.is_some_and(|at| now < at + retry_us);
+        if waits || replica.applied >= replica.known || !gaps {
+            return;
+        }
+        replica.asked = Some(now);
+        let request = if replica.needs_image {
+            Request::Get { partition }
+        } else {
+            Request::Fetch { partition, from: replica.applied + 1 }
+        };
+        out.push(Action::Log(request));
+    }
+
+    fn ask_image(&mut self, now: Micros, partition: Partition, out: &mut Actions<T>) {
+        self.replicas[partition.index()].asked = Some(now);
+        out.push(Action::Log(Request::Get { partition }));
+    }
+
+    /// Asks again for what has not come.
+    pub(super) fn mend(&mut self, now: Micros, out: &mut Actions<T>) {
+        for partition in (0..self.settings.partitions).map(Partition) {
+            let replica = &self.replicas[partition.index()];
+            let waits = replica.asked.is_some_and(|at| now < at + self.settings.retry_us);
+            if replica.needs_image && !waits {
+                self.ask_image(now, partition, out);
+            } else {
+                self.fetch_if_behind(now, partition, out);
+            }
+        }
+    }
+
+    fn snapshot(
+        &mut self,
+        now: Micros,
+        partition: Partition,
+        snapshot: Option<Arc<Snapshot<T>>>,
+        out: &mut Actions<T>,
+    ) {
+        if let Some(snapshot) = &snapshot {
+            self.take_image(now, partition, snapshot, out);
+        } else {
+            // No snapshot yet: the log begins at its beginning.
+            self.replicas[partition.index()].needs_image = false;
+        }
+        self.owner_snapshot(partition, snapshot.as_ref());
+        let replica = &mut self.replicas[partition.index()];
+        if !replica.needs_image {
+            replica.asked = Some(now);
+            out.push(Action::Log(Request::Fetch { partition, from: replica.applied + 1 }));
+        }
+        self.owner_load(now, partition, out);
+    }
+
+    fn take_image(
+        &mut self,
+        now: Micros,
+        partition: Partition,
+        snapshot: &Arc<Snapshot<T>>,
+        out: &mut Actions<T>,
+    ) {
+        let replica = &mut self.replicas[partition.index()];
+        if !replica.needs_image || snapshot.sequence < replica.applied {
+            replica.needs_image &= snapshot.sequence < replica.applied;
+            return;
+        }
+        if replica.table.load(&snapshot.image).is_err() {
+            return;
+        }
+        replica.applied = snapshot.sequence;
+        replica.known = replica.known.max(snapshot.sequence);
+        replica.epoch = snapshot.epoch;
+        replica.needs_image = false;
+        let sessions = &snapshot.rib.sessions;
+        let mine: BTreeSet<SessionId> = self
+            .sessions
+            .keys()
+            .copied()
+            .filter(|session| self.partition(session.0) == partition)
+            .collect();
+        for session in mine {
+            let local = &self.sessions[&session];
+            let kept = sessions.get(&session).is_some_and(|known| {
+                let target = known.moving.is_some_and(|(to, _)| to == self.me);
+                matches!(local.entry, Entry::Moved { .. }) || known.at == self.me || target
+            });
+            if !kept {
+                self.uninstall(session, out);
+            }
+        }
+        for (&session, known) in sessions {
+            let content = (&known.keys, &known.context);
+            let has = self.sessions.get(&session).map(|local| local.version);
+            if known.at == self.me {
+                // A later version: it has turned already.
+                if has.is_none_or(|version| version < known.version) {
+                    self.install(session, (known.version, Entry::Serving), content, out);
+                }
+                if let Some((to, version)) = known.moving
+                    && has.is_none_or(|has| has < version)
+                {
+                    self.leaving.insert((to.node, partition, version, session), to);
+                    self.turn_ready(now, to, out);
+                }
+            } else if let Some((to, version)) = known.moving
+                && to == self.me
+                && has.is_none_or(|has| has < version)
+            {
+                let entry = Entry::Standby { from: known.at };
+                self.install(session, (version, entry), content, out);
+            }
+        }
+    }
+}

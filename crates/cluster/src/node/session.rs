@@ -1,0 +1,282 @@
+//! What is installed at this node, by the logs that it has applied.
+//!
+//! ```text
+//!   Place(to: me) ─────────────────────────────────▶ Serving
+//!   Move(to: me) ─▶ Standby ─ handover or Place ───▶ Serving
+//!   Move(from: me), applied by the target: Serving ─▶ Moved(target) ─ Forget ─▶ gone
+//! ```
+//! A move in order: the target applies the `Move` and says so by its beat; the source turns, which
+//! cannot be undone under that version, and hands over; the target serves and tells the owner, which
+//! logs `Place` with the deltas. The stub goes when all members have applied them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Action, Actions, Change, Node};
+use crate::etcd::State;
+use crate::message::{Message, Request, RequestId};
+use crate::rib::{self, Context};
+use crate::table::Gpt;
+use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
+
+/// What this node does for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// Handles its packets.
+    Serving,
+    /// Is the target of a move: handles what the source's stub forwards.
+    Standby {
+        /// The source.
+        from: Member,
+    },
+    /// Forwards to where it has moved.
+    Moved {
+        /// The target.
+        to: Member,
+    },
+}
+
+/// A session at this node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Local {
+    /// What the node does.
+    pub entry: Entry,
+    /// Since which batch of its home.
+    pub version: Version,
+    /// Number of the session in the data path.
+    pub slot: u32,
+    /// Its keys.
+    pub keys: Arc<[Key]>,
+    /// A drain has asked to move it at this time.
+    pub asked: Option<Micros>,
+}
+
+/// Numbers of sessions in the data path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Slots {
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+impl<T: Gpt> Node<T> {
+    pub(super) fn install(
+        &mut self,
+        session: SessionId,
+        (version, entry): (Version, Entry),
+        (keys, context): (&Arc<[Key]>, &Context),
+        out: &mut Actions<T>,
+    ) {
+        if let Some(local) = self.sessions.get_mut(&session) {
+            (local.version, local.entry) = (version, entry);
+            return;
+        }
+        let slot = self.slots.take();
+        let keys = Arc::clone(keys);
+        for key in keys.iter() {
+            // The owner of a key sees to it that it has one session.
+            self.fib.entry(key.hash).or_insert((key.full, session));
+        }
+        let context = Arc::clone(context);
+        let change = Change::Install { slot, session, keys: Arc::clone(&keys), context };
+        out.push(Action::Session(change));
+        self.sessions.insert(session, Local { entry, version, slot, keys, asked: None });
+    }
+
+    pub(super) fn uninstall(&mut self, session: SessionId, out: &mut Actions<T>) {
+        let Some(local) = self.sessions.remove(&session) else { return };
+        for key in local.keys.iter() {
+            if self.fib.get(&key.hash).is_some_and(|held| held.1 == session) {
+                self.fib.remove(&key.hash);
+            }
+        }
+        self.leaving.retain(|of, _| of.3 != session);
+        self.slots.free.push(local.slot);
+        out.push(Action::Session(Change::Free { slot: local.slot }));
+    }
+
+    /// Applies a change of the batch `sequence` of a partition to what is installed here.
+    pub(super) fn applied_change(
+        &mut self,
+        now: Micros,
+        (partition, sequence): (Partition, Sequence),
+        change: &rib::Change,
+        out: &mut Actions<T>,
+    ) {
+        let me = self.me;
+        match change {
+            rib::Change::Place { session, to, keys, context, .. } if *to == me => {
+                self.install(*session, (sequence, Entry::Serving), (keys, context), out);
+            }
+            rib::Change::Place { session, to, .. } => {
+                if let Some(local) = self.sessions.get(session) {
+                    match local.entry {
+                        Entry::Moved { .. } | Entry::Serving => self.turn(*session, *to, out),
+                        Entry::Standby { .. } => self.uninstall(*session, out),
+                    }
+                }
+            }
+            rib::Change::Move { session, from, to, keys, context } => {
+                if *to == me && *from != me {
+                    let entry = Entry::Standby { from: *from };
+                    self.install(*session, (sequence, entry), (keys, context), out);
+                } else if *from == me && self.sessions.contains_key(session) {
+                    self.leaving.insert((to.node, partition, sequence, *session), *to);
+                    self.turn_ready(now, *to, out);
+                }
+            }
+            rib::Change::Remove { session, .. } => self.uninstall(*session, out),
+            rib::Change::Reserve { .. }
+            | rib::Change::Release { .. }
+            | rib::Change::Route { .. } => {}
+        }
+    }
+
+    /// From now on, packets of the session are forwarded.
+    fn turn(&mut self, session: SessionId, to: Member, out: &mut Actions<T>) {
+        if !self.settings.mechanisms.stubs {
+            return self.uninstall(session, out);
+        }
+        let Some(local) = self.sessions.get_mut(&session) else { return };
+        local.entry = Entry::Moved { to };
+        out.push(Action::Session(Change::Turn { slot: local.slot, to: to.node }));
+    }
+
+    /// Turns the sessions whose target has applied their move, and hands them over.
+    pub(super) fn turn_ready(&mut self, now: Micros, target: Member, out: &mut Actions<T>) {
+        let Some(heard) = self.heard.get(&target.node) else { return };
+        if heard.member != target {
+            return;
+        }
+        let (node, applied) = (target.node, Arc::clone(&heard.beat.applied));
+        let first = (node, Partition(0), 0, SessionId(0));
+        let last = (node, Partition(u16::MAX), u64::MAX, SessionId(u64::MAX));
+        let ready: Vec<_> = self
+            .leaving
+            .range(first..=last)
+            .filter(|((_, partition, version, _), to)| {
+                **to == target && applied[partition.index()] >= *version
+            })
+            .map(|(of, _)| *of)
+            .collect();
+        let mut turned = Vec::with_capacity(ready.len());
+        for of in ready {
+            let (_, _, version, session) = of;
+            self.leaving.remove(&of);
+            let Some(local) = self.sessions.get_mut(&session) else { continue };
+            if version <= local.version {
+                continue; // A late duplicate.
+            }
+            local.version = version;
+            if target == self.me {
+                // Its move to a member that is gone has come back.
+                local.entry = Entry::Serving;
+            } else {
+                self.turn(session, target, out);
+            }
+            turned.push((session, version));
+        }
+        if !turned.is_empty() {
+            if target == self.me {
+                self.to_homes(now, turned.into_iter(), Message::Arrived, out);
+            } else {
+                self.send(now, node, Message::Handover(turned), out);
+            }
+        }
+    }
+
+    pub(super) fn handover(
+        &mut self,
+        now: Micros,
+        sessions: &[(SessionId, Version)],
+        out: &mut Actions<T>,
+    ) {
+        let mut arrived = Vec::new();
+        for &(session, version) in sessions {
+            let local = self.sessions.get_mut(&session).filter(|local| local.version == version);
+            if let Some(local) = local
+                && matches!(local.entry, Entry::Standby { .. } | Entry::Serving)
+            {
+                local.entry = Entry::Serving;
+                arrived.push((session, version));
+            }
+        }
+        self.to_homes(now, arrived.into_iter(), Message::Arrived, out);
+    }
+
+    pub(super) fn forget(&mut self, sessions: &[(SessionId, Version)], out: &mut Actions<T>) {
+        for &(session, version) in sessions {
+            let local = self.sessions.get(&session);
+            if local.is_some_and(|local| {
+                local.version == version && matches!(local.entry, Entry::Moved { .. })
+            }) {
+                self.uninstall(session, out);
+            }
+        }
+    }
+
+    /// Repeats what may have been lost: handovers and stubs. A draining node asks for moves.
+    pub(super) fn repeat_sessions(&mut self, now: Micros, out: &mut Actions<T>) {
+        let mut handovers = BTreeMap::<NodeId, Vec<_>>::new();
+        let mut stubs = Vec::new();
+        for (&session, local) in &self.sessions {
+            if let Entry::Moved { to } = local.entry {
+                handovers.entry(to.node).or_default().push((session, local.version));
+                stubs.push((session, local.version));
+            }
+        }
+        for (to, sessions) in handovers {
+            self.send(now, to, Message::Handover(sessions), out);
+        }
+        self.to_homes(now, stubs.into_iter(), Message::Stubs, out);
+        self.turn_ready(now, self.me, out);
+        if self.drain.is_some() && self.state() == Some(State::Draining) {
+            self.drain_some(now, out);
+        }
+    }
+
+    fn drain_some(&mut self, now: Micros, out: &mut Actions<T>) {
+        if self.view.in_state(State::Live).next().is_none() {
+            return;
+        }
+        if self.sessions.is_empty() && self.owners.is_empty() {
+            let lease = crate::etcd::Lease { member: self.me, nth: self.leases };
+            self.ended = true;
+            out.push(Action::Etcd(crate::etcd::Request::Revoke { lease }));
+            return out.push(Action::End { again: false });
+        }
+        let count = (self.settings.drain_rate * self.settings.beat_us / 1_000_000).max(1);
+        let retry_us = self.settings.retry_us;
+        let (mut ask, mut left) = (Vec::new(), count);
+        for (&session, local) in &mut self.sessions {
+            let due = local.asked.is_none_or(|at| now >= at + retry_us);
+            if left > 0 && local.entry == Entry::Serving && due {
+                local.asked = Some(now);
+                left -= 1;
+                ask.push(session);
+            }
+        }
+        for session in ask {
+            let Some(owner) = self.owner_of(session.0) else { continue };
+            // No answer is expected: the session goes, or is asked for again.
+            let request = RequestId { at: self.me.node, number: u64::MAX };
+            let body = Request::Move { session, to: None };
+            self.send(now, owner.node, Message::Ask { request, body }, out);
+        }
+    }
+
+    /// Sessions whose move to a gone member waits are moved again by their owner; see `owner`.
+    pub(super) fn members_changed_sessions(&mut self, now: Micros, out: &mut Actions<T>) {
+        let view = &self.view;
+        self.leaving.retain(|_, to| view.state(*to).is_some());
+        self.turn_ready(now, self.me, out);
+    }
+}

@@ -1,0 +1,179 @@
+//! Sessions and keys of a partition, as its log makes them.
+//!
+//! The same function applies changes that an owner has just written and those that a new owner
+//! replays. A change that does not fit the state, as a late duplicate, changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Key, Member, Partition, Sequence, SessionId, Version};
+
+/// What the gateway keeps with a session; the engine does not read it.
+pub type Context = Arc<[u8]>;
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Reserves a key of a session whose home is another partition.
+    Reserve { session: SessionId, key: Key },
+    /// Frees a reserved or resting key.
+    Release { hash: u64 },
+    /// Places a session at a member: a new one, one that has moved, or one of a member that is gone.
+    Place {
+        session: SessionId,
+        /// Where it was.
+        from: Option<Member>,
+        to: Member,
+        keys: Arc<[Key]>,
+        context: Context,
+    },
+    /// Begins a move: `to` installs the session, then `from` turns its entry into a stub.
+    Move { session: SessionId, from: Member, to: Member, keys: Arc<[Key]>, context: Context },
+    /// Removes a session.
+    Remove { session: SessionId, at: Member },
+    /// Directs a key, whose session's home is another partition, to a member; `None`: frees it.
+    Route { session: SessionId, key: Key, version: Version, to: Option<Member> },
+}
+
+impl Change {
+    /// Returns the session that it is about.
+    pub fn session(&self) -> Option<SessionId> {
+        match *self {
+            Self::Reserve { session, .. }
+            | Self::Place { session, .. }
+            | Self::Move { session, .. }
+            | Self::Remove { session, .. }
+            | Self::Route { session, .. } => Some(session),
+            Self::Release { .. } => None,
+        }
+    }
+}
+
+/// A session in its home partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Session {
+    /// Its keys; the first one names it.
+    pub keys: Arc<[Key]>,
+    /// See [`Context`].
+    pub context: Context,
+    /// Where it is.
+    pub at: Member,
+    /// Since which batch.
+    pub version: Version,
+    /// Where it moves to, since which batch.
+    pub moving: Option<(Member, Version)>,
+}
+
+/// A key in its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The key as a whole.
+    pub full: u128,
+    /// Its session.
+    pub session: SessionId,
+    /// How it is used.
+    pub hold: Hold,
+}
+
+/// How a key is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// Reserved by a batch.
+    Reserved(Sequence),
+    /// In use, since this version of its session.
+    Routed(Version, Member),
+    /// Freed by a batch; rests.
+    Resting(Sequence),
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rib {
+    /// Sessions whose home is this partition.
+    pub sessions: BTreeMap<SessionId, Session>,
+    /// Keys of this partition.
+    pub keys: BTreeMap<u64, Held>,
+}
+
+impl Rib {
+    /// Applies a change of the batch `sequence` of partition `own` of `partitions`.
+    pub fn apply(&mut self, sequence: Sequence, change: &Change, own: Partition, partitions: u16) {
+        match change {
+            Change::Reserve { session, key } => {
+                self.keys.entry(key.hash).or_insert(Held {
+                    full: key.full,
+                    session: *session,
+                    hold: Hold::Reserved(sequence),
+                });
+            }
+            Change::Release { hash } => {
+                if self.keys.get(hash).is_some_and(|held| !matches!(held.hold, Hold::Routed(..))) {
+                    self.keys.remove(hash);
+                }
+            }
+            Change::Place { session, to, keys, context, .. } => {
+                let new = Session {
+                    keys: Arc::clone(keys),
+                    context: Arc::clone(context),
+                    at: *to,
+                    version: sequence,
+                    moving: None,
+                };
+                self.sessions.insert(*session, new);
+                self.hold(keys, *session, Hold::Routed(sequence, *to), own, partitions);
+            }
+            Change::Move { session, to, .. } => {
+                if let Some(session) = self.sessions.get_mut(session) {
+                    session.moving = Some((*to, sequence));
+                }
+            }
+            Change::Remove { session, .. } => {
+                if let Some(old) = self.sessions.remove(session) {
+                    self.hold(&old.keys, *session, Hold::Resting(sequence), own, partitions);
+                }
+            }
+            Change::Route { session, key, version, to } => {
+                if self.refuses(*session, *key, *version, to.is_none()) {
+                    return;
+                }
+                let hold =
+                    to.map_or(Hold::Resting(sequence), |member| Hold::Routed(*version, member));
+                self.keys.insert(key.hash, Held { full: key.full, session: *session, hold });
+            }
+        }
+    }
+
+    /// Whether a route does not fit: another session has the key, or a later one is known.
+    pub fn refuses(&self, session: SessionId, key: Key, version: Version, frees: bool) -> bool {
+        match self.keys.get(&key.hash) {
+            None => frees,
+            Some(held) if held.session != session || held.full != key.full => true,
+            Some(held) => match held.hold {
+                Hold::Reserved(_) => false,
+                Hold::Routed(known, _) => known >= version,
+                Hold::Resting(_) => true,
+            },
+        }
+    }
+
+    fn hold(
+        &mut self,
+        keys: &[Key],
+        session: SessionId,
+        hold: Hold,
+        own: Partition,
+        partitions: u16,
+    ) {
+        for key in keys.iter().filter(|key| Partition::of(key.hash, partitions) == own) {
+            self.keys.insert(key.hash, Held { full: key.full, session, hold });
+        }
+    }
+
+    /// Returns the keys that the partition's table must have, with their members.
+    pub fn routes(&self) -> impl Iterator<Item = (u64, Member)> + '_ {
+        self.keys.iter().filter_map(|(&hash, held)| match held.hold {
+            Hold::Routed(_, member) => Some((hash, member)),
+            _ => None,
+        })
+    }
+}

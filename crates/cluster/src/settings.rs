@@ -1,0 +1,79 @@
+//! What all nodes of a cluster agree on, and the mechanisms that tests switch off.
+
+use crate::Micros;
+
+/// Settings of a cluster. Equal on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// RIB partitions: a power of two up to 256.
+    pub partitions: u16,
+    /// Bits of a node number, 1 to 8.
+    pub node_bits: u8,
+    /// Keys that the table of a partition is planned for; it grows to sixteen times as many.
+    pub partition_keys: usize,
+    /// Lease in etcd.
+    pub lease_us: Micros,
+    /// By how much two clocks may differ over a lease.
+    pub margin_us: Micros,
+    /// Interval of beats, retries and checks.
+    pub beat_us: Micros,
+    /// Time after which an unanswered request to etcd or to the log is repeated.
+    pub retry_us: Micros,
+    /// Time after which a node that lags is suspended as ingress.
+    pub suspend_us: Micros,
+    /// Time for which a freed key rests.
+    pub rest_us: Micros,
+    /// Time for which a key stays reserved, and for which a request waits.
+    pub reserve_us: Micros,
+    /// Changes of a batch at most.
+    pub batch_max: usize,
+    /// Requests that an owner keeps at most; others are refused.
+    pub queue_max: usize,
+    /// Batches between two snapshots of a partition.
+    pub snapshot_every: u64,
+    /// Sessions that a draining node moves in a second.
+    pub drain_rate: u64,
+    /// What is switched on.
+    pub mechanisms: Mechanisms,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            partitions: 64,
+            node_bits: 4,
+            partition_keys: 16 << 10,
+            lease_us: 3_000_000,
+            margin_us: 300_000,
+            beat_us: 50_000,
+            retry_us: 500_000,
+            suspend_us: 5_000_000,
+            rest_us: 60_000_000,
+            reserve_us: 10_000_000,
+            batch_max: 1024,
+            queue_max: 1 << 16,
+            snapshot_every: 1024,
+            drain_rate: 100_000,
+            mechanisms: Mechanisms::default(),
+        }
+    }
+}
+
+/// What the guarantees rest on. All are on; tests switch one off to see its guarantee fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mechanisms {
+    /// Owners append under an expected last sequence number, and replicas refuse older epochs.
+    pub epochs: bool,
+    /// The source of a move forwards until all members have applied its delta.
+    pub stubs: bool,
+    /// A node stops by its own clock before its lease ends.
+    pub fencing: bool,
+    /// A replica applies the next batch only, and fetches those that it lacks.
+    pub gaps: bool,
+}
+
+impl Default for Mechanisms {
+    fn default() -> Self {
+        Self { epochs: true, stubs: true, fencing: true, gaps: true }
+    }
+}

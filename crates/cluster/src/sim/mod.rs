@@ -1,0 +1,13 @@
+//! Models of etcd and of the log, and the simulator that runs nodes on them under faults.
+//!
+//! The models are linearizable: a request takes effect at the moment at which it is delivered.
+
+mod etcd;
+mod log;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use etcd::Etcd;
+pub use log::Log;
+pub use run::{Faults, Outcome, Plan, Violation, run};
