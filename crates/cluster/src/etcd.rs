@@ -45,7 +45,10 @@ pub enum Value {
 /// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// Applies what it lacks: a new member, or one that was suspended. No ingress.
+    /// Lags too long: no ingress, and answers do not wait for it.
+    Suspended,
+    /// Applies what it lacks: a new member, or one that was suspended. No ingress yet, but all wait
+    /// for it, so that it lacks nothing when it becomes live.
     Catching,
     /// Takes packets from outside, sessions and partitions.
     Live,

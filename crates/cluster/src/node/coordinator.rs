@@ -79,9 +79,10 @@ impl<T: Gpt> Node<T> {
             let current = heard.beat.membership == self.view.membership;
             let lags = heard.lags_since.is_some_and(|since| now >= since + suspend_us);
             *state = match *state {
-                State::Live | State::Catching if heard.beat.draining => State::Draining,
+                State::Live if heard.beat.draining => State::Draining,
+                State::Live | State::Catching if lags && live > 1 => State::Suspended,
                 State::Catching if heard.beat.caught_up && current => State::Live,
-                State::Live if lags && live > 1 => State::Catching,
+                State::Suspended if heard.lags_since.is_none() => State::Catching,
                 same => same,
             };
         }
@@ -96,6 +97,7 @@ impl<T: Gpt> Node<T> {
             State::Live => 0,
             State::Catching => 1,
             State::Draining => 2,
+            State::Suspended => 3,
         };
         let Some(best) = members.clone().map(|m| rank(m.1)).min() else { return };
         let able: Vec<Member> = members.filter(|m| rank(m.1) == best).map(|m| m.0).collect();

@@ -192,9 +192,9 @@ impl<T: Gpt> Node<T> {
     }
 
     /// The lowest sequence number of a partition that all members have applied; without the
-    /// members that take no packets from outside if `ingress`.
+    /// suspended ones if `ingress`.
     pub(super) fn floor(&self, partition: crate::Partition, ingress: bool) -> Sequence {
-        let counted = self.view.members.values().filter(|m| !ingress || m.1 != State::Catching);
+        let counted = self.view.members.values().filter(|m| !ingress || m.1 != State::Suspended);
         let applied = counted.map(|(member, _)| {
             let heard = self.heard.get(&member.node).filter(|heard| heard.member == *member);
             heard.map_or(0, |heard| heard.beat.applied[partition.index()])

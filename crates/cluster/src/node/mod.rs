@@ -229,7 +229,7 @@ impl<T: Gpt> Node<T> {
     }
 
     /// Groups sessions by the owners of their homes, and sends a message to each.
-    fn to_homes(
+    fn send_homes(
         &mut self,
         now: Micros,
         sessions: impl Iterator<Item = (SessionId, Version)>,

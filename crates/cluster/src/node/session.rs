@@ -186,7 +186,7 @@ impl<T: Gpt> Node<T> {
         }
         if !turned.is_empty() {
             if target == self.me {
-                self.to_homes(now, turned.into_iter(), Message::Arrived, out);
+                self.send_homes(now, turned.into_iter(), Message::Arrived, out);
             } else {
                 self.send(now, node, Message::Handover(turned), out);
             }
@@ -209,7 +209,7 @@ impl<T: Gpt> Node<T> {
                 arrived.push((session, version));
             }
         }
-        self.to_homes(now, arrived.into_iter(), Message::Arrived, out);
+        self.send_homes(now, arrived.into_iter(), Message::Arrived, out);
     }
 
     pub(super) fn forget(&mut self, sessions: &[(SessionId, Version)], out: &mut Actions<T>) {
@@ -236,7 +236,7 @@ impl<T: Gpt> Node<T> {
         for (to, sessions) in handovers {
             self.send(now, to, Message::Handover(sessions), out);
         }
-        self.to_homes(now, stubs.into_iter(), Message::Stubs, out);
+        self.send_homes(now, stubs.into_iter(), Message::Stubs, out);
         self.turn_ready(now, self.me, out);
         if self.drain.is_some() && self.state() == Some(State::Draining) {
             self.drain_some(now, out);

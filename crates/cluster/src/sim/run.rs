@@ -15,7 +15,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{Etcd, Log};
 use crate::etcd::{self, State};
-use crate::message::{Message, Request};
+use crate::message::{Message, Refusal, Request};
 use crate::table::Gpt;
 use crate::{
     Action, Decision, DropReason, Event, Key, Member, Micros, Node, NodeId, Partition, Revision,
@@ -38,8 +38,10 @@ pub struct Faults {
 impl Faults {
     /// Nothing goes wrong.
     pub const NONE: Self = Self { loss: 0, twice: 0, late: 0, events: 0 };
+    /// Messages and batches are lost, late and repeated; no node fails.
+    pub const LOSSY: Self = Self { loss: 30, twice: 50, late: 50, events: 0 };
     /// Everything goes wrong, often.
-    pub const ROUGH: Self = Self { loss: 30, twice: 20, late: 20, events: 600 };
+    pub const ROUGH: Self = Self { loss: 30, twice: 20, late: 20, events: 250 };
 }
 
 /// A run.
@@ -440,7 +442,7 @@ impl<T: Gpt> World<T> {
                 }
             }
             Action::Session(_) => {}
-            Action::Answer(number, answer) => self.answered(number, answer.is_ok()),
+            Action::Answer(number, answer) => self.answered(number, answer),
             Action::End { .. } => {
                 self.hosts[usize::from(from.node.0)].node = None;
                 self.start(from.node);
@@ -485,13 +487,17 @@ impl<T: Gpt> World<T> {
         self.step(me, Event::Request(self.next, request));
     }
 
-    fn answered(&mut self, number: u64, done: bool) {
+    fn answered(&mut self, number: u64, answer: Result<(), Refusal>) {
+        let done = answer.is_ok();
         self.outcome.answered[usize::from(!done)] += 1;
         let Some(Asked { request, session }) = self.asked.remove(&number) else { return };
         match request {
             Request::Establish { keys, .. } if done => {
                 self.unsure.remove(&session);
                 self.known.insert(session, keys);
+            }
+            Request::Establish { .. } if answer != Err(Refusal::Timeout) => {
+                self.unsure.remove(&session);
             }
             Request::Remove { .. } if done => drop(self.unsure.remove(&session)),
             Request::Move { .. } if done => self.outcome.moves += 1,
@@ -576,8 +582,17 @@ impl<T: Gpt> World<T> {
             let keys = &known[self.random.random_range(0..known.len())];
             let key = keys[self.random.random_range(0..keys.len())];
             let mut by = BTreeSet::new();
+            let answered = self.known.contains_key(&SessionId(keys[0].hash));
             for ingress in (0..self.plan.nodes).map(NodeId) {
-                by.extend(self.packet(ingress, key).ok());
+                let handled = self.packet(ingress, key);
+                by.extend(handled.ok());
+                // Where no node fails, no packet is lost to a move.
+                if self.plan.faults.events == 0
+                    && answered
+                    && let Err(Some(why @ (DropReason::Unknown | DropReason::Loop))) = handled
+                {
+                    self.violated(2, format!("{why:?} at {ingress:?} of an answered {key:?}"));
+                }
             }
             if by.len() > 1 {
                 self.violated(5, format!("nodes {by:?} handle a packet of {key:?}"));

@@ -167,8 +167,7 @@ impl<T: Gpt> Node<T> {
             owner.waiting.entry(session).or_default().insert(request);
             return None;
         }
-        let held = keys.iter().filter_map(|key| owner.rib.keys.get(&key.hash));
-        for held in held {
+        if let Some(held) = keys.iter().find_map(|key| owner.rib.keys.get(&key.hash)) {
             return Some(Err(refusal(held.hold)));
         }
         owner.waiting.entry(session).or_default().insert(request);
@@ -278,7 +277,7 @@ impl<T: Gpt> Node<T> {
         }
         for check in checks {
             if let Message::Check { session, .. } = check {
-                self.to_home(now, session, check, out);
+                self.send_home(now, session, check, out);
             }
         }
     }

@@ -340,7 +340,7 @@ impl<T: Gpt> Node<T> {
             Change::Reserve { session, key } => {
                 owner.reserved.insert(key.hash, now + settings.reserve_us);
                 let (session, hash) = (*session, key.hash);
-                self.to_home(now, session, Message::Reserved { session, hash }, out);
+                self.send_home(now, session, Message::Reserved { session, hash }, out);
             }
             Change::Route { session, key, version, to } => {
                 owner.reserved.remove(&key.hash);
@@ -348,7 +348,7 @@ impl<T: Gpt> Node<T> {
                     owner.rests.insert(key.hash, now + settings.rest_us);
                 }
                 let keys = vec![(*session, key.hash, *version)];
-                self.to_home(now, *session, Message::Routed { keys, sequence }, out);
+                self.send_home(now, *session, Message::Routed { keys, sequence }, out);
             }
             Change::Release { hash } => {
                 owner.rests.remove(hash);
@@ -358,7 +358,13 @@ impl<T: Gpt> Node<T> {
         }
     }
 
-    fn to_home(&mut self, now: Micros, session: SessionId, message: Message, out: &mut Actions<T>) {
+    fn send_home(
+        &mut self,
+        now: Micros,
+        session: SessionId,
+        message: Message,
+        out: &mut Actions<T>,
+    ) {
         if let Some(home) = self.owner_of(session.0) {
             self.send(now, home.node, message, out);
         }
