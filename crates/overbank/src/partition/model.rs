@@ -116,8 +116,9 @@ fn model_a_moving_key_has_its_old_value_or_its_new_one() {
     let before = image(&keys, None, 0);
     let shape = shape();
     let seed = super::shape::seed_of(PLANES, |plane| before.words[plane]);
-    let correction =
-        Workshop::<u64>::new(Isa::Portable).correction(&shape, &keys, 0, seed).expect("full rank");
+    let correction = Workshop::<u64>::new(Isa::Portable)
+        .correction(&shape, &keys.map(|key| key.0), 0, seed)
+        .expect("full rank");
     let change = Change::Move { group: 0, planes: MOVE[0] ^ MOVE[1], correction };
     let delta = delta(change);
     explore(both(keys, &MOVE), before, move |table| delta.apply(table).expect("no fallback"));
@@ -162,7 +163,7 @@ fn model_a_partition_goes_to_other_blocks() {
     let (before, after) = (image(&keys, None, 0), image(&keys, None, 3));
     let shape = shape();
     let correction = Workshop::<u64>::new(Isa::Portable)
-        .correction(&shape, &keys[..1], 0, 3)
+        .correction(&shape, &[keys[0].0], 0, 3)
         .expect("full rank");
     let planes = MOVE[0] ^ MOVE[1];
     let delta = delta(Change::Move { group: 0, planes, correction });
