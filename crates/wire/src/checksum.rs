@@ -6,6 +6,8 @@
 //!   raw CRC of their difference. The cost does not depend on the message, and a wrong checksum
 //!   stays wrong.
 
+use crate::proto::array;
+
 /// Returns the change of the ones' complement sum by a write: each old word's complement plus the
 /// new word, folded to 16 bits. `old` and `new` are big-endian numbers of whole 16-bit words.
 #[inline]
@@ -43,6 +45,35 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
         sum += u64::from(u32::from_ne_bytes(last));
     }
     u64::from(u16::from_be(fold_wide(sum)))
+}
+
+/// Returns whether the checksum of an IPv4 header without options is right.
+#[inline(always)]
+pub(crate) fn is_right(header: &[u8; 20]) -> bool {
+    remainder(header) == 0
+}
+
+/// Returns the bytes of the checksum of an IPv4 header without options, in which it is 0.
+#[inline(always)]
+pub(crate) fn of_header(header: &[u8; 20]) -> [u8; 2] {
+    // The folded sum of a header is never 0, so 0 stands for 0xffff.
+    let sum = match remainder(header) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    (!sum).to_ne_bytes()
+}
+
+/// Returns the sum of a header's words modulo 0xffff, in the machine's byte order: folding keeps
+/// that number.
+#[inline(always)]
+fn remainder(header: &[u8; 20]) -> u16 {
+    let word = |at| u64::from_ne_bytes(array(header, at));
+    let last = u64::from(u32::from_ne_bytes(array(header, 16)));
+    // 2^64 is 1 modulo 0xffff, so a carry counts 1. The last word leaves room for the first carry.
+    let (sum, carry) = word(0).overflowing_add(word(8));
+    let (sum, more) = sum.overflowing_add(last + u64::from(carry));
+    ((sum % 0xffff + u64::from(more)) % 0xffff) as u16
 }
 
 /// Returns the checksum to store for a sum.
@@ -137,6 +168,20 @@ mod tests {
             let first: Vec<u8> = first.iter().flat_map(|word| word.to_be_bytes()).collect();
             let expected = internet_checksum(&[&first[..], &last].concat());
             prop_assert_eq!(finish(sum(&first) + sum(&last)), expected);
+        }
+
+        #[test]
+        fn headers_are_right_if_their_sum_is(mut header: [u8; 20], seal: bool, ones: u8) {
+            header[0] |= 1;
+            // Carries of either step.
+            header.iter_mut().skip(1).take(usize::from(ones % 32)).for_each(|byte| *byte = 0xff);
+            if seal {
+                header[10..12].fill(0);
+                let sum = internet_checksum(&header);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            prop_assert_eq!(is_right(&header), internet_checksum(&header) == 0);
+            prop_assert_eq!(of_header(&header), internet_checksum(&header).to_be_bytes());
         }
 
         #[test]

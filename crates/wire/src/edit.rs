@@ -22,7 +22,7 @@
 
 use crate::checksum;
 use crate::edit_key::write_mask;
-use crate::extract::{Network, Offsets, Transport, extract};
+use crate::extract::{Network, Offsets, Transport, offsets};
 use crate::field::Field;
 use crate::gtpu::{Encap, Link, Refused};
 use crate::ip::{Ends, Packet};
@@ -108,10 +108,11 @@ impl FrameBuf {
         // The headroom is longer than any link header.
         let dl_type = packet.ends.ethernet_type();
         self.start = link.write(&mut self.bytes, HEADROOM, dl_type).unwrap_or(HEADROOM);
-        self.offsets = extract(self.as_slice(), 0, &mut FlowKey::default())?;
+        self.offsets = offsets(self.as_slice())?;
         Ok(())
     }
 
+    #[inline]
     fn copy(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
         if bytes.len() > FRAME_MAX {
             return Err(DropReason::FrameTooLong);
@@ -220,6 +221,7 @@ impl FrameBuf {
 
     /// Takes one off the TTL or hop limit; frames other than IP are left as they are. A broken IP
     /// header counts as expired.
+    #[inline]
     pub fn dec_ttl(&mut self) -> Result<(), TtlExpired> {
         let at = usize::from(self.offsets.l3);
         let frame = &mut self.bytes[self.start..self.end];
@@ -231,11 +233,9 @@ impl FrameBuf {
                     .and_then(|rest| rest.first_chunk_mut())
                     .filter(|bytes| bytes[0] > 1)
                     .ok_or(TtlExpired)?;
-                // TTL, protocol, checksum.
+                // TTL, protocol, checksum. The word of the first two falls by 0x100.
                 let [ttl, proto, sum @ ..] = *bytes;
-                let word = |ttl| u128::from(u16::from_be_bytes([ttl, proto]));
-                let delta = checksum::delta(word(ttl), word(ttl - 1));
-                let [a, b] = checksum::update(u16::from_be_bytes(sum), delta).to_be_bytes();
+                let [a, b] = checksum::update(u16::from_be_bytes(sum), !0x100).to_be_bytes();
                 *bytes = [ttl - 1, proto, a, b];
             }
             Network::Ip6 => {

@@ -98,6 +98,16 @@ pub fn extract_within(
     }
 }
 
+/// Returns the offsets alone.
+#[inline]
+pub(crate) fn offsets(frame: &[u8]) -> Result<Offsets, DropReason> {
+    // The short path's key is never read, and so never written.
+    match plain_ip4(frame, 0, &mut FlowKey::default()) {
+        Some(offsets) => Ok(offsets),
+        None => extract_general(frame, 0, ethernet::TAGS_MAX, &mut FlowKey::default()),
+    }
+}
+
 /// Reads untagged, unfragmented IPv4 without options with TCP or UDP; returns `None` for all else.
 #[inline(always)]
 fn plain_ip4(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Option<Offsets> {

@@ -9,7 +9,7 @@
 use crate::checksum;
 use crate::gtpu::Refused;
 use crate::hash::{K, mix};
-use crate::proto::{array, be16, be32, chunk, ethernet, ipv4, ipv6, number};
+use crate::proto::{array, be16, chunk, ethernet, ipv4, ipv6, number};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Next header of IPv6: none follows.
@@ -118,7 +118,7 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// Reads the packet at the start of `bytes`.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Refused> {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => {
@@ -130,8 +130,8 @@ impl<'a> Packet<'a> {
                 }
                 let bytes = bytes.get(..total_len).ok_or(Refused::InnerLength)?;
                 let ends = Ends::V4 {
-                    src: Ipv4Addr::from(be32(header, ipv4::SRC)),
-                    dst: Ipv4Addr::from(be32(header, ipv4::DST)),
+                    src: Ipv4Addr::from(array::<4, _>(header, ipv4::SRC)),
+                    dst: Ipv4Addr::from(array::<4, _>(header, ipv4::DST)),
                 };
                 Ok(Packet { bytes, ends, tos: header[1] })
             }

@@ -57,8 +57,22 @@ impl<'a> Extensions<'a> {
 
     /// Reads the chain at the start of `bytes`, the first header of which has type `first`. Returns
     /// it and the bytes after it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(first: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Refused> {
+        // One PDU Session Container of four bytes: nearly every packet.
+        if let Some((header @ [1, content @ .., kind::NONE], rest)) = bytes.split_first_chunk::<4>()
+            && first == kind::PDU_SESSION
+            && Container::is_valid(content)
+        {
+            let session = Some(&content[..]);
+            return Ok((Extensions { bytes: header, session, first, udp_port: None }, rest));
+        }
+        Extensions::walk(first, bytes)
+    }
+
+    /// Reads any chain.
+    #[cold]
+    pub(super) fn walk(first: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Refused> {
         let mut chain = Extensions { first, ..Extensions::NONE };
         let (mut next, mut at) = (first, 0);
         for _ in 0..EXTENSIONS_MAX {

@@ -161,7 +161,7 @@ impl<'a> Message<'a> {
     }
 
     /// Reads the message at the start of a UDP payload.
-    #[inline]
+    #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Result<Message<'a>, Refused> {
         let header = chunk::<HEADER_LEN>(payload, 0).ok_or(Refused::ShortHeader)?;
         let flags = header[0];

@@ -92,7 +92,7 @@ impl Container {
     }
 
     /// Returns whether [`Self::parse`] reads the content.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_valid(content: &[u8]) -> bool {
         match content {
             // Flow and reflective QoS alone: nearly every packet.
@@ -110,7 +110,6 @@ impl Container {
 
     /// Reads the content of an extension header; `None` if its type is unknown or a field is cut
     /// short.
-    #[inline]
     pub fn parse(content: &[u8]) -> Option<Container> {
         let (&[first, second], mut rest) = content.split_first_chunk::<2>()?;
         let qfi = second & QFI;
@@ -167,21 +166,28 @@ impl Container {
         len
     }
 
+    /// Returns the extension header of the container of nearly every packet, as the last one;
+    /// `None` for any other.
+    #[inline]
+    pub(super) fn plain(&self) -> Option<[u8; 4]> {
+        match *self {
+            Container::Downlink(Downlink {
+                qfi,
+                rqi,
+                ppi: None,
+                sent: None,
+                sequence: None,
+                mbs_sequence: None,
+            }) => Some([1, 0, if rqi { RQI } else { 0 } | qfi & QFI, kind::NONE]),
+            _ => None,
+        }
+    }
+
     /// Writes the container as the only extension header of a message, and returns its bytes.
     #[inline]
     pub(super) fn write_header<'a>(&self, room: &'a mut [u8; Self::HEADER_LEN_MAX]) -> &'a [u8] {
-        // The container of nearly every packet.
-        if let Container::Downlink(Downlink {
-            qfi,
-            rqi,
-            ppi: None,
-            sent: None,
-            sequence: None,
-            mbs_sequence: None,
-        }) = *self
-        {
-            let rqi = if rqi { RQI } else { 0 };
-            room[..4].copy_from_slice(&[1, 0, rqi | qfi & QFI, kind::NONE]);
+        if let Some(header) = self.plain() {
+            room[..4].copy_from_slice(&header);
             return &room[..4];
         }
         let mut content = [0; Self::LEN_MAX];

@@ -50,5 +50,7 @@ pub(crate) fn be32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
 /// Returns the `M` bytes at `at` of a header of known size.
 #[inline(always)]
 pub(crate) fn array<const M: usize, const N: usize>(header: &[u8; N], at: usize) -> [u8; M] {
-    std::array::from_fn(|i| header[at + i])
+    let mut bytes = [0; M];
+    bytes.copy_from_slice(&header[at..at + M]);
+    bytes
 }

@@ -134,6 +134,50 @@ proptest! {
         }
     }
 
+    /// The short paths say what the general ones say, of whole, changed and truncated frames.
+    #[test]
+    fn short_paths_agree_with_the_general_ones(
+        encap in encap(), plain: bool, qfi: Option<u8>, inner in ends(),
+        flow: u64, dscp in 0u8..64,
+        changes: [(prop::sample::Index, u8); 3], changed in 0..4usize, reseal_it: bool,
+        keep in prop::option::of(any::<prop::sample::Index>()), more in 0..9usize,
+        noise in frames::mutated(),
+    ) {
+        let mut encap = encap;
+        if plain {
+            encap.outer.link.vlan = None;
+            encap.session = qfi.map(Container::downlink);
+        }
+        let inner = packet(inner, b"payload");
+        let mut bytes = [&[0; Encap::LEN_MAX][..], &inner].concat();
+        let mut twin = bytes.clone();
+        let range = Encap::LEN_MAX..bytes.len();
+        let start = encap.write(&mut bytes, range.clone(), flow, dscp).unwrap();
+        prop_assert_eq!(encap.general(&mut twin, range, flow, dscp), Some(start));
+        prop_assert_eq!(&bytes, &twin);
+
+        let mut frame = bytes[start..].to_vec();
+        frame.resize(frame.len() + more, 0);
+        let headers = frame.len() - inner.len() - more;
+        changes[..changed].iter().for_each(|(at, value)| frame[at.index(headers)] = *value);
+        if reseal_it {
+            reseal(&mut frame);
+        }
+        if let Some(keep) = keep {
+            frame.truncate(keep.index(frame.len()));
+        }
+        for frame in [&frame, &noise] {
+            let found = Datagram::of(frame);
+            prop_assert_eq!(&found, &Datagram::general(frame));
+            let payload = found.map(|datagram| datagram.payload());
+            let Some((long, rest)) = payload.unwrap_or_default().split_first_chunk::<12>() else {
+                continue;
+            };
+            let first = long[11];
+            prop_assert_eq!(Extensions::parse(first, rest), Extensions::walk(first, rest));
+        }
+    }
+
     #[test]
     fn messages_of_paths(encap in encap(), ports: [u16; 2], sequence: u16, label: u32) {
         let outer = encap.outer;
