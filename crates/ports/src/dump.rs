@@ -12,6 +12,7 @@ use crate::queue::{
     Port, PortError, PortInfo, Queue, Receive, ReceiveCounters, Received, SendError, Transmit,
     TransmitCounters,
 };
+use crate::select::Select;
 
 pub struct DumpPort {
     inner: Box<dyn Port>,
@@ -35,6 +36,10 @@ impl Port for DumpPort {
             transmit: Box::new(DumpTransmit { inner: transmit, out: self.stream.writer() }),
         };
         self.inner.take_queues().into_iter().map(wrap).collect()
+    }
+
+    fn select(&mut self, select: &Select) -> Result<(), PortError> {
+        self.inner.select(select)
     }
 
     fn info(&mut self) -> PortInfo {

@@ -23,6 +23,7 @@ use crate::queue::{
     BURST, Port, PortError, PortInfo, Queue, Receive, ReceiveCounters, Received, SendError,
     Transmit, TransmitCounters,
 };
+use crate::select::Select;
 
 /// Most frames that may overtake one.
 const OVERTAKEN_MAX: u64 = 8;
@@ -252,6 +253,10 @@ impl Port for FaultPort {
             Queue { receive, transmit }
         };
         self.inner.take_queues().into_iter().enumerate().map(wrap).collect()
+    }
+
+    fn select(&mut self, select: &Select) -> Result<(), PortError> {
+        self.inner.select(select)
     }
 
     fn info(&mut self) -> PortInfo {

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod offload;
 pub mod pcap;
 pub mod queue;
+pub mod select;
 #[cfg(target_os = "linux")]
 pub mod sniff;
 #[cfg(target_os = "linux")]

@@ -14,6 +14,7 @@
 //! complete: VLAN tags that the kernel removed are restored, checksums that it left to the hardware
 //! are computed, and large frames are segmented.
 
+use crate::select::Select;
 use arrayvec::ArrayVec;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -151,4 +152,20 @@ pub trait Port: Send {
 
     /// Asks the system for the port's current properties.
     fn info(&mut self) -> PortInfo;
+
+    /// Takes the frames that `select` takes from now on. Only AF_XDP ports can leave frames to the
+    /// kernel.
+    ///
+    /// # Errors
+    /// [`PortError`]: the selection is as before.
+    fn select(&mut self, select: &Select) -> Result<(), PortError> {
+        match select {
+            Select::All => Ok(()),
+            Select::Rules(_) => Err(PortError::Unusable {
+                port: self.info().name,
+                problem: "takes every frame; frames can be left to the kernel by afxdp alone"
+                    .to_owned(),
+            }),
+        }
+    }
 }

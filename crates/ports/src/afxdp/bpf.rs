@@ -1,21 +1,10 @@
-//! The XDP program that passes the frames of an interface to AF_XDP sockets, assembled by hand.
-//!
-//! ```text
-//!   frame on queue q ──▶ tag left in the hardware's metadata? ── put it back into the frame
-//!                            │ no                                       │
-//!                            ▼                                          ▼
-//!                  bpf_redirect_map(sockets, q, else XDP_PASS) ──▶ socket of queue q
-//! ```
-//!
-//! The short form has six instructions. The long form asks for the VLAN tag that a driver removed
-//! (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8). Veth and several NICs deliver the tag only beside
-//! the frame, where it would be lost. The long form is bound to one device and works in native
-//! mode.
+//! Loads and attaches XDP programs (`program`) by `bpf(2)`.
 //!
 //! A program is attached by a *link* (Linux 5.9). The kernel detaches it when the last descriptor
 //! of the link is closed, even if the process is killed. So nothing stale stays behind, and another
 //! process's program is never replaced.
 
+use super::program::Instruction;
 use super::sys::{check, owned};
 use std::ffi::CStr;
 use std::io;
@@ -28,6 +17,7 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_LINK_UPDATE: libc::c_int = 29;
 const BPF_LINK_DETACH: libc::c_int = 34;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -40,153 +30,6 @@ const F_XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 pub(super) const FLAG_GENERIC: u32 = 1 << 1;
 /// Native mode: inside the driver.
 pub(super) const FLAG_NATIVE: u32 = 1 << 2;
-
-/// Verdicts of an XDP program.
-const XDP_DROP: i32 = 1;
-const XDP_PASS: i32 = 2;
-
-/// Numbers of the kernel's helpers.
-const MAP_LOOKUP_ELEM: i32 = 1;
-const XDP_ADJUST_HEAD: i32 = 44;
-const REDIRECT_MAP: i32 = 51;
-
-/// Offsets in `struct xdp_md`.
-const MD_DATA: i16 = 0;
-const MD_DATA_END: i16 = 4;
-const MD_RX_QUEUE: i16 = 16;
-
-/// One eBPF instruction.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instruction {
-    code: u8,
-    /// Destination in the low four bits, source in the high ones.
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-const fn op(code: u8, dst: u8, src: u8, offset: i16, immediate: i32) -> Instruction {
-    Instruction { code, registers: dst | src << 4, offset, immediate }
-}
-const fn mov(dst: u8, src: u8) -> Instruction {
-    op(0xbf, dst, src, 0, 0)
-}
-const fn set(dst: u8, value: i32) -> Instruction {
-    op(0xb7, dst, 0, 0, value)
-}
-const fn add(dst: u8, value: i32) -> Instruction {
-    op(0x07, dst, 0, 0, value)
-}
-const fn load32(dst: u8, src: u8, offset: i16) -> Instruction {
-    op(0x61, dst, src, offset, 0)
-}
-const fn load16(dst: u8, src: u8, offset: i16) -> Instruction {
-    op(0x69, dst, src, offset, 0)
-}
-const fn store16(dst: u8, offset: i16, src: u8) -> Instruction {
-    op(0x6b, dst, src, offset, 0)
-}
-const fn store32(dst: u8, offset: i16, src: u8) -> Instruction {
-    op(0x63, dst, src, offset, 0)
-}
-/// Stores eight bytes of zero.
-const fn zero64(dst: u8, offset: i16) -> Instruction {
-    op(0x7a, dst, 0, offset, 0)
-}
-const fn to_be16(dst: u8) -> Instruction {
-    op(0xdc, dst, 0, 0, 16)
-}
-const fn call(helper: i32) -> Instruction {
-    op(0x85, 0, 0, 0, helper)
-}
-/// Calls a kernel function by its BTF number.
-const fn call_kernel(function: i32) -> Instruction {
-    op(0x85, 0, 2, 0, function)
-}
-const fn exit() -> Instruction {
-    op(0x95, 0, 0, 0, 0)
-}
-/// Loads the address of a map: two slots.
-const fn map(dst: u8, fd: i32) -> [Instruction; 2] {
-    [op(0x18, dst, 1, 0, fd), op(0, 0, 0, 0, 0)]
-}
-/// `if dst == 0 goto +offset`; [`Assembler::label`] fills in the offset.
-const JEQ: u8 = 0x15;
-const JNE: u8 = 0x55;
-/// `if dst > src`.
-const JGT: u8 = 0x2d;
-
-/// Registers: the context, kept through the program, and the end of the stack.
-const CONTEXT: u8 = 6;
-const STACK: u8 = 10;
-
-/// Instructions with forward jumps.
-#[derive(Default)]
-struct Assembler {
-    code: Vec<Instruction>,
-}
-
-impl Assembler {
-    fn put(&mut self, code: &[Instruction]) {
-        self.code.extend_from_slice(code);
-    }
-
-    /// Appends a jump whose target is still unknown.
-    fn jump(&mut self, code: u8, dst: u8, src: u8) -> usize {
-        self.code.push(op(code, dst, src, 0, 0));
-        self.code.len() - 1
-    }
-
-    /// Directs the jumps here. Programs have a few dozen instructions.
-    fn label(&mut self, jumps: &[usize]) {
-        for &jump in jumps {
-            self.code[jump].offset = (self.code.len() - jump - 1) as i16;
-        }
-    }
-}
-
-/// Returns the program: to the socket of the frame's queue, or to the stack if there is none. Given
-/// the kernel function's number, it first restores VLAN tags.
-pub(super) fn redirect_program(sockets: BorrowedFd<'_>, vlan_tag: Option<u32>) -> Vec<Instruction> {
-    let sockets = map(1, sockets.as_raw_fd());
-    let mut asm = Assembler::default();
-    asm.put(&[mov(CONTEXT, 1)]);
-    if let Some(function) = vlan_tag {
-        // r0 = vlan_tag(context, &protocol at -8, &tag at -16)
-        asm.put(&[zero64(STACK, -8), zero64(STACK, -16)]);
-        asm.put(&[mov(2, STACK), add(2, -8), mov(3, STACK), add(3, -16)]);
-        asm.put(&[call_kernel(function as i32)]);
-        let untagged = asm.jump(JNE, 0, 0);
-        // Without a socket the frame stays unchanged: the stack knows the tag.
-        asm.put(&[load32(2, CONTEXT, MD_RX_QUEUE), store32(STACK, -24, 2)]);
-        asm.put(&[mov(2, STACK), add(2, -24)]);
-        asm.put(&sockets);
-        asm.put(&[call(MAP_LOOKUP_ELEM)]);
-        let no_socket = asm.jump(JEQ, 0, 0);
-        // Four more bytes in front; the addresses move there, and the tag follows them.
-        asm.put(&[mov(1, CONTEXT), set(2, -4), call(XDP_ADJUST_HEAD)]);
-        let no_room = asm.jump(JNE, 0, 0);
-        asm.put(&[load32(2, CONTEXT, MD_DATA), load32(3, CONTEXT, MD_DATA_END)]);
-        asm.put(&[mov(4, 2), add(4, 18)]);
-        let short = asm.jump(JGT, 4, 3);
-        for at in (0..12).step_by(2) {
-            asm.put(&[load16(5, 2, at + 4), store16(2, at, 5)]);
-        }
-        asm.put(&[load16(5, STACK, -8), store16(2, 12, 5)]);
-        asm.put(&[load16(5, STACK, -16), to_be16(5), store16(2, 14, 5)]);
-        let tagged = asm.jump(0x05, 0, 0);
-        asm.label(&[no_room, short]);
-        asm.put(&[set(0, XDP_DROP), exit()]);
-        asm.label(&[no_socket]);
-        asm.put(&[set(0, XDP_PASS), exit()]);
-        asm.label(&[untagged, tagged]);
-    }
-    asm.put(&[load32(2, CONTEXT, MD_RX_QUEUE)]);
-    asm.put(&sockets);
-    asm.put(&[set(3, XDP_PASS), call(REDIRECT_MAP), exit()]);
-    asm.code
-}
 
 /// Calls `bpf(2)` with one of the structures below.
 ///
@@ -261,7 +104,7 @@ impl SocketMap {
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
-    /// Returns the descriptor for [`redirect_program`].
+    /// Returns the descriptor for a program.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.0.as_fd()
@@ -333,6 +176,23 @@ pub(super) fn load(device: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
 /// A program that stays attached until this is dropped.
 pub(super) struct Link(OwnedFd);
 
+impl Link {
+    /// Attaches `program` in place of the one before. Each frame meets one of both.
+    pub(super) fn replace(&self, program: &OwnedFd) -> io::Result<()> {
+        #[repr(C)]
+        struct Attr {
+            link: u32,
+            program: u32,
+            flags: u32,
+            old_program: u32,
+        }
+        let (link, program) = (self.0.as_raw_fd() as u32, program.as_raw_fd() as u32);
+        let mut attr = Attr { link, program, flags: 0, old_program: 0 };
+        // SAFETY: the structure of this command, without addresses.
+        unsafe { bpf(BPF_LINK_UPDATE, &mut attr) }.map(drop)
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         // Closing is not enough: a child that was just forked still holds the descriptor until it
@@ -398,6 +258,35 @@ pub(super) fn program_name(id: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
 }
 
+/// Runs a program on a frame of at least 14 bytes, without an interface, and returns its verdict.
 #[cfg(test)]
-#[path = "bpf_tests.rs"]
-mod tests;
+pub(super) fn test_run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    #[repr(C)]
+    struct Attr {
+        program: u32,
+        verdict: u32,
+        len_in: u32,
+        len_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+        // Context, flags, processor and batch: zero is neutral.
+        more: [u64; 5],
+    }
+    let mut attr = Attr {
+        program: program.as_raw_fd() as u32,
+        verdict: 0,
+        len_in: frame.len() as u32,
+        len_out: 0,
+        data_in: frame.as_ptr() as u64,
+        data_out: 0,
+        repeat: 1,
+        duration: 0,
+        more: [0; 5],
+    };
+    // SAFETY: the structure of this command; the frame lives through the call and is only read.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
+    Ok(attr.verdict)
+}

@@ -7,9 +7,11 @@
 //!                                          worker 3          more workers: send only
 //! ```
 //!
-//! [`open`] attaches an XDP program (`bpf`) that directs the frames of each receive queue to its
-//! socket. Every queue of the interface gets a socket, so that no queue stays unread. A worker
-//! without a queue receives nothing, and sends through a packet socket (`packet`).
+//! [`open`] attaches an XDP program (`program`) that directs the frames of each receive queue to
+//! its socket: all, or those that [`AfXdpOptions::select`] takes (`filter`). [`Port::select`]
+//! changes that while frames pass: a new program takes the place of the old one. Every queue of the
+//! interface gets a socket, so that no queue stays unread. A worker without a queue receives
+//! nothing, and sends through a packet socket (`packet`).
 //!
 //! **Modes.** The program runs in the driver if the driver supports it (native), else in the
 //! kernel's generic hook. The hardware reads and writes frames itself if the driver supports that
@@ -19,13 +21,14 @@
 //! process, so the kernel undoes them however the process ends. That needs BPF links (Linux 5.9);
 //! older kernels are refused. Another process's program is never replaced.
 //!
-//! **Offloads.** Checksums that the kernel left to the hardware (veth) are completed in place. VLAN
-//! tags beside the frame are restored by the program if the driver reports them (veth; Linux 6.8).
-//! Drivers that remove tags are set to keep them until the port is dropped; a killed process
+//! **Offloads.** Checksums that the kernel left to the hardware (veth) are completed in place.
+//! VLAN tags beside the frame are restored by the program if the driver reports them (veth; Linux
+//! 6.8). Drivers that remove tags are set to keep them until the port is dropped; a killed process
 //! leaves `rxvlan` off, which only costs speed. In generic mode a tag that the sender left to the
-//! hardware (veth) is invisible: use native mode there. Frames longer than 3.8 kB cannot be
-//! received, so an interface with a longer MTU is refused. In generic mode, large frames that a
-//! veth peer did not segment count as missed; native mode makes the peer segment them.
+//! hardware (veth) is invisible, to rules as well: use native mode there. Frames longer than 3.8
+//! kB cannot be received, so an interface with a longer MTU is refused. In generic mode, large
+//! frames that a veth peer did not segment count as missed; native mode makes the peer segment
+//! them.
 //!
 //! Limits: 64 receive queues. No action of the kernel or of a peer makes it panic. Needs the
 //! capabilities `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
@@ -34,9 +37,11 @@
 
 mod bpf;
 mod btf;
+mod filter;
 mod interface;
 pub(crate) mod netlink;
 mod packet;
+mod program;
 mod receive;
 mod ring;
 mod socket;
@@ -44,6 +49,7 @@ mod sys;
 mod transmit;
 
 use crate::queue::{Port, PortError, PortInfo, Queue, Receive, Transmit};
+use crate::select::Select;
 use interface::Interface;
 use packet::PacketTransmit;
 use receive::XdpReceive;
@@ -51,7 +57,7 @@ pub use socket::MTU_MAX;
 use socket::{Binding, Opened, Socket};
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::Arc;
 use transmit::XdpTransmit;
@@ -143,11 +149,19 @@ pub struct AfXdpOptions {
     pub frames: u32,
     /// Receive frames for other Ethernet addresses.
     pub promiscuous: bool,
+    /// Frames to take; the kernel keeps the others.
+    pub select: Select,
 }
 
 impl Default for AfXdpOptions {
     fn default() -> AfXdpOptions {
-        AfXdpOptions { mode: CopyMode::Auto, xdp: XdpMode::Auto, frames: 8192, promiscuous: true }
+        AfXdpOptions {
+            mode: CopyMode::Auto,
+            xdp: XdpMode::Auto,
+            frames: 8192,
+            promiscuous: true,
+            select: Select::All,
+        }
     }
 }
 
@@ -159,6 +173,7 @@ struct AfXdpPort {
     interface: Arc<Interface>,
     queues: Vec<Queue>,
     detail: String,
+    select: Select,
     /// Whether the driver removed VLAN tags before.
     restore_vlan: bool,
 }
@@ -188,17 +203,18 @@ pub fn open(
 
     let sockets = bpf::SocketMap::new(receiving)
         .map_err(|error| refused(&interface, "BPF_MAP_CREATE", error))?;
-    let program = attach(&interface, options.xdp, &sockets)?;
+    let program = attach(&interface, options, &sockets)?;
     if options.promiscuous {
         interface.make_promiscuous()?;
     }
     let mut port = AfXdpPort {
-        restore_vlan: !program.restores_tags && interface.keep_vlan_tags(),
+        restore_vlan: program.vlan_tag.is_none() && interface.keep_vlan_tags(),
         program,
         sockets,
         interface: Arc::clone(&interface),
         queues: Vec::new(),
         detail: String::new(),
+        select: options.select.clone(),
     };
 
     let mut opened = Vec::new();
@@ -288,9 +304,6 @@ fn detail(
     if let Some(fewest) = fewest.filter(|fewest| *fewest < options.frames) {
         parts.push(format!("only {fewest} frames a queue because of RLIMIT_MEMLOCK"));
     }
-    if program.restores_tags {
-        parts.push("VLAN tags restored".to_owned());
-    }
     if program.generic {
         parts.push("VLAN tags seen only if they are in the frame".to_owned());
     }
@@ -372,44 +385,48 @@ fn refused(interface: &Interface, call: &'static str, error: io::Error) -> PortE
 
 struct Attached {
     /// Keeps the program attached.
-    _link: bpf::Link,
+    link: bpf::Link,
     generic: bool,
     /// Why native mode failed, if tried.
     why_generic: Option<String>,
-    /// Whether it restores VLAN tags.
-    restores_tags: bool,
+    /// The kernel function by which it sees VLAN tags beside the frame.
+    vlan_tag: Option<u32>,
+}
+
+/// Loads the program; one that sees tags is bound to the interface.
+fn load(
+    interface: &Interface,
+    sockets: &bpf::SocketMap,
+    vlan_tag: Option<u32>,
+    select: &Select,
+) -> io::Result<OwnedFd> {
+    let code = program::redirect_program(sockets.fd(), vlan_tag, select, program::XDP_PASS);
+    bpf::load(if vlan_tag.is_some() { interface.index() } else { 0 }, &code)
 }
 
 /// Loads and attaches the program in the best mode allowed.
 fn attach(
     interface: &Interface,
-    mode: XdpMode,
+    options: &AfXdpOptions,
     sockets: &bpf::SocketMap,
 ) -> Result<Attached, PortError> {
-    let index = interface.index();
+    let (index, mode) = (interface.index(), options.xdp);
     if let Ok(Some(there)) = netlink::attached(index) {
         return Err(occupied(interface, there));
     }
-    let fd = sockets.fd();
     if mode != XdpMode::Generic {
         // Restores tags if kernel and driver support that.
-        let with_tags = btf::kernel_function("bpf_xdp_metadata_rx_vlan_tag").and_then(|function| {
-            let code = bpf::redirect_program(fd.as_fd(), Some(function));
-            let program = bpf::load(index, &code).ok()?;
-            bpf::attach(&program, index, bpf::FLAG_NATIVE).ok()
+        let attached = btf::kernel_function("bpf_xdp_metadata_rx_vlan_tag").and_then(|function| {
+            let program = load(interface, sockets, Some(function), &options.select).ok()?;
+            let link = bpf::attach(&program, index, bpf::FLAG_NATIVE).ok()?;
+            Some(Attached { link, generic: false, why_generic: None, vlan_tag: Some(function) })
         });
-        if let Some(link) = with_tags {
-            return Ok(Attached {
-                _link: link,
-                generic: false,
-                why_generic: None,
-                restores_tags: true,
-            });
+        if let Some(attached) = attached {
+            return Ok(attached);
         }
     }
-    let code = bpf::redirect_program(fd.as_fd(), None);
-    let program =
-        bpf::load(0, &code).map_err(|error| refused(interface, "BPF_PROG_LOAD", error))?;
+    let program = load(interface, sockets, None, &options.select)
+        .map_err(|error| refused(interface, "BPF_PROG_LOAD", error))?;
     let mut refusals: Vec<io::Error> = Vec::new();
     for (wanted, flag) in
         [(XdpMode::Native, bpf::FLAG_NATIVE), (XdpMode::Generic, bpf::FLAG_GENERIC)]
@@ -421,7 +438,7 @@ fn attach(
             Ok(link) => {
                 let why_generic = refusals.pop().map(|error| native_refusal(&error));
                 let generic = wanted == XdpMode::Generic;
-                return Ok(Attached { _link: link, generic, why_generic, restores_tags: false });
+                return Ok(Attached { link, generic, why_generic, vlan_tag: None });
             }
             Err(error) => refusals.push(error),
         }
@@ -474,7 +491,25 @@ impl Port for AfXdpPort {
     }
 
     fn info(&mut self) -> PortInfo {
-        self.interface.info(self.detail.clone())
+        let selected = match (&self.select, self.program.vlan_tag) {
+            (Select::All, Some(_)) => ", VLAN tags restored".to_owned(),
+            (Select::All, None) => String::new(),
+            (Select::Rules(rules), _) => {
+                format!(", {} rules select frames, the kernel keeps the others", rules.len())
+            }
+        };
+        self.interface.info(format!("{}{selected}", self.detail))
+    }
+
+    fn select(&mut self, select: &Select) -> Result<(), PortError> {
+        let program = load(&self.interface, &self.sockets, self.program.vlan_tag, select)
+            .map_err(|error| refused(&self.interface, "BPF_PROG_LOAD", error))?;
+        self.program
+            .link
+            .replace(&program)
+            .map_err(|error| self.interface.system("BPF_LINK_UPDATE", error))?;
+        self.select = select.clone();
+        Ok(())
     }
 }
 

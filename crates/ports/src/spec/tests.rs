@@ -150,6 +150,7 @@ prop_compose! {
                     xdp: if b { afxdp::XdpMode::Native } else { afxdp::XdpMode::Generic },
                     frames: (small.next_power_of_two() * 256).min(65_536),
                     promiscuous: c,
+                    ..AfXdpOptions::default()
                 };
                 PortKind::AfXdp { interface, options }
             }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::netns::{Net, PATIENCE, Wire, receive_until, run, wait};
 use overbank_ports::afxdp::{self, AfXdpOptions, CopyMode, FRAMES_MIN, MTU_MAX, XdpMode};
 use overbank_ports::queue::{BURST, Port, PortError, Queue, SendError, TransmitCounters};
+use overbank_ports::select::{Rule, Rules, Select};
 
 /// Bytes that look the same nowhere.
 fn noise(len: usize) -> Vec<u8> {
@@ -976,5 +977,97 @@ fn cpu_time() -> Duration {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+/// Datagrams of `payload` to port 2152 of the near end.
+fn tunnel_payloads(frames: &[Vec<u8>], payload: &[u8]) -> usize {
+    frames.iter().filter(|frame| frame.ends_with(payload)).count()
+}
+
+/// With rules, the kernel's own traffic goes on beside the port: ARP and neighbour discovery, ping,
+/// TCP. UDP to port 2152 and a prefix come to the port, before and after a change of the rules.
+#[test]
+fn the_kernel_keeps_what_no_rule_takes() {
+    for xdp in [XdpMode::Native, XdpMode::Generic] {
+        let Some(net) = Net::new(1) else { return };
+        let near = net.near(0);
+        run(&format!(
+            "sysctl -qw net.ipv6.conf.{near}.disable_ipv6=0 net.ipv6.conf.{near}.accept_dad=0 && \
+             ip address add 10.77.0.99/24 dev {near} && \
+             ip address add fd77::99/64 dev {near} nodad"
+        ));
+        let near4 = IpAddr::from([10, 77, 0, 99]);
+        let near6 = IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, 0x99]);
+        let rules = |rules| Select::Rules(Rules::new(rules).expect("few"));
+        let tunnels = [near4, near6].map(|dst| Rule::Udp { dst, port: 2152 });
+        let options = AfXdpOptions {
+            xdp,
+            promiscuous: false,
+            frames: FRAMES_MIN,
+            select: rules(tunnels.to_vec()),
+            ..options()
+        };
+        let mut port = open(&net, 0, &options, 1);
+        let mut queue = port.take_queues().pop().expect("one queue");
+        let detail = port.info().detail;
+        assert!(detail.ends_with("2 rules select frames, the kernel keeps the others"), "{detail}");
+        far_is_up(&net, 0);
+
+        // The kernel answers, and so resolves addresses.
+        net.exec(0, "ping -q -c 2 -i 0.01 -W 30 10.77.0.99");
+        net.exec(0, "ping -q -c 2 -i 0.01 -W 30 fd77::99");
+        for address in ["10.77.0.99", "fd77::99"] {
+            let listener = TcpListener::bind((address, 0)).expect("bound");
+            let to = listener.local_addr().expect("an address");
+            let client = net.inside(0, move || {
+                let mut stream = TcpStream::connect_timeout(&to, PATIENCE).expect("connected");
+                stream.write_all(b"SSH-2.0-test").expect("sent");
+            });
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+            let mut got = [0; 12];
+            stream.read_exact(&mut got).expect("all bytes");
+            client.join().expect("the client ends well");
+            assert_eq!(&got, b"SSH-2.0-test");
+        }
+
+        let send = |to: SocketAddr, payload: &'static [u8]| {
+            let sent = net.inside(0, move || {
+                let from: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+                let socket = UdpSocket::bind((from, 0)).expect("bound");
+                socket.send_to(payload, to).expect("sent");
+            });
+            sent.join().expect("sent");
+        };
+        // Another port is the kernel's.
+        let other = UdpSocket::bind((near4, 0)).expect("bound");
+        other.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        send(other.local_addr().expect("an address"), b"another port");
+        let mut got = [0; 100];
+        let (len, _) = other.recv_from(&mut got).expect("a datagram");
+        assert_eq!(&got[..len], b"another port");
+        for near in [near4, near6] {
+            send(SocketAddr::new(near, 2152), b"a tunnel");
+        }
+        let all = receive_until(&mut queue, |all| tunnel_payloads(all, b"a tunnel") == 2);
+        assert_eq!(all.len(), 2, "{xdp}: nothing else comes: {all:x?}");
+
+        // Now a prefix, and no tunnels.
+        net.exec(0, "ip route add 10.45.0.0/16 via 10.77.0.99");
+        let prefix = Rule::To { prefix: [10, 45, 0, 0].into(), len: 16 };
+        port.select(&rules(vec![prefix])).expect("replaced");
+        let tunnel = UdpSocket::bind((near4, 2152)).expect("bound");
+        tunnel.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        send(SocketAddr::new(near4, 2152), b"to the kernel");
+        let (len, _) = tunnel.recv_from(&mut got).expect("a datagram");
+        assert_eq!(&got[..len], b"to the kernel");
+        send(([10, 45, 7, 7], 9).into(), b"a terminal");
+        let all = receive_until(&mut queue, |all| tunnel_payloads(all, b"a terminal") == 1);
+        assert_eq!(all.len(), 1, "{xdp}: nothing else comes: {all:x?}");
+        port.select(&Select::All).expect("replaced");
+        send(SocketAddr::new(near4, 2152), b"all");
+        let all = receive_until(&mut queue, |all| tunnel_payloads(all, b"all") == 1);
+        assert_eq!(tunnel_payloads(&all, b"all"), 1);
     }
 }
