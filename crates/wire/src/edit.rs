@@ -28,7 +28,7 @@ use crate::gtpu::{Encap, Link, Refused};
 use crate::ip::{Ends, Packet};
 use crate::key::{FRAG_LATER, FlowKey, VLAN_PRESENT};
 use crate::proto::{arp, chunk, ethernet, icmp, ipv4, ipv6, number, transport};
-use crate::reason::{DropReason, TtlExpired};
+use crate::reason::{Congested, DropReason, TtlExpired};
 
 /// Bytes reserved in front of a frame: 32 tags, or the headers of a tunnel.
 pub const HEADROOM: usize = 128;
@@ -247,6 +247,35 @@ impl FrameBuf {
             }
             Network::BrokenIp => return Err(TtlExpired),
             Network::None | Network::Arp => {}
+        }
+        Ok(())
+    }
+
+    /// Merges the congestion mark of a tunnel's outer header, given by its type of service, into
+    /// the packet that came out of it (RFC 6040, figure 4). Frames other than IP are left as they
+    /// are.
+    ///
+    /// # Errors
+    /// The tunnel was congested and the packet cannot say so: it is to be dropped.
+    #[inline]
+    pub fn merge_ecn(&mut self, outer_tos: u8) -> Result<(), Congested> {
+        const NOT_CAPABLE: u8 = 0;
+        const CAPABLE_1: u8 = 1;
+        const CAPABLE_0: u8 = 2;
+        const CONGESTED: u8 = 3;
+        let outer = outer_tos & 3;
+        // Not capable, as most tunnels, or says nothing new.
+        if matches!(outer, NOT_CAPABLE | CAPABLE_0) {
+            return Ok(());
+        }
+        let Some(place) = self.place(Field::NwEcn) else { return Ok(()) };
+        let tos = self.read(place.at, place.len).unwrap_or(0) >> place.shift;
+        match (tos as u8 & 3, outer) {
+            (NOT_CAPABLE, CONGESTED) => return Err(Congested),
+            (_, CONGESTED) | (CAPABLE_0, CAPABLE_1) => {
+                self.set_field(Field::NwEcn, u128::from(outer), 3);
+            }
+            _ => {}
         }
         Ok(())
     }

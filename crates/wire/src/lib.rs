@@ -27,4 +27,4 @@ pub use edit::FrameBuf;
 pub use extract::{Offsets, extract};
 pub use field::Field;
 pub use key::FlowKey;
-pub use reason::{DropReason, TtlExpired};
+pub use reason::{Congested, DropReason, TtlExpired};

@@ -14,3 +14,8 @@ overbank_reasons::reasons! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[error("TTL expired")]
 pub struct TtlExpired;
+
+/// A tunnel was congested, and the packet in it cannot carry the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[error("congestion inside a tunnel")]
+pub struct Congested;

@@ -474,3 +474,49 @@ fn what_does_not_fit_is_refused_without_a_change() {
     assert_eq!(buffer.encapsulate(&tunnel(ENDS), 1, 0), Err(Refused::NotIp));
     assert_eq!(buffer.as_slice(), arp);
 }
+
+/// RFC 6040, figure 4: the mark inside by those inside and outside; `None`: drop.
+#[test]
+fn congestion_marks_leave_the_tunnel() {
+    let v6 = Ends::V6 { src: 1.into(), dst: 2.into() };
+    // Rows: inside not capable, ECT(1), ECT(0), CE. Columns: the same outside.
+    let table = [
+        [Some(0), Some(0), Some(0), None],
+        [Some(1), Some(1), Some(1), Some(3)],
+        [Some(2), Some(1), Some(2), Some(3)],
+        [Some(3), Some(3), Some(3), Some(3)],
+    ];
+    for ends in [ENDS, v6] {
+        for (inside, row) in (0u8..).zip(table) {
+            for (outside, expected) in (0u8..).zip(row) {
+                let bytes = packet(ends, b"payload");
+                let inner = Packet::parse(&bytes).unwrap();
+                let mut buffer = FrameBuf::new();
+                buffer.load_packet(&inner, &Link::default()).unwrap();
+                assert!(buffer.set_field(crate::Field::NwEcn, inside.into(), 3));
+                let before = buffer.as_slice().to_vec();
+                let merged = buffer.merge_ecn(46 << 2 | outside);
+                assert_eq!(merged.is_ok(), expected.is_some(), "{inside} in {outside}");
+                let frame = buffer.as_slice();
+                assert_eq!(frame == before, expected.is_none_or(|mark| mark == inside));
+                let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+                let mark = match sliced.net.unwrap() {
+                    NetSlice::Ipv4(ip) => {
+                        let header = ip.header().to_header();
+                        assert_eq!(header.calc_header_checksum(), header.header_checksum);
+                        header.ecn.value()
+                    }
+                    NetSlice::Ipv6(ip) => ip.header().traffic_class() & 3,
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(mark, expected.unwrap_or(inside), "{inside} in {outside}");
+            }
+        }
+    }
+    // Without IP, nothing happens.
+    let mut buffer = FrameBuf::new();
+    let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
+    buffer.load(&arp, extract(&arp, 0, &mut FlowKey::default()).unwrap()).unwrap();
+    assert_eq!(buffer.merge_ecn(3), Ok(()));
+    assert_eq!(buffer.as_slice(), arp);
+}
