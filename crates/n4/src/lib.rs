@@ -1,0 +1,40 @@
+//! PFCP (N4, 3GPP TS 29.244) for the mobile gateway: an SMF's requests become sessions.
+//!
+//! ```text
+//!   datagram ─▶ message.rs ─▶ Speaker ─▶ rules.rs: PDR, FAR, QER ─▶ Session ─▶ gateway::Sessions
+//!               (rs-pfcp)        │       what they mean for one tunnel
+//!   answer   ◀───────────────────┘       usage.rs: URR, volumes since the last report
+//! ```
+//!
+//! - [`Speaker`]: a pure state machine. Datagrams and time go in; datagrams, End Markers and
+//!   changes of sessions come out. No sockets, no clock, no threads.
+//! - A request is done as a whole or refused with a cause, the offending element and the rule.
+//!   Nothing is accepted and ignored, with the exceptions below.
+//! - A repeated request (same peer, sequence number and type) gets the same answer and changes
+//!   nothing.
+//!
+//! | supported | |
+//! |---|---|
+//! | node | Heartbeat, Association Setup, Update, Release |
+//! | session | Establishment, Modification, Deletion, Report (usage, Error Indication) |
+//! | PDR | one uplink (F-TEID given or chosen), at most one downlink; UE address given or chosen |
+//! | FAR | forward, drop; GTP-U to IPv4 or IPv6; End Marker (SNDEM) |
+//! | QER | gates, MBR, QFI |
+//! | URR | volume, at a threshold, on query, at deletion |
+//!
+//! Taken without effect, since there is one N3 and one N6 and packets are not kept: network
+//! instances, 3GPP interface types, the QFI of an uplink PDI, BARs. `BUFF` drops (counted). Elements
+//! that the standard does not define are skipped.
+//!
+//! Leaf elements are read and written by `rs-pfcp`; groups and messages are put together here: in
+//! version 0.5.0 its Remove PDR and Query URR are no groups, and its Update QER has no QFI.
+
+mod message;
+mod rules;
+mod speaker;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use message::Refusal;
+pub use speaker::{N4Totals, Out, Settings, Speaker};

@@ -1,0 +1,619 @@
+//! An SMF speaks to the gateway: what it sets up, what it may not, and any bytes.
+
+use crate::message::{elements, emit, find, group, parse};
+use crate::{Out, Settings, Speaker};
+use overbank_gateway::prefix::{Prefix, Prefixes};
+use overbank_gateway::session::{Gate, Key, Session};
+use overbank_gateway::sessions::{Addresses, Origin, REST_MS, SessionReader, Sessions};
+use overbank_gateway::slab::Direction;
+use proptest::prelude::*;
+use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::f_teid::{Fteid, FteidBuilder};
+use rs_pfcp::ie::far_id::FarId;
+use rs_pfcp::ie::fseid::Fseid;
+use rs_pfcp::ie::node_id::NodeId;
+use rs_pfcp::ie::outer_header_creation::OuterHeaderCreation;
+use rs_pfcp::ie::pdr_id::PdrId;
+use rs_pfcp::ie::qer_id::QerId;
+use rs_pfcp::ie::ue_ip_address::UeIpAddress;
+use rs_pfcp::ie::urr_id::UrrId;
+use rs_pfcp::ie::{Ie, IeType as T};
+use rs_pfcp::message::MsgType as M;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+const SMF: &str = "10.0.0.9:8805";
+const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+
+fn smf() -> SocketAddr {
+    SMF.parse().expect("an address")
+}
+
+struct Scene {
+    speaker: Speaker,
+    store: Sessions,
+    readers: Vec<SessionReader>,
+    now_ms: u64,
+    sequence: u32,
+    sent: Vec<Out>,
+}
+
+impl Scene {
+    /// A gateway with an association.
+    fn new() -> Scene {
+        let mut scene = Scene::alone();
+        assert_eq!(scene.associate(1), Ok(()));
+        scene
+    }
+
+    fn alone() -> Scene {
+        let pools = ["10.45.0.0/24", "2001:db8:45::/56"].map(|text| Prefix::parse(text).unwrap());
+        let n3 = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse::<IpAddr>().unwrap());
+        let addresses = Addresses { n3: n3.into(), pools: pools.into_iter().collect() };
+        let (store, readers) = Sessions::new(300, addresses, 1, 7).expect("memory");
+        let settings = Settings {
+            node: [10, 0, 0, 5].into(),
+            started_s: 77,
+            peers: Prefixes::default(),
+            seed: 3,
+        };
+        let speaker = Speaker::new(settings);
+        Scene { speaker, store, readers, now_ms: 1_000, sequence: 0, sent: Vec::new() }
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> Vec<Out> {
+        let mut out = Vec::new();
+        self.speaker.receive(bytes, smf(), self.now_ms, &mut self.store, &mut out);
+        out
+    }
+
+    /// Sends a request; its answer: SEID, cause and elements.
+    fn ask(
+        &mut self,
+        kind: M,
+        seid: Option<u64>,
+        ies: &[Ie],
+    ) -> (Option<u64>, CauseValue, Vec<Ie>) {
+        self.sequence += 1;
+        let out = self.raw(&emit(kind, seid, self.sequence, ies));
+        let (answers, others): (Vec<Out>, Vec<Out>) =
+            out.into_iter().partition(|out| matches!(out, Out::Send { .. }));
+        self.sent = others;
+        let [Out::Send { to, bytes }] = &answers[..] else { panic!("one answer: {answers:?}") };
+        assert_eq!(*to, smf());
+        let answer = parse(bytes).expect("a message");
+        assert_eq!((answer.kind as u8, answer.sequence), (kind as u8 + 1, self.sequence));
+        let ies = answer.ies.expect("elements");
+        let cause = find(&ies, T::Cause).map_or(0, |ie| ie.payload[0]);
+        // The library reads it as a message of its type, too; refusals have no F-SEID, which it
+        // demands and the standard does not.
+        if cause <= CauseValue::RequestAccepted as u8 {
+            rs_pfcp::message::parse(bytes).expect("a whole message");
+        }
+        (answer.seid, CauseValue::from(cause), ies)
+    }
+
+    fn associate(&mut self, recovery: u32) -> Result<(), CauseValue> {
+        let ies = [node(), Ie::new(T::RecoveryTimeStamp, recovery.to_be_bytes().to_vec())];
+        match self.ask(M::AssociationSetupRequest, None, &ies).1 {
+            CauseValue::RequestAccepted => Ok(()),
+            cause => Err(cause),
+        }
+    }
+
+    /// Establishes; our SEID and the answer.
+    fn establish(&mut self, ies: &[Ie]) -> Result<(u64, Vec<Ie>), (CauseValue, Vec<Ie>)> {
+        let (seid, cause, answer) = self.ask(M::SessionEstablishmentRequest, Some(0), ies);
+        if cause != CauseValue::RequestAccepted {
+            return Err((cause, answer));
+        }
+        assert_eq!(seid, Some(0xc0de), "the control plane's SEID");
+        let ours = Fseid::unmarshal(&find(&answer, T::Fseid).expect("F-SEID").payload);
+        Ok((ours.expect("an F-SEID").seid.0, answer))
+    }
+
+    fn modify(&mut self, seid: u64, ies: &[Ie]) -> (CauseValue, Vec<Ie>) {
+        let (to, cause, answer) = self.ask(M::SessionModificationRequest, Some(seid), ies);
+        assert!(cause != CauseValue::RequestAccepted || to == Some(0xc0de));
+        (cause, answer)
+    }
+
+    fn session(&self, seid: u64) -> Session {
+        self.store.get(seid).expect("a session").session
+    }
+}
+
+fn node() -> Ie {
+    NodeId::new_ipv4([10, 0, 0, 9].into()).to_ie()
+}
+
+fn fseid() -> Ie {
+    Ie::new(T::Fseid, Fseid::new(0xc0deu64, Some([10, 0, 0, 9].into()), None).marshal())
+}
+
+fn byte(kind: T, value: u8) -> Ie {
+    Ie::new(kind, vec![value])
+}
+
+/// A PDR of a side (0 access, 1 core) with more elements of its PDI and of itself.
+fn pdr(kind: T, id: u16, side: u8, far: u32, pdi: &[Ie], more: &[Ie]) -> Ie {
+    let mut inside = vec![byte(T::SourceInterface, side)];
+    inside.extend_from_slice(pdi);
+    let mut parts = vec![
+        PdrId::new(id).to_ie(),
+        Ie::new(T::Precedence, 100u32.to_be_bytes().to_vec()),
+        Ie::new_grouped(T::Pdi, inside),
+        FarId::new(far).to_ie(),
+    ];
+    if side == 0 {
+        parts.push(byte(T::OuterHeaderRemoval, 0));
+    }
+    parts.extend_from_slice(more);
+    Ie::new_grouped(kind, parts)
+}
+
+fn far(kind: T, id: u32, action: u8, to: Option<u8>, more: &[Ie]) -> Ie {
+    let mut parts = vec![FarId::new(id).to_ie(), byte(T::ApplyAction, action)];
+    if let Some(to) = to {
+        let mut inside = vec![byte(T::DestinationInterface, to)];
+        inside.extend_from_slice(more);
+        let group = if kind == T::CreateFar {
+            T::ForwardingParameters
+        } else {
+            T::UpdateForwardingParameters
+        };
+        parts.push(Ie::new_grouped(group, inside));
+    }
+    Ie::new_grouped(kind, parts)
+}
+
+fn to_gnb(teid: u32) -> Ie {
+    OuterHeaderCreation::gtpu_ipv4(teid, GNB).to_ie()
+}
+
+fn qer(kind: T, id: u32, gates: u8, mbr: [u8; 2]) -> Ie {
+    let rate = |kilobits: u8| [0, 0, 0, 0, kilobits];
+    let mbr = [rate(mbr[0]), rate(mbr[1])].concat();
+    let parts = vec![
+        QerId::new(id).to_ie(),
+        byte(T::GateStatus, gates),
+        Ie::new(T::Mbr, mbr),
+        byte(T::Qfi, 9),
+    ];
+    Ie::new_grouped(kind, parts)
+}
+
+fn urr(id: u32, threshold: u64) -> Ie {
+    let parts = vec![
+        UrrId::new(id).to_ie(),
+        byte(T::MeasurementMethod, 2),
+        Ie::new(T::ReportingTriggers, vec![2, 0, 0]),
+        Ie::new(T::VolumeThreshold, [vec![1], threshold.to_be_bytes().to_vec()].concat()),
+    ];
+    Ie::new_grouped(T::CreateUrr, parts)
+}
+
+fn choose() -> Ie {
+    FteidBuilder::new().choose_ipv4().build().expect("an F-TEID").to_ie()
+}
+
+fn given(teid: u32) -> Ie {
+    Fteid::ipv4(teid, [192, 0, 2, 1].into()).to_ie()
+}
+
+fn ue(last: u8) -> Ie {
+    UeIpAddress::new(Some([10, 45, 0, last].into()), None).to_ie()
+}
+
+fn ue_choose() -> Ie {
+    // CHV4 and CHV6.
+    byte(T::UeIpAddress, 0x30)
+}
+
+/// An establishment as an SMF sends it before the gNB is known.
+fn usual(tunnel: Ie, ue: Ie) -> Vec<Ie> {
+    vec![
+        node(),
+        fseid(),
+        pdr(T::CreatePdr, 1, 1, 1, &[ue], &[QerId::new(1).to_ie()]),
+        pdr(T::CreatePdr, 2, 0, 2, &[tunnel, byte(T::Qfi, 9)], &[QerId::new(1).to_ie()]),
+        far(T::CreateFar, 1, 4, None, &[]),
+        far(T::CreateFar, 2, 2, Some(1), &[]),
+        qer(T::CreateQer, 1, 0, [100, 200]),
+        byte(T::PdnType, 1),
+    ]
+}
+
+fn offending(ies: &[Ie]) -> Option<u16> {
+    let ie = find(ies, T::OffendingIe)?;
+    Some(u16::from_be_bytes([ie.payload[0], ie.payload[1]]))
+}
+
+#[test]
+fn a_session_lives_as_an_smf_has_it() {
+    let mut scene = Scene::new();
+    let (seid, answer) = scene.establish(&usual(choose(), ue_choose())).expect("accepted");
+    // What was chosen is said, and is the session's.
+    let created: Vec<Vec<Ie>> = answer
+        .iter()
+        .filter(|ie| ie.ie_type == T::CreatedPdr)
+        .map(|ie| group(ie).expect("a group"))
+        .collect();
+    assert_eq!(created.len(), 2);
+    let session = scene.session(seid);
+    let said = UeIpAddress::unmarshal(&find(&created[0], T::UeIpAddress).unwrap().payload).unwrap();
+    assert_eq!(said.ipv4_address, session.ipv4);
+    assert_eq!(said.ipv6_address, session.ipv6.map(|prefix| prefix.address()));
+    let said = Fteid::unmarshal(&find(&created[1], T::Fteid).unwrap().payload).unwrap();
+    assert_eq!(said.ipv4_address.map(IpAddr::from), Some(session.n3));
+    assert_eq!(*said.teid, session.teid);
+    assert_eq!((session.gate, session.qfi), (Gate::Uplink, Some(9)));
+    assert_eq!((session.rate_up, session.rate_down), (Some(100_000), Some(200_000)));
+    assert_eq!(scene.speaker.totals().buffering, 1);
+    // The gNB is known.
+    let update = far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]);
+    assert_eq!(scene.modify(seid, &[update]).0, CauseValue::RequestAccepted);
+    let session = scene.session(seid);
+    assert_eq!((session.gate, session.peer, session.peer_teid), (Gate::Open, GNB.into(), 0x77));
+    assert_eq!(scene.sent, []);
+    // A handover, with an End Marker to the old tunnel.
+    let update = far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x78), byte(T::PfcpsmReqFlags, 2)]);
+    assert_eq!(scene.modify(seid, &[update]).0, CauseValue::RequestAccepted);
+    let marker = Out::EndMarker { n3: session.n3, peer: GNB.into(), teid: 0x77 };
+    assert_eq!(scene.sent, [marker]);
+    // Gates and rates.
+    let update = qer(T::UpdateQer, 1, 1, [0, 50]);
+    assert_eq!(scene.modify(seid, &[update]).0, CauseValue::RequestAccepted);
+    let session = scene.session(seid);
+    assert_eq!((session.gate, session.rate_down), (Gate::Closed, Some(50_000)));
+    // The end.
+    let (to, cause, _) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
+    assert_eq!((to, cause), (Some(0xc0de), CauseValue::RequestAccepted));
+    assert!(scene.store.is_empty());
+    let (to, cause, _) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
+    assert_eq!((to, cause), (Some(0), CauseValue::SessionContextNotFound));
+}
+
+#[test]
+fn a_repeated_request_changes_nothing() {
+    let mut scene = Scene::new();
+    let request = emit(M::SessionEstablishmentRequest, Some(0), 900, &usual(choose(), ue(2)));
+    let first = scene.raw(&request);
+    assert_eq!(scene.raw(&request), first);
+    assert_eq!((scene.store.len(), scene.speaker.totals().repeated), (1, 1));
+    // Another sequence number is another request, for a taken address.
+    let (cause, _) = scene.establish(&usual(choose(), ue(2))).expect_err("taken");
+    assert_eq!(cause, CauseValue::RuleCreationModificationFailure);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let mut scene = Scene::new();
+    let (seid, _) = scene.establish(&usual(given(0x99), ue(1))).expect("accepted");
+    let before = scene.session(seid);
+    let with = |change: &dyn Fn(&mut Vec<Ie>)| {
+        let mut ies = usual(choose(), ue(3));
+        change(&mut ies);
+        ies
+    };
+    use CauseValue as C;
+    let failure = C::RuleCreationModificationFailure;
+    let none = |kind: T| with(&move |ies| ies.retain(|ie| ie.ie_type != kind));
+    let cases: Vec<(&str, Vec<Ie>, C, Option<T>)> = vec![
+        ("no node", none(T::NodeId), C::MandatoryIeMissing, Some(T::NodeId)),
+        ("no F-SEID", none(T::Fseid), C::MandatoryIeMissing, Some(T::Fseid)),
+        ("no PDR", none(T::CreatePdr), C::MandatoryIeMissing, Some(T::CreatePdr)),
+        ("no FAR at all", none(T::CreateFar), C::MandatoryIeMissing, Some(T::CreateFar)),
+        ("the FAR of a PDR is missing", with(&|ies| drop(ies.remove(5))), failure, None),
+        ("the QER of a PDR is missing", none(T::CreateQer), failure, None),
+        (
+            "another node",
+            with(&|ies| ies[0] = NodeId::new_fqdn("smf").to_ie()),
+            C::NoEstablishedPfcpAssociation,
+            None,
+        ),
+        (
+            "an unknown interface",
+            with(&|ies| ies[3] = pdr(T::CreatePdr, 2, 9, 2, &[choose()], &[])),
+            C::ServiceNotSupported,
+            Some(T::SourceInterface),
+        ),
+        ("the TEID of another session", usual(given(0x99), ue(3)), failure, None),
+        ("the address of another session", usual(choose(), ue(1)), failure, None),
+        ("a TEID of 0", usual(given(0), ue(3)), failure, None),
+        (
+            "an address outside the pools",
+            usual(choose(), UeIpAddress::new(Some([10, 99, 0, 1].into()), None).to_ie()),
+            failure,
+            None,
+        ),
+        (
+            "an F-TEID of another machine",
+            usual(Fteid::ipv4(5, [192, 0, 2, 2].into()).to_ie(), ue(3)),
+            failure,
+            None,
+        ),
+        (
+            "a filter",
+            with(&|ies| {
+                let filter =
+                    rs_pfcp::ie::sdf_filter::SdfFilter::new("permit out 17 from any to any");
+                ies[2] = pdr(T::CreatePdr, 1, 1, 1, &[ue(3), filter.to_ie()], &[]);
+            }),
+            C::ServiceNotSupported,
+            Some(T::SdfFilter),
+        ),
+        (
+            "two PDRs of a side",
+            with(&|ies| ies.push(pdr(T::CreatePdr, 3, 1, 1, &[ue(4)], &[]))),
+            failure,
+            None,
+        ),
+        (
+            "a number twice",
+            with(&|ies| ies.push(pdr(T::CreatePdr, 1, 1, 1, &[ue(4)], &[]))),
+            failure,
+            Some(T::CreatePdr),
+        ),
+        (
+            "duplication",
+            with(&|ies| ies[4] = far(T::CreateFar, 1, 0x12, None, &[])),
+            C::ServiceNotSupported,
+            Some(T::ApplyAction),
+        ),
+        (
+            "no action",
+            with(&|ies| ies[4] = far(T::CreateFar, 1, 0, None, &[])),
+            C::MandatoryIeIncorrect,
+            Some(T::ApplyAction),
+        ),
+        (
+            "a peer's TEID of 0",
+            with(&|ies| ies[4] = far(T::CreateFar, 1, 2, Some(0), &[to_gnb(0)])),
+            C::MandatoryIeIncorrect,
+            Some(T::OuterHeaderCreation),
+        ),
+        (
+            "no tunnel for downlink packets",
+            with(&|ies| ies[4] = far(T::CreateFar, 1, 2, Some(0), &[])),
+            failure,
+            Some(T::OuterHeaderCreation),
+        ),
+        (
+            "measuring durations",
+            with(&|ies| {
+                let parts = vec![
+                    UrrId::new(65535).to_ie(),
+                    byte(T::MeasurementMethod, 1),
+                    Ie::new(T::ReportingTriggers, vec![2, 0, 0]),
+                ];
+                ies.push(Ie::new_grouped(T::CreateUrr, parts));
+            }),
+            C::ServiceNotSupported,
+            Some(T::MeasurementMethod),
+        ),
+        (
+            "a rule without a number",
+            with(&|ies| {
+                ies.push(Ie::new_grouped(T::CreateUrr, vec![byte(T::MeasurementMethod, 2)]));
+            }),
+            C::MandatoryIeMissing,
+            Some(T::UrrId),
+        ),
+        (
+            "seventeen rules",
+            with(&|ies| {
+                ies.extend((10..27).map(|id| far(T::CreateFar, id, 1, None, &[])));
+            }),
+            C::NoResourcesAvailable,
+            Some(T::CreateFar),
+        ),
+        (
+            "a traffic endpoint",
+            with(&|ies| ies.push(byte(T::CreateTrafficEndpoint, 1))),
+            C::ServiceNotSupported,
+            Some(T::CreateTrafficEndpoint),
+        ),
+        (
+            "a broken F-TEID",
+            usual(byte(T::Fteid, 1), ue(3)),
+            C::MandatoryIeIncorrect,
+            Some(T::Fteid),
+        ),
+    ];
+    for (what, ies, cause, ie) in cases {
+        let (found, answer) = scene.establish(&ies).expect_err(what);
+        assert_eq!(found, cause, "{what}");
+        if let Some(ie) = ie {
+            assert_eq!(offending(&answer), Some(ie as u16), "{what}");
+        }
+        assert_eq!((scene.store.len(), scene.session(seid)), (1, before), "{what}");
+    }
+    // Modifications are as a whole, too.
+    let update = [
+        far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]),
+        far(T::UpdateFar, 55, 2, Some(0), &[to_gnb(0x77)]),
+    ];
+    let (cause, answer) = scene.modify(seid, &update);
+    assert_eq!(cause, failure);
+    assert!(find(&answer, T::FailedRuleId).is_some());
+    let remove = Ie::new_grouped(T::RemovePdr, vec![PdrId::new(2).to_ie()]);
+    assert_eq!(scene.modify(seid, &[remove]).0, C::ConditionalIeMissing);
+    assert_eq!(scene.session(seid), before);
+    assert_eq!(scene.modify(12345, &[]).0, C::SessionContextNotFound);
+    // A zero-length element: its type is named.
+    scene.sequence += 1;
+    let mut bytes = emit(M::SessionEstablishmentRequest, Some(0), scene.sequence, &[node()]);
+    bytes.extend([0, T::CreatePdr as u8, 0, 0]);
+    let len = bytes.len() as u16 - 4;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    let [Out::Send { bytes, .. }] = &scene.raw(&bytes)[..] else { panic!("one answer") };
+    let ies = parse(bytes).expect("a message").ies.expect("elements");
+    assert_eq!(offending(&ies), Some(T::CreatePdr as u16));
+    assert_eq!(find(&ies, T::Cause).expect("a cause").payload[0], C::InvalidLength as u8);
+}
+
+#[test]
+fn associations_come_first_and_a_restart_ends_sessions() {
+    let mut scene = Scene::alone();
+    let (cause, _) = scene.establish(&usual(choose(), ue(1))).expect_err("no association");
+    assert_eq!(cause, CauseValue::NoEstablishedPfcpAssociation);
+    assert_eq!(scene.associate(1), Ok(()));
+    let (seid, _) = scene.establish(&usual(choose(), ue(1))).expect("accepted");
+    let heartbeat = |stamp: u32| [Ie::new(T::RecoveryTimeStamp, stamp.to_be_bytes().to_vec())];
+    let (_, _, ies) = scene.ask(M::HeartbeatRequest, None, &heartbeat(1));
+    assert_eq!(find(&ies, T::RecoveryTimeStamp).expect("ours").payload, 77u32.to_be_bytes());
+    assert_eq!(scene.store.len(), 1);
+    // Another peer does not reach the session.
+    let mut out = Vec::new();
+    let stranger = "10.0.0.8:8805".parse().expect("an address");
+    let bytes = emit(M::SessionDeletionRequest, Some(seid), 1, &[]);
+    scene.speaker.receive(&bytes, stranger, 0, &mut scene.store, &mut out);
+    assert_eq!(scene.store.len(), 1);
+    scene.ask(M::HeartbeatRequest, None, &heartbeat(2));
+    assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));
+    // Its keys rest; then they can be had again.
+    assert_eq!(scene.associate(2), Ok(()));
+    assert!(scene.establish(&usual(choose(), ue(1))).is_err());
+    scene.now_ms += REST_MS;
+    scene.store.tick(scene.now_ms);
+    assert!(scene.establish(&usual(choose(), ue(1))).is_ok());
+    let (_, cause, _) = scene.ask(M::AssociationReleaseRequest, None, &[node()]);
+    assert_eq!((cause, scene.store.len()), (CauseValue::RequestAccepted, 0));
+    // Versions and requests that we do not have.
+    let mut bytes = emit(M::HeartbeatRequest, None, 5, &[]);
+    bytes[0] = 0x40;
+    let [Out::Send { bytes, .. }] = &scene.raw(&bytes)[..] else { panic!("one answer") };
+    assert_eq!(bytes[1], M::VersionNotSupportedResponse as u8);
+    let (_, cause, _) = scene.ask(M::PfdManagementRequest, None, &[]);
+    assert_eq!(cause, CauseValue::ServiceNotSupported);
+}
+
+/// Volumes and packets of a report: total, up, down.
+fn measured(ies: &[Ie], kind: T) -> (u32, Vec<u64>) {
+    let parts = group(find(ies, kind).expect("a report")).expect("a group");
+    let sequence = find(&parts, T::UrSeqn).expect("UR-SEQN").payload.clone();
+    let volume = &find(&parts, T::VolumeMeasurement).expect("volumes").payload;
+    let numbers = volume[1..].chunks(8).map(|n| u64::from_be_bytes(n.try_into().unwrap()));
+    (u32::from_be_bytes(sequence.try_into().expect("4 bytes")), numbers.collect())
+}
+
+#[test]
+fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
+    let mut scene = Scene::new();
+    let mut ies = usual(choose(), ue(1));
+    ies.push(urr(4, 1000));
+    let (seid, _) = scene.establish(&ies).expect("accepted");
+    let count = |scene: &mut Scene, up: usize, down: usize| {
+        // The first session has slot 0.
+        let value = 0;
+        let tally = scene.readers[0].tally();
+        tally.passed(value, Direction::Up, up);
+        tally.passed(value, Direction::Down, down);
+    };
+    let tick = |scene: &mut Scene| {
+        let mut out = Vec::new();
+        scene.speaker.tick(scene.now_ms, &mut scene.store, &mut out);
+        out
+    };
+    count(&mut scene, 300, 500);
+    assert_eq!(tick(&mut scene), []);
+    let query = Ie::new_grouped(T::QueryUrr, vec![UrrId::new(4).to_ie()]);
+    let (_, answer) = scene.modify(seid, &[query]);
+    let kind = T::UsageReportWithinSessionModificationResponse;
+    assert_eq!(measured(&answer, kind), (0, vec![800, 300, 500, 2, 1, 1]));
+    count(&mut scene, 400, 600);
+    let out = tick(&mut scene);
+    let [Out::Send { to, bytes }] = &out[..] else { panic!("a report: {out:?}") };
+    assert_eq!(*to, smf());
+    let report = parse(bytes).expect("a message");
+    assert_eq!((report.kind, report.seid), (M::SessionReportRequest, Some(0xc0de)));
+    let kind = T::UsageReportWithinSessionReportRequest;
+    let ies = report.ies.expect("elements");
+    assert_eq!(measured(&ies, kind), (1, vec![1000, 400, 600, 2, 1, 1]));
+    // Again until it is answered.
+    assert_eq!(tick(&mut scene), []);
+    scene.now_ms += 3_000;
+    assert_eq!(tick(&mut scene), out);
+    let accepted = Ie::new(T::Cause, vec![1]);
+    let answer = emit(M::SessionReportResponse, Some(seid), report.sequence, &[accepted]);
+    assert_eq!(scene.raw(&answer), []);
+    scene.now_ms += 30_000;
+    assert_eq!(tick(&mut scene), []);
+    count(&mut scene, 1, 0);
+    let (_, _, answer) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
+    let kind = T::UsageReportWithinSessionDeletionResponse;
+    assert_eq!(measured(&answer, kind).0, 2);
+    assert_eq!(measured(&answer, kind).1[0], 1);
+}
+
+#[test]
+fn an_error_indication_is_reported_once_for_its_tunnel() {
+    let mut scene = Scene::new();
+    let mut ies = usual(choose(), ue(1));
+    ies[4] = far(T::CreateFar, 1, 2, Some(0), &[to_gnb(0x77)]);
+    let (seid, _) = scene.establish(&ies).expect("accepted");
+    let mut out = Vec::new();
+    scene.speaker.error_indication(GNB.into(), 0x78, 0, &mut out);
+    assert_eq!(out, []);
+    scene.speaker.error_indication(GNB.into(), 0x77, 0, &mut out);
+    let [Out::Send { bytes, .. }] = &out[..] else { panic!("a report") };
+    let report = parse(bytes).expect("a message");
+    let ies = report.ies.expect("elements");
+    assert_eq!(find(&ies, T::ReportType).expect("a type").payload, [4]);
+    // The control plane knows nothing of the session: it goes.
+    let unknown = Ie::new(T::Cause, vec![CauseValue::SessionContextNotFound as u8]);
+    let answer = emit(M::SessionReportResponse, Some(seid), report.sequence, &[unknown]);
+    assert_eq!(scene.raw(&answer), []);
+    assert!(scene.store.is_empty());
+}
+
+#[test]
+fn pools_are_used_up_and_then_refused() {
+    let mut scene = Scene::new();
+    let mut got = std::collections::BTreeSet::new();
+    let refused = loop {
+        match scene.establish(&usual(choose(), byte(T::UeIpAddress, 0x10))) {
+            Ok((seid, _)) => {
+                let address = scene.session(seid).ipv4.expect("an address");
+                assert!(got.insert(address), "{address} twice");
+            }
+            Err((cause, _)) => break cause,
+        }
+    };
+    // All of a /24 but its first and last.
+    assert_eq!((got.len(), refused), (254, CauseValue::AllDynamicAddressesOccupied));
+    // Sessions of others are not touched, nor their keys given away.
+    let all = scene.store.len();
+    let by_hand = Session { id: 1, ..scene.session(scene.store.iter().next().unwrap().session.id) };
+    assert!(scene.store.add(by_hand, Origin::Request, 0).is_err());
+    assert_eq!(scene.store.len(), all);
+    assert!(scene.store.owner_of(Key::Ipv4([10, 45, 0, 255].into())).is_none());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_answered_or_dropped(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        cuts in prop::collection::vec((any::<u16>(), any::<u8>()), 0..6),
+        kind in 50u8..56,
+    ) {
+        let mut scene = Scene::new();
+        let _ = scene.raw(&bytes);
+        let (seid, _) = scene.establish(&usual(choose(), ue(1))).expect("accepted");
+        let before = scene.session(seid);
+        // A valid message with some bytes changed.
+        let mut bytes = emit(M::SessionModificationRequest, Some(seid), 9_000, &usual(choose(), ue(3)));
+        bytes[1] = kind;
+        for (at, to) in cuts {
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = to;
+        }
+        let _ = scene.raw(&bytes);
+        let _ = elements(&bytes);
+        prop_assert!(scene.store.len() <= 2);
+        if let Some(listed) = scene.store.get(seid) {
+            prop_assert_eq!(listed.session.id, before.id);
+            prop_assert_eq!(listed.session.check(), Ok(()));
+        }
+    }
+}
