@@ -16,15 +16,15 @@
 //! | supported | |
 //! |---|---|
 //! | node | Heartbeat, Association Setup, Update, Release |
-//! | session | Establishment, Modification, Deletion, Report (usage, Error Indication) |
-//! | PDR | one uplink (F-TEID given or chosen), at most one downlink; UE address given or chosen |
+//! | session | Establishment, Modification, Deletion; Report of usage and Error Indications |
+//! | PDR | an uplink one, F-TEID given or chosen; a downlink one or none; UE address likewise |
 //! | FAR | forward, drop; GTP-U to IPv4 or IPv6; End Marker (SNDEM) |
 //! | QER | gates, MBR, QFI |
 //! | URR | volume, at a threshold, on query, at deletion |
 //!
 //! Taken without effect, since there is one N3 and one N6 and packets are not kept: network
-//! instances, 3GPP interface types, the QFI of an uplink PDI, BARs. `BUFF` drops (counted). Elements
-//! that the standard does not define are skipped.
+//! instances, 3GPP interface types, the QFI of an uplink PDI, BARs. `BUFF` drops (counted).
+//! Elements that the standard does not define are skipped.
 //!
 //! Leaf elements are read and written by `rs-pfcp`; groups and messages are put together here: in
 //! version 0.5.0 its Remove PDR and Query URR are no groups, and its Update QER has no QFI.

@@ -602,7 +602,8 @@ proptest! {
         let (seid, _) = scene.establish(&usual(choose(), ue(1))).expect("accepted");
         let before = scene.session(seid);
         // A valid message with some bytes changed.
-        let mut bytes = emit(M::SessionModificationRequest, Some(seid), 9_000, &usual(choose(), ue(3)));
+        let ies = usual(choose(), ue(3));
+        let mut bytes = emit(M::SessionModificationRequest, Some(seid), 9_000, &ies);
         bytes[1] = kind;
         for (at, to) in cuts {
             let at = usize::from(at) % bytes.len();
