@@ -8,6 +8,7 @@ mod advise;
 mod fdb;
 mod files;
 mod lab;
+mod live;
 mod model;
 mod options;
 mod partition;

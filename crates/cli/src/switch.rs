@@ -3,9 +3,8 @@
 mod appliance;
 mod document;
 pub mod rates;
-mod run;
 pub mod settings;
-mod setup;
+pub mod setup;
 pub mod status;
 
 use crate::options::Format;
@@ -89,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     start_log(&config.service);
-    let counted = run::run(&config, rules)?;
+    let counted = setup::run(&config, rules)?;
     let printed = match args.options.format {
         Format::Text => totals(&counted.status),
         Format::Json => counted.json,

@@ -6,8 +6,11 @@
 //!   without locks.
 //! - [`file`]: sessions as CSV.
 //! - [`Gateway`](engine::Gateway): a worker's engine: bursts from N3 to N6 and back.
+//! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts both
+//!   to work.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
 
+mod control;
 pub mod engine;
 pub mod file;
 pub mod limits;
@@ -16,4 +19,11 @@ pub mod prefix;
 pub mod reason;
 pub mod session;
 pub mod sessions;
+pub mod settings;
 pub mod slab;
+
+pub use control::{
+    GAUGES, GatewayControl, GatewayStatus, Routes, Setup, StartError, Tunable, check, start,
+};
+pub use engine::{Gateway, GatewayTotals, Order};
+pub use reason::DropReason;

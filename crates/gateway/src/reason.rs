@@ -31,6 +31,7 @@ overbank_reasons::reasons! {
         Gate = "gate_closed", "the session's gate is closed in this direction";
         TtlExpired = "ttl_expired", "the inner TTL or hop limit does not allow another hop";
         TooBig = "too_big", "the packet exceeds the MTU of the way out";
+        BrokenInner = "broken_inner", "uplink IPv6 packet whose extension headers exceed it";
         NoNextHop = "no_next_hop", "no next hop is known for the destination";
         RateLimited = "rate_limited", "the session exceeds its rate in this direction";
     }

@@ -31,7 +31,7 @@ use zerocopy::{FromZeros, KnownLayout};
 const COST_SHIFT: u32 = 20;
 
 /// A direction of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     Up,
     Down,

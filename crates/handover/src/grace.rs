@@ -34,7 +34,7 @@ struct Visits(AtomicU64);
 /// The control side's end.
 #[derive(Debug)]
 pub struct Grace {
-    workers: Arc<[Visits]>,
+    workers: Arc<Box<[Visits]>>,
     /// Counts that the running period saw at its begin; empty: none is running.
     seen: Vec<u64>,
     /// Number of the period that comes next.
@@ -48,15 +48,15 @@ pub struct Grace {
 /// A worker's end.
 #[derive(Debug)]
 pub struct Visitor {
-    workers: Arc<[Visits]>,
+    workers: Arc<Box<[Visits]>>,
     index: usize,
 }
 
 impl Grace {
     /// Returns the ends of the control side and of each worker.
     pub fn new(workers: usize) -> (Grace, Vec<Visitor>) {
-        let all: Vec<Visits> = (0..workers).map(|_| Visits(AtomicU64::new(0))).collect();
-        let workers: Arc<[Visits]> = all.into();
+        let all = (0..workers).map(|_| Visits(AtomicU64::new(0)));
+        let workers: Arc<Box<[Visits]>> = Arc::new(all.collect());
         let visitor = |index| Visitor { workers: workers.clone(), index };
         let visitors = (0..workers.len()).map(visitor).collect();
         (Grace { workers, seen: Vec::new(), next: 1, marked: 0, over: 0 }, visitors)

@@ -20,9 +20,16 @@ overbank_declare::choices! {
 }
 
 overbank_declare::settings! {
-    pub struct RuntimeSettings: "Ports and workers" {
+    /// Numbered ports.
+    pub struct PortSettings: "Ports" {
         port: Vec<Located<PortSetting>>, "A port as NUMBER=KIND:…; repeat for each port"
             example "1=afpacket:eth1 2=afpacket:eth2";
+    }
+}
+
+overbank_declare::settings! {
+    /// Workers.
+    pub struct WorkerSettings: "Workers" {
         workers: usize = 1, in 1..=WORKERS_MAX,
             "Worker threads, each with its own queues and caches";
         cores: Commas<usize>, in 0..=4095, "Cores to pin the workers to, one for each"
@@ -66,7 +73,7 @@ impl SettingValue for PortSetting {
     }
 }
 
-impl RuntimeSettings {
+impl PortSettings {
     /// Returns the ports by number. Reports duplicate numbers and interfaces, too many ports and
     /// none.
     pub fn ports(&self, check: &mut Check) -> Vec<PortSetting> {
@@ -94,7 +101,9 @@ impl RuntimeSettings {
         ports.sort_by_key(|port| port.number);
         ports
     }
+}
 
+impl WorkerSettings {
     /// Returns how to run the workers on a machine with cores `available` (empty: unknown). Reports
     /// unavailable cores, and a number of cores that differs from the workers'.
     pub fn options(&self, check: &mut Check, available: &[usize]) -> Options {
@@ -173,7 +182,7 @@ mod tests {
 
     #[test]
     fn options_without_settings_are_those_of_the_table() {
-        let settings = RuntimeSettings::defaults().expect("ports alone have no default");
+        let settings = WorkerSettings::defaults().expect("all have defaults");
         let mut check = overbank_declare::settings::Source::new(&[]).check();
         let (options, default) = (settings.options(&mut check, &[]), Options::default());
         assert_eq!(format!("{options:?}"), format!("{default:?}"));

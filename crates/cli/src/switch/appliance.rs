@@ -1,94 +1,114 @@
-//! A control side as a service: its mode, its sessions, its answers, its reload on SIGHUP.
+//! The two switches as services.
 
+use crate::live::{Appliance, RunError, until_stopped};
+use crate::switch::document::SwitchExtra;
 use crate::switch::settings::{Config, read_rules};
 use overbank_bridge::BridgeControl;
-use overbank_declare::settings::Problems;
 use overbank_ofctl::RuleControl;
-use overbank_ofctl::sessions::{self, ControlError, ControlOptions};
-use overbank_runtime::{Control, Handle};
-use overbank_stations::listing::Listing;
+use overbank_ofctl::sessions;
+use overbank_runtime::Handle;
 use std::future::Future;
 use std::path::Path;
 use tokio::sync::watch;
 
-pub trait Appliance: Control {
-    /// Name of its mode in the setting `mode`.
-    const MODE: &'static str;
-
-    /// Answers a query for addresses on the status socket.
-    fn listing(handle: &Handle<Self>, line: &str) -> Listing;
-
-    /// Reloads the file at `path`, all of it or nothing.
-    ///
-    /// # Errors
-    /// Returns all problems of the file.
-    fn reload(handle: &Handle<Self>, path: &Path) -> Result<(), Problems>;
-
-    /// Serves its sessions until `stop`.
-    fn serve(
-        config: &Config,
-        handle: Handle<Self>,
-        options: ControlOptions,
-        stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), ControlError>> + Send + 'static;
+fn announce(config: &Config, extra: &SwitchExtra, cores: &[Option<usize>]) {
+    tracing::info!(
+        mode = extra.mode,
+        ports = config.ports.len(),
+        rules = extra.rules,
+        workers = config.run.workers,
+        ?cores,
+        datapath_id = format!("{:016x}", extra.datapath_id),
+        "forwarding"
+    );
 }
 
-impl Appliance for RuleControl {
-    const MODE: &'static str = "openflow";
+/// Answers a line that begins with `fdb` with a list of addresses.
+macro_rules! answer_fdb {
+    ($listing:path) => {
+        fn answer(handle: &Handle<Self>, line: &str) -> Option<serde_json::Result<Vec<u8>>> {
+            line.starts_with("fdb").then(|| serde_json::to_vec(&$listing(handle, line)))
+        }
+    };
+}
 
-    fn listing(handle: &Handle<Self>, line: &str) -> Listing {
-        overbank_ofctl::listing(handle, line)
+/// Reloads the file of rules; a file with errors changes nothing.
+fn reload(handle: &Handle<RuleControl>, path: &Path) {
+    let rules = match read_rules(path) {
+        Ok(rules) => rules,
+        Err(problems) => {
+            for problem in &problems.0 {
+                tracing::error!(%problem, "rules not reloaded");
+            }
+            tracing::error!(errors = problems.0.len(), "rules unchanged");
+            return;
+        }
+    };
+    match handle.lock().reload(rules) {
+        Ok(done) => tracing::info!(
+            added = done.added,
+            changed = done.changed,
+            removed = done.removed,
+            kept = done.kept,
+            "rules read again"
+        ),
+        Err(error) => tracing::error!(%error, "rules unchanged"),
+    }
+}
+
+const NO_RULES: &str = "SIGHUP ignored: no file of rules is configured (--rules)";
+
+impl Appliance for RuleControl {
+    type Config = Config;
+    type Extra = SwitchExtra;
+
+    fn announce(config: &Config, extra: &SwitchExtra, cores: &[Option<usize>]) {
+        announce(config, extra, cores);
     }
 
-    fn reload(handle: &Handle<Self>, path: &Path) -> Result<(), Problems> {
-        let rules = read_rules(path)?;
-        match handle.lock().reload(rules) {
-            Ok(done) => tracing::info!(
-                added = done.added,
-                changed = done.changed,
-                removed = done.removed,
-                kept = done.kept,
-                "rules read again"
-            ),
-            Err(error) => tracing::error!(%error, "rules unchanged"),
-        }
-        Ok(())
+    answer_fdb!(overbank_ofctl::listing);
+
+    fn reload(config: &Config, handle: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
+        let Some(path) = config.rules.rules.clone() else {
+            tracing::warn!(NO_RULES);
+            return None;
+        };
+        let handle = handle.clone();
+        Some(move || reload(&handle, &path))
     }
 
     fn serve(
         config: &Config,
         handle: Handle<Self>,
-        options: ControlOptions,
+        extra: &SwitchExtra,
         stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), ControlError>> + Send + 'static {
-        sessions::serve(config.targets.clone(), handle, options, stop)
+    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
+        let served = sessions::serve(config.targets.clone(), handle, extra.options.clone(), stop);
+        async move { Ok(served.await?) }
     }
 }
 
 impl Appliance for BridgeControl {
-    const MODE: &'static str = "l2";
+    type Config = Config;
+    type Extra = SwitchExtra;
 
-    fn listing(handle: &Handle<Self>, line: &str) -> Listing {
-        overbank_bridge::listing(handle, line)
+    fn announce(config: &Config, extra: &SwitchExtra, cores: &[Option<usize>]) {
+        announce(config, extra, cores);
     }
 
-    /// Without rules there is no path.
-    fn reload(_handle: &Handle<Self>, _path: &Path) -> Result<(), Problems> {
-        Ok(())
+    answer_fdb!(overbank_bridge::listing);
+
+    fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
+        tracing::warn!(NO_RULES);
+        None::<fn()>
     }
 
-    /// Serves no sessions.
-    #[expect(clippy::manual_async_fn, reason = "an async fn would borrow the configuration")]
     fn serve(
-        _config: &Config,
-        _handle: Handle<Self>,
-        _options: ControlOptions,
-        mut stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), ControlError>> + Send + 'static {
-        async move {
-            // An error means that the sender is gone: stop then, too.
-            let _ = stop.wait_for(|stop| *stop).await;
-            Ok(())
-        }
+        _: &Config,
+        _: Handle<Self>,
+        _: &SwitchExtra,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
+        until_stopped(stop)
     }
 }

@@ -1,104 +1,57 @@
-//! Writes the status document of a running engine and its services, and its metrics.
-//!
-//! One JSON object (`schema` is [`SCHEMA`]). The status socket answers each line, whatever its
-//! content, with the document on one line. Numbers only grow; a rate is the difference of two
-//! documents over the difference of their `uptime_ms`. `docs/switch-status.md` describes the
-//! fields.
+//! What the documents of a switch have beside its engine.
 
-use crate::switch::appliance::Appliance;
+use crate::live::document::Extra;
 use crate::switch::status::SCHEMA;
 use overbank_declare::counters::{Counters, Exposition};
-use overbank_ofctl::sessions::{ControlCounters, ControlCounts};
-use overbank_runtime::status::StatusOf;
-use overbank_runtime::{Engine, Handle, Status};
-use overbank_service::endpoints::{Documents, EndpointTotals, Limits};
+use overbank_ofctl::sessions::{ControlCounts, ControlOptions};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// Counts of sessions and endpoints, beside the engine.
-#[derive(Clone, Debug)]
-pub struct Served {
-    /// Counts of the OpenFlow sessions; `None` without `--openflow`.
-    pub openflow: Option<Arc<ControlCounters>>,
-    /// Connection limits of the endpoints, with their counts.
-    pub limits: Limits,
+/// Identity, rules and OpenFlow sessions of a switch.
+#[derive(Clone)]
+pub struct SwitchExtra {
+    pub mode: &'static str,
+    pub datapath_id: u64,
+    /// Rules of the file.
+    pub rules: Option<usize>,
+    /// Options of the OpenFlow sessions, with their counters.
+    pub options: ControlOptions,
+    /// Whether OpenFlow is served.
+    pub openflow: bool,
 }
 
 #[derive(Serialize)]
-pub struct Document<S> {
+pub struct Head {
     schema: &'static str,
     mode: &'static str,
     datapath_id: String,
-    #[serde(flatten)]
-    status: S,
     openflow: BTreeMap<&'static str, u64>,
-    #[serde(flatten)]
-    endpoints: EndpointTotals,
 }
 
-impl Served {
+impl SwitchExtra {
     fn openflow(&self) -> Option<ControlCounts> {
-        self.openflow.as_ref().map(|counters| counters.snapshot())
+        self.openflow.then(|| self.options.counters.snapshot())
     }
+}
 
-    pub fn document<C: Appliance>(
-        &self,
-        datapath_id: u64,
-        status: StatusOf<C>,
-    ) -> Document<StatusOf<C>> {
+impl Extra for SwitchExtra {
+    type Head = Head;
+
+    fn head(&self) -> Head {
         let mut openflow = BTreeMap::new();
         if let Some(counted) = self.openflow() {
             counted.visit(|counter, _, number| {
                 openflow.insert(counter.name, number);
             });
         }
-        Document {
-            schema: SCHEMA,
-            mode: C::MODE,
-            datapath_id: format!("{datapath_id:016x}"),
-            status,
-            openflow,
-            endpoints: self.limits.totals(),
-        }
+        let datapath_id = format!("{:016x}", self.datapath_id);
+        Head { schema: SCHEMA, mode: self.mode, datapath_id, openflow }
     }
-}
 
-/// A running engine with its services.
-pub struct ServedEngine<C: Appliance> {
-    /// Access to its control side.
-    pub handle: Handle<C>,
-    pub datapath_id: u64,
-    /// Counts beside the engine.
-    pub served: Served,
-}
-
-impl<C: Appliance> Documents for ServedEngine<C>
-where
-    <C::Engine as Engine>::Totals: Serialize,
-{
-    fn metrics(&self) -> Exposition {
-        let status: StatusOf<C> = Status::new(&self.handle);
-        let mut to = Exposition::new();
-        status.expose(&mut to);
-        to.add(&[], &self.served.limits.totals());
-        if let Some(counted) = self.served.openflow() {
+    fn expose(&self, to: &mut Exposition) {
+        if let Some(counted) = self.openflow() {
             to.add(&[], &counted);
         }
-        to
-    }
-
-    fn status(&self) -> serde_json::Result<Vec<u8>> {
-        let status: StatusOf<C> = Status::new(&self.handle);
-        serde_json::to_vec(&self.served.document::<C>(self.datapath_id, status))
-    }
-
-    /// Answers a line that begins with `fdb` with a list of addresses, any other with the status.
-    fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
-        if line.starts_with("fdb") {
-            return serde_json::to_vec(&C::listing(&self.handle, line));
-        }
-        self.status()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   SwitchSettings   mode, identity              ┐
-//!   RuntimeSettings  ports, workers              │ in every mode
+//!   PortSettings     ports                       │ in every mode
+//!   WorkerSettings   workers                     │
 //!   StationSettings  MAC addresses               │
 //!   ServiceSettings  metrics, status, logs       ┘
 //!   RuleSettings, ControllerSettings               mode openflow
@@ -20,7 +21,7 @@ use overbank_declare::settings::{
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
 use overbank_ofctl::target::Target;
 use overbank_runtime::Options;
-use overbank_runtime::settings::{PortSetting, RuntimeSettings, port_number};
+use overbank_runtime::settings::{PortSetting, PortSettings, WorkerSettings, port_number};
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 use overbank_switch::parse::parse_rules;
@@ -71,9 +72,10 @@ impl SettingValue for DatapathId {
 }
 
 /// Every section, in the order of help and documents.
-pub const SECTIONS: [Section; 7] = [
+pub const SECTIONS: [Section; 8] = [
     SwitchSettings::SECTION,
-    RuntimeSettings::SECTION,
+    PortSettings::SECTION,
+    WorkerSettings::SECTION,
     RuleSettings::SECTION,
     ControllerSettings::SECTION,
     BridgeSettings::SECTION,
@@ -129,24 +131,25 @@ impl Config {
     fn read(check: &mut Check, available_cores: &[usize]) -> Option<Config> {
         let metrics_required = check.given("metrics").is_some();
         let switch = SwitchSettings::read(check);
-        let runtime = RuntimeSettings::read(check);
+        let ports = PortSettings::read(check);
+        let workers = WorkerSettings::read(check);
         let rules = RuleSettings::read(check);
         let controllers = ControllerSettings::read(check);
         let bridge = BridgeSettings::read(check);
         let stations = StationSettings::read(check);
         let service = ServiceSettings::read(check);
         // Every table has been read, so all problems are known.
-        let (switch, runtime, rules, controllers) = (switch?, runtime?, rules?, controllers?);
+        let (switch, workers, rules, controllers) = (switch?, workers?, rules?, controllers?);
         for (mode, section) in OF_MODE.iter().filter(|(mode, _)| *mode != switch.mode) {
             let (owner, mode) = (mode.name(), switch.mode.name());
             let what = format!("not a setting of mode {mode}; remove it or use mode {owner}");
             check.refuse(section, &what);
         }
-        let ports = runtime.ports(check);
+        let ports = ports?.ports(check);
         let stations = stations?;
         let run = Options {
             orders: controllers.controller_packet_outs,
-            ..runtime.options(check, available_cores)
+            ..workers.options(check, available_cores)
         };
         Some(Config {
             targets: controllers.targets(check),
@@ -193,7 +196,7 @@ fn in_text(what: String) -> Problems {
 /// Returns all problems of either.
 pub fn prepare(source: Source) -> Result<(Config, Vec<Rule>), Problems> {
     let rules = source.first("rules").map_or(Ok(Vec::new()), |path| read_rules(Path::new(path)));
-    match (Config::new(source, &RuntimeSettings::available_cores()), rules) {
+    match (Config::new(source, &WorkerSettings::available_cores()), rules) {
         (Ok(config), Ok(rules)) if rules.len() > config.rules.max_rules => {
             let max = config.rules.max_rules;
             Err(in_text(format!("rules: {} rules exceed max-rules {max}", rules.len())))

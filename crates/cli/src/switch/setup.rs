@@ -1,12 +1,15 @@
 //! Turns a checked configuration into the setup of an engine.
 
-use crate::switch::settings::Config;
+use crate::live::{Plan, RunError, Totals, run as run_live};
+use crate::switch::document::SwitchExtra;
+use crate::switch::settings::{Config, Mode};
 use overbank_ofctl::rules::ControlConfig;
+use overbank_runtime::{Control, Handle};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::rule::Rule;
 
 /// Returns a seed that attackers cannot predict.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
@@ -43,5 +46,45 @@ pub fn bridge(config: &Config) -> overbank_bridge::Setup {
         statics: config.statics.clone(),
         isolated: config.isolated.clone(),
         seed: seed(),
+    }
+}
+
+/// Runs a switch until it is asked to stop, and returns its totals.
+///
+/// # Errors
+/// Fails if it does not start or a thread panicked. Either way it leaves nothing behind.
+pub fn run(config: &Config, of_file: Vec<Rule>) -> Result<Totals, RunError> {
+    let plan = Plan {
+        ports: &config.ports,
+        workers: config.run.workers,
+        service: &config.service,
+        metrics_required: config.metrics_required,
+    };
+    let count = of_file.len();
+    match config.switch.mode {
+        Mode::OpenFlow => run_live(
+            &plan,
+            config,
+            |ports| Ok(overbank_ofctl::start(rules(config, of_file), ports)?),
+            |handle| extra(config, handle, Some(count)),
+        ),
+        Mode::L2 => run_live(
+            &plan,
+            config,
+            |ports| Ok(overbank_bridge::start(&bridge(config), ports)?),
+            |handle| extra(config, handle, None),
+        ),
+    }
+}
+
+fn extra<C: Control>(config: &Config, handle: &Handle<C>, rules: Option<usize>) -> SwitchExtra {
+    let configured = config.switch.datapath_id.map(|id| id.0);
+    SwitchExtra {
+        mode: config.switch.mode.name(),
+        datapath_id: configured
+            .unwrap_or_else(|| overbank_ofctl::datapath_id(handle.lock().publisher().ports())),
+        rules,
+        options: config.controllers.options(),
+        openflow: !config.targets.is_empty(),
     }
 }

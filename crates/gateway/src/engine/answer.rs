@@ -11,11 +11,10 @@
 //! [`PeerLimits`] keeps the limits of peers in bounded memory. An Error Indication answers only a
 //! TEID that no session has, never 0, and only a sender that is a single host.
 
-use super::{TTL, View, Work, ends};
+use super::{Sink, TTL, View, Work, ends};
 use crate::limits::{Limit, PeerLimits, PerSecond};
 use crate::reason::{Denied, DropReason};
 use crate::session::is_host;
-use overbank_runtime::Out;
 use overbank_wire::gtpu::{self, Datagram, Extension, Extensions, Link, Message, Outer, kind};
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::{Ends, Packet};
@@ -102,7 +101,7 @@ impl Work {
         datagram: &Datagram<'_>,
         sequence: Option<u16>,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
         if !is_host(peer) || !self.answers.echo.admit(peer, now_ms) {
@@ -127,7 +126,7 @@ impl Work {
         datagram: &Datagram<'_>,
         teid: u32,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
         let (Some(link), Some(ends)) = (link_back(view, peer, frame), ends(n3, peer)) else {
@@ -155,7 +154,7 @@ impl Work {
         view: &View,
         [n3, peer]: [IpAddr; 2],
         teid: u32,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let to = self.roles.n3;
         let (Some(link), Some(ends)) = (view.hops.n3.link(peer), ends(n3, peer)) else { return };
@@ -196,7 +195,7 @@ impl Work {
         packet: &Packet<'_>,
         value: u32,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let Some(len) = self.icmp_error(view, problem, packet, now_ms) else { return };
         let Work { reader, scratch, roles, totals, .. } = self;
@@ -219,7 +218,7 @@ impl Work {
         problem: Problem,
         packet: &Packet<'_>,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let Some(link) = view.hops.n6.link(packet.ends.src()) else { return };
         let Some(len) = self.icmp_error(view, problem, packet, now_ms) else { return };

@@ -116,6 +116,34 @@ overbank_declare::counters! {
     }
 }
 
+/// Where frames go. Each frame of a call of [`Gateway::forward`] is output once or dropped once.
+pub trait Sink {
+    /// Sends what became of frame `index` by a port.
+    fn output(&mut self, index: usize, port: u16, bytes: &[u8]);
+
+    /// Drops frame `index`.
+    fn drop(&mut self, index: usize, reason: DropReason);
+
+    /// Sends a frame that the gateway made itself.
+    fn originate(&mut self, port: u16, bytes: &[u8]);
+}
+
+impl Sink for Out<DropReason> {
+    #[inline]
+    fn output(&mut self, index: usize, port: u16, bytes: &[u8]) {
+        Out::output(self, index, port, bytes);
+    }
+
+    #[inline]
+    fn drop(&mut self, index: usize, reason: DropReason) {
+        Out::drop(self, index, reason);
+    }
+
+    fn originate(&mut self, port: u16, bytes: &[u8]) {
+        Out::originate(self, port, bytes);
+    }
+}
+
 /// The engine.
 pub struct Gateway {
     view: Arc<View>,
@@ -150,6 +178,21 @@ impl Gateway {
         let totals = GatewayTotals::default();
         Gateway { view, work: Work { reader, roles, answers, scratch, totals } }
     }
+
+    /// Takes the frames of a burst from one port, in their order.
+    #[inline]
+    pub fn forward(&mut self, burst: &[&[u8]], ingress: u16, now_ms: u64, out: &mut impl Sink) {
+        let Gateway { view, work } = self;
+        work.reader.enter();
+        for (at, frames) in burst.chunks(CHUNK).enumerate() {
+            if ingress == work.roles.n3 {
+                work.uplink(view, at * CHUNK, frames, now_ms, out);
+            } else {
+                work.downlink(view, at * CHUNK, frames, now_ms, out);
+            }
+        }
+        work.reader.leave();
+    }
 }
 
 impl Engine for Gateway {
@@ -166,16 +209,7 @@ impl Engine for Gateway {
         now_ms: u64,
         out: &mut Out<DropReason>,
     ) {
-        let Gateway { view, work } = self;
-        work.reader.enter();
-        for (at, frames) in burst.chunks(CHUNK).enumerate() {
-            if ingress.index == work.roles.n3 {
-                work.uplink(view, at * CHUNK, frames, now_ms, out);
-            } else {
-                work.downlink(view, at * CHUNK, frames, now_ms, out);
-            }
-        }
-        work.reader.leave();
+        self.forward(burst, ingress.index, now_ms, out);
     }
 
     fn carry_out(&mut self, order: Order, _now_ms: u64, out: &mut Out<DropReason>) {

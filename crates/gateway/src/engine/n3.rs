@@ -1,12 +1,13 @@
 //! Frames from N3: tunnels of terminals, and messages about paths.
 
-use super::{CHUNK, View, Work, check_link, ttl};
+use super::{CHUNK, Sink, View, Work, check_link, ttl};
+use crate::limits::MS;
 use crate::reason::{Denied, DropReason};
 use crate::session::is_host;
 use crate::sessions::keys::of_tunnel;
 use crate::slab::{Direction, Entry};
 use arrayvec::ArrayVec;
-use overbank_runtime::Out;
+use overbank_wire::extract::Network;
 use overbank_wire::gtpu::{Body, Datagram, Message};
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::Packet;
@@ -92,7 +93,7 @@ impl Work {
         first: usize,
         frames: &[&[u8]],
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let mut keys = ArrayVec::<u64, CHUNK>::new();
         let read: ArrayVec<_, CHUNK> =
@@ -127,7 +128,7 @@ impl Work {
         packet: &Packet<'_>,
         value: u32,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         match self.try_up(view, packet, value, now_ms) {
             Ok(()) => {
@@ -175,11 +176,16 @@ impl Work {
             return Err(Denied::TooBig);
         }
         let link = view.hops.n6.link(packet.ends.dst()).ok_or(Denied::NoNextHop)?;
-        if !entry.admit(Direction::Up, len, now_ms.saturating_mul(crate::limits::MS)) {
-            return Err(Denied::RateLimited);
-        }
         let frame = &mut self.scratch.frame;
         frame.load_packet(packet, &link).map_err(|_| Denied::TooBig)?;
-        frame.dec_ttl().map_err(|_| Denied::TtlExpired)
+        if frame.offsets().network == Network::BrokenIp {
+            return Err(Denied::BrokenInner);
+        }
+        frame.dec_ttl().map_err(|_| Denied::TtlExpired)?;
+        // Last: what is dropped for another reason uses nothing of the rate.
+        if !entry.admit(Direction::Up, len, now_ms.saturating_mul(MS)) {
+            return Err(Denied::RateLimited);
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Frames from N6: packets to terminals.
 
-use super::{CHUNK, View, Work, check_link, overhead, ttl};
+use super::{CHUNK, Sink, View, Work, check_link, overhead, ttl};
+use crate::limits::MS;
 use crate::reason::{Denied, DropReason};
 use crate::session::Prefix64;
 use crate::sessions::keys::of_ipv4;
 use crate::slab::Direction;
 use arrayvec::ArrayVec;
-use overbank_runtime::Out;
 use overbank_wire::extract::{Network, Offsets, extract};
 use overbank_wire::gtpu::Refused;
 use overbank_wire::icmp_error::Problem;
@@ -66,7 +66,7 @@ impl Work {
         first: usize,
         frames: &[&[u8]],
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) {
         let mut keys = Keys::default();
         let read: ArrayVec<_, CHUNK> =
@@ -98,7 +98,7 @@ impl Work {
         read: &FromN6<'_>,
         value: u32,
         now_ms: u64,
-        out: &mut Out<DropReason>,
+        out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         let packet = &read.packet;
         match self.try_down(view, frame, read, value, now_ms) {
@@ -155,7 +155,7 @@ impl Work {
         buf.dec_ttl().map_err(|_| Denied::TtlExpired)?;
         Work::encapsulate(buf, view, &entry, packet.flow_hash(), packet.dscp())?;
         // Last: what is dropped for another reason uses nothing of the rate.
-        if !entry.admit(Direction::Down, len, now_ms.saturating_mul(crate::limits::MS)) {
+        if !entry.admit(Direction::Down, len, now_ms.saturating_mul(MS)) {
             return Err(Denied::RateLimited.into());
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Takes a whole list of sessions, or nothing of it.
 
-use super::{Origin, SessionError, Sessions};
+use super::{Origin, Record, SessionError, Sessions, check_pools};
+use crate::prefix::Prefixes;
 use crate::session::{Key, Session};
 use hashbrown::HashMap;
 
@@ -60,6 +61,38 @@ impl Sessions {
             refusals.extend(applied.err().map(|e| Refusal { line: *line, what: e.to_string() }));
         }
         if refusals.is_empty() { Ok(done) } else { Err(refusals) }
+    }
+
+    /// Takes other pools, and the sessions of the file if there is a list.
+    ///
+    /// # Errors
+    /// Returns every error, by line; those of sessions outside the list have line 0. Nothing has
+    /// changed then, with the exceptions of [`Sessions::import`].
+    pub fn reload(
+        &mut self,
+        pools: Prefixes,
+        list: Option<&[(usize, Session)]>,
+        now_ms: u64,
+    ) -> Result<Imported, Vec<Refusal>> {
+        let before = std::mem::replace(&mut self.addresses.pools, pools);
+        let stay = |record: &&Record| list.is_none() || record.origin == Origin::Request;
+        let outside = self.records.values().filter(stay).filter_map(|record| {
+            let error = check_pools(&self.addresses, &record.session).err()?;
+            Some((record.session.id, error))
+        });
+        let mut outside: Vec<(u64, SessionError)> = outside.collect();
+        outside.sort_by_key(|(id, _)| *id);
+        let refusal = |(id, error)| Refusal { line: 0, what: format!("session {id}: {error}") };
+        let refusals: Vec<Refusal> = outside.into_iter().map(refusal).collect();
+        let done = match list {
+            _ if !refusals.is_empty() => Err(refusals),
+            Some(list) => self.import(list, now_ms),
+            None => Ok(Imported { kept: self.len(), ..Imported::default() }),
+        };
+        if done.is_err() {
+            self.addresses.pools = before;
+        }
+        done
     }
 
     /// Returns everything that is wrong with a list.

@@ -223,6 +223,11 @@ impl Sessions {
         self.records.is_empty()
     }
 
+    /// Returns the limit of sessions.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
@@ -327,25 +332,6 @@ impl Sessions {
                 self.totals.rests_cut += u64::from(!is_over);
             }
         }
-    }
-
-    /// Takes other pools.
-    ///
-    /// # Errors
-    /// Returns sessions that are in none of them, at most `most`; nothing has changed then.
-    pub fn set_pools(&mut self, pools: Prefixes, most: usize) -> Result<(), Vec<SessionError>> {
-        let addresses = Addresses { n3: self.addresses.n3.clone(), pools };
-        let outside = self.records.values().filter_map(|record| {
-            let error = check_pools(&addresses, &record.session).err()?;
-            Some((record.session.id, error))
-        });
-        let mut outside: Vec<(u64, SessionError)> = outside.collect();
-        if outside.is_empty() {
-            self.addresses = addresses;
-            return Ok(());
-        }
-        outside.sort_by_key(|(id, _)| *id);
-        Err(outside.into_iter().take(most).map(|(_, error)| error).collect())
     }
 
     fn count<T>(&mut self, done: Result<T, SessionError>) -> Result<T, SessionError> {

@@ -329,13 +329,18 @@ fn pools_that_leave_sessions_outside_are_refused() {
     let (mut sessions, _reader) = sessions(4);
     sessions.add(session(1), Origin::File, 0).expect("free");
     let six = Prefix::parse("2001:db8:45::/48").expect("a prefix");
-    let outside = sessions.set_pools([six].into_iter().collect(), 20).expect_err("IPv4 is outside");
-    assert_eq!(
-        outside[0].to_string(),
-        "address 10.45.0.1 is in no UE pool; pools: 2001:db8:45::/48"
-    );
+    let outside = sessions.reload([six].into_iter().collect(), None, 0).expect_err("outside");
+    let expected = "session 1: address 10.45.0.1 is in no UE pool; pools: 2001:db8:45::/48";
+    assert_eq!(outside, [Refusal { line: 0, what: expected.to_owned() }]);
+    // The file no longer has it, so that it does not matter.
+    let only_six = Session { ipv4: None, ..session(3) };
+    let list = [(2, Session { id: 0, ..only_six })];
+    sessions.reload([six].into_iter().collect(), Some(&list), 0).expect_err("the list is wrong");
+    assert_eq!(sessions.addresses(), &addresses());
+    let done = sessions.reload([six].into_iter().collect(), Some(&[(2, only_six)]), 0);
+    assert_eq!(done, Ok(Imported { added: 1, removed: 1, ..Imported::default() }));
     let four = Prefix::parse("10.0.0.0/8").expect("a prefix");
-    sessions.set_pools([six, four].into_iter().collect(), 20).expect("both are inside");
+    sessions.reload([six, four].into_iter().collect(), None, 0).expect("all are inside");
     let far = Session { ipv4: Some([10, 99, 0, 1].into()), ..session(2) };
     sessions.add(far, Origin::File, 0).expect("inside now");
 }

@@ -1,30 +1,31 @@
-//! Runs the live switch as a service: from a checked configuration to the final totals.
+//! Runs a live engine as a service: from a checked configuration to the final totals.
 //!
 //! ```text
-//!   open ports ─▶ sockets ─▶ drop privileges ─▶ threads of the switch ─▶ OpenFlow, metrics, …
+//!   open ports ─▶ sockets ─▶ drop privileges ─▶ threads of the engine ─▶ sessions, metrics, …
 //!                                                     │
-//!        SIGHUP: rules reloaded, all or none ◀──────┤
+//!        SIGHUP: the appliance reloads, all or none ◀─┤
 //!        SIGTERM, SIGINT, --duration, end of captures ┴▶ drain, close ports, totals
 //! ```
 //!
-//! Every error of the configuration is reported before the first packet.
+//! Every error of the configuration is reported before the first packet. [`Appliance`] is what
+//! differs between the rule switch, the Ethernet switch and the gateway.
 
-use crate::switch::appliance::Appliance;
-use crate::switch::document::{Served, ServedEngine};
-use crate::switch::settings::{Config, Mode};
-use crate::switch::setup;
+pub mod document;
+
 use crate::switch::status::Status;
+use document::{Extra, Served};
 use overbank_ofctl::sessions::ControlError;
 use overbank_ports::queue::PortError;
-use overbank_runtime::{ConfiguredPort, Engine, Handle, Running};
+use overbank_runtime::settings::PortSetting;
+use overbank_runtime::{ConfiguredPort, Control, Engine, Handle, Running};
 use overbank_service::endpoints::{Endpoints, Limits, ServeError};
+use overbank_service::options::ServiceSettings;
 use overbank_service::privileges::{self, PrivilegeError};
 use overbank_service::process::{Asked, Signals, notify};
-use overbank_switch::rule::Rule;
 use serde::Serialize;
 use std::fmt;
+use std::future::Future;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -34,7 +35,54 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for control connections to close.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// The switch did not start, or ended early.
+/// What the service of an engine is run by, beside the engine.
+pub struct Plan<'a> {
+    pub ports: &'a [PortSetting],
+    pub workers: usize,
+    pub service: &'a ServiceSettings,
+    /// Whether a metrics address was given. Otherwise it runs without metrics if that is taken.
+    pub metrics_required: bool,
+}
+
+/// A control side as a service: its sessions, its answers, its reload on SIGHUP.
+pub trait Appliance: Control {
+    /// The checked configuration.
+    type Config;
+    /// What its documents have beside the engine.
+    type Extra: Extra;
+
+    /// Logs that it forwards, on these cores.
+    fn announce(config: &Self::Config, extra: &Self::Extra, cores: &[Option<usize>]);
+
+    /// Answers a line of the status socket; `None`: with the status document.
+    fn answer(_handle: &Handle<Self>, _line: &str) -> Option<serde_json::Result<Vec<u8>>> {
+        None
+    }
+
+    /// Returns the work of a reload, which may take a while and logs what it did. A reload with
+    /// errors changes nothing. `None`: there is nothing to reload.
+    fn reload(
+        config: &Self::Config,
+        handle: &Handle<Self>,
+    ) -> Option<impl FnOnce() + Send + 'static>;
+
+    /// Serves its sessions until `stop`.
+    fn serve(
+        config: &Self::Config,
+        handle: Handle<Self>,
+        extra: &Self::Extra,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static;
+}
+
+/// Waits until `stop`: serves no sessions.
+pub async fn until_stopped(mut stop: watch::Receiver<bool>) -> Result<(), RunError> {
+    // An error means that the sender is gone: stop then, too.
+    let _ = stop.wait_for(|stop| *stop).await;
+    Ok(())
+}
+
+/// The service did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Ports cannot be opened.
@@ -46,6 +94,9 @@ pub enum RunError {
     /// The Ethernet switch does not start.
     #[error(transparent)]
     Bridge(#[from] overbank_bridge::StartError),
+    /// The gateway does not start.
+    #[error(transparent)]
+    Gateway(#[from] overbank_gateway::StartError),
     /// The totals cannot be written as JSON.
     #[error("internal error: the status document: {0}; please report it")]
     Document(#[from] serde_json::Error),
@@ -79,10 +130,10 @@ impl fmt::Display for PortErrors {
 }
 
 /// Opens all ports, or reports all that fail.
-fn open_ports(config: &Config) -> Result<Vec<ConfiguredPort>, RunError> {
+fn open_ports(plan: &Plan<'_>) -> Result<Vec<ConfiguredPort>, RunError> {
     let (mut ports, mut errors) = (Vec::new(), Vec::new());
-    for setting in &config.ports {
-        match ConfiguredPort::open(setting.number, setting.spec.clone(), config.run.workers) {
+    for setting in plan.ports {
+        match ConfiguredPort::open(setting.number, setting.spec.clone(), plan.workers) {
             Ok(port) => ports.push(port),
             Err(error) => errors.push((setting.number, error)),
         }
@@ -90,7 +141,7 @@ fn open_ports(config: &Config) -> Result<Vec<ConfiguredPort>, RunError> {
     if errors.is_empty() { Ok(ports) } else { Err(RunError::Ports(PortErrors(errors))) }
 }
 
-/// Final counts of a switch.
+/// Final counts.
 pub struct Totals {
     /// As JSON.
     pub json: String,
@@ -98,45 +149,30 @@ pub struct Totals {
     pub status: Status,
 }
 
-/// Runs a switch until it is asked to stop, and returns its totals.
+/// Runs an engine until it is asked to stop, and returns its totals.
 ///
 /// # Errors
 /// Fails if it does not start or a thread panicked. Either way it leaves nothing behind.
-pub fn run(config: &Config, rules: Vec<Rule>) -> Result<Totals, RunError> {
-    let rule_count = rules.len();
-    match config.switch.mode {
-        Mode::OpenFlow => run_engine(config, Some(rule_count), |ports| {
-            Ok(overbank_ofctl::start(setup::rules(config, rules), ports)?)
-        }),
-        Mode::L2 => run_engine(config, None, |ports| {
-            Ok(overbank_bridge::start(&setup::bridge(config), ports)?)
-        }),
-    }
-}
-
-/// Does as [`run`], for any engine.
-fn run_engine<C: Appliance>(
-    config: &Config,
-    rules: Option<usize>,
+pub fn run<C: Appliance>(
+    plan: &Plan<'_>,
+    config: &C::Config,
     start: impl FnOnce(Vec<ConfiguredPort>) -> Result<Running<C>, RunError>,
+    extra: impl FnOnce(&Handle<C>) -> C::Extra,
 ) -> Result<Totals, RunError>
 where
     <C::Engine as Engine>::Totals: Serialize,
 {
     privileges::prepare();
-    let ports = open_ports(config)?;
-    let endpoints = Endpoints::open(&config.service, config.metrics_required)?;
-    if config.service.keep_privileges {
+    let ports = open_ports(plan)?;
+    let endpoints = Endpoints::open(plan.service, plan.metrics_required)?;
+    if plan.service.keep_privileges {
         tracing::info!("keeping all privileges");
     } else {
         let kept = privileges::drop_all_but(&privileges::NETWORK)?;
         tracing::info!(kept = kept.join(" "), "dropped all other privileges");
     }
     let running = start(ports)?;
-    let datapath_id = config.switch.datapath_id.map(|id| id.0);
-    let datapath_id = datapath_id.unwrap_or_else(|| {
-        overbank_ofctl::datapath_id(running.handle().lock().publisher().ports())
-    });
+    let extra = extra(running.handle());
     // One thread: sessions share a lock, and with two, each request woke the one that slept.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -148,21 +184,16 @@ where
         let _inside = runtime.enter();
         Signals::new()?
     };
-    tracing::info!(
-        mode = C::MODE,
-        ports = config.ports.len(),
-        rules,
-        workers = config.run.workers,
-        cores = ?running.pinned(),
-        datapath_id = format!("{datapath_id:016x}"),
-        "forwarding"
-    );
-    let served = Served { openflow: None, limits: Limits::new(&config.service) };
-    let engine = ServedEngine { handle: running.handle().clone(), datapath_id, served };
-    let outcome = runtime.block_on(serve(config, &running, engine, signals, endpoints));
+    C::announce(config, &extra, running.pinned());
+    let served = Served::<C> {
+        handle: running.handle().clone(),
+        extra: extra.clone(),
+        limits: Limits::new(plan.service),
+    };
+    let outcome = runtime.block_on(serve(plan, config, &running, served, signals, endpoints));
     runtime.shutdown_timeout(CLOSE_MAX);
     let status = running.stop();
-    let document = outcome?.document::<C>(datapath_id, status);
+    let document = outcome?.document(status);
     let json = serde_json::to_string_pretty(&document)?;
     let status = serde_json::from_str(&json)?;
     Ok(Totals { json, status })
@@ -170,35 +201,35 @@ where
 
 /// Runs everything beside forwarding until it is time to stop. Returns the reason.
 async fn serve<C: Appliance>(
-    config: &Config,
+    plan: &Plan<'_>,
+    config: &C::Config,
     running: &Running<C>,
-    mut engine: ServedEngine<C>,
+    served: Served<C>,
     mut signals: Signals,
     endpoints: Endpoints,
-) -> Result<Served, RunError>
+) -> Result<Served<C>, RunError>
 where
     <C::Engine as Engine>::Totals: Serialize,
 {
     let (stop, stopped) = watch::channel(false);
-    let options = config.controllers.options();
-    engine.served.openflow = (!config.targets.is_empty()).then(|| options.counters.clone());
-    let (handle, served) = (engine.handle.clone(), engine.served.clone());
-    let _socket_file = endpoints.serve(Arc::new(engine), &served.limits, stopped.clone())?;
-    let mut control = tokio::spawn(C::serve(config, handle.clone(), options, stopped));
+    let handle = served.handle.clone();
+    let documents = Arc::new(served.clone());
+    let _socket_file = endpoints.serve(documents, &served.limits, stopped.clone())?;
+    let mut control = tokio::spawn(C::serve(config, handle.clone(), &served.extra, stopped));
     notify("READY=1");
-    let end = config.service.duration.map(|duration| Instant::now() + duration);
+    let end = plan.service.duration.map(|duration| Instant::now() + duration);
     let mut look = tokio::time::interval(LOOK_EVERY);
     let reason = loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Reload => reload(config.rules.rules.as_deref(), &handle).await,
+                Asked::Reload => reload(config, &handle).await,
                 Asked::End(reason) => break reason,
             },
             ended = &mut control => {
                     // No receiver is left if all tasks have ended.
                 let _ = stop.send(true);
                 return match ended {
-                    Ok(Err(error)) => Err(error.into()),
+                    Ok(Err(error)) => Err(error),
                     Ok(Ok(())) | Err(_) => Err(RunError::Broken),
                 };
             }
@@ -228,23 +259,11 @@ where
     Ok(served)
 }
 
-/// Reloads the rules; a file with errors changes nothing.
-async fn reload<C: Appliance>(path: Option<&Path>, handle: &Handle<C>) {
-    let Some(path) = path.map(Path::to_owned) else {
-        tracing::warn!("SIGHUP ignored: no file of rules is configured (--rules)");
-        return;
-    };
+/// Reloads the appliance.
+async fn reload<C: Appliance>(config: &C::Config, handle: &Handle<C>) {
+    let Some(work) = C::reload(config, handle) else { return };
     notify("RELOADING=1");
-    let handle = handle.clone();
     // A large file takes a while; sessions go on meanwhile.
-    let work = move || {
-        if let Err(problems) = C::reload(&handle, &path) {
-            for problem in &problems.0 {
-                tracing::error!(%problem, "rules not reloaded");
-            }
-            tracing::error!(errors = problems.0.len(), "rules unchanged");
-        }
-    };
     if let Err(error) = tokio::task::spawn_blocking(work).await {
         tracing::error!(%error, "internal error: the reload panicked; please report it");
     }

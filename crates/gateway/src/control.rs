@@ -1,0 +1,264 @@
+//! The control side: the one writer of the sessions, and of what engines run on.
+
+use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
+use crate::next_hops::{Mac, NextHops, PortHops};
+use crate::prefix::{Prefix, Prefixes};
+use crate::session::Session;
+use crate::sessions::{Addresses, Imported, Origin, Refusal, SessionTotals, Sessions};
+use crate::settings::Role;
+use crate::slab::NoMemory;
+use overbank_declare::counters::{Exposition, Gauge};
+use overbank_runtime::{
+    ConfiguredPort, Control, ControlStatus, Options, Parts, PortDesc, Publisher, Running,
+};
+use serde::Serialize;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Routes of a port: later ones of equal prefixes count.
+pub type Routes = Vec<(Prefix, Mac)>;
+
+/// What can change while the gateway runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tunable {
+    pub pools: Prefixes,
+    pub peers: Prefixes,
+    pub protected: Prefixes,
+    /// Longest IP packets of N3 and N6; `None`: the port's MTU.
+    pub mtu: [Option<usize>; 2],
+    pub from: From,
+    /// Configured routes of N3 and N6.
+    pub routes: [Routes; 2],
+}
+
+/// A gateway, besides its ports.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub tunable: Tunable,
+    /// How it is run.
+    pub run: Options,
+    /// Addresses where tunnels end.
+    pub n3: Arc<[IpAddr]>,
+    pub max_sessions: usize,
+    /// Varies the hash functions.
+    pub seed: u64,
+    /// Sessions of the file, by line.
+    pub sessions: Vec<(usize, Session)>,
+}
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
+    /// Sessions of the file do not fit.
+    #[error("{} sessions of the file are refused", .0.len())]
+    Sessions(Vec<Refusal>),
+    #[error("port {0} is missing: a gateway has the ports n3 and n6")]
+    Port(&'static str),
+    /// The system has no threads or descriptors left.
+    #[error("cannot start a thread or open a descriptor: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The control side.
+pub struct GatewayControl {
+    publisher: Publisher<Gateway>,
+    sessions: Sessions,
+    tunable: Tunable,
+    /// Routes that were learnt, which configured ones override.
+    learnt: [Routes; 2],
+    roles: Roles,
+    view: Arc<View>,
+}
+
+/// Starts a gateway between these ports.
+///
+/// # Errors
+/// Nothing runs then.
+pub fn start(
+    setup: &Setup,
+    ports: Vec<ConfiguredPort>,
+) -> Result<Running<GatewayControl>, StartError> {
+    overbank_runtime::start(&setup.run, ports, |publisher| GatewayControl::new(setup, publisher))
+}
+
+/// Checks the sessions of a setup without starting anything.
+///
+/// # Errors
+/// Returns every error, by line.
+pub fn check(setup: &Setup) -> Result<(), StartError> {
+    let addresses = Addresses { n3: setup.n3.clone(), pools: setup.tunable.pools.clone() };
+    let (mut sessions, _) = Sessions::new(setup.max_sessions, addresses, 1, setup.seed)?;
+    sessions.import(&setup.sessions, 0).map_err(StartError::Sessions)?;
+    Ok(())
+}
+
+impl GatewayControl {
+    /// Returns the control side, and an engine for each worker.
+    ///
+    /// # Errors
+    /// There is not enough memory, a port is missing, or the sessions do not fit.
+    pub fn new(
+        setup: &Setup,
+        publisher: Publisher<Gateway>,
+    ) -> Result<Parts<GatewayControl>, StartError> {
+        let index = |role: Role| {
+            let index = publisher.index_of(role.number()).and_then(|i| u16::try_from(i).ok());
+            index.ok_or(StartError::Port(role.name()))
+        };
+        let roles = Roles { n3: index(Role::N3)?, n6: index(Role::N6)? };
+        let addresses = Addresses { n3: setup.n3.clone(), pools: setup.tunable.pools.clone() };
+        let workers = setup.run.workers.max(1);
+        let (mut sessions, readers) =
+            Sessions::new(setup.max_sessions, addresses, workers, setup.seed)?;
+        sessions.import(&setup.sessions, 0).map_err(StartError::Sessions)?;
+        let mut control = GatewayControl {
+            publisher,
+            sessions,
+            tunable: setup.tunable.clone(),
+            learnt: Default::default(),
+            roles,
+            view: Arc::default(),
+        };
+        control.show();
+        let (view, answers) = (control.view.clone(), Arc::new(Answers::new(setup.seed)));
+        let engine = |reader| Gateway::new(reader, view.clone(), roles, answers.clone());
+        let engines = readers.into_iter().map(engine).collect();
+        Ok(Parts { control, first: view, engines })
+    }
+
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Adds a session on request.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn add(&mut self, session: Session) -> Result<(), crate::sessions::SessionError> {
+        self.sessions.add(session, Origin::Request, self.publisher.now_ms())
+    }
+
+    /// Returns the sessions to change, and the time.
+    pub fn sessions_mut(&mut self) -> (&mut Sessions, u64) {
+        (&mut self.sessions, self.publisher.now_ms())
+    }
+
+    /// Takes other settings, and the file's sessions if there is one.
+    ///
+    /// # Errors
+    /// Returns every error, by line; line 0 is none of the file. Nothing has changed then.
+    pub fn reload(
+        &mut self,
+        tunable: Tunable,
+        list: Option<&[(usize, Session)]>,
+    ) -> Result<Imported, Vec<Refusal>> {
+        let now_ms = self.publisher.now_ms();
+        let done = self.sessions.reload(tunable.pools.clone(), list, now_ms)?;
+        self.tunable = tunable;
+        self.show();
+        self.publisher.touch();
+        Ok(done)
+    }
+
+    /// Takes the routes that were learnt for a port, in place of those learnt before.
+    pub fn learn_routes(&mut self, role: Role, routes: Routes) {
+        let learnt = &mut self.learnt[role as usize];
+        if *learnt != routes {
+            *learnt = routes;
+            self.show();
+            self.publisher.touch();
+        }
+    }
+
+    /// Makes the view that engines run on.
+    fn show(&mut self) {
+        let (Roles { n3, n6 }, t) = (self.roles, &self.tunable);
+        let desc = |index: u16| self.publisher.ports().get(usize::from(index));
+        let hops = |index: u16, role: Role| {
+            let mac = desc(index).map_or([0; 6], |desc| desc.mac);
+            let learnt = self.learnt[role as usize].iter();
+            PortHops::new(mac, learnt.chain(&t.routes[role as usize]).copied())
+        };
+        let mtu = |index: u16, set: Option<usize>| {
+            set.or_else(|| desc(index).map(|desc| desc.mtu as usize)).unwrap_or(1500)
+        };
+        self.view = Arc::new(View {
+            addresses: self.sessions.addresses().clone(),
+            hops: NextHops { n3: hops(n3, Role::N3), n6: hops(n6, Role::N6) },
+            peers: t.peers.clone(),
+            protected: t.protected.clone(),
+            mtu: Mtu { n3: mtu(n3, t.mtu[0]), n6: mtu(n6, t.mtu[1]) },
+            from: t.from,
+        });
+    }
+}
+
+/// What the control side shows of itself.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct GatewayStatus {
+    #[serde(flatten)]
+    pub sessions: SessionTotals,
+    /// Limit of sessions.
+    pub sessions_max: usize,
+    /// Routes of N3 and N6.
+    pub next_hops: [usize; 2],
+}
+
+const MAX: Gauge =
+    Gauge { name: "overbank_gateway_sessions_limit", help: "Limit of sessions", labels: &[] };
+const HOPS: Gauge =
+    Gauge { name: "overbank_gateway_next_hops", help: "Known next hops", labels: &["port"] };
+
+/// Metrics of the gateway that are computed and not counted.
+pub const GAUGES: [Gauge; 2] = [MAX, HOPS];
+
+impl ControlStatus for GatewayStatus {
+    fn expose(&self, to: &mut Exposition) {
+        to.add(&[], &self.sessions);
+        to.gauge(&MAX, &[], self.sessions_max as f64);
+        for (role, hops) in [Role::N3, Role::N6].iter().zip(self.next_hops) {
+            to.gauge(&HOPS, &[role.name()], hops as f64);
+        }
+    }
+}
+
+impl Control for GatewayControl {
+    type Engine = Gateway;
+    type Status = GatewayStatus;
+
+    fn publisher(&self) -> &Publisher<Gateway> {
+        &self.publisher
+    }
+
+    fn publisher_mut(&mut self) -> &mut Publisher<Gateway> {
+        &mut self.publisher
+    }
+
+    fn snapshot(&self) -> Arc<View> {
+        self.view.clone()
+    }
+
+    fn tick(&mut self, now_ms: u64) -> Option<u64> {
+        self.sessions.tick(now_ms);
+        None
+    }
+
+    fn port_changed(&mut self, index: usize, before: &PortDesc) {
+        let now = &self.publisher.ports()[index];
+        if (now.mac, now.mtu) != (before.mac, before.mtu) {
+            self.show();
+            self.publisher.touch();
+        }
+    }
+
+    fn status(&self) -> GatewayStatus {
+        GatewayStatus {
+            sessions: self.sessions.totals(),
+            sessions_max: self.sessions.max(),
+            next_hops: [self.view.hops.n3.len(), self.view.hops.n6.len()],
+        }
+    }
+}

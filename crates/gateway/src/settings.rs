@@ -1,0 +1,227 @@
+//! The settings of the gateway.
+
+use crate::control::{Setup, Tunable};
+use crate::engine::From;
+use crate::next_hops::Mac;
+use crate::prefix::{Prefix, Prefixes};
+use crate::session::is_host;
+use crate::sessions::{N3_MAX, SESSIONS_MAX};
+use overbank_declare::settings::{Check, Located, Location, Range, SettingValue};
+use overbank_ports::PortSpec;
+use overbank_runtime::Options;
+use overbank_runtime::settings::PortSetting;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Smallest MTU: that of IPv6.
+const MTU_MIN: usize = 1280;
+
+overbank_declare::choices! {
+    /// Role of a port.
+    pub enum Role: "ROLE" {
+        N3 = "n3", "tunnels to the access network";
+        N6 = "n6", "packets to the data network";
+    }
+}
+
+impl Role {
+    /// Returns the number of its port.
+    pub const fn number(self) -> u32 {
+        match self {
+            Role::N3 => 1,
+            Role::N6 => 2,
+        }
+    }
+}
+
+overbank_declare::settings! {
+    /// The gateway.
+    pub struct GatewaySettings: "Gateway" {
+        port: Vec<Located<RolePort>>, "A port as ROLE=KIND:…; one n3 and one n6"
+            example "n3=afpacket:eth1 n6=afpacket:eth2";
+        n3_address: Vec<Located<Address>>, "Address where tunnels end; repeat for each"
+            example "192.0.2.1";
+        ue_pool: Vec<Located<Prefix>>, "Prefix of terminals' addresses; repeat for each"
+            example "10.45.0.0/16";
+        n6_address: Vec<Located<Address>>, "Source of ICMP errors, one of each family"
+            or "the first N3 address of the family" example "203.0.113.2";
+        next_hop: Vec<Located<Hop>>,
+            "Route as ROLE=PREFIX@MAC or ROLE=default@MAC; repeat for each"
+            example "n3=default@02:00:00:00:00:13 n6=default@02:00:00:00:00:16";
+        n3_peer: Vec<Located<Prefix>>, "Prefix of peers that may send to N3; repeat for each"
+            or "all" example "198.51.100.0/24";
+        protect: Vec<Located<Prefix>>,
+            "Prefix that terminals may not send to, beside the N3 addresses; repeat for each"
+            example "10.99.0.0/16";
+        n3_mtu: Option<usize>, in MTU_MIN..=65_535, "Longest IP packet to N3"
+            or "the port's MTU" example "1500";
+        n6_mtu: Option<usize>, in MTU_MIN..=65_535, "Longest IP packet to N6"
+            or "the port's MTU" example "1500";
+        sessions: Option<PathBuf>, "CSV file of sessions, read again on SIGHUP"
+            or "no sessions at the start" example "/etc/overbank/sessions.csv";
+        max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
+    }
+}
+
+/// A port by its role.
+#[derive(Clone, Debug)]
+pub struct RolePort {
+    pub role: Role,
+    pub spec: PortSpec,
+}
+
+/// Splits `ROLE=REST`.
+fn of_role<'a>(text: &'a str, such_as: &str) -> Result<(Role, &'a str), String> {
+    let (role, rest) =
+        text.split_once('=').ok_or_else(|| format!("{text:?}: must be {such_as}"))?;
+    Ok((Role::read(role.trim(), &None)?, rest.trim()))
+}
+
+impl SettingValue for RolePort {
+    const VALUE_NAME: &'static str = "ROLE=KIND:…";
+
+    fn accepts(_: &Range) -> String {
+        "n3=KIND:… or n6=KIND:…".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<RolePort, String> {
+        let (role, spec) = of_role(text, "ROLE=KIND:…, such as n3=afpacket:eth1")?;
+        let spec = PortSpec::from_str(spec).map_err(|error| error.to_string())?;
+        Ok(RolePort { role, spec })
+    }
+}
+
+/// An address of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub IpAddr);
+
+impl SettingValue for Address {
+    const VALUE_NAME: &'static str = "ADDRESS";
+
+    fn accepts(_: &Range) -> String {
+        "an IP address".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<Address, String> {
+        let wrong = || format!("{text:?}: must be the IP address of a host, such as 192.0.2.1");
+        text.parse().ok().filter(|address| is_host(*address)).map(Address).ok_or_else(wrong)
+    }
+}
+
+/// A route to a next hop; `default` is both families' shortest prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    pub role: Role,
+    pub prefixes: Vec<Prefix>,
+    pub mac: Mac,
+}
+
+impl SettingValue for Hop {
+    const VALUE_NAME: &'static str = "ROLE=PREFIX@MAC";
+
+    fn accepts(_: &Range) -> String {
+        "ROLE=PREFIX@MAC or ROLE=default@MAC".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<Hop, String> {
+        const SUCH_AS: &str = "ROLE=PREFIX@MAC, such as n6=default@02:00:00:00:00:16";
+        let (role, route) = of_role(text, SUCH_AS)?;
+        let wrong = || format!("{text:?}: must be {SUCH_AS}");
+        let (prefix, mac) = route.split_once('@').ok_or_else(wrong)?;
+        let mac = overbank_stations::mac_of(mac.trim()).filter(|mac| *mac != [0; 6]);
+        let mac = mac.filter(|mac| mac[0] & 1 == 0).ok_or_else(wrong)?;
+        let prefixes = match prefix.trim() {
+            "default" => ["0.0.0.0/0", "::/0"].map(Prefix::parse).into_iter().collect(),
+            prefix => Prefix::parse(prefix).map(|prefix| vec![prefix]),
+        };
+        Ok(Hop { role, prefixes: prefixes?, mac })
+    }
+}
+
+/// Returns the values of a list.
+fn values<T: Clone>(list: &[Located<T>]) -> impl Iterator<Item = T> {
+    list.iter().map(|item| item.value.clone())
+}
+
+impl GatewaySettings {
+    /// Returns the ports by number; reports missing and repeated roles and interfaces.
+    pub fn ports(&self, check: &mut Check) -> Vec<PortSetting> {
+        let clean = check.is_clean();
+        let taken = |port: &RolePort| format!("a port {} exists already", port.role.name());
+        let ports = check.distinct(self.port.clone(), |port| port.role.number(), taken);
+        let interface = |port: &RolePort| match port.spec.interface() {
+            Some(interface) => Ok(interface.to_owned()),
+            None => Err(port.role.number()),
+        };
+        let taken = |port: &RolePort| {
+            let interface = port.spec.interface().unwrap_or_default();
+            format!("interface {interface} is already a port; N3 and N6 need one each")
+        };
+        let ports = check.distinct(ports, interface, taken);
+        for role in [Role::N3, Role::N6] {
+            if clean && !self.port.iter().any(|port| port.value.role == role) {
+                let name = role.name();
+                let what = format!("no port {name}; configure one, such as {name}=afpacket:eth1");
+                check.problem(Location::Missing("port"), what);
+            }
+        }
+        let setting = |RolePort { role, spec }| PortSetting { number: role.number(), spec };
+        let mut ports: Vec<PortSetting> = values(&ports).map(setting).collect();
+        ports.sort_by_key(|port| port.number);
+        ports
+    }
+
+    /// Returns how to set up a gateway that is run with `run`; reports what does not fit together.
+    pub fn setup(&self, check: &mut Check, run: Options) -> Setup {
+        if self.n3_address.is_empty() && check.given("n3-address").is_none() {
+            let what = "no N3 address; configure at least one, such as 192.0.2.1";
+            check.problem(Location::Missing("n3-address"), what);
+        }
+        let taken = |address: &Address| format!("{} is an N3 address already", address.0);
+        let n3 = check.distinct(self.n3_address.clone(), |address| address.0, taken);
+        if let Some(one_too_many) = n3.get(N3_MAX) {
+            let what = format!("{} N3 addresses: at most {N3_MAX} are allowed", n3.len());
+            check.problem(one_too_many.location.clone(), what);
+        }
+        if self.ue_pool.is_empty() && check.given("ue-pool").is_none() {
+            let what = "no UE pool; configure at least one, such as 10.45.0.0/16";
+            check.problem(Location::Missing("ue-pool"), what);
+        }
+        for Located { value: pool, location } in &self.ue_pool {
+            if let Some(Address(n3)) = values(&n3).find(|address| pool.contains(address.0)) {
+                let what = format!("{pool} contains the N3 address {n3}");
+                check.problem(location.clone(), what);
+            }
+            if pool.address().is_ipv6() && pool.len() > 64 {
+                let what = format!("{pool}: must be a /64 or shorter: a terminal has a whole /64");
+                check.problem(location.clone(), what);
+            }
+        }
+        let n3: Vec<IpAddr> = values(&n3).map(|address| address.0).collect();
+        let family = |address: &Address| address.0.is_ipv4();
+        let taken = |address: &Address| format!("{}: the family has an address", address.0);
+        let n6 = check.distinct(self.n6_address.clone(), family, taken);
+        let n6: Vec<IpAddr> = values(&n6).map(|address| address.0).collect();
+        let from = |is_ipv4| n6.iter().chain(&n3).copied().find(|a| a.is_ipv4() == is_ipv4);
+        let routes = |role| {
+            let of_role = values(&self.next_hop).filter(move |hop| hop.role == role);
+            of_role.flat_map(|hop| hop.prefixes.into_iter().map(move |p| (p, hop.mac))).collect()
+        };
+        Setup {
+            tunable: Tunable {
+                pools: values(&self.ue_pool).collect(),
+                peers: values(&self.n3_peer).collect(),
+                protected: values(&self.protect).collect::<Prefixes>(),
+                mtu: [self.n3_mtu, self.n6_mtu],
+                from: From { v4: from(true), v6: from(false) },
+                routes: [routes(Role::N3), routes(Role::N6)],
+            },
+            run,
+            n3: n3.into(),
+            max_sessions: self.max_sessions,
+            seed: 0,
+            sessions: Vec::new(),
+        }
+    }
+}
