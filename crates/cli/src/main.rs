@@ -7,6 +7,7 @@
 mod advise;
 mod fdb;
 mod files;
+mod gateway;
 mod lab;
 mod live;
 mod model;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
   overbank advise capture.pcapng                         which flow cache for this traffic
   overbank switch --port 1=tap:tap0 --port 2=afpacket:eth1 --rules rules.txt
+  overbank gateway --config gateway.toml                 GTP-U tunnels of a mobile network
   overbank partition build keys.csv -o keys.table        1 to 5 bits a key
   overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
@@ -42,12 +44,14 @@ enum Command {
     Replay(Box<replay::Args>),
     Advise(Box<advise::Args>),
     Switch(Box<switch::Args>),
+    Gateway(Box<gateway::Args>),
     Top(top::Args),
     Fdb(fdb::Args),
     /// Build a table that maps keys to parts, and look keys up in it
     #[command(
         subcommand,
         after_help = "Examples:
+  overbank gateway --config gateway.toml                 GTP-U tunnels of a mobile network
   overbank partition build keys.csv -o keys.table
   overbank partition query keys.table 192.0.2.1"
     )]
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Switch(args) => switch::run(&args),
+        Command::Gateway(args) => gateway::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Fdb(args) => fdb::run(&args),
         Command::Partition(command) => partition::run(&command),

@@ -7,24 +7,27 @@ pub mod settings;
 pub mod setup;
 pub mod status;
 
+use crate::live::args::{self, LiveCommand, counted, report};
 use crate::options::Format;
-use anyhow::{Result, anyhow};
-use clap::{ArgMatches, Args as ClapArgs, Command, FromArgMatches};
+use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use overbank_declare::settings::{Problems, Source, flags};
+use overbank_declare::settings::Section;
 use overbank_service::process::start_log;
 use settings::{SECTIONS, prepare};
 use status::Status;
 use std::io::Write;
-use std::path::PathBuf;
 
-/// Forward packets between real ports, steered by rules and OpenFlow.
-///
-/// A TOML file may hold every setting by the same name; options override the file. Everything is
-/// checked before anything starts. Ctrl-C or SIGTERM ends the switch and prints the totals; SIGHUP
-/// reloads the rules, all or none.
-#[derive(ClapArgs)]
-#[command(after_help = "Examples:
+/// `overbank switch`.
+pub struct Switch;
+
+impl LiveCommand for Switch {
+    const SECTIONS: &'static [Section] = &SECTIONS;
+    const ABOUT: &'static str = "Forward packets between real ports, steered by rules and OpenFlow";
+    const LONG_ABOUT: &'static str = "\
+A TOML file may hold every setting by the same name; options override the file. Everything is
+checked before anything starts. Ctrl-C or SIGTERM ends the switch and prints the totals; SIGHUP
+reloads the rules, all or none.";
+    const EXAMPLES: &'static str = "Examples:
   overbank switch --port 1=afpacket:veth1 --port 2=tap:tap0 --rules rules.txt
   overbank switch --port 1=afxdp:eth1 --port 2=afxdp:eth2 --workers 2 --openflow ptcp:6653
   overbank switch --port 1=afpacket:eth1 --port 2=afpacket:eth2 --fail-mode standalone
@@ -33,76 +36,26 @@ use std::path::PathBuf;
   overbank switch --config switch.toml --check
 
 Kinds of ports: afpacket, afxdp and tap with the name of an interface; pcap and memory.
-With --openflow ptcp:6653, `ovs-ofctl -O OpenFlow13 add-flow tcp:127.0.0.1:6653 …` adds rules.")]
-struct Options {
-    /// Read settings from a TOML file
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Check settings and rules without starting
-    #[arg(long)]
-    check: bool,
-    /// Output format of the totals
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+With --openflow ptcp:6653, `ovs-ofctl -O OpenFlow13 add-flow tcp:127.0.0.1:6653 …` adds rules.";
 }
 
-/// Options of the command, and settings of the file and the flags.
-pub struct Args {
-    options: Options,
-    source: Source,
-}
-
-impl ClapArgs for Args {
-    fn augment_args(command: Command) -> Command {
-        flags::add(Options::augment_args(command), &SECTIONS)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Args::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Args {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
-        let options = Options::from_arg_matches(matches)?;
-        let mut source = Source::new(&SECTIONS);
-        if let Some(path) = &options.config {
-            source.file(path);
-        }
-        flags::take(matches, &SECTIONS, &mut source);
-        Ok(Args { options, source })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Args::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
+pub type Args = args::Args<Switch>;
 
 pub fn run(args: &Args) -> Result<()> {
-    let (config, rules) = prepare(args.source.clone()).map_err(|problems| report(&problems))?;
+    let (config, rules) = prepare(args.source()).map_err(|problems| report(&problems))?;
     if args.options.check {
-        let counted = |n: usize, what| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let (ports, rules) = (counted(config.ports.len(), "port"), counted(rules.len(), "rule"));
         writeln!(std::io::stdout(), "configuration is valid: {ports}, {rules}")?;
         return Ok(());
     }
     start_log(&config.service);
-    let counted = setup::run(&config, rules)?;
+    let ended = setup::run(&config, rules)?;
     let printed = match args.options.format {
-        Format::Text => totals(&counted.status),
-        Format::Json => counted.json,
+        Format::Text => totals(&ended.status, &summary(&ended.status)),
+        Format::Json => ended.json,
     };
     writeln!(std::io::stdout(), "{printed}")?;
     Ok(())
-}
-
-/// Lists all problems, one a line.
-fn report(problems: &Problems) -> anyhow::Error {
-    match problems.0.len() {
-        1 => anyhow!("{problems}"),
-        n => anyhow!("{n} problems\n{problems}"),
-    }
 }
 
 /// Returns an empty table with these heads; all columns but the first two are numbers.
@@ -151,7 +104,8 @@ fn summary(status: &Status) -> String {
     )
 }
 
-fn totals(status: &Status) -> String {
+/// Returns the totals of an engine as a table, with `summary` below it.
+pub fn totals(status: &Status, summary: &str) -> String {
     let mut ports = table(&[
         "port",
         "name",
@@ -194,7 +148,7 @@ fn totals(status: &Status) -> String {
         text.push_str(&note);
         text.push('\n');
     }
-    text.push_str(&summary(status));
+    text.push_str(summary);
     if let Some(share) = t.datapath_share {
         text.push_str(&format!(
             "\ndatapath share of packet processing time: {:.0} %",

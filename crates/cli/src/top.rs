@@ -4,7 +4,7 @@
 mod screen;
 
 use crate::switch::rates::{Column, PortRates, Rates, columns};
-use crate::switch::status::{SCHEMA, Status};
+use crate::switch::status::{GATEWAY_SCHEMA, SCHEMA, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fmt::Write as _;
@@ -99,7 +99,7 @@ impl Source {
         };
         let status: Status = serde_json::from_str(&text)
             .context("the answer is not a status document of `overbank switch`")?;
-        if status.schema != SCHEMA {
+        if ![SCHEMA, GATEWAY_SCHEMA].contains(&&*status.schema) {
             bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", status.schema);
         }
         Ok(status)

@@ -10,6 +10,7 @@
 //! Every error of the configuration is reported before the first packet. [`Appliance`] is what
 //! differs between the rule switch, the Ethernet switch and the gateway.
 
+pub mod args;
 pub mod document;
 
 use crate::switch::status::Status;
@@ -73,6 +74,12 @@ pub trait Appliance: Control {
         extra: &Self::Extra,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static;
+}
+
+/// Returns a seed that attackers cannot predict.
+pub fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
 }
 
 /// Waits until `stop`: serves no sessions.

@@ -1,18 +1,12 @@
 //! Turns a checked configuration into the setup of an engine.
 
-use crate::live::{Plan, RunError, Totals, run as run_live};
+use crate::live::{Plan, RunError, Totals, run as run_live, seed};
 use crate::switch::document::SwitchExtra;
 use crate::switch::settings::{Config, Mode};
 use overbank_ofctl::rules::ControlConfig;
 use overbank_runtime::{Control, Handle};
 use overbank_switch::datapath::CacheConfig;
 use overbank_switch::rule::Rule;
-
-/// Returns a seed that attackers cannot predict.
-pub fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
 
 /// Returns the setup of the rule switch.
 pub fn rules(config: &Config, rules: Vec<Rule>) -> overbank_ofctl::Setup {

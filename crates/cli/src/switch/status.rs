@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch/1";
+/// That of the gateway.
+pub const GATEWAY_SCHEMA: &str = "overbank-gateway/1";
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

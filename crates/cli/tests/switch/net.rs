@@ -2,7 +2,7 @@
 
 use crate::process::{must, sh};
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Serves one connection with eight million bytes and ends.
 const SERVER: &str = "import hashlib,socket;s=socket.create_server(('10.78.0.2',7000));\
@@ -61,6 +61,18 @@ impl Net {
         sh(&format!("ip netns exec {space} ping -c 1 -W 1 10.78.0.{to}")).status.success()
     }
 
+    /// Runs a program of Python in a host until it says a line; it ends when the guard is dropped.
+    pub fn serve(&self, host: u8, program: &str) -> Serving {
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.space(host), "python3", "-c", program])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut said = BufReader::new(child.stdout.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it says so");
+        Serving(child)
+    }
+
     /// Eight million bytes by TCP from host 2 to host 1, compared by their hash.
     pub fn transfers(&self) {
         let mut server = Command::new("ip")
@@ -77,6 +89,16 @@ impl Net {
         server.wait().expect("it ends");
         assert_eq!(got.trim(), line.trim(), "TCP arrived as it was sent");
         assert_eq!(got.trim().len(), 64);
+    }
+}
+
+/// A program in a host, killed on drop.
+pub struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

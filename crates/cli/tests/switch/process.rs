@@ -103,9 +103,14 @@ impl Drop for Running {
     }
 }
 
+/// The totals of a switch, whose accounts close.
 pub fn totals(text: &str) -> Value {
+    totals_of("overbank-switch/1", text)
+}
+
+pub fn totals_of(schema: &str, text: &str) -> Value {
     let totals: Value = serde_json::from_str(text).expect("one JSON document");
-    assert_eq!(totals["schema"], "overbank-switch/1");
+    assert_eq!(totals["schema"], schema);
     assert_eq!(totals["closes"], true, "{totals:#}");
     for port in totals["ports"].as_array().expect("ports") {
         let n = |name: &str| port[name].as_u64().unwrap_or_else(|| panic!("{name}: {port}"));

@@ -10,6 +10,7 @@ use overbank_runtime::status::GAUGES;
 use overbank_runtime::status::PublisherTotals;
 use overbank_runtime::totals::PortDrop;
 use overbank_runtime::{DropCounts, NotSent, PortTotals, WorkerTotals};
+use overbank_service::endpoints::EndpointTotals;
 use overbank_stations::{MacTotals, StationTotals};
 use overbank_switch::drop::DropReason as RuleDrop;
 

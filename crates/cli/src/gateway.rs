@@ -1,0 +1,144 @@
+//! `overbank gateway`: reads its settings and sessions, prints its totals.
+
+mod appliance;
+#[cfg(test)]
+mod tests;
+
+use crate::live::args::{self, LiveCommand, counted, report};
+use crate::live::{self, Plan, seed};
+use crate::options::Format;
+use crate::switch::totals;
+use anyhow::Result;
+use appliance::GatewayExtra;
+use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
+use overbank_gateway::settings::GatewaySettings;
+use overbank_gateway::{Setup, StartError, file};
+use overbank_runtime::settings::{PortSetting, WorkerSettings};
+use overbank_service::options::ServiceSettings;
+use overbank_service::process::start_log;
+use serde_json::Value;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// `overbank gateway`.
+pub struct Gateway;
+
+/// Every section, in the order of help and documents.
+const SECTIONS: [Section; 3] =
+    [GatewaySettings::SECTION, WorkerSettings::SECTION, ServiceSettings::SECTION];
+
+impl LiveCommand for Gateway {
+    const SECTIONS: &'static [Section] = &SECTIONS;
+    const ABOUT: &'static str = "Terminate GTP-U tunnels of a mobile network: N3 to N6 and back";
+    const LONG_ABOUT: &'static str = "\
+Forwards the packets of sessions between tunnels (port n3) and the data network (port n6). A TOML
+file may hold every setting by the same name; options override the file. Everything is checked
+before anything starts. Ctrl-C or SIGTERM ends the gateway and prints the totals; SIGHUP reads
+sessions, pools, routes and limits again, all or none.";
+    const EXAMPLES: &'static str = "Examples:
+  overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
+      --ue-pool 10.45.0.0/16 --sessions sessions.csv \\
+      --next-hop n3=default@02:00:00:00:00:13 --next-hop n6=default@02:00:00:00:00:16
+  overbank gateway --config gateway.toml --check
+
+The file of sessions is CSV with a header line:
+  id,n3,teid,peer,peer_teid,qfi,ipv4,ipv6,gate,rate_up,rate_down
+  1,192.0.2.1,0x101,198.51.100.7,0x2001,9,10.45.0.2,2001:db8:45:1::/64,open,50M,200M";
+}
+
+pub type Args = args::Args<Gateway>;
+
+/// The checked configuration.
+pub struct Config {
+    /// To read it again.
+    args: Option<Args>,
+    pub setup: Setup,
+    /// By number.
+    pub ports: Vec<PortSetting>,
+    /// File of sessions.
+    pub sessions: Option<PathBuf>,
+    pub service: ServiceSettings,
+    pub metrics_required: bool,
+}
+
+impl Config {
+    /// Checks settings and sessions on a machine with these cores (empty: unknown).
+    ///
+    /// # Errors
+    /// Returns all problems.
+    fn new(source: Source, available_cores: &[usize]) -> Result<Config, Problems> {
+        let mut check = source.check();
+        let config = Config::read(&mut check, available_cores);
+        let mut config = check.finish(config)?;
+        if let Some(path) = &config.sessions {
+            config.setup.sessions = file::read(path)?;
+            let name = path.display().to_string();
+            overbank_gateway::check(&config.setup).map_err(|error| match error {
+                StartError::Sessions(refusals) => file::problems(&name, &refusals),
+                other => {
+                    let what = other.to_string();
+                    Problems(vec![Problem { location: Location::InText, what }])
+                }
+            })?;
+        }
+        Ok(config)
+    }
+
+    fn read(check: &mut Check, available_cores: &[usize]) -> Option<Config> {
+        let metrics_required = check.given("metrics").is_some();
+        let gateway = GatewaySettings::read(check);
+        let workers = WorkerSettings::read(check);
+        let service = ServiceSettings::read(check);
+        // Every table has been read, so all problems are known.
+        let (gateway, workers) = (gateway?, workers?);
+        let ports = gateway.ports(check);
+        let run = workers.options(check, available_cores);
+        let setup = Setup { seed: seed(), ..gateway.setup(check, run) };
+        let (sessions, service) = (gateway.sessions, service?);
+        Some(Config { args: None, setup, ports, sessions, service, metrics_required })
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let config = Config::new(args.source(), &WorkerSettings::available_cores());
+    let mut config = config.map_err(|problems| report(&problems))?;
+    if args.options.check {
+        let sessions = counted(config.setup.sessions.len(), "session");
+        writeln!(std::io::stdout(), "configuration is valid: {sessions}")?;
+        return Ok(());
+    }
+    config.args = Some(args.clone());
+    start_log(&config.service);
+    let plan = Plan {
+        ports: &config.ports,
+        workers: config.setup.run.workers,
+        service: &config.service,
+        metrics_required: config.metrics_required,
+    };
+    let start = |ports| Ok(overbank_gateway::start(&config.setup, ports)?);
+    let ended = live::run(&plan, &config, start, |_| GatewayExtra)?;
+    let printed = match args.options.format {
+        Format::Text => totals(&ended.status, &summary(&serde_json::from_str(&ended.json)?)),
+        Format::Json => ended.json,
+    };
+    writeln!(std::io::stdout(), "{printed}")?;
+    Ok(())
+}
+
+/// Summarises the fate of the packets in a line.
+fn summary(document: &Value) -> String {
+    let total = |name: &str| document["total"][name].as_u64().unwrap_or(0);
+    let control = |name: &str| document["control"][name].as_u64().unwrap_or(0);
+    format!(
+        "{:.1} s, {} packets: {} uplink, {} downlink; {} echoes answered, {} Error Indications, {} \
+         ICMP errors; {}",
+        document["uptime_ms"].as_f64().unwrap_or(0.0) / 1e3,
+        total("packets"),
+        total("uplink"),
+        total("downlink"),
+        total("echo_answered"),
+        total("error_indications"),
+        total("icmp_errors"),
+        counted(control("sessions") as usize, "session"),
+    )
+}

@@ -1,0 +1,112 @@
+//! The gateway as a service.
+
+use super::{Args, Config};
+use crate::live::document::Extra;
+use crate::live::{Appliance, RunError, until_stopped};
+use crate::switch::status::GATEWAY_SCHEMA;
+use overbank_declare::settings::{Location, Problem, Problems};
+use overbank_gateway::{GatewayControl, Setup, file};
+use overbank_runtime::Handle;
+use overbank_runtime::settings::{PortSetting, WorkerSettings};
+use serde::Serialize;
+use std::future::Future;
+use tokio::sync::watch;
+
+/// What the documents of the gateway have beside its engine.
+#[derive(Clone, Copy)]
+pub struct GatewayExtra;
+
+#[derive(Serialize)]
+pub struct Head {
+    schema: &'static str,
+    mode: &'static str,
+}
+
+impl Extra for GatewayExtra {
+    type Head = Head;
+
+    fn head(&self) -> Head {
+        Head { schema: GATEWAY_SCHEMA, mode: "gateway" }
+    }
+}
+
+/// What a reload cannot change.
+#[derive(PartialEq, Eq)]
+struct Fixed {
+    ports: Vec<String>,
+    n3: Vec<std::net::IpAddr>,
+    workers: usize,
+    max_sessions: usize,
+}
+
+impl Fixed {
+    fn of(ports: &[PortSetting], setup: &Setup) -> Fixed {
+        Fixed {
+            ports: ports.iter().map(|port| format!("{}={}", port.number, port.spec)).collect(),
+            n3: setup.n3.to_vec(),
+            workers: setup.run.workers,
+            max_sessions: setup.max_sessions,
+        }
+    }
+}
+
+/// Reads settings and sessions again; errors change nothing.
+fn reload(args: &Args, fixed: &Fixed, handle: &Handle<GatewayControl>) -> Result<(), Problems> {
+    let config = Config::new(args.source(), &WorkerSettings::available_cores())?;
+    if *fixed != Fixed::of(&config.ports, &config.setup) {
+        let what = "ports, N3 addresses, workers and max-sessions change with a restart alone";
+        let what = what.to_owned();
+        return Err(Problems(vec![Problem { location: Location::InText, what }]));
+    }
+    let Config { setup, sessions, .. } = config;
+    let list = sessions.as_ref().map(|_| &setup.sessions[..]);
+    let done = handle.lock().reload(setup.tunable, list).map_err(|refusals| {
+        let name = sessions.map_or("sessions".to_owned(), |path| path.display().to_string());
+        file::problems(&name, &refusals)
+    })?;
+    tracing::info!(
+        added = done.added,
+        changed = done.changed,
+        removed = done.removed,
+        kept = done.kept,
+        "settings and sessions read again"
+    );
+    Ok(())
+}
+
+impl Appliance for GatewayControl {
+    type Config = Config;
+    type Extra = GatewayExtra;
+
+    fn announce(config: &Config, _: &GatewayExtra, cores: &[Option<usize>]) {
+        tracing::info!(
+            mode = "gateway",
+            sessions = config.setup.sessions.len(),
+            workers = config.setup.run.workers,
+            ?cores,
+            "forwarding"
+        );
+    }
+
+    fn reload(config: &Config, handle: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
+        let (args, fixed) = (config.args.clone()?, Fixed::of(&config.ports, &config.setup));
+        let handle = handle.clone();
+        Some(move || {
+            if let Err(problems) = reload(&args, &fixed, &handle) {
+                for problem in &problems.0 {
+                    tracing::error!(%problem, "not reloaded");
+                }
+                tracing::error!(errors = problems.0.len(), "settings and sessions unchanged");
+            }
+        })
+    }
+
+    fn serve(
+        _: &Config,
+        _: Handle<Self>,
+        _: &GatewayExtra,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
+        until_stopped(stop)
+    }
+}

@@ -1,0 +1,95 @@
+//! Settings of the gateway: errors with their places, and the documents made of the tables.
+
+use super::*;
+use overbank_declare::counters::{Labelled, gauges_reference, reference};
+use overbank_declare::document;
+use overbank_declare::settings::text;
+use overbank_gateway::sessions::SessionTotals;
+use overbank_gateway::{DropReason, GAUGES, GatewayTotals};
+use std::sync::Arc;
+
+const WHOLE: &str = r#"
+port = ["n3=memory:flows=8,size=64", "n6=tap:tap7"]
+n3-address = ["192.0.2.1", "2001:db8::1"]
+ue-pool = ["10.45.0.0/16", "2001:db8:45::/48"]
+next-hop = ["n3=198.51.100.0/24@02:00:00:00:00:13", "n6=default@02:00:00:00:00:16"]
+n6-address = "203.0.113.2"
+n3-mtu = 1600
+"#;
+
+fn config(text: &str) -> Result<Config, Problems> {
+    let mut source = Source::new(&SECTIONS);
+    source.text(&Arc::from("gw.toml"), text);
+    Config::new(source, &[0, 1])
+}
+
+#[test]
+fn a_whole_configuration() {
+    let Config { setup, ports, .. } = config(WHOLE).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((ports[0].number, ports[1].number, ports.len()), (1, 2, 2));
+    let tunable = setup.tunable;
+    assert_eq!((tunable.mtu, tunable.routes[0].len()), ([Some(1600), None], 1));
+    assert_eq!(tunable.routes[1].len(), 2, "default of both families");
+    let from = (tunable.from.v4.map(|a| a.to_string()), tunable.from.v6.map(|a| a.to_string()));
+    assert_eq!(from, (Some("203.0.113.2".to_owned()), Some("2001:db8::1".to_owned())));
+}
+
+#[test]
+fn every_problem_has_its_place_and_its_remedy() {
+    for (change, problems) in [
+        (
+            "port = []",
+            &[
+                "port: no port n3; configure one, such as n3=afpacket:eth1",
+                "port: no port n6; configure one, such as n6=afpacket:eth1",
+            ][..],
+        ),
+        (r#"port = ["n3=tap:a", "n4=tap:b"]"#, &["gw.toml:2: port: \"n4\": must be one of n3, n6"]),
+        (
+            r#"port = ["n3=tap:a", "n6=tap:a"]"#,
+            &["gw.toml:2: port: interface a is already a port; N3 and N6 need one each"],
+        ),
+        (r#"n3-address = "0.0.0.0""#, &["gw.toml:3: n3-address: \"0.0.0.0\": must be the IP"]),
+        (
+            r#"ue-pool = ["192.0.2.0/24", "2001:db8:45::/72"]"#,
+            &[
+                "gw.toml:4: ue-pool: 192.0.2.0/24 contains the N3 address 192.0.2.1",
+                "gw.toml:4: ue-pool: 2001:db8:45::/72: must be a /64 or shorter",
+            ],
+        ),
+        (
+            r#"next-hop = ["n3=default", "n6=10.0.0.0/8@01:00:00:00:00:01"]"#,
+            &[
+                "gw.toml:5: next-hop: \"n3=default\": must be ROLE=PREFIX@MAC, such as n6=",
+                "gw.toml:5: next-hop: \"n6=10.0.0.0/8@01:00:00:00:00:01\": must be ROLE=PREFIX@MAC",
+            ],
+        ),
+        ("n3-mtu = 1279", &["gw.toml:7: n3-mtu: \"1279\": must be a number from 1280 to 65535"]),
+    ] {
+        let name = change.split(' ').next().unwrap_or_default();
+        let line =
+            |line: &str| if line.starts_with(name) { change.to_owned() } else { line.into() };
+        let text: Vec<String> = WHOLE.lines().map(line).collect();
+        let found = config(&text.join("\n")).err().map_or(String::new(), |e| e.to_string());
+        let found: Vec<&str> = found.lines().collect();
+        assert_eq!(found.len(), problems.len(), "{change}: {found:#?}");
+        for (found, wanted) in found.iter().zip(problems) {
+            assert!(found.starts_with(wanted), "{found}\n{wanted}");
+        }
+    }
+}
+
+#[test]
+fn the_documents_are_made_of_the_tables() {
+    let path = |name| format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let current = |name: &str, text: &str| {
+        document::part(path("gateway.md"), name, text).unwrap_or_else(|error| panic!("{error}"));
+    };
+    let settings = text::reference(&GatewaySettings::SECTION);
+    current("settings", &settings);
+    current("reasons", &overbank_reasons::reference::<DropReason>());
+    let tables = [Labelled::of::<GatewayTotals>(&["worker"]), Labelled::of::<SessionTotals>(&[])];
+    let counted: String = tables.into_iter().map(reference).collect();
+    let head = "| metric | kind | labels | meaning |\n|---|---|---|---|\n";
+    current("metrics", &format!("{head}{}{counted}", gauges_reference(&GAUGES)));
+}

@@ -1,0 +1,236 @@
+//! `overbank gateway`: captures through it, and hosts in namespaces that talk through it.
+
+use crate::net::Net;
+use crate::process::{Running, must, overbank, totals_of};
+use overbank_ports::{Limits, read_ethernet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const HEADER: &str = "id,n3,teid,peer,peer_teid,qfi,ipv4";
+
+/// A capture file of these frames.
+fn capture(path: &Path, frames: &[Vec<u8>]) {
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    bytes.extend([0u32, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()));
+    for frame in frames {
+        let len = frame.len() as u32;
+        bytes.extend([1u32, 0, len, len].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(frame);
+    }
+    fs::write(path, bytes).expect("written");
+}
+
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let store = read_ethernet(path, &Limits::default()).expect("a capture");
+    store.iter().map(|frame| frame.data.to_vec()).collect()
+}
+
+fn checksum(header: &[u8]) -> [u8; 2] {
+    let words = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum: u32 = words.sum();
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// An IPv4 packet that must not be fragmented, and has no identification.
+fn ipv4(src: [u8; 4], dst: [u8; 4], ttl: u8, tos: u8, proto: u8, payload: &[u8]) -> Vec<u8> {
+    let [a, b] = (20 + payload.len() as u16).to_be_bytes();
+    let mut packet = vec![0x45, tos, a, b, 0, 0, 0x40, 0, ttl, proto, 0, 0];
+    packet.extend(src.into_iter().chain(dst));
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend(payload);
+    packet
+}
+
+fn udp(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let head = [ports[0], ports[1], 8 + payload.len() as u16, 0];
+    let head = head.iter().flat_map(|word| word.to_be_bytes());
+    head.chain(payload.iter().copied()).collect()
+}
+
+fn ethernet(dst: u8, src: u8, packet: &[u8]) -> Vec<u8> {
+    let mac = |n| [2, 0, 0, 0, 0, n];
+    [&mac(dst)[..], &mac(src), &[8, 0], packet].concat()
+}
+
+const N3: [u8; 4] = [192, 0, 2, 1];
+const PEER: [u8; 4] = [198, 51, 100, 7];
+const TERMINAL: [u8; 4] = [10, 45, 0, 2];
+const HOST: [u8; 4] = [203, 0, 113, 80];
+
+fn g_pdu(teid: u8, packet: &[u8]) -> Vec<u8> {
+    let [a, b] = (packet.len() as u16).to_be_bytes();
+    let message = [&[0x30, 255, a, b, 0, 0, 0, teid], packet].concat();
+    ethernet(3, 0x13, &ipv4(PEER, N3, 64, 0, 17, &udp([2152, 2152], &message)))
+}
+
+/// Captured GTP-U in, the packets inside it out; and back.
+#[test]
+fn captures_pass_both_ways() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let inner = |ttl| ipv4(TERMINAL, HOST, ttl, 0, 17, &udp([5000, 53], b"question"));
+    let spoofed = ipv4([10, 45, 0, 3], HOST, 64, 0, 17, &udp([5000, 53], b"question"));
+    let echo = [0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0];
+    let echo = ethernet(3, 0x13, &ipv4(PEER, N3, 64, 0, 17, &udp([40_000, 2152], &echo)));
+    let up = [g_pdu(1, &inner(64)), g_pdu(1, &spoofed), echo, g_pdu(9, &inner(64)), vec![0; 20]];
+    capture(&at("up.pcap"), &up);
+    let answer = |ttl| ipv4(HOST, TERMINAL, ttl, 0xb8, 17, &udp([53, 5000], b"answer"));
+    let other = ipv4(HOST, [10, 45, 9, 9], 64, 0, 17, &udp([53, 5000], b"answer"));
+    capture(&at("down.pcap"), &[ethernet(6, 0x16, &answer(64)), ethernet(6, 0x16, &other)]);
+    fs::write(at("s.csv"), format!("{HEADER}\n1,192.0.2.1,1,198.51.100.7,0x2001,9,10.45.0.2\n"))
+        .expect("written");
+    let port = |name, input, output| {
+        let (input, output) = (at(input), at(output));
+        format!("{name}=pcap:in={},out={}", input.display(), output.display())
+    };
+    let mut command = overbank();
+    command.args(["gateway", "--metrics", "off", "--format", "json", "--duration", "60"]);
+    command.args(["--port", &port("n3", "up.pcap", "to-n3.pcap")]);
+    command.args(["--port", &port("n6", "down.pcap", "to-n6.pcap")]);
+    command.args(["--n3-address", "192.0.2.1", "--ue-pool", "10.45.0.0/16", "--sessions"]);
+    command.arg(at("s.csv"));
+    command.args(["--next-hop", "n3=default@02:00:00:00:00:13"]);
+    command.args(["--next-hop", "n6=default@02:00:00:00:00:16"]);
+    let checked = Command::new(command.get_program())
+        .args(command.get_args())
+        .arg("--check")
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert_eq!(text, "configuration is valid: 1 session\n");
+    let output = command.output().expect("runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let totals = totals_of("overbank-gateway/1", &String::from_utf8_lossy(&output.stdout));
+
+    // Ports of captures have no MAC address: frames leave with zeros.
+    let mut decapsulated = ethernet(0x16, 0, &inner(63));
+    decapsulated[6..12].fill(0);
+    assert_eq!(frames(&at("to-n6.pcap")), [decapsulated]);
+    let to_n3 = frames(&at("to-n3.pcap"));
+    assert_eq!(to_n3.len(), 3);
+    let mut response = to_n3.iter().filter(|frame| frame[43] == 2);
+    assert_eq!(
+        response.next().map(|frame| &frame[36..]),
+        Some(&[0x9c, 0x40, 0, 22, 0, 0, 0x32, 2, 0, 6, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 14, 0,][..])
+    );
+    assert!(to_n3.iter().any(|frame| frame[43] == 26), "an Error Indication");
+    let tunnelled = to_n3.iter().find(|frame| frame[43] == 255).expect("a G-PDU");
+    let inside = answer(63);
+    let len = (8 + inside.len()) as u8;
+    let header = [0x34, 255, 0, len, 0, 0, 0x20, 1, 0, 0, 0, 0x85, 1, 0, 9, 0];
+    assert_eq!(tunnelled[42..], [&header[..], &inside].concat());
+    assert_eq!((tunnelled[15], &tunnelled[26..34]), (0xb8, &[192, 0, 2, 1, 198, 51, 100, 7][..]));
+
+    let (n3, n6) = (&totals["ports"][0], &totals["ports"][1]);
+    let dropped = |port: &serde_json::Value, reason: &str| port["dropped"][reason].as_u64();
+    assert_eq!((dropped(n3, "spoofed_source"), dropped(n3, "unknown_teid")), (Some(1), Some(1)));
+    assert_eq!(dropped(n6, "unknown_ue"), Some(1));
+    let total = |name: &str| totals["total"][name].as_u64();
+    assert_eq!((total("uplink"), total("downlink")), (Some(1), Some(1)));
+    assert_eq!((total("echo_answered"), total("error_indications")), (Some(1), Some(1)));
+}
+
+#[test]
+fn wrong_settings_and_sessions_are_all_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sessions = folder.path().join("s.csv");
+    let run = |n3: &str| {
+        let mut command = overbank();
+        command.args(["gateway", "--check", "--port", "n3=tap:a", "--port", "n6=tap:b"]);
+        command.args(["--n3-address", n3, "--ue-pool", "10.45.0.0/16", "--sessions"]);
+        let output = command.arg(&sessions).output().expect("runs");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let lines =
+        "1,192.0.2.1,1,198.51.100.7,1,,10.45.0.2\n2,192.0.2.1,1,198.51.100.7,1,,10.46.0.2\n";
+    fs::write(&sessions, format!("{HEADER}\n{lines}3,192.0.2.1,3,198.51.100.7,1,,10.45.0.2\n"))
+        .expect("written");
+    let errors = run("192.0.2.1");
+    assert!(errors.contains("2 problems"), "{errors}");
+    for wanted in [
+        "s.csv:3: address 10.46.0.2 is in no UE pool; pools: 10.45.0.0/16",
+        "s.csv:4: address 10.45.0.2 belongs to session 1; session 3 needs another (line 2)",
+    ] {
+        assert!(errors.contains(wanted), "{wanted}: {errors}");
+    }
+    assert!(run("nowhere").contains("--n3-address: \"nowhere\": must be the IP address"));
+}
+
+/// Sends a datagram through the tunnel to the host behind N6 and prints what comes back.
+const TERMINAL_SIDE: &str = "\
+import socket,struct,sys
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.78.0.1',2152));s.settimeout(2)
+u=struct.pack('!4H',5000,7000,12,0)+b'ping'
+p=struct.pack('!BBHHHBBH4s4s',69,0,32,0,16384,64,17,0,bytes([10,45,0,2]),bytes([10,78,0,2]))
+w=struct.unpack('!10H',p);c=sum(w);c=~((c&65535)+(c>>16))&65535
+p=p[:10]+struct.pack('!H',c)+p[12:]+u
+for i in range(int(sys.argv[1])):
+  s.sendto(struct.pack('!BBHI',48,255,len(p),1)+p,('10.78.0.9',2152))
+  try:
+    m=s.recv(2000);print('answer',m[4:8].hex(),m[-4:].decode());break
+  except TimeoutError:print('silence')";
+const HOST_SIDE: &str = "\
+import socket
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.78.0.2',7000))
+print('up',flush=True)
+while 1:
+  d,a=s.recvfrom(99);s.sendto(d[::-1],a)";
+
+#[test]
+fn a_terminal_reaches_a_host_until_its_gate_closes() {
+    let Some(net) = Net::new("gw", 2) else { return };
+    let address = |space: Option<u8>, name: &str| {
+        let inside = space.map_or(String::new(), |n| format!("ip netns exec {}", net.space(n)));
+        must(&format!("{inside} cat /sys/class/net/{name}/address")).trim().to_owned()
+    };
+    let near = [address(None, &net.near(1)), address(None, &net.near(2))];
+    let far = [address(Some(1), "eth0"), address(Some(2), "eth0")];
+    for (host, near) in [(1, &near[0]), (2, &near[1])] {
+        let space = net.space(host);
+        must(&format!("ip -n {space} neigh replace 10.78.0.9 lladdr {near} dev eth0"));
+    }
+    must(&format!("ip -n {} route add 10.45.0.0/16 via 10.78.0.9", net.space(2)));
+    let folder = tempfile::tempdir().expect("a folder");
+    let sessions = folder.path().join("s.csv");
+    let write = |gate: &str| {
+        let line = "1,10.78.0.9,1,10.78.0.1,0x2001,9,10.45.0.2";
+        fs::write(&sessions, format!("{HEADER},gate\n{line},{gate}\n")).expect("written");
+    };
+    write("open");
+    let mut command = overbank();
+    command.args(["gateway", "--metrics", "off", "--format", "json"]);
+    command.args(["--port", &format!("n3=afpacket:{}", net.near(1))]);
+    command.args(["--port", &format!("n6=afpacket:{}", net.near(2))]);
+    command.args(["--n3-address", "10.78.0.9", "--ue-pool", "10.45.0.0/16", "--sessions"]);
+    command.arg(&sessions);
+    for (port, far) in [("n3", &far[0]), ("n6", &far[1])] {
+        command.args(["--next-hop", &format!("{port}=default@{far}")]);
+    }
+    let mut running = Running::start(&mut command);
+    let _host = net.serve(2, HOST_SIDE);
+    let ask = |tries: u32| {
+        let space = net.space(1);
+        let output = Command::new("ip")
+            .args(["netns", "exec", &space, "python3", "-c", TERMINAL_SIDE, &tries.to_string()])
+            .output()
+            .expect("python is there");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let answer = ask(20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    write("closed");
+    running.signal("HUP");
+    running.expect("settings and sessions read again");
+    assert_eq!(ask(1), "silence\n");
+    fs::write(&sessions, format!("{HEADER}\n1,2,3\n")).expect("written");
+    running.signal("HUP");
+    running.expect("settings and sessions unchanged");
+    let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
+    let dropped = &totals["ports"][0]["dropped"];
+    assert!(dropped["gate_closed"].as_u64().is_some_and(|n| n >= 1), "{dropped}");
+    assert_eq!(totals["control"]["sessions"], 1);
+}
