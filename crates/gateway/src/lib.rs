@@ -6,8 +6,8 @@
 //!   without locks.
 //! - [`file`]: sessions as CSV.
 //! - [`Gateway`](engine::Gateway): a worker's engine: bursts from N3 to N6 and back.
-//! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts both
-//!   to work.
+//! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
+//!   both to work.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
 
 mod control;

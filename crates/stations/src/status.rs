@@ -29,8 +29,9 @@ overbank_declare::counters! {
     }
 }
 
-/// The table of stations in a status document.
+/// The table of stations in a status document; zeros where an engine has none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StationsStatus {
     /// Its size.
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! `overbank switch`, `gateway`, `top` and `fdb` as a person, a script or a service manager sees them: the
-//! real binary, its signals, its files, and programs that talk through it.
+//! `overbank switch`, `gateway`, `top` and `fdb` as a person, a script or a service manager sees
+//! them: the real binary, its signals, its files, and programs that talk through it.
 
 mod gateway;
 mod l2;
