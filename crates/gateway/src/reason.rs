@@ -32,6 +32,8 @@ overbank_reasons::reasons! {
         TtlExpired = "ttl_expired", "the inner TTL or hop limit does not allow another hop";
         TooBig = "too_big", "the packet exceeds the MTU of the way out";
         BrokenInner = "broken_inner", "uplink IPv6 packet whose extension headers exceed it";
+        Congested = "congested",
+            "the tunnel was congested, and the packet cannot carry the mark (RFC 6040)";
         NoNextHop = "no_next_hop", "no next hop is known for the destination";
         RateLimited = "rate_limited", "the session exceeds its rate in this direction";
     }

@@ -106,7 +106,9 @@ impl Work {
                     self.echo(view, index, frame, datagram, *sequence, now_ms, out)
                 }
                 Ok(FromN3::Packet { packet, datagram, teid, key }) => match found.get(*key) {
-                    Some(value) => self.packet_up(view, index, packet, value, now_ms, out),
+                    Some(value) => {
+                        self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
+                    }
                     None => {
                         self.error_indication(view, frame, datagram, *teid, now_ms, out);
                         Err(Denied::UnknownTeid.into())
@@ -125,12 +127,12 @@ impl Work {
         &mut self,
         view: &View,
         index: usize,
-        packet: &Packet<'_>,
+        (packet, outer_tos): (&Packet<'_>, u8),
         value: u32,
         now_ms: u64,
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
-        match self.try_up(view, packet, value, now_ms) {
+        match self.try_up(view, packet, outer_tos, value, now_ms) {
             Ok(()) => {
                 let len = packet.bytes().len();
                 self.reader.tally().passed(value, Direction::Up, len);
@@ -160,6 +162,7 @@ impl Work {
         &mut self,
         view: &View,
         packet: &Packet<'_>,
+        outer_tos: u8,
         value: u32,
         now_ms: u64,
     ) -> Result<(), Denied> {
@@ -182,6 +185,7 @@ impl Work {
             return Err(Denied::BrokenInner);
         }
         frame.dec_ttl().map_err(|_| Denied::TtlExpired)?;
+        frame.merge_ecn(outer_tos).map_err(|_| Denied::Congested)?;
         // Last: what is dropped for another reason uses nothing of the rate.
         if !entry.admit(Direction::Up, len, now_ms.saturating_mul(MS)) {
             return Err(Denied::RateLimited);

@@ -128,6 +128,42 @@ fn outer(frame: &[u8]) -> Read<Ip<'_>> {
     Ok(ip)
 }
 
+/// Returns the type of service or traffic class of a packet.
+fn tos(packet: &[u8]) -> u8 {
+    match packet[0] >> 4 {
+        4 => packet[1],
+        _ => packet[0] << 4 | packet[1] >> 4,
+    }
+}
+
+/// Returns a packet that came out of a tunnel with these outer bits (RFC 6040, figure 4); `None`:
+/// it is to be dropped.
+fn merge_ecn(mut packet: Vec<u8>, outer_tos: u8) -> Option<Vec<u8>> {
+    let (before, outer) = (tos(&packet), outer_tos & 3);
+    let ecn = match (before & 3, outer) {
+        (0, 3) => return None,
+        (0, _) => 0,
+        (_, 3) => 3,
+        (2, 1) => 1,
+        (inner, _) => inner,
+    };
+    let after = before & 0xfc | ecn;
+    if packet[0] >> 4 == 6 {
+        packet[0] = 0x60 | after >> 4;
+        packet[1] = after << 4 | packet[1] & 15;
+    } else if after != before {
+        // The header's sum is the same as before: one word changes, the checksum by as much.
+        let mut sum = u32::from(!u16::from_be_bytes([packet[10], packet[11]]));
+        sum += u32::from(!u16::from_be_bytes([packet[0], before]));
+        sum += u32::from(u16::from_be_bytes([packet[0], after]));
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        packet[1] = after;
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(packet)
+}
+
 /// A GTP-U message.
 enum Message<'a> {
     GPdu(u32, &'a [u8]),
@@ -410,8 +446,8 @@ impl Naive {
     ) -> Vec<Event> {
         let mut made = Vec::new();
         let fate = match port {
-            0 => self.from_n3(frame, now_ms, &mut made),
-            _ => self.from_n6(frame, now_ms, &mut made),
+            0 => self.take_n3(frame, now_ms, &mut made),
+            _ => self.take_n6(frame, now_ms, &mut made),
         };
         let verdict = match fate {
             Ok((port, bytes)) => Verdict::Sent(port, bytes),
@@ -422,7 +458,7 @@ impl Naive {
         made
     }
 
-    fn from_n3(
+    fn take_n3(
         &mut self,
         frame: &[u8],
         now_ms: u64,
@@ -483,7 +519,7 @@ impl Naive {
             }
             return Err(Denied::UnknownTeid.into());
         };
-        let fate = self.up(&session, packet, now_ms);
+        let fate = self.up(&session, packet, tos(ip.bytes), now_ms);
         let problem = match &fate {
             Err((Denied::TtlExpired, _)) => Some(Problem::TtlExpired),
             Err((Denied::TooBig, _)) => Some(Problem::TooBig { mtu: self.mtu[1] as u32 }),
@@ -502,6 +538,7 @@ impl Naive {
         &mut self,
         session: &Session,
         mut ip: Ip<'a>,
+        outer_tos: u8,
         now_ms: u64,
     ) -> Result<Vec<u8>, (Denied, &'a [u8])> {
         let packet = ip.bytes;
@@ -540,14 +577,16 @@ impl Naive {
         if walk(&mut ip).is_err() {
             return denied(Denied::BrokenInner);
         }
+        let hop = Naive::one_hop(packet);
+        let Some(marked) = merge_ecn(hop, outer_tos) else { return denied(Denied::Congested) };
         if !self.admit(session, Direction::Up, packet.len(), now_ms) {
             return denied(Denied::RateLimited);
         }
         let kind: [u8; 2] = if ip.src.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
-        Ok([&link[..], &kind, &Naive::one_hop(packet)].concat())
+        Ok([&link[..], &kind, &marked].concat())
     }
 
-    fn from_n6(
+    fn take_n6(
         &mut self,
         frame: &[u8],
         now_ms: u64,

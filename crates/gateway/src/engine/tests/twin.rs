@@ -34,6 +34,8 @@ fn any_packet(id: u8) -> impl Strategy<Value = Vec<u8>> {
             let src = own.unwrap_or(src);
             let (src, dst) = if six { (src.1, dst.1) } else { (src.0, dst.0) };
             let mut bytes = packet(src, dst, ttl, ports, len);
+            let (at, bits) = if bytes[0] >> 4 == 4 { (1, tos & 3) } else { (1, (tos & 3) << 4) };
+            bytes[at] |= bits;
             if bytes[0] >> 4 == 4 && tos % 4 == 0 {
                 // May be fragmented.
                 bytes[6] = 0;
@@ -108,6 +110,9 @@ fn mutated(frame: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u
                 if let Some(old) = frame.get_mut(place) {
                     *old = byte;
                 }
+            }
+            if padding.is_some_and(|n| n > 10) && frame.len() >= 34 && frame[12..14] == [8, 0] {
+                frame[15] |= 3;
             }
             if right && frame.len() >= 34 && frame[12..14] == [8, 0] && frame[14] == 0x45 {
                 // The outer checksum is right again, so that what changed is read.
