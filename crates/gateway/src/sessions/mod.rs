@@ -48,7 +48,7 @@ pub const SESSIONS_MAX: usize = 1 << 24;
 /// Most N3 addresses.
 pub const N3_MAX: usize = 64;
 /// Longest wait for workers that use what is about to change.
-const GRACE_MAX: Duration = Duration::from_secs(2);
+const GRACE_MAX: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2000 });
 
 /// Addresses that sessions may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub enum SessionError {
     Full(usize),
     #[error("the table of keys has no room near {0}; try again, or increase max-sessions")]
     NoRoom(Key),
-    #[error("a worker has not finished a burst for {} s; try again", GRACE_MAX.as_secs())]
+    #[error("a worker has not finished a burst for {} ms; try again", GRACE_MAX.as_millis())]
     Busy,
 }
 

@@ -367,6 +367,34 @@ fn counts_belong_to_the_session() {
     }
 }
 
+/// What a worker found stays as it was until its burst ends.
+#[test]
+fn what_a_burst_found_is_not_given_out_again() {
+    let (mut sessions, mut reader) = sessions(2);
+    sessions.add(session(1), Origin::File, 0).expect("free");
+    sessions.add(session(2), Origin::File, 0).expect("free");
+    reader.enter();
+    let (found, _) = reader.look_up::<2>(&[of_tunnel(0, 1), of_tunnel(0, 2)], &[]);
+    let values = [0, 1].map(|key| found.get(key).expect("it exists"));
+    sessions.remove(1, 0).expect("it exists");
+    // More sessions than there are slots.
+    for n in 3..70 {
+        sessions.add(session(n), Origin::File, 0).ok();
+        sessions.remove(u64::from(n), 0).ok();
+    }
+    assert_eq!(sessions.add(session(99), Origin::File, 0), Err(SessionError::Busy));
+    let changed = |qfi| Session { qfi: Some(qfi), ..session(2) };
+    sessions.change(changed(1), Origin::File, 0).expect("the other copy is free");
+    assert_eq!(sessions.change(changed(2), Origin::File, 0), Err(SessionError::Busy));
+    let [first, second] = values.map(|value| reader.entry(value).expect("a slot"));
+    assert_eq!((first.id(), first.qfi(), second.id(), second.qfi()), (1, Some(9), 2, Some(9)));
+    reader.leave();
+    sessions.change(changed(2), Origin::File, 0).expect("the burst is over");
+    sessions.add(session(99), Origin::File, 0).expect("the burst is over");
+    let key = session(2).keys().next().expect("a TEID");
+    assert_eq!(seen(&mut reader, &addresses(), key).and_then(|seen| seen.qfi), Some(2));
+}
+
 /// Two workers look sessions up while they are added, changed and removed: what a key leads to is
 /// always a session that had this key, whole.
 #[test]

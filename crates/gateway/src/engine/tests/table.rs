@@ -336,4 +336,7 @@ fn a_session_counts_its_packets() {
     let uplink = counts.uplink;
     assert_eq!((uplink.packets, uplink.bytes, uplink.dropped), (sent, 100 * sent, 2000 - sent));
     assert_eq!(counts.downlink.packets, 0);
+    // The other direction has a rate beside it.
+    let down = frame(N6_MAC, ROUTER_MAC, &v4([192, 0, 2, 80], [10, 45, 0, 7]));
+    assert_eq!((0..2000).filter(|_| rig.name(1, &down).0 == "n3").count(), 1001);
 }
