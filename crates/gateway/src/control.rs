@@ -16,8 +16,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Routes of a port: later ones of equal prefixes count.
-pub type Routes = Vec<(Prefix, Mac)>;
+/// Routes of a port: later ones of equal prefixes count, and `None` leads nowhere.
+pub type Routes = Vec<(Prefix, Option<Mac>)>;
 
 /// What can change while the gateway runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

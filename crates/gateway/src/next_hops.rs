@@ -22,7 +22,7 @@ use std::net::IpAddr;
 pub type Mac = [u8; 6];
 
 /// The routes of one length.
-type OfLength = HashMap<IpAddr, Mac, RandomState>;
+type OfLength = HashMap<IpAddr, Option<Mac>, RandomState>;
 
 /// The routes of one port.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,9 @@ const fn family(address: IpAddr) -> usize {
 }
 
 impl PortHops {
-    /// Returns the routes of a port with this address. Of equal prefixes, the last one counts.
-    pub fn new(mac: Mac, routes: impl IntoIterator<Item = (Prefix, Mac)>) -> PortHops {
+    /// Returns the routes of a port with this address; `None` leads nowhere, also where a shorter
+    /// prefix leads somewhere. Of equal prefixes, the last one counts.
+    pub fn new(mac: Mac, routes: impl IntoIterator<Item = (Prefix, Option<Mac>)>) -> PortHops {
         let mut hops = PortHops { mac, ..PortHops::default() };
         for (prefix, to) in routes {
             let routes = &mut hops.routes[family(prefix.address())];
@@ -62,8 +63,8 @@ impl PortHops {
     #[inline]
     pub fn link(&self, to: IpAddr) -> Option<Link> {
         let mut routes = self.routes[family(to)].iter();
-        let dst = routes.find_map(|(len, of_len)| of_len.get(&masked(to, *len)))?;
-        Some(Link { dst: *dst, src: self.mac, vlan: None })
+        let dst = *routes.find_map(|(len, of_len)| of_len.get(&masked(to, *len)))?;
+        Some(Link { dst: dst?, src: self.mac, vlan: None })
     }
 
     /// Returns the number of routes.
@@ -91,18 +92,18 @@ mod tests {
     proptest! {
         #[test]
         fn the_longest_prefix_leads(
-            routes in prop::collection::vec((0u32..8, 24u8..=32, 1u8..9), 0..20),
-            v6 in prop::collection::vec((0u128..8, 120u8..=128, 1u8..9), 0..20),
+            routes in prop::collection::vec((0u32..8, 24u8..=32, 0u8..9), 0..20),
+            v6 in prop::collection::vec((0u128..8, 120u8..=128, 0u8..9), 0..20),
         ) {
             let v4 = routes.iter().map(|(a, len, mac)| {
                 let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 | a << 4).into();
-                (Prefix::of(address, *len), [*mac; 6])
+                (Prefix::of(address, *len), (*mac > 0).then_some([*mac; 6]))
             });
             let v6 = v6.iter().map(|(a, len, mac)| {
                 let address = std::net::Ipv6Addr::from_bits(1 << 100 | a << 4).into();
-                (Prefix::of(address, *len), [*mac; 6])
+                (Prefix::of(address, *len), (*mac > 0).then_some([*mac; 6]))
             });
-            let all: Vec<(Prefix, Mac)> = v4.chain(v6).collect();
+            let all: Vec<(Prefix, Option<Mac>)> = v4.chain(v6).collect();
             let hops = PortHops::new([2; 6], all.clone());
             let addresses = (0..128u32).map(|n| IpAddr::from(0x0a00_0000u32.wrapping_add(n).to_be_bytes()))
                 .chain((0..128u128).map(|n| IpAddr::from((1u128 << 100 | n).to_be_bytes())));
@@ -110,7 +111,8 @@ mod tests {
                 let fits = all.iter().filter(|(prefix, _)| prefix.contains(address));
                 // The last of equal ones.
                 let best = fits.enumerate().max_by_key(|(at, (prefix, _))| (prefix.len(), *at));
-                let expected = best.map(|(_, (_, mac))| Link { dst: *mac, src: [2; 6], vlan: None });
+                let link = |dst| Link { dst, src: [2; 6], vlan: None };
+                let expected = best.and_then(|(_, (_, mac))| mac.map(link));
                 prop_assert_eq!(hops.link(address), expected, "{}", address);
             }
         }

@@ -206,7 +206,9 @@ impl GatewaySettings {
         let from = |is_ipv4| n6.iter().chain(&n3).copied().find(|a| a.is_ipv4() == is_ipv4);
         let routes = |role| {
             let of_role = values(&self.next_hop).filter(move |hop| hop.role == role);
-            of_role.flat_map(|hop| hop.prefixes.into_iter().map(move |p| (p, hop.mac))).collect()
+            of_role
+                .flat_map(|hop| hop.prefixes.into_iter().map(move |p| (p, Some(hop.mac))))
+                .collect()
         };
         Setup {
             tunable: Tunable {

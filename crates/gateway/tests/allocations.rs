@@ -97,7 +97,7 @@ fn no_packet_allocates() {
     };
     sessions.add(session, Origin::File, 0).expect("free");
     let all = Prefix::parse("0.0.0.0/0").expect("a prefix");
-    let hops = |mac: u8| PortHops::new([2, 0, 0, 0, 0, 1], [(all, [2, 0, 0, 0, 0, mac])]);
+    let hops = |mac: u8| PortHops::new([2, 0, 0, 0, 0, 1], [(all, Some([2, 0, 0, 0, 0, mac]))]);
     let view = View {
         addresses,
         hops: NextHops { n3: hops(3), n6: hops(6) },

@@ -97,12 +97,12 @@ fn all_sessions() -> Vec<Session> {
 fn view() -> View {
     let mut addresses = crate::sessions::tests::addresses();
     addresses.pools = [prefix("10.45.0.0/16"), prefix("2001:db8:45::/48")].into_iter().collect();
-    let n3 = [(prefix("198.51.100.0/24"), PEER_MAC), (prefix("2001:db8:7::/48"), PEER_MAC)];
+    let n3 = ["198.51.100.0/24", "2001:db8:7::/48"].map(|text| (prefix(text), Some(PEER_MAC)));
     let n6 = [
-        (prefix("0.0.0.0/1"), ROUTER_MAC),
-        (prefix("192.0.0.0/5"), ROUTER_MAC),
-        (prefix("198.18.0.0/15"), [2, 0, 0, 0, 2, 6]),
-        (prefix("::/0"), ROUTER_MAC),
+        (prefix("0.0.0.0/1"), Some(ROUTER_MAC)),
+        (prefix("192.0.0.0/5"), Some(ROUTER_MAC)),
+        (prefix("198.18.0.0/15"), Some([2, 0, 0, 0, 2, 6])),
+        (prefix("::/0"), Some(ROUTER_MAC)),
     ];
     View {
         addresses,
