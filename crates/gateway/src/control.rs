@@ -8,6 +8,7 @@ use crate::sessions::{Addresses, Imported, Origin, Refusal, SessionTotals, Sessi
 use crate::settings::Role;
 use crate::slab::NoMemory;
 use overbank_declare::counters::{Exposition, Gauge};
+use overbank_neighbours::{WatchError, Watcher};
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Options, Parts, PortDesc, Publisher, Running,
 };
@@ -15,6 +16,7 @@ use serde::Serialize;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Routes of a port: later ones of equal prefixes count, and `None` leads nowhere.
 pub type Routes = Vec<(Prefix, Option<Mac>)>;
@@ -45,6 +47,8 @@ pub struct Setup {
     pub seed: u64,
     /// Sessions of the file, by line.
     pub sessions: Vec<(usize, Session)>,
+    /// Interfaces of N3 and N6, whose routes the kernel has; `None`: the port has none.
+    pub interfaces: [Option<String>; 2],
 }
 
 /// Why a gateway does not start.
@@ -55,6 +59,9 @@ pub enum StartError {
     /// Sessions of the file do not fit.
     #[error("{} sessions of the file are refused", .0.len())]
     Sessions(Vec<Refusal>),
+    /// The kernel's routes cannot be followed.
+    #[error("the kernel's routes: {0}")]
+    Watch(#[from] WatchError),
     #[error("port {0} is missing: a gateway has the ports n3 and n6")]
     Port(&'static str),
     /// The system has no threads or descriptors left.
@@ -67,8 +74,14 @@ pub struct GatewayControl {
     publisher: Publisher<Gateway>,
     sessions: Sessions,
     tunable: Tunable,
-    /// Routes that were learnt, which configured ones override.
+    /// Routes that were learnt; a port with configured ones uses those alone.
     learnt: [Routes; 2],
+    /// Follows the kernel's routes and neighbours of the interfaces.
+    watcher: Option<Watcher>,
+    /// Interface of the watcher's hops, by role.
+    watched: [Option<usize>; 2],
+    /// Whether the watcher's last call failed.
+    blind: bool,
     roles: Roles,
     view: Arc<View>,
 }
@@ -119,9 +132,13 @@ impl GatewayControl {
             sessions,
             tunable: setup.tunable.clone(),
             learnt: Default::default(),
+            watcher: None,
+            watched: [None; 2],
+            blind: false,
             roles,
             view: Arc::default(),
         };
+        control.watch(&setup.interfaces)?;
         control.show();
         let (view, answers) = (control.view.clone(), Arc::new(Answers::new(setup.seed)));
         let engine = |reader| Gateway::new(reader, view.clone(), roles, answers.clone());
@@ -163,11 +180,40 @@ impl GatewayControl {
         Ok(done)
     }
 
-    /// Takes the routes that were learnt for a port, in place of those learnt before.
-    pub fn learn_routes(&mut self, role: Role, routes: Routes) {
-        let learnt = &mut self.learnt[role as usize];
-        if *learnt != routes {
-            *learnt = routes;
+    /// Begins to follow the kernel's routes of these interfaces.
+    fn watch(&mut self, interfaces: &[Option<String>; 2]) -> Result<(), WatchError> {
+        let mut names = Vec::new();
+        for (watched, name) in self.watched.iter_mut().zip(interfaces) {
+            *watched = name.as_ref().map(|_| names.len());
+            names.extend(name.clone());
+        }
+        if !names.is_empty() {
+            self.watcher = Some(Watcher::new(names)?);
+            self.take_hops();
+        }
+        Ok(())
+    }
+
+    /// Takes what the watcher learnt.
+    fn take_hops(&mut self) {
+        let Some(watcher) = &self.watcher else { return };
+        for (learnt, watched) in self.learnt.iter_mut().zip(self.watched) {
+            let Some(nth) = watched else { continue };
+            let routes = watcher.hops(nth).routes.iter();
+            *learnt = routes.map(|(to, len, mac)| (Prefix::of(*to, *len), *mac)).collect();
+        }
+    }
+
+    /// Asks the kernel for changes.
+    fn look(&mut self) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let looked = watcher.refresh(Instant::now());
+        if let (Err(error), false) = (&looked, self.blind) {
+            tracing::warn!(%error, "the kernel's routes are not followed; those known stay");
+        }
+        self.blind = looked.is_err();
+        if looked.is_ok_and(|changed| changed) {
+            self.take_hops();
             self.show();
             self.publisher.touch();
         }
@@ -179,8 +225,10 @@ impl GatewayControl {
         let desc = |index: u16| self.publisher.ports().get(usize::from(index));
         let hops = |index: u16, role: Role| {
             let mac = desc(index).map_or([0; 6], |desc| desc.mac);
-            let learnt = self.learnt[role as usize].iter();
-            PortHops::new(mac, learnt.chain(&t.routes[role as usize]).copied())
+            let configured = &t.routes[role as usize];
+            let learnt = &self.learnt[role as usize];
+            let routes = if configured.is_empty() { learnt } else { configured };
+            PortHops::new(mac, routes.iter().copied())
         };
         let mtu = |index: u16, set: Option<usize>| {
             set.or_else(|| desc(index).map(|desc| desc.mtu as usize)).unwrap_or(1500)
@@ -243,6 +291,7 @@ impl Control for GatewayControl {
 
     fn tick(&mut self, now_ms: u64) -> Option<u64> {
         self.sessions.tick(now_ms);
+        self.look();
         None
     }
 

@@ -47,7 +47,8 @@ overbank_declare::settings! {
         n6_address: Vec<Located<Address>>, "Source of ICMP errors, one of each family"
             or "the first N3 address of the family" example "203.0.113.2";
         next_hop: Vec<Located<Hop>>,
-            "Route as ROLE=PREFIX@MAC or ROLE=default@MAC; repeat for each"
+            "Route as ROLE=PREFIX@MAC or ROLE=default@MAC, in place of all routes of the kernel \
+            for the port; repeat for each" or "the kernel's routes and neighbours"
             example "n3=default@02:00:00:00:00:13 n6=default@02:00:00:00:00:16";
         n3_peer: Vec<Located<Prefix>>, "Prefix of peers that may send to N3; repeat for each"
             or "all" example "198.51.100.0/24";
@@ -172,6 +173,12 @@ impl GatewaySettings {
         ports
     }
 
+    /// Returns the interface of a port, if it has one.
+    fn interface(&self, role: Role) -> Option<String> {
+        let mut ports = self.port.iter().map(|port| &port.value);
+        ports.find(|port| port.role == role)?.spec.interface().map(str::to_owned)
+    }
+
     /// Returns how to set up a gateway that is run with `run`; reports what does not fit together.
     pub fn setup(&self, check: &mut Check, run: Options) -> Setup {
         if self.n3_address.is_empty() && check.given("n3-address").is_none() {
@@ -224,6 +231,7 @@ impl GatewaySettings {
             max_sessions: self.max_sessions,
             seed: 0,
             sessions: Vec::new(),
+            interfaces: [Role::N3, Role::N6].map(|role| self.interface(role)),
         }
     }
 }

@@ -189,10 +189,14 @@ fn a_terminal_reaches_a_host_until_its_gate_closes() {
     };
     let near = [address(None, &net.near(1)), address(None, &net.near(2))];
     let far = [address(Some(1), "eth0"), address(Some(2), "eth0")];
-    for (host, near) in [(1, &near[0]), (2, &near[1])] {
-        let space = net.space(host);
-        must(&format!("ip -n {space} neigh replace 10.78.0.9 lladdr {near} dev eth0"));
-    }
+    // N3 has a configured route, N6 the kernel's: an address, and a neighbour that it knows.
+    let space = net.space(1);
+    must(&format!("ip -n {space} neigh replace 10.78.0.9 lladdr {} dev eth0", near[0]));
+    let space = net.space(2);
+    must(&format!("ip -n {space} neigh replace 10.78.0.9 lladdr {} dev eth0", near[1]));
+    let n6 = net.near(2);
+    must(&format!("ip address add 10.78.0.10/32 dev {n6}"));
+    must(&format!("ip route add 10.78.0.2/32 dev {n6}"));
     must(&format!("ip -n {} route add 10.45.0.0/16 via 10.78.0.9", net.space(2)));
     let folder = tempfile::tempdir().expect("a folder");
     let sessions = folder.path().join("s.csv");
@@ -207,10 +211,10 @@ fn a_terminal_reaches_a_host_until_its_gate_closes() {
     command.args(["--port", &format!("n6=afpacket:{}", net.near(2))]);
     command.args(["--n3-address", "10.78.0.9", "--ue-pool", "10.45.0.0/16", "--sessions"]);
     command.arg(&sessions);
-    for (port, far) in [("n3", &far[0]), ("n6", &far[1])] {
-        command.args(["--next-hop", &format!("{port}=default@{far}")]);
-    }
+    command.args(["--next-hop", &format!("n3=default@{}", far[0])]);
     let mut running = Running::start(&mut command);
+    // Learnt while it runs.
+    must(&format!("ip neigh replace 10.78.0.2 lladdr {} dev {n6}", far[1]));
     let _host = net.serve(2, HOST_SIDE);
     let ask = |tries: u32| {
         let space = net.space(1);
