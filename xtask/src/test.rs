@@ -154,7 +154,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Words => steps.step("words", "sources and documents", words::run),
         Step::Clippy => steps.command(
             "clippy",
-            &mut cargo("clippy --workspace --all-targets --locked -- -D warnings"),
+            &mut cargo("clippy --workspace --features overbank-cli/pfcp --all-targets --locked -- -D warnings"),
         ),
         Step::ClippyFuzz => steps.command(
             "clippy fuzz",
@@ -227,11 +227,12 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
 }
 
 /// Builds all tests.
-const BUILD: &str = "test --workspace --lib --bins --tests --examples --locked --no-run";
+const BUILD: &str = "test --workspace --features overbank-cli/pfcp --lib --bins --tests \
+                     --examples --locked --no-run";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
-const MOVING: &str = "test --workspace --features overbank/always-displace --locked \
+const MOVING: &str = "test --workspace --features overbank/always-displace,overbank-cli/pfcp --locked \
                       --no-fail-fast --test tables fib";
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.

@@ -1,6 +1,8 @@
 //! `overbank gateway`: reads its settings and sessions, prints its totals.
 
 mod appliance;
+#[cfg(feature = "pfcp")]
+mod pfcp;
 #[cfg(test)]
 mod tests;
 
@@ -11,13 +13,17 @@ use crate::switch::totals;
 use anyhow::Result;
 use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
-use overbank_gateway::settings::GatewaySettings;
+use overbank_gateway::prefix::Prefixes;
+use overbank_gateway::settings::{GatewaySettings, Role};
 use overbank_gateway::{Setup, StartError, file};
+use overbank_ports::select::{Rule, Rules, Select};
+use overbank_ports::spec::PortKind;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_service::process::start_log;
 use serde_json::Value;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// `overbank gateway`.
@@ -34,11 +40,13 @@ impl LiveCommand for Gateway {
 Forwards the packets of sessions between tunnels (port n3) and the data network (port n6). A TOML
 file may hold every setting by the same name; options override the file. Everything is checked
 before anything starts. Ctrl-C or SIGTERM ends the gateway and prints the totals; SIGHUP reads
-sessions, pools, routes and limits again, all or none.";
+sessions, pools, routes and limits again, all or none. Ports without a next hop of their own send by
+the kernel's routes and neighbours.";
     const EXAMPLES: &'static str = "Examples:
   overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
-      --ue-pool 10.45.0.0/16 --sessions sessions.csv \\
-      --next-hop n3=default@02:00:00:00:00:13 --next-hop n6=default@02:00:00:00:00:16
+      --ue-pool 10.45.0.0/16 --sessions sessions.csv
+  overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
+      --ue-pool 10.45.0.0/16 --pfcp 10.0.0.5:8805
   overbank gateway --config gateway.toml --check
 
 The file of sessions is CSV with a header line:
@@ -57,6 +65,9 @@ pub struct Config {
     pub ports: Vec<PortSetting>,
     /// File of sessions.
     pub sessions: Option<PathBuf>,
+    /// Address of N4, and the peers that may use it (empty: all).
+    #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
+    pub pfcp: Option<(SocketAddr, Prefixes)>,
     pub service: ServiceSettings,
     pub metrics_required: bool,
 }
@@ -91,12 +102,50 @@ impl Config {
         let service = ServiceSettings::read(check);
         // Every table has been read, so all problems are known.
         let (gateway, workers) = (gateway?, workers?);
-        let ports = gateway.ports(check);
+        let mut ports = gateway.ports(check);
         let run = workers.options(check, available_cores);
         let setup = Setup { seed: seed(), ..gateway.setup(check, run) };
+        let pfcp = check_pfcp(check, &gateway);
+        select(check, &mut ports, &setup);
         let (sessions, service) = (gateway.sessions, service?);
-        Some(Config { args: None, setup, ports, sessions, service, metrics_required })
+        Some(Config { args: None, setup, ports, sessions, pfcp, service, metrics_required })
     }
+}
+
+/// Has AF_XDP ports take the gateway's own frames alone: tunnels to its N3 addresses, packets to
+/// terminals. The kernel keeps the others.
+fn select(check: &mut Check, ports: &mut [PortSetting], setup: &Setup) {
+    let tunnels = setup.n3.iter().map(|&dst| Rule::Udp { dst, port: overbank_wire::gtpu::PORT });
+    let pools = setup.tunable.pools.iter();
+    let terminals = pools.map(|pool| Rule::To { prefix: pool.address(), len: pool.len() });
+    let of_role = [(Role::N3, tunnels.collect()), (Role::N6, terminals.collect())];
+    for (role, rules) in of_role {
+        let port = ports.iter_mut().find(|port| port.number == role.number());
+        let Some(PortKind::AfXdp { options, .. }) = port.map(|port| &mut port.spec.kind) else {
+            continue;
+        };
+        match Rules::new(rules) {
+            Ok(rules) => options.select = Select::Rules(rules),
+            Err(error) => {
+                let location = check.given("ue-pool").unwrap_or(Location::InText);
+                check.problem(location, format!("{error} on an AF_XDP port"));
+            }
+        }
+    }
+}
+
+/// Returns the address of N4 and its peers; reports what does not fit.
+fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<(SocketAddr, Prefixes)> {
+    let address = gateway.pfcp?;
+    let location = check.given("pfcp").unwrap_or(Location::InText);
+    if !cfg!(feature = "pfcp") {
+        let what = "this program was built without PFCP; build it with --features pfcp";
+        check.problem(location, what);
+    } else if address.ip().is_unspecified() || address.ip().is_multicast() {
+        let what = format!("{address}: must be an address of this machine, which SMFs know it by");
+        check.problem(location, what);
+    }
+    Some((address, gateway.pfcp_peer.iter().map(|peer| peer.value).collect()))
 }
 
 pub fn run(args: &Args) -> Result<()> {

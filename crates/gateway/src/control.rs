@@ -1,7 +1,7 @@
 //! The control side: the one writer of the sessions, and of what engines run on.
 
 use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
-use crate::next_hops::{Mac, NextHops, PortHops};
+use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::Session;
 use crate::sessions::{Addresses, Imported, Origin, Refusal, SessionTotals, Sessions};
@@ -76,6 +76,8 @@ pub struct GatewayControl {
     tunable: Tunable,
     /// Routes that were learnt; a port with configured ones uses those alone.
     learnt: [Routes; 2],
+    /// Destinations without a next hop, by role.
+    wanted: [Arc<Wanted>; 2],
     /// Follows the kernel's routes and neighbours of the interfaces.
     watcher: Option<Watcher>,
     /// Interface of the watcher's hops, by role.
@@ -132,6 +134,7 @@ impl GatewayControl {
             sessions,
             tunable: setup.tunable.clone(),
             learnt: Default::default(),
+            wanted: Default::default(),
             watcher: None,
             watched: [None; 2],
             blind: false,
@@ -148,6 +151,11 @@ impl GatewayControl {
 
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Returns a tunnel that its peer does not know, by the peer's address and TEID, each once.
+    pub fn lost_tunnel(&self) -> Option<(IpAddr, u32)> {
+        self.view.lost.take()
     }
 
     /// Adds a session on request.
@@ -204,10 +212,17 @@ impl GatewayControl {
         }
     }
 
-    /// Asks the kernel for changes.
+    /// Asks the kernel for changes, and has it resolve what packets were sent to on a link.
     fn look(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
-        let looked = watcher.refresh(Instant::now());
+        let now = Instant::now();
+        for (wanted, watched) in self.wanted.iter().zip(self.watched) {
+            while let (Some(nth), Some(address)) = (watched, wanted.take()) {
+                // Packets come again, and with them the request.
+                let _ = watcher.resolve(nth, address, now);
+            }
+        }
+        let looked = watcher.refresh(now);
         if let (Err(error), false) = (&looked, self.blind) {
             tracing::warn!(%error, "the kernel's routes are not followed; those known stay");
         }
@@ -228,7 +243,7 @@ impl GatewayControl {
             let configured = &t.routes[role as usize];
             let learnt = &self.learnt[role as usize];
             let routes = if configured.is_empty() { learnt } else { configured };
-            PortHops::new(mac, routes.iter().copied())
+            PortHops::new(mac, routes.iter().copied()).reporting(self.wanted[role as usize].clone())
         };
         let mtu = |index: u16, set: Option<usize>| {
             set.or_else(|| desc(index).map(|desc| desc.mtu as usize)).unwrap_or(1500)
@@ -240,6 +255,7 @@ impl GatewayControl {
             protected: t.protected.clone(),
             mtu: Mtu { n3: mtu(n3, t.mtu[0]), n6: mtu(n6, t.mtu[1]) },
             from: t.from,
+            lost: self.view.lost.clone(),
         });
     }
 }

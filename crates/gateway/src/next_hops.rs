@@ -10,13 +10,20 @@
 //!                   └─ /0   ─▶ …                           the default gateway
 //! ```
 //!
+//! A prefix may lead nowhere: then no shorter one counts.
+//!
 //! Cost of a lookup: one probe of a hash map for each length in use, until one hits.
 
 use crate::prefix::{Prefix, masked};
+use crossbeam_queue::ArrayQueue;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use overbank_wire::gtpu::Link;
 use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Destinations that wait to be resolved.
+const WANTED_MAX: usize = 64;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -31,6 +38,26 @@ pub struct PortHops {
     mac: Mac,
     /// By family (IPv4, IPv6): lengths in falling order, each with its prefixes.
     routes: [Vec<(u8, OfLength)>; 2],
+    /// Takes destinations without a next hop.
+    wanted: Option<Arc<Wanted>>,
+}
+
+/// Destinations that packets had and no next hop is known for. Bounded: further ones are left out
+/// until these are taken, since their packets come again.
+#[derive(Debug)]
+pub struct Wanted(ArrayQueue<IpAddr>);
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted(ArrayQueue::new(WANTED_MAX))
+    }
+}
+
+impl Wanted {
+    /// Returns one, once.
+    pub fn take(&self) -> Option<IpAddr> {
+        self.0.pop()
+    }
 }
 
 const fn family(address: IpAddr) -> usize {
@@ -53,6 +80,12 @@ impl PortHops {
         hops
     }
 
+    /// Reports destinations without a next hop to `wanted`.
+    #[must_use]
+    pub fn reporting(self, wanted: Arc<Wanted>) -> PortHops {
+        PortHops { wanted: Some(wanted), ..self }
+    }
+
     /// Returns the port's address; zero if it has none.
     #[inline]
     pub fn mac(&self) -> Mac {
@@ -63,8 +96,18 @@ impl PortHops {
     #[inline]
     pub fn link(&self, to: IpAddr) -> Option<Link> {
         let mut routes = self.routes[family(to)].iter();
-        let dst = *routes.find_map(|(len, of_len)| of_len.get(&masked(to, *len)))?;
-        Some(Link { dst: dst?, src: self.mac, vlan: None })
+        match routes.find_map(|(len, of_len)| of_len.get(&masked(to, *len))) {
+            Some(Some(dst)) => Some(Link { dst: *dst, src: self.mac, vlan: None }),
+            Some(None) | None => self.no_link(to),
+        }
+    }
+
+    #[cold]
+    fn no_link(&self, to: IpAddr) -> Option<Link> {
+        if let Some(wanted) = &self.wanted {
+            let _ = wanted.0.push(to);
+        }
+        None
     }
 
     /// Returns the number of routes.
@@ -88,6 +131,21 @@ pub struct NextHops {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn destinations_without_a_next_hop_are_reported() {
+        let wanted = Arc::new(Wanted::default());
+        let on_link = [(Prefix::of([10, 0, 0, 0].into(), 24), None)];
+        let hops = PortHops::new([2; 6], on_link).reporting(wanted.clone());
+        for last in 0..200 {
+            assert_eq!(hops.link([10, 0, 0, last].into()), None);
+        }
+        let taken: Vec<IpAddr> = std::iter::from_fn(|| wanted.take()).collect();
+        assert_eq!((taken.len(), taken[0]), (WANTED_MAX, [10, 0, 0, 0].into()));
+        let known = [(Prefix::of([10, 0, 0, 0].into(), 24), Some([4; 6]))];
+        let hops = PortHops::new([2; 6], known).reporting(wanted.clone());
+        assert!(hops.link([10, 0, 0, 9].into()).is_some() && wanted.take().is_none());
+    }
 
     proptest! {
         #[test]

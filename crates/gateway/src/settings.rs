@@ -10,7 +10,7 @@ use overbank_declare::settings::{Check, Located, Location, Range, SettingValue};
 use overbank_ports::PortSpec;
 use overbank_runtime::Options;
 use overbank_runtime::settings::PortSetting;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -61,6 +61,10 @@ overbank_declare::settings! {
             or "the port's MTU" example "1500";
         sessions: Option<PathBuf>, "CSV file of sessions, read again on SIGHUP"
             or "no sessions at the start" example "/etc/overbank/sessions.csv";
+        pfcp: Option<SocketAddr>, "Address of N4: sessions by PFCP (feature `pfcp`)"
+            or "no PFCP" example "10.0.0.5:8805";
+        pfcp_peer: Vec<Located<Prefix>>, "Prefix of SMFs that may use N4; repeat for each"
+            or "all" example "10.0.0.0/24";
         max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
     }
 }

@@ -39,6 +39,8 @@ const CHOICES_MAX: usize = 256;
 /// Time until a request is sent again, and how often (T1 and N1 of the standard).
 const T1_MS: u64 = 3_000;
 const N1: u32 = 3;
+/// Time between two reports of Error Indications for a session.
+const QUIET_MS: u64 = 10_000;
 /// Sequence numbers have 24 bits.
 const SEQUENCE_MAX: u32 = (1 << 24) - 1;
 
@@ -96,6 +98,8 @@ struct Record {
     cp_seid: u64,
     rules: Rules,
     session: Session,
+    /// No report of an Error Indication before this.
+    quiet_until_ms: u64,
 }
 
 type AnswerKey = (SocketAddr, u8, u32);
@@ -252,9 +256,14 @@ impl Speaker {
         }
     }
 
-    /// Reports that a peer has no tunnel for a session.
+    /// Reports that a peer has no tunnel for a session, at most once in ten seconds.
     pub fn error_indication(&mut self, peer: IpAddr, teid: u32, now_ms: u64, out: &mut Vec<Out>) {
         let Some(&seid) = self.by_peer.get(&(peer, teid)) else { return };
+        let Some(record) = self.sessions.get_mut(&seid) else { return };
+        if now_ms < record.quiet_until_ms {
+            return;
+        }
+        record.quiet_until_ms = now_ms + QUIET_MS;
         let fteid = match peer {
             IpAddr::V4(v4) => Fteid::ipv4(teid, v4),
             IpAddr::V6(v6) => Fteid::ipv6(teid, v6),
@@ -496,7 +505,8 @@ impl Speaker {
         let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
         let to = SocketAddr::new(address.unwrap_or(from.ip()), PORT);
         self.note_peer(None, &session);
-        self.sessions.insert(id, Record { node, to, cp_seid: cp.seid.0, rules, session });
+        let record = Record { node, to, cp_seid: cp.seid.0, rules, session, quiet_until_ms: 0 };
+        self.sessions.insert(id, record);
         let (ipv4, ipv6) = families(self.settings.node);
         let fseid = Fseid::new(id, ipv4, ipv6).marshal();
         let mut answer = vec![Ie::new(IeType::Fseid, fseid)];

@@ -1,11 +1,14 @@
 //! The gateway as a service.
 
+#[cfg(feature = "pfcp")]
+use super::pfcp;
 use super::{Args, Config};
 use crate::live::document::Extra;
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::status::GATEWAY_SCHEMA;
 use overbank_declare::settings::{Location, Problem, Problems};
 use overbank_gateway::{GatewayControl, Setup, file};
+use overbank_ports::PortSpec;
 use overbank_runtime::Handle;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
 use serde::Serialize;
@@ -31,9 +34,10 @@ impl Extra for GatewayExtra {
 }
 
 /// What a reload cannot change.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq)]
 struct Fixed {
-    ports: Vec<String>,
+    /// With what AF_XDP ports take: pools of such a port change with a restart.
+    ports: Vec<(u32, PortSpec)>,
     n3: Vec<std::net::IpAddr>,
     workers: usize,
     max_sessions: usize,
@@ -42,7 +46,7 @@ struct Fixed {
 impl Fixed {
     fn of(ports: &[PortSetting], setup: &Setup) -> Fixed {
         Fixed {
-            ports: ports.iter().map(|port| format!("{}={}", port.number, port.spec)).collect(),
+            ports: ports.iter().map(|port| (port.number, port.spec.clone())).collect(),
             n3: setup.n3.to_vec(),
             workers: setup.run.workers,
             max_sessions: setup.max_sessions,
@@ -54,7 +58,8 @@ impl Fixed {
 fn reload(args: &Args, fixed: &Fixed, handle: &Handle<GatewayControl>) -> Result<(), Problems> {
     let config = Config::new(args.source(), &WorkerSettings::available_cores())?;
     if *fixed != Fixed::of(&config.ports, &config.setup) {
-        let what = "ports, N3 addresses, workers and max-sessions change with a restart alone";
+        let what = "ports, N3 addresses, workers, max-sessions and the pools of AF_XDP ports \
+                    change with a restart alone";
         let what = what.to_owned();
         return Err(Problems(vec![Problem { location: Location::InText, what }]));
     }
@@ -102,11 +107,22 @@ impl Appliance for GatewayControl {
     }
 
     fn serve(
-        _: &Config,
-        _: Handle<Self>,
+        config: &Config,
+        handle: Handle<Self>,
         _: &GatewayExtra,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
-        until_stopped(stop)
+        #[cfg(feature = "pfcp")]
+        let n4 = config.pfcp.clone().map(|n4| (n4, stop.clone()));
+        #[cfg(not(feature = "pfcp"))]
+        let _ = (config, handle);
+        async move {
+            #[cfg(feature = "pfcp")]
+            if let Some((n4, stop)) = n4 {
+                let served = tokio::task::spawn_blocking(move || pfcp::serve(n4, &handle, &stop));
+                served.await.map_err(|_| RunError::Broken)??;
+            }
+            until_stopped(stop).await
+        }
     }
 }

@@ -113,6 +113,10 @@ pub enum RunError {
     /// An address or a path cannot be bound.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The address of N4 cannot be bound.
+    #[cfg(feature = "pfcp")]
+    #[error("cannot serve PFCP at {address}: {error}; must be a free address of this machine")]
+    Pfcp { address: std::net::SocketAddr, error: io::Error },
     /// OpenFlow cannot be served.
     #[error(transparent)]
     Control(#[from] ControlError),

@@ -238,3 +238,161 @@ fn a_terminal_reaches_a_host_until_its_gate_closes() {
     assert!(dropped["gate_closed"].as_u64().is_some_and(|n| n >= 1), "{dropped}");
     assert_eq!(totals["control"]["sessions"], 1);
 }
+
+/// Answers datagrams with their bytes turned round.
+const ECHOING: &str = "\
+import socket
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.79.2.1',7000))
+print('up',flush=True)
+while 1:
+  d,a=s.recvfrom(99);s.sendto(d[::-1],a)";
+
+/// A gateway in a namespace of its own, between an access network and a data network: its next hops
+/// are those of its kernel.
+struct Site {
+    net: Net,
+}
+
+impl Site {
+    /// Namespaces 1 (access), 2 (data) and 3 (control), at 10.79.N.1; the gateway is in namespace 4,
+    /// at 10.79.N.9 on interface pN.
+    fn new(tag: &str) -> Option<Site> {
+        let net = Net::new(tag, 4)?;
+        for host in 1..=3 {
+            let (space, near, gateway) = (net.space(host), net.near(host), net.space(4));
+            must(&format!(
+                "ip link set {near} netns {gateway} name p{host} && \
+                 ip -n {gateway} address add 10.79.{host}.9/24 dev p{host} && \
+                 ip -n {gateway} link set p{host} up && \
+                 ip -n {space} address flush dev eth0 && \
+                 ip -n {space} address add 10.79.{host}.1/24 dev eth0"
+            ));
+        }
+        must(&format!("ip -n {} route add 10.45.0.0/16 via 10.79.2.9", net.space(2)));
+        Some(Site { net })
+    }
+
+    /// The gateway's command, with what the ports are.
+    fn gateway(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.net.space(4)]).arg(overbank().get_program());
+        command.args(["gateway", "--metrics", "off", "--format", "json"]);
+        command.args(["--port", "n3=afpacket:p1", "--port", "n6=afpacket:p2"]);
+        command.args(["--n3-address", "10.79.1.9", "--ue-pool", "10.45.0.0/16"]);
+        command
+    }
+
+    /// Sends packets of 10.45.0.2 through a tunnel until one is answered.
+    fn ask(&self, teid: u32, tries: u32) -> String {
+        let script = TERMINAL_SIDE
+            .replace("10.78.0.1'", "10.79.1.1'")
+            .replace("10.78.0.9'", "10.79.1.9'")
+            .replace("10,78,0,2", "10,79,2,1")
+            .replace("len(p),1)", "len(p),int(sys.argv[2]))");
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.net.space(1), "python3", "-c", &script])
+            .args([tries.to_string(), teid.to_string()])
+            .output()
+            .expect("python is there");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+#[test]
+fn next_hops_come_from_the_kernel() {
+    let Some(site) = Site::new("gk") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let sessions = folder.path().join("s.csv");
+    let line = "1,10.79.1.9,1,10.79.1.1,0x2001,9,10.45.0.2";
+    fs::write(&sessions, format!("{HEADER}\n{line}\n")).expect("written");
+    let running = Running::start(site.gateway().arg("--sessions").arg(&sessions));
+    let _host = site.net.serve(2, ECHOING);
+    let answer = site.ask(1, 20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
+    // The first packet to the host found no next hop; the kernel was asked.
+    assert!(totals["total"]["downlink"].as_u64() >= Some(1), "{}", totals["total"]);
+}
+
+/// An SMF, played by scapy: a session whose tunnel the gateway chooses, a handover to the gNB, a
+/// session that wants the same address, the end.
+#[cfg(feature = "pfcp")]
+const SMF: &str = "\
+import socket,sys
+from scapy.contrib.pfcp import *
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.79.3.1',8805));s.settimeout(10)
+seq=0
+def ask(m,seid=None):
+    global seq
+    seq+=1
+    s.sendto(bytes((PFCP(seq=seq,S=0) if seid is None else PFCP(seq=seq,S=1,seid=seid))/m),('10.79.3.9',8805))
+    r=PFCP(s.recv(4000))
+    assert r.seq==seq,r.show(dump=True)
+    return r
+def accepted(r):
+    assert r[IE_Cause].cause==1,r.show(dump=True)
+    return r
+node=IE_NodeId(id_type=0,ipv4='10.79.3.1');stamp=IE_RecoveryTimeStamp(timestamp=3785653512)
+assert ask(PFCPHeartbeatRequest(IE_list=[stamp])).haslayer(PFCPHeartbeatResponse)
+accepted(ask(PFCPAssociationSetupRequest(IE_list=[node,stamp])))
+L=lambda c,*l:c(IE_list=list(l))
+wanted=L(PFCPSessionEstablishmentRequest,node,IE_FSEID(v4=1,seid=0xabc,ipv4='10.79.3.1'),
+ L(IE_CreatePDR,IE_PDR_Id(id=1),IE_Precedence(precedence=200),
+  L(IE_PDI,IE_SourceInterface(interface='Core'),IE_UE_IP_Address(V4=1,ipv4='10.45.0.2',SD=1)),
+  IE_FAR_Id(id=1),IE_QER_Id(id=1)),
+ L(IE_CreatePDR,IE_PDR_Id(id=2),IE_Precedence(precedence=200),
+  L(IE_PDI,IE_SourceInterface(interface='Access'),IE_FTEID(CH=1,V4=1)),
+  IE_OuterHeaderRemoval(header='GTP-U/UDP/IPv4'),IE_FAR_Id(id=2),IE_QER_Id(id=1)),
+ L(IE_CreateFAR,IE_FAR_Id(id=1),IE_ApplyAction(BUFF=1,NOCP=1)),
+ L(IE_CreateFAR,IE_FAR_Id(id=2),IE_ApplyAction(FORW=1),
+  L(IE_ForwardingParameters,IE_DestinationInterface(interface='Core'))),
+ L(IE_CreateQER,IE_QER_Id(id=1),IE_GateStatus(ul=0,dl=0),IE_QFI(QFI=9)))
+r=accepted(ask(wanted,0))
+assert r.seid==0xabc
+seid,teid=r[IE_FSEID].seid,r[IE_FTEID].TEID
+accepted(ask(L(PFCPSessionModificationRequest,L(IE_UpdateFAR,IE_FAR_Id(id=1),IE_ApplyAction(FORW=1),
+ L(IE_UpdateForwardingParameters,IE_DestinationInterface(interface='Access'),
+  IE_OuterHeaderCreation(GTPUUDPIPV4=1,TEID=0x2001,ipv4='10.79.1.1')))),seid))
+assert ask(wanted,0)[IE_Cause].cause==73
+print(teid,flush=True)
+sys.stdin.readline()
+accepted(ask(PFCPSessionDeletionRequest(),seid))
+print('deleted',flush=True)";
+
+#[cfg(feature = "pfcp")]
+#[test]
+fn an_smf_makes_and_ends_a_session() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let Some(site) = Site::new("gp") else { return };
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/scapy/bin/python");
+    let python = std::env::var_os("OVERBANK_SCAPY")
+        .map_or(python, |folder| Path::new(&folder).join("bin/python"));
+    if !overbank_testing::needs("scapy (cargo xtask test packages)", python.exists()) {
+        return;
+    }
+    let running = Running::start(site.gateway().args(["--pfcp", "10.79.3.9:8805"]));
+    let _host = site.net.serve(2, ECHOING);
+    let mut smf = Command::new("ip")
+        .args(["netns", "exec", &site.net.space(3)])
+        .arg(python)
+        .args(["-c", SMF])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python is there");
+    let mut lines = BufReader::new(smf.stdout.take().expect("piped")).lines();
+    let mut line = || lines.next().expect("the SMF goes on").expect("text");
+    let teid: u32 = line().parse().expect("a TEID");
+    let answer = site.ask(teid, 20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    drop(smf.stdin.take());
+    assert_eq!(line(), "deleted");
+    assert!(smf.wait().expect("it ends").success());
+    // What comes now is an Error Indication.
+    let answer = site.ask(teid, 1);
+    assert!(answer.starts_with("answer 00000000"), "{answer}");
+    let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
+    assert_eq!(totals["control"]["sessions"], 0);
+    assert_eq!(totals["total"]["error_indications"], 1);
+}

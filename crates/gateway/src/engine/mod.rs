@@ -30,6 +30,7 @@ use crate::prefix::Prefixes;
 use crate::reason::{Denied, DropReason};
 use crate::sessions::{Addresses, SessionReader};
 use crate::slab::Entry;
+use crossbeam_queue::ArrayQueue;
 use overbank_runtime::{Engine, Ingress, Out};
 use overbank_wire::FrameBuf;
 use overbank_wire::gtpu::{Container, Encap, Outer, Refused};
@@ -39,6 +40,8 @@ use std::sync::Arc;
 
 /// Frames of one batch of lookups.
 const CHUNK: usize = 32;
+/// Tunnels of Error Indications that wait to be taken.
+const LOST_MAX: usize = 256;
 /// TTL and hop limit of tunnels.
 const TTL: u8 = 64;
 /// Ethernet address and type.
@@ -57,6 +60,26 @@ pub struct View {
     pub mtu: Mtu,
     /// Sources of ICMP errors.
     pub from: From,
+    /// Takes tunnels that their peers do not know.
+    pub lost: Arc<LostTunnels>,
+}
+
+/// Tunnels, by peer and its TEID, that Error Indications named. Bounded: further ones are left out
+/// until these are taken.
+#[derive(Debug)]
+pub struct LostTunnels(ArrayQueue<(IpAddr, u32)>);
+
+impl Default for LostTunnels {
+    fn default() -> LostTunnels {
+        LostTunnels(ArrayQueue::new(LOST_MAX))
+    }
+}
+
+impl LostTunnels {
+    /// Returns one, once.
+    pub fn take(&self) -> Option<(IpAddr, u32)> {
+        self.0.pop()
+    }
 }
 
 /// Longest IP packets of the ports.

@@ -55,7 +55,13 @@ impl View {
             Body::EchoRequest => Ok(FromN3::Echo { datagram, sequence: message.sequence }),
             Body::EchoResponse { .. } => Err(Denied::EchoResponse.into()),
             Body::EndMarker => Err(Denied::EndMarker.into()),
-            Body::ErrorIndication { .. } => Err(Denied::ErrorIndication.into()),
+            Body::ErrorIndication { teid, peer } => {
+                // Of its own tunnels alone.
+                if peer == datagram.ends.src() {
+                    let _ = self.lost.0.push((peer, teid));
+                }
+                Err(Denied::ErrorIndication.into())
+            }
             Body::SupportedExtensions(_) => Err(Denied::SupportedExtensions.into()),
         }
     }
