@@ -272,12 +272,12 @@ impl Site {
         Some(Site { net })
     }
 
-    /// The gateway's command, with what the ports are.
-    fn gateway(&self) -> Command {
+    /// The gateway's command, with ports of this kind.
+    fn gateway(&self, kind: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.net.space(4)]).arg(overbank().get_program());
         command.args(["gateway", "--metrics", "off", "--format", "json"]);
-        command.args(["--port", "n3=afpacket:p1", "--port", "n6=afpacket:p2"]);
+        command.args(["--port", &format!("n3={kind}:p1"), "--port", &format!("n6={kind}:p2")]);
         command.args(["--n3-address", "10.79.1.9", "--ue-pool", "10.45.0.0/16"]);
         command
     }
@@ -300,16 +300,33 @@ impl Site {
 
 #[test]
 fn next_hops_come_from_the_kernel() {
-    let Some(site) = Site::new("gk") else { return };
+    next_hops("gk", "afpacket");
+}
+
+/// The kernel keeps what is not the gateway's: its answers to ARP and ping.
+#[test]
+fn af_xdp_ports_take_the_gateways_frames_alone() {
+    next_hops("gx", "afxdp");
+}
+
+fn next_hops(tag: &str, kind: &str) {
+    let Some(site) = Site::new(tag) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let sessions = folder.path().join("s.csv");
     let line = "1,10.79.1.9,1,10.79.1.1,0x2001,9,10.45.0.2";
     fs::write(&sessions, format!("{HEADER}\n{line}\n")).expect("written");
-    let running = Running::start(site.gateway().arg("--sessions").arg(&sessions));
+    let running = Running::start(site.gateway(kind).arg("--sessions").arg(&sessions));
     let _host = site.net.serve(2, ECHOING);
     let answer = site.ask(1, 20);
     assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    must(&format!("ip netns exec {} ping -c 1 -W 5 10.79.1.9", site.net.space(1)));
     let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
+    if kind == "afxdp" {
+        let dropped = &totals["ports"][0]["dropped"];
+        let others = ["not_ip", "not_gtpu", "other_mac", "other_address"];
+        let seen = others.map(|reason| dropped[reason].as_u64().unwrap_or(0));
+        assert_eq!(seen, [0; 4], "{dropped}");
+    }
     // The first packet to the host found no next hop; the kernel was asked.
     assert!(totals["total"]["downlink"].as_u64() >= Some(1), "{}", totals["total"]);
 }
@@ -371,7 +388,7 @@ fn an_smf_makes_and_ends_a_session() {
     if !overbank_testing::needs("scapy (cargo xtask test packages)", python.exists()) {
         return;
     }
-    let running = Running::start(site.gateway().args(["--pfcp", "10.79.3.9:8805"]));
+    let running = Running::start(site.gateway("afpacket").args(["--pfcp", "10.79.3.9:8805"]));
     let _host = site.net.serve(2, ECHOING);
     let mut smf = Command::new("ip")
         .args(["netns", "exec", &site.net.space(3)])
