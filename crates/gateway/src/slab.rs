@@ -22,6 +22,7 @@
 
 use crate::limits::Limit;
 use crate::session::{Prefix64, Session};
+use overbank::prefetch::prefetch;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -116,6 +117,14 @@ impl Slab {
     pub(crate) fn reset(&self, slot: u32) {
         if let Some(limits) = self.limits.get(slot as usize) {
             limits.0.iter().for_each(Limit::reset);
+        }
+    }
+
+    /// Prefetches what a key led to.
+    #[inline]
+    pub(crate) fn prefetch(&self, value: u32) {
+        if let Some(line) = self.lines.get(value as usize) {
+            prefetch(line);
         }
     }
 
@@ -271,6 +280,14 @@ impl Tally {
     pub(crate) fn new(slots: usize) -> Result<Tally, NoMemory> {
         let lines = <[Line]>::new_box_zeroed_with_elems(slots);
         Ok(Tally(lines.map_err(|_| NoMemory { slots })?))
+    }
+
+    /// Prefetches the counts of what a key led to.
+    #[inline]
+    pub(crate) fn prefetch(&self, value: u32) {
+        if let Some(line) = self.0.get(value as usize >> 1) {
+            prefetch(line);
+        }
     }
 
     /// Counts a packet of this many bytes that went on. One thread calls this.

@@ -323,7 +323,7 @@ fn next_hops(tag: &str, kind: &str) {
     let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
     if kind == "afxdp" {
         let dropped = &totals["ports"][0]["dropped"];
-        let others = ["not_ip", "not_gtpu", "other_mac", "other_address"];
+        let others = ["not_ip", "not_udp", "other_mac", "other_address"];
         let seen = others.map(|reason| dropped[reason].as_u64().unwrap_or(0));
         assert_eq!(seen, [0; 4], "{dropped}");
     }

@@ -7,11 +7,15 @@ use crate::session::is_host;
 use crate::sessions::keys::of_tunnel;
 use crate::slab::{Direction, Entry};
 use arrayvec::ArrayVec;
+use overbank::prefetch::prefetch;
 use overbank_wire::extract::Network;
 use overbank_wire::gtpu::{Body, Datagram, Message};
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::Packet;
 use std::net::IpAddr;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// What a frame from N3 is.
 pub(super) enum FromN3<'a> {
@@ -56,7 +60,7 @@ impl View {
             Body::EchoResponse { .. } => Err(Denied::EchoResponse.into()),
             Body::EndMarker => Err(Denied::EndMarker.into()),
             Body::ErrorIndication { teid, peer } => {
-                // Of its own tunnels alone.
+                // A peer speaks of tunnels to itself alone.
                 if peer == datagram.ends.src() {
                     let _ = self.lost.0.push((peer, teid));
                 }
@@ -101,6 +105,10 @@ impl Work {
         now_ms: u64,
         out: &mut impl Sink,
     ) {
+        // All headers are asked for before the first is read: the inner ones have a second line.
+        for frame in frames {
+            [0, LINE].into_iter().filter_map(|at| frame.get(at)).for_each(prefetch);
+        }
         let mut keys = ArrayVec::<u64, CHUNK>::new();
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_n3(frame, &mut keys)).collect();

@@ -54,6 +54,7 @@ impl SessionReader {
     }
 
     /// Looks up tunnels and IPv4 addresses ([`super::keys`]), and IPv6 prefixes; at most 64 each.
+    /// Prefetches the sessions that are found, and their counts.
     #[inline]
     pub(crate) fn look_up<const N: usize>(
         &self,
@@ -66,6 +67,16 @@ impl SessionReader {
         }
         if !six.is_empty() {
             of_six.hits = self.readers.six.lookup_batch(six, &mut of_six.values);
+        }
+        for found in [&of_wide, &of_six] {
+            let mut hits = found.hits;
+            while hits != 0 {
+                if let Some(&value) = found.values.get(hits.trailing_zeros() as usize) {
+                    self.slab.prefetch(value);
+                    self.tally.prefetch(value);
+                }
+                hits &= hits - 1;
+            }
         }
         (of_wide, of_six)
     }

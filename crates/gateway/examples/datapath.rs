@@ -1,0 +1,186 @@
+//! Measures a packet's time in the gateway's engine beside the Ethernet switch's forwarder with as
+//! many addresses, in turns on one thread: frames of 128 bytes inside, of random sessions.
+//!
+//!     cargo run --release -p overbank-gateway --example datapath -- [SESSIONS [ROUNDS]]
+
+use overbank::fib::{Config, Key6, Writer};
+use overbank_gateway::engine::{Answers, Gateway, Roles, Sink, View};
+use overbank_gateway::next_hops::{NextHops, PortHops};
+use overbank_gateway::prefix::Prefix;
+use overbank_gateway::reason::DropReason;
+use overbank_gateway::session::{Gate, Session};
+use overbank_gateway::sessions::{Addresses, Origin, Sessions};
+use overbank_stations::Station;
+use overbank_stations::forward::{self, Forwarder, Role};
+use std::error::Error;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+const FRAMES: usize = 1 << 16;
+const BURST: usize = 32;
+const INNER: usize = 128;
+
+/// Takes frames and counts them.
+#[derive(Default)]
+struct Count {
+    sent: u64,
+    dropped: u64,
+}
+
+impl Sink for Count {
+    fn output(&mut self, _: usize, _: u16, bytes: &[u8]) {
+        black_box(bytes);
+        self.sent += 1;
+    }
+
+    fn drop(&mut self, _: usize, _: DropReason) {
+        self.dropped += 1;
+    }
+
+    fn originate(&mut self, _: u16, _: &[u8]) {}
+}
+
+impl forward::Sink<Key6> for Count {
+    fn output(&mut self, _: usize, _: u16, bytes: &[u8]) {
+        black_box(bytes);
+        self.sent += 1;
+    }
+
+    fn drop(&mut self, _: usize, _: forward::DropReason) {
+        self.dropped += 1;
+    }
+}
+
+fn checksum(header: &[u8]) -> [u8; 2] {
+    let sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// An IPv4 packet of UDP.
+fn ipv4(src: [u8; 4], dst: [u8; 4], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let len = 28 + payload.len() as u16;
+    let mut packet = vec![0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend(src.into_iter().chain(dst));
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend([ports[0], ports[1], len - 20, 0].iter().flat_map(|word| word.to_be_bytes()));
+    packet.extend(payload);
+    packet
+}
+
+fn frame(packet: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0], packet].concat()
+}
+
+fn terminal(number: u32) -> [u8; 4] {
+    (0x0a00_0000 + number).to_be_bytes()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let count: u32 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
+    let rounds: usize = arguments.next().map_or(Ok(15), |text| text.parse())?;
+    let (n3, peer) = ([192, 0, 2, 1], [198, 51, 100, 7]);
+    let pools = [Prefix::parse("10.0.0.0/8")?].into_iter().collect();
+    let addresses = Addresses { n3: [n3.into()].into(), pools };
+    let (mut sessions, mut readers) = Sessions::new(count as usize, addresses.clone(), 1, 1)?;
+    for number in 1..=count {
+        let session = Session {
+            id: u64::from(number),
+            n3: n3.into(),
+            teid: number,
+            peer: peer.into(),
+            peer_teid: number,
+            qfi: Some(9),
+            ipv4: Some(terminal(number).into()),
+            ipv6: None,
+            gate: Gate::Open,
+            rate_up: None,
+            rate_down: None,
+        };
+        sessions.add(session, Origin::File, 0)?;
+    }
+    let all = Prefix::parse("0.0.0.0/0")?;
+    let hops = || PortHops::new([2, 0, 0, 0, 0, 1], [(all, Some([2, 0, 0, 0, 0, 9]))]);
+    let view = View { addresses, hops: NextHops { n3: hops(), n6: hops() }, ..View::default() };
+    let (roles, answers) = (Roles { n3: 0, n6: 1 }, Arc::new(Answers::new(1)));
+    let mut gateway = Gateway::new(readers.remove(0), Arc::new(view), roles, answers);
+
+    let mac = |number: u32| {
+        let [a, b, c, d] = number.to_be_bytes();
+        [2, 1, a, b, c, d]
+    };
+    let mut fib = Writer::<Key6, u16>::new(&Config::entries(count as usize))?;
+    for number in 1..=count {
+        fib.insert(Key6::from(mac(number)), Station::fixed(1).bits())?;
+    }
+    let switch = Forwarder::new(fib.reader(), &[Role::default(); 2]);
+
+    let drawn = |at: usize| 1 + (overbank::hash::mix(at as u64) % u64::from(count)) as u32;
+    let inside = vec![0; INNER - 28];
+    let host = [203, 0, 113, 80];
+    let up = (0..FRAMES).map(|at| {
+        let number = drawn(at);
+        let inner = ipv4(terminal(number), host, [5000, 53], &inside);
+        let message = [&[0x30, 255, 0, INNER as u8][..], &number.to_be_bytes(), &inner].concat();
+        frame(&ipv4(peer, n3, [2152, 2152], &message))
+    });
+    let down = (0..FRAMES).map(|at| frame(&ipv4(host, terminal(drawn(at)), [53, 5000], &inside)));
+    let bridged = (0..FRAMES).map(|at| {
+        let mut frame = frame(&ipv4(host, terminal(drawn(at)), [53, 5000], &inside));
+        frame[..6].copy_from_slice(&mac(drawn(at)));
+        frame
+    });
+    let frames: [Vec<Vec<u8>>; 3] = [up.collect(), down.collect(), bridged.collect()];
+    let bursts = frames.each_ref().map(|frames| {
+        let slices: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        slices
+    });
+    let mut times = [const { Vec::new() }; 3];
+    let mut counts = [const { Count { sent: 0, dropped: 0 } }; 3];
+    for round in 0..=rounds {
+        for (kind, slices) in bursts.iter().enumerate() {
+            let start = Instant::now();
+            for burst in slices.chunks(BURST) {
+                match kind {
+                    2 => switch.forward(0, burst, &mut counts[2]),
+                    port => gateway.forward(burst, port as u16, 1, &mut counts[port]),
+                }
+            }
+            let ns = start.elapsed().as_nanos() as f64 / FRAMES as f64;
+            // The first round warms up.
+            if round > 0 {
+                times[kind].push(ns);
+            }
+        }
+    }
+    println!(
+        "{count} sessions and addresses, {rounds} rounds of {FRAMES} frames in turns, ns a frame"
+    );
+    let mut ratio = times.clone();
+    for kind in 0..3 {
+        for (of, switch) in ratio[kind].iter_mut().zip(&times[2]) {
+            *of /= switch;
+        }
+    }
+    for (kind, name) in ["uplink", "downlink", "switch"].iter().enumerate() {
+        let Count { sent, dropped } = counts[kind];
+        assert_eq!((sent, dropped), ((rounds as u64 + 1) * FRAMES as u64, 0), "{name}");
+        for list in [&mut times[kind], &mut ratio[kind]] {
+            list.sort_by(f64::total_cmp);
+        }
+        let at = |list: &[f64], tenth: usize| list[(list.len() - 1) * tenth / 10];
+        println!(
+            "{name:8}  {:6.1} [{:.1}–{:.1}]   {:.2} × the switch [{:.2}–{:.2}]",
+            at(&times[kind], 5),
+            at(&times[kind], 1),
+            at(&times[kind], 9),
+            at(&ratio[kind], 5),
+            at(&ratio[kind], 1),
+            at(&ratio[kind], 9),
+        );
+    }
+    Ok(())
+}
