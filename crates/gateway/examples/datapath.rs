@@ -160,10 +160,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{count} sessions and addresses, {rounds} rounds of {FRAMES} frames in turns, ns a frame"
     );
     let mut ratio = times.clone();
-    for kind in 0..3 {
-        for (of, switch) in ratio[kind].iter_mut().zip(&times[2]) {
-            *of /= switch;
-        }
+    for list in &mut ratio {
+        list.iter_mut().zip(&times[2]).for_each(|(of, switch)| *of /= switch);
     }
     for (kind, name) in ["uplink", "downlink", "switch"].iter().enumerate() {
         let Count { sent, dropped } = counts[kind];
