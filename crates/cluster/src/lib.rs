@@ -75,6 +75,7 @@
 pub mod etcd;
 mod id;
 pub mod log;
+mod memory;
 pub mod message;
 pub mod node;
 pub mod rib;
@@ -86,5 +87,6 @@ pub use id::{
     Epoch, Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Version,
     rendezvous,
 };
+pub use memory::{Heard, Memory};
 pub use node::{Action, Decision, DropReason, Event, Node, Tag};
 pub use settings::{Mechanisms, Settings};

@@ -5,7 +5,7 @@
 //! `replica` (logs and images), `owner` (the RIB partitions of this node), `session` (what is
 //! installed here) and `path` (what to do with a packet).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -110,6 +110,8 @@ pub struct Node<T: Gpt> {
     replicas: Vec<Replica<T>>,
     owners: BTreeMap<Partition, Owner<T>>,
     sessions: BTreeMap<SessionId, Local>,
+    /// Those that have moved on.
+    stubs: BTreeSet<SessionId>,
     /// Keys of sessions that are installed here.
     fib: BTreeMap<u64, (u128, SessionId)>,
     /// Moves from here, by target, partition and version.
@@ -145,6 +147,7 @@ impl<T: Gpt> Node<T> {
             replicas,
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            stubs: BTreeSet::new(),
             fib: BTreeMap::new(),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),

@@ -77,6 +77,7 @@ impl<T: Gpt> Node<T> {
     ) {
         if let Some(local) = self.sessions.get_mut(&session) {
             (local.version, local.entry) = (version, entry);
+            self.stubs.remove(&session);
             return;
         }
         let slot = self.slots.take();
@@ -98,7 +99,7 @@ impl<T: Gpt> Node<T> {
                 self.fib.remove(&key.hash);
             }
         }
-        self.leaving.retain(|of, _| of.3 != session);
+        self.stubs.remove(&session);
         self.slots.free.push(local.slot);
         out.push(Action::Session(Change::Free { slot: local.slot }));
     }
@@ -147,6 +148,7 @@ impl<T: Gpt> Node<T> {
         }
         let Some(local) = self.sessions.get_mut(&session) else { return };
         local.entry = Entry::Moved { to };
+        self.stubs.insert(session);
         out.push(Action::Session(Change::Turn { slot: local.slot, to: to.node }));
     }
 
@@ -179,6 +181,7 @@ impl<T: Gpt> Node<T> {
             if target == self.me {
                 // Its move to a member that is gone has come back.
                 local.entry = Entry::Serving;
+                self.stubs.remove(&session);
             } else {
                 self.turn(session, target, out);
             }
@@ -227,7 +230,8 @@ impl<T: Gpt> Node<T> {
     pub(super) fn repeat_sessions(&mut self, now: Micros, out: &mut Actions<T>) {
         let mut handovers = BTreeMap::<NodeId, Vec<_>>::new();
         let mut stubs = Vec::new();
-        for (&session, local) in &self.sessions {
+        for &session in &self.stubs {
+            let Some(local) = self.sessions.get(&session) else { continue };
             if let Entry::Moved { to } = local.entry {
                 handovers.entry(to.node).or_default().push((session, local.version));
                 stubs.push((session, local.version));

@@ -401,15 +401,17 @@ impl<T: Gpt> Node<T> {
 
     /// Answers requests whose session all members with packets from outside know, and forgets
     /// sessions that all members know.
-    fn settle(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+    fn settle(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        (all, ingress): (&[Sequence], &[Sequence]),
+        out: &mut Actions<T>,
+    ) {
         let count = self.settings.partitions;
-        let floors = |ingress| -> Vec<Sequence> {
-            (0..count).map(|at| self.floor(Partition(at), ingress)).collect()
-        };
         let Some(owner) = self.owners.get(&own).filter(|owner| !owner.unsettled.is_empty()) else {
             return;
         };
-        let (all, ingress) = (floors(false), floors(true));
         let (mut settled, mut answered) = (Vec::new(), Vec::new());
         let mut again = Vec::new();
         let retry_us = self.settings.retry_us;
@@ -425,10 +427,10 @@ impl<T: Gpt> Node<T> {
                     sequence.is_some_and(|sequence| floors[partition.index()] >= sequence)
                 })
             };
-            if reached(&ingress) && owner.waiting.contains_key(&session) {
+            if reached(ingress) && owner.waiting.contains_key(&session) {
                 answered.push(session);
             }
-            if reached(&all) {
+            if reached(all) {
                 settled.push(session);
             } else if now >= unsettled.asked + retry_us {
                 again.push(session);
@@ -448,16 +450,23 @@ impl<T: Gpt> Node<T> {
 
     pub(super) fn beat_owners(&mut self, now: Micros, out: &mut Actions<T>) {
         let all: Vec<Partition> = self.owners.keys().copied().collect();
+        if all.is_empty() {
+            return;
+        }
+        let count = self.settings.partitions;
+        let floors = |ingress| -> Vec<Sequence> {
+            (0..count).map(|at| self.floor(Partition(at), ingress)).collect()
+        };
+        let (floor, ingress) = (floors(false), floors(true));
         for own in all {
-            self.settle(now, own, out);
-            self.beat_owner(now, own, out);
+            self.settle(now, own, (&floor, &ingress), out);
+            self.beat_owner(now, own, floor[own.index()], out);
         }
     }
 
-    fn beat_owner(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+    fn beat_owner(&mut self, now: Micros, own: Partition, floor: Sequence, out: &mut Actions<T>) {
         let settings = self.settings;
         let fenced = settings.mechanisms.epochs;
-        let floor = self.floor(own, false);
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let retry = |at: Micros| now >= at + settings.retry_us;
         if let Some((batch, sent)) = &owner.inflight {

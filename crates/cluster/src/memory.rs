@@ -1,0 +1,299 @@
+//! The driver that has all nodes in one process: no faults, no I/O, no threads.
+//!
+//! etcd and the log are the models of [`crate::sim`], which lose nothing here. Virtual or real time
+//! comes from the caller. `overbank gateway demo` runs on it, and so does a gateway without etcd,
+//! whose one node owns every partition.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::message::{Message, Refusal, Request};
+use crate::node::Change;
+use crate::sim::{Etcd, Log};
+use crate::table::Gpt;
+use crate::{
+    Action, Decision, DropReason, Event, Key, Member, Micros, Node, NodeId, Partition, Revision,
+    Sequence, Settings, Tag,
+};
+
+/// What a driver hears from its nodes, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A request was answered.
+    Answer(u64, Result<(), Refusal>),
+    /// The data path of a node changes.
+    Session(NodeId, Change),
+    /// A node has left or was removed.
+    Ended(NodeId),
+}
+
+/// See the module.
+pub struct Memory<T: Gpt> {
+    settings: Settings,
+    now: Micros,
+    nodes: Vec<Option<Node<T>>>,
+    incarnations: Vec<u64>,
+    watched: Vec<Revision>,
+    delivered: Vec<Sequence>,
+    etcd: Etcd,
+    log: Log<T>,
+    queue: VecDeque<(Member, Event<T>)>,
+}
+
+impl<T: Gpt> Memory<T> {
+    /// Makes a cluster of up to 256 nodes, all started; they become live within a few beats.
+    pub fn new(settings: Settings, nodes: u8) -> Self {
+        let mut memory = Self {
+            settings,
+            now: 0,
+            nodes: (0..nodes).map(|_| None).collect(),
+            incarnations: vec![0; usize::from(nodes)],
+            watched: vec![0; usize::from(nodes)],
+            delivered: vec![0; usize::from(settings.partitions)],
+            etcd: Etcd::default(),
+            log: Log::default(),
+            queue: VecDeque::new(),
+        };
+        (0..nodes).for_each(|node| memory.start(NodeId(node)));
+        memory
+    }
+
+    /// Starts a node anew; its earlier run ends at once, as by a crash.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn start(&mut self, id: NodeId) {
+        let at = usize::from(id.0);
+        self.incarnations[at] += 1;
+        self.watched[at] = 0;
+        let me = Member { node: id, incarnation: self.incarnations[at] };
+        self.nodes[at] = Some(Node::new(self.settings, me, self.now));
+    }
+
+    /// Ends a node at once, as by a crash.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn kill(&mut self, id: NodeId) {
+        self.nodes[usize::from(id.0)] = None;
+    }
+
+    /// Returns a node, if it runs.
+    pub fn node(&self, id: NodeId) -> Option<&Node<T>> {
+        self.nodes.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// Lets a node leave: it gives its sessions away first.
+    pub fn drain(&mut self, id: NodeId) {
+        self.deliver(id, Event::Drain);
+    }
+
+    /// Asks a node for something. The answer to `number` comes by [`Memory::advance`].
+    pub fn request(&mut self, id: NodeId, number: u64, request: Request) {
+        self.deliver(id, Event::Request(number, request));
+    }
+
+    fn deliver(&mut self, id: NodeId, event: Event<T>) {
+        if let Some(me) = self.node(id).map(Node::me) {
+            self.queue.push_back((me, event));
+        }
+    }
+
+    /// Advances the time, and does all that follows.
+    pub fn advance(&mut self, now: Micros, heard: &mut Vec<Heard>) {
+        self.now = self.now.max(now);
+        self.etcd.expire(self.now);
+        for id in 0..self.nodes.len() as u8 {
+            self.deliver(NodeId(id), Event::Tick);
+            self.settle(heard);
+        }
+    }
+
+    fn settle(&mut self, heard: &mut Vec<Heard>) {
+        let mut out = Vec::new();
+        loop {
+            self.watches();
+            let Some((to, event)) = self.queue.pop_front() else { return };
+            let node = self.nodes[usize::from(to.node.0)].as_mut();
+            let Some(node) = node.filter(|node| node.me() == to) else { continue };
+            node.step(self.now, event, &mut out);
+            for action in out.drain(..) {
+                self.act(to, action, heard);
+            }
+        }
+    }
+
+    fn watches(&mut self) {
+        let revision = self.etcd.revision();
+        for (node, watched) in self.nodes.iter().zip(&mut self.watched) {
+            let Some(me) = node.as_ref().map(Node::me) else { continue };
+            while *watched < revision {
+                *watched += 1;
+                let change = self.etcd.change(*watched);
+                self.queue.extend(change.map(|change| (me, Event::Etcd(change))));
+            }
+        }
+    }
+
+    fn act(&mut self, from: Member, action: Action<T>, heard: &mut Vec<Heard>) {
+        match action {
+            Action::Etcd(request) => {
+                let reply = self.etcd.request(self.now, self.settings.lease_us, request);
+                self.queue.extend(reply.map(|reply| (from, Event::Etcd(reply))));
+            }
+            Action::Log(request) => {
+                let reply = self.log.request(request);
+                if let Some(crate::log::Reply::Appended { partition, .. }) = reply {
+                    self.publish(partition);
+                } else {
+                    self.queue.extend(reply.map(|reply| (from, Event::Log(reply))));
+                }
+            }
+            Action::Send(to, message) => self.deliver(to, Event::Message(from, message)),
+            Action::Broadcast(beat) => {
+                for to in (0..self.nodes.len() as u8).map(NodeId).filter(|&to| to != from.node) {
+                    let beat = Message::Beat(Arc::clone(&beat));
+                    self.deliver(to, Event::Message(from, beat));
+                }
+            }
+            Action::Session(change) => heard.push(Heard::Session(from.node, change)),
+            Action::Answer(number, answer) => heard.push(Heard::Answer(number, answer)),
+            Action::End { again } => {
+                heard.push(Heard::Ended(from.node));
+                self.nodes[usize::from(from.node.0)] = None;
+                if again {
+                    self.start(from.node);
+                }
+            }
+        }
+    }
+
+    /// Delivers what is new in a partition to all nodes, its owner included.
+    fn publish(&mut self, partition: Partition) {
+        let last = self.log.last(partition);
+        let delivered = std::mem::replace(&mut self.delivered[partition.index()], last);
+        for sequence in delivered + 1..=last {
+            for node in self.nodes.iter().flatten() {
+                let batch = self.log.batch(partition, sequence);
+                self.queue.extend(batch.map(|batch| (node.me(), Event::Log(batch))));
+            }
+        }
+    }
+
+    /// Sends a packet in at a node; returns the node that handles it, with the session's slot.
+    ///
+    /// # Errors
+    /// Why it was dropped; `None`: it went to a node that does not run.
+    pub fn packet(&self, ingress: NodeId, key: Key) -> Result<(NodeId, u32), Option<DropReason>> {
+        let (mut at, mut tag) = (ingress, Tag::default());
+        loop {
+            match self.node(at).ok_or(None)?.decide(self.now, key, tag) {
+                Decision::Handle(slot) => return Ok((at, slot)),
+                Decision::Forward(to, next) => (at, tag) = (to, next),
+                Decision::Drop(why) => return Err(Some(why)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overbank::hash::mix;
+
+    use super::*;
+    use crate::SessionId;
+    use crate::etcd::State;
+    use crate::table::Dense;
+
+    const BEAT: Micros = 50_000;
+
+    struct Cluster {
+        memory: Memory<Dense>,
+        now: Micros,
+        heard: Vec<Heard>,
+        keys: Vec<Key>,
+    }
+
+    impl Cluster {
+        fn new(nodes: u8, sessions: u64) -> Self {
+            let settings = Settings { partitions: 8, node_bits: 3, ..Settings::default() };
+            let memory = Memory::new(settings, nodes);
+            let mut cluster = Self { memory, now: 0, heard: Vec::new(), keys: Vec::new() };
+            cluster.beats(20);
+            for nth in 0..sessions {
+                let key = Key { hash: mix(nth), full: nth.into() };
+                let other = Key { hash: mix(nth | 1 << 40), full: u128::from(nth) | 1 << 40 };
+                let (keys, context) = (Arc::new([key, other]), Arc::new([]));
+                let request = Request::Establish { keys, context, to: None };
+                cluster.memory.request(NodeId(nth as u8 % nodes), nth, request);
+                cluster.keys.extend([key, other]);
+            }
+            cluster.beats(10);
+            let done = |heard: &&Heard| matches!(heard, Heard::Answer(_, Ok(())));
+            assert_eq!(cluster.heard.iter().filter(done).count() as u64, sessions);
+            cluster
+        }
+
+        fn beats(&mut self, count: u64) {
+            for _ in 0..count {
+                self.now += BEAT;
+                self.memory.advance(self.now, &mut self.heard);
+            }
+        }
+
+        /// Every packet is handled, whichever of these nodes it comes in at.
+        fn all_handled(&self, nodes: &[u8]) {
+            for &ingress in nodes {
+                for &key in &self.keys {
+                    let handled = self.memory.packet(NodeId(ingress), key);
+                    assert!(handled.is_ok(), "{key:?} in at {ingress}: {handled:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_node_is_a_cluster() {
+        Cluster::new(1, 100).all_handled(&[0]);
+    }
+
+    #[test]
+    fn moves_lose_no_packet() {
+        let mut cluster = Cluster::new(4, 400);
+        for round in 0..5u8 {
+            for nth in (0..400).step_by(2) {
+                let session = SessionId(mix(nth));
+                let request = Request::Move { session, to: None };
+                cluster.memory.request(NodeId(round % 4), 1000 + nth, request);
+            }
+            for _ in 0..6 {
+                cluster.beats(1);
+                cluster.all_handled(&[0, 1, 2, 3]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_drained_node_leaves_without_a_loss_and_joins_again() {
+        let mut cluster = Cluster::new(4, 400);
+        cluster.memory.drain(NodeId(2));
+        for _ in 0..60 {
+            cluster.beats(1);
+            cluster.all_handled(&[0, 1, 3]);
+        }
+        assert!(cluster.heard.contains(&Heard::Ended(NodeId(2))));
+        cluster.memory.start(NodeId(2));
+        cluster.beats(40);
+        let state = cluster.memory.node(NodeId(2)).and_then(Node::state);
+        assert_eq!(state, Some(State::Live));
+        cluster.all_handled(&[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_sessions_of_a_dead_node_go_to_others() {
+        let mut cluster = Cluster::new(4, 400);
+        cluster.memory.kill(NodeId(1));
+        cluster.beats(3_000_000 / BEAT + 10);
+        cluster.all_handled(&[0, 2, 3]);
+    }
+}
