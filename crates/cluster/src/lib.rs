@@ -1,13 +1,13 @@
 //! The cluster engine of the gateway: which node handles which session, as a pure state machine.
 //!
 //! [`Node::step`] takes an event and the node's clock, and appends actions. There is no I/O, no
-//! thread and no clock in this crate, and nothing is random: the same steps give the same state. The
-//! same code runs in the product, in the simulator ([`sim`]) and under a model checker.
+//! thread and no clock in this crate, and nothing is random: the same steps give the same state.
+//! The same code runs in the product, in the simulator ([`sim`]) and under a model checker.
 //!
 //! ```text
 //!   etcd: members, owners, coordinator, signs of life        log: a subject for each partition
-//!      │ watch, leases        ▲ transactions                   │ batches, images    ▲ append if the
-//!      ▼                      │                                ▼                    │ end is as expected
+//!      │ watch, leases        ▲ transactions                   │ batches, images   ▲ append if the
+//!      ▼                      │                                ▼                   │ end is as due
 //!   ┌──────────────────────────────── Node ─────────────────────────────────────────────────────┐
 //!   │ member, coordinator │ replica of each partition: GPT │ owner of some: RIB │ sessions here │
 //!   └───────────────────────────────────────────────────────────────────────────────────────────┘
@@ -16,20 +16,21 @@
 //! ```
 //!
 //! # What is where
-//! - **etcd** ([`etcd`]): the membership, the owner and the epoch of each partition, the coordinator,
-//!   and a sign of life of each node under its lease. Each change compares the revisions that it was
-//!   decided on.
-//! - **The log** ([`log`]): the changes of each partition's sessions and keys with the deltas of its
-//!   table, in batches. The log alone says where a session is. What a node has installed follows
-//!   from the batches that it has applied, and from the moves that it has turned.
+//! - **etcd** ([`etcd`]): the membership, the owner and the epoch of each partition, the
+//!   coordinator, and a sign of life of each node under its lease. Each change compares the
+//!   revisions that it was decided on.
+//! - **The log** ([`log`]): the changes of each partition's sessions and keys with the deltas of
+//!   its table, in batches. The log alone says where a session is. What a node has installed
+//!   follows from the batches that it has applied, and from the moves that it has turned.
 //! - **A session** has keys in several partitions. Its *home* is that of its first key, whose owner
-//!   places, moves and removes it. The owners of the other keys reserve them before, and direct them
-//!   after it.
-//! - **Messages** ([`message::Message`]) may be lost, late or repeated. Beats repeat them until their
-//!   purpose shows.
+//!   places, moves and removes it. The owners of the other keys reserve them before, and direct
+//!   them after it.
+//! - **Messages** ([`message::Message`]) may be lost, late or repeated. Beats repeat them until
+//!   their purpose shows.
 //!
 //! # A move from A to B
-//! 1. The owner logs `Move`. Only a settled session moves: all members have applied its last deltas.
+//! 1. The owner logs `Move`. Only a settled session moves: all members have applied its last
+//!    deltas.
 //! 2. B applies it and stands by: it handles only what A's stub forwards, by the frame's [`Tag`].
 //! 3. A learns from B's beat that B has applied it, and turns its entry: from now on it forwards.
 //!    This cannot be undone under that version. A tells B, which serves and tells the owner.
@@ -38,26 +39,27 @@
 //!
 //! # Guarantees, and what gives them
 //! 1. *A packet of a session at rest takes at most one hop.* Replicas apply batch `n + 1` after
-//!    batch `n` only; a gap is seen, at the end of the log too, by the owners' beats. It is mended by
-//!    fetching, or by the snapshot (`gaps`).
-//! 2. *During a move, at most two hops, and one node handles it.* A stale ingress leads to the stub,
-//!    the stub to the target (`stubs`). The target is not moved on before all ingress nodes have the
-//!    delta. The FIB decides: a node without the session drops the packet.
+//!    batch `n` only; a gap is seen, at the end of the log too, by the owners' beats. It is mended
+//!    by fetching, or by the snapshot (`gaps`).
+//! 2. *During a move, at most two hops, and one node handles it.* A stale ingress leads to the
+//!    stub, the stub to the target (`stubs`). The target is not moved on before all ingress nodes
+//!    have the delta. The FIB decides: a node without the session drops the packet.
 //! 3. *A packet of no session is dropped within one hop.* The FIB compares whole keys. The bound on
 //!    the fabric's share is the gateway's.
 //! 4. *What was answered is not lost.* An answer follows the log's, and the deltas' application by
 //!    all nodes that take packets. Batches are fenced by the expected end of the log, and by epochs
 //!    (`epochs`): a deposed owner appends nothing.
-//! 5. *Two nodes never handle a session at the same time.* By the log's order one member has it. In a
-//!    move the source stops before the target starts (above). A member that is gone has stopped by
-//!    its own clock before it is removed (`fencing`), and its next run has another incarnation.
+//! 5. *Two nodes never handle a session at the same time.* By the log's order one member has it. In
+//!    a move the source stops before the target starts (above). A member that is gone has stopped
+//!    by its own clock before it is removed (`fencing`), and its next run has another incarnation.
 //! 6. *Accounts close*: [`Node::decide`] has one outcome for each packet.
 //!
 //! The words in brackets are the [`Mechanisms`]; the tests switch each one off and see a guarantee
 //! fail.
 //!
 //! # Assumptions
-//! - Two clocks differ by less than [`Settings::margin_us`] over a lease. Times are otherwise local.
+//! - Two clocks differ by less than [`Settings::margin_us`] over a lease. Times are otherwise
+//!   local.
 //! - etcd's transactions and the log's appends are linearizable and durable; fetches are exact.
 //! - A watch shows all changes in their order. A node number is one process at a time.
 //! - No frame stays on the fabric for 255 moves of its session.
@@ -69,14 +71,16 @@
 //! a node may also go on without etcd, as long as *every* other member confirms. A new member is
 //! *catching* until it has applied what each owner had when that owner knew it; so owners keep the
 //! stubs that it may need, and answers wait for it. A member that lags for
-//! [`Settings::suspend_us`] is suspended: it takes no packets from outside once it knows, and answers
-//! do not wait for it, but stubs do.
+//! [`Settings::suspend_us`] is suspended: it takes no packets from outside once it knows, and
+//! answers do not wait for it, but stubs do.
 
 pub mod etcd;
 mod id;
 pub mod log;
 mod memory;
 pub mod message;
+#[cfg(test)]
+mod model;
 pub mod node;
 pub mod rib;
 mod settings;

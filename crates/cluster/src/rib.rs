@@ -18,7 +18,8 @@ pub enum Change {
     Reserve { session: SessionId, key: Key },
     /// Frees a reserved or resting key.
     Release { hash: u64 },
-    /// Places a session at a member: a new one, one that has moved, or one of a member that is gone.
+    /// Places a session at a member: a new one, one that has moved, or one of a member that is
+    /// gone.
     Place {
         session: SessionId,
         /// Where it was.

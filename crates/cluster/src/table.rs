@@ -1,8 +1,8 @@
 //! The partition table behind a trait: `overbank::partition`, and a map of keys for models.
 //!
-//! Each RIB partition has a separate table, so that its owner builds and grows it alone. A new owner
-//! builds the table from the keys under a generation that is its epoch, and logs the image with its
-//! first batch: 9 KB for 16 Ki keys. So no member ever has bits of two solutions.
+//! Each RIB partition has a separate table, so that its owner builds and grows it alone. A new
+//! owner builds the table from the keys under a generation that is its epoch, and logs the image
+//! with its first batch: 9 KB for 16 Ki keys. So no member ever has bits of two solutions.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -247,15 +247,15 @@ print('up',flush=True)
 while 1:
   d,a=s.recvfrom(99);s.sendto(d[::-1],a)";
 
-/// A gateway in a namespace of its own, between an access network and a data network: its next hops
+/// A gateway in a separate namespace, between an access network and a data network: its next hops
 /// are those of its kernel.
 struct Site {
     net: Net,
 }
 
 impl Site {
-    /// Namespaces 1 (access), 2 (data) and 3 (control), at 10.79.N.1; the gateway is in namespace 4,
-    /// at 10.79.N.9 on interface pN.
+    /// Namespaces 1 (access), 2 (data) and 3 (control), at 10.79.N.1; the gateway is in namespace
+    /// 4, at 10.79.N.9 on interface pN.
     fn new(tag: &str) -> Option<Site> {
         let net = Net::new(tag, 4)?;
         for host in 1..=3 {

@@ -1,9 +1,9 @@
 //! A node: what it knows, and how it takes a step.
 //!
-//! [`Node::step`] takes an event and the node's clock and appends actions, which the driver performs
-//! in their order. The parts: [`member`](self) (leases, membership, fencing), `coordinator`,
-//! `replica` (logs and images), `owner` (the RIB partitions of this node), `session` (what is
-//! installed here) and `path` (what to do with a packet).
+//! [`Node::step`] takes an event and the node's clock and appends actions, which the driver
+//! performs in their order. The parts: [`member`](self) (leases, membership, fencing),
+//! `coordinator`, `replica` (logs and images), `owner` (the RIB partitions of this node), `session`
+//! (what is installed here) and `path` (what to do with a packet).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -126,8 +126,8 @@ pub struct Node<T: Gpt> {
 type Actions<T> = Vec<Action<T>>;
 
 impl<T: Gpt> Node<T> {
-    /// Starts a node. A driver delivers etcd's keys as watch events from the beginning, or as of the
-    /// moment at which its watch begins.
+    /// Starts a node. A driver delivers etcd's keys as watch events from the beginning, or as of
+    /// the moment at which its watch begins.
     pub fn new(settings: Settings, me: Member, now: Micros) -> Self {
         let replicas = (0..settings.partitions).map(|_| Replica::new()).collect();
         Self {

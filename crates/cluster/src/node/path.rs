@@ -23,7 +23,7 @@ pub enum Decision {
     Handle(u32),
     /// Another node gets it.
     Forward(NodeId, Tag),
-    /// Nobody gets it.
+    /// It is dropped.
     Drop(DropReason),
 }
 
@@ -45,8 +45,8 @@ fn low(version: Version) -> u8 {
 }
 
 impl<T: Gpt> Node<T> {
-    /// Decides about a packet. Costs two lookups of maps at most; the gateway keeps the same entries
-    /// in its tables ([`super::Change`]).
+    /// Decides about a packet. Costs two lookups of maps at most; the gateway keeps the same
+    /// entries in its tables ([`super::Change`]).
     pub fn decide(&self, now: Micros, key: Key, tag: Tag) -> Decision {
         if now >= self.valid_until() {
             return Decision::Drop(DropReason::Fenced);

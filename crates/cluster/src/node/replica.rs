@@ -1,8 +1,8 @@
 //! The copy of a partition at each node: applies the next batch only.
 //!
-//! A batch that comes too early shows a gap, and an owner's beat shows that the end is missing: both
-//! are mended by fetching. If the log has purged the batches, or a delta does not fit, the snapshot
-//! takes the place of all before it.
+//! A batch that comes too early shows a gap, and an owner's beat shows that the end is missing:
+//! both are mended by fetching. If the log has purged the batches, or a delta does not fit, the
+//! snapshot takes the place of all before it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

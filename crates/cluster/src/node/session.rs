@@ -6,8 +6,8 @@
 //!   Move(from: me), applied by the target: Serving ─▶ Moved(target) ─ Forget ─▶ gone
 //! ```
 //! A move in order: the target applies the `Move` and says so by its beat; the source turns, which
-//! cannot be undone under that version, and hands over; the target serves and tells the owner, which
-//! logs `Place` with the deltas. The stub goes when all members have applied them.
+//! cannot be undone under that version, and hands over; the target serves and tells the owner,
+//! which logs `Place` with the deltas. The stub goes when all members have applied them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
