@@ -8,13 +8,14 @@ use libfuzzer_sys::fuzz_target;
 use overbank_bridge::settings::BridgeSettings;
 use overbank_declare::settings::{Check, Section, Source, Table};
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
-use overbank_runtime::settings::RuntimeSettings;
+use overbank_runtime::settings::{PortSettings, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 
 /// Sections of the libraries; the program adds its own two settings.
-const SECTIONS: [Section; 6] = [
-    RuntimeSettings::SECTION,
+const SECTIONS: [Section; 7] = [
+    PortSettings::SECTION,
+    WorkerSettings::SECTION,
     RuleSettings::SECTION,
     ControllerSettings::SECTION,
     BridgeSettings::SECTION,
@@ -43,7 +44,8 @@ fuzz_target!(|data: &[u8]| {
 
 /// Reads everything, with the checks across settings where their parts are valid.
 fn read(check: &mut Check) -> Option<()> {
-    let runtime = RuntimeSettings::read(check);
+    let ports = PortSettings::read(check);
+    let workers = WorkerSettings::read(check);
     let rules = RuleSettings::read(check);
     let controllers = ControllerSettings::read(check);
     let bridge = BridgeSettings::read(check);
@@ -53,12 +55,12 @@ fn read(check: &mut Check) -> Option<()> {
         controllers.targets(check);
         controllers.options();
     }
-    let ports = runtime.as_ref().map(|runtime| {
-        runtime.options(check, &[0, 1]);
-        runtime.ports(check)
-    });
+    let ports = ports.as_ref().map(|ports| ports.ports(check));
+    if let Some(workers) = &workers {
+        workers.options(check, &[0, 1]);
+    }
     if let (Some(bridge), Some(ports)) = (&bridge, &ports) {
         bridge.isolated(check, ports);
     }
-    rules.and(controllers).and(bridge).and(stations).and(service).and(ports).map(drop)
+    rules.and(workers).and(controllers).and(bridge).and(stations).and(service).and(ports).map(drop)
 }

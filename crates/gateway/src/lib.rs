@@ -4,8 +4,8 @@
 //! - [`Session`](session::Session): one tunnel of one terminal, and its addresses.
 //! - [`Sessions`](sessions::Sessions): all of them; written by one thread, read by every worker
 //!   without locks.
-//! - [`file`]: sessions as CSV.
-//! - [`Gateway`](engine::Gateway): a worker's engine: bursts from N3 to N6 and back.
+//! - [`mod@file`]: sessions as CSV.
+//! - [`Gateway`]: a worker's engine: bursts from N3 to N6 and back.
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.

@@ -5,7 +5,7 @@
 //!   downlink:  IPv4, or IPv6 /64       ─▶ session ─▶ peer, peer's TEID, QFI     ─▶ N3
 //! ```
 //!
-//! [`Keys`] are what packets are looked up by. No two sessions share a key.
+//! A [`Key`] is what packets are looked up by. No two sessions share a key.
 
 use serde::Serialize;
 use std::fmt;

@@ -12,7 +12,7 @@
 //!   hop, rate. A dropped packet uses nothing of the rate.
 //! - The inner DSCP is copied to the outer header.
 //! - UDP checksums of N3 are not verified: frames of a local sender have none yet.
-//! - The gateway's answers are bounded ([`answer`]).
+//! - The gateway's answers are bounded (`answer.rs`).
 //!
 //! Cost: the headers' lines of a frame, the lines of its key, its session and its counts. No lock,
 //! no wait; no warm packet allocates. Panics: none, on any frames.
