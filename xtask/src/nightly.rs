@@ -37,8 +37,8 @@ const TASKS: &[Task] = &[
         short: "sanitize overbank-wire",
         minutes_max: 18,
     },
-    Task { name: "fuzz", arguments: "fuzz 390", short: "fuzz 26", minutes_max: 12 },
-    Task { name: "peers", arguments: "peers --smoke", short: "peers --smoke", minutes_max: 10 },
+    Task { name: "fuzz", arguments: "fuzz 390", short: "fuzz 26", minutes_max: 10 },
+    Task { name: "peers", arguments: "peers --smoke", short: "peers --smoke", minutes_max: 9 },
     Task {
         name: "soak",
         arguments: "soak --minutes 3",
@@ -47,9 +47,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "models-full",
-        arguments: "test models-full twins-full",
+        arguments: "test models-full twins-full cluster-full",
         short: "test models",
-        minutes_max: 9,
+        minutes_max: 12,
     },
     Task {
         name: "bench",

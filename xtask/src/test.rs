@@ -30,7 +30,7 @@ pub struct Options {
     /// Never call apt-get: name the missing packages and fail
     #[arg(long)]
     no_install: bool,
-    /// The steps to run [default: all but models-full and twins-full]
+    /// The steps to run [default: all but models-full, twins-full and cluster-full]
     #[arg(value_enum)]
     steps: Vec<Step>,
 }
@@ -72,12 +72,14 @@ enum Step {
     ModelsFull,
     /// Partition tables beside maps: 19 million random operations, other ones each time
     TwinsFull,
+    /// The cluster engine: 10,000 seeds of its simulator, and its models a step deeper
+    ClusterFull,
 }
 
 impl Step {
     /// Whether it runs only when it is named: it takes minutes.
     fn is_long(self) -> bool {
-        matches!(self, Step::ModelsFull | Step::TwinsFull)
+        matches!(self, Step::ModelsFull | Step::TwinsFull | Step::ClusterFull)
     }
 }
 
@@ -223,6 +225,11 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             twins.env("OVERBANK_TWIN_SEED", since.as_secs().to_string());
             steps.tests("twins full", &mut twins)
         }
+        Step::ClusterFull => {
+            let mut cluster = cargo(CLUSTER);
+            cluster.env("OVERBANK_SIM_SEEDS", "10000").env("OVERBANK_MODEL_DEPTH", "1");
+            steps.tests("cluster full", &mut cluster)
+        }
     }
 }
 
@@ -243,6 +250,8 @@ const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir
 
 /// The partition table's operations beside those of a map.
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
+/// The cluster engine's seeds and models.
+const CLUSTER: &str = "test -p overbank-cluster --lib --locked";
 /// Operations of each of 96 kinds of table.
 const TWIN_OPERATIONS: &str = "200000";
 

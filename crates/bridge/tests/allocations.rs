@@ -1,32 +1,9 @@
 //! The Ethernet switch allocates for no packet, learning included: counted by the allocator itself.
 
-#![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
-
 use overbank_bridge::{DropReason, Forwarder, Role, Sink};
 use overbank_stations::{Learner, Limits, Reports, Sighting, Stations};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use overbank_testing::allocations::{Counting, allocations};
 use std::sync::Arc;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -71,25 +48,25 @@ fn no_packet_allocates() {
         })
         .collect();
     let burst: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for round in 0..1000u32 {
         forwarder.forward((round % 4) as u16, &burst, &mut counts);
         counts.now_ms += 7;
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert!(counts.outputs > 32_000 && counts.drops == 0, "{} {}", counts.outputs, counts.drops);
     assert!(counts.learner.queue_full() > 0 && counts.reports.news.is_full());
     // Each burst comes twice by a port, so that what it is for was learnt there. The writer's side,
     // once its slices have had their memory.
     stations.hear(&counts.reports);
     stations.tick(1);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for round in 0..1000u32 {
         forwarder.forward((round / 2 % 4) as u16, &burst, &mut counts);
         stations.hear(&counts.reports);
         stations.tick(u64::from(round) * 40);
         counts.now_ms += 40;
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert!(counts.drops > 0 && stations.counters().moved > 0 && stations.len() == 32);
 }

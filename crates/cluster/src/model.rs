@@ -443,7 +443,7 @@ fn explore(start: State, depth: usize) -> (Option<&'static str>, usize) {
     (checker.discoveries().into_keys().next(), checker.unique_state_count())
 }
 
-/// More steps by `OVERBANK_MODEL_DEPTH` (`cargo xtask test models-full`).
+/// More steps by `OVERBANK_MODEL_DEPTH` (`cargo xtask test cluster-full`).
 fn more() -> usize {
     std::env::var("OVERBANK_MODEL_DEPTH").ok().and_then(|depth| depth.parse().ok()).unwrap_or(0)
 }

@@ -27,7 +27,7 @@ pub struct Settings {
     pub reserve_us: Micros,
     /// Changes of a batch at most.
     pub batch_max: usize,
-    /// Requests that an owner keeps at most; others are refused.
+    /// Requests that an owner, and the node that they come to, keeps at most; others are refused.
     pub queue_max: usize,
     /// Batches between two snapshots of a partition.
     pub snapshot_every: u64,

@@ -13,6 +13,7 @@ use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Options, Parts, PortDesc, Publisher, Running,
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -217,9 +218,10 @@ impl GatewayControl {
         let Some(watcher) = &mut self.watcher else { return };
         let now = Instant::now();
         for (wanted, watched) in self.wanted.iter().zip(self.watched) {
-            while let (Some(nth), Some(address)) = (watched, wanted.take()) {
+            let addresses: BTreeSet<IpAddr> = std::iter::from_fn(|| wanted.take()).collect();
+            for address in addresses {
                 // Packets come again, and with them the request.
-                let _ = watcher.resolve(nth, address, now);
+                let _ = watched.map(|nth| watcher.resolve(nth, address, now));
             }
         }
         let looked = watcher.refresh(now);
@@ -227,6 +229,10 @@ impl GatewayControl {
             tracing::warn!(%error, "the kernel's routes are not followed; those known stay");
         }
         self.blind = looked.is_err();
+        if looked.as_ref().is_ok_and(|changed| *changed) && watcher.unread() > 0 {
+            let unread = watcher.unread();
+            tracing::warn!(unread, "routes or neighbours of the kernel cannot be read: left out");
+        }
         if looked.is_ok_and(|changed| changed) {
             self.take_hops();
             self.show();

@@ -1,36 +1,13 @@
 //! The gateway allocates for no packet, answers included: counted by the allocator itself.
 
-#![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
-
 use overbank_gateway::engine::{Answers, From, Mtu, Roles, Sink, View};
 use overbank_gateway::next_hops::{NextHops, PortHops};
 use overbank_gateway::prefix::Prefix;
 use overbank_gateway::session::{Gate, Prefix64, Session};
 use overbank_gateway::sessions::{Addresses, Origin, Sessions};
 use overbank_gateway::{DropReason, Gateway};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use overbank_testing::allocations::{Counting, allocations};
 use std::sync::Arc;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -142,9 +119,9 @@ fn no_packet_allocates() {
         }
     };
     run(0..1);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     run(1..1000);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     let Counts { sent, dropped, made } = counts;
     assert!(sent[0] > 32_000 && sent[1] > 1000 && dropped > 90_000 && made > 1000);
     assert_eq!(sent[0] + sent[1] + dropped, 2 * 128 * 1000);

@@ -24,12 +24,15 @@ use rs_pfcp::ie::up_function_features::UPFunctionFeatures;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Most associations.
 const ASSOCIATIONS_MAX: usize = 64;
 /// Answers that are kept for repeated requests.
 const ANSWERS_MAX: usize = 4096;
+/// Time for which they are kept: longer than a request is repeated.
+const ANSWERS_MS: u64 = 30_000;
 /// Reports without an answer.
 const REPORTS_MAX: usize = 1024;
 /// Sessions that one tick looks at for thresholds.
@@ -104,6 +107,14 @@ struct Record {
 
 type AnswerKey = (SocketAddr, u8, u32);
 
+/// An answer that was given.
+struct Given {
+    /// Hash of the request: another one may have its sequence number, after a restart.
+    request: u64,
+    until_ms: u64,
+    bytes: Vec<u8>,
+}
+
 struct Report {
     sequence: u32,
     to: SocketAddr,
@@ -120,7 +131,7 @@ pub struct Speaker {
     sessions: HashMap<u64, Record, foldhash::fast::RandomState>,
     /// Sessions by the tunnel of their peer, for Error Indications.
     by_peer: HashMap<(IpAddr, u32), u64, foldhash::fast::RandomState>,
-    answers: HashMap<AnswerKey, Vec<u8>, foldhash::fast::RandomState>,
+    answers: HashMap<AnswerKey, Given, foldhash::fast::RandomState>,
     answered: VecDeque<AnswerKey>,
     reports: VecDeque<Report>,
     /// SEIDs with usage rules, looked at in turns.
@@ -202,9 +213,11 @@ impl Speaker {
             return;
         };
         let key = (from, received.kind as u8, received.sequence);
-        if let Some(bytes) = self.answers.get(&key) {
+        let request = self.answers.hasher().hash_one(bytes);
+        let given = self.answers.get(&key);
+        if let Some(given) = given.filter(|g| g.request == request && now_ms < g.until_ms) {
             self.totals.repeated += 1;
-            out.push(Out::Send { to: from, bytes: bytes.clone() });
+            out.push(Out::Send { to: from, bytes: given.bytes.clone() });
             return;
         }
         self.totals.requests += 1;
@@ -217,7 +230,7 @@ impl Speaker {
                 self.answers.remove(&oldest);
             }
             self.answered.push_back(key);
-            self.answers.insert(key, bytes);
+            self.answers.insert(key, Given { request, until_ms: now_ms + ANSWERS_MS, bytes });
         }
     }
 
@@ -523,6 +536,8 @@ impl Speaker {
         out: &mut Vec<Out>,
     ) -> Answer {
         only(ies, &MODIFICATION)?;
+        // Read before anything changes.
+        let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
         let Some(record) = self.sessions.get(&id) else { return Ok(Vec::new()) };
         let (mut rules, before) = (record.rules.clone(), record.session);
         let had: Vec<u32> = rules.urrs.keys().copied().collect();
@@ -557,14 +572,9 @@ impl Speaker {
             out.push(Out::EndMarker { n3, peer, teid });
         }
         self.note_peer(Some(&before), &session);
-        if let Some(to) = find(ies, IeType::Fseid) {
-            let cp = read(to, Fseid::unmarshal)?;
-            if let Some(record) = self.sessions.get_mut(&id) {
-                record.cp_seid = cp.seid.0;
-            }
-        }
         if let Some(record) = self.sessions.get_mut(&id) {
             (record.rules, record.session) = (rules, session);
+            record.cp_seid = cp.map_or(record.cp_seid, |cp| cp.seid.0);
         }
         Ok(answer)
     }
@@ -578,15 +588,23 @@ impl Speaker {
 
     fn remove(&mut self, id: u64, now_ms: u64, store: &mut Sessions) -> Option<(Record, Counts)> {
         let record = self.sessions.remove(&id)?;
-        self.by_peer.remove(&(record.session.peer, record.session.peer_teid));
+        self.forget_peer(&record.session);
         // It may be gone by hand.
         let counts = store.remove(id, now_ms).map(|listed| listed.counts).unwrap_or_default();
         Some((record, counts))
     }
 
+    fn forget_peer(&mut self, session: &Session) {
+        let tunnel = (session.peer, session.peer_teid);
+        // Another session may have named the same tunnel since.
+        if self.by_peer.get(&tunnel) == Some(&session.id) {
+            self.by_peer.remove(&tunnel);
+        }
+    }
+
     fn note_peer(&mut self, before: Option<&Session>, now: &Session) {
         if let Some(before) = before {
-            self.by_peer.remove(&(before.peer, before.peer_teid));
+            self.forget_peer(before);
         }
         if now.gate != Gate::Closed && now.peer != now.n3 {
             self.by_peer.insert((now.peer, now.peer_teid), now.id);

@@ -280,6 +280,14 @@ fn a_repeated_request_changes_nothing() {
     let first = scene.raw(&request);
     assert_eq!(scene.raw(&request), first);
     assert_eq!((scene.store.len(), scene.speaker.totals().repeated), (1, 1));
+    // After a while it is another one, and so is other content under the same number.
+    let other = emit(M::SessionEstablishmentRequest, Some(0), 900, &usual(choose(), ue(3)));
+    assert_ne!(scene.raw(&other), first);
+    assert_eq!((scene.store.len(), scene.speaker.totals().repeated), (2, 1));
+    scene.now_ms += 30_000;
+    scene.raw(&other);
+    assert_eq!((scene.store.len(), scene.speaker.totals().repeated), (2, 1));
+    assert_eq!(scene.speaker.totals().refused, 1);
     // Another sequence number is another request, for a taken address.
     let (cause, _) = scene.establish(&usual(choose(), ue(2))).expect_err("taken");
     assert_eq!(cause, CauseValue::RuleCreationModificationFailure);
@@ -428,7 +436,11 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         }
         assert_eq!((scene.store.len(), scene.session(seid)), (1, before), "{what}");
     }
-    // Modifications are as a whole, too.
+    // Modifications are as a whole, too: an element after the rules is broken.
+    let update = [far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]), byte(T::Fseid, 2)];
+    let (cause, answer) = scene.modify(seid, &update);
+    assert_eq!((cause, offending(&answer)), (C::MandatoryIeIncorrect, Some(T::Fseid as u16)));
+    assert_eq!(scene.session(seid), before);
     let update = [
         far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]),
         far(T::UpdateFar, 55, 2, Some(0), &[to_gnb(0x77)]),

@@ -102,6 +102,8 @@ pub struct Hops {
     pub routes: Vec<(IpAddr, u8, Option<Mac>)>,
     /// Routers of this interface without a MAC address, each once.
     pub unresolved: Vec<IpAddr>,
+    /// Prefixes whose addresses are on the link of this interface.
+    pub on_link: Vec<(IpAddr, u8)>,
 }
 
 /// Returns the first address of the prefix of `len` bits.
@@ -140,10 +142,11 @@ impl Hops {
         for (&(to, len), ways) in &best {
             let by_this = ways.iter().filter(|hop| hop.interface == link.index);
             let mut mac = None;
-            for via in by_this.filter_map(|hop| hop.via) {
-                match macs.get(&via) {
-                    Some(found) => mac = mac.or(Some(*found)),
-                    None => hops.unresolved.push(via),
+            for hop in by_this {
+                match hop.via.map(|via| (via, macs.get(&via))) {
+                    None => hops.on_link.push((to, len)),
+                    Some((_, Some(found))) => mac = mac.or(Some(*found)),
+                    Some((via, None)) => hops.unresolved.push(via),
                 }
             }
             routes.insert((to, len), mac);
@@ -162,6 +165,19 @@ impl Hops {
         }
         hops.routes = routes.into_iter().map(|((to, len), mac)| (to, len, mac)).collect();
         hops
+    }
+}
+
+impl Hops {
+    /// Returns whether the longest prefix of an address has it on the link of this interface.
+    pub fn is_on_link(&self, address: IpAddr) -> bool {
+        let fits =
+            |to: IpAddr, len: u8| to.is_ipv4() == address.is_ipv4() && masked(address, len) == to;
+        // A known neighbour's own route is as long as its address: it is on the link as well.
+        let routes =
+            self.routes.iter().filter(|(to, len, _)| *len < bits(address) && fits(*to, *len));
+        let longest = routes.map(|(_, len, _)| *len).max();
+        self.on_link.iter().any(|&(to, len)| fits(to, len) && longest.is_none_or(|l| len >= l))
     }
 }
 
@@ -285,6 +301,9 @@ mod tests {
             assert_eq!(lookup(&hops, address(to)), expected, "{to}");
         }
         assert_eq!(hops.unresolved, [address("192.0.2.9"), address("192.0.2.77")]);
+        for (to, on_link) in [("192.0.2.3", true), ("10.1.2.3", false), ("8.8.8.8", false)] {
+            assert_eq!(hops.is_on_link(address(to)), on_link, "{to}");
+        }
         assert_eq!((hops.index, hops.mac, hops.mtu), (1, MAC, 1500));
         assert!(Hops::of(&facts, "eth3").routes.is_empty(), "down");
         assert_eq!(Hops::of(&facts, "eth9"), Hops::default());

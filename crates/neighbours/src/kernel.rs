@@ -49,6 +49,12 @@ pub enum WatchError {
         /// Why.
         error: io::Error,
     },
+    /// The kernel refuses to list a table; the hops stay as they were.
+    #[error("rtnetlink: the kernel refuses to list its {what}")]
+    Refused {
+        /// Links, neighbours or routes.
+        what: &'static str,
+    },
     /// There are more than [`MAX`]; the hops stay as they were.
     #[error("the kernel has more than {MAX} {what}: fewer are needed to follow them")]
     TooMany {
@@ -144,14 +150,15 @@ impl Watcher {
         self.hops = new;
         for nth in 0..self.hops.len() {
             for router in self.hops[nth].unresolved.clone() {
-                self.resolve(nth, router, now)?;
+                self.request(nth, router, now)?;
             }
         }
         Ok(changed)
     }
 
     /// Has the kernel resolve an address on the link of an interface, at most 100 a second. Returns
-    /// whether the kernel was asked.
+    /// whether the kernel was asked: not for addresses that no route of the interface has on its
+    /// link.
     ///
     /// # Errors
     /// The socket fails. What the kernel says of the address is not an error.
@@ -161,6 +168,11 @@ impl Watcher {
         address: IpAddr,
         now: Instant,
     ) -> Result<bool, WatchError> {
+        Ok(self.hops[nth].is_on_link(address) && self.request(nth, address, now)?)
+    }
+
+    /// Asks for any address.
+    fn request(&mut self, nth: usize, address: IpAddr, now: Instant) -> Result<bool, WatchError> {
         if now >= self.window + WINDOW {
             (self.window, self.requests) = (now, 0);
         }
@@ -218,16 +230,20 @@ impl Watcher {
 
     fn dump(&mut self) -> Result<(Facts, bool), WatchError> {
         let mut facts = Facts::default();
-        let mut route = [RouteMessage::default(), RouteMessage::default()];
-        route[0].header.address_family = AddressFamily::Inet;
-        route[1].header.address_family = AddressFamily::Inet6;
+        let routes = |family| {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            RouteNetlinkMessage::GetRoute(message)
+        };
         let questions = [
-            RouteNetlinkMessage::GetLink(LinkMessage::default()),
-            RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
+            ("interfaces", RouteNetlinkMessage::GetLink(LinkMessage::default())),
+            ("neighbours", RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default())),
+            ("routes of IPv4", routes(AddressFamily::Inet)),
+            ("routes of IPv6", routes(AddressFamily::Inet6)),
         ];
         let mut whole = true;
-        let routes = route.into_iter().map(RouteNetlinkMessage::GetRoute);
-        for question in questions.into_iter().chain(routes) {
+        for (what, question) in questions {
+            let mut refused = false;
             whole &= self.ask(question, NLM_F_REQUEST | NLM_F_DUMP, |answer| match answer {
                 Answer::Message(RouteNetlinkMessage::NewLink(message)) => {
                     facts.links.push(link(&message));
@@ -240,8 +256,12 @@ impl Watcher {
                     facts.routes.extend(crate::kernel::route(&message));
                     facts.routes.truncate(MAX + 1);
                 }
+                Answer::Refused => refused = true,
                 _ => facts.unread += 1,
             })?;
+            if refused {
+                return Err(WatchError::Refused { what });
+            }
         }
         for (what, len) in [("routes", facts.routes.len()), ("neighbours", facts.neighbours.len())]
         {

@@ -133,6 +133,8 @@ fn routes_and_neighbours_are_followed() {
         }
         // A host on the link.
         assert_eq!(lookup(&watcher, "192.0.2.3"), None);
+        let far_away = "8.8.4.4".parse().expect("an address");
+        assert!(!watcher.resolve(0, far_away, Instant::now()).expect("no question"));
         let host = "192.0.2.3".parse().expect("an address");
         assert!(watcher.resolve(0, host, Instant::now()).expect("asked"));
         expect(&mut watcher, "192.0.2.3", Some(FAR));

@@ -4,6 +4,8 @@
 //! instead, and `cargo xtask test` lists it as skipped: it sets [`REPORT`] to a file, to which each
 //! such test appends a line.
 
+pub mod allocations;
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

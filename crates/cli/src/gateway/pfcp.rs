@@ -7,15 +7,13 @@ use overbank_gateway::prefix::Prefixes;
 use overbank_n4::{Out, Settings, Speaker};
 use overbank_runtime::Handle;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
-/// Longest wait for a datagram; then reports are looked at.
+/// Time between two looks at reports, and longest wait for a datagram.
 const WAIT: Duration = Duration::from_millis(50);
 /// Seconds from 1900, when NTP begins, to 1970.
 const NTP_SHIFT: u64 = 2_208_988_800;
-/// Datagrams between two looks at reports.
-const BURST: usize = 256;
 
 /// Serves until `stop`.
 ///
@@ -36,7 +34,8 @@ pub fn serve(
     let (mut buffer, mut out) = (vec![0; 65_536], Vec::new());
     // An error means that the sender is gone: stop then, too.
     while !*stop.borrow() && stop.has_changed().is_ok() {
-        for _ in 0..BURST {
+        let end = Instant::now() + WAIT;
+        while Instant::now() < end {
             let Ok((len, from)) = socket.recv_from(&mut buffer) else { break };
             let mut control = handle.lock();
             let (sessions, now_ms) = control.sessions_mut();

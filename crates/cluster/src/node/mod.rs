@@ -202,6 +202,9 @@ impl<T: Gpt> Node<T> {
             let why = hash.map_or(Refusal::Keys, |_| Refusal::NoOwner);
             return out.push(Action::Answer(number, Err(why)));
         };
+        if self.asked.len() >= self.settings.queue_max {
+            return out.push(Action::Answer(number, Err(Refusal::Overload)));
+        }
         self.asked.insert(number, now + self.settings.reserve_us);
         let request = RequestId { at: self.me.node, number };
         self.send(now, owner.node, Message::Ask { request, body }, out);

@@ -512,6 +512,8 @@ impl<T: Gpt> World<T> {
         }
         let id = NodeId(self.random.random_range(0..self.plan.nodes));
         let until = self.now + self.random.random_range(200_000..8_000_000);
+        // The last node is not asked to leave: there would be none to take its sessions.
+        let stay = self.hosts.iter().filter(|host| !host.drains).count();
         let host = &mut self.hosts[usize::from(id.0)];
         match self.random.random_range(0..8) {
             0 => {
@@ -525,7 +527,7 @@ impl<T: Gpt> World<T> {
             4 => (host.etcd_cut, host.cut) = (until, until),
             5 => self.etcd_down = until,
             6 => self.log_down = until,
-            _ if !host.drains => {
+            _ if !host.drains && stay > 1 => {
                 host.drains = true;
                 if let Some(me) = host.node.as_ref().map(Node::me) {
                     self.step(me, Event::Drain);

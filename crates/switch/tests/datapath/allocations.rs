@@ -1,8 +1,6 @@
 //! The allocator itself counts: no packet of a warm flow allocates, and a change of rules copies
 //! little.
 
-#![allow(unsafe_code)] // A global allocator is an unsafe trait; this one counts and passes on.
-
 use arrayvec::ArrayVec;
 use overbank_switch::datapath::{CacheConfig, Config, Datapath, Sink};
 use overbank_switch::drop::DropReason;
@@ -11,39 +9,9 @@ use overbank_switch::parse::parse_rules;
 use overbank_switch::ports::SwitchPort;
 use overbank_switch::rule::{Action, Match, Rule};
 use overbank_switch::tables::{Filter, Tables};
+use overbank_testing::allocations::{Counting, allocations, bytes};
 use overbank_wire::{Field, FlowKey};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Instant;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        BYTES.with(|n| n.set(n.get() + layout.size() as u64));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        BYTES.with(|n| n.set(n.get() + size as u64));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -116,12 +84,12 @@ fn a_warm_packet_allocates_nothing_in_any_tier() {
             datapath.process(&frames, 1, 0, &mut sink);
         }
         let mut sink = Count::default();
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         for _ in 0..5 {
             datapath.process(&frames, 1, 0, &mut sink);
             datapath.flush_stats(0);
         }
-        let allocations = ALLOCATIONS.with(Cell::get) - before;
+        let allocations = allocations() - before;
         // Per seven flows: outputs 1, 1, 2, 0, 2, 2, 0 and two drops.
         assert_eq!(
             (sink.outputs, sink.edited, sink.drops),
@@ -154,9 +122,9 @@ fn many_rules(count: u32) -> Tables {
 
 /// Returns the bytes allocated while `work` ran.
 fn bytes_of<T>(work: impl FnOnce() -> T) -> (u64, T) {
-    let before = BYTES.with(Cell::get);
+    let before = bytes();
     let out = work();
-    (BYTES.with(Cell::get) - before, out)
+    (bytes() - before, out)
 }
 
 #[test]
@@ -245,19 +213,19 @@ fn sorting_many_subtables_allocates_nothing() {
         assert!(pending.is_empty());
         cache.counters().subtables_searched
     };
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     // Ever more hits of the last ones: each sort has something to do.
     for n in 0..20_000 {
         look_up(if n % 16 == 0 { MASKS - 1 - n / 16 % 64 } else { MASKS - 1 });
     }
     let searched = look_up(MASKS - 1);
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert_eq!(look_up(MASKS - 1) - searched, 1, "it was sorted to the front");
 }
 
 #[test]
 fn the_counter_counts() {
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     let boxed = std::hint::black_box(Box::new(7u64));
-    assert!(ALLOCATIONS.with(Cell::get) > before, "{boxed}");
+    assert!(allocations() > before, "{boxed}");
 }

@@ -254,7 +254,10 @@ impl<T: Gpt> Node<T> {
                 let waiting = waiting.remove(session).unwrap_or_default();
                 refused.extend(waiting);
             } else if new.missing.is_empty() {
-                owner.queue.push_back(Wish::Establish(*session));
+                // While the log does not answer, each beat would add one more.
+                if owner.queue.len() < self.settings.queue_max {
+                    owner.queue.push_back(Wish::Establish(*session));
+                }
             } else {
                 asked.push(*session);
             }

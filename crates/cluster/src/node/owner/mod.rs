@@ -323,6 +323,10 @@ impl<T: Gpt> Node<T> {
                     asked: now,
                 };
                 owner.unsettled.insert(*session, unsettled);
+                // Gone while its batch was under way: `orphans` did not see it there.
+                if self.view.state(*to).is_none() {
+                    owner.queue.push_back(Wish::Replace(*session));
+                }
                 self.route(now, own, *session, out);
             }
             Change::Remove { session, .. } => {
@@ -354,7 +358,11 @@ impl<T: Gpt> Node<T> {
                 owner.rests.remove(hash);
                 owner.reserved.remove(hash);
             }
-            Change::Move { .. } => {}
+            Change::Move { session, to, .. } => {
+                if self.view.state(*to).is_none() {
+                    owner.queue.push_back(Wish::Retarget(*session));
+                }
+            }
         }
     }
 
