@@ -529,6 +529,16 @@ fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
     };
     count(&mut scene, 300, 500);
     assert_eq!(tick(&mut scene), []);
+    // However often rules come and go, a session is looked at once.
+    let remove = Ie::new_grouped(T::RemoveUrr, vec![UrrId::new(5).to_ie()]);
+    for _ in 0..5 {
+        assert_eq!(scene.modify(seid, &[urr(5, 1 << 40)]).0, CauseValue::RequestAccepted);
+        assert_eq!(
+            scene.modify(seid, std::slice::from_ref(&remove)).0,
+            CauseValue::RequestAccepted
+        );
+    }
+    assert_eq!(scene.speaker.watched(), 1);
     let query = Ie::new_grouped(T::QueryUrr, vec![UrrId::new(4).to_ie()]);
     let (_, answer) = scene.modify(seid, &[query]);
     let kind = T::UsageReportWithinSessionModificationResponse;
@@ -552,9 +562,18 @@ fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
     scene.now_ms += 30_000;
     assert_eq!(tick(&mut scene), []);
     count(&mut scene, 1, 0);
+    let only = Ie::new_grouped(T::RemoveUrr, vec![UrrId::new(4).to_ie()]);
+    let before = scene.store.get(seid).expect("a session").counts;
+    for _ in 0..3 {
+        assert_eq!(scene.modify(seid, std::slice::from_ref(&only)).0, CauseValue::RequestAccepted);
+        assert_eq!(scene.modify(seid, &[urr(4, 1000)]).0, CauseValue::RequestAccepted);
+    }
+    assert_eq!((scene.speaker.watched(), before.uplink.packets), (1, 3));
+    count(&mut scene, 1, 0);
     let (_, _, answer) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
     let kind = T::UsageReportWithinSessionDeletionResponse;
-    assert_eq!(measured(&answer, kind).0, 2);
+    // A rule made anew counts from there.
+    assert_eq!(measured(&answer, kind).0, 0);
     assert_eq!(measured(&answer, kind).1[0], 1);
 }
 
@@ -579,6 +598,18 @@ fn an_error_indication_is_reported_once_for_its_tunnel() {
     let answer = emit(M::SessionReportResponse, Some(seid), report.sequence, &[unknown]);
     assert_eq!(scene.raw(&answer), []);
     assert!(scene.store.is_empty());
+}
+
+#[test]
+fn the_widest_pool_has_prefixes() {
+    let mut scene = Scene::new();
+    let pools = [Prefix::parse("::/0").expect("a prefix")].into_iter().collect();
+    scene.store.reload(pools, None, 0).expect("no sessions");
+    for _ in 0..50 {
+        let ies = usual(choose(), byte(T::UeIpAddress, 0x20));
+        let (seid, _) = scene.establish(&ies).expect("accepted");
+        assert!(scene.session(seid).ipv6.is_some());
+    }
 }
 
 #[test]
