@@ -39,9 +39,9 @@ impl LiveCommand for Gateway {
     const LONG_ABOUT: &'static str = "\
 Forwards the packets of sessions between tunnels (port n3) and the data network (port n6). A TOML
 file may hold every setting by the same name; options override the file. Everything is checked
-before anything starts. Ctrl-C or SIGTERM ends the gateway and prints the totals; SIGHUP reads
-sessions, pools, routes and limits again, all or none. Ports without a configured next hop send by the
-kernel's routes and neighbours.";
+before anything starts. A port without a configured next hop sends by the kernel's routes and
+neighbours. Ctrl-C or SIGTERM ends the gateway and prints the totals; SIGHUP reads sessions, pools,
+routes and limits again, all or none.";
     const EXAMPLES: &'static str = "Examples:
   overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
       --ue-pool 10.45.0.0/16 --sessions sessions.csv
