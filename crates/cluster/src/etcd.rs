@@ -4,6 +4,7 @@
 //! next beat. Each transaction compares the revisions that its decision was based on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::{Epoch, Member, Micros, NodeId, Partition, Revision};
 
@@ -15,6 +16,10 @@ pub struct Lease {
     /// Counts the leases of that run.
     pub nth: u32,
 }
+
+/// What a node publishes of itself; the engine does not read it. The gateway puts its address on
+/// the fabric there.
+pub type Info = Arc<[u8]>;
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +40,7 @@ pub enum Value {
     /// Of [`Key::Members`], by node.
     Members(Vec<(Member, State)>),
     /// Of [`Key::Alive`], with its lease.
-    Alive(Lease),
+    Alive(Lease, Info),
     /// Of [`Key::Coordinator`].
     Coordinator(Member),
     /// Of [`Key::Owner`].
@@ -97,6 +102,8 @@ pub struct View {
     pub membership: Revision,
     /// Signs of life.
     pub alive: BTreeMap<NodeId, (Lease, Revision)>,
+    /// What nodes have published; kept while their sign of life is gone.
+    pub info: BTreeMap<NodeId, (Member, Info)>,
     /// The coordinator.
     pub coordinator: Option<Member>,
     /// Owners with their epochs.
@@ -111,8 +118,9 @@ impl View {
                 self.members = members.into_iter().map(|m| (m.0.node, m)).collect();
                 self.membership = revision;
             }
-            (Key::Alive(node), Some(Value::Alive(lease))) => {
+            (Key::Alive(node), Some(Value::Alive(lease, info))) => {
                 self.alive.insert(node, (lease, revision));
+                self.info.insert(node, (lease.member, info));
             }
             (Key::Alive(node), _) => drop(self.alive.remove(&node)),
             (Key::Coordinator, Some(Value::Coordinator(member))) => {
@@ -129,6 +137,11 @@ impl View {
     /// Returns the state of a member; `None`: it is none.
     pub fn state(&self, member: Member) -> Option<State> {
         self.members.get(&member.node).filter(|m| m.0 == member).map(|m| m.1)
+    }
+
+    /// Returns what a member has published.
+    pub fn info(&self, member: Member) -> Option<&Info> {
+        self.info.get(&member.node).filter(|known| known.0 == member).map(|known| &known.1)
     }
 
     /// Returns the member of a node number.

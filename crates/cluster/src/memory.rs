@@ -67,7 +67,8 @@ impl<T: Gpt> Memory<T> {
         self.incarnations[at] += 1;
         self.watched[at] = 0;
         let me = Member { node: id, incarnation: self.incarnations[at] };
-        self.nodes[at] = Some(Node::new(self.settings, me, self.now));
+        let info = Arc::new([id.0]);
+        self.nodes[at] = Some(Node::new(self.settings, me, info, self.now));
     }
 
     /// Ends a node at once, as by a crash.
@@ -198,11 +199,14 @@ impl<T: Gpt> Memory<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use overbank::hash::mix;
 
     use super::*;
     use crate::SessionId;
     use crate::etcd::State;
+    use crate::node::Shown;
     use crate::table::Dense;
 
     const BEAT: Micros = 50_000;
@@ -238,6 +242,35 @@ mod tests {
             for _ in 0..count {
                 self.now += BEAT;
                 self.memory.advance(self.now, &mut self.heard);
+            }
+            self.changes_tell_what_nodes_do();
+        }
+
+        /// A data path that has heard every change has what its node decides by.
+        fn changes_tell_what_nodes_do(&self) {
+            let mut told = BTreeMap::<(NodeId, u32), (SessionId, Shown)>::new();
+            for heard in &self.heard {
+                match heard {
+                    Heard::Session(node, Change::Install { slot, session, shown, .. }) => {
+                        assert!(told.insert((*node, *slot), (*session, *shown)).is_none());
+                    }
+                    Heard::Session(node, Change::Show { slot, shown }) => {
+                        told.get_mut(&(*node, *slot)).expect("installed").1 = *shown;
+                    }
+                    Heard::Session(node, Change::Free { slot }) => {
+                        assert!(told.remove(&(*node, *slot)).is_some());
+                    }
+                    Heard::Ended(node) => told.retain(|at, _| at.0 != *node),
+                    Heard::Answer(..) => {}
+                }
+            }
+            for node in (0..8).filter_map(|id| self.memory.node(NodeId(id))) {
+                let id = node.me().node;
+                let local = node.sessions().iter();
+                let local: BTreeMap<_, _> =
+                    local.map(|(session, l)| ((id, l.slot), (*session, l.shown()))).collect();
+                let told = told.iter().filter(|told| told.0.0 == id);
+                assert!(told.map(|(at, what)| (*at, *what)).eq(local), "node {id:?}");
             }
         }
 

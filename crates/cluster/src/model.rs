@@ -90,7 +90,7 @@ enum Step {
 impl State {
     fn new(mechanisms: Mechanisms) -> Self {
         let member = |node| Member { node: NodeId(node), incarnation: 1 };
-        let new = |node| Some(Node::new(settings(mechanisms), member(node), 1_000));
+        let new = |node| Some(Node::new(settings(mechanisms), member(node), Arc::default(), 1_000));
         Self {
             nodes: (0..NODES).map(new).collect(),
             clocks: [1_000; NODES as usize],

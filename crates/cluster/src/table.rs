@@ -114,6 +114,29 @@ const fn inner(hash: u64, shift: u32) -> u64 {
     hash << shift | (hash >> 28) & ((1 << shift) - 1)
 }
 
+/// Reads a copy of [`Dense`] on another thread: sees its deltas at once, but no later image.
+#[derive(Clone)]
+pub struct DenseReader {
+    reader: Reader,
+    shift: u32,
+}
+
+impl Dense {
+    /// Returns a reader; `None`: there is no image yet.
+    pub fn reader(&self) -> Option<DenseReader> {
+        let (_, reader) = self.copy.as_ref()?;
+        Some(DenseReader { reader: reader.clone(), shift: self.shift })
+    }
+}
+
+impl DenseReader {
+    /// Returns the node of a key; any node for an unknown one.
+    #[inline]
+    pub fn lookup(&self, hash: u64) -> NodeId {
+        NodeId(self.reader.lookup(inner(hash, self.shift)))
+    }
+}
+
 impl Gpt for Dense {
     type Writer = DenseWriter;
     type Delta = DenseDelta;

@@ -73,7 +73,7 @@ impl<T: Gpt> Node<T> {
             compare.push((etcd::Key::Members, self.view.membership));
         }
         let lease = self.lease();
-        let value = etcd::Value::Alive(lease);
+        let value = etcd::Value::Alive(lease, Arc::clone(&self.info));
         out.push(Action::Etcd(etcd::Request::Txn { compare, key, value, lease: Some(lease) }));
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::etcd::{self, State, View};
+use crate::etcd::{self, Info, State, View};
 use crate::log;
 use crate::message::{Beat, Message, Refusal, Request, RequestId};
 use crate::rib::Context;
@@ -71,11 +71,20 @@ pub enum Action<T: Gpt> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Install a session in a slot.
-    Install { slot: u32, session: SessionId, keys: Arc<[Key]>, context: Context },
-    /// Forward the packets of a session from now on, in one store.
-    Turn { slot: u32, to: NodeId },
+    Install { slot: u32, session: SessionId, keys: Arc<[Key]>, context: Context, shown: Shown },
+    /// From now on do this for the session of a slot, in one store.
+    Show { slot: u32, shown: Shown },
     /// The session of a slot is gone.
     Free { slot: u32 },
+}
+
+/// What a node does for a session, as [`Node::decide`] uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shown {
+    /// What it does.
+    pub entry: Entry,
+    /// [`Tag::moved`] of what a source has forwarded under this version.
+    pub mark: u8,
 }
 
 /// What is known of another node by its beats.
@@ -92,6 +101,8 @@ struct Heard {
 pub struct Node<T: Gpt> {
     settings: Settings,
     me: Member,
+    /// What it publishes of itself.
+    info: Info,
     started: Micros,
     view: View,
     /// Its leases so far; the last one is in use.
@@ -108,6 +119,7 @@ pub struct Node<T: Gpt> {
     drain: Option<Micros>,
     ended: bool,
     replicas: Vec<Replica<T>>,
+    images: u64,
     owners: BTreeMap<Partition, Owner<T>>,
     sessions: BTreeMap<SessionId, Local>,
     /// Those that have moved on.
@@ -127,12 +139,13 @@ type Actions<T> = Vec<Action<T>>;
 
 impl<T: Gpt> Node<T> {
     /// Starts a node. A driver delivers etcd's keys as watch events from the beginning, or as of
-    /// the moment at which its watch begins.
-    pub fn new(settings: Settings, me: Member, now: Micros) -> Self {
+    /// the moment at which its watch begins. Others see `info` with its sign of life.
+    pub fn new(settings: Settings, me: Member, info: Info, now: Micros) -> Self {
         let replicas = (0..settings.partitions).map(|_| Replica::new()).collect();
         Self {
             settings,
             me,
+            info,
             started: now,
             view: View::default(),
             leases: 0,
@@ -145,6 +158,7 @@ impl<T: Gpt> Node<T> {
             drain: None,
             ended: false,
             replicas,
+            images: 0,
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
             stubs: BTreeSet::new(),
@@ -279,6 +293,17 @@ impl<T: Gpt> Node<T> {
     /// Returns what is installed here.
     pub fn sessions(&self) -> &BTreeMap<SessionId, Local> {
         &self.sessions
+    }
+
+    /// Returns the copies of the tables, by partition.
+    pub fn tables(&self) -> impl Iterator<Item = &T> {
+        self.replicas.iter().map(|replica| &replica.table)
+    }
+
+    /// Returns how many images its tables have taken over: after another one, readers that were
+    /// made before follow no changes.
+    pub fn images(&self) -> u64 {
+        self.images
     }
 
     /// Returns the last batch that it has applied of a partition.

@@ -40,13 +40,15 @@ reasons! {
 
 const HOPS_MAX: u8 = 2;
 
-fn low(version: Version) -> u8 {
+/// Returns the mark of a move.
+pub(super) const fn mark(version: Version) -> u8 {
     (version % 255) as u8 + 1
 }
 
 impl<T: Gpt> Node<T> {
-    /// Decides about a packet. Costs two lookups of maps at most; the gateway keeps the same
-    /// entries in its tables ([`super::Change`]).
+    /// Decides about a packet. Costs two lookups of maps at most. The gateway keeps the same entries
+    /// in its tables ([`super::Change`]), and gives the same answers from them, [`Node::view`],
+    /// [`Node::tables`] and [`Node::valid_until`].
     pub fn decide(&self, now: Micros, key: Key, tag: Tag) -> Decision {
         if now >= self.valid_until() {
             return Decision::Drop(DropReason::Fenced);
@@ -70,11 +72,11 @@ impl<T: Gpt> Node<T> {
         let (to, moved) = match local.entry {
             Entry::Serving => return Decision::Handle(local.slot),
             // Only a source that has turned makes this tag.
-            Entry::Standby { .. } if tag.moved == low(local.version) => {
+            Entry::Standby { .. } if tag.moved == mark(local.version) => {
                 return Decision::Handle(local.slot);
             }
             Entry::Standby { from } => (from, 0),
-            Entry::Moved { to } => (to, low(local.version)),
+            Entry::Moved { to } => (to, mark(local.version)),
         };
         if tag.hops >= HOPS_MAX {
             return Decision::Drop(DropReason::Loop);

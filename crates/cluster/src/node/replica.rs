@@ -105,6 +105,7 @@ impl<T: Gpt> Node<T> {
         let stale = mechanisms.epochs && batch.epoch < replica.epoch;
         if !stale {
             let image = batch.image.as_ref().map_or(Ok(()), |image| replica.table.load(image));
+            self.images += u64::from(batch.image.is_some());
             if image.and_then(|()| replica.table.apply(&batch.deltas)).is_err() {
                 replica.needs_image = true;
                 return self.ask_image(now, partition, out);
@@ -191,6 +192,7 @@ impl<T: Gpt> Node<T> {
         if replica.table.load(&snapshot.image).is_err() {
             return;
         }
+        self.images += 1;
         replica.applied = snapshot.sequence;
         replica.known = replica.known.max(snapshot.sequence);
         replica.epoch = snapshot.epoch;

@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Action, Actions, Change, Node};
+use super::path::mark;
+use super::{Action, Actions, Change, Node, Shown};
 use crate::etcd::State;
 use crate::message::{Message, Request, RequestId};
 use crate::rib::{self, Context};
@@ -51,6 +52,18 @@ pub struct Local {
     pub asked: Option<Micros>,
 }
 
+impl Local {
+    /// Returns what the data path has to know.
+    pub fn shown(&self) -> Shown {
+        Shown { entry: self.entry, mark: mark(self.version) }
+    }
+
+    fn show<T: Gpt>(&mut self, entry: Entry, out: &mut Actions<T>) {
+        self.entry = entry;
+        out.push(Action::Session(Change::Show { slot: self.slot, shown: self.shown() }));
+    }
+}
+
 /// Numbers of sessions in the data path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Slots {
@@ -76,9 +89,9 @@ impl<T: Gpt> Node<T> {
         out: &mut Actions<T>,
     ) {
         if let Some(local) = self.sessions.get_mut(&session) {
-            (local.version, local.entry) = (version, entry);
+            local.version = version;
             self.stubs.remove(&session);
-            return;
+            return local.show(entry, out);
         }
         let slot = self.slots.take();
         let keys = Arc::clone(keys);
@@ -87,9 +100,10 @@ impl<T: Gpt> Node<T> {
             self.fib.entry(key.hash).or_insert((key.full, session));
         }
         let context = Arc::clone(context);
-        let change = Change::Install { slot, session, keys: Arc::clone(&keys), context };
-        out.push(Action::Session(change));
-        self.sessions.insert(session, Local { entry, version, slot, keys, asked: None });
+        let local = Local { entry, version, slot, keys: Arc::clone(&keys), asked: None };
+        let shown = local.shown();
+        out.push(Action::Session(Change::Install { slot, session, keys, context, shown }));
+        self.sessions.insert(session, local);
     }
 
     pub(super) fn uninstall(&mut self, session: SessionId, out: &mut Actions<T>) {
@@ -147,9 +161,8 @@ impl<T: Gpt> Node<T> {
             return self.uninstall(session, out);
         }
         let Some(local) = self.sessions.get_mut(&session) else { return };
-        local.entry = Entry::Moved { to };
+        local.show(Entry::Moved { to }, out);
         self.stubs.insert(session);
-        out.push(Action::Session(Change::Turn { slot: local.slot, to: to.node }));
     }
 
     /// Turns the sessions whose target has applied their move, and hands them over.
@@ -180,7 +193,7 @@ impl<T: Gpt> Node<T> {
             local.version = version;
             if target == self.me {
                 // Its move to a member that is gone has come back.
-                local.entry = Entry::Serving;
+                local.show(Entry::Serving, out);
                 self.stubs.remove(&session);
             } else {
                 self.turn(session, target, out);
@@ -208,7 +221,7 @@ impl<T: Gpt> Node<T> {
             if let Some(local) = local
                 && matches!(local.entry, Entry::Standby { .. } | Entry::Serving)
             {
-                local.entry = Entry::Serving;
+                local.show(Entry::Serving, out);
                 arrived.push((session, version));
             }
         }

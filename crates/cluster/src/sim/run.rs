@@ -229,7 +229,7 @@ impl<T: Gpt> World<T> {
         host.watched = 0;
         host.drains = false;
         let me = Member { node: id, incarnation: host.incarnation };
-        host.node = Some(Node::new(settings, me, clock));
+        host.node = Some(Node::new(settings, me, Arc::default(), clock));
         self.post(1, Post::Tick(id));
         self.post(1, Post::Watch(me));
     }
