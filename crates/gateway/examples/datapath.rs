@@ -34,6 +34,11 @@ impl Sink for Count {
         self.sent += 1;
     }
 
+    fn output_parts(&mut self, _: usize, _: u16, head: &[u8], rest: &[u8]) {
+        black_box((head, rest));
+        self.sent += 1;
+    }
+
     fn drop(&mut self, _: usize, _: DropReason) {
         self.dropped += 1;
     }

@@ -5,21 +5,23 @@
 //! prefix first:
 //!
 //! ```text
-//!   port ─▶ family ─┬─ /32  ─▶ map of addresses ─▶ MAC     the hosts of the link
+//!   port ─▶ family ─┬─ /32  ─▶ map of prefixes ─▶ MAC      the hosts of the link
 //!                   ├─ /24  ─▶ …                           routes by a gateway
-//!                   └─ /0   ─▶ …                           the default gateway
+//!                   └─ /0   ─▶ MAC                        the default gateway
 //! ```
 //!
 //! A prefix may lead nowhere: then no shorter one counts.
 //!
-//! Cost of a lookup: one probe of a hash map for each length in use, until one hits.
+//! Cost of a lookup: one probe of a hash map for each length in use, until one hits; none for /0.
 
-use crate::prefix::{Prefix, masked};
+use crate::prefix::{Prefix, mask4, mask6};
 use crossbeam_queue::ArrayQueue;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use overbank_wire::gtpu::Link;
-use std::net::IpAddr;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::BitAnd;
 use std::sync::Arc;
 
 /// Destinations that wait to be resolved.
@@ -28,16 +30,53 @@ const WANTED_MAX: usize = 64;
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// The routes of one length.
-type OfLength = HashMap<IpAddr, Option<Mac>, RandomState>;
+/// The routes of one family, by the bits of a prefix.
+#[derive(Clone, Debug)]
+struct Routes<B> {
+    /// Lengths in falling order, without 0: each with its mask and its prefixes.
+    of_length: Vec<(u8, B, HashMap<B, Option<Mac>, RandomState>)>,
+    default: Option<Option<Mac>>,
+}
+
+impl<B> Default for Routes<B> {
+    fn default() -> Routes<B> {
+        Routes { of_length: Vec::new(), default: None }
+    }
+}
+
+impl<B: Copy + Eq + Hash + BitAnd<Output = B>> Routes<B> {
+    fn insert(&mut self, prefix: B, mask: B, len: u8, to: Option<Mac>) {
+        if len == 0 {
+            self.default = Some(to);
+            return;
+        }
+        let at = self.of_length.partition_point(|(other, ..)| *other > len);
+        if self.of_length.get(at).is_none_or(|(other, ..)| *other != len) {
+            self.of_length.insert(at, (len, mask, HashMap::default()));
+        }
+        self.of_length[at].2.insert(prefix, to);
+    }
+
+    #[inline]
+    fn find(&self, to: B) -> Option<Mac> {
+        let mut routes = self.of_length.iter();
+        let route = routes.find_map(|(_, mask, of_length)| of_length.get(&(to & *mask)));
+        route.copied().or(self.default)?
+    }
+
+    fn len(&self) -> usize {
+        let listed: usize = self.of_length.iter().map(|(_, _, routes)| routes.len()).sum();
+        listed + usize::from(self.default.is_some())
+    }
+}
 
 /// The routes of one port.
 #[derive(Clone, Debug, Default)]
 pub struct PortHops {
     /// Address of the port; zero if it has none.
     mac: Mac,
-    /// By family (IPv4, IPv6): lengths in falling order, each with its prefixes.
-    routes: [Vec<(u8, OfLength)>; 2],
+    v4: Routes<u32>,
+    v6: Routes<u128>,
     /// Takes destinations without a next hop.
     wanted: Option<Arc<Wanted>>,
 }
@@ -60,22 +99,17 @@ impl Wanted {
     }
 }
 
-const fn family(address: IpAddr) -> usize {
-    if address.is_ipv4() { 0 } else { 1 }
-}
-
 impl PortHops {
     /// Returns the routes of a port with this address; `None` leads nowhere, also where a shorter
     /// prefix leads somewhere. Of equal prefixes, the last one counts.
     pub fn new(mac: Mac, routes: impl IntoIterator<Item = (Prefix, Option<Mac>)>) -> PortHops {
         let mut hops = PortHops { mac, ..PortHops::default() };
         for (prefix, to) in routes {
-            let routes = &mut hops.routes[family(prefix.address())];
-            let at = routes.partition_point(|(len, _)| *len > prefix.len());
-            if routes.get(at).is_none_or(|(len, _)| *len != prefix.len()) {
-                routes.insert(at, (prefix.len(), HashMap::default()));
+            let len = prefix.len();
+            match prefix.address() {
+                IpAddr::V4(address) => hops.v4.insert(address.to_bits(), mask4(len), len, to),
+                IpAddr::V6(address) => hops.v6.insert(address.to_bits(), mask6(len), len, to),
             }
-            routes[at].1.insert(prefix.address(), to);
         }
         hops
     }
@@ -95,11 +129,21 @@ impl PortHops {
     /// Returns the Ethernet header of frames to a destination; `None` without a route.
     #[inline]
     pub fn link(&self, to: IpAddr) -> Option<Link> {
-        let mut routes = self.routes[family(to)].iter();
-        match routes.find_map(|(len, of_len)| of_len.get(&masked(to, *len))) {
-            Some(Some(dst)) => Some(Link { dst: *dst, src: self.mac, vlan: None }),
-            Some(None) | None => self.no_link(to),
+        let dst = match to {
+            IpAddr::V4(to) => self.v4.find(to.to_bits()),
+            IpAddr::V6(to) => self.v6.find(to.to_bits()),
+        };
+        match dst {
+            Some(dst) => Some(Link { dst, src: self.mac, vlan: None }),
+            None => self.no_link(to),
         }
+    }
+
+    /// Returns the same, and reports no destination without a route.
+    #[inline]
+    pub(crate) fn link4(&self, to: Ipv4Addr) -> Option<Link> {
+        let dst = self.v4.find(to.to_bits())?;
+        Some(Link { dst, src: self.mac, vlan: None })
     }
 
     #[cold]
@@ -112,7 +156,7 @@ impl PortHops {
 
     /// Returns the number of routes.
     pub fn len(&self) -> usize {
-        self.routes.iter().flatten().map(|(_, of_len)| of_len.len()).sum()
+        self.v4.len() + self.v6.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -150,8 +194,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_longest_prefix_leads(
-            routes in prop::collection::vec((0u32..8, 24u8..=32, 0u8..9), 0..20),
-            v6 in prop::collection::vec((0u128..8, 120u8..=128, 0u8..9), 0..20),
+            routes in prop::collection::vec((0u32..8, prop_oneof![Just(0u8), 24u8..=32], 0u8..9), 0..20),
+            v6 in prop::collection::vec((0u128..8, prop_oneof![Just(0u8), 120u8..=128], 0u8..9), 0..20),
         ) {
             let v4 = routes.iter().map(|(a, len, mac)| {
                 let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 | a << 4).into();
@@ -172,6 +216,9 @@ mod tests {
                 let link = |dst| Link { dst, src: [2; 6], vlan: None };
                 let expected = best.and_then(|(_, (_, mac))| mac.map(link));
                 prop_assert_eq!(hops.link(address), expected, "{}", address);
+                if let IpAddr::V4(address) = address {
+                    prop_assert_eq!(hops.link4(address), expected);
+                }
             }
         }
     }

@@ -11,18 +11,24 @@ pub struct Prefix {
     len: u8,
 }
 
+/// Returns the mask of a prefix of IPv4.
+#[inline]
+pub(crate) fn mask4(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
+}
+
+/// Returns the mask of a prefix of IPv6.
+#[inline]
+pub(crate) fn mask6(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0)
+}
+
 /// Returns the first `len` bits of an address.
 #[inline]
 pub(crate) fn masked(address: IpAddr, len: u8) -> IpAddr {
     match address {
-        IpAddr::V4(a) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
-            Ipv4Addr::from_bits(a.to_bits() & mask).into()
-        }
-        IpAddr::V6(a) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
-            Ipv6Addr::from_bits(a.to_bits() & mask).into()
-        }
+        IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits() & mask4(len)).into(),
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & mask6(len)).into(),
     }
 }
 
@@ -103,27 +109,42 @@ impl SettingValue for Prefix {
 
 /// A few prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prefixes(Vec<Prefix>);
+pub struct Prefixes {
+    all: Vec<Prefix>,
+    /// Address and mask of those of IPv4.
+    v4: Vec<[u32; 2]>,
+}
 
 impl Prefixes {
     /// Returns whether an address is in one of them. Cost: a comparison for each prefix.
     #[inline]
     pub fn contain(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|prefix| prefix.contains(address))
+        self.all.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Returns [`Prefixes::contain`].
+    #[inline]
+    pub(crate) fn contain4(&self, address: Ipv4Addr) -> bool {
+        self.v4.iter().any(|[prefix, mask]| address.to_bits() & mask == *prefix)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Prefix> {
-        self.0.iter()
+        self.all.iter()
     }
 }
 
 impl FromIterator<Prefix> for Prefixes {
     fn from_iter<T: IntoIterator<Item = Prefix>>(prefixes: T) -> Prefixes {
-        Prefixes(prefixes.into_iter().collect())
+        let all: Vec<Prefix> = prefixes.into_iter().collect();
+        let v4 = all.iter().filter_map(|prefix| match prefix.address {
+            IpAddr::V4(address) => Some([address.to_bits(), mask4(prefix.len)]),
+            IpAddr::V6(_) => None,
+        });
+        Prefixes { v4: v4.collect(), all }
     }
 }
 
@@ -146,6 +167,11 @@ mod tests {
         ] {
             let (prefix, ip) = (prefix(text), |text: &str| text.parse::<IpAddr>().unwrap());
             assert!(prefix.contains(ip(inside)) && !prefix.contains(ip(outside)), "{text}");
+            let prefixes: Prefixes = [prefix].into_iter().collect();
+            for address in [inside, outside].map(ip) {
+                let IpAddr::V4(v4) = address else { continue };
+                assert_eq!(prefixes.contain4(v4), prefixes.contain(address), "{text}");
+            }
         }
         assert!(prefix("10.0.0.0/8").overlaps(&prefix("10.45.0.0/16")));
         assert!(prefix("10.45.0.0/16").overlaps(&prefix("10.0.0.0/8")));

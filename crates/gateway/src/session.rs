@@ -156,8 +156,18 @@ impl Session {
 
 /// Returns whether an address can be a single other machine's.
 pub fn is_host(address: IpAddr) -> bool {
-    let broadcast = matches!(address, IpAddr::V4(address) if address.octets()[0] >= 240);
-    !(broadcast || address.is_unspecified() || address.is_loopback() || address.is_multicast())
+    match address {
+        IpAddr::V4(address) => is_host4(address),
+        _ => !(address.is_unspecified() || address.is_loopback() || address.is_multicast()),
+    }
+}
+
+/// Returns [`is_host`]. The first byte decides, but for 0.0.0.0: 127 is loopback, from 224 on are
+/// groups and what is reserved.
+#[inline]
+pub(crate) fn is_host4(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    first < 224 && first != 127 && !address.is_unspecified()
 }
 
 /// A field of a session that is wrong by itself.

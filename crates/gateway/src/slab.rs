@@ -180,10 +180,10 @@ impl Entry<'_> {
 
     #[inline]
     pub fn peer(&self) -> IpAddr {
-        let low = self.line.word(1);
-        if self.first & flag::PEER6 == 0 {
-            return Ipv4Addr::from_bits(low as u32).into();
+        if let Some(peer) = self.peer4() {
+            return peer.into();
         }
+        let low = self.line.word(1);
         Ipv6Addr::from_bits(u128::from(self.line.word(2)) << 64 | u128::from(low)).into()
     }
 
@@ -191,13 +191,24 @@ impl Entry<'_> {
     #[inline]
     pub fn owns(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V4(address) => {
-                self.first & flag::IPV4 != 0 && self.line.word(3) == u64::from(address.to_bits())
-            }
+            IpAddr::V4(address) => self.owns4(address),
             IpAddr::V6(address) => {
                 self.first & flag::IPV6 != 0 && self.line.word(4) == Prefix64::of(address).0
             }
         }
+    }
+
+    /// Returns [`Entry::owns`].
+    #[inline]
+    pub(crate) fn owns4(&self, address: Ipv4Addr) -> bool {
+        self.first & flag::IPV4 != 0 && self.line.word(3) == u64::from(address.to_bits())
+    }
+
+    /// Returns the peer, if it has an IPv4 address.
+    #[inline]
+    pub(crate) fn peer4(&self) -> Option<Ipv4Addr> {
+        let low = self.line.word(1) as u32;
+        (self.first & flag::PEER6 == 0).then_some(Ipv4Addr::from_bits(low))
     }
 
     #[inline]

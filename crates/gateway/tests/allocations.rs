@@ -24,6 +24,10 @@ impl Sink for Counts {
         self.sent[usize::from(port)] += 1;
     }
 
+    fn output_parts(&mut self, _: usize, port: u16, _: &[u8], _: &[u8]) {
+        self.sent[usize::from(port)] += 1;
+    }
+
     fn drop(&mut self, _: usize, _: DropReason) {
         self.dropped += 1;
     }

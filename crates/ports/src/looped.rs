@@ -263,13 +263,18 @@ struct Counted {
 
 impl Transmit for Counted {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        if crate::offload::payload_len(frame) > self.mtu {
+        self.send_parts(frame, &[])
+    }
+
+    fn send_parts(&mut self, head: &[u8], rest: &[u8]) -> Result<(), SendError> {
+        let len = head.len() + rest.len();
+        if crate::offload::payload_len_of(head, len) > self.mtu {
             return Err(SendError::TooLong);
         }
         self.counters.sent += 1;
-        self.counters.sent_bytes += frame.len() as u64;
+        self.counters.sent_bytes += len as u64;
         if self.kept.most > 0 {
-            self.batch.push(frame.to_vec());
+            self.batch.push([head, rest].concat());
             if self.batch.len() >= BURST {
                 self.keep();
             }

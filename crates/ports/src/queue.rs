@@ -23,6 +23,9 @@ use std::os::fd::BorrowedFd;
 /// with a backlog looks up 32 frames while the lines of the next 32 are loading.
 pub const BURST: usize = 128;
 
+/// Frames in two parts up to this long are joined on the stack.
+const JOINED_MAX: usize = 2048;
+
 /// Frames of a burst, valid until the next call of the same `Receive`.
 pub type Received<'a> = ArrayVec<&'a [u8], BURST>;
 
@@ -113,6 +116,19 @@ pub trait Transmit: Send {
     /// # Errors
     /// The frame was not taken.
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError>;
+
+    /// Takes a copy of a frame in two parts, as [`Transmit::send`] takes one in a single part.
+    /// `head` has the Ethernet header and its tags.
+    ///
+    /// Joins them first; ports for much traffic copy each part to its place instead.
+    ///
+    /// # Errors
+    /// The frame was not taken.
+    fn send_parts(&mut self, head: &[u8], rest: &[u8]) -> Result<(), SendError> {
+        let mut frame = ArrayVec::<u8, JOINED_MAX>::new();
+        let joined = [head, rest].iter().all(|part| frame.try_extend_from_slice(part).is_ok());
+        if joined { self.send(&frame) } else { self.send(&[head, rest].concat()) }
+    }
 
     /// Hands over everything that was taken; never blocks.
     ///

@@ -117,6 +117,11 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    /// Returns a packet that was read otherwise.
+    pub(crate) const fn new(bytes: &'a [u8], ends: Ends, tos: u8) -> Packet<'a> {
+        Packet { bytes, ends, tos }
+    }
+
     /// Reads the packet at the start of `bytes`.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Refused> {
@@ -175,16 +180,11 @@ impl<'a> Packet<'a> {
             }
             (_, bytes) => (bytes.get(6).copied().unwrap_or(0), ipv6::HEADER_LEN, true),
         };
-        let has_ports = whole && matches!(proto, number::TCP | number::UDP | number::SCTP);
-        let ports = if has_ports { chunk::<4>(self.bytes, at) } else { None };
-        let ports = u64::from(ports.map_or(0, |ports| u32::from_be_bytes(*ports)));
-        let last = ports << 8 | u64::from(proto);
+        let ports = if whole { chunk::<4>(self.bytes, at) } else { None };
         match self.ends {
-            Ends::V4 { src, dst } => {
-                let ends = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));
-                mix(ends ^ K[0], last ^ K[1])
-            }
+            Ends::V4 { src, dst } => flow4(src.to_bits(), dst.to_bits(), proto, ports),
             Ends::V6 { src, dst } => {
+                let last = transport(proto, ports);
                 let half = |address: Ipv6Addr, shift: u32| (u128::from(address) >> shift) as u64;
                 let src = mix(half(src, 64) ^ K[0], half(src, 0) ^ K[1]);
                 let dst = mix(half(dst, 64) ^ K[2], half(dst, 0) ^ K[3]);
@@ -192,4 +192,20 @@ impl<'a> Packet<'a> {
             }
         }
     }
+}
+
+/// Returns the number of a flow within its addresses: protocol and ports, where it has them.
+#[inline(always)]
+fn transport(proto: u8, ports: Option<&[u8; 4]>) -> u64 {
+    let has_ports = matches!(proto, number::TCP | number::UDP | number::SCTP);
+    let ports = ports.filter(|_| has_ports).map_or(0, |ports| u32::from_be_bytes(*ports));
+    u64::from(ports) << 8 | u64::from(proto)
+}
+
+/// Returns [`Packet::flow_hash`] of IPv4; `ports` are the four bytes after the header, if the
+/// packet is no fragment.
+#[inline(always)]
+pub(crate) fn flow4(src: u32, dst: u32, proto: u8, ports: Option<&[u8; 4]>) -> u64 {
+    let ends = u64::from(src) << 32 | u64::from(dst);
+    mix(ends ^ K[0], transport(proto, ports) ^ K[1])
 }

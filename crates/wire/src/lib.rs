@@ -5,7 +5,7 @@
 //! [`FlowKey::microflow_hash`] hashes it, once. [`edit`] rewrites a copy of the frame and keeps its
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
 //! Ethernet switch needs; [`field`] is the table of fields. [`gtpu`] reads and writes tunnels,
-//! [`ip`] the packets inside, [`icmp_error`] the answers to packets that cannot be forwarded.
+//! [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the answers to packets that cannot be forwarded.
 
 pub mod bridge;
 mod checksum;
@@ -17,6 +17,7 @@ pub mod gtpu;
 pub mod hash;
 pub mod icmp_error;
 pub mod ip;
+pub mod ip4;
 pub mod key;
 mod proto;
 pub mod reason;

@@ -8,6 +8,7 @@
 //!
 //! - Frames leave in order of arrival. Each is sent, answered, or dropped for a [`DropReason`].
 //! - An inner packet is never read as GTP-U: its ports do not matter.
+//! - Nearly every packet takes a short path (`short.rs`), which copies none of its payload.
 //! - Checks of a packet: its session, the source (uplink) and destination, gate, TTL, MTU, next
 //!   hop, rate. A dropped packet uses nothing of the rate.
 //! - The inner DSCP is copied to the outer header.
@@ -20,6 +21,7 @@
 mod answer;
 mod n3;
 mod n6;
+mod short;
 #[cfg(test)]
 mod tests;
 
@@ -144,6 +146,9 @@ pub trait Sink {
     /// Sends what became of frame `index` by a port.
     fn output(&mut self, index: usize, port: u16, bytes: &[u8]);
 
+    /// Sends it in two parts, the first of which has the Ethernet header.
+    fn output_parts(&mut self, index: usize, port: u16, head: &[u8], rest: &[u8]);
+
     /// Drops frame `index`.
     fn drop(&mut self, index: usize, reason: DropReason);
 
@@ -155,6 +160,11 @@ impl Sink for Out<DropReason> {
     #[inline]
     fn output(&mut self, index: usize, port: u16, bytes: &[u8]) {
         Out::output(self, index, port, bytes);
+    }
+
+    #[inline]
+    fn output_parts(&mut self, index: usize, port: u16, head: &[u8], rest: &[u8]) {
+        Out::output_parts(self, index, port, head, rest);
     }
 
     #[inline]

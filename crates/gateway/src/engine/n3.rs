@@ -9,7 +9,7 @@ use crate::slab::{Direction, Entry};
 use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
 use overbank_wire::extract::Network;
-use overbank_wire::gtpu::{Body, Datagram, Message};
+use overbank_wire::gtpu::{Body, Datagram, Message, Plain};
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::Packet;
 use std::net::IpAddr;
@@ -17,8 +17,18 @@ use std::net::IpAddr;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// A frame from N3 that was read.
+enum Read<'a> {
+    /// A packet of a terminal for the short path, and its key.
+    Short {
+        plain: Plain<'a>,
+        key: usize,
+    },
+    General(FromN3<'a>),
+}
+
 /// What a frame from N3 is.
-pub(super) enum FromN3<'a> {
+enum FromN3<'a> {
     /// A packet of a terminal, and its key among those of the burst.
     Packet {
         packet: Packet<'a>,
@@ -39,8 +49,25 @@ impl View {
         &self,
         frame: &'a [u8],
         keys: &mut ArrayVec<u64, CHUNK>,
-    ) -> Result<FromN3<'a>, DropReason> {
+    ) -> Result<Read<'a>, DropReason> {
         check_link(frame, &self.hops.n3)?;
+        if let Some(plain) = Plain::of(frame)
+            && let Some(n3) = self.admits(&plain)
+        {
+            let key = keys.len();
+            keys.push(of_tunnel(n3, plain.teid));
+            return Ok(Read::Short { plain, key });
+        }
+        self.read_any_n3(frame, keys).map(Read::General)
+    }
+
+    /// Reads any frame whose Ethernet header is right.
+    #[inline(never)]
+    fn read_any_n3<'a>(
+        &self,
+        frame: &'a [u8],
+        keys: &mut ArrayVec<u64, CHUNK>,
+    ) -> Result<FromN3<'a>, DropReason> {
         let datagram = Datagram::of(frame)?;
         let n3 = self.addresses.n3_number(datagram.ends.dst()).ok_or(Denied::OtherAddress)?;
         if !self.peers.is_empty() && !self.peers.contain(datagram.ends.src()) {
@@ -112,25 +139,60 @@ impl Work {
         let mut keys = ArrayVec::<u64, CHUNK>::new();
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_n3(frame, &mut keys)).collect();
+        let now_ns = now_ms.saturating_mul(MS);
         let (found, _) = self.reader.look_up::<CHUNK>(&keys, &[]);
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
             let done = match read {
-                Err(reason) => Err(*reason),
-                Ok(FromN3::Echo { datagram, sequence }) => {
-                    self.echo(view, index, frame, datagram, *sequence, now_ms, out)
+                Ok(Read::Short { plain, key }) => {
+                    let value = found.get(*key);
+                    let sent = value
+                        .and_then(|value| self.short_up(view, index, plain, value, now_ns, out));
+                    if sent.is_some() {
+                        continue;
+                    }
+                    let read = view.read_any_n3(frame, &mut ArrayVec::new());
+                    read.and_then(|read| {
+                        self.take_n3(view, index, frame, &read, value, now_ms, out)
+                    })
                 }
-                Ok(FromN3::Packet { packet, datagram, teid, key }) => match found.get(*key) {
-                    Some(value) => {
-                        self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
-                    }
-                    None => {
-                        self.error_indication(view, frame, datagram, *teid, now_ms, out);
-                        Err(Denied::UnknownTeid.into())
-                    }
-                },
+                Ok(Read::General(read)) => {
+                    let value = match read {
+                        FromN3::Packet { key, .. } => found.get(*key),
+                        FromN3::Echo { .. } => None,
+                    };
+                    self.take_n3(view, index, frame, read, value, now_ms, out)
+                }
+                Err(reason) => Err(*reason),
             };
             if let Err(reason) = done {
                 out.drop(index, reason);
+            }
+        }
+    }
+
+    /// Takes a frame that was read by the general path, and what its key led to.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "one frame's whereabouts")]
+    fn take_n3(
+        &mut self,
+        view: &View,
+        index: usize,
+        frame: &[u8],
+        read: &FromN3<'_>,
+        value: Option<u32>,
+        now_ms: u64,
+        out: &mut impl Sink,
+    ) -> Result<(), DropReason> {
+        match (read, value) {
+            (FromN3::Packet { packet, datagram, .. }, Some(value)) => {
+                self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
+            }
+            (FromN3::Packet { datagram, teid, .. }, None) => {
+                self.error_indication(view, frame, datagram, *teid, now_ms, out);
+                Err(Denied::UnknownTeid.into())
+            }
+            (FromN3::Echo { datagram, sequence }, _) => {
+                self.echo(view, index, frame, datagram, *sequence, now_ms, out)
             }
         }
     }

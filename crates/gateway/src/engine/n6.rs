@@ -7,17 +7,32 @@ use crate::session::Prefix64;
 use crate::sessions::keys::of_ipv4;
 use crate::slab::Direction;
 use arrayvec::ArrayVec;
+use overbank::prefetch::prefetch;
 use overbank_wire::extract::{Network, Offsets, extract};
 use overbank_wire::gtpu::Refused;
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::{Ends, Packet};
+use overbank_wire::ip4::Packet4;
 use overbank_wire::key::FlowKey;
+
+/// Last byte of the headers that are read.
+const HEADERS: usize = 37;
 
 /// The keys of a burst, by table.
 #[derive(Default)]
 struct Keys {
     wide: ArrayVec<u64, CHUNK>,
     six: ArrayVec<u64, CHUNK>,
+}
+
+/// A frame from N6 that was read.
+enum Read<'a> {
+    /// A packet for the short path, and its key.
+    Short {
+        packet: Packet4<'a>,
+        key: usize,
+    },
+    General(FromN6<'a>),
 }
 
 /// A packet to a terminal, and its key among those of its table.
@@ -30,8 +45,21 @@ struct FromN6<'a> {
 impl View {
     /// Reads a frame from N6; its key is added to `keys`.
     #[inline]
-    fn read_n6<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<FromN6<'a>, DropReason> {
+    fn read_n6<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<Read<'a>, DropReason> {
         check_link(frame, &self.hops.n6)?;
+        if let Some(packet) = Packet4::of_frame(frame)
+            && self.addresses.pools.contain4(packet.dst())
+        {
+            let key = keys.wide.len();
+            keys.wide.push(of_ipv4(packet.dst()));
+            return Ok(Read::Short { packet, key });
+        }
+        self.read_any_n6(frame, keys).map(Read::General)
+    }
+
+    /// Reads any frame whose Ethernet header is right.
+    #[inline(never)]
+    fn read_any_n6<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<FromN6<'a>, DropReason> {
         let offsets = extract(frame, 0, &mut FlowKey::default()).map_err(|_| Denied::Truncated)?;
         match offsets.network {
             Network::Ip4 | Network::Ip6 => {}
@@ -68,19 +96,41 @@ impl Work {
         now_ms: u64,
         out: &mut impl Sink,
     ) {
+        for frame in frames {
+            [0, HEADERS].into_iter().filter_map(|at| frame.get(at)).for_each(prefetch);
+        }
+        let now_ns = now_ms.saturating_mul(MS);
         let mut keys = Keys::default();
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_n6(frame, &mut keys)).collect();
         let (wide, six) = self.reader.look_up::<CHUNK>(&keys.wide, &keys.six);
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
-            let done = read.as_ref().map_err(|reason| *reason).and_then(|read| {
-                let found = match read.packet.ends {
-                    Ends::V4 { .. } => wide.get(read.key),
-                    Ends::V6 { .. } => six.get(read.key),
-                };
-                let value = found.ok_or(Denied::UnknownTerminal)?;
-                self.packet_down(view, index, frame, read, value, now_ms, out)
-            });
+            let done = match read {
+                Ok(Read::Short { packet, key }) => match wide.get(*key) {
+                    Some(value)
+                        if self.short_down(view, index, packet, value, now_ns, out).is_some() =>
+                    {
+                        continue;
+                    }
+                    Some(value) => {
+                        let read = view.read_any_n6(frame, &mut Keys::default());
+                        read.and_then(|read| {
+                            self.packet_down(view, index, frame, &read, value, now_ms, out)
+                        })
+                    }
+                    None => Err(Denied::UnknownTerminal.into()),
+                },
+                Ok(Read::General(read)) => {
+                    let found = match read.packet.ends {
+                        Ends::V4 { .. } => wide.get(read.key),
+                        Ends::V6 { .. } => six.get(read.key),
+                    };
+                    found.ok_or(Denied::UnknownTerminal.into()).and_then(|value| {
+                        self.packet_down(view, index, frame, read, value, now_ms, out)
+                    })
+                }
+                Err(reason) => Err(*reason),
+            };
             if let Err(reason) = done {
                 out.drop(index, reason);
             }

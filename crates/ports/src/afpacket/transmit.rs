@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use crate::offload::payload_len;
+use crate::offload::payload_len_of;
 use crate::queue::{PortError, SendError, Transmit, TransmitCounters};
 use crate::sys::link::Link;
 use crate::sys::socket::PacketSocket;
@@ -70,16 +70,22 @@ impl Sender {
 
 impl Transmit for Sender {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        self.send_parts(frame, &[])
+    }
+
+    fn send_parts(&mut self, head: &[u8], rest: &[u8]) -> Result<(), SendError> {
         if !self.link.is_up() {
             return Err(SendError::Down);
         }
-        if payload_len(frame) > self.link.mtu() {
+        let len = head.len() + rest.len();
+        if payload_len_of(head, len) > self.link.mtu() {
             return Err(SendError::TooLong);
         }
-        if self.ends.len() == BATCH || self.bytes.len() + frame.len() > self.bytes.capacity() {
+        if self.ends.len() == BATCH || self.bytes.len() + len > self.bytes.capacity() {
             self.push();
         }
-        self.bytes.extend_from_slice(frame);
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(rest);
         self.ends.push(self.bytes.len());
         Ok(())
     }

@@ -118,7 +118,11 @@ impl PacketTransmit {
 
 impl Transmit for PacketTransmit {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        if !admit(&self.interface, frame)? {
+        self.send_parts(frame, &[])
+    }
+
+    fn send_parts(&mut self, head: &[u8], rest: &[u8]) -> Result<(), SendError> {
+        if !admit(&self.interface, head, rest.len())? {
             self.counters.lost += 1;
             return Ok(());
         }
@@ -126,7 +130,8 @@ impl Transmit for PacketTransmit {
             // A failure counts the frames as lost, and the next flush reports it.
             let _ = self.hand_over();
         }
-        self.bytes.extend_from_slice(frame);
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(rest);
         self.ends.push(self.bytes.len());
         Ok(())
     }

@@ -255,18 +255,24 @@ impl Socket {
         })
     }
 
-    /// Copies a frame of at most [`Socket::frame_bytes`] bytes to the frame at `address`.
+    /// Copies a frame in parts, together at most [`Socket::frame_bytes`] bytes, to the frame at
+    /// `address`.
     ///
     /// # Safety
     /// [`Socket::is_transmit_frame`] holds for the address, and the caller is the sending half,
     /// which holds the frame.
-    pub(super) unsafe fn write(&self, address: u64, frame: &[u8]) {
-        let len = frame.len().min(self.frame_bytes as usize);
-        // SAFETY: the frame lies in the mapping and has `frame_bytes` bytes; the source is a Rust
-        // reference and so does not lie in frames for sending, to which there are none.
-        unsafe {
-            let to = self.umem.start().add(address as usize);
-            std::ptr::copy_nonoverlapping(frame.as_ptr(), to.as_ptr(), len);
+    pub(super) unsafe fn write(&self, address: u64, parts: [&[u8]; 2]) {
+        let mut at = 0;
+        for part in parts {
+            let len = part.len().min(self.frame_bytes as usize - at);
+            // SAFETY: the frame lies in the mapping and has `frame_bytes` bytes, of which `at` are
+            // written; the source is a Rust reference and so does not lie in frames for sending, to
+            // which there are none.
+            unsafe {
+                let to = self.umem.start().add(address as usize + at);
+                std::ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), len);
+            }
+            at += len;
         }
     }
 

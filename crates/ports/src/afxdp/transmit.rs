@@ -50,14 +50,17 @@ pub(super) fn state(interface: &Interface) -> Result<(), PortError> {
 }
 
 /// Returns whether a frame may leave through an interface; `Ok(false)` if it is no frame, and lost.
-pub(super) fn admit(interface: &Interface, frame: &[u8]) -> Result<bool, SendError> {
+///
+/// It begins with `head`; `rest` more bytes follow.
+pub(super) fn admit(interface: &Interface, head: &[u8], rest: usize) -> Result<bool, SendError> {
     if state(interface).is_err() {
         return Err(SendError::Down);
     }
-    if offload::payload_len(frame) > interface.mtu() {
+    let len = head.len() + rest;
+    if offload::payload_len_of(head, len) > interface.mtu() {
         return Err(SendError::TooLong);
     }
-    Ok(frame.len() >= ETHERNET_BYTES)
+    Ok(len >= ETHERNET_BYTES)
 }
 
 impl XdpTransmit {
@@ -196,11 +199,16 @@ fn ahead(a: u32, b: u32) -> bool {
 
 impl Transmit for XdpTransmit {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        if !admit(&self.interface, frame)? {
+        self.send_parts(frame, &[])
+    }
+
+    fn send_parts(&mut self, head: &[u8], rest: &[u8]) -> Result<(), SendError> {
+        if !admit(&self.interface, head, rest.len())? {
             self.counters.lost += 1;
             return Ok(());
         }
-        if frame.len() > self.socket.frame_bytes() as usize {
+        let len = head.len() + rest.len();
+        if len > self.socket.frame_bytes() as usize {
             return Err(SendError::TooLong);
         }
         if self.free.is_empty() {
@@ -212,13 +220,13 @@ impl Transmit for XdpTransmit {
             let _ = self.flush();
         }
         let Some(&address) = self.free.last() else { return Err(SendError::Full) };
-        if !self.rings.tx.push(Descriptor { address, len: frame.len() as u32, options: 0 }) {
+        if !self.rings.tx.push(Descriptor { address, len: len as u32, options: 0 }) {
             return Err(SendError::Full);
         }
         self.free.pop();
         // SAFETY: the stack holds addresses of frames for sending of which this is the only user;
         // the kernel sees the descriptor only when it is published.
-        unsafe { self.socket.write(address, frame) };
+        unsafe { self.socket.write(address, [head, rest]) };
         Ok(())
     }
 

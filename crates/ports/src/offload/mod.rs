@@ -98,7 +98,12 @@ pub fn insert_tag(room: &mut [u8], tag: Tag) -> bool {
 /// Returns the number of bytes after Ethernet header and VLAN tags, which the interface's MTU
 /// bounds.
 pub fn payload_len(frame: &[u8]) -> usize {
-    frame.len().saturating_sub(headers::link_len(frame))
+    payload_len_of(frame, frame.len())
+}
+
+/// Returns the same of a frame of `len` bytes that begins with `head`.
+pub fn payload_len_of(head: &[u8], len: usize) -> usize {
+    len.saturating_sub(headers::link_len(head))
 }
 
 #[cfg(test)]

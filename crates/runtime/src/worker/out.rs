@@ -7,6 +7,9 @@ use overbank_ports::queue::{BURST, SendError, Transmit, TransmitCounters};
 use overbank_reasons::Reasons;
 use std::sync::Arc;
 
+/// The result of a port.
+type Sent = Result<(), SendError>;
+
 /// No such port.
 const NONE: u16 = u16::MAX;
 
@@ -74,12 +77,29 @@ impl<R: Reasons> Out<R> {
     /// Sends a frame by the port at `port`; call it once for each of several ports.
     #[inline]
     pub fn output(&mut self, frame: usize, port: u16, bytes: &[u8]) {
+        self.output_with(frame, port, |transmit| transmit.send(bytes));
+    }
+
+    /// Sends a frame in two parts, the first of which has the Ethernet header: new headers and what
+    /// stays of a received frame, without a copy that joins them.
+    #[inline]
+    pub fn output_parts(&mut self, frame: usize, port: u16, head: &[u8], rest: &[u8]) {
+        self.output_with(frame, port, |transmit| transmit.send_parts(head, rest));
+    }
+
+    #[inline]
+    fn output_with(
+        &mut self,
+        frame: usize,
+        port: u16,
+        send: impl FnOnce(&mut dyn Transmit) -> Sent,
+    ) {
         self.forwarded |= Set::from(1u8) << frame;
         if !self.timing {
-            return self.send(usize::from(port), bytes);
+            return self.send(usize::from(port), send);
         }
         let start = cycles();
-        self.send(usize::from(port), bytes);
+        self.send(usize::from(port), send);
         self.cycles_send += cycles().wrapping_sub(start);
     }
 
@@ -94,7 +114,7 @@ impl<R: Reasons> Out<R> {
     /// Sends a frame that the engine made itself, beside those of the burst: an error about one of
     /// them, for example. It counts as an output of the port and as no frame of the ingress.
     pub fn originate(&mut self, port: u16, bytes: &[u8]) {
-        self.send(usize::from(port), bytes);
+        self.send(usize::from(port), |transmit| transmit.send(bytes));
     }
 
     /// Counts a copy of a frame handed to the control side.
@@ -214,7 +234,7 @@ impl<R: Reasons> Out<R> {
     }
 
     #[inline]
-    fn send(&mut self, index: usize, bytes: &[u8]) {
+    fn send(&mut self, index: usize, send: impl FnOnce(&mut dyn Transmit) -> Sent) {
         let totals = &mut self.totals[index];
         totals.outputs += 1;
         if !self.ports[index].sends {
@@ -226,7 +246,7 @@ impl<R: Reasons> Out<R> {
             totals.not_sent[NotSent::PortDown.index()] += 1;
             return;
         };
-        let reason = match transmit.send(bytes) {
+        let reason = match send(&mut **transmit) {
             Ok(()) => {
                 egress.taken += 1;
                 if !egress.touched {

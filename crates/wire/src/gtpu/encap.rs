@@ -182,6 +182,15 @@ impl Encap {
         flow: u64,
         dscp: u8,
     ) -> Option<usize> {
+        let len = bytes.get(packet.clone())?.len();
+        self.write_plain(bytes.get_mut(..packet.start)?, len, flow, dscp)
+    }
+
+    /// Writes the headers of nearly every packet over IPv4 at the end of `room`: those in front of
+    /// a packet of `len` bytes that lies elsewhere. Returns their start; `None`, without a change,
+    /// for any other than IPv4 without a tag and with a plain container, or as [`Encap::write`].
+    #[inline(always)]
+    pub fn write_plain(&self, room: &mut [u8], len: usize, flow: u64, dscp: u8) -> Option<usize> {
         const L3: usize = ethernet::HEADER_LEN;
         const L4: usize = L3 + ipv4::HEADER_LEN;
         const GTPU: usize = L4 + udp::HEADER_LEN;
@@ -198,10 +207,9 @@ impl Encap {
             None => None,
         };
         let more = if optional.is_some() { 8 } else { 0 };
-        bytes.get(packet.clone())?;
-        let start = packet.start.checked_sub(END + more)?;
-        let (out, rest) = bytes.get_mut(start..packet.end)?.split_first_chunk_mut::<END>()?;
-        let total = u16::try_from(END - L3 + rest.len()).ok()?;
+        let start = room.len().checked_sub(END + more)?;
+        let (out, rest) = room.get_mut(start..)?.split_first_chunk_mut::<END>()?;
+        let total = u16::try_from(END - L3 + more + len).ok()?;
         let [from, to] = [from.octets(), to.octets()];
         let be = u16::to_be_bytes;
 
@@ -220,7 +228,7 @@ impl Encap {
         out[38..40].copy_from_slice(&be(total - ipv4::HEADER_LEN as u16));
         out[40..GTPU].copy_from_slice(&[0, 0]);
         let flags = if more == 0 { VERSION } else { VERSION | E };
-        let [high, low] = be(rest.len() as u16);
+        let [high, low] = be((more + len) as u16);
         out[GTPU..GTPU + 4].copy_from_slice(&[flags, message_type::G_PDU, high, low]);
         out[GTPU + 4..].copy_from_slice(&self.teid.to_be_bytes());
         if let (Some(optional), Some(out)) = (optional, rest.first_chunk_mut::<8>()) {

@@ -8,7 +8,8 @@
 //!
 //! [`Datagram::of`] finds the UDP payload in a frame, [`Message::parse`] reads it, and
 //! [`ip::Packet::parse`](crate::ip::Packet::parse) reads the packet inside a G-PDU.
-//! [`Message::emit`] writes a message, and [`Encap`] the headers in front of a packet.
+//! [`Plain::of`] reads nearly every G-PDU at once. [`Message::emit`] writes a message, and [`Encap`]
+//! the headers in front of a packet.
 //!
 //! - Any bytes of any length give a message or a [`Refused`] reason. Nothing panics or allocates.
 //! - `length` counts what follows the first eight bytes. A message longer than its datagram is
@@ -26,6 +27,7 @@ mod datagram;
 mod elements;
 mod encap;
 mod extensions;
+mod plain;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ mod tests;
 pub use datagram::Datagram;
 pub use encap::{Encap, Link, Outer};
 pub use extensions::{EXTENSIONS_MAX, Extension, Extensions, kind};
+pub use plain::Plain;
 pub use session::{Container, Downlink, Uplink};
 
 use crate::proto::{be16, be32, chunk};

@@ -43,6 +43,10 @@ impl Sink for Events {
         self.0.push(Event::Frame(index, Verdict::Sent(port, bytes.to_vec())));
     }
 
+    fn output_parts(&mut self, index: usize, port: u16, head: &[u8], rest: &[u8]) {
+        self.output(index, port, &[head, rest].concat());
+    }
+
     fn drop(&mut self, index: usize, reason: DropReason) {
         let verdict = match reason {
             DropReason::Frame(_) => Verdict::Refused,

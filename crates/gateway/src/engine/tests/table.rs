@@ -17,6 +17,10 @@ impl Sink for Names {
         self.fates.push(["n3", "n6"][usize::from(port)]);
     }
 
+    fn output_parts(&mut self, index: usize, port: u16, head: &[u8], _: &[u8]) {
+        self.output(index, port, head);
+    }
+
     fn drop(&mut self, _: usize, reason: DropReason) {
         self.fates.push(DropReason::name_at(reason.index()));
     }
