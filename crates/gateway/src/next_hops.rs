@@ -30,11 +30,19 @@ const WANTED_MAX: usize = 64;
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
+/// The routes of one length.
+#[derive(Clone, Debug)]
+struct OfLength<B> {
+    len: u8,
+    mask: B,
+    routes: HashMap<B, Option<Mac>, RandomState>,
+}
+
 /// The routes of one family, by the bits of a prefix.
 #[derive(Clone, Debug)]
 struct Routes<B> {
-    /// Lengths in falling order, without 0: each with its mask and its prefixes.
-    of_length: Vec<(u8, B, HashMap<B, Option<Mac>, RandomState>)>,
+    /// In falling order of the length, without 0.
+    of_length: Vec<OfLength<B>>,
     default: Option<Option<Mac>>,
 }
 
@@ -50,22 +58,22 @@ impl<B: Copy + Eq + Hash + BitAnd<Output = B>> Routes<B> {
             self.default = Some(to);
             return;
         }
-        let at = self.of_length.partition_point(|(other, ..)| *other > len);
-        if self.of_length.get(at).is_none_or(|(other, ..)| *other != len) {
-            self.of_length.insert(at, (len, mask, HashMap::default()));
+        let at = self.of_length.partition_point(|other| other.len > len);
+        if self.of_length.get(at).is_none_or(|other| other.len != len) {
+            self.of_length.insert(at, OfLength { len, mask, routes: HashMap::default() });
         }
-        self.of_length[at].2.insert(prefix, to);
+        self.of_length[at].routes.insert(prefix, to);
     }
 
     #[inline]
     fn find(&self, to: B) -> Option<Mac> {
-        let mut routes = self.of_length.iter();
-        let route = routes.find_map(|(_, mask, of_length)| of_length.get(&(to & *mask)));
+        let mut lengths = self.of_length.iter();
+        let route = lengths.find_map(|of| of.routes.get(&(to & of.mask)));
         route.copied().or(self.default)?
     }
 
     fn len(&self) -> usize {
-        let listed: usize = self.of_length.iter().map(|(_, _, routes)| routes.len()).sum();
+        let listed: usize = self.of_length.iter().map(|of| of.routes.len()).sum();
         listed + usize::from(self.default.is_some())
     }
 }

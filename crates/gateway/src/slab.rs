@@ -18,12 +18,15 @@
 //! A worker's tally has one writer. The numbers of a slot go on when it gets another session: the
 //! control side subtracts what it read when it gave the slot out.
 //!
-//! The memory is bounded by the slots, and is not touched before its sessions exist. Panics: none.
+//! The memory is bounded by the slots. Lines and tallies lie on huge pages if the kernel grants
+//! them, and are touched at the start: no page fault is left for the packet path. Panics: none.
 
 use crate::limits::Limit;
 use crate::session::{Prefix64, Session};
+use overbank::memory::{Pages, Words};
 use overbank::prefetch::prefetch;
 use serde::Serialize;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::{FromZeros, KnownLayout};
@@ -48,10 +51,12 @@ mod flag {
     pub(super) const PEER6: u64 = 1 << 13;
 }
 
-/// A cache line of words.
-#[derive(Debug, FromZeros, KnownLayout)]
-#[repr(C, align(64))]
-struct Line([AtomicU64; 8]);
+/// Words of a cache line.
+const LINE: usize = 8;
+type Line = [AtomicU64; LINE];
+
+/// Cache lines that threads share.
+struct Lines(Words);
 
 /// The two limits of a slot.
 #[derive(Debug, FromZeros, KnownLayout)]
@@ -68,16 +73,15 @@ pub struct NoMemory {
 /// The sessions as workers see them.
 #[derive(Debug)]
 pub struct Slab {
-    lines: Box<[Line]>,
+    lines: Lines,
     limits: Box<[Limits]>,
 }
 
 impl Slab {
     pub(crate) fn new(slots: usize) -> Result<Slab, NoMemory> {
-        let none = |_| NoMemory { slots };
         Ok(Slab {
-            lines: <[Line]>::new_box_zeroed_with_elems(2 * slots).map_err(none)?,
-            limits: <[Limits]>::new_box_zeroed_with_elems(slots).map_err(none)?,
+            lines: Lines::new(2 * slots).ok_or(NoMemory { slots })?,
+            limits: <[Limits]>::new_box_zeroed_with_elems(slots).map_err(|_| NoMemory { slots })?,
         })
     }
 
@@ -107,7 +111,7 @@ impl Slab {
             session.id,
         ];
         if let Some(line) = self.lines.get(value as usize) {
-            for (word, new) in line.0.iter().zip(words) {
+            for (word, new) in line.iter().zip(words) {
                 word.store(new, Relaxed);
             }
         }
@@ -132,21 +136,35 @@ impl Slab {
     #[inline]
     pub fn entry(&self, value: u32) -> Option<Entry<'_>> {
         let line = self.lines.get(value as usize)?;
-        Some(Entry { line, limits: self.limits.get(value as usize >> 1)?, first: line.word(0) })
+        Some(Entry {
+            line,
+            limits: self.limits.get(value as usize >> 1)?,
+            first: line[0].load(Relaxed),
+        })
     }
 }
 
-impl Line {
-    #[inline]
-    fn word(&self, index: usize) -> u64 {
-        self.0[index].load(Relaxed)
+impl Lines {
+    fn new(count: usize) -> Option<Lines> {
+        Words::zeroed(count.checked_mul(LINE)?.max(1), Pages::Huge).ok().map(Lines)
     }
 
-    /// Adds to a word that this thread alone writes.
     #[inline]
-    fn add(&self, index: usize, n: u64) {
-        self.0[index].store(self.word(index).wrapping_add(n), Relaxed);
+    fn get(&self, index: usize) -> Option<&Line> {
+        self.0.get().as_chunks().0.get(index)
     }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+/// Adds to a word that this thread alone writes.
+#[inline]
+fn add(word: &AtomicU64, n: u64) {
+    word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 /// A session during a burst.
@@ -158,8 +176,13 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        self.line[index].load(Relaxed)
+    }
+
     pub fn id(&self) -> u64 {
-        self.line.word(7)
+        self.word(7)
     }
 
     #[inline]
@@ -183,8 +206,8 @@ impl Entry<'_> {
         if let Some(peer) = self.peer4() {
             return peer.into();
         }
-        let low = self.line.word(1);
-        Ipv6Addr::from_bits(u128::from(self.line.word(2)) << 64 | u128::from(low)).into()
+        let low = self.word(1);
+        Ipv6Addr::from_bits(u128::from(self.word(2)) << 64 | u128::from(low)).into()
     }
 
     /// Returns whether the terminal may use an address as its source.
@@ -193,7 +216,7 @@ impl Entry<'_> {
         match address {
             IpAddr::V4(address) => self.owns4(address),
             IpAddr::V6(address) => {
-                self.first & flag::IPV6 != 0 && self.line.word(4) == Prefix64::of(address).0
+                self.first & flag::IPV6 != 0 && self.word(4) == Prefix64::of(address).0
             }
         }
     }
@@ -201,13 +224,13 @@ impl Entry<'_> {
     /// Returns [`Entry::owns`].
     #[inline]
     pub(crate) fn owns4(&self, address: Ipv4Addr) -> bool {
-        self.first & flag::IPV4 != 0 && self.line.word(3) == u64::from(address.to_bits())
+        self.first & flag::IPV4 != 0 && self.word(3) == u64::from(address.to_bits())
     }
 
     /// Returns the peer, if it has an IPv4 address.
     #[inline]
     pub(crate) fn peer4(&self) -> Option<Ipv4Addr> {
-        let low = self.line.word(1) as u32;
+        let low = self.word(1) as u32;
         (self.first & flag::PEER6 == 0).then_some(Ipv4Addr::from_bits(low))
     }
 
@@ -223,7 +246,7 @@ impl Entry<'_> {
     /// Admits a packet of this length under the session's rate.
     #[inline]
     pub fn admit(&self, direction: Direction, len: usize, now_ns: u64) -> bool {
-        match self.line.word(5 + direction as usize) {
+        match self.word(5 + direction as usize) {
             0 => true,
             // At most 43 and 17 bits.
             cost => {
@@ -239,7 +262,7 @@ pub const RATE_BURST_NS: u64 = 100_000_000;
 
 /// What one worker counts of sessions, by slot.
 #[derive(Debug)]
-pub struct Tally(Box<[Line]>);
+pub struct Tally(Lines);
 
 /// Counts of a session in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -289,8 +312,7 @@ impl Counts {
 
 impl Tally {
     pub(crate) fn new(slots: usize) -> Result<Tally, NoMemory> {
-        let lines = <[Line]>::new_box_zeroed_with_elems(slots);
-        Ok(Tally(lines.map_err(|_| NoMemory { slots })?))
+        Lines::new(slots).map(Tally).ok_or(NoMemory { slots })
     }
 
     /// Prefetches the counts of what a key led to.
@@ -305,8 +327,9 @@ impl Tally {
     #[inline]
     pub fn passed(&self, value: u32, direction: Direction, bytes: usize) {
         if let Some(line) = self.0.get(value as usize >> 1) {
-            line.add(3 * direction as usize, 1);
-            line.add(3 * direction as usize + 1, bytes as u64);
+            let at = 3 * direction as usize;
+            add(&line[at], 1);
+            add(&line[at + 1], bytes as u64);
         }
     }
 
@@ -314,7 +337,7 @@ impl Tally {
     #[inline]
     pub fn dropped(&self, value: u32, direction: Direction) {
         if let Some(line) = self.0.get(value as usize >> 1) {
-            line.add(3 * direction as usize + 2, 1);
+            add(&line[3 * direction as usize + 2], 1);
         }
     }
 
@@ -322,7 +345,7 @@ impl Tally {
     pub(crate) fn read(&self, slot: u32) -> Counts {
         let Some(line) = self.0.get(slot as usize) else { return Counts::default() };
         let traffic = |direction: Direction| {
-            let word = |i| line.word(3 * direction as usize + i);
+            let word = |i: usize| line[3 * direction as usize + i].load(Relaxed);
             Traffic { packets: word(0), bytes: word(1), dropped: word(2) }
         };
         Counts { uplink: traffic(Direction::Up), downlink: traffic(Direction::Down) }
