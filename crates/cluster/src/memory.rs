@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::etcd::Info;
 use crate::message::{Message, Refusal, Request};
 use crate::node::Change;
 use crate::sim::{Etcd, Log};
@@ -38,11 +39,18 @@ pub struct Memory<T: Gpt> {
     etcd: Etcd,
     log: Log<T>,
     queue: VecDeque<(Member, Event<T>)>,
+    info: fn(NodeId) -> Info,
+    out: Vec<Action<T>>,
 }
 
 impl<T: Gpt> Memory<T> {
     /// Makes a cluster of up to 256 nodes, all started; they become live within a few beats.
     pub fn new(settings: Settings, nodes: u8) -> Self {
+        Self::with_info(settings, nodes, |_| Arc::default())
+    }
+
+    /// As [`Memory::new`]; each node publishes this of itself.
+    pub fn with_info(settings: Settings, nodes: u8, info: fn(NodeId) -> Info) -> Self {
         let mut memory = Self {
             settings,
             now: 0,
@@ -53,6 +61,8 @@ impl<T: Gpt> Memory<T> {
             etcd: Etcd::default(),
             log: Log::default(),
             queue: VecDeque::new(),
+            info,
+            out: Vec::new(),
         };
         (0..nodes).for_each(|node| memory.start(NodeId(node)));
         memory
@@ -67,7 +77,7 @@ impl<T: Gpt> Memory<T> {
         self.incarnations[at] += 1;
         self.watched[at] = 0;
         let me = Member { node: id, incarnation: self.incarnations[at] };
-        let info = Arc::new([id.0]);
+        let info = (self.info)(id);
         self.nodes[at] = Some(Node::new(self.settings, me, info, self.now));
     }
 
@@ -111,17 +121,27 @@ impl<T: Gpt> Memory<T> {
     }
 
     fn settle(&mut self, heard: &mut Vec<Heard>) {
-        let mut out = Vec::new();
-        loop {
-            self.watches();
-            let Some((to, event)) = self.queue.pop_front() else { return };
-            let node = self.nodes[usize::from(to.node.0)].as_mut();
-            let Some(node) = node.filter(|node| node.me() == to) else { continue };
-            node.step(self.now, event, &mut out);
-            for action in out.drain(..) {
-                self.act(to, action, heard);
-            }
-        }
+        while self.step(heard) {}
+    }
+
+    /// Begins to advance the time: what follows is done by [`Memory::step`].
+    pub fn begin(&mut self, now: Micros) {
+        self.now = self.now.max(now);
+        self.etcd.expire(self.now);
+        (0..self.nodes.len() as u8).for_each(|id| self.deliver(NodeId(id), Event::Tick));
+    }
+
+    /// Does the next thing; returns false if there is nothing left to do.
+    pub fn step(&mut self, heard: &mut Vec<Heard>) -> bool {
+        self.watches();
+        let Some((to, event)) = self.queue.pop_front() else { return false };
+        let node = self.nodes[usize::from(to.node.0)].as_mut();
+        let Some(node) = node.filter(|node| node.me() == to) else { return true };
+        node.step(self.now, event, &mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        out.drain(..).for_each(|action| self.act(to, action, heard));
+        self.out = out;
+        true
     }
 
     fn watches(&mut self) {

@@ -130,6 +130,12 @@ impl Dense {
 }
 
 impl DenseReader {
+    /// Asks for the first line of a lookup.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.reader.prefetch(inner(hash, self.shift));
+    }
+
     /// Returns the node of a key; any node for an unknown one.
     #[inline]
     pub fn lookup(&self, hash: u64) -> NodeId {

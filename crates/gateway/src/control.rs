@@ -1,12 +1,18 @@
 //! The control side: the one writer of the sessions, and of what engines run on.
 
+use crate::cluster::{Clustered, Seat};
 use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
 use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::Session;
-use crate::sessions::{Addresses, Imported, Origin, Refusal, SessionTotals, Sessions};
+use crate::sessions::{
+    Addresses, Imported, Origin, Refusal, SessionError, SessionTotals, Sessions,
+};
 use crate::settings::Role;
 use crate::slab::NoMemory;
+use overbank_cluster::Node;
+use overbank_cluster::node::Change;
+use overbank_cluster::table::Dense;
 use overbank_declare::counters::{Exposition, Gauge};
 use overbank_neighbours::{WatchError, Watcher};
 use overbank_runtime::{
@@ -50,6 +56,8 @@ pub struct Setup {
     pub sessions: Vec<(usize, Session)>,
     /// Interfaces of N3 and N6, whose routes the kernel has; `None`: the port has none.
     pub interfaces: [Option<String>; 2],
+    /// The gateway is a node of a cluster.
+    pub cluster: Option<Seat>,
 }
 
 /// Why a gateway does not start.
@@ -87,6 +95,7 @@ pub struct GatewayControl {
     blind: bool,
     roles: Roles,
     view: Arc<View>,
+    cluster: Option<Clustered>,
 }
 
 /// Starts a gateway between these ports.
@@ -130,6 +139,10 @@ impl GatewayControl {
         let (mut sessions, readers) =
             Sessions::new(setup.max_sessions, addresses, workers, setup.seed)?;
         sessions.import(&setup.sessions, 0).map_err(StartError::Sessions)?;
+        let cluster = match setup.cluster {
+            Some(seat) => Some(Clustered::new(seat, index(Role::Fabric)?)),
+            None => None,
+        };
         let mut control = GatewayControl {
             publisher,
             sessions,
@@ -141,6 +154,7 @@ impl GatewayControl {
             blind: false,
             roles,
             view: Arc::default(),
+            cluster,
         };
         control.watch(&setup.interfaces)?;
         control.show();
@@ -163,13 +177,43 @@ impl GatewayControl {
     ///
     /// # Errors
     /// Nothing has changed then.
-    pub fn add(&mut self, session: Session) -> Result<(), crate::sessions::SessionError> {
+    pub fn add(&mut self, session: Session) -> Result<(), SessionError> {
         self.sessions.add(session, Origin::Request, self.publisher.now_ms())
     }
 
     /// Returns the sessions to change, and the time.
     pub fn sessions_mut(&mut self) -> (&mut Sessions, u64) {
         (&mut self.sessions, self.publisher.now_ms())
+    }
+
+    /// Performs a change that the cluster's node has decided on.
+    pub fn cluster_change(&mut self, change: &Change) {
+        let now_ms = self.publisher.now_ms();
+        if let Some(cluster) = &mut self.cluster {
+            cluster.change(&mut self.sessions, change, now_ms);
+        }
+    }
+
+    /// Returns once no worker acts on what was there before the last changes: then other nodes may
+    /// be told.
+    ///
+    /// # Errors
+    /// A worker has not finished a burst in time: ask again.
+    pub fn cluster_settle(&mut self) -> Result<(), SessionError> {
+        self.sessions.settle()
+    }
+
+    /// Shows workers what the cluster's node knows. Its clock is [`Publisher::now_ms`].
+    pub fn cluster_view(&mut self, node: &Node<Dense>) {
+        if self.cluster.as_mut().is_some_and(|cluster| cluster.look(node)) {
+            self.show();
+            self.publisher.touch();
+        }
+    }
+
+    /// Returns the cluster's part.
+    pub fn cluster(&self) -> Option<&Clustered> {
+        self.cluster.as_ref()
     }
 
     /// Takes other settings, and the file's sessions if there is one.
@@ -262,6 +306,11 @@ impl GatewayControl {
             mtu: Mtu { n3: mtu(n3, t.mtu[0]), n6: mtu(n6, t.mtu[1]) },
             from: t.from,
             lost: self.view.lost.clone(),
+            fabric: self.cluster.as_ref().map(|cluster| {
+                let desc = desc(cluster.port());
+                let mac = desc.map_or([0; 6], |desc| desc.mac);
+                cluster.fabric(mac, mtu(cluster.port(), None))
+            }),
         });
     }
 }

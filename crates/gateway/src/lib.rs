@@ -8,10 +8,13 @@
 //! - [`Gateway`]: a worker's engine: bursts from N3 to N6 and back.
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
+//! - [`cluster`], [`fabric`]: the gateway as a node of a cluster.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
 
+pub mod cluster;
 mod control;
 pub mod engine;
+pub mod fabric;
 pub mod file;
 pub mod limits;
 pub mod next_hops;

@@ -9,6 +9,7 @@ overbank_reasons::reasons! {
         Truncated = "truncated_ethernet", "frame shorter than an Ethernet header";
         OtherMac = "other_mac", "the destination is not the port's MAC address";
         Vlan = "vlan", "frame with a VLAN tag: use the VLAN's interface as the port";
+        ForeignFabric = "foreign_fabric", "frame on the fabric that no node of the cluster sent";
         // N3.
         OtherAddress = "other_address", "UDP datagram to port 2152 of another address than N3's";
         ForeignPeer = "foreign_peer", "the sender is in none of the prefixes of n3-peer";
@@ -27,6 +28,11 @@ overbank_reasons::reasons! {
         // N6.
         NotTerminal = "not_ue", "packet whose destination is in no UE pool";
         UnknownTerminal = "unknown_ue", "packet to an address of a UE pool that no session has";
+        // The cluster.
+        Fenced = "fenced", "the node may not act: it has lost the cluster";
+        NotIngress = "not_ingress", "the node joins the cluster, or is suspended";
+        NodeDown = "node_down", "the node of the packet's session is gone or has no address";
+        Loop = "loop", "two nodes have forwarded the packet before";
         // Both.
         Gate = "gate_closed", "the session's gate is closed in this direction";
         TtlExpired = "ttl_expired", "the inner TTL or hop limit does not allow another hop";

@@ -22,6 +22,7 @@ overbank_declare::choices! {
     pub enum Role: "ROLE" {
         N3 = "n3", "tunnels to the access network";
         N6 = "n6", "packets to the data network";
+        Fabric = "fabric", "packets to other nodes of the cluster";
     }
 }
 
@@ -31,6 +32,7 @@ impl Role {
         match self {
             Role::N3 => 1,
             Role::N6 => 2,
+            Role::Fabric => 3,
         }
     }
 }
@@ -132,6 +134,9 @@ impl SettingValue for Hop {
     fn read(text: &str, _: &Range) -> Result<Hop, String> {
         const SUCH_AS: &str = "ROLE=PREFIX@MAC, such as n6=default@02:00:00:00:00:16";
         let (role, route) = of_role(text, SUCH_AS)?;
+        if role == Role::Fabric {
+            return Err(format!("{text:?}: the fabric has no routes; must be {SUCH_AS}"));
+        }
         let wrong = || format!("{text:?}: must be {SUCH_AS}");
         let (prefix, mac) = route.split_once('@').ok_or_else(wrong)?;
         let mac = overbank_stations::mac_of(mac.trim()).filter(|mac| *mac != [0; 6]);
@@ -170,6 +175,11 @@ impl GatewaySettings {
                 let what = format!("no port {name}; configure one, such as {name}=afpacket:eth1");
                 check.problem(Location::Missing("port"), what);
             }
+        }
+        let fabric = self.port.iter().find(|port| port.value.role == Role::Fabric);
+        if let Some(port) = fabric {
+            let what = "port fabric: a gateway by itself has no other nodes; leave it out";
+            check.problem(port.location.clone(), what.to_owned());
         }
         let setting = |RolePort { role, spec }| PortSetting { number: role.number(), spec };
         let mut ports: Vec<PortSetting> = values(&ports).map(setting).collect();
@@ -235,6 +245,7 @@ impl GatewaySettings {
             max_sessions: self.max_sessions,
             seed: 0,
             sessions: Vec::new(),
+            cluster: None,
             interfaces: [Role::N3, Role::N6].map(|role| self.interface(role)),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   value of the tables: slot × 2 + copy        one line of 64 bytes each
 //!
-//!   slot 7 │ copy 0 │ peer TEID, N3, flags, QFI │ peer (2) │ IPv4 │ IPv6 │ cost up, down │ id │
+//!   slot 7 │ copy 0 │ peer TEID, N3, flags, QFI │ peer (2) │ relay, IPv4 │ IPv6 │ cost │ id  │
 //!          │ copy 1 │ the same, of an earlier or a coming state of the session              │
 //!   limits │ up, down │                          shared by all workers
 //!   tally  │ packets, bytes, dropped: up, down │ one for each worker
@@ -21,6 +21,7 @@
 //! The memory is bounded by the slots. Lines and tallies lie on huge pages if the kernel grants
 //! them, and are touched at the start: no page fault is left for the packet path. Panics: none.
 
+use crate::fabric::Relay;
 use crate::limits::Limit;
 use crate::session::{Prefix64, Session};
 use overbank::memory::{Pages, Words};
@@ -85,8 +86,9 @@ impl Slab {
         })
     }
 
-    /// Writes a copy that no key leads to; `n3` is the number of its N3 address.
-    pub(crate) fn write(&self, value: u32, session: &Session, n3: u16) {
+    /// Writes a copy that no key leads to; `n3` is the number of its N3 address, `relay` as in
+    /// [`Slab::relay`].
+    pub(crate) fn write(&self, value: u32, session: &Session, n3: u16, relay: Option<Relay>) {
         let (peer, family) = match session.peer {
             IpAddr::V4(peer) => (u128::from(peer.to_bits()), 0),
             IpAddr::V6(peer) => (peer.to_bits(), flag::PEER6),
@@ -104,7 +106,7 @@ impl Slab {
             u64::from(session.peer_teid) << 32 | u64::from(n3) << 16 | flags | qfi,
             peer as u64,
             (peer >> 64) as u64,
-            session.ipv4.map_or(0, |address| u64::from(address.to_bits())),
+            word3(relay, session.ipv4),
             session.ipv6.map_or(0, |prefix| prefix.0),
             cost(session.rate_up),
             cost(session.rate_down),
@@ -114,6 +116,13 @@ impl Slab {
             for (word, new) in line.iter().zip(words) {
                 word.store(new, Relaxed);
             }
+        }
+    }
+
+    /// Has the packets of a copy's session relayed, or handled here, from now on: one store.
+    pub(crate) fn relay(&self, value: u32, session: &Session, relay: Option<Relay>) {
+        if let Some(line) = self.lines.get(value as usize) {
+            line[3].store(word3(relay, session.ipv4), Relaxed);
         }
     }
 
@@ -142,6 +151,10 @@ impl Slab {
             first: line[0].load(Relaxed),
         })
     }
+}
+
+fn word3(relay: Option<Relay>, ipv4: Option<Ipv4Addr>) -> u64 {
+    u64::from(Relay::to_bits(relay)) << 32 | ipv4.map_or(0, |address| u64::from(address.to_bits()))
 }
 
 impl Lines {
@@ -210,6 +223,12 @@ impl Entry<'_> {
         Ipv6Addr::from_bits(u128::from(self.word(2)) << 64 | u128::from(low)).into()
     }
 
+    /// Returns where packets go instead of being handled here.
+    #[inline]
+    pub fn relay(&self) -> Option<Relay> {
+        Relay::from_bits((self.word(3) >> 32) as u32)
+    }
+
     /// Returns whether the terminal may use an address as its source.
     #[inline]
     pub fn owns(&self, address: IpAddr) -> bool {
@@ -224,7 +243,7 @@ impl Entry<'_> {
     /// Returns [`Entry::owns`].
     #[inline]
     pub(crate) fn owns4(&self, address: Ipv4Addr) -> bool {
-        self.first & flag::IPV4 != 0 && self.word(3) == u64::from(address.to_bits())
+        self.first & flag::IPV4 != 0 && self.word(3) as u32 == address.to_bits()
     }
 
     /// Returns the peer, if it has an IPv4 address.
@@ -357,6 +376,7 @@ mod tests {
     use super::*;
     use crate::session::Gate;
     use crate::session::tests::session;
+    use overbank_cluster::NodeId;
 
     #[test]
     fn what_is_written_is_read() {
@@ -373,7 +393,7 @@ mod tests {
             },
         ];
         for (value, session) in (1..).zip(&sessions) {
-            slab.write(value, session, 0xfedc);
+            slab.write(value, session, 0xfedc, None);
             let entry = slab.entry(value).expect("a slot");
             assert_eq!((entry.id(), entry.n3()), (session.id, 0xfedc));
             assert_eq!((entry.peer(), entry.peer_teid()), (session.peer, session.peer_teid));
@@ -395,9 +415,30 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_relayed_by_one_store() {
+        let slab = Slab::new(1).expect("memory");
+        let session = session(1);
+        let all = [
+            None,
+            Some(Relay { to: NodeId(0), mark: 1, standby: false }),
+            Some(Relay { to: NodeId(255), mark: 255, standby: true }),
+        ];
+        for relay in all {
+            slab.write(0, &session, 3, relay);
+            assert_eq!(slab.entry(0).expect("a slot").relay(), relay);
+            for relay in all {
+                slab.relay(0, &session, relay);
+                let entry = slab.entry(0).expect("a slot");
+                assert_eq!((entry.relay(), entry.n3()), (relay, 3));
+                assert!(entry.owns(session.ipv4.expect("an address").into()));
+            }
+        }
+    }
+
+    #[test]
     fn a_rate_admits_its_bytes() {
         let slab = Slab::new(1).expect("memory");
-        slab.write(1, &Session { rate_up: Some(8_000_000), ..session(1) }, 0);
+        slab.write(1, &Session { rate_up: Some(8_000_000), ..session(1) }, 0, None);
         let entry = slab.entry(1).expect("a slot");
         // A megabyte a second: a thousand bytes cost a millisecond.
         let admitted = |now_ms: u64| {
@@ -408,7 +449,8 @@ mod tests {
         slab.reset(0);
         assert!(entry.admit(Direction::Up, 1000, 0));
         // The extremes of rates neither overflow nor admit everything.
-        slab.write(1, &Session { rate_up: Some(crate::session::RATE_MIN), ..session(1) }, 0);
+        let slowest = Session { rate_up: Some(crate::session::RATE_MIN), ..session(1) };
+        slab.write(1, &slowest, 0, None);
         slab.reset(0);
         let entry = slab.entry(1).expect("a slot");
         assert!(entry.admit(Direction::Up, 65_535, 0) && !entry.admit(Direction::Up, 1, 0));

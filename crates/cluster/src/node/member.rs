@@ -91,6 +91,7 @@ impl<T: Gpt> Node<T> {
             etcd::Reply::Alive { .. } | etcd::Reply::Expired { .. } => {}
             etcd::Reply::Watch { revision, key, value } => {
                 let was_member = self.view.state(self.me).is_some();
+                self.watched += 1;
                 self.view.watch(revision, key, value);
                 match key {
                     etcd::Key::Members => self.membership_changed(now, was_member, out),

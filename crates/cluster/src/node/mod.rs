@@ -120,6 +120,7 @@ pub struct Node<T: Gpt> {
     ended: bool,
     replicas: Vec<Replica<T>>,
     images: u64,
+    watched: u64,
     owners: BTreeMap<Partition, Owner<T>>,
     sessions: BTreeMap<SessionId, Local>,
     /// Those that have moved on.
@@ -159,6 +160,7 @@ impl<T: Gpt> Node<T> {
             ended: false,
             replicas,
             images: 0,
+            watched: 0,
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
             stubs: BTreeSet::new(),
@@ -304,6 +306,11 @@ impl<T: Gpt> Node<T> {
     /// made before follow no changes.
     pub fn images(&self) -> u64 {
         self.images
+    }
+
+    /// Returns how many changes it has seen of etcd: none of [`Node::view`] without another one.
+    pub fn watched(&self) -> u64 {
+        self.watched
     }
 
     /// Returns the last batch that it has applied of a partition.

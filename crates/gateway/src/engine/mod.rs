@@ -6,6 +6,9 @@
 //!   N6 ─▶ in a UE pool ────▶ IPv6 /64            ┘  for a table  └▶ check, encapsulate ─▶ N3
 //! ```
 //!
+//! In a cluster, the key's node comes before its session, and other nodes' packets leave by the
+//! fabric (`fabric.rs`).
+//!
 //! - Frames leave in order of arrival. Each is sent, answered, or dropped for a [`DropReason`].
 //! - An inner packet is never read as GTP-U: its ports do not matter.
 //! - Nearly every packet takes a short path (`short.rs`), which copies none of its payload.
@@ -19,6 +22,7 @@
 //! no wait; no warm packet allocates. Panics: none, on any frames.
 
 mod answer;
+mod fabric;
 mod n3;
 mod n6;
 mod short;
@@ -27,11 +31,13 @@ mod tests;
 
 pub use answer::Answers;
 
-use crate::next_hops::{NextHops, PortHops};
+use crate::fabric::Fabric;
+use crate::next_hops::{Mac, NextHops};
 use crate::prefix::Prefixes;
 use crate::reason::{Denied, DropReason};
 use crate::sessions::{Addresses, SessionReader};
 use crate::slab::Entry;
+use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 use overbank_runtime::{Engine, Ingress, Out};
 use overbank_wire::FrameBuf;
@@ -64,6 +70,8 @@ pub struct View {
     pub from: From,
     /// Takes tunnels that their peers do not know.
     pub lost: Arc<LostTunnels>,
+    /// The other nodes, if the gateway is one of a cluster.
+    pub fabric: Option<Fabric>,
 }
 
 /// Tunnels, by peer and its TEID, that Error Indications named. Bounded: further ones are left out
@@ -138,6 +146,10 @@ overbank_declare::counters! {
         icmp_limited: counter packets
             "ICMP errors not sent: 1000/s, or 100/s to the host" as "icmp_errors_limited";
         end_markers: counter packets "End Markers sent" as "end_markers_sent";
+        fabric_sent: counter packets "Packets forwarded to other nodes of the cluster"
+            as "fabric_sent" rate;
+        fabric_received: counter packets "Packets from other nodes of the cluster"
+            as "fabric_received" rate;
     }
 }
 
@@ -220,6 +232,8 @@ impl Gateway {
         for (at, frames) in burst.chunks(CHUNK).enumerate() {
             if ingress == work.roles.n3 {
                 work.uplink(view, at * CHUNK, frames, now_ms, out);
+            } else if let Some(fabric) = view.fabric.as_ref().filter(|f| f.port == ingress) {
+                work.from_fabric(view, fabric, at * CHUNK, frames, now_ms, out);
             } else {
                 work.downlink(view, at * CHUNK, frames, now_ms, out);
             }
@@ -261,18 +275,46 @@ impl Engine for Gateway {
 
 /// Checks the Ethernet header of a frame for a port.
 #[inline]
-fn check_link(frame: &[u8], hops: &PortHops) -> Result<(), Denied> {
+fn check_link(frame: &[u8], mac: Mac) -> Result<(), Denied> {
     let [header @ .., a, b] = frame.get(..2 * MAC_LEN + 2).ok_or(Denied::Truncated)? else {
         return Err(Denied::Truncated);
     };
     // A port without an address takes every frame that is not to a group.
     let to = &header[..MAC_LEN];
-    if to[0] & 1 == 1 || (hops.mac() != [0; MAC_LEN] && to != hops.mac()) {
+    if to[0] & 1 == 1 || (mac != [0; MAC_LEN] && to != mac) {
         return Err(Denied::OtherMac);
     }
     match [*a, *b] {
         [0x81, 0x00] | [0x88, 0xa8] => Err(Denied::Vlan),
         _ => Ok(()),
+    }
+}
+
+/// The keys of a chunk, by table.
+#[derive(Default)]
+struct Keys {
+    wide: ArrayVec<u64, CHUNK>,
+    six: ArrayVec<u64, CHUNK>,
+}
+
+/// Place of a key among those of its chunk.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Wide(usize),
+    Six(usize),
+}
+
+impl Keys {
+    #[inline]
+    fn wide(&mut self, key: u64) -> At {
+        self.wide.push(key);
+        At::Wide(self.wide.len() - 1)
+    }
+
+    #[inline]
+    fn six(&mut self, key: u64) -> At {
+        self.six.push(key);
+        At::Six(self.six.len() - 1)
     }
 }
 

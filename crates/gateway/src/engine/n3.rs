@@ -1,6 +1,7 @@
 //! Frames from N3: tunnels of terminals, and messages about paths.
 
-use super::{CHUNK, Sink, View, Work, check_link, ttl};
+use super::fabric::{Looked, Way};
+use super::{At, CHUNK, Keys, Sink, View, Work, check_link, ttl};
 use crate::limits::MS;
 use crate::reason::{Denied, DropReason};
 use crate::session::is_host;
@@ -8,6 +9,7 @@ use crate::sessions::keys::of_tunnel;
 use crate::slab::{Direction, Entry};
 use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
+use overbank_cluster::Tag;
 use overbank_wire::extract::Network;
 use overbank_wire::gtpu::{Body, Datagram, Message, Plain};
 use overbank_wire::icmp_error::Problem;
@@ -18,23 +20,23 @@ use std::net::IpAddr;
 const LINE: usize = 64;
 
 /// A frame from N3 that was read.
-enum Read<'a> {
+pub(super) enum Read<'a> {
     /// A packet of a terminal for the short path, and its key.
     Short {
         plain: Plain<'a>,
-        key: usize,
+        key: At,
     },
     General(FromN3<'a>),
 }
 
 /// What a frame from N3 is.
-enum FromN3<'a> {
+pub(super) enum FromN3<'a> {
     /// A packet of a terminal, and its key among those of the burst.
     Packet {
         packet: Packet<'a>,
         datagram: Datagram<'a>,
         teid: u32,
-        key: usize,
+        key: At,
     },
     Echo {
         datagram: Datagram<'a>,
@@ -45,28 +47,28 @@ enum FromN3<'a> {
 impl View {
     /// Reads a frame from N3; a packet's key is added to `keys`.
     #[inline]
-    fn read_n3<'a>(
-        &self,
-        frame: &'a [u8],
-        keys: &mut ArrayVec<u64, CHUNK>,
-    ) -> Result<Read<'a>, DropReason> {
-        check_link(frame, &self.hops.n3)?;
-        if let Some(plain) = Plain::of(frame)
-            && let Some(n3) = self.admits(&plain)
-        {
-            let key = keys.len();
-            keys.push(of_tunnel(n3, plain.teid));
-            return Ok(Read::Short { plain, key });
+    fn read_n3<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<Read<'a>, DropReason> {
+        check_link(frame, self.hops.n3.mac())?;
+        if let Some(read) = self.read_short_n3(frame, keys) {
+            return Ok(read);
         }
         self.read_any_n3(frame, keys).map(Read::General)
     }
 
+    /// Reads a frame that the short path may take.
+    #[inline]
+    pub(super) fn read_short_n3<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Option<Read<'a>> {
+        let plain = Plain::of(frame)?;
+        let key = keys.wide(of_tunnel(self.admits(&plain)?, plain.teid));
+        Some(Read::Short { plain, key })
+    }
+
     /// Reads any frame whose Ethernet header is right.
     #[inline(never)]
-    fn read_any_n3<'a>(
+    pub(super) fn read_any_n3<'a>(
         &self,
         frame: &'a [u8],
-        keys: &mut ArrayVec<u64, CHUNK>,
+        keys: &mut Keys,
     ) -> Result<FromN3<'a>, DropReason> {
         let datagram = Datagram::of(frame)?;
         let n3 = self.addresses.n3_number(datagram.ends.dst()).ok_or(Denied::OtherAddress)?;
@@ -79,8 +81,7 @@ impl View {
             Body::GPdu(_) if teid == 0 => Err(Denied::TeidZero.into()),
             Body::GPdu(bytes) => {
                 let packet = Packet::parse(bytes)?;
-                let key = keys.len();
-                keys.push(of_tunnel(n3, teid));
+                let key = keys.wide(of_tunnel(n3, teid));
                 Ok(FromN3::Packet { packet, datagram, teid, key })
             }
             Body::EchoRequest => Ok(FromN3::Echo { datagram, sequence: message.sequence }),
@@ -136,31 +137,14 @@ impl Work {
         for frame in frames {
             [0, LINE].into_iter().filter_map(|at| frame.get(at)).for_each(prefetch);
         }
-        let mut keys = ArrayVec::<u64, CHUNK>::new();
+        let mut keys = Keys::default();
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_n3(frame, &mut keys)).collect();
-        let now_ns = now_ms.saturating_mul(MS);
-        let (found, _) = self.reader.look_up::<CHUNK>(&keys, &[]);
+        let looked = self.look_up(view, &keys, now_ms);
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
             let done = match read {
-                Ok(Read::Short { plain, key }) => {
-                    let value = found.get(*key);
-                    let sent = value
-                        .and_then(|value| self.short_up(view, index, plain, value, now_ns, out));
-                    if sent.is_some() {
-                        continue;
-                    }
-                    let read = view.read_any_n3(frame, &mut ArrayVec::new());
-                    read.and_then(|read| {
-                        self.take_n3(view, index, frame, &read, value, now_ms, out)
-                    })
-                }
-                Ok(Read::General(read)) => {
-                    let value = match read {
-                        FromN3::Packet { key, .. } => found.get(*key),
-                        FromN3::Echo { .. } => None,
-                    };
-                    self.take_n3(view, index, frame, read, value, now_ms, out)
+                Ok(read) => {
+                    self.take_up(view, index, frame, read, &looked, Tag::default(), now_ms, out)
                 }
                 Err(reason) => Err(*reason),
             };
@@ -170,7 +154,46 @@ impl Work {
         }
     }
 
-    /// Takes a frame that was read by the general path, and what its key led to.
+    /// Takes a frame from N3 that came with this tag.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one frame's whereabouts")]
+    pub(super) fn take_up(
+        &mut self,
+        view: &View,
+        index: usize,
+        frame: &[u8],
+        read: &Read<'_>,
+        looked: &Looked,
+        tag: Tag,
+        now_ms: u64,
+        out: &mut impl Sink,
+    ) -> Result<(), DropReason> {
+        match read {
+            Read::Short { plain, key } => match self.way(view, looked, *key, tag) {
+                Ok(Way::Here(value))
+                    if self
+                        .short_up(view, index, plain, value, now_ms.saturating_mul(MS), out)
+                        .is_some() =>
+                {
+                    Ok(())
+                }
+                Ok(Way::There(node, tag)) => self.to_fabric(view, index, frame, node, tag, out),
+                way => {
+                    let read = view.read_any_n3(frame, &mut Keys::default())?;
+                    self.take_n3(view, index, frame, &read, way, now_ms, out)
+                }
+            },
+            Read::General(read) => {
+                let way = match read {
+                    FromN3::Packet { key, .. } => self.way(view, looked, *key, tag),
+                    FromN3::Echo { .. } => Ok(Way::Unknown),
+                };
+                self.take_n3(view, index, frame, read, way, now_ms, out)
+            }
+        }
+    }
+
+    /// Takes a frame that was read by the general path.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one frame's whereabouts")]
     fn take_n3(
@@ -179,20 +202,23 @@ impl Work {
         index: usize,
         frame: &[u8],
         read: &FromN3<'_>,
-        value: Option<u32>,
+        way: Result<Way, Denied>,
         now_ms: u64,
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
-        match (read, value) {
-            (FromN3::Packet { packet, datagram, .. }, Some(value)) => {
-                self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
-            }
-            (FromN3::Packet { datagram, teid, .. }, None) => {
-                self.error_indication(view, frame, datagram, *teid, now_ms, out);
-                Err(Denied::UnknownTeid.into())
-            }
+        match (read, way?) {
             (FromN3::Echo { datagram, sequence }, _) => {
                 self.echo(view, index, frame, datagram, *sequence, now_ms, out)
+            }
+            (FromN3::Packet { packet, datagram, .. }, Way::Here(value)) => {
+                self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
+            }
+            (FromN3::Packet { .. }, Way::There(node, tag)) => {
+                self.to_fabric(view, index, frame, node, tag, out)
+            }
+            (FromN3::Packet { datagram, teid, .. }, Way::Unknown) => {
+                self.error_indication(view, frame, datagram, *teid, now_ms, out);
+                Err(Denied::UnknownTeid.into())
             }
         }
     }

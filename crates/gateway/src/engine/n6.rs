@@ -1,6 +1,7 @@
 //! Frames from N6: packets to terminals.
 
-use super::{CHUNK, Sink, View, Work, check_link, overhead, ttl};
+use super::fabric::{Looked, Way};
+use super::{At, CHUNK, Keys, Sink, View, Work, check_link, overhead, ttl};
 use crate::limits::MS;
 use crate::reason::{Denied, DropReason};
 use crate::session::Prefix64;
@@ -8,6 +9,7 @@ use crate::sessions::keys::of_ipv4;
 use crate::slab::Direction;
 use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
+use overbank_cluster::Tag;
 use overbank_wire::extract::{Network, Offsets, extract};
 use overbank_wire::gtpu::Refused;
 use overbank_wire::icmp_error::Problem;
@@ -18,46 +20,48 @@ use overbank_wire::key::FlowKey;
 /// Last byte of the headers that are read.
 const HEADERS: usize = 37;
 
-/// The keys of a burst, by table.
-#[derive(Default)]
-struct Keys {
-    wide: ArrayVec<u64, CHUNK>,
-    six: ArrayVec<u64, CHUNK>,
-}
-
 /// A frame from N6 that was read.
-enum Read<'a> {
+pub(super) enum Read<'a> {
     /// A packet for the short path, and its key.
     Short {
         packet: Packet4<'a>,
-        key: usize,
+        key: At,
     },
     General(FromN6<'a>),
 }
 
 /// A packet to a terminal, and its key among those of its table.
-struct FromN6<'a> {
+pub(super) struct FromN6<'a> {
     packet: Packet<'a>,
     offsets: Offsets,
-    key: usize,
+    key: At,
 }
 
 impl View {
     /// Reads a frame from N6; its key is added to `keys`.
     #[inline]
     fn read_n6<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<Read<'a>, DropReason> {
-        check_link(frame, &self.hops.n6)?;
+        check_link(frame, self.hops.n6.mac())?;
+        self.read_down(frame, keys)
+    }
+
+    /// Reads a frame whose Ethernet header is right.
+    #[inline]
+    pub(super) fn read_down<'a>(
+        &self,
+        frame: &'a [u8],
+        keys: &mut Keys,
+    ) -> Result<Read<'a>, DropReason> {
         if let Some(packet) = Packet4::of_frame(frame)
             && self.addresses.pools.contain4(packet.dst())
         {
-            let key = keys.wide.len();
-            keys.wide.push(of_ipv4(packet.dst()));
+            let key = keys.wide(of_ipv4(packet.dst()));
             return Ok(Read::Short { packet, key });
         }
         self.read_any_n6(frame, keys).map(Read::General)
     }
 
-    /// Reads any frame whose Ethernet header is right.
+    /// Reads it by the general path.
     #[inline(never)]
     fn read_any_n6<'a>(&self, frame: &'a [u8], keys: &mut Keys) -> Result<FromN6<'a>, DropReason> {
         let offsets = extract(frame, 0, &mut FlowKey::default()).map_err(|_| Denied::Truncated)?;
@@ -72,14 +76,8 @@ impl View {
             return Err(Denied::NotTerminal.into());
         }
         let key = match packet.ends {
-            Ends::V4 { dst, .. } => {
-                keys.wide.push(of_ipv4(dst));
-                keys.wide.len() - 1
-            }
-            Ends::V6 { dst, .. } => {
-                keys.six.push(Prefix64::of(dst).0);
-                keys.six.len() - 1
-            }
+            Ends::V4 { dst, .. } => keys.wide(of_ipv4(dst)),
+            Ends::V6 { dst, .. } => keys.six(Prefix64::of(dst).0),
         };
         Ok(FromN6 { packet, offsets, key })
     }
@@ -99,41 +97,53 @@ impl Work {
         for frame in frames {
             [0, HEADERS].into_iter().filter_map(|at| frame.get(at)).for_each(prefetch);
         }
-        let now_ns = now_ms.saturating_mul(MS);
         let mut keys = Keys::default();
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_n6(frame, &mut keys)).collect();
-        let (wide, six) = self.reader.look_up::<CHUNK>(&keys.wide, &keys.six);
+        let looked = self.look_up(view, &keys, now_ms);
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
             let done = match read {
-                Ok(Read::Short { packet, key }) => match wide.get(*key) {
-                    Some(value)
-                        if self.short_down(view, index, packet, value, now_ns, out).is_some() =>
-                    {
-                        continue;
-                    }
-                    Some(value) => {
-                        let read = view.read_any_n6(frame, &mut Keys::default());
-                        read.and_then(|read| {
-                            self.packet_down(view, index, frame, &read, value, now_ms, out)
-                        })
-                    }
-                    None => Err(Denied::UnknownTerminal.into()),
-                },
-                Ok(Read::General(read)) => {
-                    let found = match read.packet.ends {
-                        Ends::V4 { .. } => wide.get(read.key),
-                        Ends::V6 { .. } => six.get(read.key),
-                    };
-                    found.ok_or(Denied::UnknownTerminal.into()).and_then(|value| {
-                        self.packet_down(view, index, frame, read, value, now_ms, out)
-                    })
+                Ok(read) => {
+                    self.take_down(view, index, frame, read, &looked, Tag::default(), now_ms, out)
                 }
                 Err(reason) => Err(*reason),
             };
             if let Err(reason) = done {
                 out.drop(index, reason);
             }
+        }
+    }
+
+    /// Takes a frame from N6 that came with this tag.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "one frame's whereabouts")]
+    pub(super) fn take_down(
+        &mut self,
+        view: &View,
+        index: usize,
+        frame: &[u8],
+        read: &Read<'_>,
+        looked: &Looked,
+        tag: Tag,
+        now_ms: u64,
+        out: &mut impl Sink,
+    ) -> Result<(), DropReason> {
+        let (Read::Short { key, .. } | Read::General(FromN6 { key, .. })) = read;
+        let value = match self.way(view, looked, *key, tag)? {
+            Way::Here(value) => value,
+            Way::There(node, tag) => return self.to_fabric(view, index, frame, node, tag, out),
+            Way::Unknown => return Err(Denied::UnknownTerminal.into()),
+        };
+        match read {
+            Read::Short { packet, .. } => {
+                let now_ns = now_ms.saturating_mul(MS);
+                if self.short_down(view, index, packet, value, now_ns, out).is_some() {
+                    return Ok(());
+                }
+                let read = view.read_any_n6(frame, &mut Keys::default())?;
+                self.packet_down(view, index, frame, &read, value, now_ms, out)
+            }
+            Read::General(read) => self.packet_down(view, index, frame, read, value, now_ms, out),
         }
     }
 

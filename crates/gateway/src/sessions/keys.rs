@@ -99,7 +99,7 @@ impl Keys {
 }
 
 /// Lists a few things for an error.
-pub(super) fn list<T: Display>(all: impl Iterator<Item = T>) -> String {
+pub(crate) fn list<T: Display>(all: impl Iterator<Item = T>) -> String {
     let all: Vec<String> = all.map(|one| one.to_string()).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }

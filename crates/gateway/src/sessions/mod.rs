@@ -26,6 +26,7 @@ pub(crate) mod tests;
 pub use import::{Imported, Refusal};
 pub use reader::{Found, SessionReader};
 
+use crate::fabric::Relay;
 use crate::prefix::Prefixes;
 use crate::session::{Invalid, Key, Session};
 use crate::slab::{Counts, NoMemory, Slab, Tally};
@@ -117,6 +118,8 @@ pub enum Origin {
     File,
     /// Requests, one by one.
     Request,
+    /// The cluster, which places and moves it.
+    Cluster,
 }
 
 /// A session as it is now.
@@ -140,6 +143,8 @@ struct Record {
     other_free: u64,
     /// Counts of the slot when the session got it.
     start: Counts,
+    /// Where packets go instead of being handled here.
+    relay: Option<Relay>,
 }
 
 impl Record {
@@ -278,8 +283,45 @@ impl Sessions {
         origin: Origin,
         now_ms: u64,
     ) -> Result<(), SessionError> {
-        let done = self.check(&session, now_ms).and_then(|n3| self.insert(session, origin, n3));
+        let done = self.check(&session, now_ms);
+        let done = done.and_then(|n3| self.insert(session, origin, n3, None));
         self.count(done)
+    }
+
+    /// Adds a session that the cluster has placed or moved here. The cluster has seen to rests.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn install(
+        &mut self,
+        session: Session,
+        relay: Option<Relay>,
+        now_ms: u64,
+    ) -> Result<(), SessionError> {
+        self.wake(&session);
+        let done = self.check(&session, now_ms);
+        let done = done.and_then(|n3| self.insert(session, Origin::Cluster, n3, relay));
+        self.count(done)
+    }
+
+    /// Has the packets of a session relayed, or handled here, from now on.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn relay(&mut self, id: u64, relay: Option<Relay>) -> Result<(), SessionError> {
+        let record = self.records.get_mut(&id).ok_or(SessionError::Unknown(id))?;
+        record.relay = relay;
+        self.slab.relay(record.value(), &record.session, relay);
+        Ok(())
+    }
+
+    /// Returns once no worker acts on what was there before.
+    ///
+    /// # Errors
+    /// A worker has not finished a burst in time.
+    pub fn settle(&mut self) -> Result<(), SessionError> {
+        let period = self.grace.mark();
+        self.wait(period)
     }
 
     /// Changes a session to what `session` says.
@@ -302,11 +344,18 @@ impl Sessions {
     /// # Errors
     /// There is no such session.
     pub fn remove(&mut self, id: u64, now_ms: u64) -> Result<Listed, SessionError> {
+        let listed = self.uninstall(id)?;
+        listed.session.keys().for_each(|key| self.rest(key, id, now_ms));
+        Ok(listed)
+    }
+
+    /// Removes a session that the cluster has placed elsewhere or ended: its keys do not rest here.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn uninstall(&mut self, id: u64) -> Result<Listed, SessionError> {
         let record = self.records.remove(&id).ok_or(SessionError::Unknown(id))?;
-        for key in record.session.keys() {
-            self.keys.remove(&self.addresses, key);
-            self.rest(key, id, now_ms);
-        }
+        record.session.keys().for_each(|key| self.keys.remove(&self.addresses, key));
         let listed = self.listed(&record);
         if let Some(owner) = self.owners.get_mut(record.slot as usize) {
             *owner = 0;
@@ -363,7 +412,13 @@ impl Sessions {
         Ok(n3)
     }
 
-    fn insert(&mut self, session: Session, origin: Origin, n3: u16) -> Result<(), SessionError> {
+    fn insert(
+        &mut self,
+        session: Session,
+        origin: Origin,
+        n3: u16,
+        relay: Option<Relay>,
+    ) -> Result<(), SessionError> {
         if self.records.contains_key(&session.id) {
             return Err(SessionError::Exists(session.id));
         }
@@ -371,10 +426,10 @@ impl Sessions {
             return Err(SessionError::Full(self.max));
         }
         let slot = self.take_slot()?;
-        let record =
-            Record { session, origin, slot, copy: 0, other_free: 0, start: self.tallied(slot) };
+        let start = self.tallied(slot);
+        let record = Record { session, origin, slot, copy: 0, other_free: 0, start, relay };
         self.slab.reset(slot);
-        self.slab.write(record.value(), &session, n3);
+        self.slab.write(record.value(), &session, n3, relay);
         if let Err(error) = self.lead(session.keys(), record.value()) {
             self.leaving.push_back((self.grace.mark(), slot));
             return Err(error);
@@ -398,8 +453,9 @@ impl Sessions {
         let unknown = SessionError::Unknown(id);
         let record = self.records.get(&id).ok_or(unknown.clone())?;
         let (before, value, other_free) = (record.session, record.value() ^ 1, record.other_free);
+        let relay = record.relay;
         self.wait(other_free)?;
-        self.slab.write(value, &session, n3);
+        self.slab.write(value, &session, n3, relay);
         let is_new = |key: &Key| !before.keys().any(|old| old == *key);
         self.lead(session.keys().filter(is_new), value)?;
         for key in before.keys() {

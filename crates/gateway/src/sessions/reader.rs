@@ -21,7 +21,16 @@ pub struct Found<const N: usize> {
 }
 
 impl<const N: usize> Found<N> {
-    const NONE: Found<N> = Found { hits: 0, values: [0; N] };
+    pub(crate) const NONE: Found<N> = Found { hits: 0, values: [0; N] };
+
+    /// Notes what key `index` leads to.
+    #[inline]
+    pub(crate) fn set(&mut self, index: usize, value: u32) {
+        if let Some(place) = self.values.get_mut(index) {
+            *place = value;
+            self.hits |= 1 << index;
+        }
+    }
 
     /// Returns what key `index` leads to.
     #[inline]

@@ -31,6 +31,13 @@ impl Reader {
         value[0]
     }
 
+    /// Asks for the first line of a lookup. For bursts over several tables; within one,
+    /// [`Reader::lookup_batch`] asks for all lines.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
     /// Looks up a burst of [`BURST_MAX`] hashes at most, whose lines are asked for together. Each
     /// value was current at some instant of the call.
     ///

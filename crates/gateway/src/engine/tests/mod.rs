@@ -1,11 +1,12 @@
 //! The engine beside its naive twin, and the table of bad inputs.
 
+mod cluster;
 mod naive;
 mod table;
 mod twin;
 
 use super::*;
-use crate::next_hops::Mac;
+use crate::next_hops::{Mac, PortHops};
 use crate::prefix::Prefix;
 use crate::session::{Gate, Prefix64, Session};
 use crate::sessions::{Origin, Sessions};
@@ -116,6 +117,7 @@ fn view() -> View {
         mtu: Mtu { n3: 1500, n6: 1400 },
         from: From { v4: Some(ip("192.0.2.6")), v6: Some(ip("2001:db8::6")) },
         lost: Arc::default(),
+        fabric: None,
     }
 }
 

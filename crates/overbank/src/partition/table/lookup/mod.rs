@@ -76,6 +76,14 @@ impl Table {
         self.again(&view, hashes, values);
     }
 
+    /// Asks for the line of a key's choice.
+    #[inline]
+    pub(in crate::partition) fn prefetch(&self, hash: u64) {
+        let view = self.view();
+        let word = view.block(hash) * CHOICE_WORDS + (bucket_of(hash) >> 6);
+        prefetch_at::<false>(view.choices.as_ptr().wrapping_add(word).cast());
+    }
+
     #[cold]
     fn again(&self, view: &View<'_>, hashes: &[u64], values: &mut [u8]) {
         for (hash, value) in hashes.iter().zip(values) {

@@ -1,0 +1,242 @@
+//! The gateway as a node of a cluster: what the cluster engine decides becomes what workers read.
+//!
+//! ```text
+//!   Node::step ─▶ Install, Show, Free ─▶ Clustered ─▶ Sessions ─▶ workers
+//!              └▶ view, tables, lease ─▶ Clustered ─▶ Fabric ───┘
+//! ```
+//!
+//! The driver of the node performs changes in their order, and tells other nodes only after
+//! [`GatewayControl::cluster_settle`](crate::GatewayControl::cluster_settle): a worker in the
+//! middle of a burst may still handle what has just been turned.
+//!
+//! A session's keys in the cluster are its identity, its tunnel and its addresses. The identity is
+//! the first one: it names the session, and its partition is the session's home. So identities are
+//! unique, and requests by identity go to their owner at once.
+//!
+//! All nodes have the same N3 addresses in the same order, and the same pools.
+
+use crate::fabric::{Fabric, Relay, Seed, kind};
+use crate::next_hops::Mac;
+use crate::session::{Gate, Key, Prefix64, Session};
+use crate::sessions::{Addresses, SessionError, Sessions, keys};
+use hashbrown::HashMap;
+use overbank_cluster::etcd::State;
+use overbank_cluster::message::Request;
+use overbank_cluster::node::Change;
+use overbank_cluster::rib::Context;
+use overbank_cluster::table::{Dense, DenseReader};
+use overbank_cluster::{Key as ClusterKey, Node, NodeId, SessionId};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A gateway's place in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub me: NodeId,
+    /// The secret of the cluster.
+    pub seed: Seed,
+}
+
+/// The control side's part of a cluster.
+pub struct Clustered {
+    seat: Seat,
+    port: u16,
+    /// Identities of sessions, by the number that the node gave them.
+    slots: HashMap<u32, u64, foldhash::fast::RandomState>,
+    /// Sessions that do not fit this gateway.
+    refused: u64,
+    /// Changes of etcd, and images of tables, when the node was last looked at.
+    seen: (u64, u64),
+    ingress: bool,
+    tables: Arc<[Option<DenseReader>]>,
+    macs: Arc<[Option<Mac>]>,
+    valid_until_ms: Arc<AtomicU64>,
+}
+
+/// A session as it travels.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    id: u64,
+    n3: IpAddr,
+    teid: u32,
+    peer: IpAddr,
+    peer_teid: u32,
+    qfi: Option<u8>,
+    ipv4: Option<Ipv4Addr>,
+    ipv6: Option<u64>,
+    uplink: bool,
+    downlink: bool,
+    rate_up: Option<u64>,
+    rate_down: Option<u64>,
+}
+
+/// Returns the bytes of a session.
+pub fn pack(session: &Session) -> Context {
+    let packed = Packed {
+        id: session.id,
+        n3: session.n3,
+        teid: session.teid,
+        peer: session.peer,
+        peer_teid: session.peer_teid,
+        qfi: session.qfi,
+        ipv4: session.ipv4,
+        ipv6: session.ipv6.map(|prefix| prefix.0),
+        uplink: session.gate.uplink(),
+        downlink: session.gate.downlink(),
+        rate_up: session.rate_up,
+        rate_down: session.rate_down,
+    };
+    // Plain data has no error.
+    postcard::to_allocvec(&packed).unwrap_or_default().into()
+}
+
+/// Returns the session of bytes; `None`: they are of none. It may be invalid.
+pub fn unpack(bytes: &[u8]) -> Option<Session> {
+    let (packed, rest) = postcard::take_from_bytes::<Packed>(bytes).ok()?;
+    rest.is_empty().then_some(Session {
+        id: packed.id,
+        n3: packed.n3,
+        teid: packed.teid,
+        peer: packed.peer,
+        peer_teid: packed.peer_teid,
+        qfi: packed.qfi,
+        ipv4: packed.ipv4,
+        ipv6: packed.ipv6.map(Prefix64),
+        gate: Gate::of(packed.uplink, packed.downlink),
+        rate_up: packed.rate_up,
+        rate_down: packed.rate_down,
+    })
+}
+
+impl Seed {
+    fn key(self, kind: u64, key: u64) -> ClusterKey {
+        let full = u128::from(kind) << 64 | u128::from(key);
+        ClusterKey { hash: self.hash(kind, key), full }
+    }
+
+    /// Returns a session's name in the cluster.
+    pub fn session(self, id: u64) -> SessionId {
+        SessionId(self.hash(kind::ID, id))
+    }
+
+    /// Returns what packets are looked up by; `None`: a tunnel at a foreign N3 address.
+    pub fn of_key(self, addresses: &Addresses, key: Key) -> Option<ClusterKey> {
+        Some(match key {
+            Key::Tunnel(n3, teid) => {
+                self.key(kind::WIDE, keys::of_tunnel(addresses.n3_number(n3)?, teid))
+            }
+            Key::Ipv4(address) => self.key(kind::WIDE, keys::of_ipv4(address)),
+            Key::Ipv6(prefix) => self.key(kind::SIX, prefix.0),
+        })
+    }
+
+    /// Returns a request for a new session.
+    ///
+    /// # Errors
+    /// The session is invalid, or its tunnel ends elsewhere.
+    pub fn establish(
+        self,
+        addresses: &Addresses,
+        session: &Session,
+        to: Option<NodeId>,
+    ) -> Result<Request, SessionError> {
+        session.check()?;
+        let id = std::iter::once(Some(self.key(kind::ID, session.id)));
+        let keys = id.chain(session.keys().map(|key| self.of_key(addresses, key)));
+        let keys: Option<Arc<[ClusterKey]>> = keys.collect();
+        let foreign = || SessionError::ForeignN3(session.n3, keys::list(addresses.n3.iter()));
+        let keys = keys.ok_or_else(foreign)?;
+        Ok(Request::Establish { keys, context: pack(session), to })
+    }
+}
+
+impl Clustered {
+    pub(crate) fn new(seat: Seat, port: u16) -> Clustered {
+        Clustered {
+            seat,
+            port,
+            slots: HashMap::default(),
+            refused: 0,
+            seen: (u64::MAX, u64::MAX),
+            ingress: false,
+            tables: Arc::new([None]),
+            macs: Arc::default(),
+            valid_until_ms: Arc::default(),
+        }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the gateway's place.
+    pub const fn seat(&self) -> Seat {
+        self.seat
+    }
+
+    /// Returns how many sessions of the cluster did not fit this gateway.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Performs a change of the node.
+    pub(crate) fn change(&mut self, sessions: &mut Sessions, change: &Change, now_ms: u64) {
+        match change {
+            Change::Install { slot, context, shown, .. } => {
+                let relay = Relay::of(*shown);
+                let done = unpack(context).ok_or(None).and_then(|session| {
+                    sessions.install(session, relay, now_ms).map_err(Some).map(|()| session.id)
+                });
+                match done {
+                    Ok(id) => drop(self.slots.insert(*slot, id)),
+                    Err(error) => {
+                        self.refused += 1;
+                        let error = error.map_or("unreadable".to_owned(), |e| e.to_string());
+                        tracing::error!(error, "a session of the cluster does not fit this node");
+                    }
+                }
+            }
+            Change::Show { slot, shown } => {
+                let id = self.slots.get(slot).copied();
+                let _ = id.map(|id| sessions.relay(id, Relay::of(*shown)));
+            }
+            Change::Free { slot } => {
+                let _ = self.slots.remove(slot).map(|id| sessions.uninstall(id));
+            }
+        }
+    }
+
+    /// Looks at the node; returns whether workers need another view.
+    pub(crate) fn look(&mut self, node: &Node<Dense>) -> bool {
+        self.valid_until_ms.store(node.valid_until() / 1000, Relaxed);
+        let now = (node.watched(), node.images());
+        if now == self.seen {
+            return false;
+        }
+        self.seen = now;
+        self.ingress = matches!(node.state(), Some(State::Live | State::Draining));
+        self.tables = node.tables().map(Dense::reader).collect();
+        let view = node.view();
+        self.macs = (0..=u8::MAX)
+            .map(|node| view.info(view.member(NodeId(node))?)?.as_ref().try_into().ok())
+            .collect();
+        true
+    }
+
+    /// Returns what workers read, for a port with this address.
+    pub(crate) fn fabric(&self, mac: Mac, mtu: usize) -> Fabric {
+        Fabric {
+            port: self.port,
+            mac,
+            mtu,
+            me: self.seat.me,
+            seed: self.seat.seed,
+            ingress: self.ingress,
+            tables: self.tables.clone(),
+            macs: self.macs.clone(),
+            valid_until_ms: self.valid_until_ms.clone(),
+        }
+    }
+}
