@@ -5,7 +5,8 @@
 //! [`FlowKey::microflow_hash`] hashes it, once. [`edit`] rewrites a copy of the frame and keeps its
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
 //! Ethernet switch needs; [`field`] is the table of fields. [`gtpu`] reads and writes tunnels,
-//! [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the answers to packets that cannot be forwarded.
+//! [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the answers to packets
+//! that cannot be forwarded.
 
 pub mod bridge;
 mod checksum;

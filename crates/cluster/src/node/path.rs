@@ -46,9 +46,9 @@ pub(super) const fn mark(version: Version) -> u8 {
 }
 
 impl<T: Gpt> Node<T> {
-    /// Decides about a packet. Costs two lookups of maps at most. The gateway keeps the same entries
-    /// in its tables ([`super::Change`]), and gives the same answers from them, [`Node::view`],
-    /// [`Node::tables`] and [`Node::valid_until`].
+    /// Decides about a packet. Costs two lookups of maps at most. The gateway keeps the same
+    /// entries in its tables ([`super::Change`]), and gives the same answers from them,
+    /// [`Node::view`], [`Node::tables`] and [`Node::valid_until`].
     pub fn decide(&self, now: Micros, key: Key, tag: Tag) -> Decision {
         if now >= self.valid_until() {
             return Decision::Drop(DropReason::Fenced);

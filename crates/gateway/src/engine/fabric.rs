@@ -141,7 +141,7 @@ impl Work {
     }
 
     /// Sends a frame to another node.
-    pub(super) fn to_fabric(
+    pub(super) fn send_across(
         &mut self,
         view: &View,
         index: usize,
@@ -170,7 +170,7 @@ impl Work {
     }
 
     /// Takes a chunk of frames from other nodes; the first is frame `first` of the burst.
-    pub(super) fn from_fabric(
+    pub(super) fn take_across(
         &mut self,
         view: &View,
         fabric: &Fabric,

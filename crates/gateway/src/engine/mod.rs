@@ -233,7 +233,7 @@ impl Gateway {
             if ingress == work.roles.n3 {
                 work.uplink(view, at * CHUNK, frames, now_ms, out);
             } else if let Some(fabric) = view.fabric.as_ref().filter(|f| f.port == ingress) {
-                work.from_fabric(view, fabric, at * CHUNK, frames, now_ms, out);
+                work.take_across(view, fabric, at * CHUNK, frames, now_ms, out);
             } else {
                 work.downlink(view, at * CHUNK, frames, now_ms, out);
             }

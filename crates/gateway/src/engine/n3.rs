@@ -177,7 +177,7 @@ impl Work {
                 {
                     Ok(())
                 }
-                Ok(Way::There(node, tag)) => self.to_fabric(view, index, frame, node, tag, out),
+                Ok(Way::There(node, tag)) => self.send_across(view, index, frame, node, tag, out),
                 way => {
                     let read = view.read_any_n3(frame, &mut Keys::default())?;
                     self.take_n3(view, index, frame, &read, way, now_ms, out)
@@ -214,7 +214,7 @@ impl Work {
                 self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
             }
             (FromN3::Packet { .. }, Way::There(node, tag)) => {
-                self.to_fabric(view, index, frame, node, tag, out)
+                self.send_across(view, index, frame, node, tag, out)
             }
             (FromN3::Packet { datagram, teid, .. }, Way::Unknown) => {
                 self.error_indication(view, frame, datagram, *teid, now_ms, out);

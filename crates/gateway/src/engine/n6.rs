@@ -131,7 +131,7 @@ impl Work {
         let (Read::Short { key, .. } | Read::General(FromN6 { key, .. })) = read;
         let value = match self.way(view, looked, *key, tag)? {
             Way::Here(value) => value,
-            Way::There(node, tag) => return self.to_fabric(view, index, frame, node, tag, out),
+            Way::There(node, tag) => return self.send_across(view, index, frame, node, tag, out),
             Way::Unknown => return Err(Denied::UnknownTerminal.into()),
         };
         match read {

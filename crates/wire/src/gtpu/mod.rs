@@ -8,8 +8,8 @@
 //!
 //! [`Datagram::of`] finds the UDP payload in a frame, [`Message::parse`] reads it, and
 //! [`ip::Packet::parse`](crate::ip::Packet::parse) reads the packet inside a G-PDU.
-//! [`Plain::of`] reads nearly every G-PDU at once. [`Message::emit`] writes a message, and [`Encap`]
-//! the headers in front of a packet.
+//! [`Plain::of`] reads nearly every G-PDU at once. [`Message::emit`] writes a message, and
+//! [`Encap`] the headers in front of a packet.
 //!
 //! - Any bytes of any length give a message or a [`Refused`] reason. Nothing panics or allocates.
 //! - `length` counts what follows the first eight bytes. A message longer than its datagram is
