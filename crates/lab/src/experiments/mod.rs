@@ -13,6 +13,7 @@ mod floor;
 mod grid;
 mod partition;
 mod questions;
+mod scalebricks;
 mod slide15;
 mod table1;
 mod table3;
@@ -53,6 +54,10 @@ pub const ALL: &[Experiment] = &[
     partition::SEP_FIG13,
     partition::SEP_RELATED,
     partition::SEP_BILLION,
+    scalebricks::SB_ARCH,
+    scalebricks::SB_SCALE,
+    scalebricks::SB_UPDATE,
+    scalebricks::FIB_VALUES,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

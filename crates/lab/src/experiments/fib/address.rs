@@ -14,7 +14,7 @@ const ABSENT: u64 = 1 << 45;
 
 /// Returns the unicast address of a number below 2⁴⁵. Never zero.
 #[inline(always)]
-pub(super) fn address(number: u64) -> Key6 {
+pub(in crate::experiments) fn address(number: u64) -> Key6 {
     let mask = NUMBERS - 1;
     // Each step can be undone: odd factors, and shifts by half of the bits.
     let x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;

@@ -29,4 +29,5 @@ pub(super) use optimizations::FIB5;
 pub use sizes::ENTRIES;
 pub(super) use with_writer::FIBWRITER;
 
-use address::{absent, address};
+use address::absent;
+pub(super) use address::address;
