@@ -114,11 +114,14 @@ impl Measured {
     }
 }
 
+/// Work after the moves: nanoseconds of the owner, and the mean bits of a delta.
+type Finish<P> = fn(&mut [P], &mut [Sessions], u64) -> Result<Option<(f64, f64)>, LabError>;
+
 fn measure<P: Part>(
     context: &mut Context<'_>,
     plan: &Plan,
     sessions: &mut [Sessions],
-    finish: fn(&mut [P], &mut [Sessions], u64) -> Result<Option<(f64, f64)>, LabError>,
+    finish: Finish<P>,
 ) -> Result<Measured, LabError> {
     let mut parts: Vec<P> = Vec::new();
     for (nth, of) in sessions.iter().enumerate() {

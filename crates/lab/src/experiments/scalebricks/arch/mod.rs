@@ -12,16 +12,17 @@
 //! cluster each node has as many packets in each role as enter there, so a packet's time is the sum
 //! over the roles, and the cluster's rate is N over that sum.
 
+mod cluster;
 mod frame;
 mod node;
 mod tables;
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::{handling, node_bits};
+use super::node_bits;
 use crate::prelude::*;
+use cluster::{Cluster, Pass, draw};
 use frame::{FlowKey, Frame, LEN, ROLES, Role};
 use node::{ARCHITECTURES, Architecture, BURST, Drops, Node, Outbox};
 use overbank::random::Pcg32;
@@ -34,105 +35,6 @@ pub const SB_ARCH: Experiment = Experiment {
     source: "ScaleBricks, section 4.2",
     run,
 };
-
-/// One packet of this many has a key of no session, in the pass that counts.
-const UNKNOWN: u32 = 16;
-
-/// What a pass counted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pass {
-    packets: u64,
-    /// Packets of sessions: all, handled by their node, links that they crossed, the most of one.
-    known: u64,
-    handled: u64,
-    hops: u64,
-    hops_max: u8,
-    /// Packets of no session, refused; the most links that one of them crossed.
-    refused: u64,
-    unknown_hops_max: u8,
-    wrong: u64,
-}
-
-/// All nodes of a cluster, and the frames on their way.
-struct Cluster<K> {
-    nodes: Vec<Node<K>>,
-    waiting: VecDeque<Frame>,
-    out: Outbox,
-}
-
-impl<K: FlowKey> Cluster<K> {
-    fn new(tables: &Tables<K>, architecture: Architecture) -> Self {
-        let nodes = (0..tables.nodes).map(|n| Node::new(tables, architecture, n as u8)).collect();
-        Cluster { nodes, waiting: VecDeque::new(), out: Outbox::new() }
-    }
-
-    /// Has packets of these keys enter at random nodes, and works until none is on its way. `got`
-    /// gets each burst before a node works on it.
-    fn pass(
-        &mut self,
-        keys: &[(K, Option<u8>)],
-        pcg: &mut Pcg32,
-        mut got: impl FnMut(Role, u8, &[Frame]),
-    ) -> Pass {
-        let mut pass = Pass::default();
-        for keys in keys.chunks(BURST) {
-            let frames: Vec<Frame> = keys.iter().map(|key| Frame::entering(key.0)).collect();
-            let node = pcg.below(self.nodes.len() as u32) as u8;
-            got(Role::Ingress, node, &frames);
-            self.nodes[usize::from(node)].work(Role::Ingress, &frames, &mut self.out);
-            self.waiting.extend(self.out.take().copied());
-            pass.packets += frames.len() as u64;
-            while let Some(frame) = self.waiting.pop_front() {
-                // Frames of one burst leave for different nodes: each is a burst there.
-                let label = frame.label();
-                got(label.role, label.to, &[frame]);
-                let node = &mut self.nodes[usize::from(label.to)];
-                let before = node.drops;
-                node.work(label.role, &[frame], &mut self.out);
-                let (refused, wrong) =
-                    (node.drops.unknown - before.unknown, node.drops.wrong - before.wrong);
-                pass.refused += refused;
-                pass.wrong += wrong;
-                if refused > 0 {
-                    pass.unknown_hops_max = pass.unknown_hops_max.max(label.hops);
-                }
-                if label.role == Role::Handling {
-                    let sent = self.out.take().count() as u64;
-                    pass.handled += sent;
-                    if sent > 0 {
-                        pass.hops += u64::from(label.hops);
-                        pass.hops_max = pass.hops_max.max(label.hops);
-                    }
-                } else {
-                    self.waiting.extend(self.out.take().copied());
-                }
-            }
-            pass.known += keys.iter().filter(|key| key.1.is_some()).count() as u64;
-        }
-        // What an ingress refused.
-        pass.refused = self.nodes.iter().map(|node| node.drops.unknown).sum();
-        pass.wrong = self.nodes.iter().map(|node| node.drops.wrong).sum();
-        pass
-    }
-}
-
-/// Draws packets of random sessions, and of none.
-fn draw<K: FlowKey>(
-    (sessions, nodes): (u64, u64),
-    count: usize,
-    unknown: bool,
-    pcg: &mut Pcg32,
-) -> Vec<(K, Option<u8>)> {
-    let mut one = || {
-        let session = u64::from(pcg.below(sessions as u32));
-        if unknown && pcg.below(UNKNOWN) == 0 {
-            (K::of(session + (1 << 31)), None)
-        } else {
-            (K::of(session), Some(handling(session, nodes)))
-        }
-    };
-    (0..count).map(|_| one()).collect()
-}
 
 /// What was measured of an architecture at a number of sessions and nodes.
 struct Measured {
@@ -435,6 +337,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handling;
     use super::*;
 
     fn checks<K: FlowKey>(nodes: u64) {
