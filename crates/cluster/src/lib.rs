@@ -76,6 +76,7 @@
 
 pub mod etcd;
 mod id;
+mod index;
 pub mod log;
 mod memory;
 pub mod message;
@@ -91,6 +92,7 @@ pub use id::{
     Epoch, Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Version,
     rendezvous,
 };
+pub use index::Index;
 pub use memory::{Heard, Memory};
 pub use node::{Action, Decision, DropReason, Event, Node, Tag};
 pub use settings::{Mechanisms, Settings};

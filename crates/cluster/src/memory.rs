@@ -1,11 +1,15 @@
-//! The driver that has all nodes in one process: no faults, no I/O, no threads.
+//! The driver that has all nodes in one process: no faults, no I/O.
+//!
+//! It goes by rounds. In a round each node takes all that has come in for it, at once; then their
+//! actions are performed, node by node. So nodes may take their steps on several threads
+//! ([`Memory::threads`]) and everything still happens in the same order.
 //!
 //! etcd and the log are the models of [`crate::sim`], which lose nothing here. Virtual or real time
 //! comes from the caller. `overbank gateway demo` runs on it, and so does a gateway without etcd,
 //! whose one node owns every partition.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::etcd::Info;
 use crate::message::{Message, Refusal, Request};
@@ -38,10 +42,21 @@ pub struct Memory<T: Gpt> {
     delivered: Vec<Sequence>,
     etcd: Etcd,
     log: Log<T>,
-    queue: VecDeque<(Member, Event<T>)>,
     info: fn(NodeId) -> Info,
+    /// What has come in, by node.
+    inboxes: Vec<VecDeque<Event<T>>>,
+    threads: usize,
+}
+
+/// A node with what has come in for it, and the actions that follow.
+struct Work<'a, T: Gpt> {
+    node: &'a mut Node<T>,
+    events: VecDeque<Event<T>>,
     out: Vec<Action<T>>,
 }
+
+/// Events of a round from which on other threads take part: starting them takes some 50 us.
+const SHARED_FROM: usize = 256;
 
 impl<T: Gpt> Memory<T> {
     /// Makes a cluster of up to 256 nodes, all started; they become live within a few beats.
@@ -60,12 +75,17 @@ impl<T: Gpt> Memory<T> {
             delivered: vec![0; usize::from(settings.partitions)],
             etcd: Etcd::default(),
             log: Log::default(),
-            queue: VecDeque::new(),
             info,
-            out: Vec::new(),
+            inboxes: (0..nodes).map(|_| VecDeque::new()).collect(),
+            threads: 1,
         };
         (0..nodes).for_each(|node| memory.start(NodeId(node)));
         memory
+    }
+
+    /// Sets the number of threads that take steps; 1 at first. What happens does not depend on it.
+    pub fn threads(&mut self, threads: usize) {
+        self.threads = threads.max(1);
     }
 
     /// Starts a node anew; its earlier run ends at once, as by a crash.
@@ -76,6 +96,7 @@ impl<T: Gpt> Memory<T> {
         let at = usize::from(id.0);
         self.incarnations[at] += 1;
         self.watched[at] = 0;
+        self.inboxes[at].clear();
         let me = Member { node: id, incarnation: self.incarnations[at] };
         let info = (self.info)(id);
         self.nodes[at] = Some(Node::new(self.settings, me, info, self.now));
@@ -87,6 +108,7 @@ impl<T: Gpt> Memory<T> {
     /// If there is no such node.
     pub fn kill(&mut self, id: NodeId) {
         self.nodes[usize::from(id.0)] = None;
+        self.inboxes[usize::from(id.0)].clear();
     }
 
     /// Returns a node, if it runs.
@@ -105,23 +127,17 @@ impl<T: Gpt> Memory<T> {
     }
 
     fn deliver(&mut self, id: NodeId, event: Event<T>) {
-        if let Some(me) = self.node(id).map(Node::me) {
-            self.queue.push_back((me, event));
+        if self.node(id).is_some() {
+            self.inboxes[usize::from(id.0)].push_back(event);
         }
     }
 
-    /// Advances the time, and does all that follows.
+    /// Advances the time, and does all that follows, round by round.
     pub fn advance(&mut self, now: Micros, heard: &mut Vec<Heard>) {
-        self.now = self.now.max(now);
-        self.etcd.expire(self.now);
-        for id in 0..self.nodes.len() as u8 {
-            self.deliver(NodeId(id), Event::Tick);
-            self.settle(heard);
+        self.begin(now);
+        while self.next().is_some() {
+            self.round(heard);
         }
-    }
-
-    fn settle(&mut self, heard: &mut Vec<Heard>) {
-        while self.step(heard) {}
     }
 
     /// Begins to advance the time: what follows is done by [`Memory::step`].
@@ -131,43 +147,78 @@ impl<T: Gpt> Memory<T> {
         (0..self.nodes.len() as u8).for_each(|id| self.deliver(NodeId(id), Event::Tick));
     }
 
-    /// Does the next thing; returns false if there is nothing left to do.
+    /// Does the next thing alone; returns false if there is nothing left to do.
     pub fn step(&mut self, heard: &mut Vec<Heard>) -> bool {
-        self.watches();
-        let Some((to, event)) = self.queue.pop_front() else { return false };
-        let node = self.nodes[usize::from(to.node.0)].as_mut();
-        let Some(node) = node.filter(|node| node.me() == to) else { return true };
-        node.step(self.now, event, &mut self.out);
-        let mut out = std::mem::take(&mut self.out);
-        out.drain(..).for_each(|action| self.act(to, action, heard));
-        self.out = out;
+        let Some(at) = self.next() else { return false };
+        let (node, event) = (self.nodes[at].as_mut(), self.inboxes[at].pop_front());
+        if let (Some(node), Some(event)) = (node, event) {
+            let (me, mut out) = (node.me(), Vec::new());
+            node.step(self.now, event, &mut out);
+            out.into_iter().for_each(|action| self.act(me, action, heard));
+        }
         true
+    }
+
+    /// A node for which something has come in.
+    fn next(&mut self) -> Option<usize> {
+        self.watches();
+        self.inboxes.iter().position(|events| !events.is_empty())
+    }
+
+    fn round(&mut self, heard: &mut Vec<Heard>) {
+        let now = self.now;
+        let nodes = self.nodes.iter_mut().zip(&mut self.inboxes);
+        let nodes = nodes.filter(|(_, events)| !events.is_empty());
+        let mut works: Vec<Work<'_, T>> = nodes
+            .filter_map(|(node, events)| {
+                let (node, events) = (node.as_mut()?, std::mem::take(events));
+                Some(Work { node, events, out: Vec::new() })
+            })
+            .collect();
+        let events: usize = works.iter().map(|work| work.events.len()).sum();
+        let threads = if events < SHARED_FROM { 1 } else { self.threads };
+        let rest = Mutex::new(works.iter_mut());
+        let step = || {
+            loop {
+                let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(Work { node, events, out }) = next else { return };
+                node.steps(now, events.drain(..), out);
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(step)));
+            step();
+        });
+        let acts: Vec<_> = works.into_iter().map(|work| (work.node.me(), work.out)).collect();
+        for (from, out) in acts {
+            out.into_iter().for_each(|action| self.act(from, action, heard));
+        }
     }
 
     fn watches(&mut self) {
         let revision = self.etcd.revision();
-        for (node, watched) in self.nodes.iter().zip(&mut self.watched) {
-            let Some(me) = node.as_ref().map(Node::me) else { continue };
+        let nodes = self.nodes.iter().zip(&mut self.watched).zip(&mut self.inboxes);
+        for ((_, watched), inbox) in nodes.filter(|((node, _), _)| node.is_some()) {
             while *watched < revision {
                 *watched += 1;
-                let change = self.etcd.change(*watched);
-                self.queue.extend(change.map(|change| (me, Event::Etcd(change))));
+                inbox.extend(self.etcd.change(*watched).map(Event::Etcd));
             }
         }
     }
 
     fn act(&mut self, from: Member, action: Action<T>, heard: &mut Vec<Heard>) {
+        let at = usize::from(from.node.0);
         match action {
             Action::Etcd(request) => {
                 let reply = self.etcd.request(self.now, self.settings.lease_us, request);
-                self.queue.extend(reply.map(|reply| (from, Event::Etcd(reply))));
+                self.inboxes[at].extend(reply.map(Event::Etcd));
             }
             Action::Log(request) => {
                 let reply = self.log.request(request);
                 if let Some(crate::log::Reply::Appended { partition, .. }) = reply {
                     self.publish(partition);
                 } else {
-                    self.queue.extend(reply.map(|reply| (from, Event::Log(reply))));
+                    self.inboxes[at].extend(reply.map(Event::Log));
                 }
             }
             Action::Send(to, message) => self.deliver(to, Event::Message(from, message)),
@@ -181,7 +232,7 @@ impl<T: Gpt> Memory<T> {
             Action::Answer(number, answer) => heard.push(Heard::Answer(number, answer)),
             Action::End { again } => {
                 heard.push(Heard::Ended(from.node));
-                self.nodes[usize::from(from.node.0)] = None;
+                self.kill(from.node);
                 if again {
                     self.start(from.node);
                 }
@@ -194,9 +245,9 @@ impl<T: Gpt> Memory<T> {
         let last = self.log.last(partition);
         let delivered = std::mem::replace(&mut self.delivered[partition.index()], last);
         for sequence in delivered + 1..=last {
-            for node in self.nodes.iter().flatten() {
-                let batch = self.log.batch(partition, sequence);
-                self.queue.extend(batch.map(|batch| (node.me(), Event::Log(batch))));
+            for (node, inbox) in self.nodes.iter().zip(&mut self.inboxes) {
+                let batch = self.log.batch(partition, sequence).filter(|_| node.is_some());
+                inbox.extend(batch.map(Event::Log));
             }
         }
     }
@@ -240,7 +291,10 @@ mod tests {
 
     impl Cluster {
         fn new(nodes: u8, sessions: u64) -> Self {
-            let settings = Settings { partitions: 8, node_bits: 3, ..Settings::default() };
+            // Tables that are full several times.
+            let (partitions, node_bits, partition_keys) = (8, 3, 32);
+            let settings =
+                Settings { partitions, node_bits, partition_keys, ..Settings::default() };
             let memory = Memory::new(settings, nodes);
             let mut cluster = Self { memory, now: 0, heard: Vec::new(), keys: Vec::new() };
             cluster.beats(20);
@@ -324,6 +378,38 @@ mod tests {
                 cluster.all_handled(&[0, 1, 2, 3]);
             }
         }
+    }
+
+    #[test]
+    fn load_without_a_pause_suspends_no_node() {
+        let mut cluster = Cluster::new(4, 400);
+        cluster.memory.threads(2);
+        for round in 0..2 * Settings::default().suspend_us / BEAT {
+            for nth in (round % 8..400).step_by(8) {
+                let session = SessionId(mix(nth));
+                let request = Request::Move { session, to: None };
+                cluster.memory.request(NodeId(nth as u8 % 4), 1000 + nth, request);
+            }
+            cluster.beats(1);
+        }
+        cluster.all_handled(&[0, 1, 2, 3]);
+    }
+
+    /// What happens does not depend on the threads.
+    #[test]
+    fn threads_change_nothing() {
+        let run = |threads| {
+            let mut cluster = Cluster::new(4, 400);
+            cluster.memory.threads(threads);
+            for nth in 0..400 {
+                let request = Request::Move { session: SessionId(mix(nth)), to: None };
+                cluster.memory.request(NodeId(nth as u8 % 4), 1000 + nth, request);
+            }
+            cluster.memory.kill(NodeId(3));
+            cluster.beats(3_000_000 / BEAT + 10);
+            cluster.heard
+        };
+        assert_eq!(run(1), run(3));
     }
 
     #[test]

@@ -97,8 +97,16 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// Applies a change of the batch `sequence` of partition `own` of `partitions`.
-    pub fn apply(&mut self, sequence: Sequence, change: &Change, own: Partition, partitions: u16) {
+    /// Applies a change of the batch `sequence` of partition `own` of `partitions`. Returns the
+    /// session as it was, if the change placed it elsewhere or removed it.
+    pub fn apply(
+        &mut self,
+        sequence: Sequence,
+        change: &Change,
+        own: Partition,
+        partitions: u16,
+    ) -> Option<Session> {
+        let mut old = None;
         match change {
             Change::Reserve { session, key } => {
                 self.keys.entry(key.hash).or_insert(Held {
@@ -120,7 +128,7 @@ impl Rib {
                     version: sequence,
                     moving: None,
                 };
-                self.sessions.insert(*session, new);
+                old = self.sessions.insert(*session, new);
                 self.hold(keys, *session, Hold::Routed(sequence, *to), own, partitions);
             }
             Change::Move { session, to, .. } => {
@@ -129,19 +137,21 @@ impl Rib {
                 }
             }
             Change::Remove { session, .. } => {
-                if let Some(old) = self.sessions.remove(session) {
+                old = self.sessions.remove(session);
+                if let Some(old) = &old {
                     self.hold(&old.keys, *session, Hold::Resting(sequence), own, partitions);
                 }
             }
             Change::Route { session, key, version, to } => {
                 if self.refuses(*session, *key, *version, to.is_none()) {
-                    return;
+                    return None;
                 }
                 let hold =
                     to.map_or(Hold::Resting(sequence), |member| Hold::Routed(*version, member));
                 self.keys.insert(key.hash, Held { full: key.full, session: *session, hold });
             }
         }
+        old
     }
 
     /// Whether a route does not fit: another session has the key, or a later one is known.

@@ -9,7 +9,8 @@ pub struct Settings {
     pub partitions: u16,
     /// Bits of a node number, 1 to 8.
     pub node_bits: u8,
-    /// Keys that the table of a partition is planned for; it grows to sixteen times as many.
+    /// Keys that the table of a partition is planned for; larger ones take its place, up to sixteen
+    /// times as many.
     pub partition_keys: usize,
     /// Lease in etcd.
     pub lease_us: Micros,
@@ -29,8 +30,13 @@ pub struct Settings {
     pub batch_max: usize,
     /// Requests that an owner, and the node that they come to, keeps at most; others are refused.
     pub queue_max: usize,
+    /// Changes of keys in a batch from which on an owner builds the table anew, if they are a
+    /// 32nd of its keys: it costs less than the single changes.
+    pub rebuild_from: usize,
     /// Batches between two snapshots of a partition.
     pub snapshot_every: u64,
+    /// Changes between two snapshots of a partition, if they are as many as its sessions.
+    pub snapshot_changes: usize,
     /// Sessions that a draining node moves in a second.
     pub drain_rate: u64,
     /// What is switched on.
@@ -52,7 +58,9 @@ impl Default for Settings {
             reserve_us: 10_000_000,
             batch_max: 1024,
             queue_max: 1 << 16,
+            rebuild_from: 256,
             snapshot_every: 1024,
+            snapshot_changes: 1 << 15,
             drain_rate: 100_000,
             mechanisms: Mechanisms::default(),
         }

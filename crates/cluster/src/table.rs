@@ -1,9 +1,10 @@
 //! The partition table behind a trait: `overbank::partition`, and a map of keys for models.
 //!
-//! Each RIB partition has a separate table, so that its owner builds and grows it alone. A new
-//! owner builds the table from the keys under a generation that is its epoch, and logs the image
+//! Each RIB partition has a separate table, so that its owner builds it alone, and builds a larger
+//! one when it is full: a table has no free room to copy with it. A new owner builds the table from the keys under a generation that is its epoch, and logs the image
 //! with its first batch: 9 KB for 16 Ki keys. So no member ever has bits of two solutions.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;
@@ -26,13 +27,13 @@ pub struct Broken;
 pub struct NoRoom(String);
 
 /// A copy of the table of a partition.
-pub trait Gpt: Sized {
+pub trait Gpt: Sized + Send {
     /// The owner's table, with its keys.
-    type Writer: fmt::Debug;
+    type Writer: fmt::Debug + Send;
     /// A change.
-    type Delta: fmt::Debug + Eq + Hash;
+    type Delta: fmt::Debug + Eq + Hash + Send + Sync;
     /// A whole table.
-    type Image: fmt::Debug + Clone + Eq + Hash;
+    type Image: fmt::Debug + Clone + Eq + Hash + Send + Sync;
 
     /// Makes a table without keys.
     fn empty() -> Self;
@@ -165,7 +166,7 @@ impl Gpt for Dense {
             return Ok(());
         }
         let (replica, _) = self.copy.as_mut().ok_or(Broken)?;
-        deltas.iter().try_for_each(|delta| replica.apply(&delta.0)).map_err(|_| Broken)
+        replica.apply_all(deltas).map_err(|_| Broken)
     }
 
     #[inline]
@@ -181,9 +182,12 @@ impl Gpt for Dense {
     ) -> Result<DenseWriter, NoRoom> {
         let shift = settings.partitions.trailing_zeros();
         let keys: Vec<(u64, u8)> = keys.map(|(hash, to)| (inner(hash, shift), to.0)).collect();
-        let planned = settings.partition_keys.max(keys.len() + keys.len() / 8).max(16);
+        let keys_max = settings.partition_keys.max(16).saturating_mul(16);
+        if keys.len() > keys_max {
+            return Err(NoRoom(format!("{} keys; it has room for {keys_max}", keys.len())));
+        }
+        let planned = settings.partition_keys.max(keys.len() + keys.len() / 4).max(16);
         let config = Config::new(planned, settings.node_bits.into())
-            .growing(planned * 16, 1)
             .generation(epoch as u32)
             .pages(Pages::Small);
         let built = Writer::build(&config, keys);
@@ -208,6 +212,12 @@ impl Gpt for Dense {
 
     fn remove(writer: &mut DenseWriter, hash: u64) {
         writer.writer.remove(inner(hash, writer.shift));
+    }
+}
+
+impl Borrow<Delta> for DenseDelta {
+    fn borrow(&self) -> &Delta {
+        &self.0
     }
 }
 
@@ -314,16 +324,19 @@ mod tests {
         assert_eq!(copy.apply(&[]), Ok(()));
         copy.load(&Dense::image(&writer).unwrap()).unwrap();
         let mut deltas = Vec::new();
-        for nth in 0..6000 {
+        for nth in 0..3750 {
             let to = NodeId((nth / 7 % 16) as u8);
             deltas.extend(Dense::insert(&mut writer, key(nth), to).unwrap());
             map.insert(key(nth), to);
         }
+        assert!(Dense::insert(&mut writer, key(3750), NodeId(1)).is_err(), "a quarter more");
         copy.apply(&deltas).unwrap();
         assert!(map.iter().all(|(&hash, &to)| copy.lookup(hash) == to));
         assert_eq!(copy.apply(&deltas[..1]), Err(Broken), "the same delta twice");
         let other = Dense::build(&settings, 4, map.into_iter()).unwrap();
         copy.load(&Dense::image(&other).unwrap()).unwrap();
         assert_eq!(copy.apply(&deltas), Err(Broken), "of another generation");
+        let many = (0..16_001).map(|nth| (key(nth), NodeId(0)));
+        assert!(Dense::build(&settings, 5, many).is_err(), "more than sixteen times the plan");
     }
 }

@@ -77,12 +77,13 @@ impl<T: Gpt> Node<T> {
             let heard = self.heard.get(&member.node).filter(|heard| heard.member == *member);
             let Some(heard) = heard else { continue };
             let current = heard.beat.membership == self.view.membership;
-            let lags = heard.lags_since.is_some_and(|since| now >= since + suspend_us);
+            let lag_us = heard.lag.as_ref().map_or(0, |lag| now - lag.0);
+            let lags = lag_us >= suspend_us;
             *state = match *state {
                 State::Live if heard.beat.draining => State::Draining,
                 State::Live | State::Catching if lags && live > 1 => State::Suspended,
                 State::Catching if heard.beat.caught_up && current => State::Live,
-                State::Suspended if heard.lags_since.is_none() => State::Catching,
+                State::Suspended if lag_us < suspend_us / 2 => State::Catching,
                 same => same,
             };
         }

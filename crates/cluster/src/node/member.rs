@@ -112,7 +112,7 @@ impl<T: Gpt> Node<T> {
         // Confirmations are of one membership.
         self.confirmed.clear();
         self.members_changed_sessions(now, out);
-        self.members_changed_owners(now, out);
+        self.members_changed_owners();
         self.coordinate(now, out);
     }
 
@@ -164,7 +164,10 @@ impl<T: Gpt> Node<T> {
         if before.is_some_and(|heard| heard.beat.sent >= beat.sent) {
             return;
         }
-        let lags_since = before.and_then(|heard| heard.lags_since);
+        let behind = |of: &[Sequence]| beat.applied.iter().zip(of).any(|(theirs, of)| theirs < of);
+        let lag = before.and_then(|heard| heard.lag.clone()).filter(|lag| behind(&lag.1));
+        let mine = self.heard.get(&self.me.node).map(|heard| &heard.beat.applied);
+        let lag = lag.or_else(|| Some((now, Arc::clone(mine.filter(|mine| behind(mine))?))));
         for &(partition, last) in &beat.owned {
             if let Some(replica) = self.replicas.get_mut(partition.index()) {
                 replica.known = replica.known.max(last);
@@ -173,10 +176,8 @@ impl<T: Gpt> Node<T> {
         if beat.applied.len() != self.replicas.len() {
             return; // Of another cluster.
         }
-        let lags = beat.applied.iter().zip(&self.replicas).any(|(&theirs, r)| theirs < r.applied);
-        let lags_since = if lags { lags_since.or(Some(now)) } else { None };
         let (sent, membership) = (beat.sent, beat.membership);
-        self.heard.insert(from.node, Heard { member: from, beat, lags_since });
+        self.heard.insert(from.node, Heard { member: from, beat, lag });
         if from != self.me && membership == self.view.membership && self.view.is_alive(from) {
             self.promised.insert(from.node, now);
             let confirm = Message::Confirm { sent, membership };

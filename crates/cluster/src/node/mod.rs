@@ -5,7 +5,7 @@
 //! `coordinator`, `replica` (logs and images), `owner` (the RIB partitions of this node), `session`
 //! (what is installed here) and `path` (what to do with a packet).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -14,10 +14,13 @@ use crate::log;
 use crate::message::{Beat, Message, Refusal, Request, RequestId};
 use crate::rib::Context;
 use crate::table::Gpt;
-use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, Version};
+use crate::{
+    Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, Version,
+};
 
 mod coordinator;
 mod member;
+mod merge;
 mod owner;
 mod path;
 mod replica;
@@ -92,8 +95,9 @@ pub struct Shown {
 struct Heard {
     member: Member,
     beat: Arc<Beat>,
-    /// Since when it lags, by this node's clock.
-    lags_since: Option<Micros>,
+    /// Since when it has lacked some of the batches that this node had then, by this node's clock.
+    /// Under load, a beat always lacks the latest ones: that is no lag.
+    lag: Option<(Micros, Arc<[Sequence]>)>,
 }
 
 /// See the module.
@@ -122,11 +126,13 @@ pub struct Node<T: Gpt> {
     images: u64,
     watched: u64,
     owners: BTreeMap<Partition, Owner<T>>,
-    sessions: BTreeMap<SessionId, Local>,
-    /// Those that have moved on.
-    stubs: BTreeSet<SessionId>,
+    sessions: Index<SessionId, Local>,
+    /// Those that have moved on, and when this node has last told others so.
+    stubs: BTreeMap<SessionId, Micros>,
     /// Keys of sessions that are installed here.
-    fib: BTreeMap<u64, (u128, SessionId)>,
+    fib: Index<u64, (u128, SessionId)>,
+    /// Sessions that a drain asks to move, from the end on, and when it has listed them.
+    drains: (Vec<SessionId>, Option<Micros>),
     /// Moves from here, by target, partition and version.
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
@@ -162,9 +168,10 @@ impl<T: Gpt> Node<T> {
             images: 0,
             watched: 0,
             owners: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            stubs: BTreeSet::new(),
-            fib: BTreeMap::new(),
+            sessions: Index::default(),
+            stubs: BTreeMap::new(),
+            fib: Index::default(),
+            drains: (Vec::new(), None),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
             asked: BTreeMap::new(),
@@ -174,6 +181,26 @@ impl<T: Gpt> Node<T> {
 
     /// Takes a step. `now` never decreases.
     pub fn step(&mut self, now: Micros, event: Event<T>, out: &mut Actions<T>) {
+        self.steps(now, [event], out);
+    }
+
+    /// Takes a step for each event, and forms batches after the last one: a driver that hands over
+    /// all that has come in gets few and large batches under load, and no delay without.
+    pub fn steps(
+        &mut self,
+        now: Micros,
+        events: impl IntoIterator<Item = Event<T>>,
+        out: &mut Actions<T>,
+    ) {
+        let first = out.len();
+        events.into_iter().for_each(|event| self.take(now, event, out));
+        if !self.ended {
+            self.propose_all(now, out);
+        }
+        merge::merge(out, first);
+    }
+
+    fn take(&mut self, now: Micros, event: Event<T>, out: &mut Actions<T>) {
         if self.ended {
             return;
         }
@@ -191,7 +218,6 @@ impl<T: Gpt> Node<T> {
             Event::Request(number, body) => self.request(now, number, body, out),
             Event::Drain => self.drain = self.drain.or(Some(now)),
         }
-        self.propose_all(now, out);
     }
 
     fn beat(&mut self, now: Micros, out: &mut Actions<T>) {
@@ -293,7 +319,7 @@ impl<T: Gpt> Node<T> {
     }
 
     /// Returns what is installed here.
-    pub fn sessions(&self) -> &BTreeMap<SessionId, Local> {
+    pub fn sessions(&self) -> &Index<SessionId, Local> {
         &self.sessions
     }
 

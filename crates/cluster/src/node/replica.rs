@@ -4,13 +4,12 @@
 //! both are mended by fetching. If the log has purged the batches, or a delta does not fit, the
 //! snapshot takes the place of all before it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Action, Actions, Entry, Node};
 use crate::log::{Batch, Reply, Request, Snapshot};
 use crate::table::Gpt;
-use crate::{Epoch, Micros, Partition, Sequence, SessionId};
+use crate::{Epoch, Micros, Partition, Sequence};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -198,14 +197,11 @@ impl<T: Gpt> Node<T> {
         replica.epoch = snapshot.epoch;
         replica.needs_image = false;
         let sessions = &snapshot.rib.sessions;
-        let mine: BTreeSet<SessionId> = self
-            .sessions
-            .keys()
-            .copied()
-            .filter(|session| self.partition(session.0) == partition)
-            .collect();
+        let here = self.sessions.iter().map(|(&session, _)| session);
+        let mut mine: Vec<_> = here.filter(|of| self.partition(of.0) == partition).collect();
+        mine.sort_unstable();
         for session in mine {
-            let local = &self.sessions[&session];
+            let Some(local) = self.sessions.get(&session) else { continue };
             let kept = sessions.get(&session).is_some_and(|known| {
                 let target = known.moving.is_some_and(|(to, _)| to == self.me);
                 matches!(local.entry, Entry::Moved { .. }) || known.at == self.me || target

@@ -48,8 +48,6 @@ pub struct Local {
     pub slot: u32,
     /// Its keys.
     pub keys: Arc<[Key]>,
-    /// A drain has asked to move it at this time.
-    pub asked: Option<Micros>,
 }
 
 impl Local {
@@ -97,10 +95,10 @@ impl<T: Gpt> Node<T> {
         let keys = Arc::clone(keys);
         for key in keys.iter() {
             // The owner of a key sees to it that it has one session.
-            self.fib.entry(key.hash).or_insert((key.full, session));
+            self.fib.insert_new(key.hash, (key.full, session));
         }
         let context = Arc::clone(context);
-        let local = Local { entry, version, slot, keys: Arc::clone(&keys), asked: None };
+        let local = Local { entry, version, slot, keys: Arc::clone(&keys) };
         let shown = local.shown();
         out.push(Action::Session(Change::Install { slot, session, keys, context, shown }));
         self.sessions.insert(session, local);
@@ -134,7 +132,7 @@ impl<T: Gpt> Node<T> {
             rib::Change::Place { session, to, .. } => {
                 if let Some(local) = self.sessions.get(session) {
                     match local.entry {
-                        Entry::Moved { .. } | Entry::Serving => self.turn(*session, *to, out),
+                        Entry::Moved { .. } | Entry::Serving => self.turn(now, *session, *to, out),
                         Entry::Standby { .. } => self.uninstall(*session, out),
                     }
                 }
@@ -156,13 +154,13 @@ impl<T: Gpt> Node<T> {
     }
 
     /// From now on, packets of the session are forwarded.
-    fn turn(&mut self, session: SessionId, to: Member, out: &mut Actions<T>) {
+    fn turn(&mut self, now: Micros, session: SessionId, to: Member, out: &mut Actions<T>) {
         if !self.settings.mechanisms.stubs {
             return self.uninstall(session, out);
         }
         let Some(local) = self.sessions.get_mut(&session) else { return };
         local.show(Entry::Moved { to }, out);
-        self.stubs.insert(session);
+        self.stubs.insert(session, now);
     }
 
     /// Turns the sessions whose target has applied their move, and hands them over.
@@ -196,7 +194,7 @@ impl<T: Gpt> Node<T> {
                 local.show(Entry::Serving, out);
                 self.stubs.remove(&session);
             } else {
-                self.turn(session, target, out);
+                self.turn(now, session, target, out);
             }
             turned.push((session, version));
         }
@@ -243,9 +241,13 @@ impl<T: Gpt> Node<T> {
     pub(super) fn repeat_sessions(&mut self, now: Micros, out: &mut Actions<T>) {
         let mut handovers = BTreeMap::<NodeId, Vec<_>>::new();
         let mut stubs = Vec::new();
-        for &session in &self.stubs {
+        for (&session, told) in &mut self.stubs {
+            if now < *told + self.settings.retry_us {
+                continue;
+            }
             let Some(local) = self.sessions.get(&session) else { continue };
             if let Entry::Moved { to } = local.entry {
+                *told = now;
                 handovers.entry(to.node).or_default().push((session, local.version));
                 stubs.push((session, local.version));
             }
@@ -270,19 +272,22 @@ impl<T: Gpt> Node<T> {
             out.push(Action::Etcd(crate::etcd::Request::Revoke { lease }));
             return out.push(Action::End { again: false });
         }
-        let count = (self.settings.drain_rate * self.settings.beat_us / 1_000_000).max(1);
         let retry_us = self.settings.retry_us;
-        let (mut ask, mut left) = (Vec::new(), count);
-        for (&session, local) in &mut self.sessions {
-            let due = local.asked.is_none_or(|at| now >= at + retry_us);
-            if left > 0 && local.entry == Entry::Serving && due {
-                local.asked = Some(now);
-                left -= 1;
-                ask.push(session);
-            }
+        let (list, listed) = &mut self.drains;
+        if list.is_empty() && listed.is_none_or(|at| now >= at + retry_us) {
+            *list = self.sessions.sorted();
+            *listed = Some(now);
         }
-        for session in ask {
+        let mut left = (self.settings.drain_rate * self.settings.beat_us / 1_000_000).max(1);
+        while left > 0
+            && let Some(session) = self.drains.0.pop()
+        {
+            let serves = |local: &Local| local.entry == Entry::Serving;
+            if !self.sessions.get(&session).is_some_and(serves) {
+                continue;
+            }
             let Some(owner) = self.owner_of(session.0) else { continue };
+            left -= 1;
             // No answer is expected: the session goes, or is asked for again.
             let request = RequestId { at: self.me.node, number: u64::MAX };
             let body = Request::Move { session, to: None };

@@ -72,6 +72,7 @@ impl Plan {
                 node_bits: 2,
                 partition_keys: 64,
                 rest_us: 3_000_000,
+                rebuild_from: 2,
                 snapshot_every: 8,
                 drain_rate: 200,
                 suspend_us: 2_000_000,

@@ -1,5 +1,6 @@
 //! The face of a table: one writer that owns the keys, readers that only ask, replicas that follow.
 
+use core::borrow::Borrow;
 use core::fmt;
 
 use alloc::vec::Vec;
@@ -390,16 +391,16 @@ impl Replica {
     /// # Errors
     /// One is not the next one of this table. Those before it are applied, as
     /// [`sequence`](Replica::sequence) says; it and those after it are not.
-    pub fn apply_all(&mut self, deltas: &[Delta]) -> Result<(), DeltaError> {
+    pub fn apply_all(&mut self, deltas: &[impl Borrow<Delta>]) -> Result<(), DeltaError> {
         /// How many deltas ahead: what they take is a few times that of a line from memory.
         const AHEAD: usize = 24;
-        deltas.iter().take(AHEAD).for_each(|delta| delta.prefetch(&self.table));
+        deltas.iter().take(AHEAD).for_each(|delta| delta.borrow().prefetch(&self.table));
         for (at, delta) in deltas.iter().enumerate() {
             prefetch_at::<false>(deltas.as_ptr().wrapping_add(at + 3 * AHEAD).cast());
             if let Some(later) = deltas.get(at + AHEAD) {
-                later.prefetch(&self.table);
+                later.borrow().prefetch(&self.table);
             }
-            self.apply(delta)?;
+            self.apply(delta.borrow())?;
         }
         Ok(())
     }

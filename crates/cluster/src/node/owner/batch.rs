@@ -10,7 +10,7 @@ use crate::message::{Refusal, RequestId};
 use crate::node::{Actions, Node};
 use crate::rib::{Change, Hold, Session};
 use crate::table::Gpt;
-use crate::{Key, Member, NodeId, Partition, SessionId, Settings, rendezvous};
+use crate::{Index, Key, Member, NodeId, Partition, SessionId, Settings, rendezvous};
 
 /// What becomes of a wish.
 enum Formed {
@@ -133,6 +133,42 @@ impl<T: Gpt> Owner<T> {
         Some(Change::Place { session, from: None, to, keys, context })
     }
 
+    /// The table built anew with the changes of a batch, if these are many or it is full.
+    fn rebuilt(
+        &mut self,
+        changes: &[Change],
+        own: Partition,
+        settings: &Settings,
+        full: bool,
+    ) -> Option<T::Image> {
+        let mine = |key: &Key| Partition::of(key.hash, settings.partitions) == own;
+        let mut directed = Index::<u64, Option<NodeId>>::default();
+        for change in changes {
+            match change {
+                Change::Place { to, keys, .. } => {
+                    for key in keys.iter().filter(|key| mine(key)) {
+                        directed.insert(key.hash, Some(to.node));
+                    }
+                }
+                Change::Route { key, to, .. } => {
+                    directed.insert(key.hash, to.map(|to| to.node));
+                }
+                _ => {}
+            }
+        }
+        let all = self.rib.keys.len();
+        if !full && (directed.len() < settings.rebuild_from || directed.len() * 32 < all) {
+            return None;
+        }
+        let others = self.rib.routes().filter(|(hash, _)| !directed.contains_key(hash));
+        let others = others.map(|(hash, member)| (hash, member.node));
+        let directed = directed.iter().filter_map(|(&hash, &to)| Some((hash, to?)));
+        let writer = T::build(settings, self.epoch, others.chain(directed)).ok()?;
+        let image = T::image(&writer).ok()?;
+        self.writer = Some(writer);
+        Some(image)
+    }
+
     /// The deltas of a change. On failure the table keeps what it took, which harms nothing.
     fn deltas(
         &mut self,
@@ -212,22 +248,38 @@ impl<T: Gpt> Node<T> {
                     if keys.iter().any(|key| touched.contains(&key.hash)) {
                         continue; // Another change of this batch has the key: asked again later.
                     }
-                    if owner.deltas(&change, own, &settings, &mut deltas) {
-                        touched.insert(name);
-                        touched.extend(keys.iter().map(|key| key.hash));
-                        changes.push(change);
-                    } else if let Some(session) = change.session() {
-                        owner.establishing.remove(&session);
-                        let waiting = owner.waiting.remove(&session).unwrap_or_default();
-                        refused.extend(waiting.into_iter().map(|id| (id, Refusal::TableFull)));
-                    }
+                    touched.insert(name);
+                    touched.extend(keys.iter().map(|key| key.hash));
+                    changes.push(change);
                 }
             }
         }
         owner.queue.extend(later);
-        if !changes.is_empty() || !deltas.is_empty() {
+        let mut image = owner.rebuilt(&changes, own, &settings, false);
+        if image.is_none() {
+            let fits = |change| owner.deltas(change, own, &settings, &mut deltas);
+            let fit: Vec<bool> = changes.iter().map(fits).collect();
+            if fit.contains(&false) {
+                image = owner.rebuilt(&changes, own, &settings, true);
+            }
+            if image.is_some() {
+                deltas.clear();
+            } else if fit.contains(&false) {
+                let mut fit = fit.into_iter();
+                changes.retain(|change| {
+                    let fits = fit.next() == Some(true);
+                    if let Some(session) = change.session().filter(|_| !fits) {
+                        owner.establishing.remove(&session);
+                        let waiting = owner.waiting.remove(&session).unwrap_or_default();
+                        refused.extend(waiting.into_iter().map(|id| (id, Refusal::TableFull)));
+                    }
+                    fits
+                });
+            }
+        }
+        if !changes.is_empty() || !deltas.is_empty() || image.is_some() {
             let epoch = owner.epoch;
-            let batch = Batch { epoch, owner: me, changes, deltas, image: None };
+            let batch = Batch { epoch, owner: me, changes, deltas, image };
             out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
         }
         for (request, why) in refused {

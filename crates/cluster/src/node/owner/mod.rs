@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::{Action, Actions, Node};
 use crate::log::{Batch, Request, Snapshot};
 use crate::message::{self, Message, RequestId, Route};
-use crate::rib::{Change, Context, Hold, Rib};
+use crate::rib::{Change, Context, Hold, Rib, Session};
 use crate::table::Gpt;
 use crate::{Epoch, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
 
@@ -61,6 +61,8 @@ struct Unsettled {
     version: Version,
     keys: Arc<[Key]>,
     to: Option<Member>,
+    /// The member that it has moved from, with the version of its stub there.
+    left: Option<(Member, Version)>,
     /// Keys of other partitions, with the batch that directed them.
     routed: BTreeMap<u64, Sequence>,
     asked: Micros,
@@ -87,6 +89,8 @@ pub(super) struct Owner<T: Gpt> {
     /// From when reservations are checked.
     reserved: BTreeMap<u64, Micros>,
     snapshot_at: Sequence,
+    /// Changes since then.
+    changed: usize,
     asked: Micros,
 }
 
@@ -107,6 +111,7 @@ impl<T: Gpt> Owner<T> {
             rests: BTreeMap::new(),
             reserved: BTreeMap::new(),
             snapshot_at: 0,
+            changed: 0,
             asked: now,
         }
     }
@@ -236,9 +241,9 @@ impl<T: Gpt> Node<T> {
             return;
         }
         owner.seen = batch.epoch;
-        for change in &batch.changes {
-            owner.rib.apply(sequence, change, own, settings.partitions);
-        }
+        owner.changed += batch.changes.len();
+        let apply = |change| owner.rib.apply(sequence, change, own, settings.partitions);
+        let old: Vec<Option<Session>> = batch.changes.iter().map(apply).collect();
         if batch.epoch != owner.epoch || batch.owner != me {
             // Of an earlier reign: the claim is made again behind it.
             if owner.phase == Phase::Claiming {
@@ -251,9 +256,20 @@ impl<T: Gpt> Node<T> {
             owner.phase = Phase::Reigning;
             self.reign(now, own);
         } else {
-            for change in &batch.changes {
-                self.committed(now, (own, sequence), change, out);
+            let mut routed = BTreeMap::<NodeId, Vec<_>>::new();
+            for (change, old) in batch.changes.iter().zip(old) {
+                if let Change::Route { session, key, version, .. } = change
+                    && let Some(home) = self.owner_of(session.0)
+                {
+                    let known = (*session, key.hash, *version);
+                    routed.entry(home.node).or_default().push(known);
+                }
+                self.committed(now, (own, sequence), (change, old), out);
             }
+            for (home, keys) in routed {
+                self.send(now, home, Message::Routed { keys, sequence }, out);
+            }
+            self.route_committed(now, own, batch, out);
         }
     }
 
@@ -266,6 +282,7 @@ impl<T: Gpt> Node<T> {
                 version: known.version,
                 keys: Arc::clone(&known.keys),
                 to: Some(known.at),
+                left: None,
                 routed: BTreeMap::new(),
                 asked: 0,
             };
@@ -295,10 +312,9 @@ impl<T: Gpt> Node<T> {
         }
     }
 
-    pub(super) fn members_changed_owners(&mut self, now: Micros, out: &mut Actions<T>) {
+    pub(super) fn members_changed_owners(&mut self) {
         let all: Vec<Partition> = self.owners.keys().copied().collect();
         all.into_iter().for_each(|own| self.orphans(own));
-        self.propose_all(now, out);
     }
 
     /// What is done when a change of an own batch shows in the log.
@@ -306,7 +322,7 @@ impl<T: Gpt> Node<T> {
         &mut self,
         now: Micros,
         (own, sequence): (Partition, Sequence),
-        change: &Change,
+        (change, old): (&Change, Option<Session>),
         out: &mut Actions<T>,
     ) {
         let settings = self.settings;
@@ -319,6 +335,7 @@ impl<T: Gpt> Node<T> {
                     version: sequence,
                     keys,
                     to: Some(*to),
+                    left: old.and_then(|old| Some((old.at, old.moving?.1))),
                     routed: BTreeMap::new(),
                     asked: now,
                 };
@@ -327,14 +344,14 @@ impl<T: Gpt> Node<T> {
                 if self.view.state(*to).is_none() {
                     owner.queue.push_back(Wish::Replace(*session));
                 }
-                self.route(now, own, *session, out);
             }
             Change::Remove { session, .. } => {
                 owner.unsettled.remove(session);
                 let waiting = owner.waiting.remove(session).unwrap_or_default();
-                for (&hash, held) in owner.rib.keys.iter() {
-                    if held.session == *session {
-                        owner.rests.insert(hash, now + settings.rest_us);
+                let keys = old.map_or(Arc::default(), |old| old.keys);
+                for key in keys.iter() {
+                    if Partition::of(key.hash, settings.partitions) == own {
+                        owner.rests.insert(key.hash, now + settings.rest_us);
                     }
                 }
                 for request in waiting {
@@ -346,13 +363,11 @@ impl<T: Gpt> Node<T> {
                 let (session, hash) = (*session, key.hash);
                 self.send_home(now, session, Message::Reserved { session, hash }, out);
             }
-            Change::Route { session, key, version, to } => {
+            Change::Route { key, to, .. } => {
                 owner.reserved.remove(&key.hash);
                 if to.is_none() {
                     owner.rests.insert(key.hash, now + settings.rest_us);
                 }
-                let keys = vec![(*session, key.hash, *version)];
-                self.send_home(now, *session, Message::Routed { keys, sequence }, out);
             }
             Change::Release { hash } => {
                 owner.rests.remove(hash);
@@ -388,22 +403,48 @@ impl<T: Gpt> Node<T> {
         self.send(now, request.at, Message::Answer { request, answer }, out);
     }
 
-    /// Asks the owners of a session's other keys to direct them.
-    fn route(&mut self, now: Micros, own: Partition, session: SessionId, out: &mut Actions<T>) {
+    /// Asks the owners of other keys of the sessions that a batch has placed to direct them.
+    fn route_committed(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        batch: &Batch<T>,
+        out: &mut Actions<T>,
+    ) {
+        let placed = batch.changes.iter().filter_map(|change| match change {
+            Change::Place { session, .. } => Some(*session),
+            _ => None,
+        });
+        self.route(now, own, placed, out);
+    }
+
+    /// Asks the owners of the other keys of sessions to direct them.
+    fn route(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        sessions: impl IntoIterator<Item = SessionId>,
+        out: &mut Actions<T>,
+    ) {
+        let count = self.settings.partitions;
         let Some(owner) = self.owners.get_mut(&own) else { return };
-        let Some(unsettled) = owner.unsettled.get_mut(&session) else { return };
-        unsettled.asked = now;
-        let Unsettled { version, to, ref keys, ref routed, .. } = *unsettled;
-        let keys: Vec<Key> =
-            keys.iter().filter(|key| !routed.contains_key(&key.hash)).copied().collect();
-        for key in keys {
-            let partition = self.partition(key.hash);
-            if partition != own
-                && let Some(owner) = self.view.owner(partition)
-            {
-                let route = Route { session, key, version, to };
-                self.send(now, owner.node, Message::Route(vec![route]), out);
+        let mut routes = BTreeMap::<NodeId, Vec<Route>>::new();
+        for session in sessions {
+            let Some(unsettled) = owner.unsettled.get_mut(&session) else { continue };
+            unsettled.asked = now;
+            let Unsettled { version, to, ref keys, ref routed, .. } = *unsettled;
+            for &key in keys.iter().filter(|key| !routed.contains_key(&key.hash)) {
+                let partition = Partition::of(key.hash, count);
+                if partition != own
+                    && let Some(owner) = self.view.owner(partition)
+                {
+                    let route = Route { session, key, version, to };
+                    routes.entry(owner.node).or_default().push(route);
+                }
             }
+        }
+        for (owner, routes) in routes {
+            self.send(now, owner, Message::Route(routes), out);
         }
     }
 
@@ -445,15 +486,24 @@ impl<T: Gpt> Node<T> {
             }
         }
         let Some(owner) = self.owners.get_mut(&own) else { return };
-        settled.iter().for_each(|session| drop(owner.unsettled.remove(session)));
+        let mut left = BTreeMap::<NodeId, Vec<_>>::new();
+        for session in settled {
+            let settled = owner.unsettled.remove(&session);
+            if let Some((from, version)) = settled.and_then(|settled| settled.left)
+                && self.view.state(from).is_some()
+            {
+                left.entry(from.node).or_default().push((session, version));
+            }
+        }
         let requests: Vec<RequestId> =
             answered.iter().filter_map(|session| owner.waiting.remove(session)).flatten().collect();
         for request in requests {
             self.answer(now, request, Ok(()), out);
         }
-        for session in again {
-            self.route(now, own, session, out);
+        for (from, sessions) in left {
+            self.send(now, from, Message::Forget(sessions), out);
         }
+        self.route(now, own, again, out);
     }
 
     pub(super) fn beat_owners(&mut self, now: Micros, out: &mut Actions<T>) {
@@ -503,10 +553,11 @@ impl<T: Gpt> Node<T> {
             owner.queue.push_back(Wish::Release(hash));
         }
         if owner.inflight.is_none()
-            && owner.at >= owner.snapshot_at + settings.snapshot_every
+            && (owner.at >= owner.snapshot_at + settings.snapshot_every
+                || owner.changed >= settings.snapshot_changes.max(owner.rib.sessions.len()))
             && let Some(Ok(image)) = owner.writer.as_ref().map(T::image)
         {
-            owner.snapshot_at = owner.at;
+            (owner.snapshot_at, owner.changed) = (owner.at, 0);
             let rib = owner.rib.clone();
             let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
             let snapshot = Arc::new(snapshot);

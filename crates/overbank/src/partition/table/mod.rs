@@ -128,20 +128,25 @@ impl Table {
 
     /// Another table with the same words, for a machine that follows this one.
     pub(super) fn copy(&self) -> Result<Self, MemoryError> {
-        let copy = |words: &Words, pages| {
+        // Free blocks have no words yet, and their pages no memory: they are left alone.
+        let runs = (0..self.partitions()).map(|partition| self.run(partition).end);
+        let used = runs.max().unwrap_or(0);
+        let copy = |words: &Words, pages, used| {
             let new = Words::zeroed(words.get().len(), pages)?;
-            for (new, old) in new.get().iter().zip(words.get()) {
+            for (new, old) in new.get().iter().zip(&words.get()[..used]) {
                 new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             Ok(new)
         };
+        let group_words = self.shape.groups * self.shape.group_words();
+        let (directory, fallback) = (self.directory.get().len(), self.fallback.get().len());
         Ok(Self {
             shape: self.shape.clone(),
-            directory: copy(&self.directory, Pages::Small)?,
-            choices: copy(&self.choices, self.pages)?,
-            groups: copy(&self.groups, self.pages)?,
+            directory: copy(&self.directory, Pages::Small, directory)?,
+            choices: copy(&self.choices, self.pages, used * CHOICE_WORDS)?,
+            groups: copy(&self.groups, self.pages, used * group_words)?,
             versions: Words::zeroed(self.versions.get().len(), Pages::Small)?,
-            fallback: copy(&self.fallback, Pages::Small)?,
+            fallback: copy(&self.fallback, Pages::Small, fallback)?,
             ..*self
         })
     }
