@@ -65,4 +65,33 @@ static inline void write_listed(struct listed *l, uint8_t *frame, uint32_t id)
 	memcpy(frame, l->frames[id], FRAME_LEN);
 }
 
+/* Frames of a gateway's sessions: a template with two numbers that are its bases and the session, and
+ * the checksum of an IPv4 header. In host order, as in the file. */
+#define TEMPLATE_MAX 256
+
+struct sessions {
+	uint32_t len, header, at[2], base[2];
+	uint8_t frame[TEMPLATE_MAX];
+};
+
+static inline void write_session(const struct sessions *s, uint8_t *frame, uint32_t id)
+{
+	uint32_t sum = 0;
+
+	memcpy(frame, s->frame, s->len);
+	for (int i = 0; i < 2; i++) {
+		uint32_t number = htonl(s->base[i] + id);
+		memcpy(frame + s->at[i], &number, 4);
+	}
+	memset(frame + s->header + 10, 0, 2);
+	for (int i = 0; i < 20; i += 2) {
+		uint16_t word;
+		memcpy(&word, frame + s->header + i, 2);
+		sum += word;
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	uint16_t check = ~(uint16_t)((sum & 0xffff) + (sum >> 16));
+	memcpy(frame + s->header + 10, &check, 2);
+}
+
 #endif

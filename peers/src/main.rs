@@ -3,7 +3,7 @@
 //!
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
 //! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
-//! to slow it, [`ovs::explosion`]; `live` the running switch between interfaces beside Open vSwitch
+//! to slow it, [`ovs::explosion`]; `gateway` Open vSwitch's tunnels, [`gateway`]; `live` the running switch between interfaces beside Open vSwitch
 //! and the Linux bridge, [`live`]; `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.
 
@@ -12,6 +12,7 @@ mod contestant;
 mod control;
 mod fib;
 mod folder;
+mod gateway;
 mod keys;
 mod live;
 mod machine;
@@ -51,6 +52,8 @@ enum Command {
     /// Measures what both leave to packets of others, under packets made to have a mask each (as
     /// root)
     Explosion(ovs::explosion::Options),
+    /// Measures Open vSwitch with gtpu ports beside Overbank's gateway (as root)
+    Gateway(gateway::Options),
     /// Measures the live switch between interfaces beside Open vSwitch and the Linux bridge (as
     /// root)
     Live(live::Options),
@@ -85,6 +88,8 @@ fn list() -> Result<()> {
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
     println!("explosion:");
     println!("  Open vSwitch 3.1 with DPDK: {}", ovs::explosion::CONFIGURATIONS.join(", "));
+    println!("gateway:");
+    println!("  Open vSwitch 3.1 with DPDK: {}", gateway::CONFIGURATIONS.join(", "));
     println!("control:");
     println!("  Open vSwitch 3.1, userspace datapath");
     println!("live:");
@@ -102,6 +107,7 @@ fn main() -> ExitCode {
         Command::Partition(options) => partition::run(&options),
         Command::Ovs(options) => ovs::run(&options),
         Command::Explosion(options) => ovs::explosion::run(&options),
+        Command::Gateway(options) => gateway::run(&options),
         Command::Live(options) => live::run(&options),
         Command::Control(options) => control::run(&options),
         Command::Contestant(options) => contestant::run(&options),

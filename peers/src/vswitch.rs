@@ -88,10 +88,15 @@ impl Vswitch {
         self.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail-mode=secure").map(drop)
     }
 
+    /// Adds rules to `br0`.
     pub fn add_rules(&self, rules: &str) -> Result<()> {
+        self.add_rules_to("br0", rules)
+    }
+
+    pub fn add_rules_to(&self, bridge: &str, rules: &str) -> Result<()> {
         let file = self.file("rules");
         fs::write(&file, rules)?;
-        let management = format!("unix:{}", self.file("br0.mgmt").display());
+        let management = format!("unix:{}", self.file(&format!("{bridge}.mgmt")).display());
         let mut ofctl = Command::new("ovs-ofctl");
         ofctl.args(["-O", "OpenFlow13", "add-flows"]).arg(management).arg(&file);
         self.run(&mut ofctl).map(drop)

@@ -97,7 +97,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
     /// What to measure [default: tables, fib, partition, live, ovs --native, explosion,
-    /// control]
+    /// gateway, control]
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -137,6 +137,12 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Measure Open vSwitch 3.1 with DPDK and gtpu ports beside Overbank's gateway (as root)
+    Gateway {
+        /// Arguments of `overbank-peers gateway`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Packets made to have a mask each: what Open vSwitch with DPDK and Overbank's datapath leave
     /// to packets of others (as root)
     Explosion {
@@ -153,12 +159,12 @@ enum What {
 }
 
 /// Measurements beside Open vSwitch with DPDK.
-const WITH_DPDK: [&str; 2] = ["ovs", "explosion"];
+const WITH_DPDK: [&str; 3] = ["ovs", "explosion", "gateway"];
 
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let all = ["tables", "fib", "partition", "live", "ovs", "explosion", "control"];
+    let all = ["tables", "fib", "partition", "live", "ovs", "explosion", "gateway", "control"];
     let (measurements, native) = match &options.what {
         _ if options.list => (Vec::new(), false),
         _ if options.smoke => (all.map(|command| (command, smoke())).to_vec(), false),
@@ -169,6 +175,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(What::Live { arguments }) => (alone("live", arguments), false),
         Some(What::Ovs { native, arguments }) => (alone("ovs", arguments), *native),
         Some(What::Explosion { arguments }) => (alone("explosion", arguments), false),
+        Some(What::Gateway { arguments }) => (alone("gateway", arguments), false),
         Some(What::Control { arguments }) => (alone("control", arguments), false),
     };
     let measures = |commands: &[&str]| measurements.iter().any(|(name, _)| commands.contains(name));

@@ -19,9 +19,9 @@
 //! [`explosion`] does the same with packets made to slow a switch.
 
 pub mod explosion;
-mod overbank;
+pub mod overbank;
 mod report;
-mod switch;
+pub mod switch;
 mod traffic;
 
 use std::path::{Path, PathBuf};
@@ -50,18 +50,18 @@ pub const NAMES: [&str; 4] = ["emc", "smc", "both", "none"];
 pub struct Common {
     /// Small sizes: seconds instead of minutes; figures mean little
     #[arg(long)]
-    smoke: bool,
+    pub smoke: bool,
     /// Plugin that feeds the switch (made of peers/ovs/flowgen.c)
     #[arg(long, value_name = "FILE")]
-    flowgen: PathBuf,
+    pub flowgen: PathBuf,
     /// Builds of ovs-vswitchd to measure, NAME=FILE
     #[arg(long, value_name = "NAME=FILE", required = true, value_parser = Build::parse)]
-    vswitchd: Vec<Build>,
+    pub vswitchd: Vec<Build>,
     /// Rounds in which the contestants take turns
     #[arg(long, value_name = "N", default_value_t = 5,
           default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    pub rounds: u32,
     /// Seconds of a window
     #[arg(long, value_name = "S", default_value_t = 1.0,
           default_value_if("smoke", ArgPredicate::Equals("true".into()), "0.2"), value_parser = seconds)]
@@ -72,20 +72,20 @@ pub struct Common {
     settle: f64,
     /// Seed of the traffic
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Folder of the results
     #[arg(long, value_name = "DIR", default_value = "target/peers")]
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 impl Common {
     /// Settling and measuring.
-    fn times(&self) -> (Duration, Duration) {
+    pub fn times(&self) -> (Duration, Duration) {
         (Duration::from_secs_f64(self.settle), Duration::from_secs_f64(self.window))
     }
 
     /// What a record says of them, besides the machine.
-    fn record(&self, hertz: f64) -> Value {
+    pub fn record(&self, hertz: f64) -> Value {
         let mut record = machine::describe(hertz);
         record["rounds"] = json!(self.rounds);
         record["window_seconds"] = json!(self.window);
@@ -97,15 +97,15 @@ impl Common {
 }
 
 /// What both measurements need of the machine.
-struct Machine {
+pub struct Machine {
     stop: Arc<AtomicBool>,
-    hertz: f64,
+    pub hertz: f64,
     _huge_pages: machine::HugePages,
 }
 
 impl Machine {
     /// Prepares it for `switches` at a time.
-    fn prepare(switches: usize) -> Result<Machine> {
+    pub fn prepare(switches: usize) -> Result<Machine> {
         if machine::cpus() < 2 {
             bail!("two cores are needed: one forwards, one controls");
         }
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     /// Fails after Ctrl-C.
-    fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) }
     }
 

@@ -36,6 +36,18 @@ enum Order {
     Window { settle: Duration, window: Duration },
 }
 
+/// A datapath with the packets that it gets.
+pub trait Work: Send + 'static {
+    /// Makes and processes some packets; returns how many.
+    fn turn(&mut self) -> u64;
+
+    /// Counts from now on.
+    fn begin(&mut self);
+
+    /// Describes these packets and cycles since then.
+    fn describe(&self, packets: u64, cycles: u64) -> Window;
+}
+
 /// All datapaths, one thread.
 pub struct Datapaths {
     orders: Option<Sender<(usize, Order)>>,
@@ -45,7 +57,7 @@ pub struct Datapaths {
 
 impl Datapaths {
     /// Starts a thread for these datapaths; it is pinned to core 1.
-    pub fn start(mut runners: Vec<Runner>) -> Result<Datapaths> {
+    pub fn start<W: Work>(mut runners: Vec<W>) -> Result<Datapaths> {
         let (orders, receive) = channel::<(usize, Order)>();
         let (send, windows) = channel();
         let (ready, is_ready) = channel();
@@ -55,7 +67,7 @@ impl Datapaths {
                 return;
             }
             for (nth, order) in receive {
-                if send.send(runners[nth].obey(order)).is_err() {
+                if send.send(obey(&mut runners[nth], order)).is_err() {
                     return;
                 }
             }
@@ -152,7 +164,7 @@ impl Runner {
     }
 
     /// Processes all buffers once.
-    fn turn(&mut self) {
+    fn all_buffers(&mut self) {
         let now_ms = self.start.elapsed().as_millis() as u64;
         for buffers in self.buffers.chunks_exact_mut(BURST) {
             let start = clock::cycles();
@@ -162,39 +174,17 @@ impl Runner {
             self.datapath.process(&frames, 1, now_ms, &mut self.ports);
         }
     }
+}
 
-    fn run_for(&mut self, time: Duration) -> u64 {
-        let start = Instant::now();
-        let mut packets = 0;
-        while start.elapsed() < time {
-            self.turn();
-            packets += BUFFERS as u64;
-        }
-        packets
+impl Work for Runner {
+    fn turn(&mut self) -> u64 {
+        self.all_buffers();
+        BUFFERS as u64
     }
 
-    fn obey(&mut self, order: Order) -> Window {
-        match order {
-            Order::Packets(packets) => {
-                for _ in 0..packets.div_ceil(BUFFERS as u64) {
-                    self.turn();
-                }
-                Window::default()
-            }
-            Order::Window { settle, window } => {
-                self.run_for(settle);
-                self.datapath.reset_counters();
-                self.generator_cycles = 0;
-                let task = Path::new("/proc/thread-self");
-                let on_core = machine::on_core_ns(task);
-                let (start, first) = (Instant::now(), clock::cycles());
-                let packets = self.run_for(window);
-                let (cycles, went_by) = (clock::cycles() - first, start.elapsed());
-                let on_core = on_core.zip(machine::on_core_ns(task));
-                let on_core = on_core.map(|(a, b)| Duration::from_nanos(b.saturating_sub(a)));
-                self.describe(packets, cycles).on_core(on_core, went_by)
-            }
-        }
+    fn begin(&mut self) {
+        self.datapath.reset_counters();
+        self.generator_cycles = 0;
     }
 
     fn describe(&self, packets: u64, cycles: u64) -> Window {
@@ -214,6 +204,39 @@ impl Runner {
     }
 }
 
+fn run_for(work: &mut impl Work, time: Duration) -> u64 {
+    let start = Instant::now();
+    let mut packets = 0;
+    while start.elapsed() < time {
+        packets += work.turn();
+    }
+    packets
+}
+
+fn obey(work: &mut impl Work, order: Order) -> Window {
+    match order {
+        Order::Packets(packets) => {
+            let mut done = 0;
+            while done < packets {
+                done += work.turn();
+            }
+            Window::default()
+        }
+        Order::Window { settle, window } => {
+            run_for(work, settle);
+            work.begin();
+            let task = Path::new("/proc/thread-self");
+            let on_core = machine::on_core_ns(task);
+            let (start, first) = (Instant::now(), clock::cycles());
+            let packets = run_for(work, window);
+            let (cycles, went_by) = (clock::cycles() - first, start.elapsed());
+            let on_core = on_core.zip(machine::on_core_ns(task));
+            let on_core = on_core.map(|(a, b)| Duration::from_nanos(b.saturating_sub(a)));
+            work.describe(packets, cycles).on_core(on_core, went_by)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,11 +247,11 @@ mod tests {
         let ids = Arc::new(Ids::write(FlowStream::uniform(100, 1).unwrap(), 12, 4).unwrap());
         for design in ["none", "blp-2-16"] {
             let mut runner = Runner::new(design, 1 << 12, &ids).unwrap();
-            runner.obey(Order::Packets(1 << 12));
+            obey(&mut runner, Order::Packets(1 << 12));
             assert_eq!(runner.ports.packets.iter().sum::<u64>(), 1 << 12);
             assert_eq!(runner.ports.dropped, 0);
             let short = Duration::from_millis(5);
-            let window = runner.obey(Order::Window { settle: short, window: short });
+            let window = obey(&mut runner, Order::Window { settle: short, window: short });
             assert!(window.packets > 0 && window.cycles > window.generator_cycles);
             assert_eq!(window.upcalls, 0);
             let hits = if design == "none" { window.megaflow } else { window.signature };

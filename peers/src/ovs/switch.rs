@@ -23,7 +23,8 @@ use crate::vswitch::{Home, Vswitch};
 /// Huge pages of one switch: 262 144 packet buffers.
 pub const MEMORY_MIB: u64 = 1024;
 
-const SOURCE: &str = "net_null100";
+/// The port that packets come from.
+pub const SOURCE: &str = "net_null100";
 
 /// A program to measure.
 #[derive(Clone, Debug, Serialize)]
@@ -46,15 +47,28 @@ impl Build {
 }
 
 pub struct Switch {
-    vswitch: Vswitch,
+    pub vswitch: Vswitch,
     stats: Option<Map>,
 }
 
 impl Switch {
     /// Starts the switch with the rules of the traffic; packets flow when this returns.
     pub fn start(build: &Build, flowgen: &Path, ids: &Ids) -> Result<Switch> {
+        Switch::launch(build, flowgen, &[(ids.path(), "ids")], |vswitch| add_ports(vswitch, ids))
+    }
+
+    /// Starts a switch; `inputs` are the files of [`SOURCE`], by their suffix, and `set_up` adds its
+    /// ports and rules.
+    pub fn launch(
+        build: &Build,
+        flowgen: &Path,
+        inputs: &[(&Path, &str)],
+        set_up: impl FnOnce(&Vswitch) -> Result<()>,
+    ) -> Result<Switch> {
         let mut vswitch = Vswitch::start_database(&build.name, Home::default())?;
-        fs::hard_link(ids.path(), vswitch.file(&format!("{SOURCE}.ids")))?;
+        for (file, suffix) in inputs {
+            fs::hard_link(file, vswitch.file(&format!("{SOURCE}.{suffix}")))?;
+        }
         vswitch.vsctl(&format!(
             "--no-wait set Open_vSwitch . other_config:dpdk-init=true \
              other_config:dpdk-lcore-mask=0x1 other_config:pmd-cpu-mask=0x2 \
@@ -75,29 +89,11 @@ impl Switch {
         program.env("OVERBANK_FLOWGEN", vswitch.folder());
         vswitch.start_switch(program)?;
         let mut this = Switch { vswitch, stats: None };
-        this.add_ports(ids).with_context(|| this.last_words())?;
+        set_up(&this.vswitch).with_context(|| this.last_words())?;
         let stats = format!("{SOURCE}.stats");
         this.vswitch.wait_for(&stats).with_context(|| this.last_words())?;
         this.stats = Some(Map::open(&this.vswitch.file(&stats))?);
         Ok(this)
-    }
-
-    fn add_ports(&self, ids: &Ids) -> Result<()> {
-        self.vswitch.add_bridge()?;
-        let port = |number: u32, device: &str| {
-            self.vswitch.vsctl(&format!(
-                "add-port br0 p{number} -- set interface p{number} type=dpdk \
-                 ofport_request={number} options:dpdk-devargs={device}"
-            ))
-        };
-        for &number in ids.outputs() {
-            port(number, &format!("net_null{number},no-rx=1"))?;
-        }
-        self.vswitch.add_rules(ids.rules())?;
-        // Rules first: no packet meets an empty table. Empty buffers are 8 bytes; the switch would
-        // drop one that the plugin has not written to.
-        port(1, &format!("{SOURCE},size=8"))?;
-        self.vswitch.check_ports()
     }
 
     /// Sets the caches.
@@ -186,6 +182,25 @@ impl Switch {
     pub fn last_words(&self) -> String {
         self.vswitch.last_words()
     }
+}
+
+/// Adds ports and rules of the traffic.
+fn add_ports(vswitch: &Vswitch, ids: &Ids) -> Result<()> {
+    vswitch.add_bridge()?;
+    let port = |number: u32, device: &str| {
+        vswitch.vsctl(&format!(
+            "add-port br0 p{number} -- set interface p{number} type=dpdk \
+             ofport_request={number} options:dpdk-devargs={device}"
+        ))
+    };
+    for &number in ids.outputs() {
+        port(number, &format!("net_null{number},no-rx=1"))?;
+    }
+    vswitch.add_rules(ids.rules())?;
+    // Rules first: no packet meets an empty table. Empty buffers are 8 bytes; the switch would
+    // drop one that the plugin has not written to.
+    port(1, &format!("{SOURCE},size=8"))?;
+    vswitch.check_ports()
 }
 
 /// Parses the output of `pmd-stats-show`.
