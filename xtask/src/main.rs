@@ -81,7 +81,8 @@ enum Task {
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
         cargo xtask peers partition -- --sizes 1         partition tables, one size\n  \
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it\n  \
-        cargo xtask peers explosion -- --smoke           both under an attack, small")]
+        cargo xtask peers explosion -- --smoke           both under an attack, small\n  \
+        cargo xtask peers gateway -- --sessions 1000     tunnels beside Open vSwitch, one size")]
     Peers(peers::Options),
     /// Run the live switch under traffic, changing rules, flapping ports, dying controllers and
     /// faults

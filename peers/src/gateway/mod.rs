@@ -35,7 +35,7 @@ use traffic::{Direction, SKEWS, Traffic};
 /// Cache configurations of Open vSwitch: as it comes, with the SMC, and without caches.
 pub const CONFIGURATIONS: [&str; 3] = ["emc", "both", "none"];
 /// Longest time in which Open vSwitch makes its flows.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(200);
 /// The word of the plugin's file that chooses the sequence.
 const CHOSEN_AT: u64 = 16;
 
@@ -105,6 +105,7 @@ fn measure(
     let switch = switch::start(build, &common.flowgen, &traffic)?;
     warm(&switch, &traffic, machine)?;
     let flows = switch::flows(&switch)?;
+    eprintln!("  {} flows of {}, limit {}", flows.0, sessions, flows.1);
     switch.pause()?;
     let theirs = traffic.check_kept(&traffic.path("out"))?;
     if theirs < traffic.room() {

@@ -74,7 +74,8 @@ fn set_up(vswitch: &Vswitch, traffic: &Traffic) -> Result<()> {
              ofport_request={number} options:dpdk-devargs={device}"
         ))
     };
-    vswitch.add_rules_to("br-phy", "in_port=1,actions=LOCAL\nin_port=LOCAL,ip,actions=output:1\n")?;
+    vswitch
+        .add_rules_to("br-phy", "in_port=1,actions=LOCAL\nin_port=LOCAL,ip,actions=output:1\n")?;
     vswitch.add_rules(&rules(traffic))?;
     // Rules first, and the source last: no packet meets an empty table.
     let ports = [("br-phy", 1, n3), ("br0", 2, n6)];
