@@ -45,6 +45,9 @@ fn tunnels() -> Result<()> {
     println!(
         "\ninstructions per packet, 46-byte UDP packets in GTP-U with a PDU Session Container\n"
     );
+    for (what, text) in [("short-decap", "out of a tunnel"), ("short-encap", "into a tunnel")] {
+        println!("short path, {text:<21} {:>8.1}", count("tunnel", &[what, "4"])?);
+    }
     for version in ["4", "6"] {
         for (what, text) in
             [("read", "headers read"), ("decap", "out of a tunnel"), ("encap", "into a tunnel")]

@@ -2,6 +2,7 @@
 //! with `--toggle-collect='*measured*'`, as `cargo xtask instructions` does.
 //!
 //!     tunnel read|decap|encap 4|6        4, 6: the outer IP version; inside is IPv4 with UDP
+//!     tunnel short-decap|short-encap 4   the short paths, which leave the payload where it is
 //!
 //! - `read`: finds datagram, message and inner packet in a frame.
 //! - `decap`: the same, and the packet in a new frame with its TTL decremented.
@@ -9,8 +10,9 @@
 //!
 //! Prints the packets that went through `measured`.
 
-use overbank_wire::gtpu::{Body, Container, Datagram, Encap, Link, Message, Outer, Refused};
+use overbank_wire::gtpu::{Body, Container, Datagram, Encap, Link, Message, Outer, Plain, Refused};
 use overbank_wire::ip::{Ends, Packet};
+use overbank_wire::ip4::{HEADER_LEN, Packet4};
 use overbank_wire::{FlowKey, FrameBuf, extract};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -80,8 +82,36 @@ fn measured_encap(frames: &[Vec<u8>], encap: &Encap, buffer: &mut FrameBuf) -> u
     sum
 }
 
+#[inline(never)]
+fn measured_short_decap(frames: &[Vec<u8>], link: &Link) -> u64 {
+    let mut sum = 0;
+    for frame in frames {
+        if let Some(Plain { teid, packet, .. }) = Plain::of(frame) {
+            let (head, rest) = (black_box(packet.forwarded(link)), packet.payload());
+            sum += u64::from(teid) + (head.len() + rest.len()) as u64;
+        }
+    }
+    sum
+}
+
+#[inline(never)]
+fn measured_short_encap(frames: &[Vec<u8>], encap: &Encap) -> u64 {
+    let mut sum = 0;
+    for frame in frames {
+        let Some(packet) = Packet4::of_frame(frame) else { continue };
+        let mut head = [0; Encap::LEN_MAX + HEADER_LEN];
+        let Some((room, inner)) = head.split_last_chunk_mut::<HEADER_LEN>() else { continue };
+        let (len, dscp) = (packet.bytes().len(), packet.tos() >> 2);
+        let Some(start) = encap.write_plain(room, len, packet.flow_hash(), dscp) else { continue };
+        *inner = packet.next_hop();
+        let head = black_box(&head[start..]);
+        sum += (head.len() + packet.payload().len()) as u64;
+    }
+    sum
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let usage = "usage: tunnel read|decap|encap 4|6";
+    let usage = "usage: tunnel read|decap|encap 4|6, or short-decap|short-encap 4";
     let mut args = std::env::args().skip(1);
     let what = args.next().ok_or(usage)?;
     let ends = match args.next().ok_or(usage)?.as_str() {
@@ -97,19 +127,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plain = buffer.as_slice().to_vec();
     buffer.encapsulate(&encap, 1, 0)?;
     let tunnelled = buffer.as_slice().to_vec();
-    let frame = if what == "encap" { plain } else { tunnelled };
+    let tunnelled_len = tunnelled.len();
+    let frame = if what.ends_with("encap") { plain } else { tunnelled };
     let frames = vec![frame.clone(); PACKETS];
     let sum = match what.as_str() {
         "read" => measured_read(&frames),
         "decap" => measured_decap(&frames, &link, &mut buffer),
         "encap" => measured_encap(&frames, &encap, &mut buffer),
+        "short-decap" => measured_short_decap(&frames, &link),
+        "short-encap" => measured_short_encap(&frames, &encap),
         _ => return Err(usage.into()),
     };
     // All were processed, or the count is worth nothing.
     let len = match what.as_str() {
         "read" => PACKET.len() + 1,
-        "decap" => frame.len().min(PACKET.len() + link.header_len()) + 1,
-        _ => buffer.as_slice().len(),
+        "decap" | "short-decap" => frame.len().min(PACKET.len() + link.header_len()) + 1,
+        _ => tunnelled_len,
     };
     if sum != (PACKETS * len) as u64 {
         return Err(format!("processed {sum} instead of {}", PACKETS * len).into());
