@@ -3,8 +3,9 @@
 //!
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
 //! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
-//! to slow it, [`ovs::explosion`]; `gateway` Open vSwitch's tunnels, [`gateway`]; `live` the running switch between interfaces beside Open vSwitch
-//! and the Linux bridge, [`live`]; `control` rules over OpenFlow, [`control`].
+//! to slow it, [`ovs::explosion`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
+//! the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`];
+//! `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.
 
 mod clock;

@@ -57,8 +57,8 @@ impl Switch {
         Switch::launch(build, flowgen, &[(ids.path(), "ids")], |vswitch| add_ports(vswitch, ids))
     }
 
-    /// Starts a switch; `inputs` are the files of [`SOURCE`], by their suffix, and `set_up` adds its
-    /// ports and rules.
+    /// Starts a switch; `inputs` are the files of [`SOURCE`], by their suffix, and `set_up` adds
+    /// its ports and rules.
     pub fn launch(
         build: &Build,
         flowgen: &Path,
