@@ -68,6 +68,13 @@ impl<K: Copy + Ord + Hash, V> Index<K, V> {
         keys
     }
 
+    /// Returns keys and values in the order of the keys.
+    pub fn in_order(&self) -> Vec<(&K, &V)> {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.0);
+        entries
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.0.get_mut(key)
@@ -84,6 +91,14 @@ impl<K: Copy + Ord + Hash, V> Index<K, V> {
     }
 
     #[inline]
+    pub(crate) fn or_default(&mut self, key: K) -> &mut V
+    where
+        V: Default,
+    {
+        self.0.entry(key).or_default()
+    }
+
+    #[inline]
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         self.0.remove(key)
     }
@@ -92,6 +107,12 @@ impl<K: Copy + Ord + Hash, V> Index<K, V> {
 impl<K: Eq + Hash, V> Default for Index<K, V> {
     fn default() -> Self {
         Self(HashMap::default())
+    }
+}
+
+impl<K: Eq + Hash, V> FromIterator<(K, V)> for Index<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
     }
 }
 
@@ -104,19 +125,15 @@ impl<'a, K: Eq + Hash, V> IntoIterator for &'a Index<K, V> {
     }
 }
 
-impl<K: Ord + Hash, V: Hash> Hash for Index<K, V> {
+impl<K: Copy + Ord + Hash, V: Hash> Hash for Index<K, V> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let mut entries: Vec<_> = self.0.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.0);
-        entries.hash(state);
+        self.in_order().hash(state);
     }
 }
 
-impl<K: Ord + Hash + fmt::Debug, V: fmt::Debug> fmt::Debug for Index<K, V> {
+impl<K: Copy + Ord + Hash + fmt::Debug, V: fmt::Debug> fmt::Debug for Index<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut entries: Vec<_> = self.0.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.0);
-        f.debug_map().entries(entries).finish()
+        f.debug_map().entries(self.in_order()).finish()
     }
 }
 

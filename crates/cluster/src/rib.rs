@@ -3,10 +3,9 @@
 //! The same function applies changes that an owner has just written and those that a new owner
 //! replays. A change that does not fit the state, as a late duplicate, changes nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Key, Member, Partition, Sequence, SessionId, Version};
+use crate::{Index, Key, Member, Partition, Sequence, SessionId, Version};
 
 /// What the gateway keeps with a session; the engine does not read it.
 pub type Context = Arc<[u8]>;
@@ -91,9 +90,9 @@ pub enum Hold {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rib {
     /// Sessions whose home is this partition.
-    pub sessions: BTreeMap<SessionId, Session>,
+    pub sessions: Index<SessionId, Session>,
     /// Keys of this partition.
-    pub keys: BTreeMap<u64, Held>,
+    pub keys: Index<u64, Held>,
 }
 
 impl Rib {
@@ -109,11 +108,8 @@ impl Rib {
         let mut old = None;
         match change {
             Change::Reserve { session, key } => {
-                self.keys.entry(key.hash).or_insert(Held {
-                    full: key.full,
-                    session: *session,
-                    hold: Hold::Reserved(sequence),
-                });
+                let hold = Hold::Reserved(sequence);
+                self.keys.insert_new(key.hash, Held { full: key.full, session: *session, hold });
             }
             Change::Release { hash } => {
                 if self.keys.get(hash).is_some_and(|held| !matches!(held.hold, Hold::Routed(..))) {

@@ -137,7 +137,9 @@ pub struct Node<T: Gpt> {
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
     /// Requests from outside that wait for an answer, with the time of their end.
-    asked: BTreeMap<u64, Micros>,
+    asked: Index<u64, Micros>,
+    /// When it looks for those whose time is over.
+    asked_due: Micros,
     // The derived implementations need the bounds of these types.
     types: PhantomData<(T::Writer, T::Delta, T::Image)>,
 }
@@ -174,7 +176,8 @@ impl<T: Gpt> Node<T> {
             drains: (Vec::new(), None),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
-            asked: BTreeMap::new(),
+            asked: Index::default(),
+            asked_due: now,
             types: PhantomData,
         }
     }
@@ -227,14 +230,16 @@ impl<T: Gpt> Node<T> {
         self.mend(now, out);
         self.repeat_sessions(now, out);
         self.beat_owners(now, out);
-        let (late, refused) = (now, Err(Refusal::Timeout));
-        self.asked.retain(|&number, until| {
-            let waits = *until > late;
-            if !waits {
-                out.push(Action::Answer(number, refused));
+        if now >= self.asked_due {
+            self.asked_due = now + self.settings.reserve_us / 8;
+            let late = self.asked.iter().filter(|(_, until)| now >= **until).map(|of| *of.0);
+            let mut late: Vec<u64> = late.collect();
+            late.sort_unstable();
+            for number in late {
+                self.asked.remove(&number);
+                out.push(Action::Answer(number, Err(Refusal::Timeout)));
             }
-            waits
-        });
+        }
     }
 
     fn request(&mut self, now: Micros, number: u64, body: Request, out: &mut Actions<T>) {

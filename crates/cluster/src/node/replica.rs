@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Action, Actions, Entry, Node};
 use crate::log::{Batch, Reply, Request, Snapshot};
+use crate::rib::Session;
 use crate::table::Gpt;
 use crate::{Epoch, Micros, Partition, Sequence};
 
@@ -210,7 +211,12 @@ impl<T: Gpt> Node<T> {
                 self.uninstall(session, out);
             }
         }
-        for (&session, known) in sessions {
+        let me = self.me;
+        let target = |known: &Session| known.moving.is_some_and(|(to, _)| to == me);
+        let mine = sessions.iter().filter(|(_, known)| known.at == me || target(known));
+        let mut mine: Vec<_> = mine.collect();
+        mine.sort_unstable_by_key(|entry| entry.0);
+        for (&session, known) in mine {
             let content = (&known.keys, &known.context);
             let has = self.sessions.get(&session).map(|local| local.version);
             if known.at == self.me {

@@ -157,20 +157,20 @@ impl<T: Gpt> Node<T> {
             if !owner.unsettled.contains_key(&session) {
                 return Some(Ok(()));
             }
-            owner.waiting.entry(session).or_default().insert(request);
+            owner.wait(session, request);
             return None;
         }
         if let Some(new) = owner.establishing.get(&session) {
             if new.keys != keys {
                 return Some(Err(Refusal::KeyInUse));
             }
-            owner.waiting.entry(session).or_default().insert(request);
+            owner.wait(session, request);
             return None;
         }
         if let Some(held) = keys.iter().find_map(|key| owner.rib.keys.get(&key.hash)) {
             return Some(Err(refusal(held.hold)));
         }
-        owner.waiting.entry(session).or_default().insert(request);
+        owner.wait(session, request);
         let missing: BTreeSet<u64> =
             hashes.into_iter().filter(|&hash| Partition::of(hash, count) != own).collect();
         if missing.is_empty() {

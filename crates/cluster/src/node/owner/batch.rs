@@ -1,6 +1,5 @@
 //! Forms batches: takes wishes from the queue, checks them against the RIB, makes the deltas.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Owner, Wish};
@@ -20,23 +19,42 @@ enum Formed {
     Nothing,
 }
 
-/// Where a session goes: the node asked for if it is live, or by rendezvous hashing over the live
-/// members but `not`; over any member that takes sessions if there is no other.
-fn placed(
-    view: &View,
-    session: SessionId,
-    asked: Option<NodeId>,
-    not: Option<Member>,
-) -> Option<Member> {
-    let live = view.in_state(State::Live).filter(|&member| Some(member) != not);
-    match asked {
-        Some(node) => live.into_iter().find(|member| member.node == node),
-        None => rendezvous(session.0, live),
+/// The members at the time of a batch.
+struct Members<'a> {
+    view: &'a View,
+    live: Vec<Member>,
+}
+
+impl Members<'_> {
+    fn state(&self, member: Member) -> Option<State> {
+        self.view.state(member)
+    }
+
+    /// Where a session goes: the node asked for if it is live, or by rendezvous hashing over the
+    /// live members but `not`.
+    fn placed(
+        &self,
+        session: SessionId,
+        asked: Option<NodeId>,
+        not: Option<Member>,
+    ) -> Option<Member> {
+        let mut live = self.live.iter().copied().filter(|&member| Some(member) != not);
+        match asked {
+            Some(node) => live.find(|member| member.node == node),
+            None => rendezvous(session.0, live),
+        }
     }
 }
 
 impl<T: Gpt> Owner<T> {
-    fn form(&mut self, wish: Wish, view: &View) -> Formed {
+    pub(super) fn wait(&mut self, session: SessionId, request: RequestId) {
+        let waiting = self.waiting.or_default(session);
+        if !waiting.contains(&request) {
+            waiting.push(request);
+        }
+    }
+
+    fn form(&mut self, wish: Wish, view: &Members<'_>) -> Formed {
         let place = |session: SessionId, known: &Session, to| Change::Place {
             session,
             from: Some(known.at),
@@ -61,15 +79,16 @@ impl<T: Gpt> Owner<T> {
                 if known.moving.is_some() || self.unsettled.contains_key(&session) {
                     return refused(Refusal::Moving);
                 }
-                let Some(to) = placed(view, session, to, Some(known.at)) else {
+                let Some(to) = view.placed(session, to, Some(known.at)) else {
                     return refused(Refusal::NoMember);
                 };
-                self.waiting.entry(session).or_default().insert(request);
-                Some(moved(session, known, to))
+                let change = moved(session, known, to);
+                self.wait(session, request);
+                Some(change)
             }
             Wish::Retarget(session) => self.rib.sessions.get(&session).and_then(|known| {
                 let gone = known.moving.is_some_and(|(to, _)| view.state(to).is_none());
-                let to = placed(view, session, None, None).unwrap_or(known.at);
+                let to = view.placed(session, None, None).unwrap_or(known.at);
                 (gone && view.state(known.at).is_some()).then(|| moved(session, known, to))
             }),
             Wish::Arrived(session, version) => self.rib.sessions.get(&session).and_then(|known| {
@@ -82,7 +101,7 @@ impl<T: Gpt> Owner<T> {
                 }
                 let target = known.moving.map(|moving| moving.0);
                 let target = target.filter(|&to| view.state(to).is_some());
-                let to = target.or_else(|| placed(view, session, None, None))?;
+                let to = target.or_else(|| view.placed(session, None, None))?;
                 Some(place(session, known, to))
             }),
             Wish::Remove(session, request) => {
@@ -91,9 +110,9 @@ impl<T: Gpt> Owner<T> {
                         Formed::Refused(request, Refusal::Unknown)
                     });
                 };
-                let waiting = self.waiting.entry(session).or_default();
-                waiting.extend(request);
-                Some(Change::Remove { session, at: known.at })
+                let change = Change::Remove { session, at: known.at };
+                request.into_iter().for_each(|request| self.wait(session, request));
+                Some(change)
             }
             Wish::Reserve(session, key) => {
                 let free = !self.rib.keys.contains_key(&key.hash);
@@ -119,7 +138,7 @@ impl<T: Gpt> Owner<T> {
         change.map_or(Formed::Nothing, Formed::Change)
     }
 
-    fn form_new(&mut self, session: SessionId, view: &View) -> Option<Change> {
+    fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Option<Change> {
         let new = self.establishing.get(&session)?;
         let free =
             |key: &Key| self.rib.keys.get(&key.hash).is_none_or(|held| held.session == session);
@@ -128,7 +147,7 @@ impl<T: Gpt> Owner<T> {
             return None;
         }
         // Without a live member it waits; `beat_asked` asks again.
-        let to = placed(view, session, new.to, None)?;
+        let to = view.placed(session, new.to, None)?;
         let (keys, context) = (Arc::clone(&new.keys), Arc::clone(&new.context));
         Some(Change::Place { session, from: None, to, keys, context })
     }
@@ -215,9 +234,11 @@ impl<T: Gpt> Node<T> {
 
     fn propose(&mut self, now: crate::Micros, own: Partition, out: &mut Actions<T>) {
         let (settings, me) = (self.settings, self.me);
+        let live = self.view.in_state(State::Live).collect();
+        let members = Members { view: &self.view, live };
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let (mut changes, mut deltas) = (Vec::new(), Vec::new());
-        let (mut touched, mut later) = (BTreeSet::new(), Vec::new());
+        let (mut touched, mut later) = (Index::default(), Vec::new());
         let mut refused = Vec::new();
         while changes.len() < settings.batch_max
             && let Some(wish) = owner.queue.pop_front()
@@ -233,11 +254,11 @@ impl<T: Gpt> Node<T> {
                 Wish::Release(hash) => hash,
                 Wish::Route(route) => route.key.hash,
             };
-            if touched.contains(&name) {
+            if touched.contains_key(&name) {
                 later.push(wish);
                 continue;
             }
-            match owner.form(wish, &self.view) {
+            match owner.form(wish, &members) {
                 Formed::Refused(request, why) => refused.push((request, why)),
                 Formed::Nothing => {}
                 Formed::Change(change) => {
@@ -245,11 +266,13 @@ impl<T: Gpt> Node<T> {
                         Change::Place { keys, .. } => Arc::clone(keys),
                         _ => Arc::new([]),
                     };
-                    if keys.iter().any(|key| touched.contains(&key.hash)) {
+                    if keys.iter().any(|key| touched.contains_key(&key.hash)) {
                         continue; // Another change of this batch has the key: asked again later.
                     }
-                    touched.insert(name);
-                    touched.extend(keys.iter().map(|key| key.hash));
+                    touched.insert(name, ());
+                    for key in keys.iter() {
+                        touched.insert(key.hash, ());
+                    }
                     changes.push(change);
                 }
             }

@@ -15,7 +15,7 @@ use crate::log::{Batch, Request, Snapshot};
 use crate::message::{self, Message, RequestId, Route};
 use crate::rib::{Change, Context, Hold, Rib, Session};
 use crate::table::Gpt;
-use crate::{Epoch, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
+use crate::{Epoch, Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
 
 mod asked;
 mod batch;
@@ -82,8 +82,8 @@ pub(super) struct Owner<T: Gpt> {
     inflight: Option<(Arc<Batch<T>>, Micros)>,
     queue: VecDeque<Wish>,
     establishing: BTreeMap<SessionId, Establishing>,
-    unsettled: BTreeMap<SessionId, Unsettled>,
-    waiting: BTreeMap<SessionId, BTreeSet<RequestId>>,
+    unsettled: Index<SessionId, Unsettled>,
+    waiting: Index<SessionId, Vec<RequestId>>,
     /// Until when freed keys rest, by this node's clock.
     rests: BTreeMap<u64, Micros>,
     /// From when reservations are checked.
@@ -106,8 +106,8 @@ impl<T: Gpt> Owner<T> {
             inflight: None,
             queue: VecDeque::new(),
             establishing: BTreeMap::new(),
-            unsettled: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            unsettled: Index::default(),
+            waiting: Index::default(),
             rests: BTreeMap::new(),
             reserved: BTreeMap::new(),
             snapshot_at: 0,
@@ -277,7 +277,7 @@ impl<T: Gpt> Node<T> {
     fn reign(&mut self, now: Micros, own: Partition) {
         let settings = self.settings;
         let Some(owner) = self.owners.get_mut(&own) else { return };
-        let unsettled = owner.rib.sessions.iter().map(|(&session, known)| {
+        for (&session, known) in &owner.rib.sessions {
             let unsettled = Unsettled {
                 version: known.version,
                 keys: Arc::clone(&known.keys),
@@ -286,9 +286,8 @@ impl<T: Gpt> Node<T> {
                 routed: BTreeMap::new(),
                 asked: 0,
             };
-            (session, unsettled)
-        });
-        owner.unsettled = unsettled.collect();
+            owner.unsettled.insert(session, unsettled);
+        }
         for (&hash, held) in &owner.rib.keys {
             match held.hold {
                 Hold::Resting(_) => drop(owner.rests.insert(hash, now + settings.rest_us)),
@@ -303,7 +302,7 @@ impl<T: Gpt> Node<T> {
     fn orphans(&mut self, own: Partition) {
         let view = &self.view;
         let Some(owner) = self.owners.get_mut(&own).filter(|owner| owner.reigns()) else { return };
-        for (&session, known) in &owner.rib.sessions {
+        for (&session, known) in owner.rib.sessions.in_order() {
             if view.state(known.at).is_none() {
                 owner.queue.push_back(Wish::Replace(session));
             } else if known.moving.is_some_and(|(to, _)| view.state(to).is_none()) {
@@ -484,6 +483,9 @@ impl<T: Gpt> Node<T> {
             } else if now >= unsettled.asked + retry_us {
                 again.push(session);
             }
+        }
+        for sessions in [&mut answered, &mut settled, &mut again] {
+            sessions.sort_unstable();
         }
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let mut left = BTreeMap::<NodeId, Vec<_>>::new();
