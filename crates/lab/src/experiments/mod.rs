@@ -57,6 +57,7 @@ pub const ALL: &[Experiment] = &[
     scalebricks::SB_ARCH,
     scalebricks::SB_SCALE,
     scalebricks::SB_UPDATE,
+    scalebricks::GPT_VS_RANGE,
     scalebricks::FIB_VALUES,
 ];
 

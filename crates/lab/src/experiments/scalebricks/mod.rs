@@ -6,18 +6,21 @@
 //! | `sb-arch` | `arch/` | hops, bytes, time and tables of four architectures |
 //! | `sb-scale` | `scale.rs` | keys that fit into a node's memory, by nodes |
 //! | `sb-update` | `update.rs`, `rib.rs` | updates by owners of the RIB |
+//! | `gpt-vs-range` | `range.rs` | ranges and exceptions instead of a GPT |
 //! | `fib-values` | `values.rs` | lookups by bytes of a value, and with a session line behind |
 //!
 //! The dissertation has no evaluation of the cluster: where it states a figure without deriving it,
 //! a model stands beside the claim.
 
 mod arch;
+mod range;
 mod rib;
 mod scale;
 mod update;
 mod values;
 
 pub(super) use arch::SB_ARCH;
+pub(super) use range::GPT_VS_RANGE;
 pub(super) use scale::SB_SCALE;
 pub(super) use update::SB_UPDATE;
 pub(super) use values::FIB_VALUES;
@@ -49,7 +52,17 @@ fn table<V: Value>(
     seed: u64,
     value: impl Fn(u64) -> V,
 ) -> Result<Writer<u64, V>, LabError> {
-    let config = Config::entries(entries as usize).seed(seed).pages(Pages::Huge);
+    table_for(entries, entries, seed, value)
+}
+
+/// Returns the same with room for `room` entries at 95 %.
+fn table_for<V: Value>(
+    entries: u64,
+    room: u64,
+    seed: u64,
+    value: impl Fn(u64) -> V,
+) -> Result<Writer<u64, V>, LabError> {
+    let config = Config::entries(room as usize).seed(seed).pages(Pages::Huge);
     let mut writer = Writer::new(&config).map_err(LabError::failed)?;
     for session in 0..entries {
         writer.prefetch(hash(session + 16));

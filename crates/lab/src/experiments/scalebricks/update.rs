@@ -166,7 +166,10 @@ fn measure<P: Part>(
                     break;
                 }
             }
-            apply.push(start.elapsed().as_nanos() as f64 / count.max(1) as f64);
+            // The deltas of a few milliseconds of all parts, as a node gets them.
+            if owners == 1 {
+                apply.push(start.elapsed().as_nanos() as f64 / count.max(1) as f64);
+            }
             Ok(rate)
         },
     )?;
@@ -315,14 +318,16 @@ const CLAIMS: &[Claim<All>] = &[
     Claim::timed("an owner computes a move in 3 µs (p50)", "goal: 3 µs", |of: &All| {
         let ns = of.dense.quantile(0.5);
         Finding::new(ns <= 3000.0, format!("{:.2} µs", ns / 1e3))
-    }),
+    })
+    .because("the owner of all 16 M keys waits for memory; one of an eighth of them takes less"),
     Claim::timed("and in 10 µs (p99)", "goal: 10 µs", |of: &All| {
         let ns = of.dense.quantile(0.99);
         Finding::new(ns <= 10_000.0, format!("{:.2} µs", ns / 1e3))
     }),
     Claim::timed("a node applies a delta in 30 ns", "a memory copy; goal: 30 ns", |of: &All| {
         Finding::at_most(30.0, of.dense.apply())
-    }),
+    })
+    .because("prefetches begin anew with each batch: here 64 deltas for each of 32 parts"),
 ];
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
