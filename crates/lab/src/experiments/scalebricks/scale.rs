@@ -144,7 +144,8 @@ fn counts(keys: u64, nodes: u64) -> Vec<u64> {
 /// Builds the GPT of as many keys as fit beside the entries, in `memory` bytes a node.
 fn fit(kind: Kind, nodes: u64, memory: u64) -> Result<(u64, Gpt, Vec<u64>), LabError> {
     let bits = ENTRY_BITS / nodes as f64 + kind.bits(nodes);
-    let mut keys = (8.0 * memory as f64 / bits) as u64;
+    // The fullest node has a little more than its share.
+    let mut keys = (8.0 * memory as f64 / bits * (1.0 - SLACK / 3.0)) as u64;
     let mut fits: Option<(u64, Gpt, Vec<u64>)> = None;
     for _ in 0..TRIES {
         let (gpt, counts) = (kind.build(keys, nodes)?, counts(keys, nodes));
