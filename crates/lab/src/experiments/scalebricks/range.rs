@@ -485,7 +485,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     }
     record.note(
         "Where whole ranges move and never single sessions, ranges suffice, through drains and upgrades: \
-         they are smaller and faster, the load stays within a few percent of even, and routers need no route \
+         they are smaller and faster, the load stays within 10 % of even, and routers need no route \
          to one host. A range then changes its node as one: with 16 ranges a node, a sixteenth of a node's \
          sessions at an instant. A few percent of sessions off their range (static addresses, single moves) \
          cost less as exceptions than all sessions in a GPT. With more, the GPT is smaller, its size does \
