@@ -6,7 +6,7 @@ use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::Session;
 use crate::sessions::{
-    Addresses, Imported, Origin, Refusal, SessionError, SessionTotals, Sessions,
+    Addresses, Import, Imported, Refusal, SessionError, SessionTotals, Sessions,
 };
 use crate::settings::Role;
 use crate::slab::NoMemory;
@@ -116,7 +116,7 @@ pub fn start(
 pub fn check(setup: &Setup) -> Result<(), StartError> {
     let addresses = Addresses { n3: setup.n3.clone(), pools: setup.tunable.pools.clone() };
     let (mut sessions, _) = Sessions::new(setup.max_sessions, addresses, 1, setup.seed)?;
-    sessions.import(&setup.sessions, 0).map_err(StartError::Sessions)?;
+    sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
     Ok(())
 }
 
@@ -138,7 +138,7 @@ impl GatewayControl {
         let workers = setup.run.workers.max(1);
         let (mut sessions, readers) =
             Sessions::new(setup.max_sessions, addresses, workers, setup.seed)?;
-        sessions.import(&setup.sessions, 0).map_err(StartError::Sessions)?;
+        sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
         let cluster = match setup.cluster {
             Some(seat) => Some(Clustered::new(seat, index(Role::Fabric)?)),
             None => None,
@@ -173,12 +173,8 @@ impl GatewayControl {
         self.view.lost.take()
     }
 
-    /// Adds a session on request.
-    ///
-    /// # Errors
-    /// Nothing has changed then.
-    pub fn add(&mut self, session: Session) -> Result<(), SessionError> {
-        self.sessions.add(session, Origin::Request, self.publisher.now_ms())
+    pub fn now_ms(&self) -> u64 {
+        self.publisher.now_ms()
     }
 
     /// Returns the sessions to change, and the time.

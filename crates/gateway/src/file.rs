@@ -115,9 +115,15 @@ fn session(line: &str, columns: &[usize]) -> Result<Session, String> {
     if fields.len() != columns.len() {
         return Err(format!("{} fields; must be {}, as the header", fields.len(), columns.len()));
     }
+    let at = |column| columns.iter().position(|found| *found == column);
+    from_fields(|column| at(column).map_or("", |at| fields[at]))
+}
+
+/// Reads a session; `text` has the field of each of the [`COLUMNS`], empty if there is none.
+pub(crate) fn from_fields<'a>(text: impl Fn(usize) -> &'a str) -> Result<Session, String> {
     let field = |name: &'static str| {
-        let at = columns.iter().position(|column| COLUMNS[*column] == name);
-        Field { name, text: at.map_or("", |at| fields[at]) }
+        let column = COLUMNS.iter().position(|column| *column == name);
+        Field { name, text: column.map_or("", &text) }
     };
     let session = Session {
         id: field("id").required(number)?,
@@ -174,7 +180,7 @@ fn address<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?}: must be {such_as}"))
 }
 
-fn prefix(text: &str) -> Result<Prefix64, String> {
+pub(crate) fn prefix(text: &str) -> Result<Prefix64, String> {
     let wrong = || format!("{text:?}: must be an IPv6 prefix, such as 2001:db8:45:1::/64");
     let address = text.strip_suffix("/64").ok_or_else(wrong)?;
     let address: Ipv6Addr = address.parse().map_err(|_| wrong())?;
@@ -202,14 +208,28 @@ pub fn header() -> String {
 
 /// Returns a session as a line.
 pub fn line(session: &Session) -> String {
+    fields(session).join(",")
+}
+
+/// Returns the fields of a session, as in [`COLUMNS`].
+pub(crate) fn fields(session: &Session) -> [String; COLUMNS.len()] {
     fn or_empty<T: Display>(value: Option<T>) -> String {
         value.map_or(String::new(), |value| value.to_string())
     }
     let &Session { id, n3, teid, peer, peer_teid, .. } = session;
-    let (qfi, ipv4, ipv6) = (or_empty(session.qfi), or_empty(session.ipv4), or_empty(session.ipv6));
-    let (gate, up) = (session.gate.name(), or_empty(session.rate_up));
-    let down = or_empty(session.rate_down);
-    format!("{id},{n3},{teid:#x},{peer},{peer_teid:#x},{qfi},{ipv4},{ipv6},{gate},{up},{down}")
+    [
+        id.to_string(),
+        n3.to_string(),
+        format!("{teid:#x}"),
+        peer.to_string(),
+        format!("{peer_teid:#x}"),
+        or_empty(session.qfi),
+        or_empty(session.ipv4),
+        or_empty(session.ipv6),
+        session.gate.name().to_owned(),
+        or_empty(session.rate_up),
+        or_empty(session.rate_down),
+    ]
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
 //! - [`cluster`], [`fabric`]: the gateway as a node of a cluster.
+//! - [`http`]: the control socket: sessions by request.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
 
 pub mod cluster;
@@ -16,10 +17,12 @@ mod control;
 pub mod engine;
 pub mod fabric;
 pub mod file;
+pub mod http;
 pub mod limits;
 pub mod next_hops;
 pub mod prefix;
 pub mod reason;
+mod requests;
 pub mod session;
 pub mod sessions;
 pub mod settings;

@@ -8,14 +8,12 @@
 
 use axum::serve::Listener;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -52,48 +50,44 @@ impl ConnectionLimit {
 }
 
 /// A listener with a connection limit.
-pub struct Limited {
-    listener: TcpListener,
+pub struct Limited<L> {
+    listener: L,
     limit: ConnectionLimit,
     idle: Duration,
 }
 
-impl Limited {
+impl<L> Limited<L> {
     /// Puts `limit` in front of `listener`; closes a connection that is idle for `idle`.
-    pub fn new(listener: TcpListener, limit: ConnectionLimit, idle: Duration) -> Limited {
+    pub fn new(listener: L, limit: ConnectionLimit, idle: Duration) -> Limited<L> {
         Limited { listener, limit, idle }
     }
 }
 
-impl Listener for Limited {
-    type Io = Connection;
-    type Addr = SocketAddr;
+impl<L: Listener<Io: Unpin>> Listener for Limited<L> {
+    type Io = Connection<L::Io>;
+    type Addr = L::Addr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            if let Ok((stream, peer)) = self.listener.accept().await {
-                let permit = self.limit.admit().await;
-                let deadline = Box::pin(sleep(self.idle));
-                return (Connection { stream, deadline, idle: self.idle, _permit: permit }, peer);
-            }
-            sleep(RETRY).await;
-        }
+    async fn accept(&mut self) -> (Connection<L::Io>, L::Addr) {
+        let (stream, peer) = self.listener.accept().await;
+        let permit = self.limit.admit().await;
+        let deadline = Box::pin(sleep(self.idle));
+        (Connection { stream, deadline, idle: self.idle, _permit: permit }, peer)
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
+    fn local_addr(&self) -> io::Result<L::Addr> {
         self.listener.local_addr()
     }
 }
 
 /// An admitted connection.
-pub struct Connection {
-    stream: TcpStream,
+pub struct Connection<S> {
+    stream: S,
     deadline: Pin<Box<Sleep>>,
     idle: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
+impl<S> Connection<S> {
     /// Returns `step`, or an error if the connection was idle for too long.
     fn moved<T>(&mut self, cx: &mut Context<'_>, step: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if step.is_ready() {
@@ -105,7 +99,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -116,7 +110,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -141,6 +135,7 @@ mod tests {
     use axum::Router;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::time::timeout;
 
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 //! ```text
 //!   GET /metrics   Prometheus text (OpenMetrics)       ┐  Each document is made on request,
 //!   GET /status    the status document                 ├─ from one reading of the counters;
+//!   GET /ready     200, or 503 and why                 │
 //!   status socket  a line in, one line of JSON out     ┘  idle endpoints cost nothing
 //! ```
 //!
@@ -11,16 +12,16 @@
 
 use crate::connections::{ConnectionLimit, IDLE_MAX, Limited, RETRY};
 use crate::options::ServiceSettings;
-use crate::sys;
+use crate::sockets::LocalSocket;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use overbank_declare::counters::{Exposition, OPEN_METRICS};
+use serde::Serialize;
+use serde_json::json;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::{UnixListener as BoundSocket, UnixStream as BlockingUnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -56,6 +57,11 @@ pub trait Documents: Send + Sync + 'static {
     fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
         let _ = line;
         self.status()
+    }
+
+    /// Returns why traffic should not be sent here, if it should not.
+    fn unready(&self) -> Option<String> {
+        None
     }
 }
 
@@ -98,19 +104,7 @@ impl Limits {
 #[derive(Debug)]
 pub struct Endpoints {
     metrics: Option<std::net::TcpListener>,
-    status: Option<BoundSocket>,
-    file: Option<SocketFile>,
-}
-
-/// The file of the status socket, removed on drop.
-#[derive(Debug)]
-pub struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Somebody may have removed it before; either way it is no longer there.
-        let _ = std::fs::remove_file(&self.0);
-    }
+    status: Option<LocalSocket>,
 }
 
 impl Endpoints {
@@ -124,13 +118,12 @@ impl Endpoints {
         metrics_required: bool,
     ) -> Result<Endpoints, ServeError> {
         let path = settings.status_socket.0.as_deref();
-        let status = path.map(listen_status).transpose()?;
-        let file = settings.status_socket.0.clone().map(SocketFile);
+        let status = path.map(|path| LocalSocket::bind(path, "status-socket", None)).transpose()?;
         let metrics = match settings.metrics.0 {
             Some(address) => listen_metrics(address, metrics_required)?,
             None => None,
         };
-        Ok(Endpoints { metrics, status, file })
+        Ok(Endpoints { metrics, status })
     }
 
     /// Serves until `stop`, in tasks of the current runtime. The returned guard keeps the socket's
@@ -143,7 +136,7 @@ impl Endpoints {
         documents: Arc<D>,
         limits: &Limits,
         stop: watch::Receiver<bool>,
-    ) -> io::Result<Option<SocketFile>> {
+    ) -> io::Result<Option<LocalSocket>> {
         if let Some(listener) = self.metrics {
             let address = listener.local_addr()?;
             let listener = TcpListener::from_std(listener)?;
@@ -151,24 +144,11 @@ impl Endpoints {
             tokio::spawn(serve_metrics(listener, documents.clone(), stop));
             tracing::info!(%address, "metrics");
         }
-        if let Some(listener) = self.status {
-            let listener = UnixListener::from_std(listener)?;
-            tokio::spawn(serve_status(listener, limits.status.clone(), documents));
+        if let Some(socket) = &self.status {
+            tokio::spawn(serve_status(socket.listener()?, limits.status.clone(), documents));
         }
-        Ok(self.file)
+        Ok(self.status)
     }
-}
-
-/// Binds the status socket, replacing one that a killed process left behind.
-fn listen_status(path: &Path) -> Result<BoundSocket, ServeError> {
-    let failed =
-        |source| ServeError { setting: "status-socket", at: path.display().to_string(), source };
-    if let Err(error) = BlockingUnixStream::connect(path) {
-        sys::remove_stale_socket(path, &error).map_err(failed)?;
-    }
-    let listener = BoundSocket::bind(path).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
 }
 
 fn listen_metrics(
@@ -193,15 +173,11 @@ fn listen_metrics(
 }
 
 async fn serve_metrics<D: Documents>(
-    listener: Limited,
+    listener: Limited<TcpListener>,
     documents: Arc<D>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let of_status = documents.clone();
-    let metrics =
-        move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], documents.metrics().text()) };
-    let status = move || async move { json(of_status.status()) };
-    let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status));
+    let router = router(documents, stop.clone());
     let stopped = async move {
         // An error means that the sender is gone: stop then, too.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -209,7 +185,40 @@ async fn serve_metrics<D: Documents>(
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
-fn json(document: serde_json::Result<Vec<u8>>) -> Response {
+/// Returns the routes of every service: metrics, status, readiness.
+pub fn router<S: Clone + Send + Sync + 'static>(
+    documents: Arc<dyn Documents>,
+    stop: watch::Receiver<bool>,
+) -> Router<S> {
+    let (of_status, of_ready) = (documents.clone(), documents.clone());
+    let metrics =
+        move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], documents.metrics().text()) };
+    let status = move || async move { written(of_status.status()) };
+    let ready = move || async move {
+        // An error means that the sender is gone: the service ends.
+        let stops = *stop.borrow() || stop.has_changed().is_err();
+        match stops.then(|| "stopping".to_owned()).or_else(|| of_ready.unready()) {
+            None => answer(StatusCode::OK, &json!({ "ready": true })),
+            Some(why) => {
+                let body = json!({ "ready": false, "error": why });
+                answer(StatusCode::SERVICE_UNAVAILABLE, &body)
+            }
+        }
+    };
+    let routes = Router::new().route("/metrics", get(metrics)).route("/status", get(status));
+    routes.route("/ready", get(ready))
+}
+
+/// Returns an answer with a JSON document.
+pub fn answer(status: StatusCode, document: &impl Serialize) -> Response {
+    let mut response = written(serde_json::to_vec(document));
+    if response.status() == StatusCode::OK {
+        *response.status_mut() = status;
+    }
+    response
+}
+
+fn written(document: serde_json::Result<Vec<u8>>) -> Response {
     match document {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -261,6 +270,7 @@ mod tests {
     use super::*;
     use overbank_declare::counters::Gauge;
     use overbank_declare::settings::{Source, Table};
+    use std::path::Path;
     use std::time::Duration;
     use tokio::net::TcpStream;
 
@@ -321,7 +331,8 @@ mod tests {
         let taken = listen_metrics(address, true).expect_err("taken").to_string();
         assert!(taken.starts_with(&format!("metrics {address}: ")), "{taken}");
         assert!(listen_metrics(address, false).is_ok_and(|none| none.is_none()));
-        let taken = listen_status(&path).expect_err("taken").to_string();
+        let taken = LocalSocket::bind(&path, "status-socket", None);
+        let taken = taken.expect_err("taken").to_string();
         assert!(taken.starts_with("status-socket /"), "{taken}");
         let file = endpoints.serve(Arc::new(Nothing), &limits, stopped).expect("served");
         let metrics = get(address, "/metrics").await;
@@ -330,6 +341,7 @@ mod tests {
             "{metrics}"
         );
         assert!(get(address, "/status").await.ends_with("{\"up\":true}"));
+        assert!(get(address, "/ready").await.ends_with("{\"ready\":true}"));
 
         let mut first = UnixStream::connect(&path).await.expect("it listens");
         assert_eq!(ask(&mut first, "\n").await, "{\"up\":true}\n");

@@ -3,6 +3,7 @@
 //! ```text
 //!   options                  the settings of every service
 //!   connections, endpoints   metrics and status over HTTP, the status socket, limits of both
+//!   sockets                  local sockets by path, HTTP over one
 //!   privileges, process      capabilities, signals, the service manager, logs
 //! ```
 //!
@@ -14,4 +15,5 @@ pub mod endpoints;
 pub mod options;
 pub mod privileges;
 pub mod process;
+pub mod sockets;
 pub mod sys;

@@ -3,10 +3,11 @@
 use super::{Origin, Record, SessionError, Sessions, check_pools};
 use crate::prefix::Prefixes;
 use crate::session::{Key, Session};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
+use serde::Serialize;
 
 /// What an import did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub added: usize,
     pub changed: usize,
@@ -15,15 +16,28 @@ pub struct Imported {
 }
 
 /// Why a list is refused, by line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     pub line: usize,
     pub what: String,
 }
 
+/// How a list is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// Source of the sessions: those of another one are neither changed nor removed.
+    pub origin: Origin,
+    /// Whether its sessions that are not in the list are removed.
+    pub replace: bool,
+}
+
+impl Import {
+    /// The file of sessions, as a whole.
+    pub const FILE: Import = Import { origin: Origin::File, replace: true };
+}
+
 impl Sessions {
-    /// Makes the sessions of [`Origin::File`] those of this list, which has the line of each. Those
-    /// that are not in the list are removed. Sessions of requests stay.
+    /// Adds and changes the sessions of a list, which has the line of each.
     ///
     /// # Errors
     /// Returns every error, by line; nothing has changed then. A key that moves from one session to
@@ -32,18 +46,14 @@ impl Sessions {
     pub fn import(
         &mut self,
         list: &[(usize, Session)],
+        how: Import,
         now_ms: u64,
     ) -> Result<Imported, Vec<Refusal>> {
-        let refusals = self.refusals(list, now_ms);
-        if !refusals.is_empty() {
+        if let Err(refusals) = self.check_import(list, how, now_ms) {
             self.totals.refused += refusals.len() as u64;
             return Err(refusals);
         }
-        let wanted: HashMap<u64, &Session> = list.iter().map(|(_, s)| (s.id, s)).collect();
-        let gone = self.records.values().filter(|record| {
-            record.origin == Origin::File && !wanted.contains_key(&record.session.id)
-        });
-        let gone: Vec<u64> = gone.map(|record| record.session.id).collect();
+        let gone = self.left_out(list, how);
         let mut done = Imported { removed: gone.len(), ..Imported::default() };
         for id in gone {
             // It was there a moment ago.
@@ -54,13 +64,51 @@ impl Sessions {
             let before = self.records.get(&session.id).map(|record| record.session);
             let (applied, count) = match before {
                 Some(before) if before == *session => (Ok(()), &mut done.kept),
-                Some(_) => (self.change(*session, Origin::File, now_ms), &mut done.changed),
-                None => (self.add(*session, Origin::File, now_ms), &mut done.added),
+                Some(_) => (self.change(*session, how.origin, now_ms), &mut done.changed),
+                None => (self.add(*session, how.origin, now_ms), &mut done.added),
             };
             *count += usize::from(applied.is_ok());
             refusals.extend(applied.err().map(|e| Refusal { line: *line, what: e.to_string() }));
         }
         if refusals.is_empty() { Ok(done) } else { Err(refusals) }
+    }
+
+    /// Returns what an import would do.
+    ///
+    /// # Errors
+    /// Returns those of the import.
+    pub fn check_import(
+        &self,
+        list: &[(usize, Session)],
+        how: Import,
+        now_ms: u64,
+    ) -> Result<Imported, Vec<Refusal>> {
+        let refusals = self.refusals(list, how, now_ms);
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let mut done = Imported { removed: self.left_out(list, how).len(), ..Imported::default() };
+        for (_, session) in list {
+            *match self.records.get(&session.id) {
+                Some(record) if record.session == *session => &mut done.kept,
+                Some(_) => &mut done.changed,
+                None => &mut done.added,
+            } += 1;
+        }
+        Ok(done)
+    }
+
+    /// Returns the sessions that an import removes.
+    pub(crate) fn left_out(&self, list: &[(usize, Session)], how: Import) -> Vec<u64> {
+        if !how.replace {
+            return Vec::new();
+        }
+        let wanted: HashSet<u64> = list.iter().map(|(_, session)| session.id).collect();
+        let gone = self
+            .records
+            .values()
+            .filter(|record| record.origin == how.origin && !wanted.contains(&record.session.id));
+        gone.map(|record| record.session.id).collect()
     }
 
     /// Takes other pools, and the sessions of the file if there is a list.
@@ -75,7 +123,7 @@ impl Sessions {
         now_ms: u64,
     ) -> Result<Imported, Vec<Refusal>> {
         let before = std::mem::replace(&mut self.addresses.pools, pools);
-        let stay = |record: &&Record| list.is_none() || record.origin == Origin::Request;
+        let stay = |record: &&Record| list.is_none() || record.origin != Origin::File;
         let outside = self.records.values().filter(stay).filter_map(|record| {
             let error = check_pools(&self.addresses, &record.session).err()?;
             Some((record.session.id, error))
@@ -86,7 +134,7 @@ impl Sessions {
         let refusals: Vec<Refusal> = outside.into_iter().map(refusal).collect();
         let done = match list {
             _ if !refusals.is_empty() => Err(refusals),
-            Some(list) => self.import(list, now_ms),
+            Some(list) => self.import(list, Import::FILE, now_ms),
             None => Ok(Imported { kept: self.len(), ..Imported::default() }),
         };
         if done.is_err() {
@@ -96,9 +144,10 @@ impl Sessions {
     }
 
     /// Returns everything that is wrong with a list.
-    fn refusals(&self, list: &[(usize, Session)], now_ms: u64) -> Vec<Refusal> {
+    fn refusals(&self, list: &[(usize, Session)], how: Import, now_ms: u64) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |line, what| refusals.push(Refusal { line, what });
+        let mut added = 0;
         let mut ids: HashMap<u64, usize> = HashMap::new();
         let mut keys: HashMap<Key, (u64, usize)> = HashMap::new();
         for &(line, session) in list {
@@ -107,13 +156,12 @@ impl Sessions {
                 refuse(line, format!("id {id} is also that of line {first}"));
                 continue;
             }
-            let of_request =
-                self.records.get(&id).is_some_and(|record| record.origin == Origin::Request);
-            if of_request {
-                let what = "exists and is not of this file; remove it first, or use another id";
-                refuse(line, format!("session {id} {what}"));
+            let origin = self.records.get(&id).map(|record| record.origin);
+            if let Some(other) = origin.filter(|origin| *origin != how.origin) {
+                refuse(line, SessionError::Foreign(id, other).to_string());
                 continue;
             }
+            added += usize::from(origin.is_none());
             let checked = self.check(&session, now_ms);
             for key in session.keys() {
                 if let Some((owner, first)) = keys.insert(key, (id, line))
@@ -127,8 +175,7 @@ impl Sessions {
                 refuse(line, error.to_string());
             }
         }
-        let requests = self.records.values().filter(|record| record.origin == Origin::Request);
-        let sum = ids.len() + requests.count();
+        let sum = self.records.len() + added - self.left_out(list, how).len();
         if sum > self.max && refusals.is_empty() {
             let line = list.last().map_or(0, |(line, _)| *line);
             let what = format!("{sum} sessions exceed max-sessions {}", self.max);

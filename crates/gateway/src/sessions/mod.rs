@@ -19,11 +19,13 @@
 
 mod import;
 pub(crate) mod keys;
+mod list;
 mod reader;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use import::{Imported, Refusal};
+pub use import::{Import, Imported, Refusal};
+pub use list::{Page, SLOTS_A_PAGE};
 pub use reader::{Found, SessionReader};
 
 use crate::fabric::Relay;
@@ -88,6 +90,8 @@ pub enum SessionError {
     Exists(u64),
     #[error("there is no session {0}")]
     Unknown(u64),
+    #[error("session {0} {by}", by = .1.changed_by())]
+    Foreign(u64, Origin),
     #[error("{0} sessions exist, as many as max-sessions allows")]
     Full(usize),
     #[error("the table of keys has no room near {0}; try again, or increase max-sessions")]
@@ -116,10 +120,37 @@ overbank_declare::counters! {
 pub enum Origin {
     /// The file of sessions, read again as a whole.
     File,
-    /// Requests, one by one.
+    /// Requests of an operator, one by one.
     Request,
+<<<<<<< HEAD
     /// The cluster, which places and moves it.
     Cluster,
+=======
+    /// A session management function, by PFCP.
+    Pfcp,
+}
+
+impl Origin {
+    pub const ALL: [Origin; 3] = [Origin::File, Origin::Request, Origin::Pfcp];
+
+    /// Returns its name, as it is serialized.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Origin::File => "file",
+            Origin::Request => "request",
+            Origin::Pfcp => "pfcp",
+        }
+    }
+
+    /// Returns where its sessions are changed.
+    pub(crate) const fn changed_by(self) -> &'static str {
+        match self {
+            Origin::File => "is of the file of sessions: change the file, then send SIGHUP",
+            Origin::Request => "is of a request: change or remove it by request",
+            Origin::Pfcp => "is of PFCP: its SMF alone changes it",
+        }
+    }
+>>>>>>> 40ebc85 (gateway: sessions by HTTP requests, in pages)
 }
 
 /// A session as it is now.

@@ -211,7 +211,7 @@ proptest! {
                 }
                 Step::Import(list) => {
                     let list: Vec<_> = (2..).zip(list).collect();
-                    let done = sessions.import(&list, now_ms);
+                    let done = sessions.import(&list, Import::FILE, now_ms);
                     prop_assert_eq!(done.is_ok(), twin.import(&list, MAX, now_ms), "{:?}", done);
                 }
                 Step::Wait(ms) => {
@@ -296,7 +296,7 @@ fn an_import_is_all_or_nothing() {
     let (mut sessions, _reader) = sessions(4);
     sessions.add(session(9), Origin::Request, 0).expect("free");
     let list: Vec<(usize, Session)> = (2..).zip([session(1), session(2), session(3)]).collect();
-    let done = sessions.import(&list, 0).expect("valid");
+    let done = sessions.import(&list, Import::FILE, 0).expect("valid");
     assert_eq!(done, Imported { added: 3, ..Imported::default() });
     let closed = Session { gate: Gate::Closed, ..session(2) };
     let wrong = [
@@ -306,10 +306,10 @@ fn an_import_is_all_or_nothing() {
         (5, Session { id: 2, ..session(6) }),
         (6, Session { ipv4: session(3).ipv4, ..session(5) }),
     ];
-    let refusals = sessions.import(&wrong, 0).expect_err("wrong");
+    let refusals = sessions.import(&wrong, Import::FILE, 0).expect_err("wrong");
     let refusals: Vec<(usize, &str)> = refusals.iter().map(|r| (r.line, &*r.what)).collect();
     let expected = [
-        (3, "session 9 exists and is not of this file; remove it first, or use another id"),
+        (3, "session 9 is of a request: change or remove it by request"),
         (4, "TEID 0x2 at 192.0.2.1 belongs to session 2; session 8 needs another"),
         (5, "id 2 is also that of line 2"),
         (6, "address 10.45.0.3 belongs to session 3; session 5 needs another"),
@@ -317,9 +317,9 @@ fn an_import_is_all_or_nothing() {
     assert_eq!(refusals, expected);
     assert_eq!(sessions.get(2).map(|listed| listed.session), Some(session(2)), "unchanged");
     let five: Vec<(usize, Session)> = (2..).zip((1..=4).map(session)).collect();
-    let refusals = sessions.import(&five, 0).expect_err("too many");
+    let refusals = sessions.import(&five, Import::FILE, 0).expect_err("too many");
     assert_eq!(refusals, [Refusal { line: 5, what: "5 sessions exceed max-sessions 4".into() }]);
-    let done = sessions.import(&[(2, closed), (3, session(3))], 0).expect("valid");
+    let done = sessions.import(&[(2, closed), (3, session(3))], Import::FILE, 0).expect("valid");
     assert_eq!(done, Imported { added: 0, changed: 1, removed: 1, kept: 1 });
     assert!(sessions.get(9).is_some() && sessions.get(1).is_none());
 }

@@ -95,7 +95,7 @@ impl Speaker {
         rules.apply(ies)?;
         let id = self.draw_id(store);
         let (session, created) = self.place(id, &mut rules, store, |store, session| {
-            store.add(session, Origin::Request, now_ms)
+            store.add(session, Origin::Pfcp, now_ms)
         })?;
         rules.urrs.values_mut().for_each(|urr| urr.start(Counts::default()));
         let watched = !rules.urrs.is_empty();
@@ -134,7 +134,7 @@ impl Speaker {
             if session == before {
                 return Ok(());
             }
-            store.change(session, Origin::Request, now_ms)
+            store.change(session, Origin::Pfcp, now_ms)
         })?;
         let counts = store.get(id).map(|listed| listed.counts).unwrap_or_default();
         for (number, urr) in &mut rules.urrs {

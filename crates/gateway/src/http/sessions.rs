@@ -1,0 +1,226 @@
+//! Requests about sessions.
+
+use super::body::{self, Fields};
+use super::query::Query;
+use super::{Api, BODY_MAX, Fault, PAGE_MAX, Shared, blocking};
+use crate::file;
+use crate::session::{Key, Prefix64};
+use crate::sessions::{Listed, Origin, Page, SessionError};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use overbank_service::endpoints::answer;
+use serde::Serialize;
+use serde_json::json;
+use std::io;
+use std::net::IpAddr;
+
+/// Name and version of a page.
+const SCHEMA: &str = "overbank-gateway-sessions/1";
+/// Sessions of a page if none is asked for.
+const PAGE: usize = 100;
+
+type Answer = Result<Response, Fault>;
+
+/// Answers with a document.
+fn ok(document: &impl Serialize) -> Answer {
+    Ok(answer(StatusCode::OK, document))
+}
+
+/// Which sessions are wanted.
+#[derive(Clone, Copy, Default)]
+struct Filter {
+    teid: Option<u32>,
+    address: Option<Key>,
+    origin: Option<Origin>,
+}
+
+impl Filter {
+    fn of(query: &Query) -> Result<Filter, Fault> {
+        Ok(Filter {
+            teid: query.get("teid", file::number)?,
+            address: query.get("address", terminal)?,
+            origin: query.get("origin", origin)?,
+        })
+    }
+
+    fn wants(&self, listed: &Listed) -> bool {
+        let Listed { session, origin, .. } = listed;
+        self.teid.is_none_or(|teid| session.teid == teid)
+            && self.address.is_none_or(|key| session.keys().any(|one| one == key))
+            && self.origin.is_none_or(|wanted| wanted == *origin)
+    }
+
+    /// Finds a page of sessions: by their keys, if it can.
+    fn page(&self, api: &Api, after: u32, most: usize) -> Page {
+        let control = api.handle.lock();
+        let sessions = control.sessions();
+        let by_keys = |keys: Vec<Key>| {
+            let found = keys.into_iter().filter_map(|key| sessions.get(sessions.owner_of(key)?));
+            let found = found.filter(|listed| self.wants(listed));
+            Page { sessions: found.collect(), next: None }
+        };
+        match (self.address, self.teid) {
+            (Some(key), _) => by_keys(vec![key]),
+            (None, Some(teid)) => {
+                let n3 = sessions.addresses().n3.iter();
+                by_keys(n3.map(|n3| Key::Tunnel(*n3, teid)).collect())
+            }
+            (None, None) => sessions.page(after, most, |listed| self.wants(listed)),
+        }
+    }
+}
+
+/// Reads an address of a terminal, or its prefix.
+fn terminal(text: &str) -> Result<Key, String> {
+    if text.contains('/') {
+        return file::prefix(text).map(Key::Ipv6);
+    }
+    match text.parse() {
+        Ok(IpAddr::V4(address)) => Ok(Key::Ipv4(address)),
+        Ok(IpAddr::V6(address)) => Ok(Key::Ipv6(Prefix64::of(address))),
+        Err(_) => Err(format!("{text:?}: must be an address of a terminal, such as 10.45.0.2")),
+    }
+}
+
+fn origin(text: &str) -> Result<Origin, String> {
+    let found = Origin::ALL.into_iter().find(|origin| origin.name() == text);
+    let names = Origin::ALL.map(Origin::name).join(", ");
+    found.ok_or_else(|| format!("{text:?}: must be one of {names}"))
+}
+
+/// Reads the id at the end of a path.
+fn id(uri: &Uri) -> Result<u64, Fault> {
+    let text = uri.path().rsplit('/').next().unwrap_or_default();
+    file::number(text).map_err(|what| Fault::bad(format!("id: {what}")))
+}
+
+pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
+    let query = Query::of(&uri, &["after", "most", "teid", "address", "origin"])?;
+    let filter = Filter::of(&query)?;
+    let after = query.get("after", file::number)?.unwrap_or(0);
+    let within = |most: &usize| (1..=PAGE_MAX).contains(most);
+    let read = |text: &str| {
+        let most = file::number(text).ok().and_then(|n: u64| usize::try_from(n).ok());
+        most.filter(within).ok_or_else(|| format!("{text:?}: must be from 1 to {PAGE_MAX}"))
+    };
+    let most = query.get("most", read)?.unwrap_or(PAGE);
+    blocking(move || {
+        let Page { sessions, next } = filter.page(&api, after, most);
+        let total = api.handle.lock().sessions().len();
+        ok(&json!({ "schema": SCHEMA, "sessions": sessions, "next": next, "total": total }))
+    })
+    .await
+}
+
+pub(super) async fn show(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    let id = id(&uri)?;
+    blocking(move || {
+        let listed = api.handle.lock().sessions().get(id);
+        ok(&listed.ok_or(SessionError::Unknown(id))?)
+    })
+    .await
+}
+
+pub(super) async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    Query::of(&uri, &[])?;
+    let session = Fields::parse(&body::text(body, BODY_MAX).await?)?.session()?;
+    blocking(move || Ok(api.handle.lock().add(session)?)).await?;
+    Ok(answer(StatusCode::CREATED, &session))
+}
+
+pub(super) async fn change(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    Query::of(&uri, &[])?;
+    let id = id(&uri)?;
+    let fields = Fields::parse(&body::text(body, BODY_MAX).await?)?;
+    let changed = move || {
+        let mut control = api.handle.lock();
+        control.change(id, |before| fields.applied_to(before))
+    };
+    ok(&blocking(changed).await?)
+}
+
+pub(super) async fn remove(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    let id = id(&uri)?;
+    ok(&blocking(move || Ok(api.handle.lock().remove(id)?)).await?)
+}
+
+pub(super) async fn import(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    let query = Query::of(&uri, &["dry-run", "replace"])?;
+    let (dry_run, replace) = (query.flag("dry-run")?, query.flag("replace")?);
+    let Ok(_alone) = api.importing.clone().try_acquire_owned() else {
+        let what = "another import is in progress; try again";
+        return Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, what));
+    };
+    let text = body::text(body, api.import_max).await?;
+    let done = blocking(move || {
+        let list = file::parse(&text);
+        let list = list.map_err(|lines| Fault::lines(StatusCode::BAD_REQUEST, lines))?;
+        drop(text);
+        let mut control = api.handle.lock();
+        let checked = control.check_import(&list, replace);
+        let checked = checked.map_err(|lines| Fault::lines(StatusCode::CONFLICT, lines))?;
+        if dry_run {
+            return Ok(checked);
+        }
+        let left_out = |lines| Fault::lines(StatusCode::SERVICE_UNAVAILABLE, lines);
+        control.import(&list, replace).map_err(left_out)
+    })
+    .await?;
+    let mut document = json!(done);
+    document["dry_run"] = json!(dry_run);
+    ok(&document)
+}
+
+/// Streams all sessions, page by page.
+pub(super) async fn export(State(api): State<Shared>, uri: Uri) -> Answer {
+    let query = Query::of(&uri, &["origin"])?;
+    let filter = Filter { origin: query.get("origin", origin)?, ..Filter::default() };
+    let pages = stream::unfold(Some(0), move |from| {
+        let api = api.clone();
+        async move {
+            let from = from?;
+            let page = blocking(move || Ok(filter.page(&api, from, PAGE_MAX))).await;
+            Some(match page {
+                Ok(Page { sessions, next }) => {
+                    let mut text = match from {
+                        0 => file::header() + "\n",
+                        _ => String::new(),
+                    };
+                    sessions
+                        .iter()
+                        .for_each(|listed| text += &(file::line(&listed.session) + "\n"));
+                    (Ok(text), next)
+                }
+                // The answer then ends without its last chunk.
+                Err(fault) => (Err(io::Error::other(fault.error)), None),
+            })
+        }
+    });
+    let csv = [(header::CONTENT_TYPE, "text/csv; charset=utf-8")];
+    Ok((csv, Body::from_stream(pages)).into_response())
+}
+
+/// Looks all sessions up by their keys, page by page.
+pub(super) async fn check(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    blocking(move || {
+        let (mut next, mut checked, mut misled) = (Some(0), 0, None);
+        while let (Some(from), None) = (next, misled) {
+            let control = api.handle.lock();
+            let page = control.sessions().page(from, PAGE_MAX, |_| true);
+            checked += page.sessions.len();
+            misled = control.sessions().misled(&page.sessions);
+            next = page.next;
+        }
+        let error = misled.map(|(id, key)| {
+            format!("internal error: {key} does not lead to session {id}; please report it")
+        });
+        ok(&json!({ "ok": error.is_none(), "sessions": checked, "error": error }))
+    })
+    .await
+}
