@@ -1,6 +1,8 @@
 //! `overbank gateway`: reads its settings and sessions, prints its totals.
 
 mod appliance;
+mod ask;
+mod client;
 #[cfg(feature = "pfcp")]
 mod pfcp;
 #[cfg(test)]
@@ -21,6 +23,7 @@ use overbank_ports::spec::PortKind;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_service::process::start_log;
+use overbank_service::sockets::LocalSocket;
 use serde_json::Value;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -48,6 +51,7 @@ routes and limits again, all or none.";
   overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
       --ue-pool 10.45.0.0/16 --pfcp 10.0.0.5:8805
   overbank gateway --config gateway.toml --check
+  overbank gateway sessions list --address 10.45.0.2      of a gateway with --control
 
 The file of sessions is CSV with a header line:
   id,n3,teid,peer,peer_teid,qfi,ipv4,ipv6,gate,rate_up,rate_down
@@ -68,6 +72,10 @@ pub struct Config {
     /// Address of N4, and the peers that may use it (empty: all).
     #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
     pub pfcp: Option<(SocketAddr, Prefixes)>,
+    /// Path of the control socket, and its limit of connections.
+    pub control: (Option<PathBuf>, usize),
+    /// The control socket, bound when the gateway starts.
+    pub socket: Option<LocalSocket>,
     pub service: ServiceSettings,
     pub metrics_required: bool,
 }
@@ -107,8 +115,20 @@ impl Config {
         let setup = Setup { seed: seed(), ..gateway.setup(check, run) };
         let pfcp = check_pfcp(check, &gateway);
         select(check, &mut ports, &setup);
+        let control = (gateway.control.0, gateway.control_connections);
         let (sessions, service) = (gateway.sessions, service?);
-        Some(Config { args: None, setup, ports, sessions, pfcp, service, metrics_required })
+        let args = None;
+        Some(Config {
+            args,
+            setup,
+            ports,
+            sessions,
+            pfcp,
+            control,
+            socket: None,
+            service,
+            metrics_required,
+        })
     }
 }
 
@@ -148,7 +168,24 @@ fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<(SocketAdd
     Some((address, gateway.pfcp_peer.iter().map(|peer| peer.value).collect()))
 }
 
-pub fn run(args: &Args) -> Result<()> {
+/// Arguments: those of a gateway to run, or of a question to a running one.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Command {
+    #[command(flatten)]
+    run: Args,
+    #[command(subcommand)]
+    ask: Option<ask::Ask>,
+}
+
+pub fn run(command: &Command) -> Result<()> {
+    match &command.ask {
+        Some(ask) => ask::run(ask),
+        None => serve(&command.run),
+    }
+}
+
+fn serve(args: &Args) -> Result<()> {
     let config = Config::new(args.source(), &WorkerSettings::available_cores());
     let mut config = config.map_err(|problems| report(&problems))?;
     if args.options.check {
@@ -158,6 +195,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     config.args = Some(args.clone());
     start_log(&config.service);
+    let bind = |path: &PathBuf| LocalSocket::bind(path, "control", Some(0o600));
+    config.socket = config.control.0.as_ref().map(bind).transpose()?;
     let plan = Plan {
         ports: &config.ports,
         workers: config.setup.run.workers,

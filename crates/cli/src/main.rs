@@ -44,7 +44,7 @@ enum Command {
     Replay(Box<replay::Args>),
     Advise(Box<advise::Args>),
     Switch(Box<switch::Args>),
-    Gateway(Box<gateway::Args>),
+    Gateway(Box<gateway::Command>),
     Top(top::Args),
     Fdb(fdb::Args),
     /// Build a table that maps keys to parts, and look keys up in it

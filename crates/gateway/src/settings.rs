@@ -6,7 +6,7 @@ use crate::next_hops::Mac;
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::is_host;
 use crate::sessions::{N3_MAX, SESSIONS_MAX};
-use overbank_declare::settings::{Check, Located, Location, Range, SettingValue};
+use overbank_declare::settings::{Check, Located, Location, Off, Range, SettingValue};
 use overbank_ports::PortSpec;
 use overbank_runtime::Options;
 use overbank_runtime::settings::PortSetting;
@@ -67,6 +67,11 @@ overbank_declare::settings! {
             or "no PFCP" example "10.0.0.5:8805";
         pfcp_peer: Vec<Located<Prefix>>, "Prefix of SMFs that may use N4; repeat for each"
             or "all" example "10.0.0.0/24";
+        control: Off<PathBuf> = "off",
+            "Path of the control socket, which `overbank gateway sessions` and `status` use"
+            example "/run/overbank/gateway.sock";
+        control_connections: usize = 16, in 1..=64,
+            "Limit of concurrent connections to the control socket; more wait";
         max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
     }
 }

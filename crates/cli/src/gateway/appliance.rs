@@ -3,16 +3,18 @@
 #[cfg(feature = "pfcp")]
 use super::pfcp;
 use super::{Args, Config};
-use crate::live::document::Extra;
+use crate::live::document::{Extra, Served};
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::status::GATEWAY_SCHEMA;
 use overbank_declare::settings::{Location, Problem, Problems};
-use overbank_gateway::{GatewayControl, Setup, file};
+use overbank_gateway::{GatewayControl, Setup, file, http};
 use overbank_ports::PortSpec;
 use overbank_runtime::Handle;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
+use overbank_service::connections::ConnectionLimit;
 use serde::Serialize;
 use std::future::Future;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What the documents of the gateway have beside its engine.
@@ -108,17 +110,20 @@ impl Appliance for GatewayControl {
 
     fn serve(
         config: &Config,
-        handle: Handle<Self>,
-        _: &GatewayExtra,
+        served: Served<Self>,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
         #[cfg(feature = "pfcp")]
-        let n4 = config.pfcp.clone().map(|n4| (n4, stop.clone()));
-        #[cfg(not(feature = "pfcp"))]
-        let _ = (config, handle);
+        let n4 = config.pfcp.clone().map(|n4| (n4, served.handle.clone(), stop.clone()));
+        let control = config.socket.as_ref().map_or(Ok(()), |socket| {
+            let handle = served.handle.clone();
+            let router = http::router(handle, Arc::new(served), stop.clone());
+            socket.serve(router, ConnectionLimit::new(config.control.1), stop.clone())
+        });
         async move {
+            control?;
             #[cfg(feature = "pfcp")]
-            if let Some((n4, stop)) = n4 {
+            if let Some((n4, handle, stop)) = n4 {
                 let served = tokio::task::spawn_blocking(move || pfcp::serve(n4, &handle, &stop));
                 served.await.map_err(|_| RunError::Broken)??;
             }

@@ -70,8 +70,7 @@ pub trait Appliance: Control {
     /// Serves its sessions until `stop`.
     fn serve(
         config: &Self::Config,
-        handle: Handle<Self>,
-        extra: &Self::Extra,
+        served: Served<Self>,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static;
 }
@@ -226,7 +225,7 @@ where
     let handle = served.handle.clone();
     let documents = Arc::new(served.clone());
     let _socket_file = endpoints.serve(documents, &served.limits, stopped.clone())?;
-    let mut control = tokio::spawn(C::serve(config, handle.clone(), &served.extra, stopped));
+    let mut control = tokio::spawn(C::serve(config, served.clone(), stopped));
     notify("READY=1");
     let end = plan.service.duration.map(|duration| Instant::now() + duration);
     let mut look = tokio::time::interval(LOOK_EVERY);

@@ -1,5 +1,6 @@
 //! The two switches as services.
 
+use crate::live::document::Served;
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::document::SwitchExtra;
 use crate::switch::settings::{Config, read_rules};
@@ -79,11 +80,13 @@ impl Appliance for RuleControl {
 
     fn serve(
         config: &Config,
-        handle: Handle<Self>,
-        extra: &SwitchExtra,
+        served: Served<Self>,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
-        let served = sessions::serve(config.targets.clone(), handle, extra.options.clone(), stop);
+        let served = {
+            let Served { handle, extra, .. } = served;
+            sessions::serve(config.targets.clone(), handle, extra.options, stop)
+        };
         async move { Ok(served.await?) }
     }
 }
@@ -105,8 +108,7 @@ impl Appliance for BridgeControl {
 
     fn serve(
         _: &Config,
-        _: Handle<Self>,
-        _: &SwitchExtra,
+        _: Served<Self>,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
         until_stopped(stop)

@@ -22,8 +22,6 @@
 mod body;
 mod query;
 mod sessions;
-#[cfg(test)]
-mod tests;
 
 use crate::control::GatewayControl;
 use crate::file::ERRORS_MAX;

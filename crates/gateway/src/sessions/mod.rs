@@ -122,22 +122,21 @@ pub enum Origin {
     File,
     /// Requests of an operator, one by one.
     Request,
-<<<<<<< HEAD
     /// The cluster, which places and moves it.
     Cluster,
-=======
     /// A session management function, by PFCP.
     Pfcp,
 }
 
 impl Origin {
-    pub const ALL: [Origin; 3] = [Origin::File, Origin::Request, Origin::Pfcp];
+    pub const ALL: [Origin; 4] = [Origin::File, Origin::Request, Origin::Cluster, Origin::Pfcp];
 
     /// Returns its name, as it is serialized.
     pub const fn name(self) -> &'static str {
         match self {
             Origin::File => "file",
             Origin::Request => "request",
+            Origin::Cluster => "cluster",
             Origin::Pfcp => "pfcp",
         }
     }
@@ -147,10 +146,10 @@ impl Origin {
         match self {
             Origin::File => "is of the file of sessions: change the file, then send SIGHUP",
             Origin::Request => "is of a request: change or remove it by request",
+            Origin::Cluster => "is of the cluster, which alone changes it",
             Origin::Pfcp => "is of PFCP: its SMF alone changes it",
         }
     }
->>>>>>> 40ebc85 (gateway: sessions by HTTP requests, in pages)
 }
 
 /// A session as it is now.
