@@ -49,7 +49,7 @@ pub enum Ask {
 }
 
 #[derive(Args)]
-pub struct List {
+pub struct Wanted {
     /// Only this TEID, at any N3 address
     #[arg(long, value_name = "TEID")]
     teid: Option<String>,
@@ -72,7 +72,7 @@ pub enum Sessions {
   overbank gateway sessions list --address 10.45.0.2 --format json")]
     List {
         #[command(flatten)]
-        list: List,
+        wanted: Wanted,
         #[command(flatten)]
         options: Options,
     },
@@ -204,7 +204,7 @@ fn sessions(command: &Sessions) -> Result<()> {
         print(options.format, &document, || table(std::slice::from_ref(&document)))
     };
     match command {
-        Sessions::List { list: filter, options } => list(filter, options),
+        Sessions::List { wanted, options } => list(wanted, options),
         Sessions::Show { id, options } => {
             one(options, "GET", &format!("/sessions/{id}"), String::new())
         }
@@ -237,7 +237,7 @@ fn sessions(command: &Sessions) -> Result<()> {
 }
 
 /// Lists page by page.
-fn list(filter: &List, options: &Options) -> Result<()> {
+fn list(filter: &Wanted, options: &Options) -> Result<()> {
     let client = Client::new(&options.control)?;
     let (mut all, mut after) = (Vec::new(), Some(0));
     let mut document = Value::Null;

@@ -3,7 +3,7 @@
 use super::Fault;
 use crate::file::{self, COLUMNS};
 use crate::session::Session;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -15,13 +15,18 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Reads a body of at most `max` bytes.
 pub(super) async fn text(body: Body, max: usize) -> Result<String, Fault> {
+    let too_long = || {
+        let what = format!("the body is too long; must be at most {max} bytes");
+        Fault::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+    };
+    // Of a length that is announced, nothing is read.
+    if body.size_hint().lower() > max as u64 {
+        return Err(too_long());
+    }
     let whole = tokio::time::timeout(ARRIVAL_MAX, Limited::new(body, max).collect()).await;
     let late = |_| Fault::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in 60 s");
     let bytes = whole.map_err(late)?.map_err(|error| match error.is::<LengthLimitError>() {
-        true => {
-            let what = format!("the body is too long; must be at most {max} bytes");
-            Fault::new(StatusCode::PAYLOAD_TOO_LARGE, what)
-        }
+        true => too_long(),
         false => Fault::bad(format!("the body did not arrive whole: {error}")),
     })?;
     let text = String::from_utf8(bytes.to_bytes().into());
