@@ -374,9 +374,8 @@ fn main() {
         (Some("join"), &[nodes, sessions]) => join(nodes, sessions),
         (Some("image"), &[keys]) => image(keys),
         _ => {
-            eprintln!(
-                "moves NODES SESSIONS RATE SECONDS [KEYS]; death, drain, join NODES SESSIONS; image KEYS"
-            );
+            eprintln!("moves NODES SESSIONS RATE SECONDS [KEYS]");
+            eprintln!("death, drain or join NODES SESSIONS; image KEYS");
             std::process::exit(2);
         }
     }

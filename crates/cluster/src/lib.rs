@@ -1,7 +1,8 @@
 //! The cluster engine of the gateway: which node handles which session, as a pure state machine.
 //!
-//! [`Node::step`] takes an event and the node's clock, and appends actions. There is no I/O, no
-//! thread and no clock in this crate, and nothing is random: the same steps give the same state.
+//! [`Node::step`] takes an event and the node's clock, and appends actions; [`Node::steps`] takes
+//! all that has come in, and so forms large batches under load. A node does no I/O, has no thread
+//! and no clock, and nothing is random: the same steps give the same state.
 //! The same code runs in the product, in the simulator ([`sim`]) and under a model checker.
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! The driver that has all nodes in one process: no faults, no I/O.
 //!
-//! It goes by rounds. In a round each node takes all that has come in for it, at once; then their
+//! In a round each node takes all that has come in for it, at once; then their
 //! actions are performed, node by node. So nodes may take their steps on several threads
 //! ([`Memory::threads`]) and everything still happens in the same order.
 //!

@@ -1,8 +1,9 @@
 //! The partition table behind a trait: `overbank::partition`, and a map of keys for models.
 //!
 //! Each RIB partition has a separate table, so that its owner builds it alone, and builds a larger
-//! one when it is full: a table has no free room to copy with it. A new owner builds the table from the keys under a generation that is its epoch, and logs the image
-//! with its first batch: 9 KB for 16 Ki keys. So no member ever has bits of two solutions.
+//! one when it is full: a table has no free room to copy with it. A new owner builds the table from
+//! the keys under a generation that is its epoch, and logs the image with its first batch: 9 KB for
+//! 16 Ki keys. So no member ever has bits of two solutions.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
