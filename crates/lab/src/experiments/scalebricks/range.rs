@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A session has a TEID, which its node gave out, and an address: of the chunk of the same number,
-//! so that both can go together, or static, which is in any pool. Events move sessions one by one or
-//! chunk by chunk.
+//! so that both can go together, or static, which is in any pool. Events move sessions one by one
+//! or chunk by chunk.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -97,7 +97,7 @@ impl Site {
         let chunks = nodes * CHUNKS;
         let mut used = [vec![0u32; chunks as usize], vec![0u32; chunks as usize]];
         let mut keys = [Vec::new(), Vec::new()];
-        // Chunk j of a node has been in use for longer, and has fewer sessions left, the lower j is.
+        // The lower its number, the longer a chunk is in use, and the fewer of its sessions are left.
         let weights = CHUNKS * (CHUNKS + 1) / 2;
         for session in 0..sessions {
             let node = u32::from(handling(session, nodes.into()));

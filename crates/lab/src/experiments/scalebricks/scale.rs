@@ -1,7 +1,7 @@
 //! How many keys a cluster holds when each node gives its tables a fixed memory.
 //!
 //! ```text
-//!  a node     │ GPT: g bits for every key │ FIB: e bits for each of its own keys, n / N │
+//!  a node     │ GPT: g bits for every key │ FIB: e bits for each key that it handles, n / N │
 //!  keys       n = memory / (e/N + g),  as a multiple of one node without GPT:  e / (e/N + g)
 //! ```
 //!
