@@ -17,6 +17,7 @@ use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::prefix::Prefixes;
 use overbank_gateway::settings::{GatewaySettings, Role};
+use overbank_gateway::teid::Secret;
 use overbank_gateway::{Setup, StartError, file};
 use overbank_ports::select::{Rule, Rules, Select};
 use overbank_ports::spec::PortKind;
@@ -69,6 +70,8 @@ pub struct Config {
     pub ports: Vec<PortSetting>,
     /// File of sessions.
     pub sessions: Option<PathBuf>,
+    /// File of the secret of TEIDs.
+    teid_secret: Option<PathBuf>,
     /// Address of N4, and the peers that may use it (empty: all).
     #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
     pub pfcp: Option<(SocketAddr, Prefixes)>,
@@ -89,6 +92,10 @@ impl Config {
         let mut check = source.check();
         let config = Config::read(&mut check, available_cores);
         let mut config = check.finish(config)?;
+        if let Some(path) = &config.teid_secret {
+            let wrong = |what| Problems(vec![Problem { location: Location::InText, what }]);
+            config.setup.teid_secret = Some(Secret::read(path).map_err(wrong)?);
+        }
         if let Some(path) = &config.sessions {
             config.setup.sessions = file::read(path)?;
             let name = path.display().to_string();
@@ -117,12 +124,14 @@ impl Config {
         select(check, &mut ports, &setup);
         let control = (gateway.control.0, gateway.control_connections);
         let (sessions, service) = (gateway.sessions, service?);
+        let teid_secret = gateway.teid_secret;
         let args = None;
         Some(Config {
             args,
             setup,
             ports,
             sessions,
+            teid_secret,
             pfcp,
             control,
             socket: None,

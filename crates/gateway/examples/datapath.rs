@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rounds: usize = arguments.next().map_or(Ok(15), |text| text.parse())?;
     let (n3, peer) = ([192, 0, 2, 1], [198, 51, 100, 7]);
     let pools = [Prefix::parse("10.0.0.0/8")?].into_iter().collect();
-    let addresses = Addresses { n3: [n3.into()].into(), pools };
+    let addresses = Addresses { n3: [n3.into()].into(), pools, ..Default::default() };
     let (mut sessions, mut readers) = Sessions::new(count as usize, addresses.clone(), 1, 1)?;
     for number in 1..=count {
         let session = Session {

@@ -143,6 +143,9 @@ impl Seed {
         to: Option<NodeId>,
     ) -> Result<Request, SessionError> {
         session.check()?;
+        if let Some(n3) = addresses.n3_number(session.n3) {
+            addresses.check_teid(n3, session.teid)?;
+        }
         let id = std::iter::once(Some(self.key(kind::ID, session.id)));
         let keys = id.chain(session.keys().map(|key| self.of_key(addresses, key)));
         let keys: Option<Arc<[ClusterKey]>> = keys.collect();

@@ -10,6 +10,7 @@ use crate::sessions::{
 };
 use crate::settings::Role;
 use crate::slab::NoMemory;
+use crate::teid::{Secret, TeidCheck};
 use overbank_cluster::Node;
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
@@ -49,6 +50,8 @@ pub struct Setup {
     pub run: Options,
     /// Addresses where tunnels end.
     pub n3: Arc<[IpAddr]>,
+    /// Secret of the TEIDs; `None`: they carry no check.
+    pub teid_secret: Option<Secret>,
     pub max_sessions: usize,
     /// Varies the hash functions.
     pub seed: u64,
@@ -58,6 +61,16 @@ pub struct Setup {
     pub interfaces: [Option<String>; 2],
     /// The gateway is a node of a cluster.
     pub cluster: Option<Seat>,
+}
+
+impl Setup {
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            n3: self.n3.clone(),
+            pools: self.tunable.pools.clone(),
+            teids: TeidCheck::new(self.teid_secret, &self.n3),
+        }
+    }
 }
 
 /// Why a gateway does not start.
@@ -114,8 +127,7 @@ pub fn start(
 /// # Errors
 /// Returns every error, by line.
 pub fn check(setup: &Setup) -> Result<(), StartError> {
-    let addresses = Addresses { n3: setup.n3.clone(), pools: setup.tunable.pools.clone() };
-    let (mut sessions, _) = Sessions::new(setup.max_sessions, addresses, 1, setup.seed)?;
+    let (mut sessions, _) = Sessions::new(setup.max_sessions, setup.addresses(), 1, setup.seed)?;
     sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
     Ok(())
 }
@@ -134,10 +146,9 @@ impl GatewayControl {
             index.ok_or(StartError::Port(role.name()))
         };
         let roles = Roles { n3: index(Role::N3)?, n6: index(Role::N6)? };
-        let addresses = Addresses { n3: setup.n3.clone(), pools: setup.tunable.pools.clone() };
         let workers = setup.run.workers.max(1);
         let (mut sessions, readers) =
-            Sessions::new(setup.max_sessions, addresses, workers, setup.seed)?;
+            Sessions::new(setup.max_sessions, setup.addresses(), workers, setup.seed)?;
         sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
         let cluster = match setup.cluster {
             Some(seat) => Some(Clustered::new(seat, index(Role::Fabric)?)),

@@ -5,6 +5,7 @@
 //! - [`Sessions`](sessions::Sessions): all of them; written by one thread, read by every worker
 //!   without locks.
 //! - [`mod@file`]: sessions as CSV.
+//! - [`teid`]: TEIDs with a keyed check.
 //! - [`Gateway`]: a worker's engine: bursts from N3 to N6 and back.
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
@@ -27,6 +28,7 @@ pub mod session;
 pub mod sessions;
 pub mod settings;
 pub mod slab;
+pub mod teid;
 
 pub use control::{
     GAUGES, GatewayControl, GatewayStatus, Routes, Setup, StartError, Tunable, check, start,

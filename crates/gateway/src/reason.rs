@@ -20,6 +20,7 @@ overbank_reasons::reasons! {
         SupportedExtensions = "supported_extensions",
             "Supported Extension Headers Notification of a peer";
         TeidZero = "teid_zero", "G-PDU with TEID 0";
+        ForgedTeid = "forged_teid", "G-PDU whose TEID does not carry the check of teid-secret";
         UnknownTeid = "unknown_teid", "G-PDU with a TEID of no session";
         LinkLocal = "link_local", "uplink packet from or to a link-local address";
         Spoofed = "spoofed_source", "uplink packet whose source is not the session's address";

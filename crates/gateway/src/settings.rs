@@ -72,6 +72,10 @@ overbank_declare::settings! {
             example "/run/overbank/gateway.sock";
         control_connections: usize = 16, in 1..=64,
             "Limit of concurrent connections to the control socket; more wait";
+        teid_secret: Option<PathBuf>,
+            "File of 32 hexadecimal digits: TEIDs that the gateway chooses carry a keyed check, and \
+            all others are dropped and refused" or "no check"
+            example "/etc/overbank/teid-secret";
         max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
     }
 }
@@ -247,6 +251,7 @@ impl GatewaySettings {
             },
             run,
             n3: n3.into(),
+            teid_secret: None,
             max_sessions: self.max_sessions,
             seed: 0,
             sessions: Vec::new(),

@@ -61,6 +61,7 @@ fn no_packet_allocates() {
     let addresses = Addresses {
         n3: [[192, 0, 2, 1].into()].into(),
         pools: [pool, Prefix::parse("2001:db8::/32").expect("a prefix")].into_iter().collect(),
+        ..Addresses::default()
     };
     let (mut sessions, mut readers) = Sessions::new(10, addresses.clone(), 1, 1).expect("memory");
     let session = Session {

@@ -48,7 +48,8 @@ impl Scene {
     fn alone() -> Scene {
         let pools = ["10.45.0.0/24", "2001:db8:45::/56"].map(|text| Prefix::parse(text).unwrap());
         let n3 = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        let addresses = Addresses { n3: n3.into(), pools: pools.into_iter().collect() };
+        let addresses =
+            Addresses { n3: n3.into(), pools: pools.into_iter().collect(), ..Default::default() };
         let (store, readers) = Sessions::new(300, addresses, 1, 7).expect("memory");
         let settings = Settings {
             node: [10, 0, 0, 5].into(),

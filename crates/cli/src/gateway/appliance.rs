@@ -7,6 +7,7 @@ use crate::live::document::{Extra, Served};
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::status::GATEWAY_SCHEMA;
 use overbank_declare::settings::{Location, Problem, Problems};
+use overbank_gateway::teid::Secret;
 use overbank_gateway::{GatewayControl, Setup, file, http};
 use overbank_ports::PortSpec;
 use overbank_runtime::Handle;
@@ -41,6 +42,7 @@ struct Fixed {
     /// With what AF_XDP ports take: pools of such a port change with a restart.
     ports: Vec<(u32, PortSpec)>,
     n3: Vec<std::net::IpAddr>,
+    teid_secret: Option<Secret>,
     workers: usize,
     max_sessions: usize,
 }
@@ -50,6 +52,7 @@ impl Fixed {
         Fixed {
             ports: ports.iter().map(|port| (port.number, port.spec.clone())).collect(),
             n3: setup.n3.to_vec(),
+            teid_secret: setup.teid_secret,
             workers: setup.run.workers,
             max_sessions: setup.max_sessions,
         }
@@ -60,8 +63,8 @@ impl Fixed {
 fn reload(args: &Args, fixed: &Fixed, handle: &Handle<GatewayControl>) -> Result<(), Problems> {
     let config = Config::new(args.source(), &WorkerSettings::available_cores())?;
     if *fixed != Fixed::of(&config.ports, &config.setup) {
-        let what = "ports, N3 addresses, workers, max-sessions and the pools of AF_XDP ports \
-                    change with a restart alone";
+        let what = "ports, N3 addresses, workers, max-sessions, teid-secret and the pools of AF_XDP \
+                    ports change with a restart alone";
         let what = what.to_owned();
         return Err(Problems(vec![Problem { location: Location::InText, what }]));
     }

@@ -79,6 +79,9 @@ impl View {
         let teid = message.teid;
         match message.body {
             Body::GPdu(_) if teid == 0 => Err(Denied::TeidZero.into()),
+            Body::GPdu(_) if !self.addresses.teids.admits(n3, teid) => {
+                Err(Denied::ForgedTeid.into())
+            }
             Body::GPdu(bytes) => {
                 let packet = Packet::parse(bytes)?;
                 let key = keys.wide(of_tunnel(n3, teid));

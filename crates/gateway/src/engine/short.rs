@@ -28,7 +28,7 @@ impl View {
     pub(super) fn admits(&self, plain: &Plain<'_>) -> Option<u16> {
         let n3 = self.addresses.n3_number(plain.dst.into())?;
         let allowed = self.peers.is_empty() || self.peers.contain4(plain.src);
-        (plain.teid != 0 && allowed).then_some(n3)
+        (plain.teid != 0 && allowed && self.addresses.teids.admits(n3, plain.teid)).then_some(n3)
     }
 }
 

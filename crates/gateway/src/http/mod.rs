@@ -122,7 +122,9 @@ impl From<SessionError> for Fault {
     fn from(error: SessionError) -> Fault {
         use SessionError as E;
         let status = match error {
-            E::Invalid(_) | E::ForeignN3(..) | E::OutsidePools(..) => StatusCode::BAD_REQUEST,
+            E::Invalid(_) | E::Unchecked(_) | E::ForeignN3(..) | E::OutsidePools(..) => {
+                StatusCode::BAD_REQUEST
+            }
             E::Unknown(_) => StatusCode::NOT_FOUND,
             E::Taken { .. } | E::Resting { .. } | E::Exists(_) | E::Foreign(..) => {
                 StatusCode::CONFLICT

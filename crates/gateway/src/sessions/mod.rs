@@ -32,6 +32,7 @@ use crate::fabric::Relay;
 use crate::prefix::Prefixes;
 use crate::session::{Invalid, Key, Session};
 use crate::slab::{Counts, NoMemory, Slab, Tally};
+use crate::teid::TeidCheck;
 use hashbrown::HashMap;
 use keys::Keys;
 use overbank_handover::grace::{Grace, Visitor};
@@ -60,6 +61,8 @@ pub struct Addresses {
     pub n3: Arc<[IpAddr]>,
     /// Those of terminals.
     pub pools: Prefixes,
+    /// Makes and checks TEIDs.
+    pub teids: TeidCheck,
 }
 
 impl Addresses {
@@ -67,6 +70,11 @@ impl Addresses {
     #[inline]
     pub fn n3_number(&self, address: IpAddr) -> Option<u16> {
         self.n3.iter().position(|n3| *n3 == address).map(|number| number as u16)
+    }
+
+    /// Fails if the ingress would drop the TEID.
+    pub(crate) fn check_teid(&self, n3: u16, teid: u32) -> Result<(), SessionError> {
+        if self.teids.admits(n3, teid) { Ok(()) } else { Err(SessionError::Unchecked(teid)) }
     }
 }
 
@@ -77,6 +85,11 @@ pub enum SessionError {
     Invalid(#[from] Invalid),
     #[error("n3: {0} is not an N3 address of this gateway; it has {1}")]
     ForeignN3(IpAddr, String),
+    #[error(
+        "teid: {0:#x} does not carry the check of teid-secret; leave TEIDs to the gateway (PFCP \
+         CHOOSE), or run it without teid-secret"
+    )]
+    Unchecked(u32),
     #[error("{0} is in no UE pool; pools: {1}")]
     OutsidePools(Key, String),
     #[error("{key} belongs to session {owner}; session {id} needs another")]
@@ -424,6 +437,7 @@ impl Sessions {
         let n3 = self.addresses.n3_number(session.n3);
         let foreign = || SessionError::ForeignN3(session.n3, keys::list(self.addresses.n3.iter()));
         let n3 = n3.ok_or_else(foreign)?;
+        self.addresses.check_teid(n3, session.teid)?;
         check_pools(&self.addresses, session)?;
         for key in session.keys() {
             let id = session.id;

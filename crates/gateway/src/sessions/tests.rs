@@ -15,6 +15,7 @@ pub(crate) fn addresses() -> Addresses {
     Addresses {
         n3: [[192, 0, 2, 1].into(), "2001:db8::1".parse().unwrap()].into(),
         pools: [prefix("10.45.0.0/16"), prefix("2001:db8:45::/48")].into_iter().collect(),
+        ..Default::default()
     }
 }
 

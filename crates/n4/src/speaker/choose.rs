@@ -70,7 +70,9 @@ impl Speaker {
                     let why = "the gateway has no N3 address of this family";
                     refused(CauseValue::InvalidFteidAllocationOption, why)
                 })?;
-                let mut draws = (0..CHOICES_MAX).map(|_| self.draw() as u32);
+                let number = addresses.n3_number(n3).unwrap_or_default();
+                let mut draws =
+                    (0..CHOICES_MAX).map(|_| addresses.teids.teid(number, self.draw() as u32));
                 let free = draws
                     .find(|&teid| teid != 0 && store.owner_of(Key::Tunnel(n3, teid)).is_none());
                 let teid = free.ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! The engine beside its naive twin, and the table of bad inputs.
 
 mod cluster;
+mod flood;
 mod naive;
 mod table;
 mod twin;
