@@ -6,6 +6,7 @@
 //!   while one writes.
 //! - [`partition`]: the part of a small number that a key belongs to, without the keys: 1.2 to 4.4
 //!   bits each.
+//! - [`sketch`]: which of all keys are hot, in fixed memory: count-min, Bloom filter, sampling.
 //!
 //! The tables are independent. They share modules: [`isa`] (the choice of vectors), [`memory`]
 //! (huge pages), [`hash`], [`prefetch`], [`random`], `file` (checksummed blocks), and the words and
@@ -33,6 +34,7 @@ pub mod memory;
 pub mod partition;
 pub mod prefetch;
 pub mod random;
+pub mod sketch;
 mod sync;
 mod words;
 
@@ -49,7 +51,7 @@ mod tests {
     use std::vec::Vec;
 
     /// The tables. Everything else at the top of the crate is a room that they share.
-    const TABLES: [&str; 3] = ["cache", "fib", "partition"];
+    const TABLES: [&str; 4] = ["cache", "fib", "partition", "sketch"];
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
