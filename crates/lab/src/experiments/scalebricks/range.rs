@@ -97,7 +97,7 @@ impl Site {
         let chunks = nodes * CHUNKS;
         let mut used = [vec![0u32; chunks as usize], vec![0u32; chunks as usize]];
         let mut keys = [Vec::new(), Vec::new()];
-        // The lower its number, the longer a chunk is in use, and the fewer of its sessions are left.
+        // The lower its number, the longer a chunk is in use, and the fewer its sessions.
         let weights = CHUNKS * (CHUNKS + 1) / 2;
         for session in 0..sessions {
             let node = u32::from(handling(session, nodes.into()));
