@@ -16,8 +16,8 @@
 //! what exists), 413 or 503 (not now). `docs/gateway.md` has the schema.
 //!
 //! Bounds: a body has [`BODY_MAX`] bytes, one of an import 256 for each session that the gateway
-//! may have; one import at a time; a page has [`PAGE_MAX`] sessions. No request holds the control side
-//! for longer than a page, but an import. Panics: none.
+//! may have; one import at a time; a page has [`PAGE_MAX`] sessions. Only an import holds the
+//! control side for longer than a page. Panics: none.
 
 mod body;
 mod query;
