@@ -17,7 +17,7 @@ pub const BLOOM_ROWS: usize = 3;
 /// Value at which a counter stops.
 pub const COUNT_MAX: u16 = u16::MAX;
 
-/// Both generations, and who has which.
+/// Both generations, and which thread has which.
 pub(super) struct Shared {
     generations: [Generation; 2],
     /// The epoch and the settings that the counter is to take, as a packed [`Turn`].

@@ -47,3 +47,23 @@ fn every_count_is_in_one_epoch() {
         assert_eq!(total + keeper.live().samples(), COUNTS);
     });
 }
+
+/// The keeper asks for a second turn at once: refused unless the counter has taken the first.
+#[test]
+fn no_generation_is_cleared_while_it_is_written() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(2));
+    model.check(|| {
+        let config = Config { counters_log2: 2, bloom_log2: 6 };
+        let (mut counter, mut keeper) = config.build(0, SETTINGS).expect("small");
+        let counting = thread::spawn(move || {
+            (0..COUNTS).for_each(|_| assert!(counter.count_batch(&[KEY]) <= 1));
+        });
+        assert!(keeper.turn(SETTINGS), "nothing hinders the first turn");
+        keeper.turn(SETTINGS);
+        counting.join().expect("no panic");
+        for counts in [Some(keeper.live()), keeper.finished()].into_iter().flatten() {
+            assert_eq!(u64::from(counts.estimate(KEY)), counts.samples());
+        }
+    });
+}
