@@ -3,13 +3,14 @@
 //! Results of transactions are not used: a node acts on what its watch shows, and asks again at the
 //! next beat. Each transaction compares the revisions that its decision was based on.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Epoch, Member, Micros, NodeId, Partition, Revision};
 
 /// A lease: chosen by the node that asks for it, as etcd permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Lease {
     /// Whose.
     pub member: Member,
@@ -35,7 +36,7 @@ pub enum Key {
 }
 
 /// What a key holds.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Value {
     /// Of [`Key::Members`], by node.
     Members(Vec<(Member, State)>),
@@ -48,7 +49,7 @@ pub enum Value {
 }
 
 /// State of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
     /// Lags too long: no ingress, and answers do not wait for it.
     Suspended,

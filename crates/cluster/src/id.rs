@@ -1,5 +1,6 @@
 //! Names of members, partitions and sessions, and the hash that places a session.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use overbank::hash::mix;
@@ -8,14 +9,18 @@ use overbank::hash::mix;
 pub type Micros = u64;
 
 /// Number of a node, 0 to 2^v − 1: a value of the partition table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct NodeId(pub u8);
 
 /// A run of a node, from its start to its end or its removal from the membership.
 ///
 /// A node that starts again, or that was removed, has a higher incarnation: sessions placed at an
 /// earlier one are not its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Member {
     /// The node.
     pub node: NodeId,
@@ -24,7 +29,9 @@ pub struct Member {
 }
 
 /// Number of a RIB partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Partition(pub u16);
 
 /// Reign of an owner over a partition; rises with each owner.
@@ -40,11 +47,15 @@ pub type Revision = u64;
 pub type Version = u64;
 
 /// A session's id is the hash of its first key. Its *home* is that key's partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct SessionId(pub u64);
 
 /// A key of a session: what packets are looked up by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Key {
     /// Its hash under the cluster's secret seed. Two keys of one hash cannot be used together.
     pub hash: u64,

@@ -3,11 +3,13 @@
 //! Its keys are hashes under the cluster's secret seed already, so that a sender cannot crowd one
 //! bucket. A lookup reads one line of tags and, if the key is there, its entry.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashMap;
 use overbank::hash::mix;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// See the module. K is one 64-bit hash.
 #[derive(Clone, PartialEq, Eq)]
@@ -134,6 +136,19 @@ impl<K: Copy + Ord + Hash, V: Hash> Hash for Index<K, V> {
 impl<K: Copy + Ord + Hash + fmt::Debug, V: fmt::Debug> fmt::Debug for Index<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.in_order()).finish()
+    }
+}
+
+// In the order of keys, so that equal maps have equal bytes.
+impl<K: Copy + Ord + Hash + Serialize, V: Serialize> Serialize for Index<K, V> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.iter().collect::<BTreeMap<&K, &V>>().serialize(to)
+    }
+}
+
+impl<'de, K: Ord + Hash + Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Index<K, V> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(BTreeMap::deserialize(from)?.into_iter().collect()))
     }
 }
 

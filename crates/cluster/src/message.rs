@@ -3,6 +3,8 @@
 //! Any message may be lost, late or repeated: each is repeated by a beat until its purpose shows in
 //! the log or in another message. Only a [`Refusal`] may be missing: then the request times out.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
 use overbank_reasons::reasons;
@@ -11,7 +13,7 @@ use crate::rib::Context;
 use crate::{Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Version};
 
 /// What a node says to all others at each beat.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beat {
     /// The clock of the sender; later ones have higher ones.
     pub sent: Micros,
@@ -28,7 +30,7 @@ pub struct Beat {
 }
 
 /// A request from outside, with the key of its home.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Request {
     /// Creates a session.
     Establish {
@@ -58,7 +60,7 @@ impl Request {
 }
 
 /// A request's number, chosen by the node that it came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId {
     /// The node that answers it.
     pub at: NodeId,
@@ -83,7 +85,7 @@ reasons! {
 }
 
 /// A message from one node to another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message {
     /// See [`Beat`].
     Beat(Arc<Beat>),
@@ -118,7 +120,7 @@ pub enum Message {
 }
 
 /// A key's new direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Route {
     /// Whose key.
     pub session: SessionId,
@@ -128,4 +130,19 @@ pub struct Route {
     pub version: Version,
     /// `None`: the session is removed.
     pub to: Option<Member>,
+}
+
+// As a number: names are for people.
+impl Serialize for Refusal {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u8(self.index() as u8)
+    }
+}
+
+impl<'de> Deserialize<'de> for Refusal {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let index = u8::deserialize(from)?;
+        let refusal = Self::ALL.get(usize::from(index)).copied();
+        refusal.ok_or_else(|| D::Error::custom("no cause of a refusal has this number"))
+    }
 }

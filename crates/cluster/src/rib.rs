@@ -3,6 +3,7 @@
 //! The same function applies changes that an owner has just written and those that a new owner
 //! replays. A change that does not fit the state, as a late duplicate, changes nothing.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::{Index, Key, Member, Partition, Sequence, SessionId, Version};
@@ -11,7 +12,7 @@ use crate::{Index, Key, Member, Partition, Sequence, SessionId, Version};
 pub type Context = Arc<[u8]>;
 
 /// A change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Change {
     /// Reserves a key of a session whose home is another partition.
     Reserve { session: SessionId, key: Key },
@@ -50,7 +51,7 @@ impl Change {
 }
 
 /// A session in its home partition.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Session {
     /// Its keys; the first one names it.
     pub keys: Arc<[Key]>,
@@ -65,7 +66,7 @@ pub struct Session {
 }
 
 /// A key in its partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Held {
     /// The key as a whole.
     pub full: u128,
@@ -76,7 +77,7 @@ pub struct Held {
 }
 
 /// How a key is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hold {
     /// Reserved by a batch.
     Reserved(Sequence),
@@ -87,7 +88,7 @@ pub enum Hold {
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rib {
     /// Sessions whose home is this partition.
     pub sessions: Index<SessionId, Session>,

@@ -222,6 +222,13 @@ impl Borrow<Delta> for DenseDelta {
     }
 }
 
+impl DenseImage {
+    /// Returns the image of a table of one of so many partitions, as it came from its bytes.
+    pub fn new(table: Replica, partitions: u16) -> Self {
+        Self { table: Arc::new(table), shift: partitions.trailing_zeros() }
+    }
+}
+
 impl fmt::Debug for DenseWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DenseWriter({} keys)", self.writer.len())

@@ -142,7 +142,7 @@ pub(crate) fn save(
     path: &Path,
     kind: &Kind,
     fields: &[u8; FIELDS],
-    content: impl FnOnce(&mut Blocks) -> io::Result<()>,
+    content: impl FnOnce(&mut Blocks<'_>) -> io::Result<()>,
 ) -> Result<(), FileError> {
     let (partial, file) = create_partial(path)?;
     let failed = |what| {
@@ -150,26 +150,35 @@ pub(crate) fn save(
         move |error| FileError::Io { path, what, error }
     };
     let mut unfinished = Unfinished(Some(&partial));
-    let header = kind.header(fields);
-    let out = BufWriter::with_capacity(BUFFER, file);
-    let mut blocks = Blocks { out, seed: header_sum(&header), block: 0 };
-    blocks.out.write_all(&header).map_err(failed("write"))?;
-    content(&mut blocks).map_err(failed("write"))?;
-    let file = blocks.out.into_inner().map_err(|error| failed("write")(error.into_error()))?;
+    let mut out = BufWriter::with_capacity(BUFFER, file);
+    write(&mut out, kind, fields, content).map_err(failed("write"))?;
+    let file = out.into_inner().map_err(|error| failed("write")(error.into_error()))?;
     file.sync_all().map_err(failed("write"))?;
     fs::rename(&partial, path).map_err(failed("rename"))?;
     unfinished.0 = None;
     Ok(())
 }
 
+/// Writes what a file has.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    kind: &Kind,
+    fields: &[u8; FIELDS],
+    content: impl FnOnce(&mut Blocks<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let header = kind.header(fields);
+    out.write_all(&header)?;
+    content(&mut Blocks { out, seed: header_sum(&header), block: 0 })
+}
+
 /// Writes the blocks of a new file.
-pub(crate) struct Blocks {
-    out: BufWriter<File>,
+pub(crate) struct Blocks<'a> {
+    out: &'a mut dyn Write,
     seed: u64,
     block: u64,
 }
 
-impl Blocks {
+impl Blocks<'_> {
     /// Writes the next block. Fails if it has 4 GiB or more.
     pub(crate) fn put(&mut self, content: &[u8]) -> io::Result<()> {
         let len = u32::try_from(content.len()).map_err(io::Error::other)?;
@@ -213,7 +222,7 @@ impl Drop for Unfinished<'_> {
 /// A file with a checked header, whose blocks are read one after the other.
 pub(crate) struct Loader<'a> {
     path: &'a Path,
-    input: BufReader<File>,
+    input: Box<dyn Read + 'a>,
     len: u64,
     header: Box<[u8; HEADER]>,
     block: u64,
@@ -227,7 +236,17 @@ impl<'a> Loader<'a> {
         let failed = |what| move |error| FileError::Io { path: path.to_owned(), what, error };
         let file = File::open(path).map_err(failed("open"))?;
         let len = file.metadata().map_err(failed("read"))?.len();
-        let input = BufReader::with_capacity(BUFFER, file);
+        Loader::over(path, Box::new(BufReader::with_capacity(BUFFER, file)), len, kind)
+    }
+
+    /// Reads what a file has; `path` names it in errors.
+    pub(crate) fn over(
+        path: &'a Path,
+        input: Box<dyn Read + 'a>,
+        len: u64,
+        kind: &Kind,
+    ) -> Result<Self, FileError> {
+        let failed = |what| move |error| FileError::Io { path: path.to_owned(), what, error };
         let (header, at) = (Box::new([0; HEADER]), HEADER as u64);
         let mut loader = Self { path, input, len, header, block: 0, at, next_at: at };
         let have = len.min(at) as usize;

@@ -33,7 +33,7 @@ use super::shape::{Form, PARTITION_BITS_MAX, Place, Shape};
 use super::table::{ApplyError, Room, Shared, Table, TableError};
 use super::writer::{Replica, Writer};
 use crate::file::{BLOCK_HEADER, Blocks, Damage, FIELDS, FIELDS_AT, FileError, HEADER};
-use crate::file::{Kind, Loader, number, save};
+use crate::file::{Kind, Loader, number, save, write};
 use crate::isa::Isa;
 use crate::memory::{MemoryError, Pages};
 
@@ -165,6 +165,23 @@ impl Replica {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
+        let (fields, fallback) = self.image_head();
+        let content = |out: &mut Blocks<'_>| self.write_to(out, &fallback);
+        Ok(save(path.as_ref(), &IMAGE, &fields, content)?)
+    }
+
+    /// Returns the bytes that [`Replica::save`] writes.
+    ///
+    /// # Errors
+    /// The table is too large for an image.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let (fields, fallback) = self.image_head();
+        let mut bytes = Vec::new();
+        write(&mut bytes, &IMAGE, &fields, |out| self.write_to(out, &fallback))?;
+        Ok(bytes)
+    }
+
+    fn image_head(&self) -> ([u8; FIELDS], Vec<Entry>) {
         let table = &self.table;
         let mut fallback: Vec<Entry> = table.fallback_entries().collect();
         fallback.sort_unstable();
@@ -177,11 +194,10 @@ impl Replica {
             generation: self.generation,
             sequence: self.sequence,
         };
-        let content = |out: &mut Blocks| self.write_to(out, &fallback);
-        Ok(save(path.as_ref(), &IMAGE, &head.fields(), content)?)
+        (head.fields(), fallback)
     }
 
-    fn write_to(&self, out: &mut Blocks, fallback: &[Entry]) -> io::Result<()> {
+    fn write_to(&self, out: &mut Blocks<'_>, fallback: &[Entry]) -> io::Result<()> {
         let mut content = Vec::new();
         put_words(&mut content, &[self.keys as u64, self.seed]);
         let runs = (0..self.table.partitions()).map(|partition| self.table.run(partition));
@@ -211,7 +227,25 @@ impl Replica {
         pages: Pages,
     ) -> Result<Self, ImageError> {
         let path = path.as_ref();
-        let mut loader = Loader::open(path, &IMAGE)?;
+        Self::load_from(Loader::open(path, &IMAGE)?, path, isa, pages)
+    }
+
+    /// Reads a table from the bytes of an image, as [`Replica::load`] does.
+    ///
+    /// # Errors
+    /// They are no whole image, or there is no memory for the table.
+    pub fn decode(bytes: &[u8], isa: Option<Isa>, pages: Pages) -> Result<Self, ImageError> {
+        let path = Path::new("image");
+        let loader = Loader::over(path, std::boxed::Box::new(bytes), bytes.len() as u64, &IMAGE)?;
+        Self::load_from(loader, path, isa, pages)
+    }
+
+    fn load_from(
+        mut loader: Loader<'_>,
+        path: &Path,
+        isa: Option<Isa>,
+        pages: Pages,
+    ) -> Result<Self, ImageError> {
         let head = Head::read(&loader)?;
         let mut content = Vec::new();
         let read = |loader: &mut Loader<'_>, content: &mut Vec<u8>, len: u64| {
