@@ -55,6 +55,7 @@ const TARGETS: &[Target] = &[
     Target { options: &["-entropic=0", "-use_counters=0"], ..Target::new("sessions", 96) },
     Target::new("documents", 1024),
     Target::new("gtpu", 512),
+    Target::new("stores", 1024),
 ];
 
 /// Executions a second below which the summary calls a target slow.

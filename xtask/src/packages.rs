@@ -56,6 +56,21 @@ pub const CONTROL: &[Package] = &[
     },
 ];
 
+/// Further packages of `test`, for a cluster: its services, and what builds etcd's client.
+pub const CLUSTER: &[Package] = &[
+    Package {
+        name: "protobuf-compiler",
+        sign: &["protoc", "--version"],
+        needed_by: "crates/stores: builds etcd's client",
+    },
+    Package { name: "etcd-server", sign: &["etcd", "--version"], needed_by: "tests: a cluster" },
+    Package {
+        name: "nats-server",
+        sign: &["nats-server", "--version"],
+        needed_by: "tests: a cluster's log and messages",
+    },
+];
+
 /// A virtual environment of Python in `target`, for tests against programs of others.
 pub struct Environment {
     /// Its folder, and its name in messages.

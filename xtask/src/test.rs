@@ -129,6 +129,7 @@ pub fn others(steps: &mut Steps, may_install: bool) -> bool {
     let there = steps.step("packages", "Debian packages", || {
         packages::ensure(packages::CAPTURE, may_install)?;
         packages::ensure(packages::CONTROL, may_install)?;
+        packages::ensure(packages::CLUSTER, may_install)?;
         Ok(Counts::default())
     });
     // From another registry, which may be out of reach: then its tests fail, or are skipped.
@@ -156,7 +157,10 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Words => steps.step("words", "sources and documents", words::run),
         Step::Clippy => steps.command(
             "clippy",
-            &mut cargo("clippy --workspace --features overbank-cli/pfcp --all-targets --locked -- -D warnings"),
+            &mut cargo(
+                "clippy --workspace --features overbank-cli/pfcp,overbank-stores/services \
+                 --all-targets --locked -- -D warnings",
+            ),
         ),
         Step::ClippyFuzz => steps.command(
             "clippy fuzz",
@@ -234,13 +238,13 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
 }
 
 /// Builds all tests.
-const BUILD: &str = "test --workspace --features overbank-cli/pfcp --lib --bins --tests \
-                     --examples --locked --no-run";
+const BUILD: &str = "test --workspace --features overbank-cli/pfcp,overbank-stores/services --lib \
+                     --bins --tests --examples --locked --no-run";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
-const MOVING: &str = "test --workspace --features overbank/always-displace,overbank-cli/pfcp --locked \
-                      --no-fail-fast --test tables fib";
+const MOVING: &str = "test --workspace --locked --no-fail-fast --test tables --features \
+                      overbank/always-displace,overbank-cli/pfcp,overbank-stores/services fib";
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
@@ -277,6 +281,7 @@ const WAITING: &[&str] = &[
     "crates/ofctl test openflow",
     "crates/ofctl test switch",
     "crates/ports test interfaces",
+    "crates/stores test services",
 ];
 
 /// Binaries that load both cores and judge how the switch bears it.

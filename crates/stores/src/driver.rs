@@ -1,7 +1,8 @@
 //! Steps and actions: a thread with the node, and tasks for what waits.
 //!
-//! The thread takes one event after the other. It performs a step's actions in their order; what
-//! workers may still act on is settled before anything leaves that tells others. Requests to etcd
+//! The thread takes all events that have come in at once: under load, batches are few and large. It
+//! performs a step's actions in their order; what workers may still act on is settled before
+//! anything leaves that tells others. Requests to etcd
 //! and to the log run as tasks, so that none waits for another. Queues are bounded: a full one
 //! drops messages and requests, which the engine repeats, but never etcd's changes, which wait.
 
@@ -22,6 +23,8 @@ use crate::join::{Joined, StoresError};
 
 /// Events that wait for the node.
 const EVENTS_MAX: usize = 1 << 14;
+/// Events of a step.
+const STEP_MAX: usize = 1 << 12;
 /// Messages that wait to be sent.
 const OUTGOING_MAX: usize = 1 << 12;
 /// Requests under way to a service at a time.
@@ -147,13 +150,12 @@ impl<H: Host> Driver<H> {
             log: Arc::new(Semaphore::new(REQUESTS_MAX)),
             outgoing,
         };
-        let mut actions = Vec::new();
+        let (mut events, mut actions) = (Vec::new(), Vec::new());
         let ended = loop {
-            match self.input.blocking_recv() {
-                None | Some(Input::Stop) => break Ended::Stopped,
-                Some(Input::Lost) => break Ended::Again,
-                Some(Input::Event(event)) => node.step(self.host.now(), event, &mut actions),
+            if let Some(ended) = self.events(&mut events) {
+                break ended;
             }
+            node.steps(self.host.now(), events.drain(..), &mut actions);
             let looked = self.host.look(&node);
             if let Some(ended) = self.perform(&out, looked, &mut actions) {
                 break ended;
@@ -167,6 +169,25 @@ impl<H: Host> Driver<H> {
         });
         while self.input.try_recv().is_ok() {}
         ended
+    }
+
+    /// Waits for an event, and takes those behind it; returns why the run is over, if it is.
+    fn events(&mut self, events: &mut Vec<Event<Dense>>) -> Option<Ended> {
+        let mut input = self.input.blocking_recv();
+        loop {
+            match input {
+                None | Some(Input::Stop) => return Some(Ended::Stopped),
+                Some(Input::Lost) => return Some(Ended::Again),
+                Some(Input::Event(event)) => events.push(event),
+            }
+            if events.len() == STEP_MAX {
+                return None;
+            }
+            match self.input.try_recv() {
+                Ok(next) => input = Some(next),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Performs actions in their order.

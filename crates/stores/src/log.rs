@@ -125,6 +125,14 @@ impl Log {
         self.positions.get(partition.index())?.lock().ok()?.get(&sequence).copied()
     }
 
+    /// Returns the position of the last known batch before `from`; 0 if none is known.
+    fn before(&self, partition: Partition, from: Sequence) -> u64 {
+        let positions = self.positions.get(partition.index()).and_then(|known| known.lock().ok());
+        positions
+            .and_then(|known| known.range(..from).next_back().map(|known| *known.1))
+            .unwrap_or(0)
+    }
+
     /// Performs a request; returns its reply, if there is one.
     pub(crate) async fn request(&self, request: Request<Dense>) -> Option<Reply<Dense>> {
         let limit = match request {
@@ -213,13 +221,11 @@ impl Log {
         if from > last {
             return Ok(Reply::Fetched { partition, batches, last });
         }
-        let after = from.checked_sub(1).and_then(|before| self.position(partition, before));
+        let before = self.before(partition, from);
         let consumer = self
             .stream
             .create_consumer(pull::Config {
-                deliver_policy: DeliverPolicy::ByStartSequence {
-                    start_sequence: after.unwrap_or(0) + 1,
-                },
+                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: before + 1 },
                 ack_policy: AckPolicy::None,
                 filter_subject: self.subject(partition),
                 inactive_threshold: Duration::from_secs(5),
@@ -239,9 +245,9 @@ impl Log {
                 if let Ok(info) = message.info() {
                     self.note(partition, sequence, info.stream_sequence);
                 }
-                bytes_so_far += message.payload.len();
                 let next = from + batches.len() as Sequence;
                 if sequence == next {
+                    bytes_so_far += message.payload.len();
                     batches.push((sequence, Arc::new(batch)));
                 } else if sequence > next {
                     return Ok(match batches.is_empty() {
