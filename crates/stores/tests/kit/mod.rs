@@ -2,7 +2,7 @@
 
 use overbank::hash::mix;
 use overbank_cluster::etcd::State;
-use overbank_cluster::message::Refusal;
+use overbank_cluster::message::{Refusal, Request};
 use overbank_cluster::node::{Change, Entry, Shown};
 use overbank_cluster::table::{Dense, DenseReader};
 use overbank_cluster::{Key, Micros, Node, NodeId, Partition, Settings, Tag};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const PARTITIONS: u16 = 8;
+/// Longest wait for anything.
+pub const LONG: Duration = Duration::from_secs(30);
 
 pub fn key(nth: u64) -> Key {
     Key { hash: mix(nth), full: nth.into() }
@@ -170,7 +172,7 @@ impl Services {
             .build()
             .expect("threads");
         // The services may still be starting.
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + LONG;
         loop {
             match runtime.block_on(join(options.clone())) {
                 Err(StoresError::Etcd { .. } | StoresError::Nats { .. })
@@ -213,7 +215,7 @@ struct Seen {
     is_ingress: bool,
     valid_until: Micros,
     begun: Instant,
-    answers: [usize; 2],
+    answers: BTreeMap<u64, Result<(), Refusal>>,
     end: Option<Result<bool, String>>,
 }
 
@@ -228,7 +230,7 @@ impl Seen {
             is_ingress: false,
             valid_until: 0,
             begun: Instant::now(),
-            answers: [0; 2],
+            answers: BTreeMap::new(),
             end: None,
         }
     }
@@ -285,13 +287,13 @@ impl Host for Notes {
 
     fn settle(&mut self) {}
 
-    fn answer(&mut self, _: u64, answer: Result<(), Refusal>) {
-        self.seen.lock().expect("whole").answers[usize::from(answer.is_err())] += 1;
+    fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
+        self.seen.lock().expect("whole").answers.insert(number, answer);
     }
 
     fn ended(&mut self) {
         let mut seen = self.seen.lock().expect("whole");
-        *seen = Seen { answers: seen.answers, ..Seen::new(seen.node) };
+        *seen = Seen { answers: std::mem::take(&mut seen.answers), ..Seen::new(seen.node) };
     }
 }
 
@@ -320,9 +322,30 @@ impl Site {
         seen.is_ingress && seen.now() < seen.valid_until
     }
 
-    /// Returns how many requests were answered with success, or refused.
-    pub fn answers(&self, with_success: bool) -> usize {
-        self.seen.lock().expect("whole").answers[usize::from(!with_success)]
+    /// Returns the answer to a request.
+    pub fn answer(&self, number: u64) -> Option<Result<(), Refusal>> {
+        self.seen.lock().expect("whole").answers.get(&number).copied()
+    }
+
+    /// Asks until it is done; `meanwhile` runs between looks.
+    pub fn ask(&self, requests: Vec<(u64, Request)>, mut meanwhile: impl FnMut()) {
+        let end = Instant::now() + LONG;
+        let mut open = requests;
+        open.iter().for_each(|(number, body)| assert!(self.handle.request(*number, body.clone())));
+        while !open.is_empty() {
+            std::thread::sleep(Duration::from_millis(20));
+            meanwhile();
+            open.retain(|(number, body)| match self.answer(*number) {
+                // What timed out may have been done meanwhile.
+                Some(Ok(()) | Err(Refusal::KeyInUse | Refusal::Moving)) => false,
+                Some(Err(_)) => {
+                    self.seen.lock().expect("whole").answers.remove(number);
+                    self.handle.request(*number, body.clone())
+                }
+                None => true,
+            });
+            assert!(Instant::now() < end, "not answered: {} of {:?}", open.len(), self.node);
+        }
     }
 }
 
