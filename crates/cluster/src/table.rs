@@ -223,7 +223,7 @@ impl Borrow<Delta> for DenseDelta {
 }
 
 impl DenseImage {
-    /// Returns the image of a table of one of so many partitions, as it came from its bytes.
+    /// Returns the image of the table of one of `partitions` partitions, as it came from its bytes.
     pub fn new(table: Replica, partitions: u16) -> Self {
         Self { table: Arc::new(table), shift: partitions.trailing_zeros() }
     }

@@ -68,7 +68,7 @@ pub fn of_batch(sequence: Sequence, batch: &Batch<Dense>) -> Result<Vec<u8>, Byt
     write(&(sequence, batch.epoch, batch.owner, &batch.changes, deltas, image))
 }
 
-/// Returns a batch with its sequence number, of a cluster with so many partitions.
+/// Returns a batch with its sequence number, of a cluster with `partitions` partitions.
 ///
 /// # Errors
 /// The bytes are those of no batch.

@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Time for the last requests of a run.
 const LAST: Duration = Duration::from_millis(200);
 
-/// What a node runs for: the data path, and those who ask.
+/// What a node runs for: the data path, and the callers that ask.
 pub trait Host: Send + 'static {
     /// Returns the data path's clock, which never goes back.
     fn now(&mut self) -> Micros;

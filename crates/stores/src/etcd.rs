@@ -109,7 +109,7 @@ async fn perform(
                     keeper.keep_alive().await?;
                     stream.message().await?.map(|reply| reply.ttl())
                 }
-                // The first answer already says that there is none.
+                // The first answer already says that the lease is gone.
                 Err(etcd_client::Error::LeaseKeepAliveError(_)) => Some(0),
                 Err(error) => return Err(error),
             };

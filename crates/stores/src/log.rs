@@ -258,7 +258,7 @@ impl Log {
                 whole &= sequence < last;
             }
         }
-        // It goes by itself if this fails.
+        // The server removes it otherwise, after `inactive_threshold`.
         let _ = self.stream.delete_consumer(&consumer.cached_info().name).await;
         Ok(Reply::Fetched { partition, batches, last })
     }
