@@ -177,7 +177,9 @@ async fn connect_nats(
     if let Some(path) = &options.nats_credentials {
         connect = connect.credentials_file(path).await?;
     }
-    Ok(connect.connect(options.nats.join(",")).await?)
+    let servers = options.nats.iter().map(|url| url.parse());
+    let servers: Vec<async_nats::ServerAddr> = servers.collect::<Result<_, _>>()?;
+    Ok(connect.connect(servers).await?)
 }
 
 /// Agrees on the settings; returns the secret.
