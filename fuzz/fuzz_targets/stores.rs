@@ -1,5 +1,5 @@
-//! Any bytes as a batch, a snapshot or a message of a cluster: an error of one line, or a value that
-//! has the same bytes again after a second reading.
+//! Any bytes as a batch, a snapshot or a message of a cluster: an error of one line, or a value
+//! that has the same bytes again after a second reading.
 //!
 //! Input: which of them (1 byte), bytes behind the version.
 #![no_main]

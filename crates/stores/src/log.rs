@@ -1,7 +1,7 @@
 //! The log and the snapshots in JetStream.
 //!
 //! ```text
-//!   stream overbank-NAME-log     subject overbank.NAME.log.PARTITION    batches; its number n inside
+//!   stream overbank-NAME-log     subject overbank.NAME.log.PARTITION    batches with their numbers
 //!        └ stored again as       subject overbank.NAME.stored.PARTITION what all nodes hear
 //!   bucket overbank-NAME-images  object PARTITION                       the last snapshot
 //! ```

@@ -4,9 +4,10 @@
 //! Source: Jin et al., *NetCache*, SOSP 2017, section 4.4.3 and figure 7.
 //!
 //! ```text
-//!   hash, 128 bits ─▶ sampler, 1 in 2^k ─▶ count-min, 4 rows ─▶ at least `threshold`? ─▶ Bloom filter
-//!                                           bits 0..64                                   bits 64..118
-//!                                                              not in it yet: inserted, reported ─▶
+//!   hash, 128 bits ─▶ sampler, 1 in 2^k ─▶ count-min, 4 rows ─▶ at least `threshold`?
+//!                                           bits 0..64                    │
+//!                     inserted, reported ◀─ not in it yet ◀─ Bloom filter ┘
+//!                                                            bits 64..118
 //! ```
 //!
 //! - [`Counter`] belongs to the thread that sees the packets. It alone counts.
