@@ -158,7 +158,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Clippy => steps.command(
             "clippy",
             &mut cargo(
-                "clippy --workspace --features overbank-cli/pfcp,overbank-stores/services \
+                "clippy --workspace --features overbank-cli/full,overbank-stores/services \
                  --all-targets --locked -- -D warnings",
             ),
         ),
@@ -238,13 +238,13 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
 }
 
 /// Builds all tests.
-const BUILD: &str = "test --workspace --features overbank-cli/pfcp,overbank-stores/services --lib \
+const BUILD: &str = "test --workspace --features overbank-cli/full,overbank-stores/services --lib \
                      --bins --tests --examples --locked --no-run";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
 const MOVING: &str = "test --workspace --locked --no-fail-fast --test tables --features \
-                      overbank/always-displace,overbank-cli/pfcp,overbank-stores/services fib";
+                      overbank/always-displace,overbank-cli/full,overbank-stores/services fib";
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \

@@ -3,6 +3,8 @@
 mod appliance;
 mod ask;
 mod client;
+#[cfg(feature = "cluster")]
+mod cluster;
 #[cfg(feature = "pfcp")]
 mod pfcp;
 #[cfg(test)]
@@ -16,7 +18,7 @@ use anyhow::Result;
 use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::prefix::Prefixes;
-use overbank_gateway::settings::{GatewaySettings, Role};
+use overbank_gateway::settings::{GatewaySettings, Role, Url};
 use overbank_gateway::teid::Secret;
 use overbank_gateway::{Setup, StartError, file};
 use overbank_ports::select::{Rule, Rules, Select};
@@ -75,6 +77,11 @@ pub struct Config {
     /// Address of N4, and the peers that may use it (empty: all).
     #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
     pub pfcp: Option<(SocketAddr, Prefixes)>,
+    /// The cluster that it is to join.
+    pub cluster: Option<ClusterSettings>,
+    /// The cluster that it has joined, until its node runs.
+    #[cfg(feature = "cluster")]
+    pub joined: std::sync::Mutex<Option<cluster::Joining>>,
     /// Path of the control socket, and its limit of connections.
     pub control: (Option<PathBuf>, usize),
     /// The control socket, bound when the gateway starts.
@@ -122,6 +129,7 @@ impl Config {
         let setup = Setup { seed: seed(), ..gateway.setup(check, run) };
         let pfcp = check_pfcp(check, &gateway);
         select(check, &mut ports, &setup);
+        let cluster = check_cluster(check, &gateway);
         let control = (gateway.control.0, gateway.control_connections);
         let (sessions, service) = (gateway.sessions, service?);
         let teid_secret = gateway.teid_secret;
@@ -133,6 +141,9 @@ impl Config {
             sessions,
             teid_secret,
             pfcp,
+            cluster,
+            #[cfg(feature = "cluster")]
+            joined: std::sync::Mutex::default(),
             control,
             socket: None,
             service,
@@ -177,6 +188,62 @@ fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<(SocketAdd
     Some((address, gateway.pfcp_peer.iter().map(|peer| peer.value).collect()))
 }
 
+/// Where a node's cluster is.
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
+pub struct ClusterSettings {
+    pub node: u8,
+    pub name: String,
+    pub etcd: Vec<String>,
+    pub nats: Vec<String>,
+    pub nats_credentials: Option<PathBuf>,
+    pub replicas: usize,
+}
+
+/// Returns the cluster to join; reports what does not fit together.
+fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<ClusterSettings> {
+    let Some(node) = gateway.node else {
+        for given in ["etcd", "nats"] {
+            if let Some(location) = check.given(given) {
+                check.problem(location, "it is of a cluster: give the node's number, too");
+            }
+        }
+        return None;
+    };
+    let location = check.given("node").unwrap_or(Location::InText);
+    if !cfg!(feature = "cluster") {
+        let what = "this program was built without clusters; build it with --features cluster";
+        check.problem(location, what);
+    } else if gateway.pfcp.is_some() {
+        check.problem(location, "a node of a cluster has no PFCP yet; use its control socket");
+    }
+    let lists = [
+        ("etcd", &gateway.etcd, "http://10.0.0.1:2379"),
+        ("nats", &gateway.nats, "nats://10.0.0.1:4222"),
+    ];
+    for (name, list, such_as) in lists {
+        if list.is_empty() && check.given(name).is_none() {
+            let what = format!("no {name}; a node of a cluster needs one, such as {such_as}");
+            check.problem(Location::Missing(name), what);
+        }
+    }
+    if gateway.sessions.is_some() {
+        let location = check.given("sessions").unwrap_or(Location::InText);
+        let what = "a cluster has its sessions in its log: add them by the control socket";
+        check.problem(location, what);
+    }
+    let urls = |list: &[overbank_declare::settings::Located<Url>]| {
+        list.iter().map(|url| url.value.0.clone()).collect()
+    };
+    Some(ClusterSettings {
+        node: node as u8,
+        name: gateway.cluster.0.clone(),
+        etcd: urls(&gateway.etcd),
+        nats: urls(&gateway.nats),
+        nats_credentials: gateway.nats_credentials.clone(),
+        replicas: gateway.replicas,
+    })
+}
+
 /// Arguments: those of a gateway to run, or of a question to a running one.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -204,6 +271,8 @@ fn serve(args: &Args) -> Result<()> {
     }
     config.args = Some(args.clone());
     start_log(&config.service);
+    #[cfg(feature = "cluster")]
+    cluster::join(&mut config)?;
     let bind = |path: &PathBuf| LocalSocket::bind(path, "control", Some(0o600));
     config.socket = config.control.0.as_ref().map(bind).transpose()?;
     let plan = Plan {

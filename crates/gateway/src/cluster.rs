@@ -21,7 +21,7 @@ use crate::session::{Gate, Key, Prefix64, Session};
 use crate::sessions::{Addresses, SessionError, Sessions, keys};
 use hashbrown::HashMap;
 use overbank_cluster::etcd::State;
-use overbank_cluster::message::Request;
+use overbank_cluster::message::{Refusal, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::rib::Context;
 use overbank_cluster::table::{Dense, DenseReader};
@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
 
 /// A gateway's place in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,15 @@ pub struct Seat {
     pub me: NodeId,
     /// The secret of the cluster.
     pub seed: Seed,
+}
+
+/// Takes requests to the cluster.
+pub trait Asks: Send + Sync {
+    /// Asks for a change; `None`: too many wait. The answer comes later, or never if the node ends.
+    fn ask(&self, request: Request) -> Option<Receiver<Result<(), Refusal>>>;
+
+    /// Lets the node give everything away; returns false if too many requests wait.
+    fn drain(&self) -> bool;
 }
 
 /// The control side's part of a cluster.
@@ -50,9 +60,11 @@ pub struct Clustered {
     /// Changes of etcd, and images of tables, when the node was last looked at.
     seen: (u64, u64),
     ingress: bool,
+    draining: bool,
     tables: Arc<[Option<DenseReader>]>,
     macs: Arc<[Option<Mac>]>,
     valid_until_ms: Arc<AtomicU64>,
+    asks: Option<Arc<dyn Asks>>,
 }
 
 /// A session as it travels.
@@ -164,9 +176,11 @@ impl Clustered {
             refused: 0,
             seen: (u64::MAX, u64::MAX),
             ingress: false,
+            draining: false,
             tables: Arc::new([None]),
             macs: Arc::default(),
             valid_until_ms: Arc::default(),
+            asks: None,
         }
     }
 
@@ -177,6 +191,37 @@ impl Clustered {
     /// Returns the gateway's place.
     pub const fn seat(&self) -> Seat {
         self.seat
+    }
+
+    /// Returns why this node takes no packets from outside, if it does not.
+    pub fn unready(&self, now_ms: u64) -> Option<&'static str> {
+        if now_ms >= self.valid_until_ms.load(Relaxed) {
+            Some("the node has not joined its cluster, or has lost it")
+        } else if !self.ingress {
+            Some("the node joins its cluster, or is suspended")
+        } else if self.draining {
+            Some("the node gives its sessions away")
+        } else {
+            None
+        }
+    }
+
+    /// Returns what takes requests; `None`: not yet.
+    pub fn asks(&self) -> Option<Arc<dyn Asks>> {
+        self.asks.clone()
+    }
+
+    pub(crate) fn set_asks(&mut self, asks: Arc<dyn Asks>) {
+        self.asks = Some(asks);
+    }
+
+    /// Forgets a run of the node: nothing is installed any more.
+    pub(crate) fn end(&mut self, sessions: &mut Sessions) {
+        self.valid_until_ms.store(0, Relaxed);
+        self.slots.drain().for_each(|(_, id)| drop(sessions.uninstall(id)));
+        self.ingress = false;
+        self.tables = Arc::new([None]);
+        self.seen = (u64::MAX, u64::MAX);
     }
 
     /// Returns how many sessions of the cluster did not fit this gateway.
@@ -220,6 +265,7 @@ impl Clustered {
         }
         self.seen = now;
         self.ingress = matches!(node.state(), Some(State::Live | State::Draining));
+        self.draining = node.state() == Some(State::Draining);
         self.tables = node.tables().map(Dense::reader).collect();
         let view = node.view();
         self.macs = (0..=u8::MAX)

@@ -1,6 +1,6 @@
 //! The control side: the one writer of the sessions, and of what engines run on.
 
-use crate::cluster::{Clustered, Seat};
+use crate::cluster::{Asks, Clustered, Seat};
 use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
 use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
 use crate::prefix::{Prefix, Prefixes};
@@ -211,10 +211,36 @@ impl GatewayControl {
     }
 
     /// Shows workers what the cluster's node knows. Its clock is [`Publisher::now_ms`].
-    pub fn cluster_view(&mut self, node: &Node<Dense>) {
-        if self.cluster.as_mut().is_some_and(|cluster| cluster.look(node)) {
+    ///
+    /// Returns whether workers may run on what was there before, until a barrier.
+    pub fn cluster_view(&mut self, node: &Node<Dense>) -> bool {
+        let changed = self.cluster.as_mut().is_some_and(|cluster| cluster.look(node));
+        if changed {
             self.show();
             self.publisher.touch();
+        }
+        changed
+    }
+
+    /// Forgets what a run of the cluster's node has installed.
+    pub fn cluster_end(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.end(&mut self.sessions);
+            self.show();
+            self.publisher.touch();
+        }
+    }
+
+    /// Returns the address of the port to the fabric.
+    pub fn cluster_mac(&self) -> Option<Mac> {
+        let port = self.cluster.as_ref()?.port();
+        self.publisher.ports().get(usize::from(port)).map(|desc| desc.mac)
+    }
+
+    /// Has requests go to the cluster.
+    pub fn cluster_begin(&mut self, asks: Arc<dyn Asks>) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.set_asks(asks);
         }
     }
 

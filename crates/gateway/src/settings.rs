@@ -77,6 +77,64 @@ overbank_declare::settings! {
             all others are dropped and refused" or "no check"
             example "/etc/overbank/teid-secret";
         max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
+        node: Option<usize>, in 0..=NODE_MAX,
+            "Number of this node in a cluster (feature `cluster`)" or "a gateway by itself"
+            example "3";
+        cluster: Name, "Name of the cluster in etcd and NATS" or "gateway" example "west";
+        etcd: Vec<Located<Url>>, "URL of a member of etcd; repeat for each"
+            example "http://10.0.0.1:2379";
+        nats: Vec<Located<Url>>, "URL of a NATS server; repeat for each"
+            example "nats://10.0.0.1:4222";
+        nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
+            example "/etc/overbank/nats.creds";
+        replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";
+    }
+}
+
+/// Largest number of a node.
+pub const NODE_MAX: usize = 31;
+
+/// Name of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(pub String);
+
+impl Default for Name {
+    fn default() -> Name {
+        Name("gateway".to_owned())
+    }
+}
+
+impl SettingValue for Name {
+    const VALUE_NAME: &'static str = "NAME";
+
+    fn accepts(_: &Range) -> String {
+        "1 to 32 letters, digits, - and _".to_owned()
+    }
+
+    fn read(text: &str, range: &Range) -> Result<Name, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let is_name = (1..=32).contains(&text.len()) && text.chars().all(fits);
+        let wrong = || format!("{text:?}: must be {}", Name::accepts(range));
+        is_name.then(|| Name(text.to_owned())).ok_or_else(wrong)
+    }
+}
+
+/// Where a service of the cluster is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Url(pub String);
+
+impl SettingValue for Url {
+    const VALUE_NAME: &'static str = "URL";
+
+    fn accepts(_: &Range) -> String {
+        "a URL, such as http://10.0.0.1:2379".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<Url, String> {
+        let wrong = || format!("{text:?}: must be a URL, such as http://10.0.0.1:2379");
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let known = ["http", "https", "nats", "tls"].contains(&scheme);
+        (known && !rest.is_empty()).then(|| Url(text.to_owned())).ok_or_else(wrong)
     }
 }
 
@@ -186,9 +244,18 @@ impl GatewaySettings {
             }
         }
         let fabric = self.port.iter().find(|port| port.value.role == Role::Fabric);
-        if let Some(port) = fabric {
-            let what = "port fabric: a gateway by itself has no other nodes; leave it out";
-            check.problem(port.location.clone(), what.to_owned());
+        match (fabric, self.node) {
+            (Some(port), None) => {
+                let what = "port fabric: a gateway by itself has no other nodes; give its node, or \
+                            leave the port out";
+                check.problem(port.location.clone(), what.to_owned());
+            }
+            (None, Some(_)) if clean => {
+                let what = "no port fabric; a node of a cluster has one, such as \
+                            fabric=afpacket:eth3";
+                check.problem(Location::Missing("port"), what.to_owned());
+            }
+            _ => {}
         }
         let setting = |RolePort { role, spec }| PortSetting { number: role.number(), spec };
         let mut ports: Vec<PortSetting> = values(&ports).map(setting).collect();

@@ -85,6 +85,11 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// Has the node publish what others need to reach it.
+    pub fn publish(&mut self, info: Info) {
+        self.options.info = info;
+    }
+
     /// Returns the secret of the cluster.
     pub fn seed(&self) -> u64 {
         self.seed

@@ -1,5 +1,7 @@
 //! The gateway as a service.
 
+#[cfg(feature = "cluster")]
+use super::cluster;
 #[cfg(feature = "pfcp")]
 use super::pfcp;
 use super::{Args, Config};
@@ -98,6 +100,11 @@ impl Appliance for GatewayControl {
         );
     }
 
+    fn unready(handle: &Handle<Self>) -> Option<String> {
+        let control = handle.lock();
+        control.cluster()?.unready(control.now_ms()).map(str::to_owned)
+    }
+
     fn reload(config: &Config, handle: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
         let (args, fixed) = (config.args.clone()?, Fixed::of(&config.ports, &config.setup));
         let handle = handle.clone();
@@ -118,6 +125,8 @@ impl Appliance for GatewayControl {
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
         #[cfg(feature = "pfcp")]
         let n4 = config.pfcp.clone().map(|n4| (n4, served.handle.clone(), stop.clone()));
+        #[cfg(feature = "cluster")]
+        let node = cluster::start(config, &served.handle);
         let control = config.socket.as_ref().map_or(Ok(()), |socket| {
             let handle = served.handle.clone();
             let router = http::router(handle, Arc::new(served), stop.clone());
@@ -125,6 +134,10 @@ impl Appliance for GatewayControl {
         });
         async move {
             control?;
+            #[cfg(feature = "cluster")]
+            if let Some(node) = node {
+                return cluster::run(node, stop).await;
+            }
             #[cfg(feature = "pfcp")]
             if let Some((n4, handle, stop)) = n4 {
                 let served = tokio::task::spawn_blocking(move || pfcp::serve(n4, &handle, &stop));

@@ -41,6 +41,10 @@ pub enum Ask {
         #[command(subcommand)]
         command: Sessions,
     },
+    /// Have a node of a cluster give its sessions away and leave
+    #[command(after_help = "Example:
+  overbank gateway drain && until ! overbank gateway check; do sleep 1; done")]
+    Drain(Options),
     /// Check a running gateway: it is ready, and each session is found by its keys
     #[command(after_help = "Examples:
   overbank gateway check
@@ -116,6 +120,19 @@ pub enum Sessions {
         #[command(flatten)]
         options: Options,
     },
+    /// Move a session to another node of the cluster
+    #[command(after_help = "Examples:
+  overbank gateway sessions move 7 --to 2
+  overbank gateway sessions move 7")]
+    Move {
+        #[arg(value_name = "ID")]
+        id: u64,
+        /// Node that gets it [default: one that the session's name chooses]
+        #[arg(long, value_name = "NODE")]
+        to: Option<u8>,
+        #[command(flatten)]
+        options: Options,
+    },
     /// Add and change the sessions of a CSV file: all or none
     #[command(after_help = "Examples:
   overbank gateway sessions import sessions.csv --dry-run
@@ -175,6 +192,10 @@ pub fn run(ask: &Ask) -> Result<()> {
             print(options.format, &status, || super::summary(&status))
         }
         Ask::Check(options) => check(options),
+        Ask::Drain(options) => {
+            let done = Client::new(&options.control)?.ask("POST", "/drain", "")?;
+            print(options.format, &done, || "the node gives its sessions away".to_owned())
+        }
         Ask::Sessions { command } => sessions(command),
     }
 }
@@ -214,6 +235,12 @@ fn sessions(command: &Sessions) -> Result<()> {
         }
         Sessions::Remove { id, options } => {
             one(options, "DELETE", &format!("/sessions/{id}"), String::new())
+        }
+        Sessions::Move { id, to, options } => {
+            let to = to.map(|to| to.to_string());
+            let path = format!("/sessions/{id}/move{}", query(&[("to", to.as_deref())]));
+            let done = Client::new(&options.control)?.ask("POST", &path, "")?;
+            print(options.format, &done, || format!("session {id} has moved"))
         }
         Sessions::Import { file, dry_run, replace, options } => {
             let text = std::fs::read(file);

@@ -76,6 +76,10 @@ where
         serde_json::to_vec(&self.document(status))
     }
 
+    fn unready(&self) -> Option<String> {
+        C::unready(&self.handle)
+    }
+
     fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
         C::answer(&self.handle, line).unwrap_or_else(|| self.status())
     }

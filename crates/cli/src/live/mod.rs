@@ -60,6 +60,11 @@ pub trait Appliance: Control {
         None
     }
 
+    /// Returns why traffic should not be sent here, if it should not.
+    fn unready(_handle: &Handle<Self>) -> Option<String> {
+        None
+    }
+
     /// Returns the work of a reload, which may take a while and logs what it did. A reload with
     /// errors changes nothing. `None`: there is nothing to reload.
     fn reload(
@@ -100,6 +105,10 @@ pub enum RunError {
     /// The Ethernet switch does not start.
     #[error(transparent)]
     Bridge(#[from] overbank_bridge::StartError),
+    /// The node's run is over for good.
+    #[cfg(feature = "cluster")]
+    #[error("the node cannot go on in its cluster: {0}")]
+    Cluster(#[from] overbank_stores::StoresError),
     /// The gateway does not start.
     #[error(transparent)]
     Gateway(#[from] overbank_gateway::StartError),

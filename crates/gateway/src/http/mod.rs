@@ -10,7 +10,11 @@
 //!   DELETE /sessions/ID                                   │ listed alone
 //!   POST   /import?dry-run=&replace=    CSV: all or none  ┘
 //!   GET    /export?origin=              CSV, streamed by pages
+//!   POST   /sessions/ID/move?to=        moves one to another node           ┐ in a cluster
+//!   POST   /drain                       gives all sessions away, and leaves ┘
 //! ```
+//!
+//! In a cluster, sessions are added and removed for the cluster, and those of this node are listed.
 //!
 //! An error is `{"error": "one line"}` with 400 (wrong by itself), 404, 405, 408, 409 (contradicts
 //! what exists), 413 or 503 (not now). `docs/gateway.md` has the schema.
@@ -20,6 +24,7 @@
 //! control side for longer than a page. Panics: none.
 
 mod body;
+mod cluster;
 mod query;
 mod sessions;
 
@@ -69,6 +74,8 @@ pub fn router(
             "/sessions/{id}",
             get(sessions::show).patch(sessions::change).delete(sessions::remove),
         )
+        .route("/sessions/{id}/move", post(cluster::moves))
+        .route("/drain", post(cluster::drain))
         .route("/import", post(sessions::import))
         .route("/export", get(sessions::export))
         .fallback(unknown)
@@ -77,7 +84,8 @@ pub fn router(
 }
 
 async fn unknown(uri: Uri) -> Fault {
-    let known = "/status, /metrics, /ready, /check, /sessions, /sessions/ID, /import, /export";
+    let known = "/status, /metrics, /ready, /check, /sessions, /sessions/ID, /sessions/ID/move, \
+                 /import, /export, /drain";
     Fault::new(StatusCode::NOT_FOUND, format!("no path {:?}; known: {known}", uri.path()))
 }
 

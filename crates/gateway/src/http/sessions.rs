@@ -2,7 +2,7 @@
 
 use super::body::{self, Fields};
 use super::query::Query;
-use super::{Api, BODY_MAX, Fault, PAGE_MAX, Shared, blocking};
+use super::{Api, BODY_MAX, Fault, PAGE_MAX, Shared, blocking, cluster};
 use crate::file;
 use crate::session::{Key, Prefix64};
 use crate::sessions::{Listed, Origin, Page, SessionError};
@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use overbank_cluster::message::Request;
 use overbank_service::endpoints::answer;
 use serde::Serialize;
 use serde_json::json;
@@ -22,10 +23,10 @@ const SCHEMA: &str = "overbank-gateway-sessions/1";
 /// Sessions of a page if none is asked for.
 const PAGE: usize = 100;
 
-type Answer = Result<Response, Fault>;
+pub(super) type Answer = Result<Response, Fault>;
 
 /// Answers with a document.
-fn ok(document: &impl Serialize) -> Answer {
+pub(super) fn ok(document: &impl Serialize) -> Answer {
     Ok(answer(StatusCode::OK, document))
 }
 
@@ -91,9 +92,9 @@ fn origin(text: &str) -> Result<Origin, String> {
     found.ok_or_else(|| format!("{text:?}: must be one of {names}"))
 }
 
-/// Reads the id at the end of a path.
-fn id(uri: &Uri) -> Result<u64, Fault> {
-    let text = uri.path().rsplit('/').next().unwrap_or_default();
+/// Reads the id of a path.
+pub(super) fn id(uri: &Uri) -> Result<u64, Fault> {
+    let text = uri.path().split('/').nth(2).unwrap_or_default();
     file::number(text).map_err(|what| Fault::bad(format!("id: {what}")))
 }
 
@@ -128,6 +129,12 @@ pub(super) async fn show(State(api): State<Shared>, uri: Uri) -> Answer {
 pub(super) async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     Query::of(&uri, &[])?;
     let session = Fields::parse(&body::text(body, BODY_MAX).await?)?.session()?;
+    if let Some(seat) = cluster::seat(&api) {
+        let addresses = api.handle.lock().sessions().addresses().clone();
+        let request = seat.seed.establish(&addresses, &session, None)?;
+        blocking(move || cluster::ask(&api, request)).await?;
+        return Ok(answer(StatusCode::CREATED, &session));
+    }
     blocking(move || Ok(api.handle.lock().add(session)?)).await?;
     Ok(answer(StatusCode::CREATED, &session))
 }
@@ -135,6 +142,7 @@ pub(super) async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answ
 pub(super) async fn change(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     Query::of(&uri, &[])?;
     let id = id(&uri)?;
+    cluster::alone(&api, "changed: remove it and add it anew")?;
     let fields = Fields::parse(&body::text(body, BODY_MAX).await?)?;
     let changed = move || {
         let mut control = api.handle.lock();
@@ -146,12 +154,18 @@ pub(super) async fn change(State(api): State<Shared>, uri: Uri, body: Body) -> A
 pub(super) async fn remove(State(api): State<Shared>, uri: Uri) -> Answer {
     Query::of(&uri, &[])?;
     let id = id(&uri)?;
+    if let Some(seat) = cluster::seat(&api) {
+        let request = Request::Remove { session: seat.seed.session(id) };
+        blocking(move || cluster::ask(&api, request)).await?;
+        return ok(&json!({ "id": id }));
+    }
     ok(&blocking(move || Ok(api.handle.lock().remove(id)?)).await?)
 }
 
 pub(super) async fn import(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     let query = Query::of(&uri, &["dry-run", "replace"])?;
     let (dry_run, replace) = (query.flag("dry-run")?, query.flag("replace")?);
+    cluster::alone(&api, "imported: add them one by one")?;
     let Ok(_alone) = api.importing.clone().try_acquire_owned() else {
         let what = "another import is in progress; try again";
         return Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, what));

@@ -1,0 +1,192 @@
+//! A gateway as a node of a cluster over etcd and NATS.
+//!
+//! The node joins before its ports open: the cluster's secret is part of the set-up. Its thread
+//! starts with the services of the gateway, and ends with them.
+
+use super::Config;
+use crate::live::{RunError, seed};
+use anyhow::Result;
+use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::node::Change;
+use overbank_cluster::table::Dense;
+use overbank_cluster::{Micros, Node, NodeId, Settings};
+use overbank_gateway::GatewayControl;
+use overbank_gateway::cluster::{Asks, Seat};
+use overbank_gateway::fabric::Seed;
+use overbank_runtime::Handle;
+use overbank_stores::{Driver, Host, Joined, Options, StoresError, join as join_stores};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{oneshot, watch};
+
+/// Bits of a node's number.
+const NODE_BITS: u8 = 5;
+/// Requests that wait for an answer.
+const ASKED_MAX: usize = 1 << 14;
+/// Longest wait for workers at a time.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// A node that has joined and does not run yet.
+pub struct Joining {
+    joined: Joined,
+    runtime: Runtime,
+}
+
+/// Joins the cluster, if there is one to join.
+///
+/// # Errors
+/// A service cannot be reached, or the cluster has other settings.
+pub fn join(config: &mut Config) -> Result<()> {
+    let Some(cluster) = &config.cluster else { return Ok(()) };
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("cluster")
+        .enable_all()
+        .build()?;
+    let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
+    let pools = &config.setup.tunable.pools;
+    let options = Options {
+        cluster: cluster.name.clone(),
+        node: NodeId(cluster.node),
+        etcd: cluster.etcd.clone(),
+        etcd_user: None,
+        nats: cluster.nats.clone(),
+        nats_credentials: cluster.nats_credentials.clone(),
+        replicas: cluster.replicas,
+        settings: Settings { node_bits: NODE_BITS, ..Settings::default() },
+        equal: vec![
+            ("n3-address".to_owned(), list(&mut config.setup.n3.iter().map(|a| a.to_string()))),
+            ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
+        ],
+        info: Arc::default(),
+        seed: seed(),
+    };
+    let joined = runtime.block_on(join_stores(options))?;
+    let (me, seed) = (NodeId(cluster.node), Seed(joined.seed()));
+    config.setup.cluster = Some(Seat { me, seed });
+    config.joined = Mutex::new(Some(Joining { joined, runtime }));
+    Ok(())
+}
+
+/// Those who wait for answers, by request.
+#[derive(Default)]
+struct Waiting(Mutex<HashMap<u64, Sender<Result<(), Refusal>>>>);
+
+/// Asks the running node.
+struct Asking {
+    node: overbank_stores::Handle,
+    waiting: Arc<Waiting>,
+    next: AtomicU64,
+}
+
+impl Asks for Asking {
+    fn ask(&self, request: Request) -> Option<Receiver<Result<(), Refusal>>> {
+        let number = self.next.fetch_add(1, Relaxed);
+        let (answer, answers) = channel();
+        let mut waiting = self.waiting.0.lock().ok()?;
+        if waiting.len() >= ASKED_MAX {
+            return None;
+        }
+        waiting.insert(number, answer);
+        drop(waiting);
+        self.node.request(number, request).then_some(answers)
+    }
+
+    fn drain(&self) -> bool {
+        self.node.drain()
+    }
+}
+
+/// The gateway as its node's data path.
+struct Gateway {
+    handle: Handle<GatewayControl>,
+    waiting: Arc<Waiting>,
+    /// Workers may run on an earlier view.
+    view_changed: bool,
+}
+
+impl Host for Gateway {
+    fn now(&mut self) -> Micros {
+        self.handle.now_ms() * 1000
+    }
+
+    fn change(&mut self, change: &Change) {
+        self.handle.lock().cluster_change(change);
+    }
+
+    fn look(&mut self, node: &Node<Dense>) -> bool {
+        self.view_changed |= self.handle.lock().cluster_view(node);
+        self.view_changed
+    }
+
+    fn settle(&mut self) {
+        while let Err(error) = self.handle.lock().cluster_settle() {
+            tracing::warn!(%error, "the cluster waits for a worker");
+        }
+        while std::mem::take(&mut self.view_changed) {
+            self.view_changed = !self.handle.barrier_blocking(SETTLE);
+        }
+    }
+
+    fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
+        let waiting = self.waiting.0.lock().map(|mut waiting| waiting.remove(&number));
+        if let Ok(Some(waiting)) = waiting {
+            // Nobody may wait any more.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    fn ended(&mut self) {
+        self.handle.lock().cluster_end();
+        if let Ok(mut waiting) = self.waiting.0.lock() {
+            waiting.clear();
+        }
+    }
+}
+
+/// A running node: its handle, and its end.
+pub struct Running {
+    node: overbank_stores::Handle,
+    end: oneshot::Receiver<Result<bool, StoresError>>,
+}
+
+/// Starts the node, if there is one.
+pub fn start(config: &Config, handle: &Handle<GatewayControl>) -> Option<Running> {
+    let Joining { mut joined, runtime } = config.joined.lock().ok()?.take()?;
+    let waiting = Arc::new(Waiting::default());
+    let host = Gateway { handle: handle.clone(), waiting: waiting.clone(), view_changed: false };
+    let mac = handle.lock().cluster_mac()?;
+    joined.publish(Arc::from(mac));
+    let (driver, node) = Driver::new(joined, runtime, host);
+    let asking = Asking { node: node.clone(), waiting, next: AtomicU64::new(1) };
+    handle.lock().cluster_begin(Arc::new(asking));
+    let (tell, end) = oneshot::channel();
+    let run = move || drop(tell.send(driver.run()));
+    std::thread::Builder::new().name("node".to_owned()).spawn(run).ok()?;
+    Some(Running { node, end })
+}
+
+/// Runs until `stop`, or until the node cannot go on. A drained node stays, without sessions.
+pub async fn run(running: Running, stop: watch::Receiver<bool>) -> Result<(), RunError> {
+    let Running { node, end } = running;
+    let until = stop.clone();
+    tokio::select! {
+        _ = crate::live::until_stopped(stop) => {
+            let _ = tokio::task::spawn_blocking(move || node.stop()).await;
+            Ok(())
+        }
+        ended = end => match ended {
+            Ok(Ok(true)) => {
+                tracing::info!("the node has left its cluster");
+                crate::live::until_stopped(until).await
+            }
+            Ok(Ok(false)) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(RunError::Broken),
+        }
+    }
+}

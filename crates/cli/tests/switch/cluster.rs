@@ -1,0 +1,252 @@
+//! `overbank gateway --node`: processes over a real etcd and a real nats-server, with packets.
+//!
+//! ```text
+//!   a0n3 ═ node 0 ═ a0n6      each port a veth pair, whose other end (b…) the test has;
+//!   a1n3 ═ node 1 ═ a1n6      those of the fabric are in a bridge
+//!   a2n3 ═ node 2 ═ a2n6
+//! ```
+
+use crate::process::{must, overbank, sh, wait};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 3;
+/// Sends an uplink packet of session 1 in at each node given, and prints the nodes whose N6 it
+/// leaves by.
+const PACKETS: &str = r#"
+import socket, struct, sys, time
+ingress = [int(n) for n in sys.argv[1].split(",")]
+every = range(3)
+def mac(name):
+    return bytes.fromhex(open(f"/sys/class/net/{name}/address").read().strip().replace(":", ""))
+def opened(name):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    s.bind((name, 0)); s.setblocking(False)
+    return s
+def checksum(h):
+    s = sum(struct.unpack("!10H", h)); s = (s & 0xffff) + (s >> 16); s = (s & 0xffff) + (s >> 16)
+    return ~s & 0xffff
+def ip(src, dst, body):
+    h = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(body), 0, 0x4000, 64, 17, 0,
+                    socket.inet_aton(src), socket.inet_aton(dst))
+    return h[:10] + struct.pack("!H", checksum(h)) + h[12:] + body
+def udp(sport, dport, body):
+    return struct.pack("!4H", sport, dport, 8 + len(body), 0) + body
+n3 = {n: opened(f"b{n}n3") for n in every}
+n6 = {n: opened(f"b{n}n6") for n in every}
+inner = ip("10.45.0.2", "203.0.113.80", udp(5000, 53, b"question"))
+gtpu = struct.pack("!BBHI", 0x30, 255, len(inner), 1) + inner
+outer = ip("198.51.100.7", "192.0.2.1", udp(2152, 2152, gtpu))
+for n in ingress:
+    n3[n].send(mac(f"a{n}n3") + b"\x02\0\0\0\0\x13" + b"\x08\x00" + outer)
+seen, end = [], time.time() + 1
+while time.time() < end and len(seen) < len(ingress):
+    for n in every:
+        try:
+            frame = n6[n].recv(2048)
+        except (BlockingIOError, OSError):
+            continue
+        if frame[12:14] == b"\x08\x00" and frame[26:30] == socket.inet_aton("10.45.0.2"):
+            seen.append(n)
+    time.sleep(0.005)
+print(",".join(str(n) for n in sorted(seen)))
+"#;
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Cluster {
+    space: String,
+    folder: tempfile::TempDir,
+    nodes: Vec<Option<Process>>,
+    _services: Vec<Process>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        self._services.clear();
+        sh(&format!("ip netns del {}", self.space));
+    }
+}
+
+impl Cluster {
+    /// Starts services and nodes; `None` where the test is skipped.
+    fn start() -> Option<Cluster> {
+        if !overbank_testing::needs("root", must("id -u").trim() == "0") {
+            return None;
+        }
+        let space = format!("obcl{}", std::process::id());
+        must(&format!("ip netns add {space}"));
+        must(&format!("ip -n {space} link set lo up"));
+        must(&format!("ip -n {space} link add fabric type bridge"));
+        must(&format!("ip -n {space} link set fabric up"));
+        for node in 0..NODES {
+            for role in ["n3", "n6", "f"] {
+                let (a, b) = (format!("a{node}{role}"), format!("b{node}{role}"));
+                must(&format!("ip -n {space} link add {a} type veth peer name {b}"));
+                must(&format!("ip -n {space} link set {a} up"));
+                must(&format!("ip -n {space} link set {b} up"));
+            }
+            must(&format!("ip -n {space} link set b{node}f master fabric"));
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let url = |port| format!("http://127.0.0.1:{port}");
+        let etcd = [
+            format!("--data-dir={}", at("etcd")),
+            format!("--listen-client-urls={}", url(2379)),
+            format!("--advertise-client-urls={}", url(2379)),
+        ];
+        let nats = ["--jetstream".to_owned(), format!("--store_dir={}", at("nats"))];
+        let services = vec![started(&space, "etcd", &etcd), started(&space, "nats-server", &nats)];
+        let mut cluster = Cluster { space, folder, nodes: Vec::new(), _services: services };
+        for port in [2379, 4222] {
+            let open = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+            let open = format!("ip netns exec {} bash -c '{open}'", cluster.space);
+            wait("a service", || sh(&open).status.success());
+        }
+        for node in 0..NODES {
+            let process = cluster.run(node);
+            cluster.nodes.push(Some(process));
+        }
+        for node in 0..NODES {
+            within(30, "a ready node", || cluster.command(node, &["check"]).0);
+        }
+        Some(cluster)
+    }
+
+    fn run(&self, node: usize) -> Process {
+        let program = overbank().get_program().to_string_lossy().into_owned();
+        let ports = ["n3", "n6"].map(|role| format!("{role}=afpacket:a{node}{role}"));
+        let mut words = vec!["gateway", "--metrics", "off", "--replicas", "1"];
+        for port in &ports {
+            words.extend(["--port", port]);
+        }
+        let (fabric, node, path) =
+            (format!("fabric=afpacket:a{node}f"), node.to_string(), self.path(node));
+        words.extend(["--port", &fabric, "--node", &node, "--control", &path]);
+        words.extend(["--etcd", "http://127.0.0.1:2379", "--nats", "nats://127.0.0.1:4222"]);
+        words.extend(["--n3-address", "192.0.2.1", "--ue-pool", "10.45.0.0/16"]);
+        words.extend(["--next-hop", "n6=default@02:00:00:00:00:16"]);
+        words.extend(["--next-hop", "n3=default@02:00:00:00:00:13"]);
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        started(&self.space, &program, &words)
+    }
+
+    fn path(&self, node: usize) -> String {
+        self.folder.path().join(format!("control{node}")).display().to_string()
+    }
+
+    /// Runs a command against a node; returns whether it succeeded, and what it printed.
+    fn command(&self, node: usize, words: &[&str]) -> (bool, String) {
+        let path = self.path(node);
+        let output = overbank().arg("gateway").args(words).args(["--control", &path]).output();
+        let output = output.expect("runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn must(&self, node: usize, words: &[&str]) {
+        let (done, text) = self.command(node, words);
+        assert!(done, "{words:?}: {text}");
+    }
+
+    /// Sends a packet in at each of these nodes; returns the nodes that handled one.
+    fn packets(&self, ingress: &[usize]) -> Vec<usize> {
+        let list: Vec<String> = ingress.iter().map(usize::to_string).collect();
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.space, "python3", "-c", PACKETS, &list.join(",")])
+            .output()
+            .expect("python3");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim().split(',').filter_map(|node| node.parse().ok()).collect()
+    }
+}
+
+fn started(space: &str, program: &str, words: &[String]) -> Process {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", space, program]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // What a failed test shows.
+    if !program.contains("overbank") {
+        command.stderr(Stdio::null());
+    }
+    Process(command.spawn().expect("starts"))
+}
+
+fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while !holds() {
+        assert!(Instant::now() < end, "not within {seconds} s: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn any_node_takes_a_packet_and_one_handles_it() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    cluster.must(
+        0,
+        &[
+            "sessions",
+            "add",
+            "id=1",
+            "n3=192.0.2.1",
+            "teid=1",
+            "peer=198.51.100.7",
+            "peer_teid=0x1001",
+            "ipv4=10.45.0.2",
+        ],
+    );
+    let (_, refused) = cluster.command(
+        1,
+        &[
+            "sessions",
+            "add",
+            "id=2",
+            "n3=192.0.2.1",
+            "teid=1",
+            "peer=198.51.100.7",
+            "peer_teid=0x1001",
+            "ipv4=10.45.0.3",
+        ],
+    );
+    assert!(refused.contains("a key belongs to another session"), "{refused}");
+    let handled = cluster.packets(&[0, 1, 2]);
+    let home = *handled.first().expect("one handles them");
+    assert_eq!(handled, [home; 3]);
+
+    // Moved to another node, from any node.
+    let target = (home + 1) % NODES;
+    cluster.must(2, &["sessions", "move", "1", "--to", &target.to_string()]);
+    assert_eq!(cluster.packets(&[0, 1, 2]), [target; 3]);
+
+    // Its node drains: it goes elsewhere, and no packet is lost.
+    cluster.must(target, &["drain"]);
+    let others: Vec<usize> = (0..NODES).filter(|node| *node != target).collect();
+    within(20, "the node has left", || {
+        let handled = cluster.packets(&others);
+        assert_eq!(handled.len(), 2, "a packet was lost to the drain");
+        !handled.contains(&target) && !cluster.command(target, &["check"]).0
+    });
+
+    // The next one is killed: its session is taken over after the lease.
+    let home = cluster.packets(&others)[0];
+    let last = *others.iter().find(|node| **node != home).expect("one");
+    cluster.nodes[home] = None;
+    within(20, "the session is taken over", || cluster.packets(&[last]) == [last]);
+    let (_, changed) = cluster.command(last, &["sessions", "change", "1", "gate=closed"]);
+    assert!(changed.contains("a session of a cluster cannot be changed"), "{changed}");
+    cluster.must(last, &["sessions", "remove", "1"]);
+    assert!(cluster.packets(&[last]).is_empty());
+}

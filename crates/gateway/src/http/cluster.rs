@@ -1,0 +1,92 @@
+//! Requests to the cluster that the gateway is a node of.
+
+use super::query::Query;
+use super::sessions::{Answer, id, ok};
+use super::{Api, Fault, Shared, blocking};
+use crate::cluster::Seat;
+use crate::file;
+use crate::settings::NODE_MAX;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use overbank_cluster::NodeId;
+use overbank_cluster::message::{Refusal, Request};
+use serde_json::json;
+use std::time::Duration;
+
+/// Longest wait for an answer: longer than the cluster keeps a request.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// Returns the gateway's place in a cluster, if it has one.
+pub(super) fn seat(api: &Api) -> Option<Seat> {
+    api.handle.lock().cluster().map(|cluster| cluster.seat())
+}
+
+/// Refuses what a cluster does not do.
+pub(super) fn alone(api: &Api, what: &str) -> Result<(), Fault> {
+    match seat(api) {
+        None => Ok(()),
+        Some(_) => {
+            let what = format!("a session of a cluster cannot be {what}");
+            Err(Fault::new(StatusCode::CONFLICT, what))
+        }
+    }
+}
+
+fn no_cluster() -> Fault {
+    Fault::new(StatusCode::CONFLICT, "the gateway is by itself: there is no other node")
+}
+
+fn unavailable(what: &str) -> Fault {
+    Fault::new(StatusCode::SERVICE_UNAVAILABLE, what)
+}
+
+/// Asks the cluster, and waits for its answer.
+pub(super) fn ask(api: &Api, request: Request) -> Result<(), Fault> {
+    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
+    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    let answer = asks.ask(request);
+    let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
+    match answer.recv_timeout(ANSWER_MAX) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(refusal)) => Err(refused(refusal)),
+        Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
+    }
+}
+
+fn refused(refusal: Refusal) -> Fault {
+    let status = match refusal {
+        Refusal::Keys => StatusCode::BAD_REQUEST,
+        Refusal::Unknown => StatusCode::NOT_FOUND,
+        Refusal::KeyInUse | Refusal::KeyResting | Refusal::Moving | Refusal::NoMember => {
+            StatusCode::CONFLICT
+        }
+        Refusal::NoOwner | Refusal::TableFull | Refusal::Overload | Refusal::Timeout => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    };
+    Fault::new(status, refusal.help())
+}
+
+pub(super) async fn moves(State(api): State<Shared>, uri: Uri) -> Answer {
+    let query = Query::of(&uri, &["to"])?;
+    let read = |text: &str| {
+        let node = file::number(text).ok().filter(|node: &u64| *node <= NODE_MAX as u64);
+        node.ok_or_else(|| format!("{text:?}: must be a node, 0 to {NODE_MAX}"))
+    };
+    let to = query.get("to", read)?.map(|node| NodeId(node as u8));
+    let id = id(&uri)?;
+    let seat = seat(&api).ok_or_else(no_cluster)?;
+    let request = Request::Move { session: seat.seed.session(id), to };
+    blocking(move || ask(&api, request)).await?;
+    ok(&json!({ "id": id }))
+}
+
+pub(super) async fn drain(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
+    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    match asks.drain() {
+        true => ok(&json!({ "draining": true })),
+        false => Err(unavailable("too many requests wait; try again")),
+    }
+}
