@@ -236,7 +236,7 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
     };
     Some(ClusterSettings {
         node: node as u8,
-        name: gateway.cluster.0.clone(),
+        name: gateway.cluster.clone().unwrap_or_default().0,
         etcd: urls(&gateway.etcd),
         nats: urls(&gateway.nats),
         nats_credentials: gateway.nats_credentials.clone(),

@@ -80,7 +80,7 @@ overbank_declare::settings! {
         node: Option<usize>, in 0..=NODE_MAX,
             "Number of this node in a cluster (feature `cluster`)" or "a gateway by itself"
             example "3";
-        cluster: Name, "Name of the cluster in etcd and NATS" or "gateway" example "west";
+        cluster: Option<Name>, "Name of the cluster in etcd and NATS" or "gateway" example "west";
         etcd: Vec<Located<Url>>, "URL of a member of etcd; repeat for each"
             example "http://10.0.0.1:2379";
         nats: Vec<Located<Url>>, "URL of a NATS server; repeat for each"

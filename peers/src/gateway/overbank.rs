@@ -98,7 +98,7 @@ impl Runner {
     pub fn new(traffic: &Arc<Traffic>) -> Result<Runner> {
         let prefix = |text| Prefix::parse(text).map_err(|error| anyhow::anyhow!(error));
         let pools = [prefix("10.0.0.0/8")?].into_iter().collect();
-        let addresses = Addresses { n3: [N3.into()].into(), pools };
+        let addresses = Addresses { n3: [N3.into()].into(), pools, ..Addresses::default() };
         let count = traffic.sessions;
         let (mut sessions, mut readers) = Sessions::new(count as usize, addresses.clone(), 1, 1)?;
         for number in 1..=count {

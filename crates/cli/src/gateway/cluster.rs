@@ -72,7 +72,7 @@ pub fn join(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Those who wait for answers, by request.
+/// Where answers go, by request.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<u64, Sender<Result<(), Refusal>>>>);
 
@@ -135,7 +135,7 @@ impl Host for Gateway {
     fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
         let waiting = self.waiting.0.lock().map(|mut waiting| waiting.remove(&number));
         if let Ok(Some(waiting)) = waiting {
-            // Nobody may wait any more.
+            // The request may have been given up.
             let _ = waiting.send(answer);
         }
     }
