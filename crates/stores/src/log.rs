@@ -3,7 +3,8 @@
 //! ```text
 //!   stream overbank-NAME-log     subject overbank.NAME.log.PARTITION    batches with their numbers
 //!        └ stored again as       subject overbank.NAME.stored.PARTITION what all nodes hear
-//!   bucket overbank-NAME-images  object PARTITION                       the last snapshot
+//!                                overbank.NAME.snapshot.PARTITION       number of the last snapshot
+//!   bucket overbank-NAME-images  object PARTITION.NUMBER                that snapshot
 //! ```
 //!
 //! **Fencing.** Batch n + 1 is published under the expectation that the last message of the subject
@@ -17,6 +18,9 @@
 //!
 //! **Hearing.** The stream publishes each stored message again on a plain subject; such a delivery
 //! may be lost, and the engine fetches what it lacks. What the stream has refused is not heard.
+//!
+//! **Snapshots.** An object is never written again. The message that names the last one expects the
+//! one that its writer has seen, so a late writer replaces no newer snapshot.
 //!
 //! **Purging.** A snapshot replaces the one before. The log keeps the last batch of that one, and
 //! all after it: never less than the last message of a subject, which the next expectation needs.
@@ -54,6 +58,20 @@ const POSITION: &str = "Nats-Sequence";
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
+/// Where a snapshot is.
+struct Pointer {
+    /// Its last batch, and the position of that in the stream.
+    sequence: Sequence,
+    position: u64,
+    /// Position of the message that says so.
+    at: u64,
+}
+
+/// Name of a snapshot.
+fn object(partition: Partition, sequence: Sequence) -> String {
+    format!("{}.{sequence}", partition.0)
+}
+
 /// The log of a cluster.
 #[derive(Clone)]
 pub(crate) struct Log {
@@ -82,7 +100,9 @@ impl Log {
         let stream = context
             .get_or_create_stream(Config {
                 name: format!("overbank-{cluster}-log"),
-                subjects: vec![format!("overbank.{cluster}.log.*")],
+                subjects: ["log", "snapshot"]
+                    .map(|kind| format!("overbank.{cluster}.{kind}.*"))
+                    .into(),
                 num_replicas: replicas,
                 republish: Some(Republish {
                     source: format!("overbank.{cluster}.log.*"),
@@ -103,6 +123,10 @@ impl Log {
         };
         let positions = (0..partitions).map(|_| Mutex::default()).collect();
         Ok(Log { context, stream, images, cluster: cluster.into(), partitions, positions })
+    }
+
+    fn pointers(&self, partition: Partition) -> String {
+        format!("overbank.{}.snapshot.{}", self.cluster, partition.0)
     }
 
     fn subject(&self, partition: Partition) -> String {
@@ -201,8 +225,12 @@ impl Log {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, position.to_string().as_str());
         let subject = self.subject(partition);
-        let sent = self.context.publish_with_headers(subject, headers, payload.into()).await?;
-        match sent.await {
+        let len = payload.len();
+        let sent = match self.context.publish_with_headers(subject, headers, payload.into()).await {
+            Ok(sent) => sent.await,
+            Err(error) => Err(error),
+        };
+        match sent {
             Ok(ack) => {
                 self.note(partition, sequence, ack.sequence);
                 Ok(Reply::Appended { partition, sequence, batch })
@@ -210,6 +238,11 @@ impl Log {
             Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
                 let (last, _) = self.last(partition).await?;
                 Ok(Reply::Refused { partition, last })
+            }
+            Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                let what = "a batch is longer than NATS takes; increase its max_payload";
+                tracing::error!(len, partition = partition.0, what);
+                Err(error.into())
             }
             Err(error) => Err(error.into()),
         }
@@ -266,18 +299,45 @@ impl Log {
     async fn put(&self, partition: Partition, snapshot: &Snapshot<Dense>) -> Result<(), Failed> {
         let position = self.position(partition, snapshot.sequence);
         let position = position.ok_or("a snapshot of a batch whose position is not known")?;
-        // The newer of two that are made at a time stays.
-        let before = self.load(partition).await?;
-        if before.as_ref().is_some_and(|before| before.0.sequence >= snapshot.sequence) {
+        let before = self.pointer(partition).await?;
+        if before.as_ref().is_some_and(|before| before.sequence >= snapshot.sequence) {
             return Ok(());
         }
         let content = bytes::of_snapshot(snapshot, position)?;
-        let name = ObjectMetadata { name: partition.0.to_string(), ..Default::default() };
-        self.images.put(name, &mut content.as_slice()).await?;
-        if let Some((_, before)) = before {
-            self.stream.purge().filter(self.subject(partition)).sequence(before).await?;
+        let name = object(partition, snapshot.sequence);
+        let meta = ObjectMetadata { name: name.clone(), ..Default::default() };
+        self.images.put(meta, &mut content.as_slice()).await?;
+        let pointer = postcard::to_allocvec(&(snapshot.sequence, position))?;
+        let mut headers = HeaderMap::new();
+        let expected = before.as_ref().map_or(0, |before| before.at);
+        headers.insert(EXPECTED, expected.to_string().as_str());
+        let subject = self.pointers(partition);
+        let sent = self.context.publish_with_headers(subject.clone(), headers, pointer.into());
+        if let Err(error) = sent.await?.await {
+            // Another one came first, or the answer is lost: then a later snapshot replaces both.
+            if error.kind() == PublishErrorKind::WrongLastSequence {
+                self.images.delete(&name).await?;
+            }
+            return Err(error.into());
+        }
+        self.stream.purge().filter(subject).keep(1).await?;
+        if let Some(before) = before {
+            self.stream.purge().filter(self.subject(partition)).sequence(before.position).await?;
+            self.images.delete(object(partition, before.sequence)).await?;
         }
         Ok(())
+    }
+
+    /// Returns where the last snapshot of a partition is.
+    async fn pointer(&self, partition: Partition) -> Result<Option<Pointer>, Failed> {
+        match self.stream.get_last_raw_message_by_subject(&self.pointers(partition)).await {
+            Ok(message) => {
+                let (sequence, position) = postcard::from_bytes(&message.payload)?;
+                Ok(Some(Pointer { sequence, position, at: message.sequence }))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn get(&self, partition: Partition) -> Result<Option<Snapshot<Dense>>, Failed> {
@@ -287,12 +347,9 @@ impl Log {
     }
 
     async fn load(&self, partition: Partition) -> Result<Option<(Snapshot<Dense>, u64)>, Failed> {
-        let name = partition.0.to_string();
-        let mut object = match self.images.get(&name).await {
-            Ok(object) => object,
-            Err(error) if error.kind() == object_store::GetErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(pointer) = self.pointer(partition).await? else { return Ok(None) };
+        // It may just have been replaced: the engine asks again.
+        let mut object = self.images.get(object(partition, pointer.sequence)).await?;
         if object.info().size > SNAPSHOT_MAX {
             return Err(format!("a snapshot of {} bytes", object.info().size).into());
         }

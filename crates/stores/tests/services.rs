@@ -59,6 +59,17 @@ fn nodes_share_sessions_over_their_services() {
     wait_for("the node has stopped", LONG, || !sites[1].is_running());
     wait_for("every packet is handled by one", LONG, || all_handled(&sites[..1], 300));
 
+    // Snapshots have taken the place of most of the log: a node that begins needs them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let (kept, last) = runtime.expect("a runtime").block_on(async {
+        let client = async_nats::connect(services.nats_urls()).await.expect("connected");
+        let context = async_nats::jetstream::new(client);
+        let stream = context.get_stream("overbank-test-log").await.expect("the log");
+        let state = &stream.cached_info().state;
+        (state.messages, state.last_sequence)
+    });
+    assert!(kept * 2 < last, "{kept} of {last} messages are left");
+
     // It comes back under another incarnation, and takes packets again.
     sites[1] = services.join(1);
     wait_for("it is live again", LONG, || sites[1].is_ingress());

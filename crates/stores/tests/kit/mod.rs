@@ -155,7 +155,13 @@ impl Services {
             nats: self.nats_urls(),
             nats_credentials: None,
             replicas: self.servers.len(),
-            settings: Settings { partitions: PARTITIONS, node_bits: 3, ..Settings::default() },
+            settings: Settings {
+                partitions: PARTITIONS,
+                node_bits: 3,
+                // Snapshots and purges are made all the time.
+                snapshot_every: 4,
+                ..Settings::default()
+            },
             equal: vec![("n3".to_owned(), "192.0.2.1".to_owned())],
             info: Arc::from([2, 0, 0, 0, 0, node.0]),
             seed: 7,
