@@ -3,7 +3,7 @@
 //! ```text
 //!   stream overbank-NAME-log     subject overbank.NAME.log.PARTITION    batches with their numbers
 //!        └ stored again as       subject overbank.NAME.stored.PARTITION what all nodes hear
-//!                                overbank.NAME.snapshot.PARTITION       number of the last snapshot
+//!                                overbank.NAME.snapshot.PARTITION       the last snapshot's number
 //!   bucket overbank-NAME-images  object PARTITION.NUMBER                that snapshot
 //! ```
 //!
