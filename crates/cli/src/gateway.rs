@@ -78,6 +78,7 @@ pub struct Config {
     #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
     pub pfcp: Option<(SocketAddr, Prefixes)>,
     /// The cluster that it is to join.
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     pub cluster: Option<ClusterSettings>,
     /// The cluster that it has joined, until its node runs.
     #[cfg(feature = "cluster")]
