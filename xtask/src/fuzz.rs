@@ -56,6 +56,7 @@ const TARGETS: &[Target] = &[
     Target::new("documents", 1024),
     Target::new("gtpu", 512),
     Target::new("stores", 1024),
+    Target::new("requests", 512),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -71,8 +72,8 @@ pub struct Options {
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
-    /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu
-    /// [default: all]
+    /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu,
+    /// stores, requests [default: all]
     target: Option<String>,
 }
 

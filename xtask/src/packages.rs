@@ -50,6 +50,16 @@ pub const CONTROL: &[Package] = &[
         needed_by: "tests: a controller",
     },
     Package {
+        name: "openvswitch-switch",
+        sign: &["ovs-vswitchd", "--version"],
+        needed_by: "tests: a base station",
+    },
+    Package {
+        name: "osmo-ggsn",
+        sign: &["osmo-ggsn", "--version"],
+        needed_by: "tests: GTP-U and Echo of others",
+    },
+    Package {
         name: "python3-venv",
         sign: &["python3", "-c", "import ensurepip, venv"],
         needed_by: "tests: os-ken and scapy, programs of others",

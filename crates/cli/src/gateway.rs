@@ -5,6 +5,7 @@ mod ask;
 mod client;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod demo;
 #[cfg(feature = "pfcp")]
 mod pfcp;
 #[cfg(test)]
@@ -17,7 +18,8 @@ use crate::switch::totals;
 use anyhow::Result;
 use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
-use overbank_gateway::prefix::Prefixes;
+use overbank_gateway::journal::{self, Found, Journal};
+use overbank_gateway::prefix::{Prefix, Prefixes};
 use overbank_gateway::settings::{GatewaySettings, Role, Url};
 use overbank_gateway::teid::Secret;
 use overbank_gateway::{Setup, StartError, file};
@@ -30,7 +32,8 @@ use overbank_service::sockets::LocalSocket;
 use serde_json::Value;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// `overbank gateway`.
 pub struct Gateway;
@@ -55,6 +58,7 @@ routes and limits again, all or none.";
       --ue-pool 10.45.0.0/16 --pfcp 10.0.0.5:8805
   overbank gateway --config gateway.toml --check
   overbank gateway sessions list --address 10.45.0.2      of a gateway with --control
+  overbank gateway demo --nodes 4                         a cluster in one process, to try
 
 The file of sessions is CSV with a header line:
   id,n3,teid,peer,peer_teid,qfi,ipv4,ipv6,gate,rate_up,rate_down
@@ -70,8 +74,16 @@ pub struct Config {
     pub setup: Setup,
     /// By number.
     pub ports: Vec<PortSetting>,
+    /// What AF_XDP ports take now.
+    taken: Arc<Mutex<Vec<(u32, Select)>>>,
     /// File of sessions.
     pub sessions: Option<PathBuf>,
+    /// Directory of the journal.
+    pub journal: Option<PathBuf>,
+    /// The journal, until its thread runs.
+    opened: Mutex<Option<Journal>>,
+    /// Bytes of the journal that were cut off.
+    cut: u64,
     /// File of the secret of TEIDs.
     teid_secret: Option<PathBuf>,
     /// Address of N4, and the peers that may use it (empty: all).
@@ -82,7 +94,7 @@ pub struct Config {
     pub cluster: Option<ClusterSettings>,
     /// The cluster that it has joined, until its node runs.
     #[cfg(feature = "cluster")]
-    pub joined: std::sync::Mutex<Option<cluster::Joining>>,
+    pub joined: Mutex<Option<cluster::Joining>>,
     /// Path of the control socket, and its limit of connections.
     pub control: (Option<PathBuf>, usize),
     /// The control socket, bound when the gateway starts.
@@ -91,31 +103,96 @@ pub struct Config {
     pub metrics_required: bool,
 }
 
+/// What is done with the journal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It is read.
+    Check,
+    /// It is opened.
+    Start,
+    /// Nothing: the gateway has it open.
+    Reload,
+}
+
+fn problem(what: impl ToString) -> Problems {
+    Problems(vec![Problem { location: Location::InText, what: what.to_string() }])
+}
+
 impl Config {
     /// Checks settings and sessions on a machine with these cores (empty: unknown).
     ///
     /// # Errors
     /// Returns all problems.
-    fn new(source: Source, available_cores: &[usize]) -> Result<Config, Problems> {
+    fn new(source: Source, available_cores: &[usize], to: Purpose) -> Result<Config, Problems> {
         let mut check = source.check();
         let config = Config::read(&mut check, available_cores);
         let mut config = check.finish(config)?;
         if let Some(path) = &config.teid_secret {
-            let wrong = |what| Problems(vec![Problem { location: Location::InText, what }]);
-            config.setup.teid_secret = Some(Secret::read(path).map_err(wrong)?);
+            config.setup.teid_secret = Some(Secret::read(path).map_err(problem)?);
+        }
+        if let Some(directory) = config.journal.clone() {
+            config.keep(&directory, to)?;
         }
         if let Some(path) = &config.sessions {
             config.setup.sessions = file::read(path)?;
-            let name = path.display().to_string();
-            overbank_gateway::check(&config.setup).map_err(|error| match error {
-                StartError::Sessions(refusals) => file::problems(&name, &refusals),
-                other => {
-                    let what = other.to_string();
-                    Problems(vec![Problem { location: Location::InText, what }])
-                }
-            })?;
+        }
+        if config.sessions.is_some() || config.journal.is_some() {
+            config.check_sessions()?;
         }
         Ok(config)
+    }
+
+    /// Takes what the journal has kept.
+    fn keep(&mut self, directory: &Path, to: Purpose) -> Result<(), Problems> {
+        match to {
+            Purpose::Reload => {}
+            Purpose::Check => {
+                self.setup.kept = journal::read(directory).map_err(problem)?.unwrap_or_default();
+            }
+            Purpose::Start => {
+                let (journal, Found { kept, cut }) = Journal::open(directory).map_err(problem)?;
+                self.cut = cut;
+                self.setup.journal = Some(journal.counts());
+                self.setup.kept = kept;
+                self.opened = Mutex::new(Some(journal));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the sessions of journal and file together.
+    fn check_sessions(&self) -> Result<(), Problems> {
+        let name = |path: &Option<PathBuf>| path.iter().map(|p| p.display().to_string()).collect();
+        let (file, kept): (String, String) = (name(&self.sessions), name(&self.journal));
+        overbank_gateway::check(&self.setup).map_err(|error| match error {
+            StartError::Sessions(refusals) => {
+                let mut problems = file::problems(&file, &refusals);
+                if !self.setup.kept.is_empty() {
+                    let what = format!(
+                        "the sessions of {file} were checked beside those of the journal {kept}, \
+                         which are of requests: start without the file to remove some, or change \
+                         the file"
+                    );
+                    problems.0.extend(problem(what).0);
+                }
+                problems
+            }
+            StartError::Kept(refusals) => {
+                let what = refusals.iter().take(file::ERRORS_MAX).map(|refusal| {
+                    let what = format!("{kept}: {}", refusal.what);
+                    Problem { location: Location::InText, what }
+                });
+                let mut problems = Problems(what.collect());
+                let remedy = format!(
+                    "{kept}: {} of its sessions do not fit the settings; start with those that \
+                     they were added with, remove them, and change the settings then",
+                    refusals.len()
+                );
+                problems.0.extend(problem(remedy).0);
+                problems
+            }
+            other => problem(other),
+        })
     }
 
     fn read(check: &mut Check, available_cores: &[usize]) -> Option<Config> {
@@ -127,24 +204,34 @@ impl Config {
         let (gateway, workers) = (gateway?, workers?);
         let mut ports = gateway.ports(check);
         let run = workers.options(check, available_cores);
-        let setup = Setup { seed: seed(), ..gateway.setup(check, run) };
+        let mut setup = Setup { seed: seed(), ..gateway.setup(check, run) };
         let pfcp = check_pfcp(check, &gateway);
         select(check, &mut ports, &setup);
         let cluster = check_cluster(check, &gateway);
         let control = (gateway.control.0, gateway.control_connections);
         let (sessions, service) = (gateway.sessions, service?);
+        // Terminals do not reach them.
+        let own = [pfcp.as_ref().map(|(address, _)| *address), service.metrics.0];
+        let protected = own.into_iter().flatten().map(|own| Prefix::of(own.ip(), u8::MAX));
+        setup.tunable.protected =
+            setup.tunable.protected.iter().copied().chain(protected).collect();
         let teid_secret = gateway.teid_secret;
+        let journal = gateway.journal;
         let args = None;
         Some(Config {
             args,
             setup,
+            taken: Arc::new(Mutex::new(appliance::taken(&ports))),
             ports,
             sessions,
+            journal,
+            opened: Mutex::default(),
+            cut: 0,
             teid_secret,
             pfcp,
             cluster,
             #[cfg(feature = "cluster")]
-            joined: std::sync::Mutex::default(),
+            joined: Mutex::default(),
             control,
             socket: None,
             service,
@@ -227,8 +314,9 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
             check.problem(Location::Missing(name), what);
         }
     }
-    if gateway.sessions.is_some() {
-        let location = check.given("sessions").unwrap_or(Location::InText);
+    let own = [("sessions", gateway.sessions.is_some()), ("journal", gateway.journal.is_some())];
+    for (name, _) in own.into_iter().filter(|(_, is_given)| *is_given) {
+        let location = check.given(name).unwrap_or(Location::InText);
         let what = "a cluster has its sessions in its log: add them by the control socket";
         check.problem(location, what);
     }
@@ -263,15 +351,21 @@ pub fn run(command: &Command) -> Result<()> {
 }
 
 fn serve(args: &Args) -> Result<()> {
-    let config = Config::new(args.source(), &WorkerSettings::available_cores());
+    let to = if args.options.check { Purpose::Check } else { Purpose::Start };
+    let config = Config::new(args.source(), &WorkerSettings::available_cores(), to);
     let mut config = config.map_err(|problems| report(&problems))?;
     if args.options.check {
-        let sessions = counted(config.setup.sessions.len(), "session");
+        let sessions = config.setup.sessions.len() + config.setup.kept.sessions.len();
+        let sessions = counted(sessions, "session");
         writeln!(std::io::stdout(), "configuration is valid: {sessions}")?;
         return Ok(());
     }
     config.args = Some(args.clone());
     start_log(&config.service);
+    if let (Some(journal), 1..) = (&config.journal, config.cut) {
+        let (journal, bytes) = (journal.display(), config.cut);
+        tracing::warn!(%journal, bytes, "cut the last frame off: it was not whole when it was left");
+    }
     #[cfg(feature = "cluster")]
     cluster::join(&mut config)?;
     let bind = |path: &PathBuf| LocalSocket::bind(path, "control", Some(0o600));
@@ -283,7 +377,11 @@ fn serve(args: &Args) -> Result<()> {
         metrics_required: config.metrics_required,
     };
     let start = |ports| Ok(overbank_gateway::start(&config.setup, ports)?);
-    let ended = live::run(&plan, &config, start, |_| GatewayExtra)?;
+    let extra = GatewayExtra {
+        #[cfg(feature = "pfcp")]
+        n4: config.pfcp.as_ref().map(|_| pfcp::Counts::new()),
+    };
+    let ended = live::run(&plan, &config, start, |_| extra)?;
     let printed = match args.options.format {
         Format::Text => totals(&ended.status, &summary(&serde_json::from_str(&ended.json)?)),
         Format::Json => ended.json,

@@ -1,5 +1,6 @@
-//! `overbank top`: shows the live rates of a running switch.
+//! `overbank top`: shows the live rates of a running switch or gateway.
 
+mod gateway;
 #[cfg(feature = "top")]
 mod screen;
 
@@ -19,11 +20,12 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Show the live rates of a running switch, by tier and by port
+/// Show the live rates of a running switch or gateway, by fate of the packets and by port
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank top                                  the switch of this machine; q ends it
   overbank top --socket /run/overbank.sock      a switch with --status-socket
+  overbank top --socket /run/overbank/gw.sock   a gateway with --status-socket
   overbank top --once --format json             one reading, for scripts
   overbank top --format json --interval 1       one document a line, until Ctrl-C")]
 pub struct Args {
@@ -171,7 +173,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Formats a rate with three significant digits.
-fn short(n: f64) -> String {
+pub fn short(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
         n if n >= 1e6 => format!("{:.2} M", n / 1e6),
@@ -193,7 +195,9 @@ fn summary(rates: &Rates) -> String {
     let share = |name| if packets > 0.0 { of(name) / packets * 100.0 } else { 0.0 };
     let ethernet = rates.mode == "l2";
     let mut text = format!("{} packets/s   ", short(packets));
-    if ethernet {
+    if let Some(of) = &rates.gateway {
+        text += &gateway::verdicts(of);
+    } else if ethernet {
         let _ = write!(text, "Ethernet   flooded {:.1} %", share("flooded"));
     } else {
         let _ = write!(
@@ -207,6 +211,11 @@ fn summary(rates: &Rates) -> String {
     let _ = write!(text, "\n{:.1} a burst", t.burst);
     if let Some(own) = t.datapath_share {
         let _ = write!(text, "   datapath {:.0} % of the work on packets", own * 100.0);
+    }
+    if let Some(of) = &rates.gateway {
+        text += &gateway::rest(rates, of);
+        text += if rates.closes { "" } else { "   ACCOUNTS DO NOT CLOSE" };
+        return text;
     }
     if ethernet {
         let _ = write!(

@@ -153,7 +153,7 @@ impl Cluster {
         for _ in 0..count {
             self.now += self.settings.beat_us;
             self.memory.advance(self.now, &mut self.heard);
-            let ok = |heard: &Heard| matches!(heard, Heard::Answer(_, Ok(())));
+            let ok = |heard: &Heard| matches!(heard, Heard::Answer(_, Ok(_)));
             done += self.heard.drain(..).filter(ok).count() as u64;
         }
         done

@@ -70,6 +70,11 @@ impl Partition {
         Self((hash >> 1 >> (63 - count.trailing_zeros())) as u16)
     }
 
+    /// Returns the first name of its sessions.
+    pub const fn first(self, count: u16) -> SessionId {
+        SessionId((self.0 as u64) << 1 << (63 - count.trailing_zeros()))
+    }
+
     /// Returns its index in an array of partitions.
     #[inline]
     pub const fn index(self) -> usize {
@@ -109,6 +114,13 @@ mod tests {
 
     #[test]
     fn partitions_are_the_top_bits() {
+        for count in [1, 2, 64, 256] {
+            for partition in (0..count).map(Partition) {
+                let SessionId(first) = partition.first(count);
+                assert_eq!(Partition::of(first, count), partition);
+                assert!(partition.0 == 0 || Partition::of(first - 1, count).0 + 1 == partition.0);
+            }
+        }
         assert_eq!(Partition::of(u64::MAX, 1), Partition(0));
         assert_eq!(Partition::of(u64::MAX, 64), Partition(63));
         assert_eq!(Partition::of(1 << 62, 4), Partition(1));

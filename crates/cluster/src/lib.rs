@@ -94,6 +94,6 @@ pub use id::{
     rendezvous,
 };
 pub use index::Index;
-pub use memory::{Heard, Memory};
+pub use memory::{Heard, Links, Memory};
 pub use node::{Action, Decision, DropReason, Event, Node, Tag};
 pub use settings::{Mechanisms, Settings};

@@ -1,18 +1,23 @@
-//! The driver that has all nodes in one process: no faults, no I/O.
+//! The driver that has all nodes in one process: no I/O, and no faults but cut and slow links
+//! ([`Links`]).
 //!
 //! In a round each node takes all that has come in for it, at once; then their
 //! actions are performed, node by node. So nodes may take their steps on several threads
 //! ([`Memory::threads`]) and everything still happens in the same order.
 //!
 //! etcd and the log are the models of [`crate::sim`], which lose nothing here. Virtual or real time
-//! comes from the caller. `overbank gateway demo` runs on it, and so does a gateway without etcd,
-//! whose one node owns every partition.
+//! comes from the caller. `overbank gateway demo`, the lab's experiments and tests run on it. A
+//! gateway alone needs no driver: it has no cluster engine.
+
+mod links;
+
+pub use links::Links;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::etcd::Info;
-use crate::message::{Message, Refusal, Request};
+use crate::message::{Answer, Message, Request};
 use crate::node::Change;
 use crate::sim::{Etcd, Log};
 use crate::table::Gpt;
@@ -25,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A request was answered.
-    Answer(u64, Result<(), Refusal>),
+    Answer(u64, Answer),
     /// The data path of a node changes.
     Session(NodeId, Change),
     /// A node has left or was removed.
@@ -45,6 +50,7 @@ pub struct Memory<T: Gpt> {
     info: fn(NodeId) -> Info,
     /// What has come in, by node.
     inboxes: Vec<VecDeque<Event<T>>>,
+    connected: Vec<links::Connected<T>>,
     threads: usize,
 }
 
@@ -77,6 +83,7 @@ impl<T: Gpt> Memory<T> {
             log: Log::default(),
             info,
             inboxes: (0..nodes).map(|_| VecDeque::new()).collect(),
+            connected: (0..nodes).map(|_| links::Connected::default()).collect(),
             threads: 1,
         };
         (0..nodes).for_each(|node| memory.start(NodeId(node)));
@@ -97,6 +104,7 @@ impl<T: Gpt> Memory<T> {
         self.incarnations[at] += 1;
         self.watched[at] = 0;
         self.inboxes[at].clear();
+        self.connected[at].restart();
         let me = Member { node: id, incarnation: self.incarnations[at] };
         let info = (self.info)(id);
         self.nodes[at] = Some(Node::new(self.settings, me, info, self.now));
@@ -109,6 +117,7 @@ impl<T: Gpt> Memory<T> {
     pub fn kill(&mut self, id: NodeId) {
         self.nodes[usize::from(id.0)] = None;
         self.inboxes[usize::from(id.0)].clear();
+        self.connected[usize::from(id.0)].restart();
     }
 
     /// Returns a node, if it runs.
@@ -197,8 +206,9 @@ impl<T: Gpt> Memory<T> {
 
     fn watches(&mut self) {
         let revision = self.etcd.revision();
-        let nodes = self.nodes.iter().zip(&mut self.watched).zip(&mut self.inboxes);
-        for ((_, watched), inbox) in nodes.filter(|((node, _), _)| node.is_some()) {
+        let nodes = self.nodes.iter().zip(&self.connected).zip(&mut self.watched);
+        let nodes = nodes.zip(&mut self.inboxes).map(|((of, watched), inbox)| (of, watched, inbox));
+        for (_, watched, inbox) in nodes.filter(|((node, c), ..)| node.is_some() && !c.is_cut()) {
             while *watched < revision {
                 *watched += 1;
                 inbox.extend(self.etcd.change(*watched).map(Event::Etcd));
@@ -208,6 +218,7 @@ impl<T: Gpt> Memory<T> {
 
     fn act(&mut self, from: Member, action: Action<T>, heard: &mut Vec<Heard>) {
         let at = usize::from(from.node.0);
+        let Some(action) = self.connected[at].out(action) else { return };
         match action {
             Action::Etcd(request) => {
                 let reply = self.etcd.request(self.now, self.settings.lease_us, request);
@@ -218,14 +229,15 @@ impl<T: Gpt> Memory<T> {
                 if let Some(crate::log::Reply::Appended { partition, .. }) = reply {
                     self.publish(partition);
                 } else {
-                    self.inboxes[at].extend(reply.map(Event::Log));
+                    let reply = reply.and_then(|reply| self.connected[at].log(Event::Log(reply)));
+                    self.inboxes[at].extend(reply);
                 }
             }
-            Action::Send(to, message) => self.deliver(to, Event::Message(from, message)),
+            Action::Send(to, message) => self.message(from, to, message),
             Action::Broadcast(beat) => {
                 for to in (0..self.nodes.len() as u8).map(NodeId).filter(|&to| to != from.node) {
                     let beat = Message::Beat(Arc::clone(&beat));
-                    self.deliver(to, Event::Message(from, beat));
+                    self.message(from, to, beat);
                 }
             }
             Action::Session(change) => heard.push(Heard::Session(from.node, change)),
@@ -245,9 +257,10 @@ impl<T: Gpt> Memory<T> {
         let last = self.log.last(partition);
         let delivered = std::mem::replace(&mut self.delivered[partition.index()], last);
         for sequence in delivered + 1..=last {
-            for (node, inbox) in self.nodes.iter().zip(&mut self.inboxes) {
-                let batch = self.log.batch(partition, sequence).filter(|_| node.is_some());
-                inbox.extend(batch.map(Event::Log));
+            let nodes = self.nodes.iter().zip(&mut self.connected).zip(&mut self.inboxes);
+            for ((_, connected), inbox) in nodes.filter(|((node, _), _)| node.is_some()) {
+                let batch = self.log.batch(partition, sequence);
+                inbox.extend(batch.and_then(|batch| connected.log(Event::Log(batch))));
             }
         }
     }
@@ -307,7 +320,7 @@ mod tests {
                 cluster.keys.extend([key, other]);
             }
             cluster.beats(10);
-            let done = |heard: &&Heard| matches!(heard, Heard::Answer(_, Ok(())));
+            let done = |heard: &&Heard| matches!(heard, Heard::Answer(_, Ok(_)));
             assert_eq!(cluster.heard.iter().filter(done).count() as u64, sessions);
             cluster
         }
@@ -322,11 +335,18 @@ mod tests {
 
         /// A data path that has heard every change has what its node decides by.
         fn changes_tell_what_nodes_do(&self) {
-            let mut told = BTreeMap::<(NodeId, u32), (SessionId, Shown)>::new();
+            let mut told = BTreeMap::<(NodeId, u32), (SessionId, Shown, Arc<[Key]>)>::new();
             for heard in &self.heard {
                 match heard {
-                    Heard::Session(node, Change::Install { slot, session, shown, .. }) => {
-                        assert!(told.insert((*node, *slot), (*session, *shown)).is_none());
+                    Heard::Session(node, Change::Install { slot, session, keys, shown, .. }) => {
+                        let new = (*session, *shown, Arc::clone(keys));
+                        assert!(told.insert((*node, *slot), new).is_none());
+                    }
+                    Heard::Session(node, Change::Renew { slot, keys, .. }) => {
+                        told.get_mut(&(*node, *slot)).expect("installed").2 = Arc::clone(keys);
+                    }
+                    Heard::Session(node, Change::Counts { slot, .. }) => {
+                        assert!(told.contains_key(&(*node, *slot)));
                     }
                     Heard::Session(node, Change::Show { slot, shown }) => {
                         told.get_mut(&(*node, *slot)).expect("installed").1 = *shown;
@@ -341,10 +361,11 @@ mod tests {
             for node in (0..8).filter_map(|id| self.memory.node(NodeId(id))) {
                 let id = node.me().node;
                 let local = node.sessions().iter();
-                let local: BTreeMap<_, _> =
-                    local.map(|(session, l)| ((id, l.slot), (*session, l.shown()))).collect();
+                let local: BTreeMap<_, _> = local
+                    .map(|(s, l)| ((id, l.slot), (*s, l.shown(), Arc::clone(&l.keys))))
+                    .collect();
                 let told = told.iter().filter(|told| told.0.0 == id);
-                assert!(told.map(|(at, what)| (*at, *what)).eq(local), "node {id:?}");
+                assert!(told.map(|(at, what)| (*at, what.clone())).eq(local), "node {id:?}");
             }
         }
 
@@ -425,6 +446,59 @@ mod tests {
         cluster.beats(40);
         let state = cluster.memory.node(NodeId(2)).and_then(Node::state);
         assert_eq!(state, Some(State::Live));
+        cluster.all_handled(&[0, 1, 2, 3]);
+    }
+
+    /// It stops by its clock before others take its sessions, and joins again.
+    #[test]
+    fn a_node_that_is_cut_off_handles_nothing_of_others() {
+        let mut cluster = Cluster::new(4, 400);
+        let handled = |cluster: &Cluster, ingress| {
+            let at = |key: &Key| cluster.memory.packet(NodeId(ingress), *key).ok();
+            cluster.keys.iter().map(at).collect::<Vec<_>>()
+        };
+        let home = handled(&cluster, 0);
+        cluster.memory.connect(NodeId(1), Links::Cut);
+        let mut fenced = 0;
+        for _ in 0..3_000_000 / BEAT + 10 {
+            cluster.beats(1);
+            let (cut, whole) = (handled(&cluster, 1), handled(&cluster, 0));
+            let own = |of: &Option<(NodeId, u32)>| of.is_some_and(|at| at.0 == NodeId(1));
+            let acts = cut.iter().any(own);
+            fenced += u32::from(!acts);
+            // The packets of its sessions still leave for it, or others have them.
+            assert!(!acts || whole == home, "two nodes handle a session");
+        }
+        assert!(fenced > 5);
+        cluster.all_handled(&[0, 2, 3]);
+        cluster.memory.connect(NodeId(1), Links::Whole);
+        cluster.beats(40);
+        cluster.all_handled(&[0, 1, 2, 3]);
+    }
+
+    /// Nothing waits for a node that gets the log late, and it is no ingress until it has it.
+    #[test]
+    fn a_slow_node_is_suspended_and_comes_back() {
+        let mut cluster = Cluster::new(4, 400);
+        let state = |cluster: &Cluster| cluster.memory.node(NodeId(3)).and_then(Node::state);
+        cluster.memory.connect(NodeId(3), Links::Lagging);
+        for round in 0..2 * Settings::default().suspend_us / BEAT {
+            for nth in (round % 8..400).step_by(8) {
+                let session = SessionId(mix(nth));
+                let request = Request::Move { session, to: None };
+                cluster.memory.request(NodeId(nth as u8 % 3), 1000 + nth, request);
+            }
+            cluster.beats(1);
+            cluster.all_handled(&[0, 1, 2]);
+            // Also by what it knew: stubs wait for it.
+            if state(&cluster) == Some(State::Live) {
+                cluster.all_handled(&[3]);
+            }
+        }
+        assert_eq!(state(&cluster), Some(State::Suspended));
+        cluster.memory.connect(NodeId(3), Links::Whole);
+        cluster.beats(60);
+        assert_eq!(state(&cluster), Some(State::Live));
         cluster.all_handled(&[0, 1, 2, 3]);
     }
 

@@ -12,6 +12,9 @@ use overbank_reasons::reasons;
 use crate::rib::Context;
 use crate::{Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Version};
 
+/// Counts of a session. The engine does not read them: drivers ask the data path for them.
+pub type Counts = [u64; 6];
+
 /// What a node says to all others at each beat.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beat {
@@ -45,16 +48,55 @@ pub enum Request {
         /// `None`: as for a new session, but elsewhere.
         to: Option<NodeId>,
     },
+    /// Changes a session's keys or context where it is; its first key stays.
+    Update { session: SessionId, keys: Arc<[Key]>, context: Context },
+    /// Asks for a session as it is.
+    Read { session: SessionId },
+    /// Asks for the sessions of a partition from a name on, at most 512. Names of one partition
+    /// follow those of the one before it: so pages go through all sessions, each of which is seen
+    /// that is there from the first to the last.
+    Page { from: SessionId },
     /// Removes a session.
     Remove { session: SessionId },
 }
+
+/// A session as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name.
+    pub session: SessionId,
+    /// Where it is.
+    pub at: Member,
+    /// See [`Context`].
+    pub context: Context,
+    /// As the driver of the node that has it filled them in.
+    pub counts: Counts,
+}
+
+/// What a request was answered with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Answered {
+    /// It is done.
+    Done,
+    /// To [`Request::Read`].
+    Found(Box<Found>),
+    /// To [`Request::Page`]: sessions in their order, and where the next page begins.
+    Page(Vec<(SessionId, Context)>, Option<SessionId>),
+}
+
+/// The answer to a request.
+pub type Answer = Result<Answered, Refusal>;
 
 impl Request {
     /// Returns the hash whose partition is the home of the request's session.
     pub fn home(&self) -> Option<u64> {
         match self {
             Self::Establish { keys, .. } => keys.first().map(|key| key.hash),
-            Self::Move { session, .. } | Self::Remove { session } => Some(session.0),
+            Self::Move { session, .. }
+            | Self::Update { session, .. }
+            | Self::Read { session }
+            | Self::Page { from: session }
+            | Self::Remove { session } => Some(session.0),
         }
     }
 }
@@ -78,7 +120,7 @@ reasons! {
         KeyResting = "key_resting", "a key was freed less than its rest ago";
         TableFull = "table_full", "the partition table is full";
         Unknown = "unknown", "there is no such session";
-        Moving = "moving", "the session is being moved";
+        Moving = "moving", "the session is being moved or changed";
         Overload = "overload", "the owner has as many requests as it takes";
         Timeout = "timeout", "the log or an owner did not answer in time";
     }
@@ -94,15 +136,20 @@ pub enum Message {
     /// A request, to the owner of its home.
     Ask { request: RequestId, body: Request },
     /// The answer to a request, to the node that it came to.
-    Answer { request: RequestId, answer: Result<(), Refusal> },
-    /// The source of a move has turned its entries; the gateway adds last counters.
-    Handover(Vec<(SessionId, Version)>),
+    Answer { request: RequestId, answer: Answer },
+    /// The owner has found a session; its node adds the counts, and answers.
+    Read { request: RequestId, found: Box<Found> },
+    /// The source of a move has turned its entries; its driver adds their last counts, in the same
+    /// order.
+    Handover(Vec<(SessionId, Version)>, Vec<Counts>),
     /// The target of a move serves; to the owner of the session's home.
     Arrived(Vec<(SessionId, Version)>),
     /// A node has stubs; to the owner of the sessions' home.
     Stubs(Vec<(SessionId, Version)>),
     /// All members have applied the deltas: the stubs may go.
     Forget(Vec<(SessionId, Version)>),
+    /// Asks all owners to move sessions to where rendezvous hashing has them.
+    Rebalance,
     /// Asks the owner of a key to reserve it.
     Reserve { session: SessionId, key: Key },
     /// The key is reserved.
@@ -117,6 +164,22 @@ pub enum Message {
     Check { session: SessionId, key: Key, reserved: Sequence },
     /// It is not.
     NotPlaced { hash: u64, reserved: Sequence },
+}
+
+impl Message {
+    /// Fills in the counts of sessions that are at the sender. A driver calls it when all that the
+    /// data path was told before is done, and before it sends the message.
+    pub fn count(&mut self, me: Member, mut of: impl FnMut(SessionId) -> Counts) {
+        match self {
+            Self::Handover(sessions, counts) => {
+                *counts = sessions.iter().map(|&(session, _)| of(session)).collect();
+            }
+            Self::Answer { answer: Ok(Answered::Found(found)), .. } if found.at == me => {
+                found.counts = of(found.session);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A key's new direction.

@@ -142,7 +142,7 @@ impl State {
                         self.beats.insert((me, to), Message::Beat(Arc::clone(&beat)));
                     }
                 }
-                Action::Answer(number, Ok(())) => drop(self.answered.insert(number)),
+                Action::Answer(number, Ok(_)) => drop(self.answered.insert(number)),
                 Action::End { .. } => self.nodes[at] = None,
                 _ => {}
             }

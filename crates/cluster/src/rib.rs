@@ -19,7 +19,7 @@ pub enum Change {
     /// Frees a reserved or resting key.
     Release { hash: u64 },
     /// Places a session at a member: a new one, one that has moved, or one of a member that is
-    /// gone.
+    /// gone. One that stays where it is has other keys, or another context.
     Place {
         session: SessionId,
         /// Where it was.
@@ -34,6 +34,8 @@ pub enum Change {
     Remove { session: SessionId, at: Member },
     /// Directs a key, whose session's home is another partition, to a member; `None`: frees it.
     Route { session: SessionId, key: Key, version: Version, to: Option<Member> },
+    /// The owner of another partition has freed a key that a session had up to this version.
+    Freed { hash: u64, version: Version },
 }
 
 impl Change {
@@ -45,7 +47,7 @@ impl Change {
             | Self::Move { session, .. }
             | Self::Remove { session, .. }
             | Self::Route { session, .. } => Some(session),
-            Self::Release { .. } => None,
+            Self::Release { .. } | Self::Freed { .. } => None,
         }
     }
 }
@@ -76,6 +78,17 @@ pub struct Held {
     pub hold: Hold,
 }
 
+/// A key that a session no longer has, in another partition, whose owner may not know yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Freeing {
+    /// The key as a whole.
+    pub full: u128,
+    /// Its session.
+    pub session: SessionId,
+    /// The version that has it no longer.
+    pub version: Version,
+}
+
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hold {
@@ -94,6 +107,8 @@ pub struct Rib {
     pub sessions: Index<SessionId, Session>,
     /// Keys of this partition.
     pub keys: Index<u64, Held>,
+    /// Keys of other partitions that sessions of this one have given up.
+    pub freeing: Index<u64, Freeing>,
 }
 
 impl Rib {
@@ -127,6 +142,10 @@ impl Rib {
                 };
                 old = self.sessions.insert(*session, new);
                 self.hold(keys, *session, Hold::Routed(sequence, *to), own, partitions);
+                if let Some(old) = old.as_ref().filter(|old| old.keys != *keys) {
+                    let given_up = old.keys.iter().filter(|key| !keys.contains(key));
+                    self.free(given_up, *session, sequence, own, partitions);
+                }
             }
             Change::Move { session, to, .. } => {
                 if let Some(session) = self.sessions.get_mut(session) {
@@ -136,31 +155,56 @@ impl Rib {
             Change::Remove { session, .. } => {
                 old = self.sessions.remove(session);
                 if let Some(old) = &old {
-                    self.hold(&old.keys, *session, Hold::Resting(sequence), own, partitions);
+                    self.free(old.keys.iter(), *session, sequence, own, partitions);
                 }
             }
             Change::Route { session, key, version, to } => {
-                if self.refuses(*session, *key, *version, to.is_none()) {
+                if self.refuses(*session, *key, *version) {
                     return None;
                 }
                 let hold =
                     to.map_or(Hold::Resting(sequence), |member| Hold::Routed(*version, member));
                 self.keys.insert(key.hash, Held { full: key.full, session: *session, hold });
             }
+            Change::Freed { hash, version } => {
+                if self.freeing.get(hash).is_some_and(|freeing| freeing.version == *version) {
+                    self.freeing.remove(hash);
+                }
+            }
         }
         old
     }
 
-    /// Whether a route does not fit: another session has the key, or a later one is known.
-    pub fn refuses(&self, session: SessionId, key: Key, version: Version, frees: bool) -> bool {
+    /// Whether a route does not fit: another session has the key, or a later one is known. A key
+    /// that is freed and that no session has rests all the same: directions may be late.
+    pub fn refuses(&self, session: SessionId, key: Key, version: Version) -> bool {
         match self.keys.get(&key.hash) {
-            None => frees,
+            None => false,
             Some(held) if held.session != session || held.full != key.full => true,
             Some(held) => match held.hold {
                 Hold::Reserved(_) => false,
                 Hold::Routed(known, _) => known >= version,
                 Hold::Resting(_) => true,
             },
+        }
+    }
+
+    /// A session gives keys up: those of this partition rest, others are left to their owners.
+    fn free<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a Key>,
+        session: SessionId,
+        version: Version,
+        own: Partition,
+        partitions: u16,
+    ) {
+        for key in keys {
+            let full = key.full;
+            if Partition::of(key.hash, partitions) == own {
+                self.keys.insert(key.hash, Held { full, session, hold: Hold::Resting(version) });
+            } else {
+                self.freeing.insert(key.hash, Freeing { full, session, version });
+            }
         }
     }
 

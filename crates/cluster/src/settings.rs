@@ -37,10 +37,18 @@ pub struct Settings {
     pub snapshot_every: u64,
     /// Changes between two snapshots of a partition, if they are as many as its sessions.
     pub snapshot_changes: usize,
-    /// Sessions that a draining node moves in a second.
+    /// Sessions that a draining node moves in a second, and an owner to even them out.
     pub drain_rate: u64,
     /// What is switched on.
     pub mechanisms: Mechanisms,
+}
+
+impl Settings {
+    /// Sessions that a node moves away in a beat, by itself.
+    pub(crate) const fn moves_a_beat(&self) -> usize {
+        let moves = self.drain_rate * self.beat_us / 1_000_000;
+        if moves == 0 { 1 } else { moves as usize }
+    }
 }
 
 impl Default for Settings {

@@ -143,6 +143,11 @@ impl DenseReader {
     pub fn lookup(&self, hash: u64) -> NodeId {
         NodeId(self.reader.lookup(inner(hash, self.shift)))
     }
+
+    /// Returns the bytes that lookups read.
+    pub fn bytes(&self) -> usize {
+        self.reader.bytes()
+    }
 }
 
 impl Gpt for Dense {

@@ -19,10 +19,11 @@ use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
 use crate::session::{Gate, Key, Prefix64, Session};
 use crate::sessions::{Addresses, SessionError, Sessions, keys};
+use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
 use overbank_cluster::etcd::State;
-use overbank_cluster::message::{Refusal, Request};
-use overbank_cluster::node::Change;
+use overbank_cluster::message::{Answer, Counts as Travelled, Request};
+use overbank_cluster::node::{Change, Entry};
 use overbank_cluster::rib::Context;
 use overbank_cluster::table::{Dense, DenseReader};
 use overbank_cluster::{Key as ClusterKey, Node, NodeId, SessionId};
@@ -43,10 +44,13 @@ pub struct Seat {
 /// Takes requests to the cluster.
 pub trait Asks: Send + Sync {
     /// Asks for a change; `None`: too many wait. The answer comes later, or never if the node ends.
-    fn ask(&self, request: Request) -> Option<Receiver<Result<(), Refusal>>>;
+    fn ask(&self, request: Request) -> Option<Receiver<Answer>>;
 
     /// Lets the node give everything away; returns false if too many requests wait.
     fn drain(&self) -> bool;
+
+    /// Lets sessions be moved to where rendezvous hashing has them; returns false likewise.
+    fn rebalance(&self) -> bool;
 }
 
 /// The control side's part of a cluster.
@@ -55,6 +59,8 @@ pub struct Clustered {
     port: u16,
     /// Identities of sessions, by the number that the node gave them.
     slots: HashMap<u32, u64, foldhash::fast::RandomState>,
+    /// The same by their name in the cluster.
+    names: HashMap<SessionId, u64, foldhash::fast::RandomState>,
     /// Sessions that do not fit this gateway.
     refused: u64,
     /// Changes of etcd, and images of tables, when the node was last looked at.
@@ -104,6 +110,20 @@ pub fn pack(session: &Session) -> Context {
     postcard::to_allocvec(&packed).unwrap_or_default().into()
 }
 
+/// Returns counts as they travel.
+pub fn to_travelled(Counts { uplink: up, downlink: down }: Counts) -> Travelled {
+    [up.packets, up.bytes, up.dropped, down.packets, down.bytes, down.dropped]
+}
+
+/// Returns counts that have travelled.
+pub fn from_travelled(
+    [up, up_bytes, up_dropped, down, down_bytes, down_dropped]: Travelled,
+) -> Counts {
+    let uplink = Traffic { packets: up, bytes: up_bytes, dropped: up_dropped };
+    let downlink = Traffic { packets: down, bytes: down_bytes, dropped: down_dropped };
+    Counts { uplink, downlink }
+}
+
 /// Returns the session of bytes; `None`: they are of none. It may be invalid.
 pub fn unpack(bytes: &[u8]) -> Option<Session> {
     let (packed, rest) = postcard::take_from_bytes::<Packed>(bytes).ok()?;
@@ -144,6 +164,32 @@ impl Seed {
         })
     }
 
+    /// Returns the keys of a session in the cluster; the first one names it.
+    fn keys(
+        self,
+        addresses: &Addresses,
+        session: &Session,
+    ) -> Result<Arc<[ClusterKey]>, SessionError> {
+        session.check()?;
+        if let Some(n3) = addresses.n3_number(session.n3) {
+            addresses.check_teid(n3, session.teid)?;
+        }
+        let id = std::iter::once(Some(self.key(kind::ID, session.id)));
+        let keys = id.chain(session.keys().map(|key| self.of_key(addresses, key)));
+        let keys: Option<Arc<[ClusterKey]>> = keys.collect();
+        let foreign = || SessionError::ForeignN3(session.n3, keys::list(addresses.n3.iter()));
+        keys.ok_or_else(foreign)
+    }
+
+    /// Returns a request that changes a session to this.
+    ///
+    /// # Errors
+    /// The session is invalid, or its tunnel ends elsewhere.
+    pub fn update(self, addresses: &Addresses, session: &Session) -> Result<Request, SessionError> {
+        let (keys, context) = (self.keys(addresses, session)?, pack(session));
+        Ok(Request::Update { session: self.session(session.id), keys, context })
+    }
+
     /// Returns a request for a new session.
     ///
     /// # Errors
@@ -154,15 +200,7 @@ impl Seed {
         session: &Session,
         to: Option<NodeId>,
     ) -> Result<Request, SessionError> {
-        session.check()?;
-        if let Some(n3) = addresses.n3_number(session.n3) {
-            addresses.check_teid(n3, session.teid)?;
-        }
-        let id = std::iter::once(Some(self.key(kind::ID, session.id)));
-        let keys = id.chain(session.keys().map(|key| self.of_key(addresses, key)));
-        let keys: Option<Arc<[ClusterKey]>> = keys.collect();
-        let foreign = || SessionError::ForeignN3(session.n3, keys::list(addresses.n3.iter()));
-        let keys = keys.ok_or_else(foreign)?;
+        let keys = self.keys(addresses, session)?;
         Ok(Request::Establish { keys, context: pack(session), to })
     }
 }
@@ -173,6 +211,7 @@ impl Clustered {
             seat,
             port,
             slots: HashMap::default(),
+            names: HashMap::default(),
             refused: 0,
             seen: (u64::MAX, u64::MAX),
             ingress: false,
@@ -219,6 +258,7 @@ impl Clustered {
     pub(crate) fn end(&mut self, sessions: &mut Sessions) {
         self.valid_until_ms.store(0, Relaxed);
         self.slots.drain().for_each(|(_, id)| drop(sessions.uninstall(id)));
+        self.names.clear();
         self.ingress = false;
         self.tables = Arc::new([None]);
         self.seen = (u64::MAX, u64::MAX);
@@ -229,16 +269,25 @@ impl Clustered {
         self.refused
     }
 
+    /// Returns the counts of a session that is installed here.
+    pub(crate) fn counts(&self, sessions: &Sessions, session: SessionId) -> Travelled {
+        let listed = self.names.get(&session).and_then(|&id| sessions.get(id));
+        listed.map_or(Travelled::default(), |listed| to_travelled(listed.counts))
+    }
+
     /// Performs a change of the node.
     pub(crate) fn change(&mut self, sessions: &mut Sessions, change: &Change, now_ms: u64) {
         match change {
-            Change::Install { slot, context, shown, .. } => {
+            Change::Install { slot, session, context, shown, .. } => {
                 let relay = Relay::of(*shown);
                 let done = unpack(context).ok_or(None).and_then(|session| {
                     sessions.install(session, relay, now_ms).map_err(Some).map(|()| session.id)
                 });
                 match done {
-                    Ok(id) => drop(self.slots.insert(*slot, id)),
+                    Ok(id) => {
+                        self.slots.insert(*slot, id);
+                        self.names.insert(*session, id);
+                    }
                     Err(error) => {
                         self.refused += 1;
                         let error = error.map_or("unreadable".to_owned(), |e| e.to_string());
@@ -246,12 +295,35 @@ impl Clustered {
                     }
                 }
             }
+            Change::Renew { slot, context, .. } => {
+                // One that did not fit has no slot.
+                let is_here = self.slots.contains_key(slot);
+                let renewed = unpack(context).map(|session| sessions.renew(session, now_ms));
+                if is_here && !matches!(renewed, Some(Ok(()))) {
+                    self.refused += 1;
+                    let error = renewed.and_then(Result::err);
+                    let error = error.map_or("unreadable".to_owned(), |e| e.to_string());
+                    tracing::error!(error, "a change of the cluster does not fit this node");
+                }
+            }
+            Change::Counts { slot, counts } => {
+                if let Some(&id) = self.slots.get(slot) {
+                    sessions.counted_before(id, from_travelled(*counts));
+                }
+            }
             Change::Show { slot, shown } => {
-                let id = self.slots.get(slot).copied();
-                let _ = id.map(|id| sessions.relay(id, Relay::of(*shown)));
+                if let Some(&id) = self.slots.get(slot) {
+                    if matches!(shown.entry, Entry::Standby { .. }) {
+                        sessions.count_anew(id);
+                    }
+                    let _ = sessions.relay(id, Relay::of(*shown));
+                }
             }
             Change::Free { slot } => {
-                let _ = self.slots.remove(slot).map(|id| sessions.uninstall(id));
+                if let Some(id) = self.slots.remove(slot) {
+                    self.names.remove(&self.seat.seed.session(id));
+                    let _ = sessions.uninstall(id);
+                }
             }
         }
     }

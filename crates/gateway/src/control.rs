@@ -2,6 +2,7 @@
 
 use crate::cluster::{Asks, Clustered, Seat};
 use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
+use crate::journal::{Counts, JournalTotals, Kept, unix_ms};
 use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::Session;
@@ -11,9 +12,10 @@ use crate::sessions::{
 use crate::settings::Role;
 use crate::slab::NoMemory;
 use crate::teid::{Secret, TeidCheck};
-use overbank_cluster::Node;
+use overbank_cluster::message::Counts as Travelled;
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
+use overbank_cluster::{Node, SessionId};
 use overbank_declare::counters::{Exposition, Gauge};
 use overbank_neighbours::{WatchError, Watcher};
 use overbank_runtime::{
@@ -55,6 +57,10 @@ pub struct Setup {
     pub max_sessions: usize,
     /// Varies the hash functions.
     pub seed: u64,
+    /// Sessions and rests of the journal.
+    pub kept: Kept,
+    /// Counts of the journal, if there is one.
+    pub journal: Option<Counts>,
     /// Sessions of the file, by line.
     pub sessions: Vec<(usize, Session)>,
     /// Interfaces of N3 and N6, whose routes the kernel has; `None`: the port has none.
@@ -81,6 +87,9 @@ pub enum StartError {
     /// Sessions of the file do not fit.
     #[error("{} sessions of the file are refused", .0.len())]
     Sessions(Vec<Refusal>),
+    /// Sessions of the journal do not fit.
+    #[error("{} sessions of the journal are refused", .0.len())]
+    Kept(Vec<Refusal>),
     /// The kernel's routes cannot be followed.
     #[error("the kernel's routes: {0}")]
     Watch(#[from] WatchError),
@@ -109,6 +118,7 @@ pub struct GatewayControl {
     roles: Roles,
     view: Arc<View>,
     cluster: Option<Clustered>,
+    journal: Option<Counts>,
 }
 
 /// Starts a gateway between these ports.
@@ -128,6 +138,13 @@ pub fn start(
 /// Returns every error, by line.
 pub fn check(setup: &Setup) -> Result<(), StartError> {
     let (mut sessions, _) = Sessions::new(setup.max_sessions, setup.addresses(), 1, setup.seed)?;
+    fill(&mut sessions, setup)?;
+    Ok(())
+}
+
+/// Adds the sessions of the journal, then those of the file.
+fn fill(sessions: &mut Sessions, setup: &Setup) -> Result<(), StartError> {
+    sessions.restore(&setup.kept, 0, unix_ms()).map_err(StartError::Kept)?;
     sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
     Ok(())
 }
@@ -149,7 +166,7 @@ impl GatewayControl {
         let workers = setup.run.workers.max(1);
         let (mut sessions, readers) =
             Sessions::new(setup.max_sessions, setup.addresses(), workers, setup.seed)?;
-        sessions.import(&setup.sessions, Import::FILE, 0).map_err(StartError::Sessions)?;
+        fill(&mut sessions, setup)?;
         let cluster = match setup.cluster {
             Some(seat) => Some(Clustered::new(seat, index(Role::Fabric)?)),
             None => None,
@@ -166,6 +183,7 @@ impl GatewayControl {
             roles,
             view: Arc::default(),
             cluster,
+            journal: setup.journal.clone(),
         };
         control.watch(&setup.interfaces)?;
         control.show();
@@ -177,6 +195,11 @@ impl GatewayControl {
 
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Returns counts of the journal, if there is one.
+    pub fn journal(&self) -> Option<JournalTotals> {
+        self.journal.as_ref().map(Counts::read)
     }
 
     /// Returns a tunnel that its peer does not know, by the peer's address and TEID, each once.
@@ -199,6 +222,12 @@ impl GatewayControl {
         if let Some(cluster) = &mut self.cluster {
             cluster.change(&mut self.sessions, change, now_ms);
         }
+    }
+
+    /// Returns the counts of a session that the cluster has installed here.
+    pub fn cluster_counts(&self, session: SessionId) -> Travelled {
+        let cluster = self.cluster.as_ref();
+        cluster.map_or(Travelled::default(), |cluster| cluster.counts(&self.sessions, session))
     }
 
     /// Returns once no worker acts on what was there before the last changes: then other nodes may
@@ -357,6 +386,8 @@ pub struct GatewayStatus {
     pub sessions_max: usize,
     /// Routes of N3 and N6.
     pub next_hops: [usize; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalTotals>,
 }
 
 const MAX: Gauge =
@@ -373,6 +404,9 @@ impl ControlStatus for GatewayStatus {
         to.gauge(&MAX, &[], self.sessions_max as f64);
         for (role, hops) in [Role::N3, Role::N6].iter().zip(self.next_hops) {
             to.gauge(&HOPS, &[role.name()], hops as f64);
+        }
+        if let Some(journal) = &self.journal {
+            to.add(&[], journal);
         }
     }
 }
@@ -412,6 +446,7 @@ impl Control for GatewayControl {
             sessions: self.sessions.totals(),
             sessions_max: self.sessions.max(),
             next_hops: [self.view.hops.n3.len(), self.view.hops.n6.len()],
+            journal: self.journal(),
         }
     }
 }

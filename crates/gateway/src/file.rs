@@ -119,6 +119,11 @@ fn session(line: &str, columns: &[usize]) -> Result<Session, String> {
     from_fields(|column| at(column).map_or("", |at| fields[at]))
 }
 
+/// Reads a line with every column.
+pub(crate) fn whole_line(line: &str) -> Result<Session, String> {
+    session(line, &std::array::from_fn::<_, { COLUMNS.len() }, _>(|column| column))
+}
+
 /// Reads a session; `text` has the field of each of the [`COLUMNS`], empty if there is none.
 pub(crate) fn from_fields<'a>(text: impl Fn(usize) -> &'a str) -> Result<Session, String> {
     let field = |name: &'static str| {

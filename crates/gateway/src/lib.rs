@@ -10,7 +10,9 @@
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
 //! - [`cluster`], [`fabric`]: the gateway as a node of a cluster.
+//! - [`local`]: a cluster in one process.
 //! - [`http`]: the control socket: sessions by request.
+//! - [`journal`]: those sessions on disk.
 //! - [`NextHops`](next_hops::NextHops): which MAC address leads to a destination.
 
 pub mod cluster;
@@ -19,7 +21,9 @@ pub mod engine;
 pub mod fabric;
 pub mod file;
 pub mod http;
+pub mod journal;
 pub mod limits;
+pub mod local;
 pub mod next_hops;
 pub mod prefix;
 pub mod reason;

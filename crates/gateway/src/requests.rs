@@ -1,6 +1,7 @@
 //! What an operator may ask of the control side: sessions of [`Origin::Request`].
 
 use crate::control::GatewayControl;
+use crate::journal::{Edit, Edits};
 use crate::session::Session;
 use crate::sessions::{Import, Imported, Listed, Origin, Refusal, SessionError};
 
@@ -68,6 +69,59 @@ impl GatewayControl {
         replace: bool,
     ) -> Result<Imported, Vec<Refusal>> {
         self.sessions().check_import(list, requests(replace), self.now_ms())
+    }
+
+    /// Checks the addition of a session, and says what it changes.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn plan_add(&mut self, session: &Session, edits: Edits<'_>) -> Result<(), SessionError> {
+        let (sessions, now_ms) = self.sessions_mut();
+        sessions.check_edit(session, true, now_ms)?;
+        edits(Edit::new(session.id, None, Some(*session)));
+        Ok(())
+    }
+
+    /// Checks a change, and says what it changes.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn plan_change<E: From<SessionError>>(
+        &mut self,
+        id: u64,
+        change: impl FnOnce(&Session) -> Result<Session, E>,
+        edits: Edits<'_>,
+    ) -> Result<(), E> {
+        let before = self.requested(id)?.session;
+        let after = change(&before)?;
+        let (sessions, now_ms) = self.sessions_mut();
+        sessions.check_edit(&after, false, now_ms)?;
+        edits(Edit::new(id, Some(&before), Some(after)));
+        Ok(())
+    }
+
+    /// Checks the removal of a session, and says what it changes.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn plan_remove(&self, id: u64, edits: Edits<'_>) -> Result<(), SessionError> {
+        edits(Edit::new(id, Some(&self.requested(id)?.session), None));
+        Ok(())
+    }
+
+    /// Checks an import, and says what it changes.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn plan_import(
+        &self,
+        list: &[(usize, Session)],
+        replace: bool,
+        edits: Edits<'_>,
+    ) -> Result<(), Vec<Refusal>> {
+        self.check_import(list, replace)?;
+        self.sessions().edits_of(list, requests(replace)).for_each(edits);
+        Ok(())
     }
 
     /// Returns a session that requests may change.

@@ -2,6 +2,7 @@
 
 use crate::control::{Setup, Tunable};
 use crate::engine::From;
+use crate::journal::Kept;
 use crate::next_hops::Mac;
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::is_host;
@@ -55,7 +56,8 @@ overbank_declare::settings! {
         n3_peer: Vec<Located<Prefix>>, "Prefix of peers that may send to N3; repeat for each"
             or "all" example "198.51.100.0/24";
         protect: Vec<Located<Prefix>>,
-            "Prefix that terminals may not send to, beside the N3 addresses; repeat for each"
+            "Prefix that terminals may not send to, beside the addresses of N3, N4 and metrics; \
+            repeat for each"
             example "10.99.0.0/16";
         n3_mtu: Option<usize>, in MTU_MIN..=65_535, "Longest IP packet to N3"
             or "the port's MTU" example "1500";
@@ -72,6 +74,9 @@ overbank_declare::settings! {
             example "/run/overbank/gateway.sock";
         control_connections: usize = 16, in 1..=64,
             "Limit of concurrent connections to the control socket; more wait";
+        journal: Option<PathBuf>,
+            "Directory that keeps the sessions of the control socket over restarts"
+            or "a restart forgets them" example "/var/lib/overbank/gateway";
         teid_secret: Option<PathBuf>,
             "File of 32 hexadecimal digits: TEIDs that the gateway chooses carry a keyed check, and \
             all others are dropped and refused" or "no check"
@@ -321,6 +326,8 @@ impl GatewaySettings {
             teid_secret: None,
             max_sessions: self.max_sessions,
             seed: 0,
+            kept: Kept::default(),
+            journal: None,
             sessions: Vec::new(),
             cluster: None,
             interfaces: [Role::N3, Role::N6].map(|role| self.interface(role)),

@@ -1,11 +1,14 @@
 //! An SMF speaks to the gateway: what it sets up, what it may not, and any bytes.
 
+mod dissect;
+
 use crate::message::{elements, emit, find, group, parse};
 use crate::{Out, Settings, Speaker};
 use overbank_gateway::prefix::{Prefix, Prefixes};
 use overbank_gateway::session::{Gate, Key, Session};
 use overbank_gateway::sessions::{Addresses, Origin, REST_MS, SessionReader, Sessions};
 use overbank_gateway::slab::Direction;
+use overbank_gateway::teid::{Secret, TeidCheck};
 use proptest::prelude::*;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::f_teid::{Fteid, FteidBuilder};
@@ -46,10 +49,15 @@ impl Scene {
     }
 
     fn alone() -> Scene {
+        Scene::sealed(None)
+    }
+
+    /// A gateway whose TEIDs carry the check of a secret.
+    fn sealed(secret: Option<Secret>) -> Scene {
         let pools = ["10.45.0.0/24", "2001:db8:45::/56"].map(|text| Prefix::parse(text).unwrap());
         let n3 = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        let addresses =
-            Addresses { n3: n3.into(), pools: pools.into_iter().collect(), ..Default::default() };
+        let teids = TeidCheck::new(secret, &n3);
+        let addresses = Addresses { n3: n3.into(), pools: pools.into_iter().collect(), teids };
         let (store, readers) = Sessions::new(300, addresses, 1, 7).expect("memory");
         let settings = Settings {
             node: [10, 0, 0, 5].into(),
@@ -274,6 +282,32 @@ fn a_session_lives_as_an_smf_has_it() {
     assert_eq!((to, cause), (Some(0), CauseValue::SessionContextNotFound));
 }
 
+/// With a secret, chosen TEIDs carry its check, of either family, and given ones must.
+#[test]
+fn chosen_teids_are_sealed() {
+    let secret = Secret::new([7; 16]);
+    let mut scene = Scene::sealed(Some(secret));
+    assert_eq!(scene.associate(1), Ok(()));
+    let check = scene.store.addresses().teids.clone();
+    let six = FteidBuilder::new().choose_ipv6().build().expect("an F-TEID").to_ie();
+    for n in 1..=100 {
+        let (wanted, number) = if n % 2 == 0 { (choose(), 0) } else { (six.clone(), 1) };
+        let (seid, answer) = scene.establish(&usual(wanted, ue(n))).expect("accepted");
+        let session = scene.session(seid);
+        assert!(check.admits(number, session.teid), "{:#x}", session.teid);
+        assert_eq!(usize::from(session.n3.is_ipv6()), usize::from(number));
+        // The SMF gets the whole TEID.
+        let bytes = session.teid.to_be_bytes();
+        let created = find(&answer, T::CreatedPdr).expect("what was chosen");
+        assert!(created.payload.windows(4).any(|window| window == bytes), "{created:?}");
+    }
+    let sealed = check.teid(0, 0x12_3456);
+    let (cause, _) =
+        scene.establish(&usual(given(sealed ^ 1 << 24), ue(101))).expect_err("no check");
+    assert_eq!(cause, CauseValue::RuleCreationModificationFailure);
+    assert!(scene.establish(&usual(given(sealed), ue(101))).is_ok());
+}
+
 #[test]
 fn a_repeated_request_changes_nothing() {
     let mut scene = Scene::new();
@@ -311,9 +345,34 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         ("no node", none(T::NodeId), C::MandatoryIeMissing, Some(T::NodeId)),
         ("no F-SEID", none(T::Fseid), C::MandatoryIeMissing, Some(T::Fseid)),
         ("no PDR", none(T::CreatePdr), C::MandatoryIeMissing, Some(T::CreatePdr)),
-        ("no FAR at all", none(T::CreateFar), C::MandatoryIeMissing, Some(T::CreateFar)),
-        ("the FAR of a PDR is missing", with(&|ies| drop(ies.remove(5))), failure, None),
+        ("#4179: no FAR at all", none(T::CreateFar), C::MandatoryIeMissing, Some(T::CreateFar)),
+        ("#4179: the FAR of a PDR is missing", with(&|ies| drop(ies.remove(5))), failure, None),
         ("the QER of a PDR is missing", none(T::CreateQer), failure, None),
+        (
+            "#4179: a PDR without a FAR",
+            with(&|ies| {
+                let parts = group(&ies[3]).expect("a group");
+                let parts = parts.into_iter().filter(|ie| ie.ie_type != T::FarId).collect();
+                ies[3] = Ie::new_grouped(T::CreatePdr, parts);
+            }),
+            failure,
+            None,
+        ),
+        (
+            "#4218: an unknown interface to send to",
+            with(&|ies| ies[5] = far(T::CreateFar, 2, 2, Some(9), &[])),
+            C::MandatoryIeIncorrect,
+            Some(T::DestinationInterface),
+        ),
+        (
+            "#4169: URR 65535 of a PDR does not exist",
+            with(&|ies| {
+                let more = [QerId::new(1).to_ie(), UrrId::new(65_535).to_ie()];
+                ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose()], &more);
+            }),
+            failure,
+            None,
+        ),
         (
             "another node",
             with(&|ies| ies[0] = NodeId::new_fqdn("smf").to_ie()),
@@ -321,13 +380,13 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
             None,
         ),
         (
-            "an unknown interface",
+            "#4218: an unknown interface",
             with(&|ies| ies[3] = pdr(T::CreatePdr, 2, 9, 2, &[choose()], &[])),
             C::ServiceNotSupported,
             Some(T::SourceInterface),
         ),
-        ("the TEID of another session", usual(given(0x99), ue(3)), failure, None),
-        ("the address of another session", usual(choose(), ue(1)), failure, None),
+        ("#4762: the TEID of another session", usual(given(0x99), ue(3)), failure, None),
+        ("#4767: the address of another session", usual(choose(), ue(1)), failure, None),
         ("a TEID of 0", usual(given(0), ue(3)), failure, None),
         (
             "an address outside the pools",
@@ -388,7 +447,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
             Some(T::OuterHeaderCreation),
         ),
         (
-            "measuring durations",
+            "#4169: URR 65535, measuring durations",
             with(&|ies| {
                 let parts = vec![
                     UrrId::new(65535).to_ie(),
@@ -401,7 +460,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
             Some(T::MeasurementMethod),
         ),
         (
-            "a rule without a number",
+            "#4169: a rule without a number",
             with(&|ies| {
                 ies.push(Ie::new_grouped(T::CreateUrr, vec![byte(T::MeasurementMethod, 2)]));
             }),
@@ -453,16 +512,69 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert_eq!(scene.modify(seid, &[remove]).0, C::ConditionalIeMissing);
     assert_eq!(scene.session(seid), before);
     assert_eq!(scene.modify(12345, &[]).0, C::SessionContextNotFound);
-    // A zero-length element: its type is named.
-    scene.sequence += 1;
-    let mut bytes = emit(M::SessionEstablishmentRequest, Some(0), scene.sequence, &[node()]);
-    bytes.extend([0, T::CreatePdr as u8, 0, 0]);
-    let len = bytes.len() as u16 - 4;
-    bytes[2..4].copy_from_slice(&len.to_be_bytes());
-    let [Out::Send { bytes, .. }] = &scene.raw(&bytes)[..] else { panic!("one answer") };
-    let ies = parse(bytes).expect("a message").ies.expect("elements");
-    assert_eq!(offending(&ies), Some(T::CreatePdr as u16));
-    assert_eq!(find(&ies, T::Cause).expect("a cause").payload[0], C::InvalidLength as u8);
+}
+
+/// #4423: each element in turn, and each element of its groups, is of length 0.
+#[test]
+fn elements_of_length_0_change_nothing() {
+    let mut scene = Scene::new();
+    let mut ies = usual(choose(), ue(1));
+    ies.push(urr(4, 1000));
+    let mut refused = 0;
+    let mut ask = |ies: &[Ie], kind: T| {
+        scene.sequence += 1;
+        let request = emit(M::SessionEstablishmentRequest, Some(0), scene.sequence, ies);
+        let [Out::Send { bytes, .. }] = &scene.raw(&request)[..] else { panic!("one answer") };
+        let answer = parse(bytes).expect("a message").ies.expect("elements");
+        let cause = CauseValue::from(find(&answer, T::Cause).expect("a cause").payload[0]);
+        assert_eq!((cause, offending(&answer)), (CauseValue::InvalidLength, Some(kind as u16)));
+        assert!(scene.store.is_empty(), "{kind:?}");
+        refused += 1;
+    };
+    let empty = |ie: &Ie| Ie::new(ie.ie_type, Vec::new());
+    for (at, ie) in ies.iter().enumerate() {
+        let mut with = ies.clone();
+        with[at] = empty(ie);
+        ask(&with, ie.ie_type);
+        for (inner, part) in group(ie).unwrap_or_default().iter().enumerate() {
+            let mut parts = group(ie).expect("a group");
+            parts[inner] = empty(part);
+            with[at] = Ie::new_grouped(ie.ie_type, parts);
+            ask(&with, part.ie_type);
+        }
+    }
+    assert_eq!(refused, 33);
+}
+
+/// #4762, #4767: nor does a later request take a TEID or an address that another session has.
+#[test]
+fn a_modification_takes_no_key_of_another_session() {
+    let mut scene = Scene::new();
+    let (first, _) = scene.establish(&usual(given(0x99), ue(1))).expect("accepted");
+    let (second, _) = scene.establish(&usual(given(0x9a), ue(2))).expect("accepted");
+    let before = [first, second].map(|seid| scene.session(seid));
+    for (what, update) in [
+        ("a TEID", pdr(T::UpdatePdr, 2, 0, 2, &[given(0x99)], &[])),
+        ("an address", pdr(T::UpdatePdr, 1, 1, 1, &[ue(1)], &[])),
+    ] {
+        let (cause, _) = scene.modify(second, &[update]);
+        assert_eq!(cause, CauseValue::RuleCreationModificationFailure, "{what}");
+        assert_eq!([first, second].map(|seid| scene.session(seid)), before, "{what}");
+    }
+}
+
+/// #4169: a URR may have any number.
+#[test]
+fn a_urr_may_be_number_65535() {
+    let mut scene = Scene::new();
+    let mut ies = usual(choose(), ue(1));
+    ies.push(urr(65_535, 1000));
+    ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose()], &[UrrId::new(65_535).to_ie()]);
+    let (seid, _) = scene.establish(&ies).expect("accepted");
+    let (_, cause, answer) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
+    assert_eq!(cause, CauseValue::RequestAccepted);
+    let kind = T::UsageReportWithinSessionDeletionResponse;
+    assert_eq!(measured(&answer, kind), (0, vec![0; 6]));
 }
 
 #[test]

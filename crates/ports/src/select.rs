@@ -72,6 +72,15 @@ impl Rules {
         Ok(Rules(rules))
     }
 
+    /// Returns the rules of both, each once.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn and(&self, other: &Rules) -> Result<Rules, SelectError> {
+        let new = other.iter().filter(|rule| !self.0.contains(rule));
+        Rules::new(self.iter().chain(new).copied().collect())
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -99,6 +108,17 @@ struct Header {
 }
 
 impl Select {
+    /// Returns what takes the frames of both.
+    ///
+    /// # Errors
+    /// The rules are too many.
+    pub fn and(&self, other: &Select) -> Result<Select, SelectError> {
+        match (self, other) {
+            (Select::Rules(ours), Select::Rules(others)) => ours.and(others).map(Select::Rules),
+            _ => Ok(Select::All),
+        }
+    }
+
     /// Returns whether a frame is taken.
     pub fn takes(&self, frame: &[u8]) -> bool {
         let Select::Rules(rules) = self else { return true };
@@ -172,6 +192,11 @@ mod tests {
         assert!(Rules::new(vec![rule; RULES_MAX]).is_ok());
         let error = Rules::new(vec![rule; RULES_MAX + 1]).expect_err("too many");
         assert_eq!(error.to_string(), "129 rules: must be at most 128");
+        let other = Rules::new(vec![Rule::Udp { dst: [10, 0, 0, 1].into(), port: 1 }]);
+        let [one, other] = [Rules::new(vec![rule]), other].map(|rules| rules.expect("few"));
+        let both = one.and(&other).and_then(|both| both.and(&one)).expect("few");
+        assert_eq!(both.len(), 2);
+        assert_eq!(Select::Rules(one).and(&Select::All), Ok(Select::All));
         let rule = Rule::To { prefix: [10, 0, 0, 0].into(), len: 33 };
         let error = Rules::new(vec![rule]).expect_err("too long");
         assert_eq!(error.to_string(), "prefix 10.0.0.0/33: must have at most 32 bits");

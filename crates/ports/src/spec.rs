@@ -23,6 +23,7 @@ use crate::fault::{FaultOn, FaultOptions, FaultPort};
 use crate::looped::{MemoryOptions, MemoryPort};
 use crate::pcap::{self, PcapOptions};
 use crate::queue::{Port, PortError};
+use crate::select::Select;
 use crate::tap::{self, TapOptions};
 
 mod parse;
@@ -74,6 +75,14 @@ impl FromStr for PortSpec {
 }
 
 impl PortSpec {
+    /// Returns which frames an AF_XDP port takes; `None`: a port of another kind takes all.
+    pub fn select(&mut self) -> Option<&mut Select> {
+        match &mut self.kind {
+            PortKind::AfXdp { options, .. } => Some(&mut options.select),
+            _ => None,
+        }
+    }
+
     /// Returns kind and argument without options, as messages name the port.
     pub fn name(&self) -> String {
         match &self.kind {

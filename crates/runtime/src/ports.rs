@@ -18,9 +18,11 @@ use crate::control::{Control, Handle};
 use crate::link::Attachment;
 use overbank_ports::PortSpec;
 use overbank_ports::queue::{Port, PortError, PortInfo, Queue};
+use overbank_ports::select::Select;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time between two looks at all ports.
@@ -29,6 +31,32 @@ pub const WATCH_EVERY: Duration = Duration::from_millis(100);
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Time between two looks while a port is closing.
 const LEAVING_EVERY: Duration = Duration::from_millis(5);
+
+/// Longest wait for the thread of the ports.
+const SELECT_MAX: Duration = Duration::from_secs(5);
+
+/// Asks for other frames of a port.
+pub(crate) struct Selection {
+    number: u32,
+    select: Select,
+    reply: Sender<Result<(), PortError>>,
+}
+
+impl<C: Control> Handle<C> {
+    /// Has a port take the frames that `select` takes from now on, also when it is opened again;
+    /// waits until it does.
+    ///
+    /// # Errors
+    /// The port takes what it took before, but after a wait of 5 s that is unknown.
+    pub fn select(&self, number: u32, select: Select) -> Result<(), PortError> {
+        let (reply, answer) = channel();
+        self.selections().push(Selection { number, select, reply });
+        answer.recv_timeout(SELECT_MAX).unwrap_or_else(|_| {
+            let problem = "the thread of the ports does not answer".to_owned();
+            Err(PortError::Unusable { port: format!("port {number}"), problem })
+        })
+    }
+}
 
 /// Description of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,8 +208,28 @@ impl<C: Control> PortKeeper<C> {
         }
     }
 
+    /// Has ports take other frames.
+    fn select(&mut self) {
+        let asked = std::mem::take(&mut *self.handle.selections());
+        for Selection { number, select, reply } in asked {
+            let kept = self.ports.iter_mut().find(|kept| kept.number == number);
+            let done = kept.map_or(Ok(()), |kept| {
+                if let State::Open(port) = &mut kept.state {
+                    port.select(&select)?;
+                }
+                if let Some(now) = kept.spec.as_mut().and_then(PortSpec::select) {
+                    *now = select;
+                }
+                Ok(())
+            });
+            // Whether a caller that waited too long hears of it or not, it is done.
+            let _ = reply.send(done);
+        }
+    }
+
     /// Looks at every port once; returns whether one is closing.
     pub fn look(&mut self) -> bool {
+        self.select();
         self.collect();
         let mut leaving = false;
         for index in 0..self.ports.len() {

@@ -12,6 +12,9 @@ use caps::{CapSet, CapsHashSet};
 pub const NETWORK: [Capability; 3] =
     [Capability::CAP_NET_RAW, Capability::CAP_NET_ADMIN, Capability::CAP_BPF];
 
+/// Capability beside, for AF_XDP ports that leave frames to the kernel.
+pub const SELECTING: Capability = Capability::CAP_PERFMON;
+
 /// Privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {

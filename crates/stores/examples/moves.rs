@@ -20,7 +20,7 @@ use futures_util::StreamExt;
 use overbank::hash::mix;
 use overbank_cluster::etcd::State;
 use overbank_cluster::log::Batch;
-use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::message::{Answer, Counts, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Key, Member, Micros, Node, NodeId, SessionId, Settings, rib};
@@ -171,7 +171,11 @@ impl Host for Notes {
 
     fn settle(&mut self) {}
 
-    fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
+    fn counts(&mut self, _: SessionId) -> Counts {
+        Counts::default()
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
         if let Ok(mut seen) = self.seen.lock() {
             seen.answers.push((number, answer.is_ok(), Instant::now()));
         }

@@ -66,7 +66,9 @@ fn second_half(message: &mut Message) -> Option<Message> {
         (list.len() > 1).then(|| list.split_off(list.len() / 2))
     }
     match message {
-        Message::Handover(list) => half(list).map(Message::Handover),
+        Message::Handover(list, counts) => {
+            half(list).map(|list| Message::Handover(list, half(counts).unwrap_or_default()))
+        }
         Message::Arrived(list) => half(list).map(Message::Arrived),
         Message::Stubs(list) => half(list).map(Message::Stubs),
         Message::Forget(list) => half(list).map(Message::Forget),

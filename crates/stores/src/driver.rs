@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use overbank_cluster::message::{Message, Refusal, Request};
+use overbank_cluster::message::{Answer, Answered, Counts, Message, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Action, Event, Member, Micros, Node};
+use overbank_cluster::{Action, Event, Member, Micros, Node, SessionId};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -49,8 +49,11 @@ pub trait Host: Send + 'static {
     /// Returns once no worker acts on what was there before.
     fn settle(&mut self);
 
+    /// Returns the counts of a session that is installed here.
+    fn counts(&mut self, session: SessionId) -> Counts;
+
     /// Takes the answer to a request.
-    fn answer(&mut self, number: u64, answer: Result<(), Refusal>);
+    fn answer(&mut self, number: u64, answer: Answer);
 
     /// A run is over: nothing is installed any more.
     fn ended(&mut self);
@@ -76,6 +79,12 @@ impl Handle {
     /// Lets the node give everything away and end; returns false if too many wait.
     pub fn drain(&self) -> bool {
         self.0.try_send(Input::Event(Event::Drain)).is_ok()
+    }
+
+    /// Lets sessions be moved to where rendezvous hashing has them; returns false if too many
+    /// requests wait.
+    pub fn rebalance(&self) -> bool {
+        self.0.try_send(Input::Event(Event::Rebalance)).is_ok()
     }
 
     /// Ends the node at once, as by a crash.
@@ -157,7 +166,7 @@ impl<H: Host> Driver<H> {
             }
             node.steps(self.host.now(), events.drain(..), &mut actions);
             let looked = self.host.look(&node);
-            if let Some(ended) = self.perform(&out, looked, &mut actions) {
+            if let Some(ended) = self.perform(&out, me, looked, &mut actions) {
                 break ended;
             }
         };
@@ -194,6 +203,7 @@ impl<H: Host> Driver<H> {
     fn perform(
         &mut self,
         out: &Out,
+        me: Member,
         mut unsettled: bool,
         actions: &mut Vec<Action<Dense>>,
     ) -> Option<Ended> {
@@ -201,11 +211,16 @@ impl<H: Host> Driver<H> {
         for action in actions.drain(..) {
             match action {
                 Action::Session(change) => {
-                    unsettled |= matches!(change, Change::Show { .. });
+                    unsettled |= matches!(change, Change::Show { .. } | Change::Renew { .. });
                     self.host.change(&change);
                     continue;
                 }
-                Action::Answer(number, answer) => {
+                Action::Answer(number, mut answer) => {
+                    if let Ok(Answered::Found(found)) = &mut answer
+                        && found.at == me
+                    {
+                        found.counts = self.host.counts(found.session);
+                    }
                     self.host.answer(number, answer);
                     continue;
                 }
@@ -215,7 +230,7 @@ impl<H: Host> Driver<H> {
                     if std::mem::take(&mut unsettled) {
                         self.host.settle();
                     }
-                    self.send(out, other);
+                    self.send(out, me, other);
                 }
             }
         }
@@ -225,7 +240,7 @@ impl<H: Host> Driver<H> {
         ended
     }
 
-    fn send(&self, out: &Out, action: Action<Dense>) {
+    fn send(&mut self, out: &Out, me: Member, action: Action<Dense>) {
         let reply = self.sender.clone();
         match action {
             Action::Etcd(request) => {
@@ -250,7 +265,10 @@ impl<H: Host> Driver<H> {
                     drop(permit);
                 });
             }
-            Action::Send(to, message) => drop(out.outgoing.try_send((Some(to), message))),
+            Action::Send(to, mut message) => {
+                message.count(me, |session| self.host.counts(session));
+                let _ = out.outgoing.try_send((Some(to), message));
+            }
             Action::Broadcast(beat) => drop(out.outgoing.try_send((None, Message::Beat(beat)))),
             Action::Session(_) | Action::Answer(..) | Action::End { .. } => {}
         }

@@ -3,8 +3,11 @@
 //! A test that lacks something fails and names it. With `OVERBANK_SKIP_ROOT=1` it returns early
 //! instead, and `cargo xtask test` lists it as skipped: it sets [`REPORT`] to a file, to which each
 //! such test appends a line.
+//!
+//! [`capture`] writes frames and lets tshark judge them, [`allocations`] counts allocations.
 
 pub mod allocations;
+pub mod capture;
 
 use std::env;
 use std::ffi::OsStr;

@@ -45,11 +45,16 @@ pub enum Ask {
     #[command(after_help = "Example:
   overbank gateway drain && until ! overbank gateway check; do sleep 1; done")]
     Drain(Options),
+    /// Have the sessions of a cluster moved until nodes have alike: after a node has joined
+    #[command(after_help = "Example:
+  overbank gateway rebalance --control /run/gw1.sock")]
+    Rebalance(Options),
     /// Check a running gateway: it is ready, and each session is found by its keys
     #[command(after_help = "Examples:
   overbank gateway check
   overbank gateway check --control /run/gw1.sock || echo unwell")]
     Check(Options),
+    Demo(super::demo::Args),
 }
 
 #[derive(Args)]
@@ -192,9 +197,14 @@ pub fn run(ask: &Ask) -> Result<()> {
             print(options.format, &status, || super::summary(&status))
         }
         Ask::Check(options) => check(options),
+        Ask::Demo(args) => super::demo::run(args),
         Ask::Drain(options) => {
             let done = Client::new(&options.control)?.ask("POST", "/drain", "")?;
             print(options.format, &done, || "the node gives its sessions away".to_owned())
+        }
+        Ask::Rebalance(options) => {
+            let done = Client::new(&options.control)?.ask("POST", "/rebalance", "")?;
+            print(options.format, &done, || "sessions are moved until nodes have alike".to_owned())
         }
         Ask::Sessions { command } => sessions(command),
     }

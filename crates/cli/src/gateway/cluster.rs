@@ -6,10 +6,10 @@
 use super::Config;
 use crate::live::{RunError, seed};
 use anyhow::Result;
-use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::message::{Answer, Counts, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Micros, Node, NodeId, Settings};
+use overbank_cluster::{Micros, Node, NodeId, SessionId, Settings};
 use overbank_gateway::GatewayControl;
 use overbank_gateway::cluster::{Asks, Seat};
 use overbank_gateway::fabric::Seed;
@@ -74,7 +74,7 @@ pub fn join(config: &mut Config) -> Result<()> {
 
 /// Where answers go, by request.
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<u64, Sender<Result<(), Refusal>>>>);
+struct Waiting(Mutex<HashMap<u64, Sender<Answer>>>);
 
 /// Asks the running node.
 struct Asking {
@@ -84,7 +84,7 @@ struct Asking {
 }
 
 impl Asks for Asking {
-    fn ask(&self, request: Request) -> Option<Receiver<Result<(), Refusal>>> {
+    fn ask(&self, request: Request) -> Option<Receiver<Answer>> {
         let number = self.next.fetch_add(1, Relaxed);
         let (answer, answers) = channel();
         let mut waiting = self.waiting.0.lock().ok()?;
@@ -98,6 +98,10 @@ impl Asks for Asking {
 
     fn drain(&self) -> bool {
         self.node.drain()
+    }
+
+    fn rebalance(&self) -> bool {
+        self.node.rebalance()
     }
 }
 
@@ -132,7 +136,11 @@ impl Host for Gateway {
         }
     }
 
-    fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
+    fn counts(&mut self, session: SessionId) -> Counts {
+        self.handle.lock().cluster_counts(session)
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
         let waiting = self.waiting.0.lock().map(|mut waiting| waiting.remove(&number));
         if let Ok(Some(waiting)) = waiting {
             // The request may have been given up.

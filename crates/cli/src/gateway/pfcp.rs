@@ -1,12 +1,15 @@
 //! N4 of the gateway: datagrams of PFCP to its sessions.
 
 use crate::live::{RunError, seed};
+use overbank_declare::counters::Counters;
 use overbank_gateway::GatewayControl;
 use overbank_gateway::engine::Order;
 use overbank_gateway::prefix::Prefixes;
-use overbank_n4::{Out, Settings, Speaker};
+use overbank_handover::publication::Publication;
+use overbank_n4::{N4Totals, Out, Settings, Speaker};
 use overbank_runtime::Handle;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
@@ -15,13 +18,28 @@ const WAIT: Duration = Duration::from_millis(50);
 /// Seconds from 1900, when NTP begins, to 1970.
 const NTP_SHIFT: u64 = 2_208_988_800;
 
-/// Serves until `stop`.
+/// Counts of a speaker, for readers of other threads.
+#[derive(Clone)]
+pub struct Counts(Arc<Publication>);
+
+impl Counts {
+    pub fn new() -> Counts {
+        Counts(Arc::new(Publication::new(N4Totals::WORDS)))
+    }
+
+    pub fn read(&self) -> N4Totals {
+        N4Totals::from_words(&self.0.read())
+    }
+}
+
+/// Serves until `stop`, and publishes counts.
 ///
 /// # Errors
 /// The address cannot be bound.
 pub fn serve(
     (address, peers): (SocketAddr, Prefixes),
     handle: &Handle<GatewayControl>,
+    counts: Option<&Counts>,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), RunError> {
     let bind = |error| RunError::Pfcp { address, error };
@@ -51,6 +69,9 @@ pub fn serve(
         let (sessions, now_ms) = control.sessions_mut();
         speaker.tick(now_ms, sessions, &mut out);
         drop(control);
+        if let Some(counts) = counts {
+            counts.0.publish(speaker.totals().words());
+        }
         carry_out(&mut out, &socket, handle);
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::*;
 use overbank_declare::counters::{Labelled, gauges_reference, reference};
 use overbank_declare::document;
 use overbank_declare::settings::text;
+use overbank_gateway::journal::JournalTotals;
 use overbank_gateway::sessions::SessionTotals;
 use overbank_gateway::{DropReason, GAUGES, GatewayTotals};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ n3-mtu = 1600
 fn config(text: &str) -> Result<Config, Problems> {
     let mut source = Source::new(&SECTIONS);
     source.text(&Arc::from("gw.toml"), text);
-    Config::new(source, &[0, 1])
+    Config::new(source, &[0, 1], Purpose::Check)
 }
 
 #[test]
@@ -32,6 +33,17 @@ fn a_whole_configuration() {
     assert_eq!(tunable.routes[1].len(), 2, "default of both families");
     let from = (tunable.from.v4.map(|a| a.to_string()), tunable.from.v6.map(|a| a.to_string()));
     assert_eq!(from, (Some("203.0.113.2".to_owned()), Some("2001:db8::1".to_owned())));
+}
+
+#[test]
+fn terminals_reach_no_address_of_control() {
+    let pfcp = if cfg!(feature = "pfcp") { "pfcp = \"10.0.0.5:8805\"\n" } else { "" };
+    let text = format!("{WHOLE}{pfcp}metrics = \"10.0.0.6:9273\"\nprotect = \"10.99.0.0/16\"");
+    let Config { setup, .. } = config(&text).unwrap_or_else(|e| panic!("{e}"));
+    let protects = |address: [u8; 4]| setup.tunable.protected.contain(address.into());
+    assert_eq!(protects([10, 0, 0, 5]), cfg!(feature = "pfcp"));
+    assert!(protects([10, 0, 0, 6]) && protects([10, 99, 7, 7]));
+    assert!(!protects([10, 0, 0, 7]));
 }
 
 #[test]
@@ -89,7 +101,14 @@ fn the_documents_are_made_of_the_tables() {
     current("settings", &settings);
     current("reasons", &overbank_reasons::reference::<DropReason>());
     let tables = [Labelled::of::<GatewayTotals>(&["worker"]), Labelled::of::<SessionTotals>(&[])];
+    let journal = reference(Labelled::of::<JournalTotals>(&[]));
     let counted: String = tables.into_iter().map(reference).collect();
     let head = "| metric | kind | labels | meaning |\n|---|---|---|---|\n";
     current("metrics", &format!("{head}{}{counted}", gauges_reference(&GAUGES)));
+    current("journal-metrics", &format!("{head}{journal}"));
+    #[cfg(feature = "pfcp")]
+    {
+        let n4 = reference(Labelled::of::<overbank_n4::N4Totals>(&[]));
+        current("n4-metrics", &format!("{head}{n4}"));
+    }
 }

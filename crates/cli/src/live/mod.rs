@@ -17,6 +17,7 @@ use crate::switch::status::Status;
 use document::{Extra, Served};
 use overbank_ofctl::sessions::ControlError;
 use overbank_ports::queue::PortError;
+use overbank_ports::select::Select;
 use overbank_runtime::settings::PortSetting;
 use overbank_runtime::{ConfiguredPort, Control, Engine, Handle, Running};
 use overbank_service::endpoints::{Endpoints, Limits, ServeError};
@@ -187,7 +188,11 @@ where
     if plan.service.keep_privileges {
         tracing::info!("keeping all privileges");
     } else {
-        let kept = privileges::drop_all_but(&privileges::NETWORK)?;
+        let selects =
+            |port: &PortSetting| port.spec.clone().select().is_some_and(|s| *s != Select::All);
+        let selecting = plan.ports.iter().any(selects).then_some(privileges::SELECTING);
+        let keep: Vec<_> = privileges::NETWORK.into_iter().chain(selecting).collect();
+        let kept = privileges::drop_all_but(&keep)?;
         tracing::info!(kept = kept.join(" "), "dropped all other privileges");
     }
     let running = start(ports)?;

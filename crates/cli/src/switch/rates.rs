@@ -2,7 +2,10 @@
 //!
 //! The tables of counters declare which are rates, and their names (`rate`).
 
-use crate::switch::status::{PortStatus, Status, WorkerStatus};
+pub mod gateway;
+
+use crate::switch::status::{GATEWAY_SCHEMA, PortStatus, Status, WorkerStatus};
+use gateway::GatewayRates;
 use overbank_declare::counters::{Counters, Rates as Counted};
 use overbank_runtime::PortTotals;
 use serde::Serialize;
@@ -29,6 +32,9 @@ pub struct WorkerRates {
     /// Packets a second, by tier.
     #[serde(flatten)]
     pub rates: Counted,
+    /// Those of the gateway's engine; part of [`GatewayRates`] for all workers.
+    #[serde(skip)]
+    pub gateway: Counted,
     /// Packets per burst.
     pub burst: f64,
     /// Share of the datapath in the measured time with packets, since the start.
@@ -42,7 +48,7 @@ pub struct Rates {
     pub interval_ms: u64,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// Mode: `openflow` or `l2`.
+    /// Mode: `openflow`, `l2` or `gateway`.
     pub mode: String,
     pub ports: Vec<PortRates>,
     pub workers: Vec<WorkerRates>,
@@ -56,6 +62,9 @@ pub struct Rates {
     pub stations: u64,
     /// New MAC addresses a second.
     pub learned: f64,
+    /// Those of the gateway alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayRates>,
     /// Whether the accounts of all ports close.
     pub closes: bool,
 }
@@ -83,6 +92,8 @@ impl Rates {
             controllers: new.control.totals.controllers,
             stations: new.control.stations.totals.stations,
             learned: Counted::between(&macs(old), &macs(new), interval_ms).get("learned"),
+            gateway: (new.schema == GATEWAY_SCHEMA)
+                .then(|| GatewayRates::between(old, new, interval_ms)),
             closes: new.closes,
         })
     }
@@ -103,7 +114,8 @@ fn worker(old: &WorkerStatus, new: &WorkerStatus, interval_ms: u64) -> WorkerRat
     let packets = new.worker.packets.saturating_sub(old.worker.packets);
     let bursts = new.worker.bursts.saturating_sub(old.worker.bursts);
     let burst = if bursts > 0 { packets as f64 / bursts as f64 } else { 0.0 };
-    WorkerRates { rates, burst, datapath_share: new.datapath_share }
+    let gateway = Counted::between(&old.gateway, &new.gateway, interval_ms);
+    WorkerRates { rates, gateway, burst, datapath_share: new.datapath_share }
 }
 
 #[derive(Clone, Copy, Debug)]

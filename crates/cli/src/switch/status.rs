@@ -2,6 +2,8 @@
 //! of counters declare its content and [`super::document`] writes it. `docs/switch-status.md`
 //! describes its fields.
 
+use overbank_gateway::GatewayTotals;
+use overbank_gateway::sessions::SessionTotals;
 use overbank_ofctl::RuleTotals;
 use overbank_ofctl::rules::ControlTotals;
 use overbank_runtime::{NotSent, PortTotals, WorkerTotals};
@@ -49,6 +51,9 @@ pub struct WorkerStatus {
     /// The engine's counts; the Ethernet switch has a part of these.
     #[serde(flatten)]
     pub engine: RuleTotals,
+    /// Those of the gateway.
+    #[serde(flatten)]
+    pub gateway: GatewayTotals,
     /// Share of the engine in the measured time with packets; absent if nothing was measured.
     pub datapath_share: Option<f64>,
 }
@@ -63,6 +68,10 @@ pub struct ControlStatus {
     /// Learned addresses.
     #[serde(flatten)]
     pub stations: StationsStatus,
+    /// Sessions of the gateway, and their limit.
+    #[serde(flatten)]
+    pub sessions: SessionTotals,
+    pub sessions_max: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,6 +92,8 @@ pub struct Status {
     pub total: WorkerStatus,
     /// Rules, learned addresses, controllers.
     pub control: ControlStatus,
+    /// Counts of the gateway's N4.
+    pub n4: Option<BTreeMap<String, u64>>,
     /// Whether all accounts of all ports close.
     pub closes: bool,
 }

@@ -117,6 +117,10 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
             let of = |name| super::short(w.rates.get(name));
             let how = match rates.mode.as_str() {
                 "l2" => format!("{} flooded", of("flooded")),
+                "gateway" => {
+                    let of = |name| super::short(w.gateway.get(name));
+                    format!("{} uplink, {} downlink", of("uplink"), of("downlink"))
+                }
                 _ => format!(
                     "{} in tier 1, {} in tier 2, {} in tier 3",
                     of("microflow"),
@@ -176,7 +180,8 @@ fn flowed(text: &str, width: u16) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch::status::{PortStatus, Status, WorkerStatus};
+    use crate::switch::status::{GATEWAY_SCHEMA, PortStatus, Status, WorkerStatus};
+    use overbank_gateway::GatewayTotals;
     use overbank_ofctl::RuleTotals;
     use overbank_runtime::{PortTotals, WorkerTotals};
     use ratatui::Terminal;
@@ -211,6 +216,14 @@ mod tests {
                 megaflows: 65_536,
                 ..RuleTotals::default()
             },
+            gateway: GatewayTotals {
+                uplink: 100_000_000,
+                uplink_bytes: 12_500_000_000,
+                downlink: 3,
+                downlink_bytes: 4,
+                echo_answered: 5,
+                ..GatewayTotals::default()
+            },
             datapath_share: Some(1.0),
         };
         let mut new = Status {
@@ -222,6 +235,16 @@ mod tests {
             closes: true,
             ..Status::default()
         };
+        if mode == "gateway" {
+            new.schema = GATEWAY_SCHEMA.to_owned();
+            let reasons =
+                [("unknown_teid", 900), ("gate_closed", 80), ("loop", 2), ("fragment", 1)];
+            new.ports[0].dropped.extend(reasons.map(|(reason, n)| (reason.to_owned(), n)));
+            new.control.sessions_max = 65_536;
+            new.control.sessions.sessions = 50_000;
+            let n4 = [("associations", 2), ("sessions", 7), ("requests", 30), ("refused", 4)];
+            new.n4 = Some(n4.map(|(name, n)| (name.to_owned(), n)).into());
+        }
         new.control.totals.rules = 1_000_000;
         new.control.totals.controllers = 16;
         new.control.stations.totals.stations = 2_500_000_000;
@@ -264,6 +287,23 @@ mod tests {
         ] {
             assert!(ethernet.contains(wanted), "{wanted}:\n{ethernet}");
         }
+    }
+
+    #[test]
+    fn a_gateway_shows_verdicts_sessions_and_n4() {
+        let gateway = screen("gateway", 80, 24);
+        for wanted in [
+            "123.46 M packets/s   uplink 100.00 M (100.00 Gbit/s)   downlink 3 (32 bit/s)",
+            "dropped 990",
+            "unknown_teid 900/s   gate_closed 80/s   no_rule 7/s   loop 2/s   1 more reasons",
+            "50000 sessions of 65536   0 keys rest   5 answers/s",
+            "N4: 2 associations   7 sessions   30 requests/s   4 refused/s   0 garbage/s",
+            "up 86400 s",
+            "worker 0: 123.46 M packets/s, 100.00 M uplink, 3 downlink, 32.0 a burst",
+        ] {
+            assert!(gateway.contains(wanted), "{wanted}:\n{gateway}");
+        }
+        assert!(!gateway.contains("tier") && !gateway.contains("rules"), "{gateway}");
     }
 
     /// A narrow screen has fewer columns, all whole, and always the port.

@@ -231,6 +231,22 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     cluster.must(2, &["sessions", "move", "1", "--to", &target.to_string()]);
     assert_eq!(cluster.packets(&[0, 1, 2]), [target; 3]);
 
+    // Any node tells what it has counted, where it was and where it is.
+    within(10, "the counts have come along", || {
+        let shown = cluster.command(2, &["sessions", "show", "1", "--format", "json"]).1;
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        shown["uplink"]["packets"] == 6
+    });
+
+    // It changes where it is, by any node: its gate, and its address.
+    cluster.must(0, &["sessions", "change", "1", "gate=downlink"]);
+    assert!(cluster.packets(&[0, 1, 2]).is_empty());
+    cluster.must(1, &["sessions", "change", "1", "gate=open"]);
+    assert_eq!(cluster.packets(&[0, 1, 2]), [target; 3]);
+    let exported = cluster.command((target + 1) % NODES, &["sessions", "export"]).1;
+    assert!(exported.contains("192.0.2.1,0x1,198.51.100.7"), "{exported}");
+    cluster.must(0, &["rebalance"]);
+
     // Its node drains: it goes elsewhere, and no packet is lost.
     cluster.must(target, &["drain"]);
     let others: Vec<usize> = (0..NODES).filter(|node| *node != target).collect();
@@ -245,8 +261,10 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     let last = *others.iter().find(|node| **node != home).expect("one");
     cluster.nodes[home] = None;
     within(20, "the session is taken over", || cluster.packets(&[last]) == [last]);
-    let (_, changed) = cluster.command(last, &["sessions", "change", "1", "gate=closed"]);
-    assert!(changed.contains("a session of a cluster cannot be changed"), "{changed}");
+    cluster.must(last, &["sessions", "change", "1", "ipv4=10.45.0.9"]);
+    assert!(cluster.packets(&[last]).is_empty(), "the source is no longer the session's");
+    let (_, resting) = cluster.command(last, &["sessions", "change", "1", "ipv4=10.45.0.2"]);
+    assert!(resting.contains("a key was freed less than its rest ago"), "{resting}");
     cluster.must(last, &["sessions", "remove", "1"]);
     assert!(cluster.packets(&[last]).is_empty());
 }

@@ -3,23 +3,12 @@
 use crate::net::Net;
 use crate::process::{Running, must, overbank, totals_of};
 use overbank_ports::{Limits, read_ethernet};
+use overbank_testing::capture::{self, FAULTS, tshark};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const HEADER: &str = "id,n3,teid,peer,peer_teid,qfi,ipv4";
-
-/// A capture file of these frames.
-fn capture(path: &Path, frames: &[Vec<u8>]) {
-    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
-    bytes.extend([0u32, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()));
-    for frame in frames {
-        let len = frame.len() as u32;
-        bytes.extend([1u32, 0, len, len].iter().flat_map(|word| word.to_le_bytes()));
-        bytes.extend(frame);
-    }
-    fs::write(path, bytes).expect("written");
-}
+pub const HEADER: &str = "id,n3,teid,peer,peer_teid,qfi,ipv4";
 
 fn frames(path: &Path) -> Vec<Vec<u8>> {
     let store = read_ethernet(path, &Limits::default()).expect("a capture");
@@ -70,15 +59,18 @@ fn g_pdu(teid: u8, packet: &[u8]) -> Vec<u8> {
 fn captures_pass_both_ways() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
-    let inner = |ttl| ipv4(TERMINAL, HOST, ttl, 0, 17, &udp([5000, 53], b"question"));
-    let spoofed = ipv4([10, 45, 0, 3], HOST, 64, 0, 17, &udp([5000, 53], b"question"));
+    let write = |path: &Path, frames: &[Vec<u8>]| {
+        capture::write(path, frames.iter().map(Vec::as_slice)).expect("written");
+    };
+    let inner = |ttl| ipv4(TERMINAL, HOST, ttl, 0, 17, &udp([5000, 5001], b"question"));
+    let spoofed = ipv4([10, 45, 0, 3], HOST, 64, 0, 17, &udp([5000, 5001], b"question"));
     let echo = [0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0];
     let echo = ethernet(3, 0x13, &ipv4(PEER, N3, 64, 0, 17, &udp([40_000, 2152], &echo)));
     let up = [g_pdu(1, &inner(64)), g_pdu(1, &spoofed), echo, g_pdu(9, &inner(64)), vec![0; 20]];
-    capture(&at("up.pcap"), &up);
-    let answer = |ttl| ipv4(HOST, TERMINAL, ttl, 0xb8, 17, &udp([53, 5000], b"answer"));
-    let other = ipv4(HOST, [10, 45, 9, 9], 64, 0, 17, &udp([53, 5000], b"answer"));
-    capture(&at("down.pcap"), &[ethernet(6, 0x16, &answer(64)), ethernet(6, 0x16, &other)]);
+    write(&at("up.pcap"), &up);
+    let answer = |ttl| ipv4(HOST, TERMINAL, ttl, 0xb8, 17, &udp([5001, 5000], b"answer"));
+    let other = ipv4(HOST, [10, 45, 9, 9], 64, 0, 17, &udp([5001, 5000], b"answer"));
+    write(&at("down.pcap"), &[ethernet(6, 0x16, &answer(64)), ethernet(6, 0x16, &other)]);
     fs::write(at("s.csv"), format!("{HEADER}\n1,192.0.2.1,1,198.51.100.7,0x2001,9,10.45.0.2\n"))
         .expect("written");
     let port = |name, input, output| {
@@ -109,6 +101,9 @@ fn captures_pass_both_ways() {
     let mut decapsulated = ethernet(0x16, 0, &inner(63));
     decapsulated[6..12].fill(0);
     assert_eq!(frames(&at("to-n6.pcap")), [decapsulated]);
+    for file in ["to-n3.pcap", "to-n6.pcap"] {
+        assert_eq!(tshark(&at(file), FAULTS, &[]), [""; 0]);
+    }
     let to_n3 = frames(&at("to-n3.pcap"));
     assert_eq!(to_n3.len(), 3);
     let mut response = to_n3.iter().filter(|frame| frame[43] == 2);
@@ -164,7 +159,7 @@ fn wrong_settings_and_sessions_are_all_named() {
 const TERMINAL_SIDE: &str = "\
 import socket,struct,sys
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.78.0.1',2152));s.settimeout(2)
-u=struct.pack('!4H',5000,7000,12,0)+b'ping'
+u=struct.pack('!4H',6000,5001,12,0)+b'ping'
 p=struct.pack('!BBHHHBBH4s4s',69,0,32,0,16384,64,17,0,bytes([10,45,0,2]),bytes([10,78,0,2]))
 w=struct.unpack('!10H',p);c=sum(w);c=~((c&65535)+(c>>16))&65535
 p=p[:10]+struct.pack('!H',c)+p[12:]+u
@@ -175,7 +170,7 @@ for i in range(int(sys.argv[1])):
   except TimeoutError:print('silence')";
 const HOST_SIDE: &str = "\
 import socket
-s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.78.0.2',7000))
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.78.0.2',5001))
 print('up',flush=True)
 while 1:
   d,a=s.recvfrom(99);s.sendto(d[::-1],a)";
@@ -242,21 +237,21 @@ fn a_terminal_reaches_a_host_until_its_gate_closes() {
 /// Answers datagrams with their bytes turned round.
 const ECHOING: &str = "\
 import socket
-s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.79.2.1',7000))
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.bind(('10.79.2.1',5001))
 print('up',flush=True)
 while 1:
   d,a=s.recvfrom(99);s.sendto(d[::-1],a)";
 
 /// A gateway in a separate namespace, between an access network and a data network: its next hops
 /// are those of its kernel.
-struct Site {
-    net: Net,
+pub struct Site {
+    pub net: Net,
 }
 
 impl Site {
     /// Namespaces 1 (access), 2 (data) and 3 (control), at 10.79.N.1; the gateway is in namespace
     /// 4, at 10.79.N.9 on interface pN.
-    fn new(tag: &str) -> Option<Site> {
+    pub fn new(tag: &str) -> Option<Site> {
         let net = Net::new(tag, 4)?;
         for host in 1..=3 {
             let (space, near, gateway) = (net.space(host), net.near(host), net.space(4));
@@ -273,18 +268,31 @@ impl Site {
     }
 
     /// The gateway's command, with ports of this kind.
-    fn gateway(&self, kind: &str) -> Command {
+    pub fn gateway(&self, kind: &str) -> Command {
+        let mut command = self.gateway_of_file(kind);
+        command.args(["--ue-pool", "10.45.0.0/16"]);
+        command
+    }
+
+    /// The same, with its pools in a file.
+    fn gateway_of_file(&self, kind: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.net.space(4)]).arg(overbank().get_program());
         command.args(["gateway", "--metrics", "off", "--format", "json"]);
         command.args(["--port", &format!("n3={kind}:p1"), "--port", &format!("n6={kind}:p2")]);
-        command.args(["--n3-address", "10.79.1.9", "--ue-pool", "10.45.0.0/16"]);
+        command.args(["--n3-address", "10.79.1.9"]);
         command
     }
 
     /// Sends packets of 10.45.0.2 through a tunnel until one is answered.
     fn ask(&self, teid: u32, tries: u32) -> String {
+        self.ask_of(45, teid, tries)
+    }
+
+    /// The same, with 10.POOL.0.2.
+    fn ask_of(&self, pool: u8, teid: u32, tries: u32) -> String {
         let script = TERMINAL_SIDE
+            .replace("10,45,0,2", &format!("10,{pool},0,2"))
             .replace("10.78.0.1'", "10.79.1.1'")
             .replace("10.78.0.9'", "10.79.1.9'")
             .replace("10,78,0,2", "10,79,2,1")
@@ -307,6 +315,46 @@ fn next_hops_come_from_the_kernel() {
 #[test]
 fn af_xdp_ports_take_the_gateways_frames_alone() {
     next_hops("gx", "afxdp");
+}
+
+/// The XDP program follows the pools: packets to the new one come to the gateway, those to the old
+/// one stay with the kernel. A reload with an error changes neither.
+#[test]
+fn a_reload_changes_what_af_xdp_ports_take() {
+    let Some(site) = Site::new("gr") else { return };
+    must(&format!("ip -n {} route add 10.46.0.0/16 via 10.79.2.9", site.net.space(2)));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sessions, config) = (folder.path().join("s.csv"), folder.path().join("gw.toml"));
+    let write = |pool: &str, of: &str| {
+        fs::write(&config, format!("ue-pool = \"{pool}\"\n")).expect("written");
+        let line = format!("1,10.79.1.9,1,10.79.1.1,0x2001,9,{of}.0.2");
+        fs::write(&sessions, format!("{HEADER}\n{line}\n")).expect("written");
+    };
+    write("10.45.0.0/16", "10.45");
+    let mut command = site.gateway_of_file("afxdp");
+    command.arg("--sessions").arg(&sessions).arg("--config").arg(&config);
+    let mut running = Running::start(&mut command);
+    let _host = site.net.serve(2, ECHOING);
+    let answer = site.ask(1, 20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    // The session's address is in no pool: all stays.
+    write("10.46.0.0/16", "10.45");
+    running.signal("HUP");
+    running.expect("settings and sessions unchanged");
+    let answer = site.ask(1, 20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    write("10.46.0.0/16", "10.46");
+    running.signal("HUP");
+    running.expect("settings and sessions read again");
+    let answer = site.ask_of(46, 1, 20);
+    assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
+    // To the old pool: the kernel's.
+    let space = site.net.space(2);
+    must(&format!("ip netns exec {space} ping -c 2 -i 0.2 -W 1 10.45.0.2 || true"));
+    let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
+    let dropped = &totals["ports"][1]["dropped"];
+    assert_eq!(dropped["not_ue"].as_u64().unwrap_or(0), 0, "{dropped}");
+    assert_eq!(totals["total"]["downlink"], 3, "{}", totals["total"]);
 }
 
 fn next_hops(tag: &str, kind: &str) {
@@ -367,11 +415,16 @@ wanted=L(PFCPSessionEstablishmentRequest,node,IE_FSEID(v4=1,seid=0xabc,ipv4='10.
 r=accepted(ask(wanted,0))
 assert r.seid==0xabc
 seid,teid=r[IE_FSEID].seid,r[IE_FTEID].TEID
-accepted(ask(L(PFCPSessionModificationRequest,L(IE_UpdateFAR,IE_FAR_Id(id=1),IE_ApplyAction(FORW=1),
- L(IE_UpdateForwardingParameters,IE_DestinationInterface(interface='Access'),
-  IE_OuterHeaderCreation(GTPUUDPIPV4=1,TEID=0x2001,ipv4='10.79.1.1')))),seid))
+def to(teid,*more):
+    accepted(ask(L(PFCPSessionModificationRequest,L(IE_UpdateFAR,IE_FAR_Id(id=1),IE_ApplyAction(FORW=1),
+     L(IE_UpdateForwardingParameters,IE_DestinationInterface(interface='Access'),
+      IE_OuterHeaderCreation(GTPUUDPIPV4=1,TEID=teid,ipv4='10.79.1.1'),*more))),seid))
+to(0x2001)
 assert ask(wanted,0)[IE_Cause].cause==73
 print(teid,flush=True)
+sys.stdin.readline()
+to(0x2002,IE_PFCPSMReqFlags(SNDEM=1))
+print('handed over',flush=True)
 sys.stdin.readline()
 accepted(ask(PFCPSessionDeletionRequest(),seid))
 print('deleted',flush=True)";
@@ -379,7 +432,8 @@ print('deleted',flush=True)";
 #[cfg(feature = "pfcp")]
 #[test]
 fn an_smf_makes_and_ends_a_session() {
-    use std::io::{BufRead, BufReader};
+    use crate::process::wait;
+    use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
     let Some(site) = Site::new("gp") else { return };
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/scapy/bin/python");
@@ -388,6 +442,11 @@ fn an_smf_makes_and_ends_a_session() {
     if !overbank_testing::needs("scapy (cargo xtask test packages)", python.exists()) {
         return;
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    site.net.must(4, "ethtool -K p3 tx off");
+    let captures = [(1, "n3.pcap"), (3, "n4.pcap")];
+    let _sniffers = captures.map(|(host, name)| site.net.capture(host, &at(name)));
     let running = Running::start(site.gateway("afpacket").args(["--pfcp", "10.79.3.9:8805"]));
     let _host = site.net.serve(2, ECHOING);
     let mut smf = Command::new("ip")
@@ -398,17 +457,33 @@ fn an_smf_makes_and_ends_a_session() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("python is there");
+    let mut to_smf = smf.stdin.take().expect("piped");
     let mut lines = BufReader::new(smf.stdout.take().expect("piped")).lines();
     let mut line = || lines.next().expect("the SMF goes on").expect("text");
     let teid: u32 = line().parse().expect("a TEID");
     let answer = site.ask(teid, 20);
     assert!(answer.ends_with("answer 00002001 gnip\n"), "{answer}");
-    drop(smf.stdin.take());
+    writeln!(to_smf).expect("it reads");
+    assert_eq!(line(), "handed over");
+    let answer = site.ask(teid, 20);
+    assert!(answer.ends_with("answer 00002002 gnip\n"), "{answer}");
+    drop(to_smf);
     assert_eq!(line(), "deleted");
     assert!(smf.wait().expect("it ends").success());
     // What comes now is an Error Indication.
     let answer = site.ask(teid, 1);
     assert!(answer.starts_with("answer 00000000"), "{answer}");
+    // tshark finds no fault in what the process sent.
+    let found = |name, filter: &str| tshark(&at(name), filter, &["frame.number"]).len();
+    for (name, filter, count) in [
+        ("n3.pcap", "gtp.message == 0xfe && gtp.teid == 0x2001", 1),
+        ("n3.pcap", "gtp.message == 0x1a", 1),
+        ("n4.pcap", "pfcp && ip.src == 10.79.3.9", 7),
+    ] {
+        wait("a capture", || found(name, filter) == count);
+        let faults = format!("({FAULTS}) && (ip.src == 10.79.1.9 || ip.src == 10.79.3.9)");
+        assert_eq!(tshark(&at(name), &faults, &[]), [""; 0]);
+    }
     let totals = totals_of("overbank-gateway/1", &running.end("TERM"));
     assert_eq!(totals["control"]["sessions"], 0);
     assert_eq!(totals["total"]["error_indications"], 1);

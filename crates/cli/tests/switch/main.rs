@@ -4,9 +4,15 @@
 #[cfg(feature = "cluster")]
 mod cluster;
 mod control;
+mod flood;
 mod gateway;
+mod journal;
 mod l2;
+#[cfg(feature = "pfcp")]
+mod lab;
 mod net;
+mod osmocom;
+mod ovs;
 mod plain;
 mod process;
 mod through;

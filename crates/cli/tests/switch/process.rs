@@ -36,7 +36,8 @@ pub fn wait(what: &str, mut done: impl FnMut() -> bool) {
 pub struct Running {
     pub child: Child,
     pub log: mpsc::Receiver<String>,
-    seen: Vec<String>,
+    /// Its lines up to the last that was expected.
+    pub seen: Vec<String>,
 }
 
 /// Lines as they come.

@@ -45,7 +45,8 @@ pub(super) fn merge<T: Gpt>(actions: &mut Vec<Action<T>>, first: usize) {
 
 fn parts(message: &mut Message) -> Option<(u8, &mut Vec<(SessionId, Version)>)> {
     match message {
-        Message::Handover(list) => Some((0, list)),
+        // Counts come after.
+        Message::Handover(list, _) => Some((0, list)),
         Message::Arrived(list) => Some((1, list)),
         Message::Stubs(list) => Some((2, list)),
         Message::Forget(list) => Some((3, list)),
@@ -63,24 +64,25 @@ mod tests {
     fn a_merged_message_comes_after_all_that_went_before_its_parts() {
         let (a, b) = (NodeId(1), NodeId(2));
         let of = |nth| vec![(SessionId(nth), nth)];
+        let handover = |list| Message::Handover(list, Vec::new());
         let free = |slot| Action::<Map>::Session(Change::Free { slot });
         let mut actions = vec![
-            Action::Send(a, Message::Handover(of(0))),
-            Action::Send(a, Message::Handover(of(1))),
+            Action::Send(a, handover(of(0))),
+            Action::Send(a, handover(of(1))),
             free(1),
-            Action::Send(b, Message::Handover(of(2))),
+            Action::Send(b, handover(of(2))),
             Action::Send(a, Message::Arrived(of(3))),
             free(2),
-            Action::Send(a, Message::Handover(of(4))),
+            Action::Send(a, handover(of(4))),
         ];
         merge(&mut actions, 1);
         let expected = vec![
-            Action::Send(a, Message::Handover(of(0))),
+            Action::Send(a, handover(of(0))),
             free(1),
-            Action::Send(b, Message::Handover(of(2))),
+            Action::Send(b, handover(of(2))),
             Action::Send(a, Message::Arrived(of(3))),
             free(2),
-            Action::Send(a, Message::Handover([of(1), of(4)].concat())),
+            Action::Send(a, handover([of(1), of(4)].concat())),
         ];
         assert_eq!(actions, expected);
     }

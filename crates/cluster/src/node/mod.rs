@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::etcd::{self, Info, State, View};
 use crate::log;
-use crate::message::{Beat, Message, Refusal, Request, RequestId};
+use crate::message::{Answer, Beat, Counts, Message, Refusal, Request, RequestId};
 use crate::rib::Context;
 use crate::table::Gpt;
 use crate::{
@@ -46,6 +46,8 @@ pub enum Event<T: Gpt> {
     Request(u64, Request),
     /// Leave: give everything away, then end.
     Drain,
+    /// Let all owners move sessions to where rendezvous hashing has them: after a node has joined.
+    Rebalance,
 }
 
 /// Something to do, in the order in which the actions are listed.
@@ -62,7 +64,7 @@ pub enum Action<T: Gpt> {
     /// Change the data path.
     Session(Change),
     /// Answer a request from outside.
-    Answer(u64, Result<(), Refusal>),
+    Answer(u64, Answer),
     /// This run is over: `again` says whether to start another, under a higher incarnation.
     End {
         /// It was removed from the membership, and not because it was drained.
@@ -75,6 +77,10 @@ pub enum Action<T: Gpt> {
 pub enum Change {
     /// Install a session in a slot.
     Install { slot: u32, session: SessionId, keys: Arc<[Key]>, context: Context, shown: Shown },
+    /// The session of a slot has other keys, or another context.
+    Renew { slot: u32, keys: Arc<[Key]>, context: Context },
+    /// The session of a slot had these counts where it was before.
+    Counts { slot: u32, counts: Counts },
     /// From now on do this for the session of a slot, in one store.
     Show { slot: u32, shown: Shown },
     /// The session of a slot is gone.
@@ -133,6 +139,8 @@ pub struct Node<T: Gpt> {
     fib: Index<u64, (u128, SessionId)>,
     /// Sessions that a drain asks to move, from the end on, and when it has listed them.
     drains: (Vec<SessionId>, Option<Micros>),
+    /// Sessions of its partitions that are to be moved to where rendezvous hashing has them.
+    rebalances: Vec<SessionId>,
     /// Moves from here, by target, partition and version.
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
@@ -174,6 +182,7 @@ impl<T: Gpt> Node<T> {
             stubs: BTreeMap::new(),
             fib: Index::default(),
             drains: (Vec::new(), None),
+            rebalances: Vec::new(),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
             asked: Index::default(),
@@ -220,6 +229,11 @@ impl<T: Gpt> Node<T> {
             Event::Message(from, message) => self.message(now, from, message, out),
             Event::Request(number, body) => self.request(now, number, body, out),
             Event::Drain => self.drain = self.drain.or(Some(now)),
+            Event::Rebalance => {
+                let others = self.view.members.keys().copied().filter(|&id| id != self.me.node);
+                out.extend(others.map(|id| Action::Send(id, Message::Rebalance)));
+                self.rebalance();
+            }
         }
     }
 
@@ -230,6 +244,7 @@ impl<T: Gpt> Node<T> {
         self.mend(now, out);
         self.repeat_sessions(now, out);
         self.beat_owners(now, out);
+        self.rebalance_some();
         if now >= self.asked_due {
             self.asked_due = now + self.settings.reserve_us / 8;
             let late = self.asked.iter().filter(|(_, until)| now >= **until).map(|of| *of.0);
@@ -275,7 +290,9 @@ impl<T: Gpt> Node<T> {
                     out.push(Action::Answer(request.number, answer));
                 }
             }
-            Message::Handover(sessions) => self.handover(now, &sessions, out),
+            Message::Handover(sessions, counts) => self.handover(now, &sessions, &counts, out),
+            Message::Read { request, found } => self.read(now, request, found, out),
+            Message::Rebalance => self.rebalance(),
             Message::Forget(sessions) => self.forget(&sessions, out),
             message => self.owner_message(now, from, message, out),
         }

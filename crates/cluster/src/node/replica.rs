@@ -63,9 +63,14 @@ impl<T: Gpt> Node<T> {
                 self.owner_fetched(now, partition, last, out);
                 self.fetch_if_behind(now, partition, out);
             }
-            Reply::Purged { .. } => {
-                self.replicas[partition.index()].needs_image = true;
-                self.ask_image(now, partition, out);
+            Reply::Purged { first, .. } => {
+                // A late one says nothing: no newer snapshot may come for long.
+                let replica = &mut self.replicas[partition.index()];
+                if first > replica.applied + 1 {
+                    replica.needs_image = true;
+                    self.ask_image(now, partition, out);
+                }
+                self.owner_purged(now, partition, first, out);
             }
             Reply::Snapshot { snapshot, .. } => {
                 self.snapshot(now, partition, snapshot, out);
@@ -209,6 +214,10 @@ impl<T: Gpt> Node<T> {
             });
             if !kept {
                 self.uninstall(session, out);
+            } else if let Some(known) = sessions.get(&session)
+                && local.version < known.version
+            {
+                self.renew(session, (&known.keys, &known.context), out);
             }
         }
         let me = self.me;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::path::mark;
 use super::{Action, Actions, Change, Node, Shown};
 use crate::etcd::State;
-use crate::message::{Message, Request, RequestId};
+use crate::message::{Answered, Counts, Found, Message, Refusal, Request, RequestId};
 use crate::rib::{self, Context};
 use crate::table::Gpt;
 use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
@@ -91,6 +91,16 @@ impl<T: Gpt> Node<T> {
             self.stubs.remove(&session);
             return local.show(entry, out);
         }
+        self.install_new(session, (version, entry), (keys, context), out);
+    }
+
+    fn install_new(
+        &mut self,
+        session: SessionId,
+        (version, entry): (Version, Entry),
+        (keys, context): (&Arc<[Key]>, &Context),
+        out: &mut Actions<T>,
+    ) {
         let slot = self.slots.take();
         let keys = Arc::clone(keys);
         for key in keys.iter() {
@@ -102,6 +112,27 @@ impl<T: Gpt> Node<T> {
         let shown = local.shown();
         out.push(Action::Session(Change::Install { slot, session, keys, context, shown }));
         self.sessions.insert(session, local);
+    }
+
+    /// A session that is installed has other keys, or another context.
+    pub(super) fn renew(
+        &mut self,
+        session: SessionId,
+        (keys, context): (&Arc<[Key]>, &Context),
+        out: &mut Actions<T>,
+    ) {
+        let Some(local) = self.sessions.get_mut(&session) else { return };
+        let (slot, new, context) = (local.slot, Arc::clone(keys), Arc::clone(context));
+        let old = std::mem::replace(&mut local.keys, Arc::clone(keys));
+        for key in old.iter().filter(|key| !new.contains(key)) {
+            if self.fib.get(&key.hash).is_some_and(|held| held.1 == session) {
+                self.fib.remove(&key.hash);
+            }
+        }
+        for key in new.iter().filter(|key| !old.contains(key)) {
+            self.fib.insert(key.hash, (key.full, session));
+        }
+        out.push(Action::Session(Change::Renew { slot, keys: new, context }));
     }
 
     pub(super) fn uninstall(&mut self, session: SessionId, out: &mut Actions<T>) {
@@ -125,6 +156,12 @@ impl<T: Gpt> Node<T> {
         out: &mut Actions<T>,
     ) {
         let me = self.me;
+        if let rib::Change::Place { session, from, to, keys, context } = change
+            && *from == Some(*to)
+        {
+            // Stubs too: what a session has given up may soon be another's.
+            self.renew(*session, (keys, context), out);
+        }
         match change {
             rib::Change::Place { session, to, keys, context, .. } if *to == me => {
                 self.install(*session, (sequence, Entry::Serving), (keys, context), out);
@@ -149,6 +186,7 @@ impl<T: Gpt> Node<T> {
             rib::Change::Remove { session, .. } => self.uninstall(*session, out),
             rib::Change::Reserve { .. }
             | rib::Change::Release { .. }
+            | rib::Change::Freed { .. }
             | rib::Change::Route { .. } => {}
         }
     }
@@ -202,7 +240,7 @@ impl<T: Gpt> Node<T> {
             if target == self.me {
                 self.send_homes(now, turned.into_iter(), Message::Arrived, out);
             } else {
-                self.send(now, node, Message::Handover(turned), out);
+                self.send(now, node, Message::Handover(turned, Vec::new()), out);
             }
         }
     }
@@ -211,19 +249,37 @@ impl<T: Gpt> Node<T> {
         &mut self,
         now: Micros,
         sessions: &[(SessionId, Version)],
+        counts: &[Counts],
         out: &mut Actions<T>,
     ) {
         let mut arrived = Vec::new();
-        for &(session, version) in sessions {
+        for (nth, &(session, version)) in sessions.iter().enumerate() {
             let local = self.sessions.get_mut(&session).filter(|local| local.version == version);
             if let Some(local) = local
                 && matches!(local.entry, Entry::Standby { .. } | Entry::Serving)
             {
+                if let Some(&counts) = counts.get(nth) {
+                    out.push(Action::Session(Change::Counts { slot: local.slot, counts }));
+                }
                 local.show(Entry::Serving, out);
                 arrived.push((session, version));
             }
         }
         self.send_homes(now, arrived.into_iter(), Message::Arrived, out);
+    }
+
+    /// Answers what a session is like here.
+    pub(super) fn read(
+        &mut self,
+        now: Micros,
+        request: RequestId,
+        found: Box<Found>,
+        out: &mut Actions<T>,
+    ) {
+        let local = self.sessions.get(&found.session);
+        let serves = local.is_some_and(|local| local.entry == Entry::Serving);
+        let answer = if serves { Ok(Answered::Found(found)) } else { Err(Refusal::Moving) };
+        self.send(now, request.at, Message::Answer { request, answer }, out);
     }
 
     pub(super) fn forget(&mut self, sessions: &[(SessionId, Version)], out: &mut Actions<T>) {
@@ -253,7 +309,7 @@ impl<T: Gpt> Node<T> {
             }
         }
         for (to, sessions) in handovers {
-            self.send(now, to, Message::Handover(sessions), out);
+            self.send(now, to, Message::Handover(sessions, Vec::new()), out);
         }
         self.send_homes(now, stubs.into_iter(), Message::Stubs, out);
         self.turn_ready(now, self.me, out);
@@ -278,7 +334,7 @@ impl<T: Gpt> Node<T> {
             *list = self.sessions.sorted();
             *listed = Some(now);
         }
-        let mut left = (self.settings.drain_rate * self.settings.beat_us / 1_000_000).max(1);
+        let mut left = self.settings.moves_a_beat();
         while left > 0
             && let Some(session) = self.drains.0.pop()
         {

@@ -15,7 +15,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{Etcd, Log};
 use crate::etcd::{self, State};
-use crate::message::{Message, Refusal, Request};
+use crate::message::{Answer, Message, Refusal, Request};
+use crate::node::Change;
+use crate::rib::{Context, Hold, Rib};
 use crate::table::Gpt;
 use crate::{
     Action, Decision, DropReason, Event, Key, Member, Micros, Node, NodeId, Partition, Revision,
@@ -133,7 +135,12 @@ struct Host<T: Gpt> {
     /// Cut from the nodes of this set.
     cut: Micros,
     drains: bool,
+    /// What its data path was told of sessions, by slot.
+    contexts: BTreeMap<u32, Context>,
 }
+
+/// Keys and context of a session.
+type Content = (Arc<[Key]>, Context);
 
 struct Asked {
     request: Request,
@@ -155,9 +162,11 @@ struct World<T: Gpt> {
     outcome: Outcome,
     asked: BTreeMap<u64, Asked>,
     /// Sessions that were answered, with their keys.
-    known: BTreeMap<SessionId, Arc<[Key]>>,
+    known: BTreeMap<SessionId, Content>,
     /// Sessions that are being established or removed.
     unsure: BTreeMap<SessionId, Arc<[Key]>>,
+    /// Those that are being changed, as they were.
+    before: BTreeMap<SessionId, Content>,
     watched: Revision,
     delivered: BTreeMap<Partition, u64>,
     calm: bool,
@@ -186,6 +195,7 @@ impl<T: Gpt> World<T> {
             etcd_cut: 0,
             cut: 0,
             drains: false,
+            contexts: BTreeMap::new(),
         });
         let hosts = hosts.collect();
         let mut world = Self {
@@ -204,6 +214,7 @@ impl<T: Gpt> World<T> {
             asked: BTreeMap::new(),
             known: BTreeMap::new(),
             unsure: BTreeMap::new(),
+            before: BTreeMap::new(),
             watched: 0,
             delivered: BTreeMap::new(),
             calm: false,
@@ -229,6 +240,7 @@ impl<T: Gpt> World<T> {
         host.incarnation += 1;
         host.watched = 0;
         host.drains = false;
+        host.contexts.clear();
         let me = Member { node: id, incarnation: host.incarnation };
         host.node = Some(Node::new(settings, me, Arc::default(), clock));
         self.post(1, Post::Tick(id));
@@ -442,7 +454,16 @@ impl<T: Gpt> World<T> {
                     self.message(from, to, Message::Beat(Arc::clone(&beat)));
                 }
             }
-            Action::Session(_) => {}
+            Action::Session(change) => {
+                let contexts = &mut self.hosts[usize::from(from.node.0)].contexts;
+                match change {
+                    Change::Install { slot, context, .. } | Change::Renew { slot, context, .. } => {
+                        contexts.insert(slot, context);
+                    }
+                    Change::Free { slot } => drop(contexts.remove(&slot)),
+                    Change::Show { .. } | Change::Counts { .. } => {}
+                }
+            }
             Action::Answer(number, answer) => self.answered(number, answer),
             Action::End { .. } => {
                 self.hosts[usize::from(from.node.0)].node = None;
@@ -455,16 +476,32 @@ impl<T: Gpt> World<T> {
     fn client(&mut self) {
         let at = self.random.random_range(0..self.plan.nodes);
         let Some(me) = self.hosts[usize::from(at)].node.as_ref().map(Node::me) else { return };
+        if self.random.random_range(0..50) == 0 {
+            return self.step(me, Event::Rebalance);
+        }
         let known = self.known.len() as u64;
         let pick = self.random.random_range(0..known.max(1)) as usize;
-        let picked = self.known.iter().nth(pick).map(|(&s, keys)| (s, Arc::clone(keys)));
+        let picked = self.known.iter().nth(pick).map(|(&s, content)| (s, content.clone()));
         let (request, session) = match (self.random.random_range(0..10), picked) {
-            (0..7, Some((session, _))) if known >= self.plan.sessions / 2 => {
+            (0..5, Some((session, _))) if known >= self.plan.sessions / 2 => {
                 let to = self.random.random_range(0..self.plan.nodes);
                 let to = self.random.random_bool(0.8).then_some(NodeId(to));
                 (Request::Move { session, to }, session)
             }
-            (0, Some((session, keys))) => {
+            (5..7, Some((session, (old, context)))) if known >= self.plan.sessions / 2 => {
+                // The first key stays; of the others some go, and new ones come.
+                let kept = old[1..].iter().filter(|key| key.full % 3 == 0).copied();
+                self.next += 1;
+                let full = u128::from(self.next) << 8;
+                let new = Key { hash: mix(full as u64), full };
+                let keys: Arc<[Key]> = [old[0]].into_iter().chain(kept).chain([new]).collect();
+                self.known.remove(&session);
+                self.unsure.insert(session, Arc::clone(&keys));
+                self.before.insert(session, (old, context));
+                let context = Arc::new(self.next.to_le_bytes());
+                (Request::Update { session, keys, context }, session)
+            }
+            (0, Some((session, (keys, _)))) => {
                 self.known.remove(&session);
                 self.unsure.insert(session, keys);
                 (Request::Remove { session }, session)
@@ -488,17 +525,26 @@ impl<T: Gpt> World<T> {
         self.step(me, Event::Request(self.next, request));
     }
 
-    fn answered(&mut self, number: u64, answer: Result<(), Refusal>) {
-        let done = answer.is_ok();
+    fn answered(&mut self, number: u64, answer: Answer) {
+        let (done, late) = (answer.is_ok(), answer.err() == Some(Refusal::Timeout));
         self.outcome.answered[usize::from(!done)] += 1;
         let Some(Asked { request, session }) = self.asked.remove(&number) else { return };
         match request {
-            Request::Establish { keys, .. } if done => {
+            Request::Establish { keys, context, .. } | Request::Update { keys, context, .. }
+                if done =>
+            {
                 self.unsure.remove(&session);
-                self.known.insert(session, keys);
+                self.before.remove(&session);
+                self.known.insert(session, (keys, context));
             }
-            Request::Establish { .. } if answer != Err(Refusal::Timeout) => {
+            Request::Establish { .. } if !late => {
                 self.unsure.remove(&session);
+            }
+            Request::Update { .. } if !late => {
+                self.unsure.remove(&session);
+                if let Some(before) = self.before.remove(&session) {
+                    self.known.insert(session, before);
+                }
             }
             Request::Remove { .. } if done => drop(self.unsure.remove(&session)),
             Request::Move { .. } if done => self.outcome.moves += 1,
@@ -544,8 +590,8 @@ impl<T: Gpt> World<T> {
         self.outcome.violation.get_or_insert(Violation { guarantee, what });
     }
 
-    /// Sends a packet of a key in at a node; returns which node handled it.
-    fn packet(&mut self, ingress: NodeId, key: Key) -> Result<NodeId, Option<DropReason>> {
+    /// Sends a packet of a key in at a node; returns which node handled it, by which slot.
+    fn packet(&mut self, ingress: NodeId, key: Key) -> Result<(NodeId, u32), Option<DropReason>> {
         self.outcome.received += 1;
         let (mut at, mut tag) = (ingress, Tag::default());
         loop {
@@ -556,9 +602,9 @@ impl<T: Gpt> World<T> {
                 return Err(None);
             };
             match node.decide(self.clock(at), key, tag) {
-                Decision::Handle(_) => {
+                Decision::Handle(slot) => {
                     self.outcome.handled[usize::from(tag.hops)] += 1;
-                    return Ok(at);
+                    return Ok((at, slot));
                 }
                 Decision::Forward(to, next) => {
                     if next.hops > 2 {
@@ -577,7 +623,7 @@ impl<T: Gpt> World<T> {
     /// Packets of a few sessions into every node: at most one node handles each session.
     fn packets(&mut self) {
         let known: Vec<Arc<[Key]>> =
-            self.known.values().chain(self.unsure.values()).cloned().collect();
+            self.known.values().map(|of| &of.0).chain(self.unsure.values()).cloned().collect();
         for _ in 0..2 {
             if known.is_empty() {
                 return;
@@ -588,7 +634,7 @@ impl<T: Gpt> World<T> {
             let answered = self.known.contains_key(&SessionId(keys[0].hash));
             for ingress in (0..self.plan.nodes).map(NodeId) {
                 let handled = self.packet(ingress, key);
-                by.extend(handled.ok());
+                by.extend(handled.ok().map(|handled| handled.0));
                 // Where no node fails, no packet is lost to a move.
                 if self.plan.faults.events == 0
                     && answered
@@ -629,6 +675,31 @@ impl<T: Gpt> World<T> {
         }
     }
 
+    /// Each key in use is one of its session, and what sessions gave up is free.
+    fn recovered_keys(&mut self) {
+        let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
+        let ribs: BTreeMap<Partition, &Rib> = nodes.flat_map(Node::reigns).collect();
+        let partitions = self.plan.settings.partitions;
+        let mut wrong = None;
+        for (own, rib) in &ribs {
+            for (&hash, held) in rib.keys.in_order() {
+                let home = ribs.get(&Partition::of(held.session.0, partitions));
+                let session = home.and_then(|home| home.sessions.get(&held.session));
+                let key = Key { hash, full: held.full };
+                let has = session.is_some_and(|session| session.keys.contains(&key));
+                if !has && !matches!(held.hold, Hold::Resting(_)) {
+                    wrong = Some(format!("{held:?} of {own:?} is not {session:?}'s"));
+                }
+            }
+            if !rib.freeing.is_empty() {
+                wrong = Some(format!("{own:?} still frees {:?}", rib.freeing));
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.violated(4, wrong);
+        }
+    }
+
     /// The faults end; each session that was answered must be reached from each live node.
     fn recover(&mut self) {
         if self.outcome.violation.is_some() {
@@ -645,8 +716,9 @@ impl<T: Gpt> World<T> {
         if !states.contains(&Some(State::Live)) {
             self.violated(4, format!("no node is live after the faults: {states:?}"));
         }
-        let known: Vec<_> = self.known.iter().map(|(s, k)| (*s, Arc::clone(k))).collect();
-        for (session, keys) in known {
+        self.recovered_keys();
+        let known: Vec<_> = self.known.iter().map(|(s, of)| (*s, of.clone())).collect();
+        for (session, (keys, context)) in known {
             for &key in keys.iter() {
                 for (at, state) in states.iter().enumerate() {
                     if !matches!(state, Some(State::Live | State::Draining)) {
@@ -655,6 +727,11 @@ impl<T: Gpt> World<T> {
                     let ingress = NodeId(at as u8);
                     let before = self.outcome.handled;
                     let handled = self.packet(ingress, key);
+                    if let Ok((at, slot)) = handled
+                        && self.hosts[usize::from(at.0)].contexts.get(&slot) != Some(&context)
+                    {
+                        self.violated(4, format!("{session:?} at {at:?} is not as answered"));
+                    }
                     if handled.is_err() {
                         let what = format!(
                             "{session:?} was answered; {key:?} in at {ingress:?}: {handled:?}"

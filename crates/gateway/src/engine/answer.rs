@@ -1,4 +1,5 @@
-//! What the gateway sends by itself: Echo Responses, Error Indications, End Markers, ICMP errors.
+//! What the gateway sends by itself: Echo Responses, Error Indications, Supported Extension Headers
+//! Notifications, End Markers, ICMP errors.
 //!
 //! All are bounded, so that no flood of requests makes a flood of answers:
 //!
@@ -6,10 +7,12 @@
 //! |---|---|
 //! | Echo Response | 100 to a peer |
 //! | Error Indication | 100, and 1 to a peer |
+//! | Supported Extension Headers Notification | 100, and 1 to a peer |
 //! | ICMP error | 1000, and 100 to a host |
 //!
 //! [`PeerLimits`] keeps the limits of peers in bounded memory. An Error Indication answers only a
-//! TEID that no session has, never 0, and only a sender that is a single host.
+//! TEID that no session has, never 0, and only a sender that is a single host. A notification
+//! answers a G-PDU alone, so that two gateways never answer each other.
 
 use super::{Sink, TTL, View, Work, ends};
 use crate::limits::{Limit, PeerLimits, PerSecond};
@@ -19,6 +22,7 @@ use overbank_wire::gtpu::{self, Datagram, Extension, Extensions, Link, Message, 
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::{Ends, Packet};
 use std::net::IpAddr;
+use std::slice;
 
 /// Room for an answer and the headers in front of it.
 pub(super) const LEN_MAX: usize = HEADROOM + icmp_error::LEN_MAX_V6;
@@ -37,6 +41,8 @@ pub struct Answers {
     echo: PeerLimits,
     indications: Limit,
     indication_peers: PeerLimits,
+    notices: Limit,
+    notice_peers: PeerLimits,
     icmp: Limit,
     icmp_hosts: PeerLimits,
 }
@@ -48,6 +54,8 @@ impl Answers {
             echo: PeerLimits::new(ECHO, seed),
             indications: Limit::default(),
             indication_peers: PeerLimits::new(INDICATION_PEER, seed),
+            notices: Limit::default(),
+            notice_peers: PeerLimits::new(INDICATION_PEER, seed),
             icmp: Limit::default(),
             icmp_hosts: PeerLimits::new(ICMP_HOST, seed),
         }
@@ -57,6 +65,11 @@ impl Answers {
     /// what all have.
     fn indication(&self, peer: IpAddr, now_ms: u64) -> bool {
         self.indication_peers.admit(peer, now_ms) && INDICATION.admit(&self.indications, now_ms)
+    }
+
+    /// Admits a Supported Extension Headers Notification, likewise.
+    fn notice(&self, peer: IpAddr, now_ms: u64) -> bool {
+        self.notice_peers.admit(peer, now_ms) && INDICATION.admit(&self.notices, now_ms)
     }
 
     fn icmp_error(&self, host: IpAddr, now_ms: u64) -> bool {
@@ -129,22 +142,57 @@ impl Work {
         out: &mut impl Sink,
     ) {
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
-        let (Some(link), Some(ends)) = (link_back(view, peer, frame), ends(n3, peer)) else {
-            return;
-        };
         if !is_host(peer) || !self.answers.indication(peer, now_ms) {
             self.totals.error_indications_limited += 1;
             return;
         }
         let (content, mut room) = (datagram.src_port.to_be_bytes(), [0; 4]);
         let port = Extension { kind: kind::UDP_PORT, content: &content };
-        let extensions = Extensions::write(&[port], &mut room).unwrap_or(Extensions::NONE);
+        // Optional, and without news if all that the peer sends is from one port: libgtp
+        // (osmo-ggsn, sgsnemu) refuses each message with an extension header.
+        let ports: &[Extension<'_>] =
+            if datagram.src_port == gtpu::PORT { &[] } else { slice::from_ref(&port) };
+        let extensions = Extensions::write(ports, &mut room).unwrap_or(Extensions::NONE);
         let message = Message { extensions, ..Message::error_indication(teid, n3) };
-        let to = self.roles.n3;
-        if let Some(answer) = self.message(&message, link, ends, [gtpu::PORT, gtpu::PORT]) {
-            out.originate(to, answer);
-            self.totals.error_indications += 1;
+        let sent = self.tell(view, frame, datagram, &message, out);
+        self.totals.error_indications += u64::from(sent);
+    }
+
+    /// Tells a peer which extension headers the gateway understands (TS 29.281, 7.2.3); its G-PDU,
+    /// with another one whose comprehension is required, is dropped.
+    #[cold]
+    pub(super) fn supported_extensions(
+        &mut self,
+        view: &View,
+        frame: &[u8],
+        datagram: &Datagram<'_>,
+        now_ms: u64,
+        out: &mut impl Sink,
+    ) {
+        let peer = datagram.ends.src();
+        if !is_host(peer) || !self.answers.notice(peer, now_ms) {
+            self.totals.extensions_limited += 1;
+            return;
         }
+        let sent = self.tell(view, frame, datagram, &Message::supported_extensions(0), out);
+        self.totals.extensions_notified += u64::from(sent);
+    }
+
+    /// Sends a message about a datagram to its sender; returns whether it could.
+    fn tell(
+        &mut self,
+        view: &View,
+        frame: &[u8],
+        datagram: &Datagram<'_>,
+        message: &Message<'_>,
+        out: &mut impl Sink,
+    ) -> bool {
+        let (peer, n3, to) = (datagram.ends.src(), datagram.ends.dst(), self.roles.n3);
+        let (Some(link), Some(ends)) = (link_back(view, peer, frame), ends(n3, peer)) else {
+            return false;
+        };
+        let answer = self.message(message, link, ends, [gtpu::PORT, gtpu::PORT]);
+        answer.map(|answer| out.originate(to, answer)).is_some()
     }
 
     /// Sends an End Marker.

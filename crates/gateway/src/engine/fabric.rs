@@ -225,7 +225,9 @@ impl View {
         if datagram.is_ok_and(|datagram| self.addresses.n3_number(datagram.ends.dst()).is_some()) {
             return match self.read_any_n3(frame, keys)? {
                 // Answered where it came in.
-                FromN3::Echo { .. } => Err(Denied::ForeignFabric.into()),
+                FromN3::Echo { .. } | FromN3::UnknownExtension(_) => {
+                    Err(Denied::ForeignFabric.into())
+                }
                 read => Ok(FromFabric::Up(n3::Read::General(read), tag)),
             };
         }

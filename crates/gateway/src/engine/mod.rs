@@ -142,6 +142,11 @@ overbank_declare::counters! {
             as "error_indications_sent" rate;
         error_indications_limited: counter packets
             "Error Indications not sent: 100/s, or 1/s to the peer" as "error_indications_limited";
+        extensions_notified: counter packets "Supported Extension Headers Notifications sent"
+            as "extension_notifications_sent" rate;
+        extensions_limited: counter packets
+            "Supported Extension Headers Notifications not sent: 100/s, or 1/s to the peer"
+            as "extension_notifications_limited";
         icmp_errors: counter packets "ICMP errors sent" as "icmp_errors_sent" rate;
         icmp_limited: counter packets
             "ICMP errors not sent: 1000/s, or 100/s to the host" as "icmp_errors_limited";

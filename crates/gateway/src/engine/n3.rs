@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
 use overbank_cluster::Tag;
 use overbank_wire::extract::Network;
-use overbank_wire::gtpu::{Body, Datagram, Message, Plain};
+use overbank_wire::gtpu::{self, Body, Datagram, Message, Plain, Refused};
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::Packet;
 use std::net::IpAddr;
@@ -42,6 +42,8 @@ pub(super) enum FromN3<'a> {
         datagram: Datagram<'a>,
         sequence: Option<u16>,
     },
+    /// A G-PDU with an extension header that the gateway does not know and would have to.
+    UnknownExtension(Datagram<'a>),
 }
 
 impl View {
@@ -75,7 +77,12 @@ impl View {
         if !self.peers.is_empty() && !self.peers.contain(datagram.ends.src()) {
             return Err(Denied::ForeignPeer.into());
         }
-        let message = Message::parse(datagram.payload())?;
+        let message = match Message::parse(datagram.payload()) {
+            Err(Refused::UnknownExtension) if self.is_to_us(n3, datagram.payload()) => {
+                return Ok(FromN3::UnknownExtension(datagram));
+            }
+            parsed => parsed?,
+        };
         let teid = message.teid;
         match message.body {
             Body::GPdu(_) if teid == 0 => Err(Denied::TeidZero.into()),
@@ -99,6 +106,14 @@ impl View {
             }
             Body::SupportedExtensions(_) => Err(Denied::SupportedExtensions.into()),
         }
+    }
+
+    /// Returns whether the header is that of a G-PDU to a TEID that may be ours.
+    #[cold]
+    fn is_to_us(&self, n3: u16, payload: &[u8]) -> bool {
+        let Some(&[_, kind, _, _, a, b, c, d]) = payload.first_chunk() else { return false };
+        let teid = u32::from_be_bytes([a, b, c, d]);
+        kind == gtpu::G_PDU && teid != 0 && self.addresses.teids.admits(n3, teid)
     }
 
     /// Checks addresses of a terminal's packet.
@@ -189,7 +204,7 @@ impl Work {
             Read::General(read) => {
                 let way = match read {
                     FromN3::Packet { key, .. } => self.way(view, looked, *key, tag),
-                    FromN3::Echo { .. } => Ok(Way::Unknown),
+                    FromN3::Echo { .. } | FromN3::UnknownExtension(_) => Ok(Way::Unknown),
                 };
                 self.take_n3(view, index, frame, read, way, now_ms, out)
             }
@@ -212,6 +227,10 @@ impl Work {
         match (read, way?) {
             (FromN3::Echo { datagram, sequence }, _) => {
                 self.echo(view, index, frame, datagram, *sequence, now_ms, out)
+            }
+            (FromN3::UnknownExtension(datagram), _) => {
+                self.supported_extensions(view, frame, datagram, now_ms, out);
+                Err(Refused::UnknownExtension.into())
             }
             (FromN3::Packet { packet, datagram, .. }, Way::Here(value)) => {
                 self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)

@@ -4,12 +4,15 @@ use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
 use crate::cluster::Seat;
+use crate::cluster::{from_travelled, unpack};
 use crate::file;
+use crate::session::Session;
+use crate::sessions::{Listed, Origin, SessionError};
 use crate::settings::NODE_MAX;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
-use overbank_cluster::NodeId;
-use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::message::{Answered, Refusal, Request};
+use overbank_cluster::{NodeId, SessionId};
 use serde_json::json;
 use std::time::Duration;
 
@@ -41,16 +44,52 @@ fn unavailable(what: &str) -> Fault {
 }
 
 /// Asks the cluster, and waits for its answer.
-pub(super) fn ask(api: &Api, request: Request) -> Result<(), Fault> {
+pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
     let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
     let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
     let answer = asks.ask(request);
     let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
     match answer.recv_timeout(ANSWER_MAX) {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(answered)) => Ok(answered),
         Ok(Err(refusal)) => Err(refused(refusal)),
         Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
     }
+}
+
+/// Returns a page of all sessions of the cluster, and where the next one begins.
+pub(super) fn page(api: &Api, from: u64) -> Result<(Vec<Session>, Option<u64>), Fault> {
+    match ask(api, Request::Page { from: SessionId(from) })? {
+        Answered::Page(page, next) => {
+            let sessions = page.iter().filter_map(|(_, context)| unpack(context)).collect();
+            Ok((sessions, next.map(|next| next.0)))
+        }
+        _ => Err(unavailable("no page of the cluster; try again")),
+    }
+}
+
+/// Finds a session of the cluster, wherever it is.
+pub(super) fn find(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
+    let unknown = || Fault::from(SessionError::Unknown(id));
+    match ask(api, Request::Read { session: seat.seed.session(id) })? {
+        Answered::Found(found) => {
+            let session = unpack(&found.context).ok_or_else(unknown)?;
+            Ok(Listed { session, origin: Origin::Cluster, counts: from_travelled(found.counts) })
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// Changes a session of the cluster to what `change` makes of it.
+pub(super) fn change(
+    api: &Api,
+    seat: Seat,
+    id: u64,
+    change: impl FnOnce(&Session) -> Result<Session, Fault>,
+) -> Result<Session, Fault> {
+    let session = change(&find(api, seat, id)?.session)?;
+    let addresses = api.handle.lock().sessions().addresses().clone();
+    ask(api, seat.seed.update(&addresses, &session)?)?;
+    Ok(session)
 }
 
 fn refused(refusal: Refusal) -> Fault {
@@ -79,6 +118,16 @@ pub(super) async fn moves(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request::Move { session: seat.seed.session(id), to };
     blocking(move || ask(&api, request)).await?;
     ok(&json!({ "id": id }))
+}
+
+pub(super) async fn rebalance(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
+    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    match asks.rebalance() {
+        true => ok(&json!({ "rebalancing": true })),
+        false => Err(unavailable("too many requests wait; try again")),
+    }
 }
 
 pub(super) async fn drain(State(api): State<Shared>, uri: Uri) -> Answer {

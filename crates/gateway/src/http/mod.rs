@@ -11,10 +11,14 @@
 //!   POST   /import?dry-run=&replace=    CSV: all or none  ┘
 //!   GET    /export?origin=              CSV, streamed by pages
 //!   POST   /sessions/ID/move?to=        moves one to another node           ┐ in a cluster
+//!   POST   /rebalance                   moves sessions until nodes have alike  │
 //!   POST   /drain                       gives all sessions away, and leaves ┘
 //! ```
 //!
-//! In a cluster, sessions are added and removed for the cluster, and those of this node are listed.
+//! In a cluster, sessions are added, changed, shown and removed for the cluster, wherever they are;
+//! those of this node are listed.
+//!
+//! With a [journal](crate::journal), a change is answered once it is on disk.
 //!
 //! An error is `{"error": "one line"}` with 400 (wrong by itself), 404, 405, 408, 409 (contradicts
 //! what exists), 413 or 503 (not now). `docs/gateway.md` has the schema.
@@ -30,6 +34,7 @@ mod sessions;
 
 use crate::control::GatewayControl;
 use crate::file::ERRORS_MAX;
+use crate::journal::{Edits, JournalError, Keeper};
 use crate::sessions::{Refusal, SessionError};
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -51,6 +56,8 @@ const LINE_MAX: usize = 256;
 /// What requests are answered from.
 struct Api {
     handle: Handle<GatewayControl>,
+    /// Writes changes to the disk, if there is a journal.
+    keeper: Option<Keeper>,
     /// Most bytes of an import.
     import_max: usize,
     /// One import at a time.
@@ -59,14 +66,31 @@ struct Api {
 
 type Shared = Arc<Api>;
 
-/// Returns the routes of the control socket.
+impl Api {
+    /// Plans a change, writes it to the journal if there is one, and applies it.
+    fn commit<T: Send + 'static>(
+        &self,
+        mut plan: impl FnMut(&mut GatewayControl, Edits<'_>) -> Result<(), Fault> + Send + 'static,
+        apply: impl FnOnce(&mut GatewayControl) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        if let Some(keeper) = &self.keeper {
+            return keeper.commit(plan, apply);
+        }
+        let mut control = self.handle.lock();
+        plan(&mut control, &mut |_| {})?;
+        apply(&mut control)
+    }
+}
+
+/// Returns the routes of the control socket; changes are kept by `keeper`.
 pub fn router(
     handle: Handle<GatewayControl>,
+    keeper: Option<Keeper>,
     documents: Arc<dyn Documents>,
     stop: watch::Receiver<bool>,
 ) -> Router {
     let import_max = BODY_MAX + LINE_MAX * handle.lock().sessions().max();
-    let api = Api { handle, import_max, importing: Arc::new(Semaphore::new(1)) };
+    let api = Api { handle, keeper, import_max, importing: Arc::new(Semaphore::new(1)) };
     endpoints::router(documents, stop)
         .route("/check", get(sessions::check))
         .route("/sessions", get(sessions::list).post(sessions::add))
@@ -76,6 +100,7 @@ pub fn router(
         )
         .route("/sessions/{id}/move", post(cluster::moves))
         .route("/drain", post(cluster::drain))
+        .route("/rebalance", post(cluster::rebalance))
         .route("/import", post(sessions::import))
         .route("/export", get(sessions::export))
         .fallback(unknown)
@@ -85,7 +110,7 @@ pub fn router(
 
 async fn unknown(uri: Uri) -> Fault {
     let known = "/status, /metrics, /ready, /check, /sessions, /sessions/ID, /sessions/ID/move, \
-                 /import, /export, /drain";
+                 /import, /export, /rebalance, /drain";
     Fault::new(StatusCode::NOT_FOUND, format!("no path {:?}; known: {known}", uri.path()))
 }
 
@@ -140,6 +165,13 @@ impl From<SessionError> for Fault {
             E::Full(_) | E::NoRoom(_) | E::Busy => StatusCode::SERVICE_UNAVAILABLE,
         };
         Fault::new(status, error.to_string())
+    }
+}
+
+impl From<JournalError> for Fault {
+    fn from(error: JournalError) -> Fault {
+        let what = format!("not kept, and not done: {error}");
+        Fault::new(StatusCode::SERVICE_UNAVAILABLE, what)
     }
 }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Name and version of a page.
 const SCHEMA: &str = "overbank-gateway-sessions/1";
@@ -120,6 +121,9 @@ pub(super) async fn show(State(api): State<Shared>, uri: Uri) -> Answer {
     Query::of(&uri, &[])?;
     let id = id(&uri)?;
     blocking(move || {
+        if let Some(seat) = cluster::seat(&api) {
+            return ok(&cluster::find(&api, seat, id)?);
+        }
         let listed = api.handle.lock().sessions().get(id);
         ok(&listed.ok_or(SessionError::Unknown(id))?)
     })
@@ -135,18 +139,32 @@ pub(super) async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answ
         blocking(move || cluster::ask(&api, request)).await?;
         return Ok(answer(StatusCode::CREATED, &session));
     }
-    blocking(move || Ok(api.handle.lock().add(session)?)).await?;
+    let added = move || {
+        api.commit(
+            move |control, edits| Ok(control.plan_add(&session, edits)?),
+            move |control| Ok(control.add(session)?),
+        )
+    };
+    blocking(added).await?;
     Ok(answer(StatusCode::CREATED, &session))
 }
 
 pub(super) async fn change(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     Query::of(&uri, &[])?;
     let id = id(&uri)?;
-    cluster::alone(&api, "changed: remove it and add it anew")?;
     let fields = Fields::parse(&body::text(body, BODY_MAX).await?)?;
+    if let Some(seat) = cluster::seat(&api) {
+        let applied = move |before: &_| fields.applied_to(before);
+        let changed = blocking(move || cluster::change(&api, seat, id, applied)).await?;
+        return ok(&changed);
+    }
+    let fields = Arc::new(fields);
+    let planned = fields.clone();
     let changed = move || {
-        let mut control = api.handle.lock();
-        control.change(id, |before| fields.applied_to(before))
+        api.commit(
+            move |control, edits| control.plan_change(id, |b| planned.applied_to(b), edits),
+            move |control| control.change(id, |before| fields.applied_to(before)),
+        )
     };
     ok(&blocking(changed).await?)
 }
@@ -159,7 +177,13 @@ pub(super) async fn remove(State(api): State<Shared>, uri: Uri) -> Answer {
         blocking(move || cluster::ask(&api, request)).await?;
         return ok(&json!({ "id": id }));
     }
-    ok(&blocking(move || Ok(api.handle.lock().remove(id)?)).await?)
+    let removed = move || {
+        api.commit(
+            move |control, edits| Ok(control.plan_remove(id, edits)?),
+            move |control| Ok(control.remove(id)?),
+        )
+    };
+    ok(&blocking(removed).await?)
 }
 
 pub(super) async fn import(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
@@ -175,14 +199,17 @@ pub(super) async fn import(State(api): State<Shared>, uri: Uri, body: Body) -> A
         let list = file::parse(&text);
         let list = list.map_err(|lines| Fault::lines(StatusCode::BAD_REQUEST, lines))?;
         drop(text);
-        let mut control = api.handle.lock();
-        let checked = control.check_import(&list, replace);
-        let checked = checked.map_err(|lines| Fault::lines(StatusCode::CONFLICT, lines))?;
+        let refused = |lines| Fault::lines(StatusCode::CONFLICT, lines);
         if dry_run {
-            return Ok(checked);
+            return api.handle.lock().check_import(&list, replace).map_err(refused);
         }
+        let list = Arc::new(list);
+        let planned = list.clone();
         let left_out = |lines| Fault::lines(StatusCode::SERVICE_UNAVAILABLE, lines);
-        control.import(&list, replace).map_err(left_out)
+        api.commit(
+            move |control, edits| control.plan_import(&planned, replace, edits).map_err(refused),
+            move |control| control.import(&list, replace).map_err(left_out),
+        )
     })
     .await?;
     let mut document = json!(done);
@@ -190,24 +217,31 @@ pub(super) async fn import(State(api): State<Shared>, uri: Uri, body: Body) -> A
     ok(&document)
 }
 
-/// Streams all sessions, page by page.
+/// Streams all sessions, page by page: those of the cluster, if there is one.
 pub(super) async fn export(State(api): State<Shared>, uri: Uri) -> Answer {
     let query = Query::of(&uri, &["origin"])?;
     let filter = Filter { origin: query.get("origin", origin)?, ..Filter::default() };
+    let in_cluster = cluster::seat(&api).is_some();
     let pages = stream::unfold(Some(0), move |from| {
         let api = api.clone();
+        let page = move |from: u64| {
+            if in_cluster {
+                let wanted = filter.origin.is_none_or(|origin| origin == Origin::Cluster);
+                return if wanted { cluster::page(&api, from) } else { Ok((Vec::new(), None)) };
+            }
+            let Page { sessions, next } = filter.page(&api, from as u32, PAGE_MAX);
+            let sessions = sessions.into_iter().map(|listed| listed.session).collect();
+            Ok((sessions, next.map(u64::from)))
+        };
         async move {
             let from = from?;
-            let page = blocking(move || Ok(filter.page(&api, from, PAGE_MAX))).await;
-            Some(match page {
-                Ok(Page { sessions, next }) => {
+            Some(match blocking(move || page(from)).await {
+                Ok((sessions, next)) => {
                     let mut text = match from {
                         0 => file::header() + "\n",
                         _ => String::new(),
                     };
-                    sessions
-                        .iter()
-                        .for_each(|listed| text += &(file::line(&listed.session) + "\n"));
+                    sessions.iter().for_each(|session| text += &(file::line(session) + "\n"));
                     (Ok(text), next)
                 }
                 // The answer then ends without its last chunk.

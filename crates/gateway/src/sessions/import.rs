@@ -1,6 +1,7 @@
 //! Takes a whole list of sessions, or nothing of it.
 
-use super::{Origin, Record, SessionError, Sessions, check_pools};
+use super::{Origin, REST_MS, Record, SessionError, Sessions, check_pools};
+use crate::journal::{Edit, Kept, Rest};
 use crate::prefix::Prefixes;
 use crate::session::{Key, Session};
 use hashbrown::{HashMap, HashSet};
@@ -71,6 +72,50 @@ impl Sessions {
             refusals.extend(applied.err().map(|e| Refusal { line: *line, what: e.to_string() }));
         }
         if refusals.is_empty() { Ok(done) } else { Err(refusals) }
+    }
+
+    /// Takes what a journal has kept: its sessions, and the keys that rest still. Nothing is there
+    /// before.
+    ///
+    /// # Errors
+    /// Returns a refusal for each session that does not fit the settings, all with line 0.
+    pub fn restore(&mut self, kept: &Kept, now_ms: u64, unix_ms: u64) -> Result<(), Vec<Refusal>> {
+        let how = Import { origin: Origin::Request, replace: false };
+        let list: Vec<(usize, Session)> = kept.sessions.values().copied().enumerate().collect();
+        self.import(&list, how, now_ms).map_err(|mut refusals| {
+            for Refusal { line, what } in &mut refusals {
+                let id = list.get(*line).map_or(0, |(_, session)| session.id);
+                (*line, *what) = (0, format!("session {id}: {what}"));
+            }
+            refusals
+        })?;
+        // A clock that was set back lengthens no rest.
+        let left = |rest: &Rest| rest.until_unix_ms.saturating_sub(unix_ms).min(REST_MS);
+        let mut rests: Vec<(u64, Key, u64)> =
+            kept.rests.iter().map(|(key, rest)| (left(rest), *key, rest.owner)).collect();
+        rests.retain(|(left_ms, key, _)| *left_ms > 0 && self.owner_of(*key).is_none());
+        // The queue of rests is in the order of their ends.
+        rests.sort_unstable_by_key(|(left_ms, ..)| *left_ms);
+        for (left_ms, key, owner) in rests {
+            self.rest_until(key, owner, now_ms + left_ms, now_ms);
+        }
+        Ok(())
+    }
+
+    /// Returns the edits of an import that was checked.
+    pub fn edits_of<'a>(
+        &self,
+        list: &'a [(usize, Session)],
+        how: Import,
+    ) -> impl Iterator<Item = Edit> + use<'_, 'a> {
+        let before = |id: u64| self.records.get(&id).map(|record| &record.session);
+        let gone = self.left_out(list, how).into_iter();
+        let gone = gone.map(move |id| Edit::new(id, before(id), None));
+        gone.chain(list.iter().filter_map(move |(_, session)| {
+            let before = before(session.id);
+            let changes = before != Some(session);
+            changes.then(|| Edit::new(session.id, before, Some(*session)))
+        }))
     }
 
     /// Returns what an import would do.

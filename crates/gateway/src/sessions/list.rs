@@ -36,6 +36,11 @@ impl Sessions {
         page
     }
 
+    /// Iterates over the resting keys: key, session that had it, end of its rest.
+    pub fn resting(&self) -> impl Iterator<Item = (Key, u64, u64)> {
+        self.resting.iter().map(|(key, rest)| (*key, rest.owner, rest.until_ms))
+    }
+
     /// Returns the first of these sessions whose keys do not lead to it: an internal error.
     pub fn misled(&self, listed: &[Listed]) -> Option<(u64, Key)> {
         let wrong = |listed: &Listed| {

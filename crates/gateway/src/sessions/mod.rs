@@ -184,8 +184,9 @@ struct Record {
     copy: u32,
     /// Period after which no worker uses the other copy.
     other_free: u64,
-    /// Counts of the slot when the session got it.
+    /// Counts of the slot when the session got it, and those that it had elsewhere before.
     start: Counts,
+    before: Counts,
     /// Where packets go instead of being handled here.
     relay: Option<Relay>,
 }
@@ -306,7 +307,7 @@ impl Sessions {
     }
 
     fn listed(&self, record: &Record) -> Listed {
-        let counts = self.tallied(record.slot).since(record.start);
+        let counts = self.tallied(record.slot).since(record.start).plus(record.before);
         Listed { session: record.session, origin: record.origin, counts }
     }
 
@@ -328,6 +329,25 @@ impl Sessions {
     ) -> Result<(), SessionError> {
         let done = self.check(&session, now_ms);
         let done = done.and_then(|n3| self.insert(session, origin, n3, None));
+        self.count(done)
+    }
+
+    /// Checks whether a session can be added, or changed to this.
+    ///
+    /// # Errors
+    /// The addition, or the change, would be refused.
+    pub fn check_edit(
+        &mut self,
+        session: &Session,
+        is_new: bool,
+        now_ms: u64,
+    ) -> Result<(), SessionError> {
+        let done = match self.records.contains_key(&session.id) {
+            true if is_new => Err(SessionError::Exists(session.id)),
+            false if !is_new => Err(SessionError::Unknown(session.id)),
+            false if self.records.len() >= self.max => Err(SessionError::Full(self.max)),
+            _ => self.check(session, now_ms).map(drop),
+        };
         self.count(done)
     }
 
@@ -356,6 +376,38 @@ impl Sessions {
         record.relay = relay;
         self.slab.relay(record.value(), &record.session, relay);
         Ok(())
+    }
+
+    /// Sets the counts that a session of the cluster had before it came here. What it has counted
+    /// here since then, it keeps.
+    pub fn counted_before(&mut self, id: u64, before: Counts) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.before = before;
+        }
+    }
+
+    /// Begins to count a session of the cluster anew: it comes back.
+    pub fn count_anew(&mut self, id: u64) {
+        let slot = self.records.get(&id).map(|record| record.slot);
+        let start = slot.map(|slot| self.tallied(slot));
+        if let (Some(record), Some(start)) = (self.records.get_mut(&id), start) {
+            (record.start, record.before) = (start, Counts::default());
+        }
+    }
+
+    /// Changes a session as the cluster has it. The cluster sees to rests.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn renew(&mut self, session: Session, now_ms: u64) -> Result<(), SessionError> {
+        self.wake(&session);
+        let before = self.records.get(&session.id).map(|record| record.session);
+        let done = self.check(&session, now_ms);
+        let done = done.and_then(|n3| self.turn(session, Origin::Cluster, n3, now_ms));
+        if let (Some(before), Ok(())) = (before, &done) {
+            self.wake(&before);
+        }
+        self.count(done)
     }
 
     /// Returns once no worker acts on what was there before.
@@ -471,7 +523,8 @@ impl Sessions {
         }
         let slot = self.take_slot()?;
         let start = self.tallied(slot);
-        let record = Record { session, origin, slot, copy: 0, other_free: 0, start, relay };
+        let before = Counts::default();
+        let record = Record { session, origin, slot, copy: 0, other_free: 0, start, before, relay };
         self.slab.reset(slot);
         self.slab.write(record.value(), &session, n3, relay);
         if let Err(error) = self.lead(session.keys(), record.value()) {
@@ -539,7 +592,10 @@ impl Sessions {
     }
 
     fn rest(&mut self, key: Key, owner: u64, now_ms: u64) {
-        let until_ms = now_ms + REST_MS;
+        self.rest_until(key, owner, now_ms + REST_MS, now_ms);
+    }
+
+    fn rest_until(&mut self, key: Key, owner: u64, until_ms: u64, now_ms: u64) {
         self.resting.insert(key, Rest { owner, until_ms });
         self.rests.push_back((until_ms, key));
         if self.rests.len() > self.resting_max() {

@@ -28,6 +28,8 @@ pub struct Claim<M: ?Sized> {
     pub reason: &'static str,
     /// Whether it is about time, which a run at smoke size says nothing of.
     pub timed: bool,
+    /// Whether a run that says nothing of it contradicts it.
+    pub expected: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +58,7 @@ impl<M: ?Sized> Claim<M> {
         stated: &'static str,
         judge: fn(&M) -> Option<Finding>,
     ) -> Claim<M> {
-        Claim { text, stated, judge, reason: "", timed: false }
+        Claim { text, stated, judge, reason: "", timed: false, expected: false }
     }
 
     /// Makes a claim about time, which is not judged at smoke size.
@@ -72,10 +74,16 @@ impl<M: ?Sized> Claim<M> {
         Claim { reason, ..self }
     }
 
+    /// Makes a claim about something that must come to pass.
+    pub const fn expected(self) -> Claim<M> {
+        Claim { expected: true, ..self }
+    }
+
     /// Returns the check for a record; `None` if it cannot be judged. `place` is put before
     /// the text.
     pub fn check(&self, place: &str, measured: &M) -> Option<Check> {
-        let Finding { holds, measured } = (self.judge)(measured)?;
+        let missing = || Finding::new(false, "it did not come to pass").filter(|_| self.expected);
+        let Finding { holds, measured } = (self.judge)(measured).or_else(missing)?;
         let claim =
             if place.is_empty() { self.text.to_owned() } else { format!("{place}: {}", self.text) };
         Some(Check::new(claim, self.stated, measured, holds).because(self.reason))
@@ -116,6 +124,8 @@ mod tests {
         assert!(holds.holds && holds.reason.is_empty() && !fast.holds);
         assert_eq!((&*differs.claim, &*differs.reason), ("4 MiB: more than one", "r"));
         assert_eq!((&*differs.stated, &*differs.measured, differs.holds), ("1", "0.5", false));
+        let never = Claim::new("comes", "4", |_: &f64| None).expected().check("", &0.5).unwrap();
+        assert_eq!((&*never.measured, never.holds), ("it did not come to pass", false));
     }
 
     #[test]

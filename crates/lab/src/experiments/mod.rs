@@ -55,8 +55,10 @@ pub const ALL: &[Experiment] = &[
     partition::SEP_RELATED,
     partition::SEP_BILLION,
     scalebricks::SB_ARCH,
+    scalebricks::SB_LATENCY,
     scalebricks::SB_SCALE,
     scalebricks::SB_UPDATE,
+    scalebricks::SB_FAULT,
     scalebricks::GPT_VS_RANGE,
     scalebricks::FIB_VALUES,
 ];

@@ -152,13 +152,16 @@ impl Speaker {
 
     /// Returns counts.
     pub fn totals(&self) -> N4Totals {
-        let buffering = self.sessions.values().filter(|record| record.rules.buffers()).count();
         N4Totals {
             associations: self.associations.len() as u64,
             sessions: self.sessions.len() as u64,
-            buffering: buffering as u64,
             ..self.totals
         }
+    }
+
+    /// Counts a session whose packets should be kept, as it comes, changes or goes.
+    fn count_buffering(&mut self, before: bool, now: bool) {
+        self.totals.buffering = self.totals.buffering + u64::from(now) - u64::from(before);
     }
 
     /// Returns how many entries wait to be looked at for thresholds.

@@ -105,6 +105,7 @@ impl Speaker {
         let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
         let to = SocketAddr::new(address.unwrap_or(from.ip()), PORT);
         self.note_peer(None, &session);
+        self.count_buffering(false, rules.buffers());
         let (cp_seid, quiet_until_ms) = (cp.seid.0, 0);
         let record = Record { node, to, cp_seid, rules, session, quiet_until_ms, watched };
         self.sessions.insert(id, record);
@@ -128,6 +129,7 @@ impl Speaker {
         let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
         let Some(record) = self.sessions.get(&id) else { return Ok(Vec::new()) };
         let (mut rules, before) = (record.rules.clone(), record.session);
+        let buffered = rules.buffers();
         let had: Vec<u32> = rules.urrs.keys().copied().collect();
         let Asked { end_marker, queries } = rules.apply(ies)?;
         let (session, mut answer) = self.place(id, &mut rules, store, |store, session| {
@@ -157,6 +159,7 @@ impl Speaker {
             out.push(Out::EndMarker { n3, peer, teid });
         }
         self.note_peer(Some(&before), &session);
+        self.count_buffering(buffered, rules.buffers());
         if let Some(record) = self.sessions.get_mut(&id) {
             (record.rules, record.session) = (rules, session);
             record.cp_seid = cp.map_or(record.cp_seid, |cp| cp.seid.0);
@@ -182,6 +185,7 @@ impl Speaker {
         store: &mut Sessions,
     ) -> Option<(Record, Counts)> {
         let record = self.sessions.remove(&id)?;
+        self.count_buffering(record.rules.buffers(), false);
         self.forget_peer(&record.session);
         // It may be gone by hand.
         let counts = store.remove(id, now_ms).map(|listed| listed.counts).unwrap_or_default();

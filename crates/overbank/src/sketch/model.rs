@@ -8,23 +8,35 @@
 
 use loom::thread;
 
-use super::{Config, Settings};
+use super::{Config, Counter, Keeper, Settings};
 
 const KEY: u128 = 1 << 64 | 2;
 const COUNTS: u64 = 2;
 const SETTINGS: Settings = Settings { threshold: 1, sample_log2: 0 };
 
-#[test]
-fn every_count_is_in_one_epoch() {
+/// Checks `scene` with a counter and its keeper in every order.
+fn check(scene: impl Fn(Counter, Keeper) + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(2));
-    model.check(|| {
+    model.check(move || {
         let config = Config { counters_log2: 2, bloom_log2: 6 };
-        let (mut counter, mut keeper) = config.build(0, SETTINGS).expect("small");
-        let counting = thread::spawn(move || {
-            (0..COUNTS).for_each(|_| assert!(counter.count_batch(&[KEY]) <= 1));
-            counter
-        });
+        let (counter, keeper) = config.build(0, SETTINGS).expect("small");
+        scene(counter, keeper);
+    });
+}
+
+/// Counts the key in another thread, which returns the counter.
+fn count(mut counter: Counter) -> thread::JoinHandle<Counter> {
+    thread::spawn(move || {
+        (0..COUNTS).for_each(|_| assert!(counter.count_batch(&[KEY]) <= 1));
+        counter
+    })
+}
+
+#[test]
+fn every_count_is_in_one_epoch() {
+    check(|counter, mut keeper| {
+        let counting = count(counter);
         let (mut total, mut turns, mut open) = (0, 0, false);
         for _ in 0..2 {
             if let Some(counts) = keeper.finished().filter(|_| open) {
@@ -51,14 +63,8 @@ fn every_count_is_in_one_epoch() {
 /// The keeper asks for a second turn at once: refused unless the counter has taken the first.
 #[test]
 fn no_generation_is_cleared_while_it_is_written() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = model.preemption_bound.or(Some(2));
-    model.check(|| {
-        let config = Config { counters_log2: 2, bloom_log2: 6 };
-        let (mut counter, mut keeper) = config.build(0, SETTINGS).expect("small");
-        let counting = thread::spawn(move || {
-            (0..COUNTS).for_each(|_| assert!(counter.count_batch(&[KEY]) <= 1));
-        });
+    check(|counter, mut keeper| {
+        let counting = count(counter);
         assert!(keeper.turn(SETTINGS), "nothing hinders the first turn");
         keeper.turn(SETTINGS);
         counting.join().expect("no panic");

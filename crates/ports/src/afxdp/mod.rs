@@ -31,7 +31,8 @@
 //! them.
 //!
 //! Limits: 64 receive queues. No action of the kernel or of a peer makes it panic. Needs the
-//! capabilities `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`.
+//! capabilities `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_BPF`, and `CAP_PERFMON` to select frames:
+//! without it, the kernel refuses the filter's arithmetic with addresses.
 
 #![allow(unsafe_code)] // System calls, and memory that is shared with the kernel.
 
@@ -189,7 +190,7 @@ pub fn open(
     options: &AfXdpOptions,
     queues: usize,
 ) -> Result<Box<dyn Port>, PortError> {
-    check_capabilities(interface)?;
+    check_capabilities(interface, &options.select)?;
     raise_locked_memory();
     let interface = Arc::new(Interface::find(interface)?);
     check_options(&interface, options, queues)?;
@@ -315,10 +316,11 @@ fn detail(
 }
 
 /// Reports every missing capability by name, before any call fails for lack of it.
-fn check_capabilities(interface: &str) -> Result<(), PortError> {
+fn check_capabilities(interface: &str, select: &Select) -> Result<(), PortError> {
     const CAP_NET_ADMIN: u32 = 12;
     const CAP_NET_RAW: u32 = 13;
     const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_PERFMON: u32 = 38;
     const CAP_BPF: u32 = 39;
     let port = format!("afxdp:{interface}");
     let have = sys::capabilities().map_err(|source| PortError::System {
@@ -336,6 +338,9 @@ fn check_capabilities(interface: &str) -> Result<(), PortError> {
     }
     if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
         missing.push("CAP_BPF");
+    }
+    if *select != Select::All && !has(CAP_PERFMON) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_PERFMON");
     }
     if missing.is_empty() {
         return Ok(());

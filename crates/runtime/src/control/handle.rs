@@ -3,7 +3,7 @@
 use super::{Control, port_changed, publish, tick};
 use crate::engine::Engine;
 use crate::link::{Common, WorkerEnd};
-use crate::ports::PortDesc;
+use crate::ports::{PortDesc, Selection};
 use crate::sys::wait_for;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,8 @@ struct Shared<C: Control> {
     control: Mutex<C>,
     common: Arc<Common>,
     workers: Arc<[WorkerEnd<C::Engine>]>,
+    /// What the thread of the ports is asked for.
+    selections: Mutex<Vec<Selection>>,
 }
 
 /// Access to the control side; cheap to clone.
@@ -42,13 +44,18 @@ impl<C: Control> Handle<C> {
         let workers: Arc<[_]> = workers.into();
         control.publisher_mut().set_workers(workers.clone());
         let common = control.publisher().common().clone();
-        Handle(Arc::new(Shared { control: Mutex::new(control), common, workers }))
+        let selections = Mutex::default();
+        Handle(Arc::new(Shared { control: Mutex::new(control), common, workers, selections }))
     }
 
     /// Locks the control side. Keep the lock short, and never across an `await`.
     pub fn lock(&self) -> MutexGuard<'_, C> {
         // The control side does not panic half way: a holder that panicked did so elsewhere.
         self.0.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn selections(&self) -> MutexGuard<'_, Vec<Selection>> {
+        self.0.selections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn now_ms(&self) -> u64 {

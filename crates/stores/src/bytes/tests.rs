@@ -2,7 +2,7 @@
 
 use super::*;
 use overbank::hash::mix;
-use overbank_cluster::message::{Beat, Refusal, RequestId};
+use overbank_cluster::message::{Answered, Beat, Refusal, RequestId};
 use overbank_cluster::table::Gpt;
 use overbank_cluster::{Heard, Key, Memory, NodeId, Partition, SessionId, Settings};
 use proptest::prelude::*;
@@ -63,8 +63,8 @@ fn messages() -> Vec<Message> {
             draining: false,
         })),
         Message::Confirm { sent: 1, membership: 2 },
-        Message::Answer { request, answer: Ok(()) },
-        Message::Handover(vec![(session, 4); 100]),
+        Message::Answer { request, answer: Ok(Answered::Done) },
+        Message::Handover(vec![(session, 4); 100], vec![[5; 6]; 100]),
         Message::Conflict { session, hash: 9, cause: Refusal::KeyResting },
     ];
     all.extend(Refusal::ALL.map(|why| Message::Answer { request, answer: Err(why) }));
@@ -111,7 +111,7 @@ fn snapshots_are_read_as_they_are_written() {
         memory.request(NodeId(0), nth, request);
     }
     (40..60).for_each(|beat| memory.advance(beat * 50_000, &mut heard));
-    assert!(heard.iter().any(|heard| matches!(heard, Heard::Answer(_, Ok(())))));
+    assert!(heard.iter().any(|heard| matches!(heard, Heard::Answer(_, Ok(_)))));
     let node = memory.node(NodeId(0)).expect("it runs");
     let image = batch().image.expect("one");
     let mut sessions = 0;

@@ -2,10 +2,10 @@
 
 use overbank::hash::mix;
 use overbank_cluster::etcd::State;
-use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::message::{Answer, Counts, Refusal, Request};
 use overbank_cluster::node::{Change, Entry, Shown};
 use overbank_cluster::table::{Dense, DenseReader};
-use overbank_cluster::{Key, Micros, Node, NodeId, Partition, Settings, Tag};
+use overbank_cluster::{Key, Micros, Node, NodeId, Partition, SessionId, Settings, Tag};
 use overbank_stores::{Driver, Handle, Host, Joined, Options, StoresError, join};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -221,7 +221,7 @@ struct Seen {
     is_ingress: bool,
     valid_until: Micros,
     begun: Instant,
-    answers: BTreeMap<u64, Result<(), Refusal>>,
+    answers: BTreeMap<u64, Answer>,
     end: Option<Result<bool, String>>,
 }
 
@@ -265,6 +265,13 @@ impl Host for Notes {
                 }
                 seen.slots.insert(*slot, (keys.clone(), *shown));
             }
+            Change::Renew { slot, keys, .. } => {
+                let (_, shown) = seen.slots.remove(slot).expect("installed");
+                seen.fib.retain(|_, held| held != slot);
+                seen.fib.extend(keys.iter().map(|key| (key.hash, *slot)));
+                seen.slots.insert(*slot, (keys.clone(), shown));
+            }
+            Change::Counts { .. } => {}
             Change::Show { slot, shown } => {
                 seen.slots.get_mut(slot).expect("installed").1 = *shown;
             }
@@ -293,7 +300,11 @@ impl Host for Notes {
 
     fn settle(&mut self) {}
 
-    fn answer(&mut self, number: u64, answer: Result<(), Refusal>) {
+    fn counts(&mut self, _: SessionId) -> Counts {
+        Counts::default()
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
         self.seen.lock().expect("whole").answers.insert(number, answer);
     }
 
@@ -329,8 +340,8 @@ impl Site {
     }
 
     /// Returns the answer to a request.
-    pub fn answer(&self, number: u64) -> Option<Result<(), Refusal>> {
-        self.seen.lock().expect("whole").answers.get(&number).copied()
+    pub fn answer(&self, number: u64) -> Option<Answer> {
+        self.seen.lock().expect("whole").answers.get(&number).cloned()
     }
 
     /// Asks until it is done; `meanwhile` runs between looks.
@@ -343,7 +354,7 @@ impl Site {
             meanwhile();
             open.retain(|(number, body)| match self.answer(*number) {
                 // What timed out may have been done meanwhile.
-                Some(Ok(()) | Err(Refusal::KeyInUse | Refusal::Moving)) => false,
+                Some(Ok(_) | Err(Refusal::KeyInUse | Refusal::Moving)) => false,
                 Some(Err(_)) => {
                     self.seen.lock().expect("whole").answers.remove(number);
                     self.handle.request(*number, body.clone())

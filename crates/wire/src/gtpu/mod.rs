@@ -44,6 +44,8 @@ use std::net::IpAddr;
 
 /// UDP port of the receiver of every message but a response.
 pub const PORT: u16 = 2152;
+/// Type of the messages with a user's packet.
+pub const G_PDU: u8 = 255;
 /// Length of the header without its optional part.
 pub const HEADER_LEN: usize = 8;
 /// Length of the header with sequence number, N-PDU number and type of the next extension header.
@@ -65,7 +67,7 @@ mod message_type {
     pub const ERROR_INDICATION: u8 = 26;
     pub const SUPPORTED_EXTENSIONS: u8 = 31;
     pub const END_MARKER: u8 = 254;
-    pub const G_PDU: u8 = 255;
+    pub use super::G_PDU;
 }
 
 overbank_reasons::reasons! {

@@ -8,26 +8,22 @@
 //! Session Container, message. `-` is an absent field.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
+use overbank_testing::capture::{self, FAULTS};
 use overbank_wire::gtpu::{
     Body, Container, Datagram, Downlink, Encap, Extension, Extensions, Link, Message, Outer, PORT,
     Uplink, kind,
 };
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::{Ends, Packet};
-use pcap_file::pcap::{PcapPacket, PcapWriter};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/scapy_gtpu.py");
-/// What tshark must not find: every expert item above a chat, and every wrong checksum.
-const FAULTS: &str = "_ws.malformed || _ws.expert.severity >= 0x400000";
 const FRAMES: usize = 400;
 
 /// Returns the interpreter of the environment.
@@ -63,22 +59,8 @@ fn scapy(python: &Path, arguments: &[&str], input: String) -> String {
 fn tshark(frames: &[Vec<u8>], filter: &str, fields: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("frames.pcap");
-    let mut writer = PcapWriter::new(File::create(&path).expect("a file")).expect("a header");
-    for frame in frames {
-        let packet = PcapPacket::new(Duration::ZERO, frame.len() as u32, frame);
-        writer.write_packet(&packet).expect("written");
-    }
-    drop(writer);
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]);
-    command.args(["-o", "gtp.dissect_tpdu_as:TPDU heuristic", "-Y", filter]);
-    if !fields.is_empty() {
-        command.args(["-T", "fields", "-E", "occurrence=f"]);
-        command.args(fields.iter().flat_map(|field| ["-e", field]));
-    }
-    let output = command.arg("-r").arg(&path).output().expect("tshark");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+    capture::write(&path, frames.iter().map(Vec::as_slice)).expect("written");
+    capture::tshark(&path, filter, fields)
 }
 
 fn shown(value: Option<impl Display>) -> String {

@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Establishing, Wish};
-use crate::message::{Message, Refusal, Request, RequestId, Route};
+use super::{Establishing, Owner, Wish};
+use crate::etcd::State;
+use crate::message::{
+    Answer, Answered, Counts, Found, Message, Refusal, Request, RequestId, Route,
+};
 use crate::node::{Actions, Node};
-use crate::rib::{Context, Hold};
+use crate::rib::{Context, Held, Hold};
 use crate::table::Gpt;
-use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId};
+use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, rendezvous};
 
 const KEYS_MAX: usize = 16;
+/// Sessions of a page.
+const PAGE_MAX: usize = 512;
 
 impl<T: Gpt> Node<T> {
     pub(in crate::node) fn owner_message(
@@ -53,8 +58,8 @@ impl<T: Gpt> Node<T> {
             Message::Conflict { session, cause, .. } => {
                 let own = self.partition(session.0);
                 let Some(owner) = self.owners.get_mut(&own) else { return };
-                if owner.establishing.remove(&session).is_some() {
-                    for request in owner.waiting.remove(&session).unwrap_or_default() {
+                if let Some(asked) = owner.establishing.remove(&session) {
+                    for request in asked.requests {
                         self.answer(now, request, Err(cause), out);
                     }
                 }
@@ -63,9 +68,13 @@ impl<T: Gpt> Node<T> {
             Message::Routed { keys, sequence } => {
                 for (session, hash, version) in keys {
                     let own = self.partition(session.0);
-                    let unsettled =
-                        self.owners.get_mut(&own).and_then(|o| o.unsettled.get_mut(&session));
-                    if let Some(unsettled) = unsettled.filter(|u| u.version == version) {
+                    let Some(owner) = self.owners.get_mut(&own) else { continue };
+                    let freeing = owner.rib.freeing.get(&hash);
+                    if freeing.is_some_and(|freeing| freeing.version == version) {
+                        self.wish(session.0, Wish::Freed(hash, version));
+                    } else if let Some(unsettled) = owner.unsettled.get_mut(&session)
+                        && unsettled.version == version
+                    {
                         unsettled.routed.insert(hash, sequence);
                     }
                 }
@@ -75,9 +84,9 @@ impl<T: Gpt> Node<T> {
                 let Some(owner) = self.owners.get(&own).filter(|owner| owner.reigns()) else {
                     return;
                 };
-                let needed = owner.rib.sessions.contains_key(&session)
-                    || owner.establishing.contains_key(&session);
-                if !needed {
+                let known = owner.rib.sessions.get(&session).map(|known| &known.keys);
+                let asked = owner.establishing.get(&session).map(|asked| &asked.keys);
+                if !known.into_iter().chain(asked).any(|keys| keys.contains(&key)) {
                     let message = Message::NotPlaced { hash: key.hash, reserved };
                     self.send(now, from.node, message, out);
                 }
@@ -85,15 +94,24 @@ impl<T: Gpt> Node<T> {
             Message::NotPlaced { hash, reserved } => {
                 let own = self.partition(hash);
                 let held = self.owners.get(&own).and_then(|owner| owner.rib.keys.get(&hash));
-                if held.is_some_and(|held| held.hold == Hold::Reserved(reserved)) {
-                    self.wish(hash, Wish::Release(hash));
+                match held.map(|held| (held.hold, *held)) {
+                    Some((Hold::Reserved(at), _)) if at == reserved => {
+                        self.wish(hash, Wish::Release(hash));
+                    }
+                    Some((Hold::Routed(at, _), Held { session, full, .. })) if at == reserved => {
+                        let (key, version) = (Key { hash, full }, at + 1);
+                        self.wish(hash, Wish::Route(Route { session, key, version, to: None }));
+                    }
+                    _ => {}
                 }
             }
             // Taken by `Node::message`.
             Message::Beat(_)
             | Message::Confirm { .. }
             | Message::Answer { .. }
-            | Message::Handover(_)
+            | Message::Read { .. }
+            | Message::Rebalance
+            | Message::Handover(..)
             | Message::Forget(_) => {}
         }
     }
@@ -122,6 +140,42 @@ impl<T: Gpt> Node<T> {
                     self.answer(now, request, answer, out);
                 }
             }
+            Request::Update { session, keys, context } => {
+                let asked = (session, keys, context);
+                if let Some(answer) = self.update(now, request, asked, out) {
+                    self.answer(now, request, answer, out);
+                }
+            }
+            Request::Read { session } => {
+                let known = owner.rib.sessions.get(&session);
+                let found = known.ok_or(Refusal::Unknown).and_then(|known| {
+                    let (at, context) = (known.at, Arc::clone(&known.context));
+                    self.view.state(at).ok_or(Refusal::NoMember)?;
+                    Ok(Box::new(Found { session, at, context, counts: Counts::default() }))
+                });
+                match found {
+                    Ok(found) => {
+                        let to = found.at.node;
+                        self.send(now, to, Message::Read { request, found }, out);
+                    }
+                    Err(why) => self.answer(now, request, Err(why), out),
+                }
+            }
+            Request::Page { from } => {
+                let count = self.settings.partitions;
+                let of_partition = owner.rib.sessions.iter().filter(|(id, _)| **id >= from);
+                let mut page: Vec<_> = of_partition.collect();
+                page.sort_unstable_by_key(|entry| entry.0);
+                let rest = page.get(PAGE_MAX).map(|entry| *entry.0);
+                let next = rest.or_else(|| {
+                    let own = Partition::of(from.0, count);
+                    (own.0 + 1 < count).then(|| Partition(own.0 + 1).first(count))
+                });
+                page.truncate(PAGE_MAX);
+                let page = page.iter().map(|(id, known)| (**id, Arc::clone(&known.context)));
+                let answer = Ok(Answered::Page(page.collect(), next));
+                self.answer(now, request, answer, out);
+            }
             Request::Move { session, to } => {
                 self.wish(session.0, Wish::Move(session, to, request));
             }
@@ -138,14 +192,8 @@ impl<T: Gpt> Node<T> {
         request: RequestId,
         (keys, context, to): (Arc<[Key]>, Context, Option<NodeId>),
         out: &mut Actions<T>,
-    ) -> Option<Result<(), Refusal>> {
-        let hashes: BTreeSet<u64> = keys.iter().map(|key| key.hash).collect();
-        let Some(first) = keys.first().filter(|_| keys.len() <= KEYS_MAX) else {
-            return Some(Err(Refusal::Keys));
-        };
-        if hashes.len() != keys.len() {
-            return Some(Err(Refusal::Keys));
-        }
+    ) -> Option<Answer> {
+        let Some((first, hashes)) = hashes(&keys) else { return Some(Err(Refusal::Keys)) };
         let (session, own) = (SessionId(first.hash), self.partition(first.hash));
         let count = self.settings.partitions;
         let until = now + self.settings.reserve_us;
@@ -155,31 +203,101 @@ impl<T: Gpt> Node<T> {
                 return Some(Err(Refusal::KeyInUse));
             }
             if !owner.unsettled.contains_key(&session) {
-                return Some(Ok(()));
+                return Some(Ok(Answered::Done));
             }
             owner.wait(session, request);
             return None;
         }
-        if let Some(new) = owner.establishing.get(&session) {
+        if let Some(new) = owner.establishing.get_mut(&session) {
             if new.keys != keys {
                 return Some(Err(Refusal::KeyInUse));
             }
-            owner.wait(session, request);
+            new.wait(request);
             return None;
         }
-        if let Some(held) = keys.iter().find_map(|key| owner.rib.keys.get(&key.hash)) {
-            return Some(Err(refusal(held.hold)));
+        if let Some(why) = keys.iter().find_map(|key| owner.refuses(key)) {
+            return Some(Err(why));
         }
-        owner.wait(session, request);
         let missing: BTreeSet<u64> =
             hashes.into_iter().filter(|&hash| Partition::of(hash, count) != own).collect();
         if missing.is_empty() {
             owner.queue.push_back(Wish::Establish(session));
         }
-        let new = Establishing { keys, context, to, missing, until };
+        let requests = vec![request];
+        let new = Establishing { keys, context, to, exists: false, missing, requests, until };
         owner.establishing.insert(session, new);
         self.ask_keys(now, own, session, out);
         None
+    }
+
+    /// Begins a change of a session; `None`: the answer comes later. What it gets is reserved as
+    /// for a new session.
+    fn update(
+        &mut self,
+        now: Micros,
+        request: RequestId,
+        (session, keys, context): (SessionId, Arc<[Key]>, Context),
+        out: &mut Actions<T>,
+    ) -> Option<Answer> {
+        let Some((first, _)) = hashes(&keys).filter(|(first, _)| first.hash == session.0) else {
+            return Some(Err(Refusal::Keys));
+        };
+        let (own, count) = (self.partition(first.hash), self.settings.partitions);
+        let until = now + self.settings.reserve_us;
+        let owner = self.owners.get_mut(&own)?;
+        let Some(known) = owner.rib.sessions.get(&session) else {
+            return Some(Err(Refusal::Unknown));
+        };
+        if let Some(under_way) = owner.establishing.get_mut(&session) {
+            if (&under_way.keys, &under_way.context) != (&keys, &context) {
+                return Some(Err(Refusal::Moving));
+            }
+            under_way.wait(request);
+            return None;
+        }
+        let had = |key: &Key| known.keys.contains(key);
+        let added = keys.iter().filter(|key| !had(key));
+        if let Some(why) = added.clone().find_map(|key| owner.refuses(key)) {
+            return Some(Err(why));
+        }
+        let others = added.filter(|key| Partition::of(key.hash, count) != own);
+        let missing: BTreeSet<u64> = others.map(|key| key.hash).collect();
+        if missing.is_empty() {
+            owner.queue.push_back(Wish::Establish(session));
+        }
+        let requests = vec![request];
+        let change =
+            Establishing { keys, context, to: None, exists: true, missing, requests, until };
+        owner.establishing.insert(session, change);
+        self.ask_keys(now, own, session, out);
+        None
+    }
+
+    /// Takes up that sessions be moved to where rendezvous hashing has them.
+    pub(in crate::node) fn rebalance(&mut self) {
+        let live: Vec<Member> = self.view.in_state(State::Live).collect();
+        let owned = self.owners.values().filter(|owner| owner.reigns());
+        let sessions = owned.flat_map(|owner| owner.rib.sessions.iter());
+        let astray = sessions.filter(|(session, known)| {
+            rendezvous(session.0, live.iter().copied()).is_some_and(|to| to != known.at)
+        });
+        self.rebalances = astray.map(|(&session, _)| session).collect();
+        self.rebalances.sort_unstable();
+    }
+
+    /// Moves some of them.
+    pub(in crate::node) fn rebalance_some(&mut self) {
+        let live: Vec<Member> = self.view.in_state(State::Live).collect();
+        let some = self.settings.moves_a_beat().min(self.rebalances.len());
+        for session in self.rebalances.split_off(self.rebalances.len() - some) {
+            let to = rendezvous(session.0, live.iter().copied()).map(|to| to.node);
+            let request = RequestId { at: self.me.node, number: u64::MAX };
+            let known = self.owners.get(&self.partition(session.0));
+            let known = known.and_then(|owner| owner.rib.sessions.get(&session));
+            if known.is_some_and(|known| Some(known.at.node) != to) {
+                self.wish(session.0, Wish::Move(session, to, request));
+            }
+        }
     }
 
     /// Asks for the keys of a new session that are not reserved yet.
@@ -231,7 +349,13 @@ impl<T: Gpt> Node<T> {
                 continue;
             };
             let held = owner.rib.keys.get(&key.hash);
+            let frees = route.to.is_none();
             match held.map(|held| (held.session, held.hold)) {
+                _ if frees && owner.rib.refuses(session, key, version) => {
+                    // It is freed, or the session has it again.
+                    let (sequence, keys) = (owner.at, vec![(session, key.hash, version)]);
+                    self.send(now, from.node, Message::Routed { keys, sequence }, out);
+                }
                 Some((known, Hold::Routed(at, _))) if known == session && at == version => {
                     let sequence: Sequence = owner.at;
                     let keys = vec![(session, key.hash, version)];
@@ -248,11 +372,9 @@ impl<T: Gpt> Node<T> {
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let mut refused = Vec::new();
         let mut asked = Vec::new();
-        let waiting = &mut owner.waiting;
         owner.establishing.retain(|session, new| {
             if now >= new.until {
-                let waiting = waiting.remove(session).unwrap_or_default();
-                refused.extend(waiting);
+                refused.append(&mut new.requests);
             } else if new.missing.is_empty() {
                 // While the log does not answer, each beat would add one more.
                 if owner.queue.len() < self.settings.queue_max {
@@ -266,7 +388,7 @@ impl<T: Gpt> Node<T> {
         let mut checks = Vec::new();
         for (&hash, from) in &mut owner.reserved {
             let Some(held) = owner.rib.keys.get(&hash).filter(|_| now >= *from) else { continue };
-            if let Hold::Reserved(reserved) = held.hold {
+            if let Hold::Reserved(reserved) | Hold::Routed(reserved, _) = held.hold {
                 *from = now + reserve_us;
                 let key = Key { hash, full: held.full };
                 checks.push(Message::Check { session: held.session, key, reserved });
@@ -284,6 +406,29 @@ impl<T: Gpt> Node<T> {
             }
         }
     }
+}
+
+impl Establishing {
+    fn wait(&mut self, request: RequestId) {
+        if !self.requests.contains(&request) {
+            self.requests.push(request);
+        }
+    }
+}
+
+impl<T: Gpt> Owner<T> {
+    /// Why a session cannot have a key, as far as this partition knows.
+    fn refuses(&self, key: &Key) -> Option<Refusal> {
+        let held = self.rib.keys.get(&key.hash).map(|held| refusal(held.hold));
+        held.or_else(|| self.rib.freeing.contains_key(&key.hash).then_some(Refusal::KeyResting))
+    }
+}
+
+/// Returns the first of a session's keys and the hashes of all, if they can be a session's.
+fn hashes(keys: &[Key]) -> Option<(Key, BTreeSet<u64>)> {
+    let hashes: BTreeSet<u64> = keys.iter().map(|key| key.hash).collect();
+    let first = keys.first().filter(|_| keys.len() <= KEYS_MAX && hashes.len() == keys.len())?;
+    Some((*first, hashes))
 }
 
 fn refusal(hold: Hold) -> Refusal {

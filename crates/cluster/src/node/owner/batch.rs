@@ -14,7 +14,7 @@ use crate::{Index, Key, Member, NodeId, Partition, SessionId, Settings, rendezvo
 /// What becomes of a wish.
 enum Formed {
     Change(Change),
-    Refused(RequestId, Refusal),
+    Refused(Vec<RequestId>, Refusal),
     /// It no longer fits.
     Nothing,
 }
@@ -70,9 +70,9 @@ impl<T: Gpt> Owner<T> {
             context: Arc::clone(&known.context),
         };
         let change = match wish {
-            Wish::Establish(session) => self.form_new(session, view),
+            Wish::Establish(session) => return self.form_new(session, view),
             Wish::Move(session, to, request) => {
-                let refused = |why| Formed::Refused(request, why);
+                let refused = |why| Formed::Refused(vec![request], why);
                 let Some(known) = self.rib.sessions.get(&session) else {
                     return refused(Refusal::Unknown);
                 };
@@ -107,11 +107,13 @@ impl<T: Gpt> Owner<T> {
             Wish::Remove(session, request) => {
                 let Some(known) = self.rib.sessions.get(&session) else {
                     return request.map_or(Formed::Nothing, |request| {
-                        Formed::Refused(request, Refusal::Unknown)
+                        Formed::Refused(vec![request], Refusal::Unknown)
                     });
                 };
                 let change = Change::Remove { session, at: known.at };
                 request.into_iter().for_each(|request| self.wait(session, request));
+                // Nothing of it is to be settled any more: the answer is the log's.
+                self.unsettled.remove(&session);
                 Some(change)
             }
             Wish::Reserve(session, key) => {
@@ -123,9 +125,16 @@ impl<T: Gpt> Owner<T> {
                 let free = held.is_some_and(|held| !matches!(held.hold, Hold::Routed(..)));
                 free.then_some(Change::Release { hash })
             }
+            Wish::Freed(hash, version) => {
+                let freeing = self.rib.freeing.get(&hash);
+                let is_it = freeing.is_some_and(|freeing| freeing.version == version);
+                is_it.then_some(Change::Freed { hash, version })
+            }
             Wish::Route(route) => {
-                let frees = route.to.is_none();
-                let refused = self.rib.refuses(route.session, route.key, route.version, frees);
+                let refused = self.rib.refuses(route.session, route.key, route.version);
+                if route.to.is_some() && !self.rib.keys.contains_key(&route.key.hash) {
+                    self.unreserved.insert(route.key.hash);
+                }
                 let (session, key) = (route.session, route.key);
                 (!refused).then_some(Change::Route {
                     session,
@@ -138,18 +147,35 @@ impl<T: Gpt> Owner<T> {
         change.map_or(Formed::Nothing, Formed::Change)
     }
 
-    fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Option<Change> {
-        let new = self.establishing.get(&session)?;
-        let free =
-            |key: &Key| self.rib.keys.get(&key.hash).is_none_or(|held| held.session == session);
-        if self.rib.sessions.contains_key(&session) || !new.keys.iter().all(free) {
-            self.establishing.remove(&session);
-            return None;
+    /// A new session, or a change of one. Without a live member, or during a move, it waits;
+    /// `beat_asked` asks again.
+    fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Formed {
+        let Some(new) = self.establishing.get(&session) else { return Formed::Nothing };
+        let known = self.rib.sessions.get(&session);
+        let free = |key: &Key| {
+            let held = self.rib.keys.get(&key.hash);
+            let had = known.is_some_and(|known| known.keys.contains(key));
+            had || (held.is_none() && !self.rib.freeing.contains_key(&key.hash))
+        };
+        let refused = match known {
+            Some(_) if !new.exists => Some(Refusal::KeyInUse),
+            None if new.exists => Some(Refusal::Unknown),
+            _ if !new.keys.iter().all(free) => Some(Refusal::KeyInUse),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            let asked = self.establishing.remove(&session);
+            return Formed::Refused(asked.map_or(Vec::new(), |asked| asked.requests), why);
         }
-        // Without a live member it waits; `beat_asked` asks again.
-        let to = view.placed(session, new.to, None)?;
+        let to = match known {
+            Some(known) if known.moving.is_some() => None,
+            Some(known) => Some(known.at).filter(|&at| view.state(at).is_some()),
+            None => view.placed(session, new.to, None),
+        };
+        let Some(to) = to else { return Formed::Nothing };
         let (keys, context) = (Arc::clone(&new.keys), Arc::clone(&new.context));
-        Some(Change::Place { session, from: None, to, keys, context })
+        let from = known.map(|known| known.at);
+        Formed::Change(Change::Place { session, from, to, keys, context })
     }
 
     /// The table built anew with the changes of a batch, if these are many or it is full.
@@ -250,6 +276,7 @@ impl<T: Gpt> Node<T> {
                 | Wish::Arrived(session, _)
                 | Wish::Replace(session)
                 | Wish::Remove(session, _) => session.0,
+                Wish::Freed(hash, _) => hash,
                 Wish::Reserve(_, key) => key.hash,
                 Wish::Release(hash) => hash,
                 Wish::Route(route) => route.key.hash,
@@ -259,7 +286,9 @@ impl<T: Gpt> Node<T> {
                 continue;
             }
             match owner.form(wish, &members) {
-                Formed::Refused(request, why) => refused.push((request, why)),
+                Formed::Refused(requests, why) => {
+                    refused.extend(requests.into_iter().map(|request| (request, why)));
+                }
                 Formed::Nothing => {}
                 Formed::Change(change) => {
                     let keys = match &change {
@@ -292,9 +321,10 @@ impl<T: Gpt> Node<T> {
                 changes.retain(|change| {
                     let fits = fit.next() == Some(true);
                     if let Some(session) = change.session().filter(|_| !fits) {
-                        owner.establishing.remove(&session);
-                        let waiting = owner.waiting.remove(&session).unwrap_or_default();
-                        refused.extend(waiting.into_iter().map(|id| (id, Refusal::TableFull)));
+                        let asked = owner.establishing.remove(&session);
+                        let mut asked = asked.map_or(Vec::new(), |asked| asked.requests);
+                        asked.extend(owner.waiting.remove(&session).unwrap_or_default());
+                        refused.extend(asked.into_iter().map(|id| (id, Refusal::TableFull)));
                     }
                     fits
                 });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Action, Actions, Node};
 use crate::log::{Batch, Request, Snapshot};
-use crate::message::{self, Message, RequestId, Route};
+use crate::message::{self, Answered, Message, RequestId, Route};
 use crate::rib::{Change, Context, Hold, Rib, Session};
 use crate::table::Gpt;
 use crate::{Epoch, Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
@@ -32,6 +32,7 @@ enum Phase {
 /// What is to be logged if it still fits then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Wish {
+    /// A new session, or a change of one.
     Establish(SessionId),
     Move(SessionId, Option<NodeId>, RequestId),
     /// The target of a move is gone.
@@ -42,6 +43,7 @@ enum Wish {
     Remove(SessionId, Option<RequestId>),
     Reserve(SessionId, Key),
     Release(u64),
+    Freed(u64, Version),
     Route(Route),
 }
 
@@ -50,8 +52,12 @@ struct Establishing {
     keys: Arc<[Key]>,
     context: Context,
     to: Option<NodeId>,
+    /// It exists, and is changed.
+    exists: bool,
     /// Keys of other partitions that are not reserved yet.
     missing: BTreeSet<u64>,
+    /// Those that wait for it to be logged.
+    requests: Vec<RequestId>,
     until: Micros,
 }
 
@@ -83,16 +89,24 @@ pub(super) struct Owner<T: Gpt> {
     queue: VecDeque<Wish>,
     establishing: BTreeMap<SessionId, Establishing>,
     unsettled: Index<SessionId, Unsettled>,
+    /// Requests that wait for a logged change to be applied by all.
     waiting: Index<SessionId, Vec<RequestId>>,
     /// Until when freed keys rest, by this node's clock.
     rests: BTreeMap<u64, Micros>,
-    /// From when reservations are checked.
+    /// From when reservations are checked, and keys that were directed without one.
     reserved: BTreeMap<u64, Micros>,
+    /// Keys that are to be directed and are not reserved: the direction may be late.
+    unreserved: BTreeSet<u64>,
     snapshot_at: Sequence,
     /// Changes since then.
     changed: usize,
     asked: Micros,
+    /// When owners of other partitions were last asked to free keys.
+    freed: Micros,
 }
+
+/// Keys of a beat that other owners are asked again to free.
+const FREED_MAX: usize = 4096;
 
 impl<T: Gpt> Owner<T> {
     fn new(epoch: Epoch, now: Micros) -> Self {
@@ -110,9 +124,11 @@ impl<T: Gpt> Owner<T> {
             waiting: Index::default(),
             rests: BTreeMap::new(),
             reserved: BTreeMap::new(),
+            unreserved: BTreeSet::new(),
             snapshot_at: 0,
             changed: 0,
             asked: now,
+            freed: now,
         }
     }
 
@@ -174,6 +190,23 @@ impl<T: Gpt> Node<T> {
         {
             owner.asked = now;
             out.push(Action::Log(Request::Fetch { partition: own, from: owner.at + 1 }));
+        }
+    }
+
+    /// The log has purged what the owner replays: a newer snapshot has it.
+    pub(super) fn owner_purged(
+        &mut self,
+        now: Micros,
+        own: Partition,
+        first: Sequence,
+        out: &mut Actions<T>,
+    ) {
+        if let Some(owner) = self.owners.get_mut(&own)
+            && owner.phase == Phase::Claiming
+            && first > owner.at + 1
+        {
+            (owner.phase, owner.asked) = (Phase::Loading, now);
+            out.push(Action::Log(Request::Get { partition: own }));
         }
     }
 
@@ -327,9 +360,20 @@ impl<T: Gpt> Node<T> {
         let settings = self.settings;
         let Some(owner) = self.owners.get_mut(&own) else { return };
         match change {
-            Change::Place { session, to, keys, .. } => {
-                owner.establishing.remove(session);
+            Change::Place { session, to, keys, context, .. } => {
+                let is_it = |asked: &Establishing| asked.keys == *keys && asked.context == *context;
+                if owner.establishing.get(session).is_some_and(is_it)
+                    && let Some(asked) = owner.establishing.remove(session)
+                {
+                    asked.requests.into_iter().for_each(|request| owner.wait(*session, request));
+                }
                 let keys = Arc::clone(keys);
+                for key in old.iter().flat_map(|old| old.keys.iter()) {
+                    let held = owner.rib.keys.get(&key.hash).map(|held| held.hold);
+                    if held == Some(Hold::Resting(sequence)) {
+                        owner.rests.insert(key.hash, now + settings.rest_us);
+                    }
+                }
                 let unsettled = Unsettled {
                     version: sequence,
                     keys,
@@ -354,7 +398,7 @@ impl<T: Gpt> Node<T> {
                     }
                 }
                 for request in waiting {
-                    self.answer(now, request, Ok(()), out);
+                    self.answer(now, request, Ok(Answered::Done), out);
                 }
             }
             Change::Reserve { session, key } => {
@@ -364,6 +408,9 @@ impl<T: Gpt> Node<T> {
             }
             Change::Route { key, to, .. } => {
                 owner.reserved.remove(&key.hash);
+                if owner.unreserved.remove(&key.hash) {
+                    owner.reserved.insert(key.hash, now + settings.reserve_us);
+                }
                 if to.is_none() {
                     owner.rests.insert(key.hash, now + settings.rest_us);
                 }
@@ -372,6 +419,7 @@ impl<T: Gpt> Node<T> {
                 owner.rests.remove(hash);
                 owner.reserved.remove(hash);
             }
+            Change::Freed { .. } => {}
             Change::Move { session, to, .. } => {
                 if self.view.state(*to).is_none() {
                     owner.queue.push_back(Wish::Retarget(*session));
@@ -396,7 +444,7 @@ impl<T: Gpt> Node<T> {
         &mut self,
         now: Micros,
         request: RequestId,
-        answer: Result<(), message::Refusal>,
+        answer: message::Answer,
         out: &mut Actions<T>,
     ) {
         self.send(now, request.at, Message::Answer { request, answer }, out);
@@ -415,6 +463,30 @@ impl<T: Gpt> Node<T> {
             _ => None,
         });
         self.route(now, own, placed, out);
+        let gives_up = |change: &Change| match change {
+            Change::Place { from, to, .. } => *from == Some(*to),
+            Change::Remove { .. } => true,
+            _ => false,
+        };
+        if batch.changes.iter().any(gives_up) {
+            self.free(now, own, out);
+        }
+    }
+
+    /// Asks the owners of keys that sessions have given up to free them.
+    fn free(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        owner.freed = now;
+        let mut routes = BTreeMap::<NodeId, Vec<Route>>::new();
+        for (&hash, freeing) in owner.rib.freeing.in_order().into_iter().take(FREED_MAX) {
+            let key = Key { hash, full: freeing.full };
+            let to = self.view.owner(Partition::of(hash, self.settings.partitions));
+            let route = Route { session: freeing.session, key, version: freeing.version, to: None };
+            to.into_iter().for_each(|to| routes.entry(to.node).or_default().push(route));
+        }
+        for (owner, routes) in routes {
+            self.send(now, owner, Message::Route(routes), out);
+        }
     }
 
     /// Asks the owners of the other keys of sessions to direct them.
@@ -500,7 +572,7 @@ impl<T: Gpt> Node<T> {
         let requests: Vec<RequestId> =
             answered.iter().filter_map(|session| owner.waiting.remove(session)).flatten().collect();
         for request in requests {
-            self.answer(now, request, Ok(()), out);
+            self.answer(now, request, Ok(Answered::Done), out);
         }
         for (from, sessions) in left {
             self.send(now, from, Message::Forget(sessions), out);
@@ -564,6 +636,9 @@ impl<T: Gpt> Node<T> {
             let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
             let snapshot = Arc::new(snapshot);
             out.push(Action::Log(Request::Put { partition: own, snapshot }));
+        }
+        if !owner.rib.freeing.is_empty() && retry(owner.freed) {
+            self.free(now, own, out);
         }
         self.beat_asked(now, own, out);
     }

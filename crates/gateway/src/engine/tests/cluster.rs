@@ -5,49 +5,16 @@
 
 use super::frames::{frame, g_pdu, packet};
 use super::*;
-use crate::cluster::{Clustered, Seat};
 use crate::fabric::Seed;
+use crate::local::{Plan, Site, mac_of};
 use crate::session::Key;
 use overbank_cluster::message::Request;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Heard, Memory, Node, NodeId, Settings};
+use overbank_cluster::{Heard, Memory, NodeId, Settings};
 
 const SEED: Seed = Seed(0x5eed);
 const FABRIC: u16 = 2;
 const BEAT: u64 = 50_000;
-
-fn mac_of(node: NodeId) -> Mac {
-    [2, 0, 0, 0, 9, node.0]
-}
-
-/// A node's gateway.
-struct Site {
-    sessions: Sessions,
-    gateway: Gateway,
-    clustered: Clustered,
-    alone: View,
-}
-
-impl Site {
-    fn new(me: NodeId) -> Site {
-        let alone = view();
-        let (sessions, mut readers) =
-            Sessions::new(100, alone.addresses.clone(), 1, 3).expect("memory");
-        let roles = Roles { n3: 0, n6: 1 };
-        let answers = Arc::new(Answers::new(5));
-        let gateway = Gateway::new(readers.remove(0), Arc::new(alone.clone()), roles, answers);
-        let clustered = Clustered::new(Seat { me, seed: SEED }, FABRIC);
-        Site { sessions, gateway, clustered, alone }
-    }
-
-    fn look(&mut self, node: &Node<Dense>) {
-        if self.clustered.look(node) {
-            let fabric = Some(self.clustered.fabric(mac_of(node.me().node), 1600));
-            let view = Arc::new(View { fabric, ..self.alone.clone() });
-            self.gateway.take_over(&Arc::default(), &view, 0);
-        }
-    }
-}
 
 /// What became of a packet: the node and its port, or why it was dropped.
 type Fate = Result<(NodeId, u16), &'static str>;
@@ -66,7 +33,9 @@ impl Cluster {
         let settings = Settings { partitions: 8, node_bits: 3, ..Settings::default() };
         let info = |node: NodeId| Arc::from(mac_of(node));
         let memory = Memory::with_info(settings, nodes, info);
-        let sites = (0..nodes).map(|node| Some(Site::new(NodeId(node)))).collect();
+        let plan = Plan { nodes, running: nodes, sessions_max: 100, seed: SEED.0, view: view() };
+        let site = |node| Site::of(&plan, NodeId(node)).expect("memory");
+        let sites = (0..nodes).map(|node| Some(site(node))).collect();
         let mut cluster = Cluster { memory, sites, now: 0, hops: [0; 4], refused: 0 };
         cluster.beats(20);
         cluster
@@ -91,8 +60,8 @@ impl Cluster {
             match heard {
                 Heard::Session(NodeId(node), change) => {
                     let site = self.sites[usize::from(node)].as_mut().expect("it runs");
-                    site.clustered.change(&mut site.sessions, &change, self.now / 1000);
-                    assert_eq!(site.clustered.refused(), 0);
+                    site.change(&change, self.now / 1000);
+                    assert_eq!(site.refused(), 0);
                 }
                 Heard::Answer(_, answer) => self.refused += u64::from(answer.is_err()),
                 Heard::Ended(NodeId(node)) => self.sites[usize::from(node)] = None,
@@ -113,7 +82,7 @@ impl Cluster {
         for hops in 0.. {
             let site = self.sites[usize::from(at.0)].as_mut().ok_or("gone")?;
             let mut events = Events::default();
-            site.gateway.forward(&[&frame], port, self.now / 1000, &mut events);
+            site.forward(&[&frame], port, self.now / 1000, &mut events);
             let frames = events.0.into_iter().filter(|event| matches!(event, Event::Frame(..)));
             let [Event::Frame(0, verdict)] = &frames.collect::<Vec<_>>()[..] else {
                 panic!("a frame has one fate");
@@ -182,7 +151,7 @@ impl Cluster {
 
     /// Packets that were handled, by the account of the sites.
     fn handled(&self) -> u64 {
-        let totals = self.sites.iter().flatten().map(|site| site.gateway.totals());
+        let totals = self.sites.iter().flatten().map(|site| site.totals());
         totals.map(|totals| totals.uplink + totals.downlink).sum()
     }
 }
@@ -311,7 +280,7 @@ fn frames_that_no_node_sent_are_dropped() {
         let site = cluster.sites[usize::from(home.0)].as_mut().expect("it runs");
         let mut events = Events::default();
         let frame = from(source);
-        site.gateway.forward(&[&frame], FABRIC, cluster.now / 1000, &mut events);
+        site.forward(&[&frame], FABRIC, cluster.now / 1000, &mut events);
         let ours = match &events.0[..] {
             [Event::Frame(0, Verdict::Denied(denied))] => Err(denied.name()),
             [Event::Frame(0, Verdict::Sent(port, _))] => Ok((home, *port)),

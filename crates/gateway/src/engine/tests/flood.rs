@@ -5,7 +5,7 @@ use super::*;
 use crate::teid::{Secret, TeidCheck};
 
 /// Frames of garbage beside one of a session.
-const GARBAGE: usize = 5;
+const GARBAGE: usize = 6;
 const ROUNDS: usize = 2_000;
 
 fn peer_of(round: usize) -> IpAddr {
@@ -47,7 +47,10 @@ fn garbage_costs_valid_packets_nothing() {
         let indication = to_n3(peer_of(7), session.n3, &indication);
         let crafted = to_n3(peer_of(9), session.n3, &gtpu(4, 255, 1, &[0, 0, 0, 0x85, 0], &inner));
         let foreign = to_n3(peer_of(9), ip("192.0.2.99"), &gtpu(0, 255, 1, &[], &inner));
-        let garbage: [_; GARBAGE] = [forged, echo, indication, crafted, foreign];
+        let unknown = [0, 0, 0, 0xc7, 1, 0, 0, 0];
+        let unknown =
+            to_n3(peer_of(round), session.n3, &gtpu(4, 255, session.teid, &unknown, &inner));
+        let garbage: [_; GARBAGE] = [forged, echo, indication, crafted, foreign, unknown];
         let mut frames: Vec<&[u8]> = garbage.iter().map(Vec::as_slice).collect();
         let place = round % (GARBAGE + 1);
         frames.insert(place, &valid);
@@ -70,6 +73,8 @@ fn garbage_costs_valid_packets_nothing() {
     assert_eq!(received, totals.uplink as usize + totals.echo_answered as usize + dropped);
     assert!(totals.echo_answered <= 201, "{} echoes", totals.echo_answered);
     assert!(totals.error_indications <= 101, "{}", totals.error_indications);
+    assert!((1..=101).contains(&totals.extensions_notified), "{}", totals.extensions_notified);
+    assert_eq!(totals.extensions_notified + totals.extensions_limited, ROUNDS as u64);
     // Of random TEIDs, 1 in 256 reaches the tables.
     let (forged, unknown) = (counts[&Denied::ForgedTeid], counts[&Denied::UnknownTeid]);
     assert_eq!(forged + unknown, ROUNDS);

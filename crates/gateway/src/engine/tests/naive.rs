@@ -169,6 +169,8 @@ enum Message<'a> {
     GPdu(u32, &'a [u8]),
     Echo(u16),
     Other(Denied),
+    /// A G-PDU to this TEID with an extension header that must be known.
+    Unknown(u32),
 }
 
 fn container(content: &[u8]) -> Read<()> {
@@ -215,7 +217,8 @@ fn message(payload: &[u8]) -> Read<Message<'_>> {
                     containers += 1;
                     container(&header[1..len - 1])?;
                 }
-                other if other >= 0x80 => return Err(Unread),
+                128.. if kind == 255 => return Ok(Message::Unknown(teid)),
+                128.. => return Err(Unread),
                 _ => {}
             }
             (next, rest) = (header[len - 1], rest + len);
@@ -496,6 +499,15 @@ impl Naive {
                 let frame = Naive::datagram(back, [ip.dst, ip.src], ports, 0, 0, &answer);
                 return Ok((0, frame));
             }
+            Message::Unknown(teid) => {
+                if teid != 0 && is_host(ip.src) {
+                    let notice = [0x32, 31, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 141, 2, 0x40, 0x85];
+                    let ends = [ip.dst, ip.src];
+                    let frame = Naive::datagram(back, ends, [2152, 2152], 0, 0, &notice);
+                    made.push(Event::Made(0, frame));
+                }
+                return Err(Fate::Refused);
+            }
             Message::GPdu(0, _) => return Err(Denied::TeidZero.into()),
             Message::GPdu(teid, packet) => (teid, inner(packet)?),
         };
@@ -506,10 +518,17 @@ impl Naive {
                     IpAddr::V4(address) => address.octets().to_vec(),
                     IpAddr::V6(address) => address.octets().to_vec(),
                 };
-                let len = (4 + 4 + 5 + 3 + address.len()) as u8;
-                let mut indication = vec![0x36, 26, 0, len, 0, 0, 0, 0, 0, 0, 0, 0x40, 1];
-                indication.extend(&udp[..2]);
-                indication.extend([0, 16]);
+                // The sender's port, if it is not the usual one.
+                let port: &[u8] = match &udp[..2] {
+                    [8, 104] => &[0],
+                    [a, b] => &[0x40, 1, *a, *b, 0],
+                    _ => unreachable!("two bytes"),
+                };
+                let len = (3 + port.len() + 5 + 3 + address.len()) as u8;
+                let flags = if port.len() > 1 { 0x36 } else { 0x32 };
+                let mut indication = vec![flags, 26, 0, len, 0, 0, 0, 0, 0, 0, 0];
+                indication.extend(port);
+                indication.push(16);
                 indication.extend(teid.to_be_bytes());
                 indication.extend([133, 0, address.len() as u8]);
                 indication.extend(address);

@@ -63,12 +63,13 @@ fn from_n3() -> impl Strategy<Value = Vec<u8>> {
         &[133, 0, 3, 1, 2, 3],
     ];
     let kinds: &[u8] = &[1, 1, 1, 2, 26, 31, 254, 255, 3, 200];
-    let optional: [(u8, &[u8]); 9] = [
+    let optional: [(u8, &[u8]); 10] = [
         (0, &[]),
         (2, &[1, 2, 0, 0]),
         (4, &[0, 0, 0, 0x85, 1, 0x10, 9, 0]),
         (4, &[0, 0, 0, 0x85, 2, 0x18, 9, 0, 0, 0, 0, 0]),
         (4, &[0, 0, 0, 0x40, 1, 8, 0x68, 0x85, 1, 0, 9, 0]),
+        (4, &[0, 0, 0, 0x85, 1, 0x10, 9, 0x8a, 1, 0, 0, 0]),
         (4, &[0, 0, 0, 0xc1, 1, 0, 0, 0]),
         (4, &[0, 0, 0, 0x20, 0, 0, 0, 0]),
         (5, &[0, 0, 7, 0]),
@@ -84,7 +85,12 @@ fn from_n3() -> impl Strategy<Value = Vec<u8>> {
         };
         to_n3(src, dst, &gtpu(flags, kind, teid, optional, body))
     });
-    prop_oneof![3 => of_session, 1 => message]
+    let frame = prop_oneof![3 => of_session, 1 => message];
+    (frame, prop::bool::weighted(0.3)).prop_map(|(mut frame, other_port)| {
+        let udp = if frame[12] == 8 { 34 } else { 54 };
+        frame[udp] ^= u8::from(other_port);
+        frame
+    })
 }
 
 fn from_n6() -> impl Strategy<Value = Vec<u8>> {
@@ -192,7 +198,9 @@ proptest! {
             let all = burst.iter().enumerate();
             let twins: Vec<Event> =
                 all.flat_map(|(index, frame)| twin.take(index, port, frame, rig.now_ms)).collect();
-            let limits = |t: &GatewayTotals| t.error_indications_limited + t.icmp_limited;
+            let limits = |t: &GatewayTotals| {
+                t.error_indications_limited + t.icmp_limited + t.extensions_limited
+            };
             let mut limited = limits(&rig.totals()) - limits(&before);
             let difference = differs(&ours, &twins, &mut limited);
             prop_assert!(difference.is_none(), "{}", difference.unwrap_or_default());

@@ -3,23 +3,30 @@
 //!
 //! | experiment | file | content |
 //! |---|---|---|
-//! | `sb-arch` | `arch/` | hops, bytes, time and tables of four architectures |
-//! | `sb-scale` | `scale.rs` | keys that fit into a node's memory, by nodes |
-//! | `sb-update` | `update.rs`, `rib.rs` | updates by owners of the RIB |
-//! | `gpt-vs-range` | `range.rs` | ranges and exceptions instead of a GPT |
+//! | `sb-arch` | `arch/`, `nodes/` | hops, bytes, time and tables of four architectures |
+//! | `sb-latency` | `latency/`, `nodes/` | time of a packet over interfaces |
+//! | `sb-scale` | `scale.rs`, `gpt.rs` | keys that fit into a node's memory, by nodes |
+//! | `sb-update` | `update/` | updates by owners of the RIB |
+//! | `sb-fault` | `fault/` | packets by verdict while nodes fail, leave and join |
+//! | `gpt-vs-range` | `range/` | ranges and exceptions instead of a GPT |
 //! | `fib-values` | `values.rs` | lookups by bytes of a value, and with a session line behind |
 //!
 //! The dissertation has no evaluation of the cluster: where it states a figure without deriving it,
 //! a model stands beside the claim.
 
 mod arch;
+mod fault;
+mod gpt;
+mod latency;
+mod nodes;
 mod range;
-mod rib;
 mod scale;
 mod update;
 mod values;
 
 pub(super) use arch::SB_ARCH;
+pub(super) use fault::SB_FAULT;
+pub(super) use latency::SB_LATENCY;
 pub(super) use range::GPT_VS_RANGE;
 pub(super) use scale::SB_SCALE;
 pub(super) use update::SB_UPDATE;

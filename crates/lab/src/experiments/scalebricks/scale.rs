@@ -9,13 +9,12 @@
 //! both. An entry counts with its 8 bytes, as the model has it; what our forwarding table takes
 //! with versions and free slots stands beside it.
 
+use super::gpt::Gpt;
 use super::{handling, hash, node_bits};
 use crate::experiments::fib::address;
 use crate::prelude::*;
 use overbank::fib::{Config as FibConfig, Key6, Writer};
 use overbank::memory::Pages;
-use overbank::partition::setsep::{Config as SetSepConfig, SetSep};
-use overbank::partition::{Config, Reader, Replica};
 
 pub const SB_SCALE: Experiment = Experiment {
     name: "sb-scale",
@@ -67,42 +66,9 @@ impl Kind {
     fn build(self, keys: u64, nodes: u64) -> Result<Gpt, LabError> {
         let entries = (0..keys).map(|key| (hash(key), handling(key, nodes)));
         match self {
-            _ if nodes == 1 => Ok(Gpt::One),
-            Kind::SetSep => {
-                let config = SetSepConfig::new(keys as usize, node_bits(nodes));
-                let (table, _) = SetSep::build(&config, entries).map_err(LabError::failed)?;
-                Ok(Gpt::SetSep(table))
-            }
-            Kind::Dense => {
-                let config = Config::new(keys as usize, node_bits(nodes) as usize).packed();
-                let (table, _) = Replica::build(&config, entries).map_err(LabError::failed)?;
-                Ok(Gpt::Dense(table.reader()))
-            }
-        }
-    }
-}
-
-enum Gpt {
-    /// One node needs none.
-    One,
-    SetSep(SetSep),
-    Dense(Reader),
-}
-
-impl Gpt {
-    fn bytes(&self) -> usize {
-        match self {
-            Gpt::One => 0,
-            Gpt::SetSep(table) => table.bytes(),
-            Gpt::Dense(reader) => reader.bytes(),
-        }
-    }
-
-    fn nodes(&self, hashes: &[u64], nodes: &mut [u8]) {
-        match self {
-            Gpt::One => nodes.fill(0),
-            Gpt::SetSep(table) => table.lookup_batch(hashes, nodes),
-            Gpt::Dense(reader) => reader.lookup_batch(hashes, nodes),
+            _ if nodes == 1 => Ok(Gpt::None),
+            Kind::SetSep => Gpt::setsep(keys, nodes, entries),
+            Kind::Dense => Gpt::dense(keys, nodes, true, entries),
         }
     }
 }

@@ -10,15 +10,17 @@
 use overbank::fib::Key;
 use overbank::hash::mix;
 
-pub(super) const PACKET: usize = 50;
-pub(super) const END: usize = 100;
+pub(crate) const PACKET: usize = 50;
+pub(crate) const END: usize = 100;
 const LINK: usize = 36;
+/// How the destination address of a labelled frame begins.
+pub(crate) const LABELLED: [u8; 3] = [2, 0x4f, 0x42];
 /// Bytes of a packet on a link.
-pub(super) const LEN: u64 = (END - LINK) as u64;
+pub(crate) const LEN: u64 = (END - LINK) as u64;
 
 /// What the node that a frame is sent to does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Ingress,
     /// Passes it on (VLB).
     Indirect,
@@ -27,30 +29,30 @@ pub(super) enum Role {
     Handling,
 }
 
-pub(super) const ROLES: [Role; 4] = [Role::Ingress, Role::Indirect, Role::Lookup, Role::Handling];
+pub(crate) const ROLES: [Role; 4] = [Role::Ingress, Role::Indirect, Role::Lookup, Role::Handling];
 
 /// What nodes write on a frame for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
-    pub(super) role: Role,
-    pub(super) to: u8,
+pub(crate) struct Label {
+    pub(crate) role: Role,
+    pub(crate) to: u8,
     /// The handling node, as far as it is known.
-    pub(super) last: u8,
+    pub(crate) last: u8,
     /// Links that it has crossed.
-    pub(super) hops: u8,
+    pub(crate) hops: u8,
     /// What the forwarding table said.
-    pub(super) value: u32,
+    pub(crate) value: u32,
 }
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Frame {
-    pub(super) bytes: [u8; 128],
+pub(crate) struct Frame {
+    pub(crate) bytes: [u8; 128],
 }
 
 impl Frame {
     /// Returns a packet of this key as it enters the cluster.
-    pub(super) fn entering<K: FlowKey>(key: K) -> Frame {
+    pub(crate) fn entering<K: FlowKey>(key: K) -> Frame {
         let mut bytes = [0; 128];
         bytes[LINK..LINK + 6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
         bytes[LINK + 12..PACKET].copy_from_slice(&[8, 0]);
@@ -62,7 +64,29 @@ impl Frame {
         Frame { bytes }
     }
 
-    pub(super) fn label(&self) -> Label {
+    /// Returns a frame that came over a link; `None`: its length is another's.
+    pub(crate) fn received(link: &[u8]) -> Option<Frame> {
+        let mut bytes = [0; 128];
+        (link.len() == END - LINK).then(|| bytes[LINK..END].copy_from_slice(link))?;
+        Some(Frame { bytes })
+    }
+
+    /// Returns the bytes of a packet on a link.
+    pub(crate) fn on_link(&self) -> &[u8] {
+        &self.bytes[LINK..END]
+    }
+
+    /// Returns the bytes of a packet in its tunnel.
+    pub(crate) fn in_tunnel(&self) -> &[u8] {
+        &self.bytes[..END]
+    }
+
+    /// Whether a node has written a label.
+    pub(crate) fn is_labelled(&self) -> bool {
+        self.word(LINK) == LABELLED
+    }
+
+    pub(crate) fn label(&self) -> Label {
         let [role, last, to, _, hops, a, b, c, d] = self.word(LINK + 3);
         Label {
             role: ROLES[usize::from(role & 3)],
@@ -74,10 +98,11 @@ impl Frame {
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, label: Label) {
+    pub(crate) fn set(&mut self, label: Label) {
         let Label { role, to, last, hops, value } = label;
         let [a, b, c, d] = value.to_be_bytes();
-        let header = [2, 0x4f, 0x42, role as u8, last, to, 2, hops, a, b, c, d];
+        let [x, y, z] = LABELLED;
+        let header = [x, y, z, role as u8, last, to, 2, hops, a, b, c, d];
         self.bytes[LINK..LINK + 12].copy_from_slice(&header);
     }
 
@@ -97,7 +122,7 @@ impl Frame {
 }
 
 /// A key of packets: the terminal's address, or all of a flow.
-pub(super) trait FlowKey: Key {
+pub(crate) trait FlowKey: Key {
     const NAME: &'static str;
     /// Returns the key of a session; numbers below 2³² have different ones.
     fn of(session: u64) -> Self;
@@ -189,12 +214,16 @@ mod tests {
             let (narrow, wide) = (u64::of(session), u128::of(session));
             assert_eq!(u64::read(&Frame::entering(narrow)), Some(narrow));
             let mut frame = Frame::entering(wide);
+            assert!(!frame.is_labelled());
             for role in ROLES {
                 let label = Label { role, to: 31, last: 7, hops: 2, value: 0x0102_0304 };
                 frame.set(label);
                 assert_eq!((frame.label(), u128::read(&frame)), (label, Some(wide)));
             }
             assert_eq!(u64::read(&frame), Some(narrow));
+            let other = Frame::received(frame.on_link()).unwrap();
+            assert!(other.is_labelled() && other.bytes == frame.bytes);
+            assert!(Frame::received(&frame.in_tunnel()[1..]).is_none());
             frame.bytes[LINK + 12] = 0x86;
             assert_eq!((u64::read(&frame), u128::read(&frame)), (None, None));
         }

@@ -14,35 +14,35 @@ const UNKNOWN: u32 = 16;
 
 /// What a pass counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pass {
-    pub(super) packets: u64,
+pub(crate) struct Pass {
+    pub(crate) packets: u64,
     /// Packets of sessions: all, handled by their node, links that they crossed, the most of one.
-    pub(super) known: u64,
-    pub(super) handled: u64,
-    pub(super) hops: u64,
-    pub(super) hops_max: u8,
+    pub(crate) known: u64,
+    pub(crate) handled: u64,
+    pub(crate) hops: u64,
+    pub(crate) hops_max: u8,
     /// Packets of no session, refused; the most links that one of them crossed.
-    pub(super) refused: u64,
-    pub(super) unknown_hops_max: u8,
-    pub(super) wrong: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown_hops_max: u8,
+    pub(crate) wrong: u64,
 }
 
 /// All nodes of a cluster, and the frames on their way.
-pub(super) struct Cluster<K> {
-    pub(super) nodes: Vec<Node<K>>,
+pub(crate) struct Cluster<K> {
+    pub(crate) nodes: Vec<Node<K>>,
     waiting: VecDeque<Frame>,
     out: Outbox,
 }
 
 impl<K: FlowKey> Cluster<K> {
-    pub(super) fn new(tables: &Tables<K>, architecture: Architecture) -> Self {
+    pub(crate) fn new(tables: &Tables<K>, architecture: Architecture) -> Self {
         let nodes = (0..tables.nodes).map(|n| Node::new(tables, architecture, n as u8)).collect();
         Cluster { nodes, waiting: VecDeque::new(), out: Outbox::new() }
     }
 
     /// Has packets of these keys enter at random nodes, and works until none is on its way. `got`
     /// gets each burst before a node works on it.
-    pub(super) fn pass(
+    pub(crate) fn pass(
         &mut self,
         keys: &[(K, Option<u8>)],
         pcg: &mut Pcg32,
@@ -91,7 +91,7 @@ impl<K: FlowKey> Cluster<K> {
 }
 
 /// Draws packets of random sessions, and of none.
-pub(super) fn draw<K: FlowKey>(
+pub(crate) fn draw<K: FlowKey>(
     (sessions, nodes): (u64, u64),
     count: usize,
     unknown: bool,

@@ -2,7 +2,14 @@
 //! many addresses, in turns on one thread: frames of 128 bytes inside, of random sessions.
 //!
 //!     cargo run --release -p overbank-gateway --example datapath -- [SESSIONS [ROUNDS]]
+//!
+//! With a third argument `garbage`, what a frame of each kind of garbage costs beside one of a
+//! session (`garbage.rs`).
 
+mod frames;
+mod garbage;
+
+use frames::{HOST, N3, PEER, frame, ipv4, terminal, tunnelled};
 use overbank::fib::{Config, Key6, Writer};
 use overbank_gateway::engine::{Answers, Gateway, Roles, Sink, View};
 use overbank_gateway::next_hops::{NextHops, PortHops};
@@ -10,6 +17,7 @@ use overbank_gateway::prefix::Prefix;
 use overbank_gateway::reason::DropReason;
 use overbank_gateway::session::{Gate, Session};
 use overbank_gateway::sessions::{Addresses, Origin, Sessions};
+use overbank_gateway::teid::{Secret, TeidCheck};
 use overbank_stations::Station;
 use overbank_stations::forward::{self, Forwarder, Role};
 use std::error::Error;
@@ -57,46 +65,19 @@ impl forward::Sink<Key6> for Count {
     }
 }
 
-fn checksum(header: &[u8]) -> [u8; 2] {
-    let sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
-}
-
-/// An IPv4 packet of UDP.
-fn ipv4(src: [u8; 4], dst: [u8; 4], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
-    let len = 28 + payload.len() as u16;
-    let mut packet = vec![0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 17, 0, 0];
-    packet.extend(src.into_iter().chain(dst));
-    let sum = checksum(&packet);
-    packet[10..12].copy_from_slice(&sum);
-    packet.extend([ports[0], ports[1], len - 20, 0].iter().flat_map(|word| word.to_be_bytes()));
-    packet.extend(payload);
-    packet
-}
-
-fn frame(packet: &[u8]) -> Vec<u8> {
-    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0], packet].concat()
-}
-
-fn terminal(number: u32) -> [u8; 4] {
-    (0x0a00_0000 + number).to_be_bytes()
-}
-
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let count: u32 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
-    let rounds: usize = arguments.next().map_or(Ok(15), |text| text.parse())?;
-    let (n3, peer) = ([192, 0, 2, 1], [198, 51, 100, 7]);
+/// A gateway with sessions 1 to `count`, whose TEIDs have a check if there is a secret.
+fn gateway(count: u32, secret: Option<Secret>) -> Result<Gateway, Box<dyn Error>> {
     let pools = [Prefix::parse("10.0.0.0/8")?].into_iter().collect();
-    let addresses = Addresses { n3: [n3.into()].into(), pools, ..Default::default() };
+    let n3 = [N3.into()];
+    let teids = TeidCheck::new(secret, &n3);
+    let addresses = Addresses { n3: n3.into(), pools, teids: teids.clone() };
     let (mut sessions, mut readers) = Sessions::new(count as usize, addresses.clone(), 1, 1)?;
     for number in 1..=count {
         let session = Session {
             id: u64::from(number),
-            n3: n3.into(),
-            teid: number,
-            peer: peer.into(),
+            n3: N3.into(),
+            teid: if teids.is_on() { teids.teid(0, number) } else { number },
+            peer: PEER.into(),
             peer_teid: number,
             qfi: Some(9),
             ipv4: Some(terminal(number).into()),
@@ -111,8 +92,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let hops = || PortHops::new([2, 0, 0, 0, 0, 1], [(all, Some([2, 0, 0, 0, 0, 9]))]);
     let view = View { addresses, hops: NextHops { n3: hops(), n6: hops() }, ..View::default() };
     let (roles, answers) = (Roles { n3: 0, n6: 1 }, Arc::new(Answers::new(1)));
-    let mut gateway = Gateway::new(readers.remove(0), Arc::new(view), roles, answers);
+    Ok(Gateway::new(readers.remove(0), Arc::new(view), roles, answers))
+}
 
+/// A session's number for a place in the traffic.
+fn drawn(at: usize, count: u32) -> u32 {
+    1 + (overbank::hash::mix(at as u64) % u64::from(count)) as u32
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let count: u32 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
+    let rounds: usize = arguments.next().map_or(Ok(15), |text| text.parse())?;
+    match arguments.next().as_deref() {
+        None => {}
+        Some("garbage") => return garbage::run(count, rounds),
+        Some(other) => return Err(format!("{other:?}: must be garbage, or absent").into()),
+    }
+    let mut gateway = gateway(count, None)?;
     let mac = |number: u32| {
         let [a, b, c, d] = number.to_be_bytes();
         [2, 1, a, b, c, d]
@@ -123,18 +120,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let switch = Forwarder::new(fib.reader(), &[Role::default(); 2]);
 
-    let drawn = |at: usize| 1 + (overbank::hash::mix(at as u64) % u64::from(count)) as u32;
+    let drawn = |at| drawn(at, count);
     let inside = vec![0; INNER - 28];
-    let host = [203, 0, 113, 80];
     let up = (0..FRAMES).map(|at| {
         let number = drawn(at);
-        let inner = ipv4(terminal(number), host, [5000, 53], &inside);
-        let message = [&[0x30, 255, 0, INNER as u8][..], &number.to_be_bytes(), &inner].concat();
-        frame(&ipv4(peer, n3, [2152, 2152], &message))
+        let inner = ipv4(terminal(number), HOST, [5000, 53], &inside);
+        tunnelled(PEER, number, &inner)
     });
-    let down = (0..FRAMES).map(|at| frame(&ipv4(host, terminal(drawn(at)), [53, 5000], &inside)));
+    let down = (0..FRAMES).map(|at| frame(&ipv4(HOST, terminal(drawn(at)), [53, 5000], &inside)));
     let bridged = (0..FRAMES).map(|at| {
-        let mut frame = frame(&ipv4(host, terminal(drawn(at)), [53, 5000], &inside));
+        let mut frame = frame(&ipv4(HOST, terminal(drawn(at)), [53, 5000], &inside));
         frame[..6].copy_from_slice(&mac(drawn(at)));
         frame
     });

@@ -15,8 +15,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::super::gpt::Gpt;
 use super::frame::{END, FlowKey, Frame, Label, PACKET, Role};
-use super::tables::{Gpt, SLOT, Tables, lookup_node, node_of};
+use super::tables::{SLOT, Tables, lookup_node, node_of};
 use overbank::fib::Reader;
 use overbank::memory::Words;
 use overbank::prefetch::prefetch;
@@ -24,14 +25,14 @@ use overbank::random::Pcg32;
 use overbank_wire::gtpu::{Encap, Link, Outer};
 use overbank_wire::ip::Ends;
 
-pub(super) const BURST: usize = 32;
+pub(crate) const BURST: usize = 32;
 /// Frames of a transmit ring.
 const RING: usize = 1024;
 /// 64-bit words of a session's line: key (2), peer and TEID, packets, bytes.
-pub(super) const LINE: usize = 8;
+pub(crate) const LINE: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Architecture {
+pub(crate) enum Architecture {
     RouteBricks,
     Duplication,
     HashPartition,
@@ -40,7 +41,7 @@ pub(super) enum Architecture {
     WithSetSep,
 }
 
-pub(super) const ARCHITECTURES: [Architecture; 5] = [
+pub(crate) const ARCHITECTURES: [Architecture; 5] = [
     Architecture::RouteBricks,
     Architecture::Duplication,
     Architecture::HashPartition,
@@ -49,7 +50,7 @@ pub(super) const ARCHITECTURES: [Architecture; 5] = [
 ];
 
 impl Architecture {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Architecture::RouteBricks => "(a) RouteBricks",
             Architecture::Duplication => "(b) full duplication",
@@ -59,12 +60,12 @@ impl Architecture {
         }
     }
 
-    pub(super) const fn has_gpt(self) -> bool {
+    pub(crate) const fn has_gpt(self) -> bool {
         matches!(self, Architecture::ScaleBricks | Architecture::WithSetSep)
     }
 
     /// Returns the role between ingress and handling node.
-    pub(super) const fn between(self) -> Option<Role> {
+    pub(crate) const fn between(self) -> Option<Role> {
         match self {
             Architecture::RouteBricks => Some(Role::Indirect),
             Architecture::HashPartition => Some(Role::Lookup),
@@ -73,20 +74,20 @@ impl Architecture {
     }
 
     /// Returns the most links that a packet may cross.
-    pub(super) const fn hops(self) -> u8 {
+    pub(crate) const fn hops(self) -> u8 {
         if self.between().is_some() { 2 } else { 1 }
     }
 }
 
 /// What a node sends: a ring of frames.
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     frames: Vec<Frame>,
     next: usize,
     taken: usize,
 }
 
 impl Outbox {
-    pub(super) fn new() -> Outbox {
+    pub(crate) fn new() -> Outbox {
         Outbox { frames: vec![Frame { bytes: [0; 128] }; RING], next: 0, taken: 0 }
     }
 
@@ -100,7 +101,7 @@ impl Outbox {
     }
 
     /// Takes what was sent since the last call, at most a ring.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = &Frame> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = &Frame> {
         let range = self.taken..self.next;
         self.taken = self.next;
         range.map(|at| &self.frames[at % RING])
@@ -109,14 +110,14 @@ impl Outbox {
 
 /// Packets that a node dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Drops {
+pub(crate) struct Drops {
     /// No session has the key.
-    pub(super) unknown: u64,
+    pub(crate) unknown: u64,
     /// Not IPv4, or a session that is not the packet's.
-    pub(super) wrong: u64,
+    pub(crate) wrong: u64,
 }
 
-pub(super) struct Node<K> {
+pub(crate) struct Node<K> {
     architecture: Architecture,
     number: u8,
     nodes: u64,
@@ -125,7 +126,7 @@ pub(super) struct Node<K> {
     fib: Reader<K, u32>,
     sessions: Arc<Words>,
     draws: Pcg32,
-    pub(super) drops: Drops,
+    pub(crate) drops: Drops,
 }
 
 /// The keys of a burst, and the frames that they are of.
@@ -157,7 +158,7 @@ impl<K: FlowKey> Keys<K> {
 }
 
 impl<K: FlowKey> Node<K> {
-    pub(super) fn new(tables: &Tables<K>, architecture: Architecture, number: u8) -> Node<K> {
+    pub(crate) fn new(tables: &Tables<K>, architecture: Architecture, number: u8) -> Node<K> {
         let own = usize::from(number);
         let fib = match architecture {
             Architecture::RouteBricks | Architecture::Duplication => &tables.whole,
@@ -165,8 +166,8 @@ impl<K: FlowKey> Node<K> {
             Architecture::ScaleBricks | Architecture::WithSetSep => &tables.own[own],
         };
         let gpt = match architecture {
-            Architecture::ScaleBricks => Gpt::Dense(tables.gpt.clone()),
-            Architecture::WithSetSep => tables.setsep.clone().map_or(Gpt::None, Gpt::SetSep),
+            Architecture::ScaleBricks => tables.gpt.clone(),
+            Architecture::WithSetSep => tables.setsep.clone(),
             _ => Gpt::None,
         };
         Node {
@@ -182,11 +183,11 @@ impl<K: FlowKey> Node<K> {
     }
 
     /// Returns the bytes of its tables, without the sessions, which all architectures have.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         (self.fib.bytes() + self.gpt.bytes()) as u64
     }
 
-    pub(super) fn work(&mut self, role: Role, frames: &[Frame], out: &mut Outbox) {
+    pub(crate) fn work(&mut self, role: Role, frames: &[Frame], out: &mut Outbox) {
         match role {
             Role::Ingress => self.ingress(frames, out),
             Role::Indirect => self.indirect(frames, out),

@@ -3,68 +3,41 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::{handling, node_bits};
+use super::super::gpt::Gpt;
+use super::super::handling;
 use super::frame::FlowKey;
 use super::node::LINE;
 use crate::prelude::*;
 use overbank::fib::{Config as FibConfig, Reader, Writer};
 use overbank::memory::{Pages, Words};
-use overbank::partition::setsep::{Config as SetSepConfig, SetSep};
-use overbank::partition::{Config, Reader as GptReader, Replica};
 
 /// The bits of a value that are the slot; the node is above.
-pub(super) const SLOT: u32 = (1 << 24) - 1;
+pub(crate) const SLOT: u32 = (1 << 24) - 1;
 /// Insertions that a prefetch goes ahead.
 const AHEAD: u64 = 16;
 
-pub(super) const fn node_of(value: u32) -> u8 {
+pub(crate) const fn node_of(value: u32) -> u8 {
     (value >> 24) as u8
 }
 
 /// Returns the node that has the entries of a hash, in a hash partition.
 #[inline(always)]
-pub(super) fn lookup_node(hash: u64, nodes: u64) -> u8 {
+pub(crate) fn lookup_node(hash: u64, nodes: u64) -> u8 {
     ((u128::from(hash) * u128::from(nodes)) >> 64) as u8
 }
 
-#[derive(Clone)]
-pub(super) enum Gpt {
-    None,
-    Dense(GptReader),
-    SetSep(Arc<SetSep>),
-}
-
-impl Gpt {
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Gpt::None => 0,
-            Gpt::Dense(reader) => reader.bytes(),
-            Gpt::SetSep(table) => table.bytes(),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn nodes(&self, hashes: &[u64], nodes: &mut [u8]) {
-        match self {
-            Gpt::None => nodes.fill(0),
-            Gpt::Dense(reader) => reader.lookup_batch(hashes, nodes),
-            Gpt::SetSep(table) => table.lookup_batch(hashes, nodes),
-        }
-    }
-}
-
 /// A forwarding table for each node has one writer, whatever its entries are chosen by.
-pub(super) struct Tables<K> {
-    pub(super) nodes: u64,
-    pub(super) sessions: Vec<Arc<Words>>,
+pub(crate) struct Tables<K> {
+    pub(crate) nodes: u64,
+    pub(crate) sessions: Vec<Arc<Words>>,
     /// Every entry; the nodes of a duplication read one copy, as only one of them runs at a time.
-    pub(super) whole: Reader<K, u32>,
+    pub(crate) whole: Reader<K, u32>,
     /// By hash; empty tables if the hash partition is left out.
-    pub(super) by_hash: Vec<Reader<K, u32>>,
+    pub(crate) by_hash: Vec<Reader<K, u32>>,
     /// By handling node.
-    pub(super) own: Vec<Reader<K, u32>>,
-    pub(super) gpt: GptReader,
-    pub(super) setsep: Option<Arc<SetSep>>,
+    pub(crate) own: Vec<Reader<K, u32>>,
+    pub(crate) gpt: Gpt,
+    pub(crate) setsep: Gpt,
 }
 
 fn writer<K: FlowKey>(entries: u64, seed: u64) -> Result<Writer<K, u32>, LabError> {
@@ -79,7 +52,7 @@ fn writers<K: FlowKey>(counts: &[u64], seed: u64) -> Result<Vec<Writer<K, u32>>,
 impl<K: FlowKey> Tables<K> {
     /// Builds the tables for sessions 0 to `sessions`; `all`: those of every architecture,
     /// otherwise of full duplication and ScaleBricks alone.
-    pub(super) fn build(
+    pub(crate) fn build(
         context: &mut Context<'_>,
         (sessions, nodes): (u64, u64),
         all: bool,
@@ -128,12 +101,9 @@ impl<K: FlowKey> Tables<K> {
         }
         context.step(&format!("{what}: GPT"), 0.6)?;
         let entries = (0..sessions).map(|s| (K::of(s).hash(), handling(s, nodes)));
-        let config = Config::new(sessions as usize, node_bits(nodes) as usize);
-        let (gpt, _) = Replica::build(&config, entries.clone()).map_err(LabError::failed)?;
+        let gpt = Gpt::dense(sessions, nodes, false, entries.clone())?;
         context.step(&format!("{what}: SetSep"), 0.7)?;
-        let config = SetSepConfig::new(sessions as usize, node_bits(nodes));
-        let setsep = all.then(|| SetSep::build(&config, entries).map_err(LabError::failed));
-        let setsep = setsep.transpose()?.map(|(table, _)| Arc::new(table));
+        let setsep = if all { Gpt::setsep(sessions, nodes, entries)? } else { Gpt::None };
         let readers = |writers: Vec<Writer<K, u32>>| writers.iter().map(Writer::reader).collect();
         Ok(Tables {
             nodes,
@@ -141,7 +111,7 @@ impl<K: FlowKey> Tables<K> {
             whole: whole.reader(),
             by_hash: readers(by_hash),
             own: readers(own),
-            gpt: gpt.reader(),
+            gpt,
             setsep,
         })
     }
