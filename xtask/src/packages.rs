@@ -73,6 +73,11 @@ pub const CLUSTER: &[Package] = &[
         sign: &["protoc", "--version"],
         needed_by: "crates/stores: builds etcd's client",
     },
+    Package {
+        name: "libprotobuf-dev",
+        sign: &["protoc", "-o", "/dev/null", "google/protobuf/descriptor.proto"],
+        needed_by: "crates/stores: files that etcd's client is built from",
+    },
     Package { name: "etcd-server", sign: &["etcd", "--version"], needed_by: "tests: a cluster" },
     Package {
         name: "nats-server",
