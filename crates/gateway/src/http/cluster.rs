@@ -14,10 +14,15 @@ use axum::http::{StatusCode, Uri};
 use overbank_cluster::message::{Answered, Refusal, Request};
 use overbank_cluster::{NodeId, SessionId};
 use serde_json::json;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an answer: longer than the cluster keeps a request.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// Longest wait for an owner, as after a start or the loss of a node, and the pause between looks.
+const OWNER_MAX: Duration = Duration::from_secs(10);
+const OWNER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns the gateway's place in a cluster, if it has one.
 pub(super) fn seat(api: &Api) -> Option<Seat> {
@@ -43,16 +48,24 @@ fn unavailable(what: &str) -> Fault {
     Fault::new(StatusCode::SERVICE_UNAVAILABLE, what)
 }
 
-/// Asks the cluster, and waits for its answer.
+/// Asks the cluster, and waits for its answer; for an owner too, while a partition changes hands.
 pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
     let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
     let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
-    let answer = asks.ask(request);
-    let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
-    match answer.recv_timeout(ANSWER_MAX) {
-        Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(refusal)) => Err(refused(refusal)),
-        Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
+    let started = Instant::now();
+    loop {
+        let answer = asks.ask(request.clone());
+        let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
+        return match answer.recv_timeout(ANSWER_MAX) {
+            Ok(Ok(answered)) => Ok(answered),
+            // Nothing was begun.
+            Ok(Err(Refusal::NoOwner)) if started.elapsed() < OWNER_MAX => {
+                sleep(OWNER_PAUSE);
+                continue;
+            }
+            Ok(Err(refusal)) => Err(refused(refusal)),
+            Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
+        };
     }
 }
 
