@@ -45,6 +45,21 @@ pub const fn tag(source: Mac) -> Option<(Tag, NodeId)> {
     }
 }
 
+/// Returns a frame that shows switches where a node's port is: RARP (RFC 903), to all.
+///
+/// No other frame has the address of a node as its source, and a switch floods what is to an address
+/// that it has not learned.
+pub fn announcement(mac: Mac) -> [u8; 60] {
+    // EtherType; Ethernet, IPv4, lengths of their addresses, a request.
+    const HEAD: [u8; 10] = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];
+    let mut frame = [0; 60];
+    let parts = [(0, &[0xff; 6][..]), (6, &mac), (12, &HEAD), (22, &mac), (32, &mac)];
+    for (at, part) in parts {
+        frame[at..at + part.len()].copy_from_slice(part);
+    }
+    frame
+}
+
 /// Where the packets of a session go instead of being handled here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relay {

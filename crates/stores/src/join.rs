@@ -4,19 +4,22 @@
 //! them. The secret seed of keys is drawn by the first node. A run's number comes from a counter of
 //! its node, so that no two runs have the same one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_client::{Client, Compare, CompareOp, ConnectOptions, PutOptions, Txn, TxnOp};
 use overbank_cluster::etcd::Info;
 use overbank_cluster::{Member, NodeId, Settings};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::etcd::Names;
 use crate::log::Log;
 
 /// Longest wait for a service at the start.
 const START_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for all of them, with tries that fail, and the pause between two.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(500);
 /// How often NATS is asked for a sign of life.
 const PING: Duration = Duration::from_secs(2);
 /// Messages that wait in a subscription; further ones are dropped and fetched later.
@@ -132,11 +135,28 @@ async fn in_time<T, E>(
     }
 }
 
-/// Connects a node to the services of its cluster.
+/// Connects a node to the services of its cluster. Waits [`PATIENCE`] for services that start, or
+/// that have no leader yet.
 ///
 /// # Errors
 /// A service cannot be reached, or the cluster has other settings.
 pub async fn join(options: Options) -> Result<Joined, StoresError> {
+    use StoresError::{Etcd, EtcdSilent, Nats, NatsSilent};
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match try_join(options.clone()).await {
+            Err(error @ (Etcd { .. } | EtcdSilent(_) | Nats { .. } | NatsSilent(_)))
+                if Instant::now() < end =>
+            {
+                tracing::warn!(%error, "waiting for the cluster's services");
+                sleep(PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn try_join(options: Options) -> Result<Joined, StoresError> {
     let name = &options.cluster;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fits) {

@@ -12,6 +12,7 @@ use overbank_cluster::table::Dense;
 use overbank_cluster::{Micros, Node, NodeId, SessionId, Settings};
 use overbank_gateway::GatewayControl;
 use overbank_gateway::cluster::{Asks, Seat};
+use overbank_gateway::engine::Order;
 use overbank_gateway::fabric::Seed;
 use overbank_runtime::Handle;
 use overbank_stores::{Driver, Host, Joined, Options, StoresError, join as join_stores};
@@ -29,6 +30,10 @@ const NODE_BITS: u8 = 5;
 const ASKED_MAX: usize = 1 << 14;
 /// Longest wait for workers at a time.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// Time between two frames that show switches where the port of the fabric is: shorter than the
+/// least time for which any keeps an address.
+const ANNOUNCE_MS: u64 = 5000;
 
 /// A node that has joined and does not run yet.
 pub struct Joining {
@@ -111,6 +116,8 @@ struct Gateway {
     waiting: Arc<Waiting>,
     /// Workers may run on an earlier view.
     view_changed: bool,
+    /// When switches are shown next where the port of the fabric is.
+    announce_ms: u64,
 }
 
 impl Host for Gateway {
@@ -123,6 +130,12 @@ impl Host for Gateway {
     }
 
     fn look(&mut self, node: &Node<Dense>) -> bool {
+        let now_ms = self.handle.now_ms();
+        if now_ms >= self.announce_ms {
+            self.announce_ms = now_ms + ANNOUNCE_MS;
+            // A full queue has the next one.
+            let _ = self.handle.order(Order::Announce);
+        }
         self.view_changed |= self.handle.lock().cluster_view(node);
         self.view_changed
     }
@@ -166,7 +179,12 @@ pub struct Running {
 pub fn start(config: &Config, handle: &Handle<GatewayControl>) -> Option<Running> {
     let Joining { mut joined, runtime } = config.joined.lock().ok()?.take()?;
     let waiting = Arc::new(Waiting::default());
-    let host = Gateway { handle: handle.clone(), waiting: waiting.clone(), view_changed: false };
+    let host = Gateway {
+        handle: handle.clone(),
+        waiting: waiting.clone(),
+        view_changed: false,
+        announce_ms: 0,
+    };
     let mac = handle.lock().cluster_mac()?;
     joined.publish(Arc::from(mac));
     let (driver, node) = Driver::new(joined, runtime, host);

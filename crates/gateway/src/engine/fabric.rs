@@ -185,7 +185,9 @@ impl Work {
             frames.iter().map(|frame| view.read_fabric(frame, fabric, &mut keys)).collect();
         let looked = self.look_up_here(&keys, barred);
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
-            self.totals.fabric_received += 1;
+            let foreign = [Denied::OtherMac, Denied::ForeignFabric].map(DropReason::Denied);
+            let to_us = !read.as_ref().is_err_and(|reason| foreign.contains(reason));
+            self.totals.fabric_received += u64::from(to_us);
             let done = match read {
                 Err(reason) => Err(*reason),
                 Ok(FromFabric::Up(read, tag)) => {

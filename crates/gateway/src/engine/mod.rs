@@ -31,7 +31,7 @@ mod tests;
 
 pub use answer::Answers;
 
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, announcement};
 use crate::next_hops::{Mac, NextHops};
 use crate::prefix::Prefixes;
 use crate::reason::{Denied, DropReason};
@@ -124,6 +124,8 @@ pub struct Roles {
 pub enum Order {
     /// Send an End Marker.
     EndMarker { n3: IpAddr, peer: IpAddr, teid: u32 },
+    /// Show switches where the port of the fabric is.
+    Announce,
 }
 
 overbank_declare::counters! {
@@ -153,7 +155,7 @@ overbank_declare::counters! {
         end_markers: counter packets "End Markers sent" as "end_markers_sent";
         fabric_sent: counter packets "Packets forwarded to other nodes of the cluster"
             as "fabric_sent" rate;
-        fabric_received: counter packets "Packets from other nodes of the cluster"
+        fabric_received: counter packets "Packets from other nodes of the cluster to this one"
             as "fabric_received" rate;
     }
 }
@@ -265,8 +267,16 @@ impl Engine for Gateway {
     }
 
     fn carry_out(&mut self, order: Order, _now_ms: u64, out: &mut Out<DropReason>) {
-        let Order::EndMarker { n3, peer, teid } = order;
-        self.work.end_marker(&self.view, [n3, peer], teid, out);
+        match order {
+            Order::EndMarker { n3, peer, teid } => {
+                self.work.end_marker(&self.view, [n3, peer], teid, out);
+            }
+            Order::Announce => {
+                if let Some(fabric) = &self.view.fabric {
+                    out.originate(fabric.port, &announcement(fabric.mac));
+                }
+            }
+        }
     }
 
     fn take_over(&mut self, _old: &Arc<View>, new: &Arc<View>, _now_ms: u64) {

@@ -1,0 +1,182 @@
+//! The cluster of gateways under faults, as real processes: `cargo xtask faults`.
+//!
+//! ```text
+//!   namespace svc      etcd 0 1 2 and nats-server 0 1 2 ─────────────┐
+//!   namespace n0 … n3  overbank gateway: a0c … a3c ══ bridge control ┤
+//!                                        a0f … a3f ══ bridge fabric  ├ namespace hub: the test
+//!                                        a0n3, a0n6 … ══ b0n3, b0n6 …┘ and its traffic
+//! ```
+//!
+//! Each of [`faults::FAULTS`] happens while a cluster of four does each of [`work::WORK`], under
+//! packets of all sessions, in both directions and by every node that takes packets. What must hold,
+//! and where it is judged:
+//! - no packet leaves twice, or as another session's: `traffic.rs`;
+//! - while sessions are not moved, none goes back to a node that another one has followed: of two
+//!   nodes, one handles it (`traffic.rs`);
+//! - what was answered is there afterwards: each session that was added passes packets by each node
+//!   within a minute of the end of the fault (`settle`);
+//! - the accounts of each node close, and what nodes have sent to each other they have received,
+//!   unless the fault loses it (`accounts`).
+//!
+//! Recovery is the time from the fault to the last packet that was lost to it. The short form, part
+//! of `cargo test`, has the cases of [`SHORT`]. `OVERBANK_FAULTS` names others as FAULT×WORK, with
+//! `all` for all; `OVERBANK_FAULTS_REPORT` is a file for the results, a line of JSON each.
+#![cfg(feature = "cluster")]
+
+mod faults;
+/// Namespaces; shared with the tests of ports.
+#[path = "../../../ports/tests/netns/mod.rs"]
+mod netns;
+mod scene;
+mod traffic;
+mod work;
+
+use faults::{FAULTS, Fault};
+use scene::{NODES, Scene};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use traffic::Traffic;
+use work::{WORK, Work};
+
+/// Sessions from the start.
+const SESSIONS: u32 = 400;
+/// Longest time from the end of a fault until all is well.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Cases of the short form.
+const SHORT: &str = "node-killed×establishing,stream-leader-killed×moving";
+
+fn cases() -> Vec<(&'static Fault, Work)> {
+    let asked = std::env::var("OVERBANK_FAULTS").unwrap_or_else(|_| SHORT.to_owned());
+    let mut cases = Vec::new();
+    for case in asked.split(',') {
+        let (fault, work) = case.split_once('×').unwrap_or((case, "all"));
+        let before = cases.len();
+        let faults = FAULTS.iter().filter(|known| fault == "all" || fault == known.name);
+        for fault in faults {
+            let works = WORK.into_iter().filter(|known| work == "all" || work == known.name());
+            cases.extend(works.map(|work| (fault, work)));
+        }
+        let faults: Vec<&str> = FAULTS.iter().map(|fault| fault.name).collect();
+        let works = WORK.map(Work::name);
+        assert!(cases.len() > before, "no case {case:?}; faults: {faults:?}; work: {works:?}");
+    }
+    cases
+}
+
+#[test]
+fn what_was_answered_outlives_every_fault() {
+    let Some(mut scene) = Scene::start() else { return };
+    let traffic = Traffic::start();
+    // An answer waits for all nodes, so one at a time takes long.
+    std::thread::scope(|threads| {
+        for node in 0..NODES {
+            let control = scene.control(node);
+            let traffic = &traffic;
+            threads.spawn(move || {
+                for number in (1..=SESSIONS).skip(node).step_by(NODES) {
+                    let added = scene::add(&control, number);
+                    added.unwrap_or_else(|why| panic!("session {number}: {why}"));
+                    traffic.add(number);
+                }
+            });
+        }
+    });
+    settle(&traffic);
+    let report = std::env::var_os("OVERBANK_FAULTS_REPORT");
+    let mut next = SESSIONS + 1;
+    for (fault, work) in cases() {
+        let result = case(&mut scene, &traffic, fault, work, &mut next);
+        println!("{result}");
+        if let Some(path) = &report {
+            let file = std::fs::File::options().create(true).append(true).open(path);
+            writeln!(file.expect("a file"), "{result}").expect("written");
+        }
+    }
+    traffic.stop();
+}
+
+fn case(
+    scene: &mut Scene,
+    traffic: &Traffic,
+    fault: &Fault,
+    work: Work,
+    next: &mut u32,
+) -> Value {
+    let name = format!("{}×{}", fault.name, work.name());
+    eprintln!("{name}");
+    // What happens to a node happens to the one that drains, if one does.
+    let victim = if work == Work::Draining { NODES - 1 } else { 0 };
+    traffic.begin(work.keeps_places());
+    let doing = work.start(scene, traffic, victim, *next);
+    let began = Instant::now();
+    let undone = (fault.cause)(scene, victim);
+    if fault.takes_node {
+        traffic.avoid(victim);
+    }
+    std::thread::sleep(fault.lasts);
+    undone(scene);
+    let done = doing.end();
+    *next = done.next.load(Relaxed);
+    scene.start_again();
+    // Its neighbours send to it again once it says that it is ready.
+    scene::wait("all nodes are ready", || (0..NODES).all(|node| scene.is_ready(node)));
+    traffic.avoid_none();
+    let settled = settle(traffic);
+    let seen = traffic.end();
+    let pause = traffic.pause();
+    accounts(scene, fault, &name);
+    drop(pause);
+    assert!(seen.wrong.is_empty(), "{name}: {:#?}", seen.wrong);
+    let lost = seen.lost.iter().filter(|sent| **sent >= began);
+    let (count, last) = (lost.clone().count(), lost.max());
+    let before = seen.lost.len() - count;
+    assert_eq!(before, 0, "{name}: packets were lost before the fault");
+    if !fault.may_lose && work != Work::Draining {
+        assert_eq!(count, 0, "{name}: packets were lost");
+    }
+    json!({
+        "fault": fault.name,
+        "work": work.name(),
+        "packets": seen.sent,
+        "lost": count,
+        "recovery_ms": last.map(|last| (*last - began).as_millis() as u64),
+        "settled_ms": (settled - began).as_millis() as u64,
+        "answered": done.answered.load(Relaxed),
+        "refused": done.refused.load(Relaxed),
+    })
+}
+
+/// Waits until each session passes packets by each node; returns since when.
+fn settle(traffic: &Traffic) -> Instant {
+    let end = Instant::now() + SETTLE_MAX;
+    loop {
+        let now = Instant::now();
+        std::thread::sleep(traffic.round());
+        let missing = traffic.missing_since(now);
+        if missing.is_empty() {
+            return now;
+        }
+        let some = &missing[..missing.len().min(5)];
+        assert!(now < end, "not settled: {} paths lose, {some:?}", missing.len());
+    }
+}
+
+/// Whether the accounts close. Packets rest meanwhile.
+fn accounts(scene: &mut Scene, fault: &Fault, name: &str) {
+    let (mut sent, mut received) = (0, 0);
+    for node in 0..NODES {
+        let status = scene.status(node);
+        assert_eq!(status["closes"], true, "{name}: node {node}: {status:#}");
+        let count = |what: &str| status["total"][what].as_u64().expect("a number");
+        sent += count("fabric_sent");
+        received += count("fabric_received");
+    }
+    // Each case counts from the one before it; a node that began anew counts from 0.
+    let lost = sent as i64 - received as i64;
+    let before = std::mem::replace(&mut scene.unreceived, lost);
+    if !fault.takes_node && !fault.cuts_fabric {
+        assert_eq!(lost, before, "{name}: {sent} packets were sent to nodes, {received} received");
+    }
+}

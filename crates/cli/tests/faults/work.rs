@@ -1,0 +1,129 @@
+//! What the cluster does while a fault happens.
+
+use crate::scene::{NODES, Scene, add, ask};
+use crate::traffic::Traffic;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Idle,
+    /// Sessions are moved all the time, by any node.
+    Moving,
+    /// A node gives everything away and leaves.
+    Draining,
+    /// Sessions are added all the time, by any node.
+    Establishing,
+}
+
+/// All of them.
+pub const WORK: [Work; 4] = [Work::Idle, Work::Moving, Work::Draining, Work::Establishing];
+
+/// Traffic and work before a fault.
+const BEFORE: Duration = Duration::from_secs(1);
+/// Requests at a time: an answer waits for all nodes.
+const AT_A_TIME: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(5);
+/// A drain begins so long before the fault: it has not come to its end.
+const DRAINED: Duration = Duration::from_millis(20);
+
+/// Work that goes on.
+pub struct Doing {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    done: Arc<Done>,
+}
+
+/// What it came to.
+#[derive(Default)]
+pub struct Done {
+    /// The first number that is free.
+    pub next: AtomicU32,
+    pub answered: AtomicU64,
+    pub refused: AtomicU64,
+}
+
+impl Done {
+    fn count(&self, answered: bool) {
+        let count = if answered { &self.answered } else { &self.refused };
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+impl Work {
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Idle => "idle",
+            Work::Moving => "moving",
+            Work::Draining => "draining",
+            Work::Establishing => "establishing",
+        }
+    }
+
+    /// Whether sessions stay where they are unless their node is gone.
+    pub fn keeps_places(self) -> bool {
+        matches!(self, Work::Idle | Work::Establishing)
+    }
+
+    /// Starts, and goes on for a while; sessions that are added have numbers from `next` on.
+    pub fn start(self, scene: &Scene, traffic: &Traffic, drained: usize, next: u32) -> Doing {
+        let mut doing = Doing { stop: Arc::default(), threads: Vec::new(), done: Arc::default() };
+        doing.done.next.store(next, Relaxed);
+        let controls: Arc<[PathBuf]> = (0..NODES).map(|node| scene.control(node)).collect();
+        let step: fn(&Path, u32, &Done, &Traffic) = match self {
+            Work::Idle | Work::Draining => {
+                std::thread::sleep(BEFORE);
+                if self == Work::Draining {
+                    let asked = ask(&controls[drained], "POST", "/drain", "");
+                    doing.done.count(matches!(asked, Ok((200..300, _))));
+                    std::thread::sleep(DRAINED);
+                }
+                return doing;
+            }
+            Work::Moving => |control, nth, done, _| {
+                let session = nth.wrapping_mul(7) % (done.next.load(Relaxed) - 1) + 1;
+                let moved = ask(control, "POST", &format!("/sessions/{session}/move"), "");
+                done.count(matches!(moved, Ok((200..300, _))));
+            },
+            Work::Establishing => |control, _, done, traffic| {
+                // A number whose request was not answered may be taken or not.
+                let number = done.next.fetch_add(1, Relaxed);
+                let added = add(control, number).is_ok();
+                done.count(added);
+                if added {
+                    traffic.add(number);
+                }
+            },
+        };
+        for worker in 0..AT_A_TIME {
+            let (stop, traffic) = (doing.stop.clone(), traffic.clone());
+            let (done, controls) = (doing.done.clone(), controls.clone());
+            doing.threads.push(std::thread::spawn(move || {
+                for nth in (worker..).step_by(AT_A_TIME as usize) {
+                    if stop.load(Relaxed) {
+                        return;
+                    }
+                    let node = nth as usize % NODES;
+                    if !traffic.avoids(node) {
+                        step(&controls[node], nth, &done, &traffic);
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+            }));
+        }
+        std::thread::sleep(BEFORE);
+        doing
+    }
+}
+
+impl Doing {
+    /// Stops it, after the requests that are under way.
+    pub fn end(self) -> Arc<Done> {
+        self.stop.store(true, Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("the work ends well"));
+        self.done
+    }
+}
