@@ -6,6 +6,7 @@
 
 mod bench;
 mod binaries;
+mod faults;
 mod fixture;
 mod fuzz;
 mod instructions;
@@ -96,6 +97,16 @@ enum Task {
         cargo xtask soak --port-kind afxdp --seed 7        repeats the run with that seed\n  \
         cargo xtask soak --minutes 5 --format json         for machines")]
     Soak(soak::Options),
+    /// Run a cluster of gateways under faults: nodes, links, etcd, NATS
+    ///
+    /// Four gateways, three etcd and three NATS servers in network namespaces, under packets: needs
+    /// root. Its short form is part of the tests. Ends non-zero if a packet left twice or as another
+    /// session's, an account did not close, or what was answered was gone.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask faults                        all cases, a quarter of an hour\n  \
+        cargo xtask faults node-killed:all        one fault, during all work\n  \
+        cargo xtask faults all:idle etcd-cut:moving")]
+    Faults(faults::Options),
     /// Run the slow tasks, each at a bounded size: at most an hour on two cores (as root)
     ///
     /// The tasks are sanitize, fuzz, peers, soak, the models with three preemptions, and bench. All
@@ -128,6 +139,7 @@ fn main() -> ExitCode {
         Task::Instructions(options) => instructions::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Soak(options) => soak::run(&options),
+        Task::Faults(options) => faults::run(&options),
         Task::Nightly(options) => nightly::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Fixture => fixture::run(),

@@ -276,6 +276,7 @@ const MODELS_TABLES: &str = "test -p overbank --lib --features loom --locked ::m
 /// Binaries that wait most of their time: for ports, timers and other programs.
 const WAITING: &[&str] = &[
     "crates/cli test capture_e2e",
+    "crates/cli test faults",
     "crates/cli test switch",
     "crates/bridge test switch",
     "crates/ofctl test openflow",

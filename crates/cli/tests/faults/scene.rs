@@ -271,8 +271,9 @@ impl Scene {
         self.nodes[node] = Some(self.spawn(&space, program, &words, &log));
     }
 
-    /// Starts the nodes that have ended or given everything away.
-    pub fn start_again(&mut self) {
+    /// Starts the nodes that have ended or given everything away; returns whether there is one.
+    pub fn start_again(&mut self) -> bool {
+        let mut any = false;
         for node in 0..NODES {
             let ended = |process: &mut Process| !matches!(process.0.try_wait(), Ok(None));
             let left = || {
@@ -283,8 +284,10 @@ impl Scene {
             if gone || self.nodes[node].as_mut().is_none_or(ended) {
                 self.nodes[node] = None;
                 self.start_node(node);
+                any = true;
             }
         }
+        any
     }
 
     pub fn signal(&self, node: usize, name: &str) {
