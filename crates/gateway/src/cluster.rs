@@ -26,7 +26,7 @@ use overbank_cluster::message::{Answer, Counts as Travelled, Request};
 use overbank_cluster::node::{Change, Entry};
 use overbank_cluster::rib::Context;
 use overbank_cluster::table::{Dense, DenseReader};
-use overbank_cluster::{Key as ClusterKey, Node, NodeId, SessionId};
+use overbank_cluster::{Key as ClusterKey, Node, NodeId, Revision, SessionId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -67,6 +67,9 @@ pub struct Clustered {
     seen: (u64, u64),
     ingress: bool,
     draining: bool,
+    membership: Revision,
+    /// See [`Fabric::unsure_until_ms`].
+    unsure_until_ms: u64,
     tables: Arc<[Option<DenseReader>]>,
     macs: Arc<[Option<Mac>]>,
     valid_until_ms: Arc<AtomicU64>,
@@ -216,6 +219,8 @@ impl Clustered {
             seen: (u64::MAX, u64::MAX),
             ingress: false,
             draining: false,
+            membership: 0,
+            unsure_until_ms: 0,
             tables: Arc::new([None]),
             macs: Arc::default(),
             valid_until_ms: Arc::default(),
@@ -340,6 +345,11 @@ impl Clustered {
         self.draining = node.state() == Some(State::Draining);
         self.tables = node.tables().map(Dense::reader).collect();
         let view = node.view();
+        if view.membership != self.membership {
+            // About a lease from now.
+            self.membership = view.membership;
+            self.unsure_until_ms = node.valid_until() / 1000;
+        }
         self.macs = (0..=u8::MAX)
             .map(|node| view.info(view.member(NodeId(node))?)?.as_ref().try_into().ok())
             .collect();
@@ -358,6 +368,7 @@ impl Clustered {
             tables: self.tables.clone(),
             macs: self.macs.clone(),
             valid_until_ms: self.valid_until_ms.clone(),
+            unsure_until_ms: self.unsure_until_ms,
         }
     }
 }

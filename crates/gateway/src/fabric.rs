@@ -154,6 +154,9 @@ pub struct Fabric {
     pub macs: Arc<[Option<Mac>]>,
     /// When this node stops, by the clock of the workers, unless it hears more.
     pub valid_until_ms: Arc<AtomicU64>,
+    /// Until when no peer is told that its TEID has no session: it may be on its way to a node,
+    /// since the members changed.
+    pub unsure_until_ms: u64,
 }
 
 impl std::fmt::Debug for Fabric {

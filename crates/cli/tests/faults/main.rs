@@ -35,6 +35,9 @@ use faults::{FAULTS, Fault};
 use scene::{NODES, Scene};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use traffic::Traffic;
@@ -69,19 +72,9 @@ fn cases() -> Vec<(&'static Fault, Work)> {
 fn what_was_answered_outlives_every_fault() {
     let Some(mut scene) = Scene::start() else { return };
     let traffic = Traffic::start();
-    // An answer waits for all nodes, so one at a time takes long.
-    std::thread::scope(|threads| {
-        for node in 0..NODES {
-            let control = scene.control(node);
-            let traffic = &traffic;
-            threads.spawn(move || {
-                for number in (1..=SESSIONS).skip(node).step_by(NODES) {
-                    let added = scene::add(&control, number);
-                    added.unwrap_or_else(|why| panic!("session {number}: {why}"));
-                    traffic.add(number);
-                }
-            });
-        }
+    by_all_nodes(&scene, 1..=SESSIONS, |control, number| {
+        scene::add(control, number).unwrap_or_else(|why| panic!("session {number}: {why}"));
+        traffic.add(number);
     });
     settle(&traffic);
     let report = std::env::var_os("OVERBANK_FAULTS_REPORT");
@@ -97,6 +90,23 @@ fn what_was_answered_outlives_every_fault() {
     }
     traffic.stop();
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// Does something for each number by the control sockets, many at a time: an answer waits for all
+/// nodes.
+fn by_all_nodes(
+    scene: &Scene,
+    numbers: RangeInclusive<u32>,
+    work: impl Fn(&Path, u32) + Sync,
+) {
+    const AT_A_TIME: usize = 16;
+    std::thread::scope(|threads| {
+        for first in 0..AT_A_TIME {
+            let (control, work) = (scene.control(first % NODES), &work);
+            let own = numbers.clone().skip(first).step_by(AT_A_TIME);
+            threads.spawn(move || own.for_each(|number| work(&control, number)));
+        }
+    });
 }
 
 fn case(
@@ -121,7 +131,8 @@ fn case(
     std::thread::sleep(fault.lasts);
     undone(scene);
     let done = doing.end();
-    *next = done.next.load(Relaxed);
+    let added = *next..=done.next.load(Relaxed) - 1;
+    *next = added.end() + 1;
     let anew = scene.start_again();
     // Its neighbours send to it again once it says that it is ready.
     scene::wait("all nodes are ready", || (0..NODES).all(|node| scene.is_ready(node)));
@@ -151,6 +162,16 @@ fn case(
     if !anew && !fault.takes_node && !fault.cuts_fabric && lost != before {
         problem(format!("nodes received {} packets fewer than were sent to them", lost - before));
     }
+    // What was answered is there to be removed.
+    let gone = Mutex::new(Vec::new());
+    by_all_nodes(scene, added, |control, number| {
+        let known = traffic.remove(number);
+        let removed = scene::ask(control, "DELETE", &format!("/sessions/{number}"), "");
+        if known && !matches!(removed, Ok((200..300, _))) {
+            gone.lock().expect("whole").push(format!("session {number} is gone: {removed:?}"));
+        }
+    });
+    gone.into_inner().expect("whole").into_iter().for_each(&mut problem);
     json!({
         "fault": fault.name,
         "work": work.name(),

@@ -98,6 +98,13 @@ impl Traffic {
         self.seen().sessions.push(session);
     }
 
+    /// Sends no packets of a session any more; returns whether it did.
+    pub fn remove(&self, session: u32) -> bool {
+        let mut seen = self.seen();
+        let at = seen.sessions.iter().rposition(|known| *known == session);
+        at.map(|at| seen.sessions.swap_remove(at)).is_some()
+    }
+
     /// Sends nothing by a node.
     pub fn avoid(&self, node: usize) {
         self.seen().avoided.insert(node);

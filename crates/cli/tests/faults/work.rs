@@ -27,6 +27,8 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// Requests at a time: an answer waits for all nodes.
 const AT_A_TIME: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Further time between two sessions that a thread adds.
+const APART: Duration = Duration::from_millis(200);
 /// A drain begins so long before the fault: it has not come to its end.
 const DRAINED: Duration = Duration::from_millis(20);
 
@@ -79,6 +81,8 @@ impl Work {
                 if self == Work::Draining {
                     let asked = ask(&controls[drained], "POST", "/drain", "");
                     doing.done.count(matches!(asked, Ok((200..300, _))));
+                    // It is no longer ready: its neighbours see that.
+                    traffic.avoid(drained);
                     std::thread::sleep(DRAINED);
                 }
                 return doing;
@@ -91,6 +95,7 @@ impl Work {
             Work::Establishing => |control, _, done, traffic| {
                 // A number whose request was not answered may be taken or not.
                 let number = done.next.fetch_add(1, Relaxed);
+                std::thread::sleep(APART);
                 let added = add(control, number).is_ok();
                 done.count(added);
                 if added {

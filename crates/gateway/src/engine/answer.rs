@@ -141,6 +141,10 @@ impl Work {
         now_ms: u64,
         out: &mut impl Sink,
     ) {
+        if view.fabric.as_ref().is_some_and(|fabric| now_ms < fabric.unsure_until_ms) {
+            self.totals.error_indications_held += 1;
+            return;
+        }
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
         if !is_host(peer) || !self.answers.indication(peer, now_ms) {
             self.totals.error_indications_limited += 1;

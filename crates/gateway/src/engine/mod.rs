@@ -144,6 +144,8 @@ overbank_declare::counters! {
             as "error_indications_sent" rate;
         error_indications_limited: counter packets
             "Error Indications not sent: 100/s, or 1/s to the peer" as "error_indications_limited";
+        error_indications_held: counter packets
+            "Error Indications not sent: nodes had just come or gone" as "error_indications_held";
         extensions_notified: counter packets "Supported Extension Headers Notifications sent"
             as "extension_notifications_sent" rate;
         extensions_limited: counter packets

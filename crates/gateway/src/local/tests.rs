@@ -154,6 +154,28 @@ fn the_sessions_of_a_dead_node_are_taken_over() {
 }
 
 #[test]
+fn no_peer_is_told_that_its_session_is_gone_while_nodes_come_and_go() {
+    let mut rig = Rig::new(4);
+    let totals = |rig: &Rig| rig.local.total().totals;
+    // Half of the packets are of no session.
+    rig.run(600, 2 * SESSIONS, |_| {});
+    assert!(totals(&rig).error_indications > 0, "{:?}", totals(&rig));
+    rig.local.kill(2);
+    while rig.local.cluster().members == 4 {
+        rig.run(1, 2 * SESSIONS, |_| {});
+    }
+    // All nodes know it within a beat, and a lease has 3 s.
+    rig.run(10, 2 * SESSIONS, |_| {});
+    let before = totals(&rig);
+    rig.run(200, 2 * SESSIONS, |_| {});
+    let after = totals(&rig);
+    assert_eq!(before.error_indications, after.error_indications);
+    assert!(after.error_indications_held > before.error_indications_held + 100);
+    rig.run(200, 2 * SESSIONS, |_| {});
+    assert!(totals(&rig).error_indications > after.error_indications);
+}
+
+#[test]
 fn the_last_node_may_die_and_come_back() {
     let mut rig = Rig::new(1);
     rig.local.kill(0);
