@@ -34,6 +34,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// `overbank gateway`.
 pub struct Gateway;
@@ -50,7 +51,8 @@ Forwards the packets of sessions between tunnels (port n3) and the data network 
 file may hold every setting by the same name; options override the file. Everything is checked
 before anything starts. A port without a configured next hop sends by the kernel's routes and
 neighbours. Ctrl-C or SIGTERM ends the gateway and prints the totals; SIGHUP reads sessions, pools,
-routes and limits again, all or none.";
+routes and limits again, all or none. A node of a cluster gives its sessions to the others before it
+ends; a second signal ends it at once.";
     const EXAMPLES: &'static str = "Examples:
   overbank gateway --port n3=afpacket:eth1 --port n6=afpacket:eth2 --n3-address 192.0.2.1 \\
       --ue-pool 10.45.0.0/16 --sessions sessions.csv
@@ -285,6 +287,7 @@ pub struct ClusterSettings {
     pub nats: Vec<String>,
     pub nats_credentials: Option<PathBuf>,
     pub replicas: usize,
+    pub drain_timeout: Duration,
 }
 
 /// Returns the cluster to join; reports what does not fit together.
@@ -330,6 +333,7 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
         nats: urls(&gateway.nats),
         nats_credentials: gateway.nats_credentials.clone(),
         replicas: gateway.replicas,
+        drain_timeout: Duration::from_secs(gateway.drain_timeout as u64),
     })
 }
 

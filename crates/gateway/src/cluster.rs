@@ -67,6 +67,8 @@ pub struct Clustered {
     seen: (u64, u64),
     ingress: bool,
     draining: bool,
+    /// Whether another node is live.
+    has_others: bool,
     membership: Revision,
     /// See [`Fabric::unsure_until_ms`].
     unsure_until_ms: u64,
@@ -219,6 +221,7 @@ impl Clustered {
             seen: (u64::MAX, u64::MAX),
             ingress: false,
             draining: false,
+            has_others: false,
             membership: 0,
             unsure_until_ms: 0,
             tables: Arc::new([None]),
@@ -248,6 +251,11 @@ impl Clustered {
         } else {
             None
         }
+    }
+
+    /// Whether another node is live, as far as this one knows.
+    pub const fn has_others(&self) -> bool {
+        self.has_others
     }
 
     /// Returns what takes requests; `None`: not yet.
@@ -345,6 +353,8 @@ impl Clustered {
         self.draining = node.state() == Some(State::Draining);
         self.tables = node.tables().map(Dense::reader).collect();
         let view = node.view();
+        let me = self.seat.me;
+        self.has_others = view.in_state(State::Live).any(|member| member.node != me);
         if view.membership != self.membership {
             // About a lease from now.
             self.membership = view.membership;

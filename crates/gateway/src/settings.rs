@@ -93,6 +93,8 @@ overbank_declare::settings! {
         nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
             example "/etc/overbank/nats.creds";
         replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";
+        drain_timeout: usize = 30, in 0..=86_400,
+            "Seconds in which a node gives its sessions to others before SIGTERM ends it; 0: none";
     }
 }
 

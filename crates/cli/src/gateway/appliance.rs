@@ -207,6 +207,15 @@ impl Appliance for GatewayControl {
         })
     }
 
+    #[cfg(feature = "cluster")]
+    fn before_stop(
+        config: &Config,
+        handle: &Handle<Self>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let most = config.cluster.as_ref().map(|cluster| cluster.drain_timeout);
+        cluster::give_away(handle.clone(), most.unwrap_or_default())
+    }
+
     fn serve(
         config: &Config,
         served: Served<Self>,

@@ -11,7 +11,7 @@ use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Micros, Node, NodeId, SessionId, Settings};
 use overbank_gateway::GatewayControl;
-use overbank_gateway::cluster::{Asks, Seat};
+use overbank_gateway::cluster::{Asks, Clustered, Seat};
 use overbank_gateway::engine::Order;
 use overbank_gateway::fabric::Seed;
 use overbank_runtime::Handle;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
@@ -34,6 +34,9 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// Time between two frames that show switches where the port of the fabric is: shorter than the
 /// least time for which any keeps an address.
 const ANNOUNCE_MS: u64 = 5000;
+
+/// Time between two looks at a node that gives its sessions away.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A node that has joined and does not run yet.
 pub struct Joining {
@@ -196,21 +199,32 @@ pub fn start(config: &Config, handle: &Handle<GatewayControl>) -> Option<Running
     Some(Running { node, end })
 }
 
-/// Runs until `stop`, or until the node cannot go on. A drained node stays, without sessions.
+/// Gives the sessions of a node to the others, if there are any, for as long at most. The node's
+/// end is told by [`run`].
+pub async fn give_away(handle: Handle<GatewayControl>, most: Duration) {
+    let has_others = || handle.lock().cluster().is_some_and(Clustered::has_others);
+    let asks = handle.lock().cluster().and_then(Clustered::asks);
+    if most.is_zero() || !has_others() || !asks.is_some_and(|asks| asks.drain()) {
+        return;
+    }
+    tracing::info!(most_s = most.as_secs(), "gives its sessions to other nodes first");
+    let end = Instant::now() + most;
+    while Instant::now() < end && has_others() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    tracing::warn!("ends with sessions: others take them over when the lease is over");
+}
+
+/// Runs until `stop`, or until the node has left its cluster or cannot go on.
 pub async fn run(running: Running, stop: watch::Receiver<bool>) -> Result<(), RunError> {
     let Running { node, end } = running;
-    let until = stop.clone();
     tokio::select! {
         _ = crate::live::until_stopped(stop) => {
             let _ = tokio::task::spawn_blocking(move || node.stop()).await;
             Ok(())
         }
         ended = end => match ended {
-            Ok(Ok(true)) => {
-                tracing::info!("the node has left its cluster");
-                crate::live::until_stopped(until).await
-            }
-            Ok(Ok(false)) => Ok(()),
+            Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(RunError::Broken),
         }

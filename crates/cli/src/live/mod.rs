@@ -73,7 +73,16 @@ pub trait Appliance: Control {
         handle: &Handle<Self>,
     ) -> Option<impl FnOnce() + Send + 'static>;
 
-    /// Serves its sessions until `stop`.
+    /// What it does before it stops, while it forwards and serves as ever. Another signal cuts it
+    /// short.
+    fn before_stop(
+        _config: &Self::Config,
+        _handle: &Handle<Self>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        std::future::ready(())
+    }
+
+    /// Serves its sessions until `stop`, or until there is nothing left to do.
     fn serve(
         config: &Self::Config,
         served: Served<Self>,
@@ -243,20 +252,24 @@ where
     notify("READY=1");
     let end = plan.service.duration.map(|duration| Instant::now() + duration);
     let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut is_over = false;
     let reason = loop {
         tokio::select! {
             asked = signals.next() => match asked {
                 Asked::Reload => reload(config, &handle).await,
                 Asked::End(reason) => break reason,
             },
-            ended = &mut control => {
+            ended = &mut control => match ended {
+                Ok(Ok(())) => {
+                    is_over = true;
+                    break "it has left its cluster";
+                }
+                failed => {
                     // No receiver is left if all tasks have ended.
-                let _ = stop.send(true);
-                return match ended {
-                    Ok(Err(error)) => Err(error),
-                    Ok(Ok(())) | Err(_) => Err(RunError::Broken),
-                };
-            }
+                    let _ = stop.send(true);
+                    return failed.unwrap_or(Err(RunError::Broken)).map(|()| served);
+                }
+            },
             _ = look.tick() => {
                 if running.is_broken() {
                     return Err(RunError::Broken);
@@ -272,8 +285,21 @@ where
     };
     tracing::info!(reason, "stopping");
     notify("STOPPING=1");
+    if !is_over {
+        tokio::select! {
+            () = C::before_stop(config, &handle) => {}
+            again = asked_to_end(&mut signals) => tracing::warn!(again, "stopping at once"),
+            ended = &mut control => {
+                is_over = true;
+                ended.unwrap_or(Err(RunError::Broken))?;
+            }
+        }
+    }
     // Without receivers, all have stopped.
     let _ = stop.send(true);
+    if is_over {
+        return Ok(served);
+    }
     match tokio::time::timeout(CLOSE_MAX, control).await {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => tracing::warn!(%error, "control connections ended with an error"),
@@ -281,6 +307,15 @@ where
         Err(_) => tracing::warn!("control connections did not close in time"),
     }
     Ok(served)
+}
+
+/// Waits for a signal to end.
+async fn asked_to_end(signals: &mut Signals) -> &'static str {
+    loop {
+        if let Asked::End(reason) = signals.next().await {
+            return reason;
+        }
+    }
 }
 
 /// Reloads the appliance.

@@ -94,11 +94,7 @@ fn what_was_answered_outlives_every_fault() {
 
 /// Does something for each number by the control sockets, many at a time: an answer waits for all
 /// nodes.
-fn by_all_nodes(
-    scene: &Scene,
-    numbers: RangeInclusive<u32>,
-    work: impl Fn(&Path, u32) + Sync,
-) {
+fn by_all_nodes(scene: &Scene, numbers: RangeInclusive<u32>, work: impl Fn(&Path, u32) + Sync) {
     const AT_A_TIME: usize = 16;
     std::thread::scope(|threads| {
         for first in 0..AT_A_TIME {

@@ -271,18 +271,15 @@ impl Scene {
         self.nodes[node] = Some(self.spawn(&space, program, &words, &log));
     }
 
-    /// Starts the nodes that have ended or given everything away; returns whether there is one.
+    /// Starts the nodes that have ended; returns whether there is one.
     pub fn start_again(&mut self) -> bool {
         let mut any = false;
         for node in 0..NODES {
-            let ended = |process: &mut Process| !matches!(process.0.try_wait(), Ok(None));
-            let left = || {
-                let ready = self.ask(node, "GET", "/ready", "");
-                ready.is_ok_and(|(_, ready)| ready.to_string().contains("has lost it"))
-            };
-            let gone = left();
-            if gone || self.nodes[node].as_mut().is_none_or(ended) {
-                self.nodes[node] = None;
+            let ended = self.nodes[node].as_mut().map(|process| process.0.try_wait());
+            if let Some(Ok(Some(status))) = ended {
+                assert!(status.success(), "node {node} has ended: {status}");
+            }
+            if !matches!(ended, Some(Ok(None))) {
                 self.start_node(node);
                 any = true;
             }
@@ -397,6 +394,7 @@ fn http(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> 
         .and_then(|()| stream.read_to_string(&mut text))
         .map_err(|error| error.to_string())?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("no answer")?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+    let status =
+        head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
