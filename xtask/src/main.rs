@@ -100,8 +100,8 @@ enum Task {
     /// Run a cluster of gateways under faults: nodes, links, etcd, NATS
     ///
     /// Four gateways, three etcd and three NATS servers in network namespaces, under packets: needs
-    /// root. Its short form is part of the tests. Ends non-zero if a packet left twice or as another
-    /// session's, an account did not close, or what was answered was gone.
+    /// root. Its short form is part of the tests. Ends non-zero if a packet left twice or as
+    /// another session's, an account did not close, or what was answered was gone.
     #[command(after_help = "Examples:\n  \
         cargo xtask faults                        all cases, a quarter of an hour\n  \
         cargo xtask faults node-killed:all        one fault, during all work\n  \

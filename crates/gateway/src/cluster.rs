@@ -18,7 +18,7 @@
 use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
 use crate::session::{Gate, Key, Prefix64, Session};
-use crate::sessions::{Addresses, SessionError, Sessions, keys};
+use crate::sessions::{Addresses, SessionError, Sessions, check_pools, keys};
 use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
 use overbank_cluster::etcd::State;
@@ -179,6 +179,7 @@ impl Seed {
         if let Some(n3) = addresses.n3_number(session.n3) {
             addresses.check_teid(n3, session.teid)?;
         }
+        check_pools(addresses, session)?;
         let id = std::iter::once(Some(self.key(kind::ID, session.id)));
         let keys = id.chain(session.keys().map(|key| self.of_key(addresses, key)));
         let keys: Option<Arc<[ClusterKey]>> = keys.collect();

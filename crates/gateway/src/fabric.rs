@@ -47,8 +47,8 @@ pub const fn tag(source: Mac) -> Option<(Tag, NodeId)> {
 
 /// Returns a frame that shows switches where a node's port is: RARP (RFC 903), to all.
 ///
-/// No other frame has the address of a node as its source, and a switch floods what is to an address
-/// that it has not learned.
+/// No other frame has the address of a node as its source, and a switch floods what is to an
+/// address that it has not learned.
 pub fn announcement(mac: Mac) -> [u8; 60] {
     // EtherType; Ethernet, IPv4, lengths of their addresses, a request.
     const HEAD: [u8; 10] = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];
@@ -154,8 +154,8 @@ pub struct Fabric {
     pub macs: Arc<[Option<Mac>]>,
     /// When this node stops, by the clock of the workers, unless it hears more.
     pub valid_until_ms: Arc<AtomicU64>,
-    /// Until when no peer is told that its TEID has no session: it may be on its way to a node,
-    /// since the members changed.
+    /// Until when no Error Indication leaves: since the members changed, the session of a TEID may
+    /// be on its way to a node.
     pub unsure_until_ms: u64,
 }
 

@@ -160,10 +160,12 @@ impl<H: Host> Driver<H> {
             outgoing,
         };
         let (mut events, mut actions) = (Vec::new(), Vec::new());
+        let mut drains = false;
         let ended = loop {
             if let Some(ended) = self.events(&mut events) {
                 break ended;
             }
+            drains |= events.iter().any(|event| matches!(event, Event::Drain));
             node.steps(self.host.now(), events.drain(..), &mut actions);
             let looked = self.host.look(&node);
             if let Some(ended) = self.perform(&out, me, looked, &mut actions) {
@@ -177,7 +179,8 @@ impl<H: Host> Driver<H> {
             tasks.shutdown().await;
         });
         while self.input.try_recv().is_ok() {}
-        ended
+        // A node that was to leave, and has lost the cluster: others have its sessions.
+        if drains && ended == Ended::Again { Ended::Drained } else { ended }
     }
 
     /// Waits for an event, and takes those behind it; returns why the run is over, if it is.

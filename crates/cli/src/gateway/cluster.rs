@@ -199,8 +199,8 @@ pub fn start(config: &Config, handle: &Handle<GatewayControl>) -> Option<Running
     Some(Running { node, end })
 }
 
-/// Gives the sessions of a node to the others, if there are any, for as long at most. The node's
-/// end is told by [`run`].
+/// Gives the sessions of a node to the others, if there are any, for as long at most. [`run`]
+/// reports the end of the node.
 pub async fn give_away(handle: Handle<GatewayControl>, most: Duration) {
     let has_others = || handle.lock().cluster().is_some_and(Clustered::has_others);
     let asks = handle.lock().cluster().and_then(Clustered::asks);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each of [`faults::FAULTS`] happens while a cluster of four does each of [`work::WORK`], under
-//! packets of all sessions, in both directions and by every node that takes packets. What must hold,
-//! and where it is judged:
+//! packets of all sessions, in both directions and by every node that takes packets. What must
+//! hold, and where it is judged:
 //! - no packet leaves twice, or as another session's: `traffic.rs`;
 //! - while sessions are not moved, none goes back to a node that another one has followed: of two
 //!   nodes, one handles it (`traffic.rs`);
@@ -129,6 +129,9 @@ fn case(
     let done = doing.end();
     let added = *next..=done.next.load(Relaxed) - 1;
     *next = added.end() + 1;
+    if work == Work::Draining {
+        scene::wait("the node has left", || scene.has_ended(victim));
+    }
     let anew = scene.start_again();
     // Its neighbours send to it again once it says that it is ready.
     scene::wait("all nodes are ready", || (0..NODES).all(|node| scene.is_ready(node)));

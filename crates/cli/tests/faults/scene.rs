@@ -271,6 +271,12 @@ impl Scene {
         self.nodes[node] = Some(self.spawn(&space, program, &words, &log));
     }
 
+    /// Whether a node has ended, or was killed.
+    pub fn has_ended(&mut self, node: usize) -> bool {
+        let process = self.nodes[node].as_mut();
+        process.is_none_or(|process| !matches!(process.0.try_wait(), Ok(None)))
+    }
+
     /// Starts the nodes that have ended; returns whether there is one.
     pub fn start_again(&mut self) -> bool {
         let mut any = false;

@@ -247,7 +247,7 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     assert!(exported.contains("192.0.2.1,0x1,198.51.100.7"), "{exported}");
     cluster.must(0, &["rebalance"]);
 
-    // Its node is told to end: it goes elsewhere first, and no packet is lost.
+    // Its node must end: the session goes elsewhere first, and no packet is lost.
     let others: Vec<usize> = (0..NODES).filter(|node| *node != target).collect();
     let mut ending = cluster.nodes[target].take().expect("it runs");
     must(&format!("kill -TERM {}", ending.0.id()));

@@ -647,7 +647,7 @@ impl Sessions {
     }
 }
 
-fn check_pools(addresses: &Addresses, session: &Session) -> Result<(), SessionError> {
+pub(crate) fn check_pools(addresses: &Addresses, session: &Session) -> Result<(), SessionError> {
     let of_terminal = |key| match key {
         Key::Tunnel(..) => None,
         Key::Ipv4(address) => Some(IpAddr::V4(address)),
