@@ -31,6 +31,10 @@ pub enum Key {
     Alive(NodeId),
     /// The coordinator, under its lease.
     Coordinator,
+    /// The speaker: the member that requests of a control plane go to.
+    Speaker,
+    /// What speakers leave to those after them.
+    Shared,
     /// The owner of a partition.
     Owner(Partition),
 }
@@ -44,6 +48,10 @@ pub enum Value {
     Alive(Lease, Info),
     /// Of [`Key::Coordinator`].
     Coordinator(Member),
+    /// Of [`Key::Speaker`].
+    Speaker(Member),
+    /// Of [`Key::Shared`]; the engine does not read it.
+    Shared(Info),
     /// Of [`Key::Owner`].
     Owner(Epoch, Member),
 }
@@ -107,6 +115,10 @@ pub struct View {
     pub info: BTreeMap<NodeId, (Member, Info)>,
     /// The coordinator.
     pub coordinator: Option<Member>,
+    /// The speaker, and the revision of the key.
+    pub speaker: Option<(Member, Revision)>,
+    /// What speakers have left, and the revision of the key.
+    pub shared: Option<(Info, Revision)>,
     /// Owners with their epochs.
     pub owners: BTreeMap<Partition, (Epoch, Member, Revision)>,
 }
@@ -128,6 +140,10 @@ impl View {
                 self.coordinator = Some(member);
             }
             (Key::Coordinator, _) => self.coordinator = None,
+            (Key::Speaker, Some(Value::Speaker(member))) => {
+                self.speaker = Some((member, revision));
+            }
+            (Key::Shared, Some(Value::Shared(shared))) => self.shared = Some((shared, revision)),
             (Key::Owner(partition), Some(Value::Owner(epoch, member))) => {
                 self.owners.insert(partition, (epoch, member, revision));
             }

@@ -35,6 +35,8 @@ pub enum Heard {
     Session(NodeId, Change),
     /// A node has left or was removed.
     Ended(NodeId),
+    /// The gateway of a node hears what that of another has noted.
+    Note(NodeId, Member, Arc<[u8]>),
 }
 
 /// See the module.
@@ -133,6 +135,16 @@ impl<T: Gpt> Memory<T> {
     /// Asks a node for something. The answer to `number` comes by [`Memory::advance`].
     pub fn request(&mut self, id: NodeId, number: u64, request: Request) {
         self.deliver(id, Event::Request(number, request));
+    }
+
+    /// Has a node leave something to later speakers.
+    pub fn share(&mut self, id: NodeId, shared: Info) {
+        self.deliver(id, Event::Share(shared));
+    }
+
+    /// Has a node tell the gateway of another one something.
+    pub fn note(&mut self, id: NodeId, to: NodeId, note: Arc<[u8]>) {
+        self.deliver(id, Event::Note(to, note));
     }
 
     fn deliver(&mut self, id: NodeId, event: Event<T>) {
@@ -242,6 +254,7 @@ impl<T: Gpt> Memory<T> {
             }
             Action::Session(change) => heard.push(Heard::Session(from.node, change)),
             Action::Answer(number, answer) => heard.push(Heard::Answer(number, answer)),
+            Action::Note(of, note) => heard.push(Heard::Note(from.node, of, note)),
             Action::End { again } => {
                 heard.push(Heard::Ended(from.node));
                 self.kill(from.node);
@@ -355,7 +368,7 @@ mod tests {
                         assert!(told.remove(&(*node, *slot)).is_some());
                     }
                     Heard::Ended(node) => told.retain(|at, _| at.0 != *node),
-                    Heard::Answer(..) => {}
+                    Heard::Answer(..) | Heard::Note(..) => {}
                 }
             }
             for node in (0..8).filter_map(|id| self.memory.node(NodeId(id))) {

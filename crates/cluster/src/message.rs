@@ -164,6 +164,8 @@ pub enum Message {
     Check { session: SessionId, key: Key, reserved: Sequence },
     /// It is not.
     NotPlaced { hash: u64, reserved: Sequence },
+    /// From gateway to gateway; the engine does not read it.
+    Note(Arc<[u8]>),
 }
 
 impl Message {

@@ -39,6 +39,8 @@ pub struct Settings {
     pub snapshot_changes: usize,
     /// Sessions that a draining node moves in a second, and an owner to even them out.
     pub drain_rate: u64,
+    /// Whether one of the nodes is the speaker.
+    pub speaker: bool,
     /// What is switched on.
     pub mechanisms: Mechanisms,
 }
@@ -70,6 +72,7 @@ impl Default for Settings {
             snapshot_every: 1024,
             snapshot_changes: 1 << 15,
             drain_rate: 100_000,
+            speaker: false,
             mechanisms: Mechanisms::default(),
         }
     }

@@ -21,17 +21,21 @@ use crate::session::{Gate, Key, Prefix64, Session};
 use crate::sessions::{Addresses, SessionError, Sessions, check_pools, keys};
 use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
-use overbank_cluster::etcd::State;
+use overbank_cluster::etcd::{Info, State};
 use overbank_cluster::message::{Answer, Counts as Travelled, Request};
 use overbank_cluster::node::{Change, Entry};
 use overbank_cluster::rib::Context;
 use overbank_cluster::table::{Dense, DenseReader};
 use overbank_cluster::{Key as ClusterKey, Node, NodeId, Revision, SessionId};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Most lost tunnels that wait.
+const LOST_MAX: usize = 1024;
 
 /// A gateway's place in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +47,21 @@ pub struct Seat {
 
 /// Takes requests to the cluster.
 pub trait Asks: Send + Sync {
+    /// Asks for a change; its answer comes to `to` with the number, or `to` is dropped if the node
+    /// ends. Returns false if too many wait.
+    fn ask_to(&self, request: Request, number: u64, to: Sender<(u64, Answer)>) -> bool;
+
     /// Asks for a change; `None`: too many wait. The answer comes later, or never if the node ends.
-    fn ask(&self, request: Request) -> Option<Receiver<Answer>>;
+    fn ask(&self, request: Request) -> Option<Receiver<(u64, Answer)>> {
+        let (to, answers) = channel();
+        self.ask_to(request, 0, to).then_some(answers)
+    }
+
+    /// Leaves something to later speakers; returns false if too many wait.
+    fn share(&self, shared: Info) -> bool;
+
+    /// Tells the gateway of a node something. It may be lost.
+    fn note(&self, to: NodeId, note: Note);
 
     /// Lets the node give everything away; returns false if too many requests wait.
     fn drain(&self) -> bool;
@@ -70,12 +87,33 @@ pub struct Clustered {
     /// Whether another node is live.
     has_others: bool,
     membership: Revision,
+    /// Whether this node speaks while it may act; the speaker; what speakers have left.
+    speaks: bool,
+    speaker: Option<NodeId>,
+    shared: Option<Info>,
+    /// Lost tunnels that other nodes have heard of.
+    lost: VecDeque<(IpAddr, u32)>,
     /// See [`Fabric::unsure_until_ms`].
     unsure_until_ms: u64,
     tables: Arc<[Option<DenseReader>]>,
     macs: Arc<[Option<Mac>]>,
     valid_until_ms: Arc<AtomicU64>,
     asks: Option<Arc<dyn Asks>>,
+}
+
+/// What gateways tell each other. It may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Note {
+    /// To the speaker: a peer has no tunnel of this TEID.
+    LostTunnel(IpAddr, u32),
+}
+
+impl Note {
+    /// Returns its bytes.
+    pub fn bytes(self) -> Arc<[u8]> {
+        // Plain data has no error.
+        postcard::to_allocvec(&self).unwrap_or_default().into()
+    }
 }
 
 /// A session as it travels.
@@ -95,8 +133,8 @@ struct Packed {
     rate_down: Option<u64>,
 }
 
-/// Returns the bytes of a session.
-pub fn pack(session: &Session) -> Context {
+/// Returns the bytes of a session, and what its control plane keeps with it.
+pub fn pack(session: &Session, kept: &[u8]) -> Context {
     let packed = Packed {
         id: session.id,
         n3: session.n3,
@@ -112,7 +150,9 @@ pub fn pack(session: &Session) -> Context {
         rate_down: session.rate_down,
     };
     // Plain data has no error.
-    postcard::to_allocvec(&packed).unwrap_or_default().into()
+    let mut bytes = postcard::to_allocvec(&packed).unwrap_or_default();
+    bytes.extend_from_slice(kept);
+    bytes.into()
 }
 
 /// Returns counts as they travel.
@@ -129,10 +169,11 @@ pub fn from_travelled(
     Counts { uplink, downlink }
 }
 
-/// Returns the session of bytes; `None`: they are of none. It may be invalid.
-pub fn unpack(bytes: &[u8]) -> Option<Session> {
-    let (packed, rest) = postcard::take_from_bytes::<Packed>(bytes).ok()?;
-    rest.is_empty().then_some(Session {
+/// Returns the session of bytes, and what its control plane keeps with it; `None`: they are of
+/// none. It may be invalid.
+pub fn unpack(bytes: &[u8]) -> Option<(Session, &[u8])> {
+    let (packed, kept) = postcard::take_from_bytes::<Packed>(bytes).ok()?;
+    let session = Session {
         id: packed.id,
         n3: packed.n3,
         teid: packed.teid,
@@ -144,7 +185,8 @@ pub fn unpack(bytes: &[u8]) -> Option<Session> {
         gate: Gate::of(packed.uplink, packed.downlink),
         rate_up: packed.rate_up,
         rate_down: packed.rate_down,
-    })
+    };
+    Some((session, kept))
 }
 
 impl Seed {
@@ -191,8 +233,13 @@ impl Seed {
     ///
     /// # Errors
     /// The session is invalid, or its tunnel ends elsewhere.
-    pub fn update(self, addresses: &Addresses, session: &Session) -> Result<Request, SessionError> {
-        let (keys, context) = (self.keys(addresses, session)?, pack(session));
+    pub fn update(
+        self,
+        addresses: &Addresses,
+        session: &Session,
+        kept: &[u8],
+    ) -> Result<Request, SessionError> {
+        let (keys, context) = (self.keys(addresses, session)?, pack(session, kept));
         Ok(Request::Update { session: self.session(session.id), keys, context })
     }
 
@@ -204,10 +251,11 @@ impl Seed {
         self,
         addresses: &Addresses,
         session: &Session,
+        kept: &[u8],
         to: Option<NodeId>,
     ) -> Result<Request, SessionError> {
         let keys = self.keys(addresses, session)?;
-        Ok(Request::Establish { keys, context: pack(session), to })
+        Ok(Request::Establish { keys, context: pack(session, kept), to })
     }
 }
 
@@ -224,6 +272,10 @@ impl Clustered {
             draining: false,
             has_others: false,
             membership: 0,
+            speaks: false,
+            speaker: None,
+            shared: None,
+            lost: VecDeque::new(),
             unsure_until_ms: 0,
             tables: Arc::new([None]),
             macs: Arc::default(),
@@ -259,6 +311,36 @@ impl Clustered {
         self.has_others
     }
 
+    /// Whether this node answers the control plane for all nodes.
+    pub fn speaks(&self, now_ms: u64) -> bool {
+        self.speaks && now_ms < self.valid_until_ms.load(Relaxed)
+    }
+
+    /// Returns the node that answers the control plane, as far as this one knows.
+    pub const fn speaker(&self) -> Option<NodeId> {
+        self.speaker
+    }
+
+    /// Returns what speakers have left.
+    pub fn shared(&self) -> Option<&Info> {
+        self.shared.as_ref()
+    }
+
+    /// Hears a note of another node. A full queue drops it: its cause comes again.
+    pub(crate) fn note(&mut self, note: &[u8]) {
+        match postcard::from_bytes(note) {
+            Ok(Note::LostTunnel(peer, teid)) if self.lost.len() < LOST_MAX => {
+                self.lost.push_back((peer, teid));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns a lost tunnel that another node has heard of.
+    pub(crate) fn lost_tunnel(&mut self) -> Option<(IpAddr, u32)> {
+        self.lost.pop_front()
+    }
+
     /// Returns what takes requests; `None`: not yet.
     pub fn asks(&self) -> Option<Arc<dyn Asks>> {
         self.asks.clone()
@@ -274,6 +356,7 @@ impl Clustered {
         self.slots.drain().for_each(|(_, id)| drop(sessions.uninstall(id)));
         self.names.clear();
         self.ingress = false;
+        self.speaks = false;
         self.tables = Arc::new([None]);
         self.seen = (u64::MAX, u64::MAX);
     }
@@ -294,7 +377,7 @@ impl Clustered {
         match change {
             Change::Install { slot, session, context, shown, .. } => {
                 let relay = Relay::of(*shown);
-                let done = unpack(context).ok_or(None).and_then(|session| {
+                let done = unpack(context).ok_or(None).and_then(|(session, _)| {
                     sessions.install(session, relay, now_ms).map_err(Some).map(|()| session.id)
                 });
                 match done {
@@ -312,7 +395,7 @@ impl Clustered {
             Change::Renew { slot, context, .. } => {
                 // One that did not fit has no slot.
                 let is_here = self.slots.contains_key(slot);
-                let renewed = unpack(context).map(|session| sessions.renew(session, now_ms));
+                let renewed = unpack(context).map(|(session, _)| sessions.renew(session, now_ms));
                 if is_here && !matches!(renewed, Some(Ok(()))) {
                     self.refused += 1;
                     let error = renewed.and_then(Result::err);
@@ -345,6 +428,8 @@ impl Clustered {
     /// Looks at the node; returns whether workers need another view.
     pub(crate) fn look(&mut self, node: &Node<Dense>) -> bool {
         self.valid_until_ms.store(node.valid_until() / 1000, Relaxed);
+        // For as long as it may act; only its own drain changes it otherwise.
+        self.speaks = node.speaks(0);
         let now = (node.watched(), node.images());
         if now == self.seen {
             return false;
@@ -355,6 +440,8 @@ impl Clustered {
         self.tables = node.tables().map(Dense::reader).collect();
         let view = node.view();
         let me = self.seat.me;
+        self.speaker = view.speaker.map(|speaker| speaker.0.node);
+        self.shared = view.shared.as_ref().map(|shared| shared.0.clone());
         self.has_others = view.in_state(State::Live).any(|member| member.node != me);
         if view.membership != self.membership {
             // About a lease from now.

@@ -203,8 +203,15 @@ impl GatewayControl {
     }
 
     /// Returns a tunnel that its peer does not know, by the peer's address and TEID, each once.
-    pub fn lost_tunnel(&self) -> Option<(IpAddr, u32)> {
-        self.view.lost.take()
+    pub fn lost_tunnel(&mut self) -> Option<(IpAddr, u32)> {
+        self.view.lost.take().or_else(|| self.cluster.as_mut()?.lost_tunnel())
+    }
+
+    /// Hears what another node of the cluster has noted.
+    pub fn cluster_note(&mut self, note: &[u8]) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.note(note);
+        }
     }
 
     pub fn now_ms(&self) -> u64 {

@@ -9,10 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use overbank_cluster::etcd::Info;
 use overbank_cluster::message::{Answer, Answered, Counts, Message, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Action, Event, Member, Micros, Node, SessionId};
+use overbank_cluster::{Action, Event, Member, Micros, Node, NodeId, SessionId};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -55,6 +56,9 @@ pub trait Host: Send + 'static {
     /// Takes the answer to a request.
     fn answer(&mut self, number: u64, answer: Answer);
 
+    /// Hears what the gateway of a node has noted.
+    fn note(&mut self, _from: Member, _note: &[u8]) {}
+
     /// A run is over: nothing is installed any more.
     fn ended(&mut self);
 }
@@ -85,6 +89,17 @@ impl Handle {
     /// requests wait.
     pub fn rebalance(&self) -> bool {
         self.0.try_send(Input::Event(Event::Rebalance)).is_ok()
+    }
+
+    /// Leaves something to later speakers, if the node speaks; returns false if too many requests
+    /// wait.
+    pub fn share(&self, shared: Info) -> bool {
+        self.0.try_send(Input::Event(Event::Share(shared))).is_ok()
+    }
+
+    /// Tells the gateway of a node something; it may be lost.
+    pub fn note(&self, to: NodeId, note: Arc<[u8]>) {
+        let _ = self.0.try_send(Input::Event(Event::Note(to, note)));
     }
 
     /// Ends the node at once, as by a crash.
@@ -227,6 +242,7 @@ impl<H: Host> Driver<H> {
                     self.host.answer(number, answer);
                     continue;
                 }
+                Action::Note(from, note) => self.host.note(from, &note),
                 Action::End { again: true } => ended = Some(Ended::Again),
                 Action::End { again: false } => ended = Some(Ended::Drained),
                 other => {
@@ -273,7 +289,7 @@ impl<H: Host> Driver<H> {
                 let _ = out.outgoing.try_send((Some(to), message));
             }
             Action::Broadcast(beat) => drop(out.outgoing.try_send((None, Message::Beat(beat)))),
-            Action::Session(_) | Action::Answer(..) | Action::End { .. } => {}
+            Action::Session(_) | Action::Answer(..) | Action::Note(..) | Action::End { .. } => {}
         }
     }
 

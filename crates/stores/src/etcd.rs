@@ -1,7 +1,7 @@
 //! etcd: the engine's requests, and a watch whose events have no gap.
 //!
-//! Keys are `/overbank/NAME/members`, `alive/NODE`, `coordinator` and `owner/PARTITION`, values
-//! JSON. A revision of the engine is a key's `mod_revision`; that of an absent key is 0.
+//! Keys are `/overbank/NAME/members`, `alive/NODE`, `coordinator`, `owner/PARTITION`, `speaker` and
+//! `shared`, values JSON. A revision of the engine is a key's `mod_revision`; that of an absent key is 0.
 //!
 //! **The watch** begins with all keys as of a revision and goes on after it. A broken one is
 //! continued after the last revision that it showed. If etcd has compacted that, changes are lost:
@@ -44,6 +44,8 @@ impl Names {
             Key::Members => self.of("members"),
             Key::Alive(NodeId(node)) => self.of(&format!("alive/{node}")),
             Key::Coordinator => self.of("coordinator"),
+            Key::Speaker => self.of("speaker"),
+            Key::Shared => self.of("shared"),
             Key::Owner(Partition(partition)) => self.of(&format!("owner/{partition}")),
         }
     }
@@ -54,6 +56,8 @@ impl Names {
         Some(match name.split_once('/') {
             None if name == "members" => Key::Members,
             None if name == "coordinator" => Key::Coordinator,
+            None if name == "speaker" => Key::Speaker,
+            None if name == "shared" => Key::Shared,
             Some(("alive", node)) => Key::Alive(NodeId(node.parse().ok()?)),
             Some(("owner", partition)) => Key::Owner(Partition(partition.parse().ok()?)),
             _ => return None,
@@ -244,6 +248,8 @@ mod tests {
         let keys = [
             Key::Members,
             Key::Coordinator,
+            Key::Speaker,
+            Key::Shared,
             Key::Alive(NodeId(0)),
             Key::Alive(NodeId(255)),
             Key::Owner(Partition(0)),

@@ -6,19 +6,20 @@
 use super::Config;
 use crate::live::{RunError, seed};
 use anyhow::Result;
-use overbank_cluster::message::{Answer, Counts, Request};
+use overbank_cluster::etcd::Info;
+use overbank_cluster::message::{Answer, Counts, Refusal, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Micros, Node, NodeId, SessionId, Settings};
+use overbank_cluster::{Member, Micros, Node, NodeId, SessionId, Settings};
 use overbank_gateway::GatewayControl;
-use overbank_gateway::cluster::{Asks, Clustered, Seat};
+use overbank_gateway::cluster::{Asks, Clustered, Note, Seat};
 use overbank_gateway::engine::Order;
 use overbank_gateway::fabric::Seed;
 use overbank_runtime::Handle;
 use overbank_stores::{Driver, Host, Joined, Options, StoresError, join as join_stores};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -80,9 +81,9 @@ pub fn join(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Where answers go, by request.
+/// Where answers go, by request, and the number that the caller knows it by.
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<u64, Sender<Answer>>>);
+struct Waiting(Mutex<HashMap<u64, (u64, Sender<(u64, Answer)>)>>);
 
 /// Asks the running node.
 struct Asking {
@@ -92,16 +93,26 @@ struct Asking {
 }
 
 impl Asks for Asking {
-    fn ask(&self, request: Request) -> Option<Receiver<Answer>> {
-        let number = self.next.fetch_add(1, Relaxed);
-        let (answer, answers) = channel();
-        let mut waiting = self.waiting.0.lock().ok()?;
+    fn ask_to(&self, request: Request, number: u64, to: Sender<(u64, Answer)>) -> bool {
+        let ours = self.next.fetch_add(1, Relaxed);
+        let Ok(mut waiting) = self.waiting.0.lock() else { return false };
         if waiting.len() >= ASKED_MAX {
-            return None;
+            return false;
         }
-        waiting.insert(number, answer);
-        drop(waiting);
-        self.node.request(number, request).then_some(answers)
+        waiting.insert(ours, (number, to));
+        let asked = self.node.request(ours, request);
+        if !asked {
+            waiting.remove(&ours);
+        }
+        asked
+    }
+
+    fn share(&self, shared: Info) -> bool {
+        self.node.share(shared)
+    }
+
+    fn note(&self, to: NodeId, note: Note) {
+        self.node.note(to, note.bytes());
     }
 
     fn drain(&self) -> bool {
@@ -158,16 +169,23 @@ impl Host for Gateway {
 
     fn answer(&mut self, number: u64, answer: Answer) {
         let waiting = self.waiting.0.lock().map(|mut waiting| waiting.remove(&number));
-        if let Ok(Some(waiting)) = waiting {
+        if let Ok(Some((number, waiting))) = waiting {
             // The request may have been given up.
-            let _ = waiting.send(answer);
+            let _ = waiting.send((number, answer));
         }
+    }
+
+    fn note(&mut self, _: Member, note: &[u8]) {
+        self.handle.lock().cluster_note(note);
     }
 
     fn ended(&mut self) {
         self.handle.lock().cluster_end();
         if let Ok(mut waiting) = self.waiting.0.lock() {
-            waiting.clear();
+            // It may be done, or not.
+            for (_, (number, waiting)) in waiting.drain() {
+                let _ = waiting.send((number, Err(Refusal::Timeout)));
+            }
         }
     }
 }

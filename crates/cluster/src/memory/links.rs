@@ -52,7 +52,10 @@ impl<T: Gpt> Connected<T> {
 
     /// Returns an action that has an effect outside of the node's machine.
     pub(super) fn out(&self, action: Action<T>) -> Option<Action<T>> {
-        let inside = matches!(action, Action::Session(_) | Action::Answer(..) | Action::End { .. });
+        let inside = matches!(
+            action,
+            Action::Session(_) | Action::Answer(..) | Action::Note(..) | Action::End { .. }
+        );
         (inside || !self.is_cut()).then_some(action)
     }
 }

@@ -28,6 +28,7 @@ impl<T: Gpt> Node<T> {
             Some(coordinator) if coordinator == self.me => {
                 self.change_members(now, out);
                 self.name_owners(out);
+                self.name_speaker(out);
             }
             Some(_) => {}
         }

@@ -97,6 +97,7 @@ impl<T: Gpt> Node<T> {
                     etcd::Key::Members => self.membership_changed(now, was_member, out),
                     etcd::Key::Owner(partition) => self.owner_changed(now, partition, out),
                     etcd::Key::Alive(_) | etcd::Key::Coordinator => self.coordinate(now, out),
+                    etcd::Key::Speaker | etcd::Key::Shared => {}
                 }
             }
         }

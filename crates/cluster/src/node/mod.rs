@@ -25,6 +25,7 @@ mod owner;
 mod path;
 mod replica;
 mod session;
+mod speaker;
 
 use owner::Owner;
 pub use path::{Decision, DropReason, Tag};
@@ -48,6 +49,10 @@ pub enum Event<T: Gpt> {
     Drain,
     /// Let all owners move sessions to where rendezvous hashing has them: after a node has joined.
     Rebalance,
+    /// Leave this to later speakers: see [`Node::speaks`].
+    Share(Info),
+    /// Tell the gateway of a node this. It may be lost.
+    Note(NodeId, Arc<[u8]>),
 }
 
 /// Something to do, in the order in which the actions are listed.
@@ -65,6 +70,8 @@ pub enum Action<T: Gpt> {
     Session(Change),
     /// Answer a request from outside.
     Answer(u64, Answer),
+    /// Tell the gateway what that of another node has noted.
+    Note(Member, Arc<[u8]>),
     /// This run is over: `again` says whether to start another, under a higher incarnation.
     End {
         /// It was removed from the membership, and not because it was drained.
@@ -127,6 +134,8 @@ pub struct Node<T: Gpt> {
     heard: BTreeMap<NodeId, Heard>,
     last_beat: Option<Micros>,
     drain: Option<Micros>,
+    /// What is to be left to later speakers, until etcd shows it.
+    share: Option<Info>,
     ended: bool,
     replicas: Vec<Replica<T>>,
     images: u64,
@@ -173,6 +182,7 @@ impl<T: Gpt> Node<T> {
             heard: BTreeMap::new(),
             last_beat: None,
             drain: None,
+            share: None,
             ended: false,
             replicas,
             images: 0,
@@ -234,6 +244,8 @@ impl<T: Gpt> Node<T> {
                 out.extend(others.map(|id| Action::Send(id, Message::Rebalance)));
                 self.rebalance();
             }
+            Event::Share(shared) => self.share(now, shared, out),
+            Event::Note(to, note) => self.send(now, to, Message::Note(note), out),
         }
     }
 
@@ -241,6 +253,7 @@ impl<T: Gpt> Node<T> {
         self.hold_lease(now, out);
         self.report(now, out);
         self.coordinate(now, out);
+        self.share_again(now, out);
         self.mend(now, out);
         self.repeat_sessions(now, out);
         self.beat_owners(now, out);
@@ -294,6 +307,7 @@ impl<T: Gpt> Node<T> {
             Message::Read { request, found } => self.read(now, request, found, out),
             Message::Rebalance => self.rebalance(),
             Message::Forget(sessions) => self.forget(&sessions, out),
+            Message::Note(note) => out.push(Action::Note(from, note)),
             message => self.owner_message(now, from, message, out),
         }
     }

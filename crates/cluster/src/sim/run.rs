@@ -465,6 +465,7 @@ impl<T: Gpt> World<T> {
                 }
             }
             Action::Answer(number, answer) => self.answered(number, answer),
+            Action::Note(..) => {}
             Action::End { .. } => {
                 self.hosts[usize::from(from.node.0)].node = None;
                 self.start(from.node);

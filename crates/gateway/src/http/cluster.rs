@@ -57,13 +57,13 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
         let answer = asks.ask(request.clone());
         let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
         return match answer.recv_timeout(ANSWER_MAX) {
-            Ok(Ok(answered)) => Ok(answered),
+            Ok((_, Ok(answered))) => Ok(answered),
             // Nothing was begun.
-            Ok(Err(Refusal::NoOwner)) if started.elapsed() < OWNER_MAX => {
+            Ok((_, Err(Refusal::NoOwner))) if started.elapsed() < OWNER_MAX => {
                 sleep(OWNER_PAUSE);
                 continue;
             }
-            Ok(Err(refusal)) => Err(refused(refusal)),
+            Ok((_, Err(refusal))) => Err(refused(refusal)),
             Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
         };
     }
@@ -73,7 +73,7 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
 pub(super) fn page(api: &Api, from: u64) -> Result<(Vec<Session>, Option<u64>), Fault> {
     match ask(api, Request::Page { from: SessionId(from) })? {
         Answered::Page(page, next) => {
-            let sessions = page.iter().filter_map(|(_, context)| unpack(context)).collect();
+            let sessions = page.iter().filter_map(|(_, context)| Some(unpack(context)?.0)).collect();
             Ok((sessions, next.map(|next| next.0)))
         }
         _ => Err(unavailable("no page of the cluster; try again")),
@@ -85,10 +85,27 @@ pub(super) fn find(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
     let unknown = || Fault::from(SessionError::Unknown(id));
     match ask(api, Request::Read { session: seat.seed.session(id) })? {
         Answered::Found(found) => {
-            let session = unpack(&found.context).ok_or_else(unknown)?;
-            Ok(Listed { session, origin: Origin::Cluster, counts: from_travelled(found.counts) })
+            let (session, kept) = unpack(&found.context).ok_or_else(unknown)?;
+            let origin = if kept.is_empty() { Origin::Cluster } else { Origin::Pfcp };
+            Ok(Listed { session, origin, counts: from_travelled(found.counts) })
         }
         _ => Err(unknown()),
+    }
+}
+
+/// Removes a session of the cluster; returns it with its counts of just before.
+pub(super) fn remove(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
+    let listed = requested(api, seat, id)?;
+    ask(api, Request::Remove { session: seat.seed.session(id) })?;
+    Ok(listed)
+}
+
+/// Finds a session of the cluster that requests may change.
+fn requested(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
+    let listed = find(api, seat, id)?;
+    match listed.origin {
+        Origin::Cluster => Ok(listed),
+        other => Err(SessionError::Foreign(id, other).into()),
     }
 }
 
@@ -99,9 +116,9 @@ pub(super) fn change(
     id: u64,
     change: impl FnOnce(&Session) -> Result<Session, Fault>,
 ) -> Result<Session, Fault> {
-    let session = change(&find(api, seat, id)?.session)?;
+    let session = change(&requested(api, seat, id)?.session)?;
     let addresses = api.handle.lock().sessions().addresses().clone();
-    ask(api, seat.seed.update(&addresses, &session)?)?;
+    ask(api, seat.seed.update(&addresses, &session, &[])?)?;
     Ok(session)
 }
 

@@ -11,7 +11,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use overbank_cluster::message::Request;
 use overbank_service::endpoints::answer;
 use serde::Serialize;
 use serde_json::json;
@@ -135,7 +134,7 @@ pub(super) async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answ
     let session = Fields::parse(&body::text(body, BODY_MAX).await?)?.session()?;
     if let Some(seat) = cluster::seat(&api) {
         let addresses = api.handle.lock().sessions().addresses().clone();
-        let request = seat.seed.establish(&addresses, &session, None)?;
+        let request = seat.seed.establish(&addresses, &session, &[], None)?;
         blocking(move || cluster::ask(&api, request)).await?;
         return Ok(answer(StatusCode::CREATED, &session));
     }
@@ -173,9 +172,7 @@ pub(super) async fn remove(State(api): State<Shared>, uri: Uri) -> Answer {
     Query::of(&uri, &[])?;
     let id = id(&uri)?;
     if let Some(seat) = cluster::seat(&api) {
-        let request = Request::Remove { session: seat.seed.session(id) };
-        blocking(move || cluster::ask(&api, request)).await?;
-        return ok(&json!({ "id": id }));
+        return ok(&blocking(move || cluster::remove(&api, seat, id)).await?);
     }
     let removed = move || {
         api.commit(

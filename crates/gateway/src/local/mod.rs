@@ -197,6 +197,7 @@ impl Local {
             }
             Heard::Answer(_, Ok(_)) => self.moves.done += 1,
             Heard::Answer(_, Err(_)) => self.moves.refused += 1,
+            Heard::Note(..) => {}
             Heard::Ended(node) => {
                 if let Some(site) = self.site_mut(node.0) {
                     site.end();

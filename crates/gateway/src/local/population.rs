@@ -90,7 +90,7 @@ impl Population {
             let now = left.len().min(REQUESTS);
             for number in left.drain(..now) {
                 let node = (number % u32::from(local.plan.running)) as u8;
-                let request = local.seed().establish(&addresses, &session(number), None);
+                let request = local.seed().establish(&addresses, &session(number), &[], None);
                 local.ask(node, number, request?);
             }
             local.advance(local.now_us() + BEAT_US);

@@ -111,6 +111,7 @@ impl<T: Gpt> Node<T> {
             | Message::Answer { .. }
             | Message::Read { .. }
             | Message::Rebalance
+            | Message::Note(_)
             | Message::Handover(..)
             | Message::Forget(_) => {}
         }

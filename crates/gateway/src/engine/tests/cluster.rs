@@ -64,6 +64,7 @@ impl Cluster {
                     assert_eq!(site.refused(), 0);
                 }
                 Heard::Answer(_, answer) => self.refused += u64::from(answer.is_err()),
+                Heard::Note(..) => {}
                 Heard::Ended(NodeId(node)) => self.sites[usize::from(node)] = None,
             }
         }
@@ -143,7 +144,7 @@ impl Cluster {
     fn establish(&mut self, nodes: u8) {
         let addresses = view().addresses;
         for (nth, session) in (0..).zip(sessions()) {
-            let request = SEED.establish(&addresses, &session, None).expect("valid");
+            let request = SEED.establish(&addresses, &session, &[], None).expect("valid");
             self.memory.request(NodeId(nth as u8 % nodes), nth, request);
         }
         self.beats(10);
