@@ -7,7 +7,8 @@
 //!
 //! A [`Key`] is what packets are looked up by. No two sessions share a key.
 
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,6 +50,14 @@ impl fmt::Debug for Prefix64 {
 impl Serialize for Prefix64 {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix64 {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let address = text.strip_suffix("/64").and_then(|address| address.parse().ok());
+        address.map(Prefix64::of).ok_or_else(|| D::Error::custom("no IPv6 prefix of 64 bits"))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::limits::Limit;
 use crate::session::{Prefix64, Session};
 use overbank::memory::{Pages, Words};
 use overbank::prefetch::prefetch;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -284,7 +284,7 @@ pub const RATE_BURST_NS: u64 = 100_000_000;
 pub struct Tally(Lines);
 
 /// Counts of a session in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Inner packets that went on, and their bytes.
     pub packets: u64,
@@ -294,7 +294,7 @@ pub struct Traffic {
 }
 
 /// Counts of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub uplink: Traffic,
     pub downlink: Traffic,

@@ -32,9 +32,11 @@
 mod message;
 mod rules;
 mod speaker;
+mod store;
 #[cfg(test)]
 mod tests;
 mod usage;
 
 pub use message::Refusal;
-pub use speaker::{N4Totals, Out, Settings, Speaker};
+pub use speaker::{Kept, N4Totals, Out, Settings, Speaker};
+pub use store::{Alone, Ask, Done, Failure, Store};

@@ -20,6 +20,7 @@ use rs_pfcp::ie::source_interface::{SourceInterface, SourceInterfaceValue};
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::{Ie, IeType};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -34,14 +35,14 @@ const REMOVE_GTPU: [u8; 3] = [0, 1, 6];
 const SNDEM: u8 = 2;
 
 /// Where packets come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Side {
     Access,
     Core,
 }
 
 /// The local end of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Tunnel {
     /// The gateway is to choose; of these families (IPv4, IPv6).
     Choose([bool; 2]),
@@ -49,13 +50,13 @@ pub(crate) enum Tunnel {
 }
 
 /// An address of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ue<T> {
     Choose,
     Is(T),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Pdr {
     pub(crate) side: Option<Side>,
     pub(crate) tunnel: Option<Tunnel>,
@@ -67,7 +68,7 @@ pub(crate) struct Pdr {
     pub(crate) urrs: Vec<u32>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Far {
     forwards: bool,
     buffers: bool,
@@ -75,7 +76,7 @@ struct Far {
     outer: Option<(IpAddr, u32)>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Qer {
     /// Closed gates: uplink, downlink.
     closed: [bool; 2],
@@ -85,7 +86,7 @@ struct Qer {
 }
 
 /// The rules of a session.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rules {
     pub(crate) pdrs: BTreeMap<u16, Pdr>,
     fars: BTreeMap<u32, Far>,
@@ -207,6 +208,15 @@ impl Rules {
                     .of(FailedRuleId::pdr(*id)))
             }
         }
+    }
+
+    /// Returns whether numbers are left to the gateway to choose.
+    pub(crate) fn leaves_to_choose(&self) -> bool {
+        self.pdrs.values().any(|pdr| {
+            matches!(pdr.tunnel, Some(Tunnel::Choose(_)))
+                || pdr.v4 == Some(Ue::Choose)
+                || pdr.v6 == Some(Ue::Choose)
+        })
     }
 
     /// Returns the number of the uplink PDR.

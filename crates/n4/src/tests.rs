@@ -3,7 +3,7 @@
 mod dissect;
 
 use crate::message::{elements, emit, find, group, parse};
-use crate::{Out, Settings, Speaker};
+use crate::{Alone, Out, Settings, Speaker};
 use overbank_gateway::prefix::{Prefix, Prefixes};
 use overbank_gateway::session::{Gate, Key, Session};
 use overbank_gateway::sessions::{Addresses, Origin, REST_MS, SessionReader, Sessions};
@@ -65,13 +65,14 @@ impl Scene {
             peers: Prefixes::default(),
             seed: 3,
         };
-        let speaker = Speaker::new(settings);
+        let speaker = Speaker::new(settings, None);
         Scene { speaker, store, readers, now_ms: 1_000, sequence: 0, sent: Vec::new() }
     }
 
     fn raw(&mut self, bytes: &[u8]) -> Vec<Out> {
         let mut out = Vec::new();
-        self.speaker.receive(bytes, smf(), self.now_ms, &mut self.store, &mut out);
+        let mut store = Alone { sessions: &mut self.store, now_ms: self.now_ms };
+        self.speaker.receive(bytes, smf(), self.now_ms, &mut store, &mut out);
         out
     }
 
@@ -592,7 +593,7 @@ fn associations_come_first_and_a_restart_ends_sessions() {
     let mut out = Vec::new();
     let stranger = "10.0.0.8:8805".parse().expect("an address");
     let bytes = emit(M::SessionDeletionRequest, Some(seid), 1, &[]);
-    scene.speaker.receive(&bytes, stranger, 0, &mut scene.store, &mut out);
+    scene.speaker.receive(&bytes, stranger, 0, &mut Alone { sessions: &mut scene.store, now_ms: 0 }, &mut out);
     assert_eq!(scene.store.len(), 1);
     scene.ask(M::HeartbeatRequest, None, &heartbeat(2));
     assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));
@@ -637,7 +638,8 @@ fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
     };
     let tick = |scene: &mut Scene| {
         let mut out = Vec::new();
-        scene.speaker.tick(scene.now_ms, &mut scene.store, &mut out);
+        let mut store = Alone { sessions: &mut scene.store, now_ms: scene.now_ms };
+        scene.speaker.tick(scene.now_ms, &mut store, &mut out);
         out
     };
     count(&mut scene, 300, 500);

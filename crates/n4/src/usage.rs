@@ -8,6 +8,7 @@ use rs_pfcp::ie::ur_seqn::UrSeqn;
 use rs_pfcp::ie::urr_id::UrrId;
 use rs_pfcp::ie::volume_threshold::VolumeThreshold;
 use rs_pfcp::ie::{Ie, IeType};
+use serde::{Deserialize, Serialize};
 
 /// Why a report is made: the octets of Usage Report Trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Trigger {
 }
 
 /// A rule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Urr {
     /// Bytes from which a report is due: in total, uplink, downlink.
     threshold: [Option<u64>; 3],

@@ -3,17 +3,17 @@
 //! Numbers are drawn by a secret seed. A number that rests or is taken is passed over, at most
 //! [`CHOICES_MAX`] times.
 
-use super::{Speaker, refused};
+use super::sessions::{Draft, Plan};
+use super::{Asked, Kept, Last, Speaker, refused};
 use crate::message::Refusal;
 use crate::rules::{Rules, Tunnel, Ue};
+use crate::store::Store;
 use overbank::hash::mix;
-use overbank_gateway::session::{Key, Prefix64, Session};
-use overbank_gateway::sessions::{SessionError, Sessions};
+use overbank_gateway::session::{Key, Prefix64};
 use rs_pfcp::ie::Ie;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::created_pdr::CreatedPdr;
 use rs_pfcp::ie::f_teid::Fteid;
-use rs_pfcp::ie::failed_rule_id::FailedRuleId;
 use rs_pfcp::ie::pdr_id::PdrId;
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,43 +22,31 @@ use std::net::{IpAddr, Ipv4Addr};
 const CHOICES_MAX: usize = 256;
 
 impl Speaker {
-    /// Chooses what the rules leave to us, and takes the session by `take`. Returns it, and the
-    /// elements about what was chosen.
-    pub(super) fn place(
+    /// Chooses what the rules leave to us, and with it makes the session and the answer.
+    pub(super) fn draft(
         &mut self,
-        id: u64,
-        rules: &mut Rules,
-        store: &mut Sessions,
-        mut take: impl FnMut(&mut Sessions, Session) -> Result<(), SessionError>,
-    ) -> Result<(Session, Vec<Ie>), Refusal> {
-        let up = rules.uplink()?;
-        let asked = rules.clone();
-        let chosen = |rules: &Rules| {
-            rules.pdrs.values().any(|pdr| {
-                matches!(pdr.tunnel, Some(Tunnel::Choose(_)))
-                    || pdr.v4 == Some(Ue::Choose)
-                    || pdr.v6 == Some(Ue::Choose)
-            })
-        };
-        let ours = chosen(&asked);
-        let mut attempts = 0;
-        loop {
-            self.choose(rules, store)?;
-            let session = rules.session(id)?;
-            match take(store, session) {
-                Ok(()) => return Ok((session, created(&asked, rules))),
-                // A number that was just given back: another one will do, if it was our choice.
-                Err(SessionError::Resting { .. }) if ours && attempts < CHOICES_MAX => {
-                    attempts += 1;
-                    *rules = asked.clone();
-                }
-                Err(error) => return Err(because(&error, up)),
-            }
-        }
+        mut plan: Plan,
+        asked: Option<&Asked>,
+        store: &dyn Store,
+    ) -> Result<Draft, Refusal> {
+        plan.wanted.uplink()?;
+        let mut rules = plan.wanted.clone();
+        self.choose(&mut rules, store)?;
+        let session = rules.session(plan.id)?;
+        let mut answer = plan.head.clone();
+        answer.extend(created(&plan.wanted, &rules));
+        answer.extend_from_slice(&plan.tail);
+        plan.tries += 1;
+        let last = asked.filter(|_| store.outlives()).map(|asked| {
+            let bytes = self.message(asked, Ok(&answer));
+            Last { key: asked.key, request: asked.request, bytes }
+        });
+        let kept = Kept { rules, last, ..plan.kept.clone() };
+        Ok(Draft { plan, session, kept, answer })
     }
 
     /// Fills in what is left to be chosen.
-    pub(super) fn choose(&mut self, rules: &mut Rules, store: &Sessions) -> Result<(), Refusal> {
+    pub(super) fn choose(&mut self, rules: &mut Rules, store: &dyn Store) -> Result<(), Refusal> {
         let addresses = store.addresses().clone();
         // Both directions of a session that leave the address to us have the same one.
         let (mut ipv4, mut ipv6) = (None, None);
@@ -105,10 +93,10 @@ impl Speaker {
         mix(self.settings.seed ^ mix(self.drawn))
     }
 
-    pub(super) fn draw_id(&mut self, store: &Sessions) -> u64 {
+    pub(super) fn draw_id(&mut self, store: &dyn Store) -> u64 {
         loop {
             let id = self.draw();
-            if id != 0 && store.get(id).is_none() {
+            if id != 0 && !store.has(id) {
                 return id;
             }
         }
@@ -120,7 +108,7 @@ impl Speaker {
         (0..count.min(CHOICES_MAX as u64)).find_map(|more| fits(start.wrapping_add(more) % count))
     }
 
-    pub(super) fn draw_ipv4(&mut self, store: &Sessions) -> Result<Ipv4Addr, Refusal> {
+    pub(super) fn draw_ipv4(&mut self, store: &dyn Store) -> Result<Ipv4Addr, Refusal> {
         for pool in store.addresses().pools.iter() {
             let IpAddr::V4(first) = pool.address() else { continue };
             let count = 1u64 << (32 - u32::from(pool.len()));
@@ -140,7 +128,7 @@ impl Speaker {
         Err(refused(CauseValue::AllDynamicAddressesOccupied, "no free IPv4 address was found"))
     }
 
-    pub(super) fn draw_ipv6(&mut self, store: &Sessions) -> Result<Prefix64, Refusal> {
+    pub(super) fn draw_ipv6(&mut self, store: &dyn Store) -> Result<Prefix64, Refusal> {
         for pool in store.addresses().pools.iter() {
             let IpAddr::V6(first) = pool.address() else { continue };
             if pool.len() > 64 {
@@ -193,19 +181,4 @@ fn created(asked: &Rules, got: &Rules) -> Vec<Ie> {
         }
     }
     ies
-}
-
-/// The refusal for an error of the sessions.
-fn because(error: &SessionError, uplink: u16) -> Refusal {
-    let cause = match error {
-        SessionError::Full(_) | SessionError::NoRoom(_) => CauseValue::NoResourcesAvailable,
-        SessionError::Busy => CauseValue::PfcpEntityInCongestion,
-        SessionError::Unknown(_) => CauseValue::SessionContextNotFound,
-        _ => CauseValue::RuleCreationModificationFailure,
-    };
-    let refusal = Refusal::new(cause, error.to_string());
-    if cause == CauseValue::RuleCreationModificationFailure {
-        return refusal.of(FailedRuleId::pdr(uplink));
-    }
-    refusal
 }

@@ -1,26 +1,33 @@
 //! The N4 face of a gateway: associations, sessions, reports.
+//!
+//! A request that changes something is a [`Step`] or several: each asks the [`Store`], and goes on
+//! with its answer. Steps for different sessions are under way at the same time; a request for a
+//! session that one is under way for waits.
 
 mod choose;
 mod report;
 mod sessions;
+mod step;
 
 use crate::message::{
     Received, Refusal, Unreadable, emit, find, is_foreign, need, parse, read, result,
 };
 use crate::rules::Rules;
-use hashbrown::HashMap;
+use crate::store::Store;
+use hashbrown::{HashMap, HashSet};
 use overbank_gateway::prefix::Prefixes;
 use overbank_gateway::session::Session;
-use overbank_gateway::sessions::Sessions;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
 use rs_pfcp::ie::up_function_features::UPFunctionFeatures;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
+use step::{Removal, Step, Then};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Most associations.
 const ASSOCIATIONS_MAX: usize = 64;
@@ -28,6 +35,10 @@ const ASSOCIATIONS_MAX: usize = 64;
 const ANSWERS_MAX: usize = 4096;
 /// Time for which they are kept: longer than a request is repeated.
 const ANSWERS_MS: u64 = 30_000;
+/// Requests that wait for a step of their session.
+const WAITING_MAX: usize = 1024;
+/// Sequence numbers have 24 bits.
+const SEQUENCE_MAX: u32 = (1 << 24) - 1;
 
 /// Settings of a speaker.
 #[derive(Clone, Debug)]
@@ -70,18 +81,52 @@ pub enum Out {
     EndMarker { n3: IpAddr, peer: IpAddr, teid: u32 },
 }
 
+/// An association with a control plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Association {
     recovery: Vec<u8>,
     from: IpAddr,
 }
 
-struct Record {
+/// What speakers leave to each other.
+#[derive(Serialize, Deserialize)]
+struct Shared {
+    started_s: u32,
+    associations: Vec<(Vec<u8>, Association)>,
+}
+
+/// What is kept with a session, for later speakers too.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
     /// Node ID of its control plane.
     node: Vec<u8>,
     /// Where its reports go.
     to: SocketAddr,
     cp_seid: u64,
     rules: Rules,
+    /// The answer to its last request, if the store outlives this speaker.
+    last: Option<Last>,
+}
+
+impl Kept {
+    /// Returns its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        // Plain data has no error.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+}
+
+/// The answer to a request, which may be sent again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Last {
+    key: AnswerKey,
+    /// Hash of the request.
+    request: u64,
+    bytes: Vec<u8>,
+}
+
+struct Record {
+    kept: Kept,
     session: Session,
     /// No report of an Error Indication before this.
     quiet_until_ms: u64,
@@ -108,6 +153,24 @@ struct Report {
     session: u64,
 }
 
+/// A request that is being carried out.
+struct Asked {
+    key: AnswerKey,
+    /// Hash of the request.
+    request: u64,
+    /// Type of the answer.
+    kind: MsgType,
+    /// SEID of the answer.
+    seid: Option<u64>,
+}
+
+/// A request for a session that a step is under way for.
+struct Waiting {
+    session: u64,
+    from: SocketAddr,
+    bytes: Vec<u8>,
+}
+
 /// See the crate.
 pub struct Speaker {
     settings: Settings,
@@ -117,6 +180,19 @@ pub struct Speaker {
     by_peer: HashMap<(IpAddr, u32), u64, foldhash::fast::RandomState>,
     answers: HashMap<AnswerKey, Given, foldhash::fast::RandomState>,
     answered: VecDeque<AnswerKey>,
+    /// Requests whose answers an earlier speaker has kept, and until when they may come again.
+    inherited: HashMap<AnswerKey, u64, foldhash::fast::RandomState>,
+    inherited_until_ms: u64,
+    /// Requests that are being carried out.
+    in_hand: HashSet<AnswerKey, foldhash::fast::RandomState>,
+    /// Steps that wait for the store, by ticket.
+    steps: HashMap<u64, (Option<Asked>, Step), foldhash::fast::RandomState>,
+    ticket: u64,
+    /// Sessions that a step is under way for.
+    busy: HashSet<u64, foldhash::fast::RandomState>,
+    waiting: VecDeque<Waiting>,
+    /// Removals of the sessions of associations, by number.
+    removals: HashMap<u64, Removal, foldhash::fast::RandomState>,
     reports: VecDeque<Report>,
     /// SEIDs with usage rules, looked at in turns.
     watched: VecDeque<u64>,
@@ -128,26 +204,76 @@ pub struct Speaker {
 /// What an accepted request answers beside its cause.
 type Answer = Result<Vec<Ie>, Refusal>;
 
+/// How a request goes on.
+enum Next {
+    /// It is done: the elements of the answer.
+    Answer(Vec<Ie>),
+    /// After this step.
+    Step(Step),
+    /// After the removal of the sessions of a node.
+    Forget(Vec<u8>, Then),
+}
+
 fn refused(cause: CauseValue, why: &str) -> Refusal {
     Refusal::new(cause, why)
 }
 
 impl Speaker {
-    /// Returns a speaker without associations.
-    pub fn new(settings: Settings) -> Speaker {
-        Speaker {
+    /// Returns a speaker without sessions. It goes on with what earlier ones have left by
+    /// [`Ask::Share`](crate::store::Ask::Share), if there is something.
+    pub fn new(mut settings: Settings, shared: Option<&[u8]>) -> Speaker {
+        let shared = shared.and_then(|bytes| postcard::from_bytes::<Shared>(bytes).ok());
+        let mut associations = HashMap::default();
+        if let Some(shared) = shared {
+            settings.started_s = shared.started_s;
+            associations.extend(shared.associations.into_iter().take(ASSOCIATIONS_MAX));
+        }
+        let mut speaker = Speaker {
             settings,
-            associations: HashMap::default(),
+            associations,
             sessions: HashMap::default(),
             by_peer: HashMap::default(),
             answers: HashMap::default(),
             answered: VecDeque::new(),
+            inherited: HashMap::default(),
+            inherited_until_ms: 0,
+            in_hand: HashSet::default(),
+            steps: HashMap::default(),
+            ticket: 0,
+            busy: HashSet::default(),
+            waiting: VecDeque::new(),
+            removals: HashMap::default(),
             reports: VecDeque::new(),
             watched: VecDeque::new(),
             sequence: 0,
             drawn: 0,
             totals: N4Totals::default(),
+        };
+        // An earlier speaker's requests had lower numbers.
+        speaker.sequence = speaker.draw() as u32 & SEQUENCE_MAX;
+        speaker
+    }
+
+    /// Returns what later speakers need beside the sessions.
+    pub fn shared(&self) -> Vec<u8> {
+        let associations = self.associations.iter().map(|(node, of)| (node.clone(), of.clone()));
+        let mut associations: Vec<_> = associations.collect();
+        associations.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let shared = Shared { started_s: self.settings.started_s, associations };
+        // Plain data has no error.
+        postcard::to_allocvec(&shared).unwrap_or_default()
+    }
+
+    /// Takes over a session of an earlier speaker; returns false if the bytes are not what
+    /// [`Kept::bytes`] gave.
+    pub fn restore(&mut self, session: Session, kept: &[u8], now_ms: u64) -> bool {
+        let Ok(kept) = postcard::from_bytes::<Kept>(kept) else { return false };
+        if let Some(last) = &kept.last {
+            self.inherited.insert(last.key, session.id);
+            self.inherited_until_ms = now_ms + ANSWERS_MS;
         }
+        self.take_in(session, kept);
+        true
     }
 
     /// Returns counts.
@@ -176,7 +302,7 @@ impl Speaker {
         bytes: &[u8],
         from: SocketAddr,
         now_ms: u64,
-        store: &mut Sessions,
+        store: &mut dyn Store,
         out: &mut Vec<Out>,
     ) {
         let peers = &self.settings.peers;
@@ -198,50 +324,78 @@ impl Speaker {
             }
         };
         if received.kind == MsgType::SessionReportResponse {
-            self.reported(&received, from, now_ms, store);
-            return;
+            return self.reported(&received, from, now_ms, store, out);
         }
         let Some(kind) = answer_to(received.kind) else {
             self.totals.garbage += 1;
             return;
         };
         let key = (from, received.kind as u8, received.sequence);
-        let request = self.answers.hasher().hash_one(bytes);
-        let given = self.answers.get(&key);
-        if let Some(given) = given.filter(|g| g.request == request && now_ms < g.until_ms) {
+        let request = xxh3_64(bytes);
+        if let Some(given) = self.given(key, request, now_ms) {
             self.totals.repeated += 1;
-            out.push(Out::Send { to: from, bytes: given.bytes.clone() });
+            out.push(Out::Send { to: from, bytes: given });
             return;
         }
+        if self.in_hand.contains(&key) {
+            self.totals.repeated += 1;
+            return;
+        }
+        if let Some(session) = received.seid.filter(|seid| self.busy.contains(seid)) {
+            return self.wait(Waiting { session, from, bytes: bytes.to_vec() });
+        }
         self.totals.requests += 1;
-        let bytes = self.answer(kind, &received, from, now_ms, store, out);
-        out.push(Out::Send { to: from, bytes: bytes.clone() });
-        if received.kind != MsgType::HeartbeatRequest {
-            if self.answered.len() >= ANSWERS_MAX
-                && let Some(oldest) = self.answered.pop_front()
-            {
-                self.answers.remove(&oldest);
+        let seid = answer_has_seid(kind).then_some(0);
+        let mut asked = Asked { key, request, kind, seid };
+        let next = match &received.ies {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(ies) => self.carry_out(&received, ies, from, &mut asked, store),
+        };
+        match next {
+            Ok(Next::Answer(ies)) => self.reply(asked, Ok(ies), now_ms, out),
+            Ok(Next::Step(step)) => self.go(Some(asked), step, now_ms, store, out),
+            Ok(Next::Forget(node, then)) => {
+                let asked = match received.kind {
+                    MsgType::HeartbeatRequest => {
+                        self.reply(asked, Ok(vec![self.recovery()]), now_ms, out);
+                        None
+                    }
+                    _ => Some(asked),
+                };
+                self.forget(asked, &node, then, now_ms, store, out);
             }
-            self.answered.push_back(key);
-            self.answers.insert(key, Given { request, until_ms: now_ms + ANSWERS_MS, bytes });
+            Err(refusal) => self.reply(asked, Err(refusal), now_ms, out),
         }
     }
 
-    fn answer(
-        &mut self,
-        kind: MsgType,
-        request: &Received,
-        from: SocketAddr,
-        now_ms: u64,
-        store: &mut Sessions,
-        out: &mut Vec<Out>,
-    ) -> Vec<u8> {
-        let mut seid = answer_has_seid(kind).then_some(0);
-        let done = match &request.ies {
-            Err(refusal) => Err(refusal.clone()),
-            Ok(ies) => self.carry_out(request, ies, from, now_ms, store, out, &mut seid),
-        };
-        self.totals.refused += u64::from(done.is_err());
+    /// Returns the answer to a request that was given before.
+    fn given(&mut self, key: AnswerKey, request: u64, now_ms: u64) -> Option<Vec<u8>> {
+        let given = self.answers.get(&key).filter(|g| g.request == request && now_ms < g.until_ms);
+        if let Some(given) = given {
+            return Some(given.bytes.clone());
+        }
+        if now_ms >= self.inherited_until_ms {
+            self.inherited = HashMap::default();
+        }
+        let last = self.sessions.get(self.inherited.get(&key)?)?.kept.last.as_ref();
+        let last = last.filter(|last| last.key == key && last.request == request);
+        last.map(|last| last.bytes.clone())
+    }
+
+    /// Keeps a request until the step for its session is done. A full queue drops it: it comes
+    /// again.
+    fn wait(&mut self, new: Waiting) {
+        let is_it = |known: &Waiting| (known.from, &known.bytes) == (new.from, &new.bytes);
+        if self.waiting.len() < WAITING_MAX && !self.waiting.iter().any(is_it) {
+            self.waiting.push_back(new);
+        } else {
+            self.totals.repeated += 1;
+        }
+    }
+
+    /// Returns an answer.
+    fn message(&self, asked: &Asked, done: Result<&[Ie], &Refusal>) -> Vec<u8> {
+        let kind = asked.kind;
         let mut ies = Vec::new();
         if kind != MsgType::HeartbeatResponse {
             if matches!(
@@ -253,63 +407,77 @@ impl Speaker {
             ) {
                 ies.push(self.node_id());
             }
-            ies.extend(result(done.as_ref().err()));
+            ies.extend(result(done.err()));
         }
         match done {
-            Ok(more) => ies.extend(more),
+            Ok(more) => ies.extend_from_slice(more),
             // A heartbeat is answered whatever else it has.
             Err(_) if kind == MsgType::HeartbeatResponse => ies.push(self.recovery()),
             Err(_) => {}
         }
-        emit(kind, seid, request.sequence, &ies)
+        emit(kind, asked.seid, asked.key.2, &ies)
     }
 
-    #[allow(clippy::too_many_arguments)] // One place per kind of request, called once.
+    /// Answers a request, and keeps the answer for a while.
+    fn reply(&mut self, asked: Asked, done: Answer, now_ms: u64, out: &mut Vec<Out>) {
+        self.totals.refused += u64::from(done.is_err());
+        let bytes = self.message(&asked, done.as_deref());
+        let Asked { key, request, kind, .. } = asked;
+        self.in_hand.remove(&key);
+        out.push(Out::Send { to: key.0, bytes: bytes.clone() });
+        if kind != MsgType::HeartbeatResponse {
+            if self.answered.len() >= ANSWERS_MAX
+                && let Some(oldest) = self.answered.pop_front()
+            {
+                self.answers.remove(&oldest);
+            }
+            self.answered.push_back(key);
+            self.answers.insert(key, Given { request, until_ms: now_ms + ANSWERS_MS, bytes });
+        }
+    }
+
     fn carry_out(
         &mut self,
         request: &Received,
         ies: &[Ie],
         from: SocketAddr,
-        now_ms: u64,
-        store: &mut Sessions,
-        out: &mut Vec<Out>,
-        seid: &mut Option<u64>,
-    ) -> Answer {
+        asked: &mut Asked,
+        store: &dyn Store,
+    ) -> Result<Next, Refusal> {
         match request.kind {
             MsgType::HeartbeatRequest => {
-                if let Some(stamp) = find(ies, IeType::RecoveryTimeStamp) {
-                    self.restarted(from.ip(), &stamp.payload, now_ms, store);
-                }
-                Ok(vec![self.recovery()])
+                let stamp = find(ies, IeType::RecoveryTimeStamp);
+                let restarted = stamp.and_then(|stamp| self.restarted(from.ip(), &stamp.payload));
+                Ok(match restarted {
+                    Some(node) => Next::Forget(node, Then::Release),
+                    None => Next::Answer(vec![self.recovery()]),
+                })
             }
-            MsgType::AssociationSetupRequest => self.set_up(ies, from, now_ms, store),
+            MsgType::AssociationSetupRequest => self.set_up(ies, from),
             MsgType::AssociationUpdateRequest => {
                 self.association(ies)?;
                 let known = [IeType::NodeId, IeType::CpFunctionFeatures];
-                only(ies, &known).map(|()| Vec::new())
+                only(ies, &known).map(|()| Next::Answer(Vec::new()))
             }
             MsgType::AssociationReleaseRequest => {
-                let node = self.association(ies)?;
-                self.associations.remove(&node);
-                self.forget(&node, now_ms, store);
-                Ok(Vec::new())
+                Ok(Next::Forget(self.association(ies)?, Then::Release))
             }
             MsgType::SessionEstablishmentRequest => {
                 // A refusal too goes to the control plane's SEID, if it is there.
                 if let Some(ie) = find(ies, IeType::Fseid) {
-                    *seid = Some(read(ie, Fseid::unmarshal)?.seid.0);
+                    asked.seid = Some(read(ie, Fseid::unmarshal)?.seid.0);
                 }
-                self.establish(ies, from, now_ms, store)
+                self.establish(ies, from, asked, store).map(Next::Step)
             }
             MsgType::SessionModificationRequest => {
                 let id = self.known(request.seid, from)?;
-                *seid = self.sessions.get(&id).map(|record| record.cp_seid);
-                self.modify(id, ies, now_ms, store, out)
+                asked.seid = self.sessions.get(&id).map(|record| record.kept.cp_seid);
+                self.modify(id, ies, asked, store).map(Next::Step)
             }
             MsgType::SessionDeletionRequest => {
                 let id = self.known(request.seid, from)?;
-                *seid = self.sessions.get(&id).map(|record| record.cp_seid);
-                Ok(self.delete(id, now_ms, store))
+                asked.seid = self.sessions.get(&id).map(|record| record.kept.cp_seid);
+                Ok(Next::Step(self.delete(id)))
             }
             _ => Err(refused(CauseValue::ServiceNotSupported, "this request is not supported")),
         }
@@ -327,13 +495,7 @@ impl Speaker {
         Ie::new(IeType::RecoveryTimeStamp, self.settings.started_s.to_be_bytes().to_vec())
     }
 
-    fn set_up(
-        &mut self,
-        ies: &[Ie],
-        from: SocketAddr,
-        now_ms: u64,
-        store: &mut Sessions,
-    ) -> Answer {
+    fn set_up(&mut self, ies: &[Ie], from: SocketAddr) -> Result<Next, Refusal> {
         let node = need(ies, IeType::NodeId)?;
         read(node, NodeId::unmarshal)?;
         let recovery = need(ies, IeType::RecoveryTimeStamp)?.payload.clone();
@@ -344,15 +506,17 @@ impl Speaker {
         }
         let retained = find(ies, IeType::PfcpSessionRetentionInformation).is_some();
         let same = self.associations.get(&node).is_some_and(|old| old.recovery == recovery);
-        if !(retained && same) {
-            self.forget(&node, now_ms, store);
-        }
-        self.associations.insert(node, Association { recovery, from: from.ip() });
+        let association = Association { recovery, from: from.ip() };
+        Ok(Next::Forget(node, Then::SetUp { association, forgets: !(retained && same) }))
+    }
+
+    /// Returns the elements of the answer to an association.
+    fn capabilities(&self) -> Vec<Ie> {
         let mut features = UPFunctionFeatures::new();
         features.insert(UPFunctionFeatures::FTUP);
         features.insert(UPFunctionFeatures::EMPU);
         features.insert(UPFunctionFeatures::UEIP);
-        Ok(vec![self.recovery(), features.to_ie()])
+        vec![self.recovery(), features.to_ie()]
     }
 
     /// Returns the Node ID of an association that exists.
@@ -366,21 +530,11 @@ impl Speaker {
         Ok(node.payload.clone())
     }
 
-    /// A control plane that restarted has forgotten its sessions.
-    fn restarted(&mut self, from: IpAddr, stamp: &[u8], now_ms: u64, store: &mut Sessions) {
+    /// Returns the node of a control plane that has restarted, and forgotten its sessions.
+    fn restarted(&self, from: IpAddr, stamp: &[u8]) -> Option<Vec<u8>> {
         let mut of_peer = self.associations.iter();
         let restarted = of_peer.find(|(_, old)| old.from == from && old.recovery != stamp);
-        if let Some(node) = restarted.map(|(node, _)| node.clone()) {
-            self.associations.remove(&node);
-            self.forget(&node, now_ms, store);
-        }
-    }
-
-    /// Removes all sessions of a node.
-    fn forget(&mut self, node: &[u8], now_ms: u64, store: &mut Sessions) {
-        let of_node = self.sessions.iter().filter(|(_, record)| record.node == node);
-        let ids: Vec<u64> = of_node.map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| drop(self.remove(id, now_ms, store)));
+        restarted.map(|(node, _)| node.clone())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Session reports: usage at thresholds, Error Indications; sent again until they are answered.
 
-use super::{Out, Report, Speaker};
+use super::step::Step;
+use super::{Out, Report, SEQUENCE_MAX, Speaker};
 use crate::message::{Received, emit, find};
-use crate::usage::Trigger;
-use overbank_gateway::sessions::Sessions;
+use crate::store::Store;
 use rs_pfcp::ie::cause::{Cause, CauseValue};
 use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::report_type::ReportType;
@@ -13,39 +13,25 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Reports without an answer.
 const REPORTS_MAX: usize = 1024;
-/// Sessions that one tick looks at for thresholds.
-const LOOKS_MAX: usize = 16 * 1024;
 /// Time until a request is sent again, and how often (T1 and N1 of the standard).
 const T1_MS: u64 = 3_000;
 const N1: u32 = 3;
 /// Time between two reports of Error Indications for a session.
 const QUIET_MS: u64 = 10_000;
-/// Sequence numbers have 24 bits.
-const SEQUENCE_MAX: u32 = (1 << 24) - 1;
 
 impl Speaker {
     /// Sends reports that are due, and repeats those without an answer.
-    pub fn tick(&mut self, now_ms: u64, store: &mut Sessions, out: &mut Vec<Out>) {
-        for _ in 0..self.watched.len().min(LOOKS_MAX) {
+    pub fn tick(&mut self, now_ms: u64, store: &mut dyn Store, out: &mut Vec<Out>) {
+        for _ in 0..self.watched.len().min(store.looks()) {
             let Some(seid) = self.watched.pop_front() else { break };
-            let (Some(record), Some(listed)) = (self.sessions.get_mut(&seid), store.get(seid))
-            else {
-                continue;
-            };
-            if record.rules.urrs.is_empty() {
+            let Some(record) = self.sessions.get_mut(&seid) else { continue };
+            if record.kept.rules.urrs.is_empty() {
                 record.watched = false;
                 continue;
             }
             self.watched.push_back(seid);
-            let kind = IeType::UsageReportWithinSessionReportRequest;
-            let urrs = record.rules.urrs.iter_mut();
-            let due = urrs.filter(|(_, urr)| urr.is_due(listed.counts));
-            let mut ies: Vec<Ie> = due
-                .map(|(id, urr)| urr.report(*id, kind, Trigger::Volume, listed.counts))
-                .collect();
-            if !ies.is_empty() {
-                ies.insert(0, ReportType::usage_report().to_ie());
-                self.send_report(seid, &ies, now_ms, out);
+            if !self.busy.contains(&seid) {
+                self.go(None, Step::Look(seid), now_ms, store, out);
             }
         }
         for _ in 0..self.reports.len() {
@@ -82,15 +68,15 @@ impl Speaker {
         self.send_report(seid, &ies, now_ms, out);
     }
 
-    fn send_report(&mut self, seid: u64, ies: &[Ie], now_ms: u64, out: &mut Vec<Out>) {
+    pub(super) fn send_report(&mut self, seid: u64, ies: &[Ie], now_ms: u64, out: &mut Vec<Out>) {
         let Some(record) = self.sessions.get(&seid) else { return };
         if self.reports.len() >= REPORTS_MAX {
             self.totals.reports_lost += 1;
             return;
         }
         self.sequence = if self.sequence >= SEQUENCE_MAX { 1 } else { self.sequence + 1 };
-        let to = record.to;
-        let bytes = emit(MsgType::SessionReportRequest, Some(record.cp_seid), self.sequence, ies);
+        let to = record.kept.to;
+        let bytes = emit(MsgType::SessionReportRequest, Some(record.kept.cp_seid), self.sequence, ies);
         out.push(Out::Send { to, bytes: bytes.clone() });
         self.totals.reports += 1;
         let (sequence, due_ms) = (self.sequence, now_ms + T1_MS);
@@ -103,7 +89,8 @@ impl Speaker {
         answer: &Received,
         from: SocketAddr,
         now_ms: u64,
-        store: &mut Sessions,
+        store: &mut dyn Store,
+        out: &mut Vec<Out>,
     ) {
         let is_it =
             |report: &Report| report.sequence == answer.sequence && report.to.ip() == from.ip();
@@ -119,7 +106,8 @@ impl Speaker {
         });
         // The control plane has no such session: neither should we.
         if unknown {
-            self.remove(report.session, now_ms, store);
+            let step = Step::Forget { id: report.session, removal: None };
+            self.go(None, step, now_ms, store, out);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Sessions: established, modified, deleted; each as a whole or not at all.
 
-use super::{Answer, Record, Speaker, only};
+use super::step::Step;
+use super::{Answer, Asked, Kept, Record, Speaker, only};
 use crate::message::{Refusal, find, need, read};
-use crate::rules::{Asked, Rules, families};
+use crate::rules::{self, Rules, families};
 use crate::speaker::Out;
+use crate::store::Store;
 use crate::usage::Trigger;
 use overbank_gateway::session::{Gate, Session};
-use overbank_gateway::sessions::{Origin, Sessions};
 use overbank_gateway::slab::Counts;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
@@ -64,13 +65,78 @@ const MODIFICATION: [IeType; 24] = [
     IeType::FqCsid,
 ];
 
+/// What a request makes of a session.
+pub(super) struct Plan {
+    pub(super) id: u64,
+    /// Its rules, with what is left to us to choose.
+    pub(super) wanted: Rules,
+    pub(super) kept: Kept,
+    /// Elements of the answer before and after those about what was chosen.
+    pub(super) head: Vec<Ie>,
+    pub(super) tail: Vec<Ie>,
+    /// An End Marker goes to the old peer.
+    end_marker: bool,
+    /// Recovery Time Stamp of the association of a new session.
+    recovery: Option<Vec<u8>>,
+    /// How often numbers were chosen.
+    pub(super) tries: u32,
+}
+
+impl Plan {
+    fn new(id: u64, wanted: Rules, kept: Kept) -> Plan {
+        let (head, tail) = (Vec::new(), Vec::new());
+        Plan { id, wanted, kept, head, tail, end_marker: false, recovery: None, tries: 0 }
+    }
+}
+
+/// The same with numbers chosen: the session, what is kept with it, and the answer.
+pub(super) struct Draft {
+    pub(super) plan: Plan,
+    pub(super) session: Session,
+    pub(super) kept: Kept,
+    pub(super) answer: Vec<Ie>,
+}
+
+/// A change that needs the counts of its session.
+pub(super) struct Counting {
+    pub(super) id: u64,
+    wanted: Rules,
+    kept: Kept,
+    /// URRs that begin to count.
+    new: Vec<u32>,
+    /// URRs whose usage is asked for.
+    queries: Vec<u32>,
+    end_marker: bool,
+}
+
+impl Counting {
+    /// Returns the change, as of these counts.
+    fn plan(mut self, counts: Counts) -> Plan {
+        let kind = IeType::UsageReportWithinSessionModificationResponse;
+        for (number, urr) in &mut self.wanted.urrs {
+            if self.new.contains(number) {
+                urr.start(counts);
+            }
+        }
+        let mut tail = Vec::new();
+        for number in self.queries {
+            if let Some(urr) = self.wanted.urrs.get_mut(&number) {
+                tail.push(urr.report(number, kind, Trigger::Immediate, counts));
+            }
+        }
+        let mut plan = Plan::new(self.id, self.wanted, self.kept);
+        (plan.tail, plan.end_marker) = (tail, self.end_marker);
+        plan
+    }
+}
+
 impl Speaker {
     /// Returns the session that a request of a peer names.
     pub(super) fn known(&self, seid: Option<u64>, from: SocketAddr) -> Result<u64, Refusal> {
         let seid = seid.unwrap_or(0);
         let owned = |record: &Record| {
-            let association = self.associations.get(&record.node);
-            record.to.ip() == from.ip() || association.is_some_and(|a| a.from == from.ip())
+            let association = self.associations.get(&record.kept.node);
+            record.kept.to.ip() == from.ip() || association.is_some_and(|a| a.from == from.ip())
         };
         if self.sessions.get(&seid).is_some_and(owned) {
             return Ok(seid);
@@ -83,113 +149,146 @@ impl Speaker {
         &mut self,
         ies: &[Ie],
         from: SocketAddr,
-        now_ms: u64,
-        store: &mut Sessions,
-    ) -> Answer {
+        asked: &Asked,
+        store: &dyn Store,
+    ) -> Result<Step, Refusal> {
         let node = self.association(ies)?;
         let cp = read(need(ies, IeType::Fseid)?, Fseid::unmarshal)?;
         only(ies, &ESTABLISHMENT)?;
         need(ies, IeType::CreatePdr)?;
         need(ies, IeType::CreateFar)?;
-        let mut rules = Rules::default();
-        rules.apply(ies)?;
+        let mut wanted = Rules::default();
+        wanted.apply(ies)?;
+        wanted.urrs.values_mut().for_each(|urr| urr.start(Counts::default()));
         let id = self.draw_id(store);
-        let (session, created) = self.place(id, &mut rules, store, |store, session| {
-            store.add(session, Origin::Pfcp, now_ms)
-        })?;
-        rules.urrs.values_mut().for_each(|urr| urr.start(Counts::default()));
-        let watched = !rules.urrs.is_empty();
-        if watched {
-            self.watched.push_back(id);
-        }
         let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
         let to = SocketAddr::new(address.unwrap_or(from.ip()), PORT);
-        self.note_peer(None, &session);
-        self.count_buffering(false, rules.buffers());
-        let (cp_seid, quiet_until_ms) = (cp.seid.0, 0);
-        let record = Record { node, to, cp_seid, rules, session, quiet_until_ms, watched };
-        self.sessions.insert(id, record);
+        let recovery = self.associations.get(&node).map(|of| of.recovery.clone());
         let (ipv4, ipv6) = families(self.settings.node);
         let fseid = Fseid::new(id, ipv4, ipv6).marshal();
-        let mut answer = vec![Ie::new(IeType::Fseid, fseid)];
-        answer.extend(created);
-        Ok(answer)
+        let rules = Rules::default();
+        let kept = Kept { node, to, cp_seid: cp.seid.0, rules, last: None };
+        let mut plan = Plan::new(id, wanted, kept);
+        (plan.head, plan.recovery) = (vec![Ie::new(IeType::Fseid, fseid)], recovery);
+        Ok(Step::Add(Box::new(self.draft(plan, Some(asked), store)?)))
+    }
+
+    /// A session was added. If its control plane has restarted meanwhile, nobody knows it.
+    pub(super) fn added(
+        &mut self,
+        draft: Draft,
+        now_ms: u64,
+        store: &mut dyn Store,
+        out: &mut Vec<Out>,
+    ) -> Answer {
+        let Draft { plan, kept, session, answer } = draft;
+        let association = self.associations.get(&kept.node).map(|of| &of.recovery);
+        let is_known = association == plan.recovery.as_ref();
+        self.take_in(session, kept);
+        if is_known {
+            return Ok(answer);
+        }
+        let step = Step::Forget { id: session.id, removal: None };
+        self.go(None, step, now_ms, store, out);
+        let why = "the association has ended";
+        Err(Refusal::new(CauseValue::NoEstablishedPfcpAssociation, why))
     }
 
     pub(super) fn modify(
         &mut self,
         id: u64,
         ies: &[Ie],
-        now_ms: u64,
-        store: &mut Sessions,
-        out: &mut Vec<Out>,
-    ) -> Answer {
+        asked: &Asked,
+        store: &dyn Store,
+    ) -> Result<Step, Refusal> {
         only(ies, &MODIFICATION)?;
         // Read before anything changes.
         let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
-        let Some(record) = self.sessions.get(&id) else { return Ok(Vec::new()) };
-        let (mut rules, before) = (record.rules.clone(), record.session);
-        let buffered = rules.buffers();
-        let had: Vec<u32> = rules.urrs.keys().copied().collect();
-        let Asked { end_marker, queries } = rules.apply(ies)?;
-        let (session, mut answer) = self.place(id, &mut rules, store, |store, session| {
-            if session == before {
-                return Ok(());
-            }
-            store.change(session, Origin::Pfcp, now_ms)
-        })?;
-        let counts = store.get(id).map(|listed| listed.counts).unwrap_or_default();
-        for (number, urr) in &mut rules.urrs {
-            if !had.contains(number) {
-                urr.start(counts);
-            }
+        let unknown = || Refusal::new(CauseValue::SessionContextNotFound, "the session is gone");
+        let kept = &self.sessions.get(&id).ok_or_else(unknown)?.kept;
+        let (mut wanted, mut kept) = (kept.rules.clone(), kept.clone());
+        kept.cp_seid = cp.map_or(kept.cp_seid, |cp| cp.seid.0);
+        let new_from: Vec<u32> = wanted.urrs.keys().copied().collect();
+        let rules::Asked { end_marker, queries } = wanted.apply(ies)?;
+        let is_new = |number: &u32| !new_from.contains(number);
+        let new: Vec<u32> = wanted.urrs.keys().copied().filter(is_new).collect();
+        let counting = Counting { id, wanted, kept, new, queries, end_marker };
+        if counting.new.is_empty() && counting.queries.is_empty() {
+            let plan = counting.plan(Counts::default());
+            return Ok(Step::Change(Box::new(self.draft(plan, Some(asked), store)?)));
         }
-        let kind = IeType::UsageReportWithinSessionModificationResponse;
-        for number in queries {
-            if let Some(urr) = rules.urrs.get_mut(&number) {
-                answer.push(urr.report(number, kind, Trigger::Immediate, counts));
-            }
+        Ok(Step::Count(Box::new(counting)))
+    }
+
+    /// The counts that a change needs are there.
+    pub(super) fn counted(
+        &mut self,
+        counting: Counting,
+        counts: Counts,
+        asked: Option<Asked>,
+        now_ms: u64,
+        store: &mut dyn Store,
+        out: &mut Vec<Out>,
+    ) {
+        self.again(counting.plan(counts), asked, Step::Change, now_ms, store, out);
+    }
+
+    /// A session was changed.
+    pub(super) fn changed(&mut self, draft: Draft, out: &mut Vec<Out>) -> Vec<Ie> {
+        let Draft { plan, kept, session, answer } = draft;
+        let id = session.id;
+        let Some(record) = self.sessions.get_mut(&id) else { return answer };
+        let before = std::mem::replace(&mut record.session, session);
+        let buffered = record.kept.rules.buffers();
+        let buffers = kept.rules.buffers();
+        record.kept = kept;
+        if !record.watched && !record.kept.rules.urrs.is_empty() {
+            record.watched = true;
+            self.watched.push_back(id);
         }
-        let had_peer = before.gate.downlink();
-        if end_marker
-            && had_peer
+        if plan.end_marker
+            && before.gate.downlink()
             && (before.peer, before.peer_teid) != (session.peer, session.peer_teid)
         {
             let (n3, peer, teid) = (before.n3, before.peer, before.peer_teid);
             out.push(Out::EndMarker { n3, peer, teid });
         }
         self.note_peer(Some(&before), &session);
-        self.count_buffering(buffered, rules.buffers());
-        if let Some(record) = self.sessions.get_mut(&id) {
-            (record.rules, record.session) = (rules, session);
-            record.cp_seid = cp.map_or(record.cp_seid, |cp| cp.seid.0);
-            if !record.watched && !record.rules.urrs.is_empty() {
-                record.watched = true;
-                self.watched.push_back(id);
-            }
-        }
-        Ok(answer)
+        self.count_buffering(buffered, buffers);
+        answer
     }
 
-    pub(super) fn delete(&mut self, id: u64, now_ms: u64, store: &mut Sessions) -> Vec<Ie> {
-        let Some((mut record, counts)) = self.remove(id, now_ms, store) else { return Vec::new() };
+    pub(super) fn delete(&self, id: u64) -> Step {
+        let record = self.sessions.get(&id);
+        Step::Delete { id, counts: record.is_some_and(|of| !of.kept.rules.urrs.is_empty()) }
+    }
+
+    /// A session was deleted, with these counts; returns its last reports.
+    pub(super) fn deleted(&mut self, id: u64, counts: Counts) -> Vec<Ie> {
+        let Some(mut record) = self.forgotten(id) else { return Vec::new() };
         let kind = IeType::UsageReportWithinSessionDeletionResponse;
-        let urrs = record.rules.urrs.iter_mut();
+        let urrs = record.kept.rules.urrs.iter_mut();
         urrs.map(|(number, urr)| urr.report(*number, kind, Trigger::End, counts)).collect()
     }
 
-    pub(super) fn remove(
-        &mut self,
-        id: u64,
-        now_ms: u64,
-        store: &mut Sessions,
-    ) -> Option<(Record, Counts)> {
+    /// Takes up a session.
+    pub(super) fn take_in(&mut self, session: Session, kept: Kept) {
+        let watched = !kept.rules.urrs.is_empty();
+        if watched {
+            self.watched.push_back(session.id);
+        }
+        self.note_peer(None, &session);
+        self.count_buffering(false, kept.rules.buffers());
+        let record = Record { kept, session, quiet_until_ms: 0, watched };
+        self.sessions.insert(session.id, record);
+    }
+
+    /// A session is gone.
+    pub(super) fn forgotten(&mut self, id: u64) -> Option<Record> {
         let record = self.sessions.remove(&id)?;
-        self.count_buffering(record.rules.buffers(), false);
+        self.count_buffering(record.kept.rules.buffers(), false);
         self.forget_peer(&record.session);
-        // It may be gone by hand.
-        let counts = store.remove(id, now_ms).map(|listed| listed.counts).unwrap_or_default();
-        Some((record, counts))
+        Some(record)
     }
 
     pub(super) fn forget_peer(&mut self, session: &Session) {
