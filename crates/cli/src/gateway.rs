@@ -90,7 +90,7 @@ pub struct Config {
     teid_secret: Option<PathBuf>,
     /// Address of N4, and the peers that may use it (empty: all).
     #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
-    pub pfcp: Option<(SocketAddr, Prefixes)>,
+    pub pfcp: Option<N4>,
     /// The cluster that it is to join.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     pub cluster: Option<ClusterSettings>,
@@ -213,7 +213,7 @@ impl Config {
         let control = (gateway.control.0, gateway.control_connections);
         let (sessions, service) = (gateway.sessions, service?);
         // Terminals do not reach them.
-        let own = [pfcp.as_ref().map(|(address, _)| *address), service.metrics.0];
+        let own = [pfcp.as_ref().map(|n4| n4.address), service.metrics.0];
         let protected = own.into_iter().flatten().map(|own| Prefix::of(own.ip(), u8::MAX));
         setup.tunable.protected =
             setup.tunable.protected.iter().copied().chain(protected).collect();
@@ -264,8 +264,19 @@ fn select(check: &mut Check, ports: &mut [PortSetting], setup: &Setup) {
     }
 }
 
+/// Where N4 is.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
+pub struct N4 {
+    pub address: SocketAddr,
+    /// Prefixes of SMFs; empty: all.
+    pub peers: Prefixes,
+    /// Interface that has the address on the speaker of a cluster.
+    pub interface: Option<String>,
+}
+
 /// Returns the address of N4 and its peers; reports what does not fit.
-fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<(SocketAddr, Prefixes)> {
+fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<N4> {
     let address = gateway.pfcp?;
     let location = check.given("pfcp").unwrap_or(Location::InText);
     if !cfg!(feature = "pfcp") {
@@ -275,7 +286,13 @@ fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<(SocketAdd
         let what = format!("{address}: must be an address of this machine, which SMFs know it by");
         check.problem(location, what);
     }
-    Some((address, gateway.pfcp_peer.iter().map(|peer| peer.value).collect()))
+    let interface = gateway.pfcp_interface.clone().map(|name| name.0);
+    if interface.is_some() && gateway.node.is_none() {
+        let location = check.given("pfcp-interface").unwrap_or(Location::InText);
+        check.problem(location, "a gateway by itself has the address already; give it --node, too");
+    }
+    let peers = gateway.pfcp_peer.iter().map(|peer| peer.value).collect();
+    Some(N4 { address, peers, interface })
 }
 
 /// Where a node's cluster is.
@@ -304,8 +321,6 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
     if !cfg!(feature = "cluster") {
         let what = "this program was built without clusters; build it with --features cluster";
         check.problem(location, what);
-    } else if gateway.pfcp.is_some() {
-        check.problem(location, "a node of a cluster has no PFCP yet; use its control socket");
     }
     let lists = [
         ("etcd", &gateway.etcd, "http://10.0.0.1:2379"),

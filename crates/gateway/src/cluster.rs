@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
 /// Most lost tunnels that wait.
 const LOST_MAX: usize = 1024;
@@ -47,14 +47,16 @@ pub struct Seat {
 
 /// Takes requests to the cluster.
 pub trait Asks: Send + Sync {
-    /// Asks for a change; its answer comes to `to` with the number, or `to` is dropped if the node
-    /// ends. Returns false if too many wait.
-    fn ask_to(&self, request: Request, number: u64, to: Sender<(u64, Answer)>) -> bool;
+    /// Asks for a change, and hands over its answer; that of a node that ends is a refusal. Returns
+    /// false if too many wait.
+    fn ask_with(&self, request: Request, answer: Box<dyn FnOnce(Answer) + Send>) -> bool;
 
-    /// Asks for a change; `None`: too many wait. The answer comes later, or never if the node ends.
-    fn ask(&self, request: Request) -> Option<Receiver<(u64, Answer)>> {
+    /// Asks for a change; `None`: too many wait. The answer comes later.
+    fn ask(&self, request: Request) -> Option<Receiver<Answer>> {
         let (to, answers) = channel();
-        self.ask_to(request, 0, to).then_some(answers)
+        // The caller may have given up.
+        let answer = Box::new(move |answer| drop(to.send(answer)));
+        self.ask_with(request, answer).then_some(answers)
     }
 
     /// Leaves something to later speakers; returns false if too many wait.

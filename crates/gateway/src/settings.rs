@@ -69,6 +69,10 @@ overbank_declare::settings! {
             or "no PFCP" example "10.0.0.5:8805";
         pfcp_peer: Vec<Located<Prefix>>, "Prefix of SMFs that may use N4; repeat for each"
             or "all" example "10.0.0.0/24";
+        pfcp_interface: Option<Interface>,
+            "Interface that has the address of N4 on the one node of a cluster that answers SMFs"
+            or "the address is on all nodes, and SMFs reach the one whose /speaker says 200"
+            example "eth0";
         control: Off<PathBuf> = "off",
             "Path of the control socket, which `overbank gateway sessions` and `status` use"
             example "/run/overbank/gateway.sock";
@@ -123,6 +127,25 @@ impl SettingValue for Name {
         let is_name = (1..=32).contains(&text.len()) && text.chars().all(fits);
         let wrong = || format!("{text:?}: must be {}", Name::accepts(range));
         is_name.then(|| Name(text.to_owned())).ok_or_else(wrong)
+    }
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Interface(pub String);
+
+impl SettingValue for Interface {
+    const VALUE_NAME: &'static str = "INTERFACE";
+
+    fn accepts(_: &Range) -> String {
+        "the name of an interface".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<Interface, String> {
+        let fits = |c: char| c.is_ascii_graphic() && c != '/';
+        let is_name = (1..=15).contains(&text.len()) && text.chars().all(fits);
+        let wrong = || format!("{text:?}: must be the name of an interface, such as eth0");
+        is_name.then(|| Interface(text.to_owned())).ok_or_else(wrong)
     }
 }
 

@@ -29,6 +29,7 @@
 //! Leaf elements are read and written by `rs-pfcp`; groups and messages are put together here: in
 //! version 0.5.0 its Remove PDR and Query URR are no groups, and its Update QER has no QFI.
 
+mod clustered;
 mod message;
 mod rules;
 mod speaker;
@@ -37,6 +38,7 @@ mod store;
 mod tests;
 mod usage;
 
+pub use clustered::Clustered;
 pub use message::Refusal;
 pub use speaker::{Kept, N4Totals, Out, Settings, Speaker};
 pub use store::{Alone, Ask, Done, Failure, Store};

@@ -25,7 +25,7 @@ pub enum Ask<'a> {
     /// Asks for the counts of a session.
     Count(u64),
     /// Removes a session; its last counts are asked for if `counts`.
-    Remove { id: u64, counts: bool },
+    Remove { session: &'a Session, kept: &'a Kept, counts: bool },
     /// Leaves associations to later speakers.
     Share(&'a [u8]),
 }
@@ -148,9 +148,9 @@ impl Store for Alone<'_> {
                 _ => self.sessions.change(*session, Origin::Pfcp, now_ms),
             },
             Ask::Count(id) => return Some(counts(self.sessions.get(id).map(|of| of.counts))),
-            Ask::Remove { id, .. } => {
+            Ask::Remove { session, .. } => {
                 // It may be gone by hand.
-                return Some(counts(self.sessions.remove(id, now_ms).ok().map(|of| of.counts)));
+                return Some(counts(self.sessions.remove(session.id, now_ms).ok().map(|of| of.counts)));
             }
             Ask::Share(_) => Ok(()),
         };

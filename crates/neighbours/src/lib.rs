@@ -12,6 +12,7 @@
 //! An event says only that something changed. The state always comes from a dump, so that neither a
 //! lost event nor one out of order can leave it wrong, whatever the kernel's version reports.
 //!
+//! - [`Held`]: an address that an interface has while this process lives.
 //! - [`Watcher`]: asks the kernel. No thread: the caller calls [`Watcher::refresh`] now and then.
 //! - [`Facts`]: what the kernel said. [`Hops`]: what follows from it for one interface.
 //!
@@ -19,8 +20,10 @@
 //! that can be reached. Routes and neighbours are bounded ([`MAX`]): beyond it, the error says so
 //! and the hops of before stay. Cost: a dump when something changed, a tenth of the time at most.
 
+mod held;
 mod hops;
 mod kernel;
 
+pub use held::Held;
 pub use hops::{Facts, Hops, Link, Mac, Neighbour, NextHop, Route, Way};
 pub use kernel::{MAX, WatchError, Watcher};

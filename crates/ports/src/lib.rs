@@ -15,6 +15,8 @@
 pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
+#[cfg(target_os = "linux")]
+pub mod announce;
 pub mod capture;
 pub mod dump;
 pub mod fault;

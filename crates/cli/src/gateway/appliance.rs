@@ -175,6 +175,20 @@ fn reload(
     Ok(())
 }
 
+/// Serves N4, if there is one; returns why it cannot.
+#[cfg(feature = "pfcp")]
+async fn failed(n4: Option<pfcp::Service>) -> RunError {
+    let Some(n4) = n4 else { return std::future::pending().await };
+    let runtime = tokio::runtime::Handle::current();
+    // It waits for workers now and then.
+    let served = tokio::task::spawn_blocking(move || runtime.block_on(n4.run()));
+    match served.await {
+        Ok(Ok(())) => std::future::pending().await,
+        Ok(Err(error)) => error,
+        Err(_) => RunError::Broken,
+    }
+}
+
 impl Appliance for GatewayControl {
     type Config = Config;
     type Extra = GatewayExtra;
@@ -222,9 +236,10 @@ impl Appliance for GatewayControl {
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
         #[cfg(feature = "pfcp")]
-        let n4 = config.pfcp.clone().map(|n4| (n4, served.extra.n4.clone()));
-        #[cfg(feature = "pfcp")]
-        let (handle, stopped) = (served.handle.clone(), stop.clone());
+        let n4 = config.pfcp.clone().map(|n4| {
+            let (handle, counts) = (served.handle.clone(), served.extra.n4.clone());
+            pfcp::Service { n4, handle, counts, stop: stop.clone() }
+        });
         #[cfg(feature = "cluster")]
         let node = cluster::start(config, &served.handle);
         let control = config.socket.as_ref().map_or(Ok(()), |socket| {
@@ -236,17 +251,21 @@ impl Appliance for GatewayControl {
         });
         async move {
             control?;
-            #[cfg(feature = "cluster")]
-            if let Some(node) = node {
-                return cluster::run(node, stop).await;
-            }
             #[cfg(feature = "pfcp")]
-            if let Some((n4, counts)) = n4 {
-                let serve = move || pfcp::serve(n4, &handle, counts.as_ref(), &stopped);
-                let served = tokio::task::spawn_blocking(serve);
-                served.await.map_err(|_| RunError::Broken)??;
+            let failed = failed(n4);
+            #[cfg(not(feature = "pfcp"))]
+            let failed = std::future::pending();
+            let ended = async {
+                #[cfg(feature = "cluster")]
+                if let Some(node) = node {
+                    return cluster::run(node, stop).await;
+                }
+                until_stopped(stop).await
+            };
+            tokio::select! {
+                ended = ended => ended,
+                error = failed => Err(error),
             }
-            until_stopped(stop).await
         }
     }
 }

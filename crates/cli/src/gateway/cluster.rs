@@ -19,7 +19,6 @@ use overbank_runtime::Handle;
 use overbank_stores::{Driver, Host, Joined, Options, StoresError, join as join_stores};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -66,10 +65,15 @@ pub fn join(config: &mut Config) -> Result<()> {
         nats: cluster.nats.clone(),
         nats_credentials: cluster.nats_credentials.clone(),
         replicas: cluster.replicas,
-        settings: Settings { node_bits: NODE_BITS, ..Settings::default() },
+        settings: Settings {
+            node_bits: NODE_BITS,
+            speaker: config.pfcp.is_some(),
+            ..Settings::default()
+        },
         equal: vec![
             ("n3-address".to_owned(), list(&mut config.setup.n3.iter().map(|a| a.to_string()))),
             ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
+            ("pfcp".to_owned(), list(&mut config.pfcp.iter().map(|n4| n4.address.to_string()))),
         ],
         info: Arc::default(),
         seed: seed(),
@@ -81,9 +85,11 @@ pub fn join(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Where answers go, by request, and the number that the caller knows it by.
+type Waits = Box<dyn FnOnce(Answer) + Send>;
+
+/// Where answers go, by request.
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<u64, (u64, Sender<(u64, Answer)>)>>);
+struct Waiting(Mutex<HashMap<u64, Waits>>);
 
 /// Asks the running node.
 struct Asking {
@@ -93,16 +99,16 @@ struct Asking {
 }
 
 impl Asks for Asking {
-    fn ask_to(&self, request: Request, number: u64, to: Sender<(u64, Answer)>) -> bool {
-        let ours = self.next.fetch_add(1, Relaxed);
+    fn ask_with(&self, request: Request, answer: Waits) -> bool {
+        let number = self.next.fetch_add(1, Relaxed);
         let Ok(mut waiting) = self.waiting.0.lock() else { return false };
         if waiting.len() >= ASKED_MAX {
             return false;
         }
-        waiting.insert(ours, (number, to));
-        let asked = self.node.request(ours, request);
+        waiting.insert(number, answer);
+        let asked = self.node.request(number, request);
         if !asked {
-            waiting.remove(&ours);
+            waiting.remove(&number);
         }
         asked
     }
@@ -169,9 +175,8 @@ impl Host for Gateway {
 
     fn answer(&mut self, number: u64, answer: Answer) {
         let waiting = self.waiting.0.lock().map(|mut waiting| waiting.remove(&number));
-        if let Ok(Some((number, waiting))) = waiting {
-            // The request may have been given up.
-            let _ = waiting.send((number, answer));
+        if let Ok(Some(waits)) = waiting {
+            waits(answer);
         }
     }
 
@@ -183,9 +188,7 @@ impl Host for Gateway {
         self.handle.lock().cluster_end();
         if let Ok(mut waiting) = self.waiting.0.lock() {
             // It may be done, or not.
-            for (_, (number, waiting)) in waiting.drain() {
-                let _ = waiting.send((number, Err(Refusal::Timeout)));
-            }
+            waiting.drain().for_each(|(_, waits)| waits(Err(Refusal::Timeout)));
         }
     }
 }

@@ -57,13 +57,13 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
         let answer = asks.ask(request.clone());
         let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
         return match answer.recv_timeout(ANSWER_MAX) {
-            Ok((_, Ok(answered))) => Ok(answered),
+            Ok(Ok(answered)) => Ok(answered),
             // Nothing was begun.
-            Ok((_, Err(Refusal::NoOwner))) if started.elapsed() < OWNER_MAX => {
+            Ok(Err(Refusal::NoOwner)) if started.elapsed() < OWNER_MAX => {
                 sleep(OWNER_PAUSE);
                 continue;
             }
-            Ok((_, Err(refusal))) => Err(refused(refusal)),
+            Ok(Err(refusal)) => Err(refused(refusal)),
             Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
         };
     }
@@ -148,6 +148,18 @@ pub(super) async fn moves(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request::Move { session: seat.seed.session(id), to };
     blocking(move || ask(&api, request)).await?;
     ok(&json!({ "id": id }))
+}
+
+/// Whether this node answers the control plane: for a daemon that announces the address of N4.
+pub(super) async fn speaker(State(api): State<Shared>, uri: Uri) -> Answer {
+    Query::of(&uri, &[])?;
+    let control = api.handle.lock();
+    let cluster = control.cluster().ok_or_else(no_cluster)?;
+    match (cluster.speaks(control.now_ms()), cluster.speaker()) {
+        (true, _) => ok(&json!({ "speaker": true })),
+        (false, Some(NodeId(node))) => Err(unavailable(&format!("node {node} speaks, not this one"))),
+        (false, None) => Err(unavailable("no node speaks yet")),
+    }
 }
 
 pub(super) async fn rebalance(State(api): State<Shared>, uri: Uri) -> Answer {

@@ -92,6 +92,7 @@ pub fn router(
     let import_max = BODY_MAX + LINE_MAX * handle.lock().sessions().max();
     let api = Api { handle, keeper, import_max, importing: Arc::new(Semaphore::new(1)) };
     endpoints::router(documents, stop)
+        .route("/speaker", get(cluster::speaker))
         .route("/check", get(sessions::check))
         .route("/sessions", get(sessions::list).post(sessions::add))
         .route(
@@ -109,7 +110,7 @@ pub fn router(
 }
 
 async fn unknown(uri: Uri) -> Fault {
-    let known = "/status, /metrics, /ready, /check, /sessions, /sessions/ID, /sessions/ID/move, \
+    let known = "/status, /metrics, /ready, /speaker, /check, /sessions, /sessions/ID, /sessions/ID/move, \
                  /import, /export, /rebalance, /drain";
     Fault::new(StatusCode::NOT_FOUND, format!("no path {:?}; known: {known}", uri.path()))
 }

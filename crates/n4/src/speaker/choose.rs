@@ -17,6 +17,7 @@ use rs_pfcp::ie::f_teid::Fteid;
 use rs_pfcp::ie::pdr_id::PdrId;
 use rs_pfcp::ie::ue_ip_address::UeIpAddress;
 use std::net::{IpAddr, Ipv4Addr};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Numbers that are tried for a TEID or an address.
 const CHOICES_MAX: usize = 256;
@@ -88,9 +89,16 @@ impl Speaker {
         Ok(())
     }
 
+    /// Begins to draw numbers for a request.
+    pub(super) fn draw_for(&mut self, asked: &Asked, store: &dyn Store) {
+        if store.outlives() {
+            (self.drawn, self.drawn_for) = (0, mix(asked.request) ^ xxh3_64(&asked.origin()));
+        }
+    }
+
     pub(super) fn draw(&mut self) -> u64 {
         self.drawn += 1;
-        mix(self.settings.seed ^ mix(self.drawn))
+        mix(self.settings.seed ^ mix(self.drawn ^ self.drawn_for))
     }
 
     pub(super) fn draw_id(&mut self, store: &dyn Store) -> u64 {

@@ -164,6 +164,18 @@ struct Asked {
     seid: Option<u64>,
 }
 
+impl Asked {
+    /// Returns where it came from, as bytes.
+    fn origin(&self) -> Vec<u8> {
+        let (from, _, sequence) = self.key;
+        let address = match from.ip() {
+            IpAddr::V4(v4) => v4.octets().to_vec(),
+            IpAddr::V6(v6) => v6.octets().to_vec(),
+        };
+        [&address[..], &from.port().to_be_bytes(), &sequence.to_be_bytes()].concat()
+    }
+}
+
 /// A request for a session that a step is under way for.
 struct Waiting {
     session: u64,
@@ -198,6 +210,9 @@ pub struct Speaker {
     watched: VecDeque<u64>,
     sequence: u32,
     drawn: u64,
+    /// Hash of the request that numbers are drawn for, if later speakers take over: the same
+    /// request has the same numbers at another speaker, and is no second session there.
+    drawn_for: u64,
     totals: N4Totals,
 }
 
@@ -247,6 +262,7 @@ impl Speaker {
             watched: VecDeque::new(),
             sequence: 0,
             drawn: 0,
+            drawn_for: 0,
             totals: N4Totals::default(),
         };
         // An earlier speaker's requests had lower numbers.

@@ -160,6 +160,7 @@ impl Speaker {
         let mut wanted = Rules::default();
         wanted.apply(ies)?;
         wanted.urrs.values_mut().for_each(|urr| urr.start(Counts::default()));
+        self.draw_for(asked, store);
         let id = self.draw_id(store);
         let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
         let to = SocketAddr::new(address.unwrap_or(from.ip()), PORT);
@@ -202,6 +203,7 @@ impl Speaker {
         store: &dyn Store,
     ) -> Result<Step, Refusal> {
         only(ies, &MODIFICATION)?;
+        self.draw_for(asked, store);
         // Read before anything changes.
         let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
         let unknown = || Refusal::new(CauseValue::SessionContextNotFound, "the session is gone");

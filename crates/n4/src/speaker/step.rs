@@ -5,12 +5,15 @@ use super::{Asked, Association, Kept, Out, Speaker};
 use crate::message::Refusal;
 use crate::store::{Ask, Done, Failure, Store};
 use crate::usage::Trigger;
+use overbank_cluster::message::Refusal as ClusterRefusal;
 use overbank_gateway::slab::Counts;
 use rs_pfcp::ie::report_type::ReportType;
 use rs_pfcp::ie::{Ie, IeType};
 
 /// Tries of numbers that turn out to be in use: at once, and with answers that take time.
 const TRIES: [u32; 2] = [256, 16];
+
+const UNKNOWN: Failure = Failure::Cluster(ClusterRefusal::Unknown);
 
 /// A step.
 pub(super) enum Step {
@@ -81,12 +84,20 @@ impl Speaker {
             Step::Change(draft) => Ask::Change(&draft.session, &draft.kept),
             Step::Count(counting) => Ask::Count(counting.id),
             Step::Look(id) => Ask::Count(*id),
-            Step::Delete { id, counts } => Ask::Remove { id: *id, counts: *counts },
-            Step::Forget { id, .. } => Ask::Remove { id: *id, counts: false },
-            Step::Report { id, kept, .. } => match self.sessions.get(id) {
-                Some(record) => Ask::Change(&record.session, kept),
-                None => return,
-            },
+            Step::Delete { id, .. } | Step::Forget { id, .. } | Step::Report { id, .. } => {
+                // It may have gone while another step for it was under way.
+                let Some(record) = self.sessions.get(id) else {
+                    return self.proceed(asked, step, Err(UNKNOWN), now_ms, store, out);
+                };
+                let (session, kept) = (&record.session, &record.kept);
+                match &step {
+                    Step::Report { kept, .. } => Ask::Change(session, kept),
+                    Step::Delete { counts, .. } => {
+                        Ask::Remove { session, kept, counts: *counts }
+                    }
+                    _ => Ask::Remove { session, kept, counts: false },
+                }
+            }
             Step::Share(shared, _) => Ask::Share(shared),
         };
         if let Some(done) = store.begin(ticket, ask) {

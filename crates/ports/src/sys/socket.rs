@@ -110,6 +110,16 @@ impl PacketSocket {
         })
     }
 
+    /// Sends a frame by the bound interface.
+    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let (fd, bytes) = (self.0.as_raw_fd(), frame.as_ptr().cast());
+        // SAFETY: the kernel reads the bytes of `frame`.
+        match unsafe { libc::send(fd, bytes, frame.len(), 0) } {
+            sent if sent < 0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the hardware type of the bound interface.
     pub(crate) fn hardware(&self) -> io::Result<u16> {
         // SAFETY: all zeros is a valid sockaddr_ll.
