@@ -89,7 +89,6 @@ pub struct Config {
     /// File of the secret of TEIDs.
     teid_secret: Option<PathBuf>,
     /// Address of N4, and the peers that may use it (empty: all).
-    #[cfg_attr(not(feature = "pfcp"), expect(dead_code, reason = "refused when it is given"))]
     pub pfcp: Option<N4>,
     /// The cluster that it is to join.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]

@@ -18,7 +18,7 @@
 use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
 use crate::session::{Gate, Key, Prefix64, Session};
-use crate::sessions::{Addresses, SessionError, Sessions, check_pools, keys};
+use crate::sessions::{Addresses, Origin, SessionError, Sessions, check_pools, keys};
 use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
 use overbank_cluster::etcd::{Info, State};
@@ -189,6 +189,21 @@ pub fn unpack(bytes: &[u8]) -> Option<(Session, &[u8])> {
         rate_down: packed.rate_down,
     };
     Some((session, kept))
+}
+
+/// Does what the cluster has decided once no worker is in its way.
+fn patiently(mut act: impl FnMut() -> Result<(), SessionError>) -> Result<(), SessionError> {
+    loop {
+        match act() {
+            Err(SessionError::Busy) => tracing::warn!("the cluster waits for a worker"),
+            done => return done,
+        }
+    }
+}
+
+/// Returns the origin of a session of the cluster, by what its control plane keeps with it.
+pub(crate) const fn origin_of(kept: &[u8]) -> Origin {
+    if kept.is_empty() { Origin::Cluster } else { Origin::Pfcp }
 }
 
 impl Seed {
@@ -379,8 +394,10 @@ impl Clustered {
         match change {
             Change::Install { slot, session, context, shown, .. } => {
                 let relay = Relay::of(*shown);
-                let done = unpack(context).ok_or(None).and_then(|(session, _)| {
-                    sessions.install(session, relay, now_ms).map_err(Some).map(|()| session.id)
+                let done = unpack(context).ok_or(None).and_then(|(session, kept)| {
+                    let origin = origin_of(kept);
+                    let done = patiently(|| sessions.install(session, origin, relay, now_ms));
+                    done.map_err(Some).map(|()| session.id)
                 });
                 match done {
                     Ok(id) => {
@@ -397,7 +414,9 @@ impl Clustered {
             Change::Renew { slot, context, .. } => {
                 // One that did not fit has no slot.
                 let is_here = self.slots.contains_key(slot);
-                let renewed = unpack(context).map(|(session, _)| sessions.renew(session, now_ms));
+                let renewed = unpack(context).map(|(session, kept)| {
+                    patiently(|| sessions.renew(session, origin_of(kept), now_ms))
+                });
                 if is_here && !matches!(renewed, Some(Ok(()))) {
                     self.refused += 1;
                     let error = renewed.and_then(Result::err);

@@ -270,8 +270,7 @@ impl Store for Clustered {
         let (id, op, request) = match ask {
             Ask::Add(..) | Ask::Change(..) if self.is_full() => return Some(Err(Failure::Full)),
             Ask::Add(session, kept) => {
-                let made =
-                    self.seed.establish(&self.addresses, session, &kept.bytes(), None);
+                let made = self.seed.establish(&self.addresses, session, &kept.bytes(), None);
                 (session.id, Op::Add(*session), made)
             }
             Ask::Change(session, kept) => {

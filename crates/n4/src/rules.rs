@@ -39,6 +39,9 @@ const SNDEM: u8 = 2;
 pub(crate) enum Side {
     Access,
     Core,
+    /// The control plane itself, which sends router advertisements this way. Taken without
+    /// effect: prefixes of terminals come from the session management.
+    Control,
 }
 
 /// The local end of a tunnel.
@@ -63,6 +66,8 @@ pub(crate) struct Pdr {
     pub(crate) v4: Option<Ue<Ipv4Addr>>,
     pub(crate) v6: Option<Ue<Prefix64>>,
     removes: bool,
+    /// Matches some packets only.
+    filtered: bool,
     far: Option<u32>,
     qers: Vec<u32>,
     pub(crate) urrs: Vec<u32>,
@@ -197,9 +202,17 @@ impl Rules {
         }
     }
 
+    /// Returns whether a PDR is about packets from or to the control plane.
+    pub(crate) fn is_control(&self, pdr: &Pdr) -> bool {
+        let far = pdr.far.and_then(|far| self.fars.get(&far));
+        let to_control = far.is_some_and(|far| far.to == Some(Side::Control));
+        pdr.side == Some(Side::Control) || pdr.side == Some(Side::Access) && to_control
+    }
+
     /// Returns the PDR of a side: none, or the only one.
     fn pdr(&self, side: Side) -> Result<Option<(u16, &Pdr)>, Refusal> {
-        let mut of_side = self.pdrs.iter().filter(|(_, pdr)| pdr.side == Some(side));
+        let is_of_side = |pdr: &Pdr| pdr.side == Some(side) && !self.is_control(pdr);
+        let mut of_side = self.pdrs.iter().filter(|(_, pdr)| is_of_side(pdr));
         let first = of_side.next().map(|(id, pdr)| (*id, pdr));
         match of_side.next() {
             None => Ok(first),
@@ -250,6 +263,11 @@ impl Rules {
             qers.ok_or_else(|| failed("the PDR's QER does not exist").of(FailedRuleId::pdr(id)))
         };
         for (id, pdr) in &self.pdrs {
+            if pdr.filtered && !self.is_control(pdr) {
+                let why = "filters of packets are not supported";
+                let refusal = Refusal::new(CauseValue::ServiceNotSupported, why);
+                return Err(refusal.at(IeType::SdfFilter as u16).of(FailedRuleId::pdr(*id)));
+            }
             if pdr.urrs.iter().any(|urr| !self.urrs.contains_key(urr)) {
                 return Err(failed("the PDR's URR does not exist").of(FailedRuleId::pdr(*id)));
             }
@@ -367,22 +385,21 @@ impl Pdr {
         let side = match read(source, SourceInterface::unmarshal)?.value {
             SourceInterfaceValue::Access => Side::Access,
             SourceInterfaceValue::Core | SourceInterfaceValue::SgiLan => Side::Core,
+            SourceInterfaceValue::CpFunction => Side::Control,
             _ => return Err(Refusal::unsupported(source)),
         };
         self.side = Some(side);
-        (self.v4, self.v6) = (None, None);
+        (self.v4, self.v6, self.filtered) = (None, None, false);
         for ie in parts {
             match ie.ie_type {
                 T::SourceInterface | T::NetworkInstance | T::TgppInterfaceType => {}
                 // Of an uplink PDR: there is one QoS flow.
-                T::Qfi if side == Side::Access => {}
+                T::Qfi if side != Side::Core => {}
                 T::SdfFilter => {
                     let filter = read(ie, SdfFilter::unmarshal)?.flow_description;
-                    if !MATCH_ALL.contains(&filter.trim_end_matches('\0')) {
-                        return Err(Refusal::unsupported(ie));
-                    }
+                    self.filtered |= !MATCH_ALL.contains(&filter.trim_end_matches('\0'));
                 }
-                T::Fteid if side == Side::Access => self.set_tunnel(ie)?,
+                T::Fteid if side != Side::Core => self.set_tunnel(ie)?,
                 T::UeIpAddress => self.set_ue(ie)?,
                 _ if is_foreign(ie) => {}
                 _ => return Err(Refusal::unsupported(ie)),
@@ -472,6 +489,7 @@ impl Far {
                     self.to = match (to, ie.payload.first()) {
                         (Interface::Access, _) => Some(Side::Access),
                         (Interface::Core, _) | (_, Some(2)) => Some(Side::Core),
+                        (Interface::CpFunction, _) => Some(Side::Control),
                         _ => return Err(Refusal::unsupported(ie)),
                     };
                 }

@@ -150,7 +150,9 @@ impl Store for Alone<'_> {
             Ask::Count(id) => return Some(counts(self.sessions.get(id).map(|of| of.counts))),
             Ask::Remove { session, .. } => {
                 // It may be gone by hand.
-                return Some(counts(self.sessions.remove(session.id, now_ms).ok().map(|of| of.counts)));
+                return Some(counts(
+                    self.sessions.remove(session.id, now_ms).ok().map(|of| of.counts),
+                ));
             }
             Ask::Share(_) => Ok(()),
         };

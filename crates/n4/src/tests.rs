@@ -1,5 +1,6 @@
 //! An SMF speaks to the gateway: what it sets up, what it may not, and any bytes.
 
+mod clustered;
 mod dissect;
 
 use crate::message::{elements, emit, find, group, parse};
@@ -281,6 +282,36 @@ fn a_session_lives_as_an_smf_has_it() {
     assert!(scene.store.is_empty());
     let (to, cause, _) = scene.ask(M::SessionDeletionRequest, Some(seid), &[]);
     assert_eq!((to, cause), (Some(0), CauseValue::SessionContextNotFound));
+}
+
+/// Cores such as open5gs add PDRs for router advertisements of their own: from the terminal to the
+/// control plane, by a filter, and back. They change nothing, and share the tunnel.
+#[test]
+fn packets_of_the_control_plane_are_taken_without_effect() {
+    let mut scene = Scene::new();
+    let mut ies = usual(choose(), ue(3));
+    let filter =
+        rs_pfcp::ie::sdf_filter::SdfFilter::new("permit out 58 from ff02::2/128 to assigned");
+    ies.push(pdr(T::CreatePdr, 3, 0, 3, &[choose(), filter.to_ie()], &[]));
+    ies.push(pdr(T::CreatePdr, 4, 3, 4, &[choose()], &[byte(T::OuterHeaderRemoval, 0)]));
+    ies.push(far(T::CreateFar, 3, 2, Some(3), &[to_gnb(0x500)]));
+    ies.push(far(T::CreateFar, 4, 2, Some(0), &[]));
+    let (seid, answer) = scene.establish(&ies).expect("accepted");
+    let session = scene.session(seid);
+    assert_eq!((session.gate, session.ipv4), (Gate::Uplink, Some([10, 45, 0, 3].into())));
+    let tunnels = answer.iter().filter(|ie| ie.ie_type == T::CreatedPdr).filter_map(|ie| {
+        let parts = group(ie).expect("a group");
+        find(&parts, T::Fteid).map(|ie| *Fteid::unmarshal(&ie.payload).expect("an F-TEID").teid)
+    });
+    assert_eq!(tunnels.collect::<Vec<_>>(), [session.teid; 3]);
+    // The gNB is known, as ever.
+    let update = far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]);
+    assert_eq!(scene.modify(seid, &[update]).0, CauseValue::RequestAccepted);
+    assert_eq!(scene.session(seid).gate, Gate::Open);
+    // A filter elsewhere is refused.
+    let back = far(T::UpdateFar, 3, 2, Some(1), &[]);
+    let (cause, answer) = scene.modify(seid, &[back]);
+    assert_ne!(cause, CauseValue::RequestAccepted, "{answer:?}");
 }
 
 /// With a secret, chosen TEIDs carry its check, of either family, and given ones must.
@@ -593,7 +624,13 @@ fn associations_come_first_and_a_restart_ends_sessions() {
     let mut out = Vec::new();
     let stranger = "10.0.0.8:8805".parse().expect("an address");
     let bytes = emit(M::SessionDeletionRequest, Some(seid), 1, &[]);
-    scene.speaker.receive(&bytes, stranger, 0, &mut Alone { sessions: &mut scene.store, now_ms: 0 }, &mut out);
+    scene.speaker.receive(
+        &bytes,
+        stranger,
+        0,
+        &mut Alone { sessions: &mut scene.store, now_ms: 0 },
+        &mut out,
+    );
     assert_eq!(scene.store.len(), 1);
     scene.ask(M::HeartbeatRequest, None, &heartbeat(2));
     assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));

@@ -53,7 +53,8 @@ fn advertisement(mac: [u8; 6], address: Ipv6Addr) -> [u8; 86] {
     put(&mut frame, &[(0, &[0x33, 0x33, 0, 0, 0, 1]), (6, &mac), (12, &HEAD), (22, &ip)]);
     put(&mut frame, &[(38, &ALL.octets()), (54, &ICMP), (62, &ip), (78, &[2, 1]), (80, &mac)]);
     // Pseudo-header: addresses, length, protocol; then the message.
-    let words = frame[22..].chunks_exact(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let words =
+        frame[22..].chunks_exact(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum = words.sum::<u32>() + 32 + 58;
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
@@ -73,7 +74,10 @@ mod tests {
         let frame = arp(MAC, Ipv4Addr::new(10, 0, 0, 5));
         let sliced = SlicedPacket::from_ethernet(&frame).expect("ARP");
         let Some(NetSlice::Arp(arp)) = sliced.net else { panic!("{sliced:?}") };
-        assert_eq!((arp.sender_hw_addr(), arp.sender_protocol_addr()), (&MAC[..], &[10, 0, 0, 5][..]));
+        assert_eq!(
+            (arp.sender_hw_addr(), arp.sender_protocol_addr()),
+            (&MAC[..], &[10, 0, 0, 5][..])
+        );
         assert_eq!(arp.target_protocol_addr(), [10, 0, 0, 5]);
 
         let address: Ipv6Addr = "2001:db8::5".parse().expect("an address");

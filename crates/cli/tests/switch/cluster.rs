@@ -10,9 +10,9 @@ use crate::process::{must, overbank, sh, wait};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const NODES: usize = 3;
-/// Sends an uplink packet of session 1 in at each node given, and prints the nodes whose N6 it
-/// leaves by.
+pub const NODES: usize = 3;
+/// Sends an uplink packet of a terminal in at each node given, by this TEID, and prints the nodes
+/// whose N6 it leaves by.
 const PACKETS: &str = r#"
 import socket, struct, sys, time
 ingress = [int(n) for n in sys.argv[1].split(",")]
@@ -35,7 +35,7 @@ def udp(sport, dport, body):
 n3 = {n: opened(f"b{n}n3") for n in every}
 n6 = {n: opened(f"b{n}n6") for n in every}
 inner = ip("10.45.0.2", "203.0.113.80", udp(5000, 53, b"question"))
-gtpu = struct.pack("!BBHI", 0x30, 255, len(inner), 1) + inner
+gtpu = struct.pack("!BBHI", 0x30, 255, len(inner), int(sys.argv[2], 0)) + inner
 outer = ip("198.51.100.7", "192.0.2.1", udp(2152, 2152, gtpu))
 for n in ingress:
     n3[n].send(mac(f"a{n}n3") + b"\x02\0\0\0\0\x13" + b"\x08\x00" + outer)
@@ -52,8 +52,11 @@ while time.time() < end and len(seen) < len(ingress):
 print(",".join(str(n) for n in sorted(seen)))
 "#;
 
+/// Address of an SMF.
+pub const SMF: &str = "10.79.3.1";
+
 /// A process that ends with the test.
-struct Process(Child);
+pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -62,10 +65,12 @@ impl Drop for Process {
     }
 }
 
-struct Cluster {
-    space: String,
+pub struct Cluster {
+    pub space: String,
     folder: tempfile::TempDir,
-    nodes: Vec<Option<Process>>,
+    pub nodes: Vec<Option<Process>>,
+    /// Options of all nodes, beside those that differ.
+    more: &'static [&'static str],
     _services: Vec<Process>,
 }
 
@@ -78,16 +83,19 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// Starts services and nodes; `None` where the test is skipped.
-    fn start() -> Option<Cluster> {
+    /// Starts services, and nodes with these options besides; `None` where the test is skipped.
+    pub fn start(name: &str, more: &'static [&'static str]) -> Option<Cluster> {
         if !overbank_testing::needs("root", must("id -u").trim() == "0") {
             return None;
         }
-        let space = format!("obcl{}", std::process::id());
+        let space = format!("obcl{name}{}", std::process::id());
         must(&format!("ip netns add {space}"));
         must(&format!("ip -n {space} link set lo up"));
         must(&format!("ip -n {space} link add fabric type bridge"));
         must(&format!("ip -n {space} link set fabric up"));
+        must(&format!("ip -n {space} link add mgmt address 02:00:00:00:00:99 type dummy"));
+        must(&format!("ip -n {space} address add {SMF}/24 dev mgmt"));
+        must(&format!("ip -n {space} link set mgmt up"));
         for node in 0..NODES {
             for role in ["n3", "n6", "f"] {
                 let (a, b) = (format!("a{node}{role}"), format!("b{node}{role}"));
@@ -107,7 +115,7 @@ impl Cluster {
         ];
         let nats = ["--jetstream".to_owned(), format!("--store_dir={}", at("nats"))];
         let services = vec![started(&space, "etcd", &etcd), started(&space, "nats-server", &nats)];
-        let mut cluster = Cluster { space, folder, nodes: Vec::new(), _services: services };
+        let mut cluster = Cluster { space, folder, nodes: Vec::new(), more, _services: services };
         for port in [2379, 4222] {
             let open = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
             let open = format!("ip netns exec {} bash -c '{open}'", cluster.space);
@@ -123,7 +131,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    fn run(&self, node: usize) -> Process {
+    pub fn run(&self, node: usize) -> Process {
         let program = overbank().get_program().to_string_lossy().into_owned();
         let ports = ["n3", "n6"].map(|role| format!("{role}=afpacket:a{node}{role}"));
         let mut words = vec!["gateway", "--metrics", "off", "--replicas", "1"];
@@ -137,16 +145,17 @@ impl Cluster {
         words.extend(["--n3-address", "192.0.2.1", "--ue-pool", "10.45.0.0/16"]);
         words.extend(["--next-hop", "n6=default@02:00:00:00:00:16"]);
         words.extend(["--next-hop", "n3=default@02:00:00:00:00:13"]);
+        words.extend(self.more);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         started(&self.space, &program, &words)
     }
 
-    fn path(&self, node: usize) -> String {
+    pub fn path(&self, node: usize) -> String {
         self.folder.path().join(format!("control{node}")).display().to_string()
     }
 
     /// Runs a command against a node; returns whether it succeeded, and what it printed.
-    fn command(&self, node: usize, words: &[&str]) -> (bool, String) {
+    pub fn command(&self, node: usize, words: &[&str]) -> (bool, String) {
         let path = self.path(node);
         let output = overbank().arg("gateway").args(words).args(["--control", &path]).output();
         let output = output.expect("runs");
@@ -154,16 +163,21 @@ impl Cluster {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn must(&self, node: usize, words: &[&str]) {
+    pub fn must(&self, node: usize, words: &[&str]) {
         let (done, text) = self.command(node, words);
         assert!(done, "{words:?}: {text}");
     }
 
-    /// Sends a packet in at each of these nodes; returns the nodes that handled one.
+    /// Sends a packet of session 1 in at each of these nodes; returns the nodes that handled one.
     fn packets(&self, ingress: &[usize]) -> Vec<usize> {
+        self.packets_by("1", ingress)
+    }
+
+    /// The same with a packet of this TEID.
+    pub fn packets_by(&self, teid: &str, ingress: &[usize]) -> Vec<usize> {
         let list: Vec<String> = ingress.iter().map(usize::to_string).collect();
         let output = Command::new("ip")
-            .args(["netns", "exec", &self.space, "python3", "-c", PACKETS, &list.join(",")])
+            .args(["netns", "exec", &self.space, "python3", "-c", PACKETS, &list.join(","), teid])
             .output()
             .expect("python3");
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -184,7 +198,7 @@ fn started(space: &str, program: &str, words: &[String]) -> Process {
     Process(command.spawn().expect("starts"))
 }
 
-fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
+pub fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(seconds);
     while !holds() {
         assert!(Instant::now() < end, "not within {seconds} s: {what}");
@@ -194,7 +208,7 @@ fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn any_node_takes_a_packet_and_one_handles_it() {
-    let Some(mut cluster) = Cluster::start() else { return };
+    let Some(mut cluster) = Cluster::start("a", &[]) else { return };
     cluster.must(
         0,
         &[

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn python() -> Option<PathBuf> {
+pub fn python() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/scapy");
     let python =
         std::env::var_os("OVERBANK_SCAPY").map_or(folder, PathBuf::from).join("bin/python");

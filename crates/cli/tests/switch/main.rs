@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(all(feature = "cluster", feature = "pfcp"))]
+mod cluster_n4;
 mod control;
 mod flood;
 mod gateway;

@@ -4,7 +4,7 @@ use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
 use crate::cluster::Seat;
-use crate::cluster::{from_travelled, unpack};
+use crate::cluster::{from_travelled, origin_of, unpack};
 use crate::file;
 use crate::session::Session;
 use crate::sessions::{Listed, Origin, SessionError};
@@ -73,7 +73,8 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
 pub(super) fn page(api: &Api, from: u64) -> Result<(Vec<Session>, Option<u64>), Fault> {
     match ask(api, Request::Page { from: SessionId(from) })? {
         Answered::Page(page, next) => {
-            let sessions = page.iter().filter_map(|(_, context)| Some(unpack(context)?.0)).collect();
+            let sessions =
+                page.iter().filter_map(|(_, context)| Some(unpack(context)?.0)).collect();
             Ok((sessions, next.map(|next| next.0)))
         }
         _ => Err(unavailable("no page of the cluster; try again")),
@@ -86,8 +87,7 @@ pub(super) fn find(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
     match ask(api, Request::Read { session: seat.seed.session(id) })? {
         Answered::Found(found) => {
             let (session, kept) = unpack(&found.context).ok_or_else(unknown)?;
-            let origin = if kept.is_empty() { Origin::Cluster } else { Origin::Pfcp };
-            Ok(Listed { session, origin, counts: from_travelled(found.counts) })
+            Ok(Listed { session, origin: origin_of(kept), counts: from_travelled(found.counts) })
         }
         _ => Err(unknown()),
     }
@@ -157,7 +157,9 @@ pub(super) async fn speaker(State(api): State<Shared>, uri: Uri) -> Answer {
     let cluster = control.cluster().ok_or_else(no_cluster)?;
     match (cluster.speaks(control.now_ms()), cluster.speaker()) {
         (true, _) => ok(&json!({ "speaker": true })),
-        (false, Some(NodeId(node))) => Err(unavailable(&format!("node {node} speaks, not this one"))),
+        (false, Some(NodeId(node))) => {
+            Err(unavailable(&format!("node {node} speaks, not this one")))
+        }
         (false, None) => Err(unavailable("no node speaks yet")),
     }
 }

@@ -358,12 +358,13 @@ impl Sessions {
     pub fn install(
         &mut self,
         session: Session,
+        origin: Origin,
         relay: Option<Relay>,
         now_ms: u64,
     ) -> Result<(), SessionError> {
         self.wake(&session);
         let done = self.check(&session, now_ms);
-        let done = done.and_then(|n3| self.insert(session, Origin::Cluster, n3, relay));
+        let done = done.and_then(|n3| self.insert(session, origin, n3, relay));
         self.count(done)
     }
 
@@ -399,11 +400,16 @@ impl Sessions {
     ///
     /// # Errors
     /// Nothing has changed then.
-    pub fn renew(&mut self, session: Session, now_ms: u64) -> Result<(), SessionError> {
+    pub fn renew(
+        &mut self,
+        session: Session,
+        origin: Origin,
+        now_ms: u64,
+    ) -> Result<(), SessionError> {
         self.wake(&session);
         let before = self.records.get(&session.id).map(|record| record.session);
         let done = self.check(&session, now_ms);
-        let done = done.and_then(|n3| self.turn(session, Origin::Cluster, n3, now_ms));
+        let done = done.and_then(|n3| self.turn(session, origin, n3, now_ms));
         if let (Some(before), Ok(())) = (before, &done) {
             self.wake(&before);
         }

@@ -51,7 +51,12 @@ impl Speaker {
         let addresses = store.addresses().clone();
         // Both directions of a session that leave the address to us have the same one.
         let (mut ipv4, mut ipv6) = (None, None);
-        for pdr in rules.pdrs.values_mut() {
+        let control: Vec<u16> =
+            rules.pdrs.iter().filter(|(_, pdr)| rules.is_control(pdr)).map(|(id, _)| *id).collect();
+        for (id, pdr) in &mut rules.pdrs {
+            if control.contains(id) {
+                continue;
+            }
             if let Some(Tunnel::Choose([v4, v6])) = pdr.tunnel {
                 let fits =
                     |n3: &&IpAddr| (n3.is_ipv4() && v4) || (n3.is_ipv6() && v6) || !(v4 || v6);
@@ -84,6 +89,15 @@ impl Speaker {
                 };
                 ipv6 = Some(prefix);
                 pdr.v6 = Some(Ue::Is(prefix));
+            }
+        }
+        // Packets of the control plane have no effect: they share the tunnel.
+        let uplink = rules.uplink().ok().and_then(|id| rules.pdrs[&id].tunnel);
+        for id in control {
+            if let Some(pdr) = rules.pdrs.get_mut(&id)
+                && matches!(pdr.tunnel, Some(Tunnel::Choose(_)))
+            {
+                pdr.tunnel = uplink;
             }
         }
         Ok(())

@@ -76,7 +76,8 @@ impl Speaker {
         }
         self.sequence = if self.sequence >= SEQUENCE_MAX { 1 } else { self.sequence + 1 };
         let to = record.kept.to;
-        let bytes = emit(MsgType::SessionReportRequest, Some(record.kept.cp_seid), self.sequence, ies);
+        let bytes =
+            emit(MsgType::SessionReportRequest, Some(record.kept.cp_seid), self.sequence, ies);
         out.push(Out::Send { to, bytes: bytes.clone() });
         self.totals.reports += 1;
         let (sequence, due_ms) = (self.sequence, now_ms + T1_MS);

@@ -92,9 +92,7 @@ impl Speaker {
                 let (session, kept) = (&record.session, &record.kept);
                 match &step {
                     Step::Report { kept, .. } => Ask::Change(session, kept),
-                    Step::Delete { counts, .. } => {
-                        Ask::Remove { session, kept, counts: *counts }
-                    }
+                    Step::Delete { counts, .. } => Ask::Remove { session, kept, counts: *counts },
                     _ => Ask::Remove { session, kept, counts: false },
                 }
             }

@@ -25,7 +25,11 @@ fn accepted(scene: &mut Scene, sent: &mut Vec<Out>) {
     let query = Ie::new_grouped(T::QueryUrr, vec![UrrId::new(4).to_ie()]);
     keep(sent, scene, M::SessionModificationRequest, Some(seid), &[update, query]);
     scene.readers[0].tally().passed(0, Direction::Up, 2000);
-    scene.speaker.tick(scene.now_ms, &mut Alone { sessions: &mut scene.store, now_ms: scene.now_ms }, sent);
+    scene.speaker.tick(
+        scene.now_ms,
+        &mut Alone { sessions: &mut scene.store, now_ms: scene.now_ms },
+        sent,
+    );
     scene.speaker.error_indication(GNB.into(), 0x77, scene.now_ms, sent);
     keep(sent, scene, M::SessionDeletionRequest, Some(seid), &[]);
 }
