@@ -93,7 +93,8 @@ impl Cluster {
         must(&format!("ip -n {space} link set lo up"));
         must(&format!("ip -n {space} link add fabric type bridge"));
         must(&format!("ip -n {space} link set fabric up"));
-        must(&format!("ip -n {space} link add mgmt address 02:00:00:00:00:99 type dummy"));
+        must(&format!("ip -n {space} link add mgmt type veth peer name mgmt1"));
+        must(&format!("ip -n {space} link set mgmt1 up"));
         must(&format!("ip -n {space} address add {SMF}/24 dev mgmt"));
         must(&format!("ip -n {space} link set mgmt up"));
         for node in 0..NODES {

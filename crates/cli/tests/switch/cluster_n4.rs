@@ -44,9 +44,11 @@ fn an_smf_goes_on_when_the_node_that_answers_it_dies() {
     let handled = cluster.packets_by(&teid, &[0, 1, 2]);
     let home = *handled.first().expect("one handles them");
     assert_eq!(handled, [home; 3]);
-    let listed = cluster.command(0, &["sessions", "list", "--format", "json"]).1;
+    let listed = cluster.command(home, &["sessions", "list", "--format", "json"]).1;
     let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
-    let id = listed["sessions"][0]["id"].as_u64().expect("an identity").to_string();
+    let id = &listed["sessions"][0]["id"];
+    let id = id.as_u64().unwrap_or_else(|| panic!("{listed}")).to_string();
+    assert_eq!(listed["sessions"][0]["origin"], "pfcp");
     let (done, text) = cluster.command(1, &["sessions", "remove", &id]);
     assert!(!done && text.contains("is of PFCP"), "{text}");
     // The session is elsewhere than the node that dies.

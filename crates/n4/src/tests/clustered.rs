@@ -114,7 +114,7 @@ impl Site {
     fn pages(&mut self) -> BTreeMap<u64, (Session, Vec<u8>)> {
         let (mut found, mut from) = (BTreeMap::new(), Some(SessionId(0)));
         while let Some(next) = from {
-            self.memory.request(NodeId(1), PAGE, Request::Page { from: next });
+            self.memory.request(NodeId(0), PAGE, Request::Page { from: next });
             let page = loop {
                 self.now_us += BEAT_US;
                 let mut heard = Vec::new();
