@@ -51,6 +51,9 @@ impl Gpt for Timed {
     fn lookup(&self, hash: u64) -> NodeId {
         self.0.lookup(hash)
     }
+    fn bytes(delta: &Self::Delta) -> usize {
+        Dense::bytes(delta)
+    }
     fn build(
         settings: &Settings,
         epoch: Epoch,

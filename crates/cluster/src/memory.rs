@@ -303,6 +303,7 @@ mod tests {
     use super::*;
     use crate::SessionId;
     use crate::etcd::State;
+    use crate::message::{Answered, Refusal};
     use crate::node::Shown;
     use crate::table::Dense;
 
@@ -521,5 +522,62 @@ mod tests {
         cluster.memory.kill(NodeId(1));
         cluster.beats(3_000_000 / BEAT + 10);
         cluster.all_handled(&[0, 2, 3]);
+    }
+
+    /// Long contexts, of one partition, all asked for at once.
+    #[test]
+    fn a_batch_and_a_page_fit_a_message() {
+        let settings = Settings { partitions: 1, ..Settings::default() };
+        let mut memory = Memory::<Dense>::new(settings, 2);
+        let mut heard = Vec::new();
+        (1..20).for_each(|beat| memory.advance(beat * BEAT, &mut heard));
+        let long = |bytes: usize| vec![7; bytes].into();
+        let (max, sessions) = (settings.context_max, 300);
+        for nth in 0..sessions {
+            let keys = (0..16).map(|key| Key { hash: mix(nth << 8 | key), full: u128::MAX });
+            let request =
+                Request::Establish { keys: keys.collect(), context: long(max), to: None };
+            memory.request(NodeId(nth as u8 % 2), nth, request);
+        }
+        let keys = Arc::new([Key { hash: mix(1 << 40), full: 1 }]);
+        let request = Request::Establish { keys, context: long(max + 1), to: None };
+        memory.request(NodeId(0), sessions, request);
+        let session = SessionId(mix(0));
+        let keys = Arc::new([Key { hash: session.0, full: 1 }]);
+        let request = Request::Update { session, keys, context: long(max + 1) };
+        memory.request(NodeId(0), sessions + 1, request);
+        (20..30).for_each(|beat| memory.advance(beat * BEAT, &mut heard));
+        for answer in heard.drain(..) {
+            match answer {
+                Heard::Answer(number, answer) if number >= sessions => {
+                    assert_eq!(answer, Err(Refusal::TooLong));
+                }
+                Heard::Answer(_, answer) => assert_eq!(answer, Ok(Answered::Done)),
+                _ => {}
+            }
+        }
+        let own = Partition(0);
+        let batches = (1..=memory.log.last(own)).map(|at| memory.log.batch(own, at));
+        let mut changes = 0;
+        for batch in batches {
+            let Some(crate::log::Reply::Batch { batch, .. }) = batch else { panic!("kept") };
+            let bytes: usize = batch.changes.iter().map(|change| change.bytes_max()).sum();
+            assert!(bytes <= settings.batch_bytes + max + 1024, "{bytes}");
+            changes += batch.changes.len();
+        }
+        assert_eq!(changes as u64, sessions);
+        let (mut from, mut found) = (Some(SessionId(0)), 0);
+        while let Some(next) = from {
+            memory.request(NodeId(1), 1, Request::Page { from: next });
+            memory.advance(30 * BEAT, &mut heard);
+            let page = heard.drain(..).find_map(|heard| match heard {
+                Heard::Answer(1, Ok(Answered::Page(page, next))) => Some((page, next)),
+                _ => None,
+            });
+            let (page, next) = page.expect("a page");
+            assert!(page.iter().map(|(_, context)| context.len()).sum::<usize>() <= 300 << 10);
+            (from, found) = (next, found + page.len());
+        }
+        assert_eq!(found as u64, sessions);
     }
 }

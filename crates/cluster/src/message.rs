@@ -52,9 +52,9 @@ pub enum Request {
     Update { session: SessionId, keys: Arc<[Key]>, context: Context },
     /// Asks for a session as it is.
     Read { session: SessionId },
-    /// Asks for the sessions of a partition from a name on, at most 512. Names of one partition
-    /// follow those of the one before it: so pages go through all sessions, each of which is seen
-    /// that is there from the first to the last.
+    /// Asks for the sessions of a partition from a name on, at most 512, and fewer if they are
+    /// long. Names of one partition follow those of the one before it: so pages go through all
+    /// sessions, each of which is seen that is there from the first to the last.
     Page { from: SessionId },
     /// Removes a session.
     Remove { session: SessionId },
@@ -99,6 +99,14 @@ impl Request {
             | Self::Remove { session } => Some(session.0),
         }
     }
+
+    /// Returns the bytes of the context that it brings.
+    pub(crate) fn context_bytes(&self) -> usize {
+        match self {
+            Self::Establish { context, .. } | Self::Update { context, .. } => context.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// A request's number, chosen by the node that it came to.
@@ -123,6 +131,7 @@ reasons! {
         Moving = "moving", "the session is being moved or changed";
         Overload = "overload", "the owner has as many requests as it takes";
         Timeout = "timeout", "the log or an owner did not answer in time";
+        TooLong = "too_long", "what belongs to a session is too long: a batch must fit the log";
     }
 }
 

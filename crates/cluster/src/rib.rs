@@ -50,6 +50,18 @@ impl Change {
             Self::Release { .. } | Self::Freed { .. } => None,
         }
     }
+
+    /// Returns how many bytes it has at most, however it is encoded.
+    pub(crate) fn bytes_max(&self) -> usize {
+        // A hash and a full key, in a form that grows by a seventh.
+        let (fixed, key) = (128, 10 + 19);
+        match self {
+            Self::Place { keys, context, .. } | Self::Move { keys, context, .. } => {
+                fixed + keys.len() * key + context.len()
+            }
+            _ => fixed,
+        }
+    }
 }
 
 /// A session in its home partition.

@@ -28,6 +28,11 @@ pub struct Settings {
     pub reserve_us: Micros,
     /// Changes of a batch at most.
     pub batch_max: usize,
+    /// Bytes of a batch's changes from which on no more are added. With the last one, and with as
+    /// many bytes of deltas or an image, a batch stays below the log's limit (1 MiB).
+    pub batch_bytes: usize,
+    /// Bytes of a session's context at most.
+    pub context_max: usize,
     /// Requests that an owner, and the node that they come to, keeps at most; others are refused.
     pub queue_max: usize,
     /// Changes of keys in a batch from which on an owner builds the table anew, if they are a
@@ -67,6 +72,8 @@ impl Default for Settings {
             rest_us: 60_000_000,
             reserve_us: 10_000_000,
             batch_max: 1024,
+            batch_bytes: 512 << 10,
+            context_max: 16 << 10,
             queue_max: 1 << 16,
             rebuild_from: 256,
             snapshot_every: 1024,

@@ -54,6 +54,9 @@ pub trait Gpt: Sized + Send {
     /// Returns the node of a key; any node for an unknown one.
     fn lookup(&self, hash: u64) -> NodeId;
 
+    /// Returns the bytes of a delta.
+    fn bytes(delta: &Self::Delta) -> usize;
+
     /// Builds the owner's table.
     ///
     /// # Errors
@@ -181,6 +184,10 @@ impl Gpt for Dense {
         NodeId(reader.map_or(0, |reader| reader.lookup(inner(hash, self.shift))))
     }
 
+    fn bytes(delta: &DenseDelta) -> usize {
+        delta.0.bytes()
+    }
+
     fn build(
         settings: &Settings,
         epoch: Epoch,
@@ -297,6 +304,10 @@ impl Gpt for Map {
 
     fn lookup(&self, hash: u64) -> NodeId {
         self.get(&hash).copied().unwrap_or_default()
+    }
+
+    fn bytes(_: &(u64, NodeId)) -> usize {
+        size_of::<(u64, NodeId)>()
     }
 
     fn build(

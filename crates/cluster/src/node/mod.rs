@@ -277,6 +277,9 @@ impl<T: Gpt> Node<T> {
             let why = hash.map_or(Refusal::Keys, |_| Refusal::NoOwner);
             return out.push(Action::Answer(number, Err(why)));
         };
+        if body.context_bytes() > self.settings.context_max {
+            return out.push(Action::Answer(number, Err(Refusal::TooLong)));
+        }
         if self.asked.len() >= self.settings.queue_max {
             return out.push(Action::Answer(number, Err(Refusal::Overload)));
         }

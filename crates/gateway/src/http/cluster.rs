@@ -124,7 +124,7 @@ pub(super) fn change(
 
 fn refused(refusal: Refusal) -> Fault {
     let status = match refusal {
-        Refusal::Keys => StatusCode::BAD_REQUEST,
+        Refusal::Keys | Refusal::TooLong => StatusCode::BAD_REQUEST,
         Refusal::Unknown => StatusCode::NOT_FOUND,
         Refusal::KeyInUse | Refusal::KeyResting | Refusal::Moving | Refusal::NoMember => {
             StatusCode::CONFLICT

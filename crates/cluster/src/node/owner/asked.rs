@@ -16,6 +16,8 @@ use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, rendezv
 const KEYS_MAX: usize = 16;
 /// Sessions of a page.
 const PAGE_MAX: usize = 512;
+/// Bytes of contexts from which on a page has no more sessions: a page is one message.
+const PAGE_BYTES: usize = 256 << 10;
 
 impl<T: Gpt> Node<T> {
     pub(in crate::node) fn owner_message(
@@ -135,6 +137,9 @@ impl<T: Gpt> Node<T> {
         if owner.queue.len() + owner.establishing.len() >= self.settings.queue_max {
             return self.answer(now, request, Err(Refusal::Overload), out);
         }
+        if body.context_bytes() > self.settings.context_max {
+            return self.answer(now, request, Err(Refusal::TooLong), out);
+        }
         match body {
             Request::Establish { keys, context, to } => {
                 if let Some(answer) = self.establish(now, request, (keys, context, to), out) {
@@ -167,12 +172,18 @@ impl<T: Gpt> Node<T> {
                 let of_partition = owner.rib.sessions.iter().filter(|(id, _)| **id >= from);
                 let mut page: Vec<_> = of_partition.collect();
                 page.sort_unstable_by_key(|entry| entry.0);
-                let rest = page.get(PAGE_MAX).map(|entry| *entry.0);
-                let next = rest.or_else(|| {
+                let mut bytes = 0;
+                let fits = page.iter().take(PAGE_MAX).take_while(|(_, known)| {
+                    let fits = bytes < PAGE_BYTES;
+                    bytes += known.context.len();
+                    fits
+                });
+                let fits = fits.count();
+                let next = page.get(fits).map(|entry| *entry.0).or_else(|| {
                     let own = Partition::of(from.0, count);
                     (own.0 + 1 < count).then(|| Partition(own.0 + 1).first(count))
                 });
-                page.truncate(PAGE_MAX);
+                page.truncate(fits);
                 let page = page.iter().map(|(id, known)| (**id, Arc::clone(&known.context)));
                 let answer = Ok(Answered::Page(page.collect(), next));
                 self.answer(now, request, answer, out);

@@ -265,8 +265,9 @@ impl<T: Gpt> Node<T> {
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let (mut changes, mut deltas) = (Vec::new(), Vec::new());
         let (mut touched, mut later) = (Index::default(), Vec::new());
-        let mut refused = Vec::new();
+        let (mut refused, mut bytes) = (Vec::new(), 0);
         while changes.len() < settings.batch_max
+            && bytes < settings.batch_bytes
             && let Some(wish) = owner.queue.pop_front()
         {
             let name = match wish {
@@ -302,6 +303,7 @@ impl<T: Gpt> Node<T> {
                     for key in keys.iter() {
                         touched.insert(key.hash, ());
                     }
+                    bytes += change.bytes_max();
                     changes.push(change);
                 }
             }
@@ -311,7 +313,8 @@ impl<T: Gpt> Node<T> {
         if image.is_none() {
             let fits = |change| owner.deltas(change, own, &settings, &mut deltas);
             let fit: Vec<bool> = changes.iter().map(fits).collect();
-            if fit.contains(&false) {
+            let long = deltas.iter().map(T::bytes).sum::<usize>() > settings.batch_bytes / 2;
+            if fit.contains(&false) || long {
                 image = owner.rebuilt(&changes, own, &settings, true);
             }
             if image.is_some() {
