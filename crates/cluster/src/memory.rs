@@ -535,8 +535,7 @@ mod tests {
         let (max, sessions) = (settings.context_max, 300);
         for nth in 0..sessions {
             let keys = (0..16).map(|key| Key { hash: mix(nth << 8 | key), full: u128::MAX });
-            let request =
-                Request::Establish { keys: keys.collect(), context: long(max), to: None };
+            let request = Request::Establish { keys: keys.collect(), context: long(max), to: None };
             memory.request(NodeId(nth as u8 % 2), nth, request);
         }
         let keys = Arc::new([Key { hash: mix(1 << 40), full: 1 }]);
@@ -579,5 +578,71 @@ mod tests {
             (from, found) = (next, found + page.len());
         }
         assert_eq!(found as u64, sessions);
+    }
+
+    /// A key that was given up, and a session that was removed, come back within the rest; other
+    /// sessions do not get their keys.
+    #[test]
+    fn a_session_takes_back_what_it_had() {
+        let mut cluster = Cluster::new(3, 40);
+        cluster.heard.retain(|heard| matches!(heard, Heard::Session(..)));
+        let keys = |nth: u64| Arc::from(&cluster.keys[2 * nth as usize..2 * nth as usize + 2]);
+        let all: Vec<Arc<[Key]>> = (0..40).map(keys).collect();
+        let ask = |cluster: &mut Cluster, number: u64, request| {
+            cluster.memory.request(NodeId(number as u8 % 3), number, request);
+            let start = cluster.now;
+            loop {
+                cluster.beats(1);
+                let answer = cluster.heard.iter().find_map(|heard| match heard {
+                    Heard::Answer(known, answer) if *known == number => Some(answer.clone()),
+                    _ => None,
+                });
+                if let Some(answer) = answer {
+                    return (answer, cluster.now - start);
+                }
+            }
+        };
+        let context: crate::rib::Context = Arc::new([]);
+        for (nth, keys) in (0..).zip(&all) {
+            let (session, number) = (SessionId(keys[0].hash), 1000 + 10 * nth);
+            let update = |keys: &[Key]| {
+                let (keys, context) = (keys.into(), context.clone());
+                Request::Update { session, keys, context }
+            };
+            let other = Key { hash: mix(number), full: 1 };
+            let steal = |key| Request::Establish {
+                keys: Arc::new([other, key]),
+                context: context.clone(),
+                to: None,
+            };
+            let again =
+                || Request::Establish { keys: keys.clone(), context: context.clone(), to: None };
+            let refused = Err(Refusal::KeyResting);
+            assert_eq!(ask(&mut cluster, number, update(&keys[..1])).0, Ok(Answered::Done));
+            assert_eq!(ask(&mut cluster, number + 1, steal(keys[1])).0, refused);
+            let (answer, took) = ask(&mut cluster, number + 2, update(keys));
+            assert!(answer.is_ok() && took <= 6 * BEAT, "{answer:?} after {took} us");
+            let remove = Request::Remove { session };
+            assert_eq!(ask(&mut cluster, number + 3, remove).0, Ok(Answered::Done));
+            let stolen = ask(&mut cluster, number + 4, steal(keys[(nth % 2) as usize])).0;
+            assert_eq!(stolen, refused);
+            let (answer, took) = ask(&mut cluster, number + 5, again());
+            assert!(answer.is_ok() && took <= 6 * BEAT, "{answer:?} after {took} us");
+        }
+        cluster.all_handled(&[0, 1, 2]);
+    }
+
+    /// Moves of a session that is not settled wait for that.
+    #[test]
+    fn moves_follow_each_other() {
+        let mut cluster = Cluster::new(4, 40);
+        for number in 1000..1120 {
+            let request = Request::Move { session: SessionId(mix(number % 40)), to: None };
+            cluster.memory.request(NodeId(number as u8 % 4), number, request);
+        }
+        cluster.beats(20);
+        let done = |heard: &&Heard| matches!(heard, Heard::Answer(1000.., Ok(_)));
+        assert_eq!(cluster.heard.iter().filter(done).count(), 120);
+        cluster.all_handled(&[0, 1, 2, 3]);
     }
 }

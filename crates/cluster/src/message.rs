@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// A request's number, chosen by the node that it came to.
+/// A request's number, chosen by the node that it came to: never twice by one run of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId {
     /// The node that answers it.
@@ -117,6 +117,9 @@ pub struct RequestId {
     /// Its number there.
     pub number: u64,
 }
+
+/// Number of requests that nothing waits for: what they ask for is asked for again.
+pub(crate) const UNASKED: u64 = u64::MAX;
 
 reasons! {
     /// Why a request was refused.

@@ -16,7 +16,7 @@ pub type Context = Arc<[u8]>;
 pub enum Change {
     /// Reserves a key of a session whose home is another partition.
     Reserve { session: SessionId, key: Key },
-    /// Frees a reserved or resting key.
+    /// Frees a resting key, or ends a reservation: a key that rested before rests again.
     Release { hash: u64 },
     /// Places a session at a member: a new one, one that has moved, or one of a member that is
     /// gone. One that stays where it is has other keys, or another context.
@@ -104,12 +104,26 @@ pub struct Freeing {
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hold {
-    /// Reserved by a batch.
-    Reserved(Sequence),
+    /// Reserved by a batch; its session had given it up by this version, 0 if it never had it.
+    Reserved(Sequence, Version),
     /// In use, since this version of its session.
     Routed(Version, Member),
-    /// Freed by a batch; rests.
-    Resting(Sequence),
+    /// Freed by a batch, rests: its session has given it up by this version.
+    Resting(Sequence, Version),
+}
+
+impl Held {
+    /// Whether it rests and is this key of this session: no other session may have it before its
+    /// rest is over, but this one may have it again.
+    ///
+    /// What a rest keeps away does no harm here. Late packets of the key are the session's. Late
+    /// directions have versions up to the one that gave the key up, which [`Rib::refuses`] knows
+    /// from the hold. Stubs and entries of the session follow one log, its home's, in which the
+    /// key goes and comes back. A session that was *removed* is placed anew when all members have
+    /// applied its removal: before, its last node may still serve it.
+    pub(crate) fn rests_for(&self, session: SessionId, key: &Key) -> bool {
+        matches!(self.hold, Hold::Resting(..)) && self.session == session && self.full == key.full
+    }
 }
 
 /// See the module.
@@ -136,12 +150,26 @@ impl Rib {
         let mut old = None;
         match change {
             Change::Reserve { session, key } => {
-                let hold = Hold::Reserved(sequence);
-                self.keys.insert_new(key.hash, Held { full: key.full, session: *session, hold });
+                let freed = match self.keys.get(&key.hash) {
+                    None => 0,
+                    Some(Held { hold: Hold::Resting(_, freed), session: of, full })
+                        if of == session && *full == key.full =>
+                    {
+                        *freed
+                    }
+                    Some(_) => return None,
+                };
+                let hold = Hold::Reserved(sequence, freed);
+                self.keys.insert(key.hash, Held { full: key.full, session: *session, hold });
             }
             Change::Release { hash } => {
-                if self.keys.get(hash).is_some_and(|held| !matches!(held.hold, Hold::Routed(..))) {
-                    self.keys.remove(hash);
+                let held = self.keys.get_mut(hash)?;
+                match held.hold {
+                    Hold::Routed(..) => {}
+                    Hold::Reserved(_, freed) if freed > 0 => {
+                        held.hold = Hold::Resting(sequence, freed);
+                    }
+                    Hold::Reserved(..) | Hold::Resting(..) => drop(self.keys.remove(hash)),
                 }
             }
             Change::Place { session, to, keys, context, .. } => {
@@ -174,8 +202,8 @@ impl Rib {
                 if self.refuses(*session, *key, *version) {
                     return None;
                 }
-                let hold =
-                    to.map_or(Hold::Resting(sequence), |member| Hold::Routed(*version, member));
+                let rests = Hold::Resting(sequence, *version);
+                let hold = to.map_or(rests, |member| Hold::Routed(*version, member));
                 self.keys.insert(key.hash, Held { full: key.full, session: *session, hold });
             }
             Change::Freed { hash, version } => {
@@ -187,16 +215,16 @@ impl Rib {
         old
     }
 
-    /// Whether a route does not fit: another session has the key, or a later one is known. A key
+    /// Whether a route does not fit: another session has the key, or one as late is known. A key
     /// that is freed and that no session has rests all the same: directions may be late.
     pub fn refuses(&self, session: SessionId, key: Key, version: Version) -> bool {
         match self.keys.get(&key.hash) {
             None => false,
             Some(held) if held.session != session || held.full != key.full => true,
             Some(held) => match held.hold {
-                Hold::Reserved(_) => false,
-                Hold::Routed(known, _) => known >= version,
-                Hold::Resting(_) => true,
+                Hold::Reserved(_, known) | Hold::Routed(known, _) | Hold::Resting(_, known) => {
+                    known >= version
+                }
             },
         }
     }
@@ -213,7 +241,8 @@ impl Rib {
         for key in keys {
             let full = key.full;
             if Partition::of(key.hash, partitions) == own {
-                self.keys.insert(key.hash, Held { full, session, hold: Hold::Resting(version) });
+                let hold = Hold::Resting(version, version);
+                self.keys.insert(key.hash, Held { full, session, hold });
             } else {
                 self.freeing.insert(key.hash, Freeing { full, session, version });
             }

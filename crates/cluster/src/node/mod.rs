@@ -153,10 +153,15 @@ pub struct Node<T: Gpt> {
     /// Moves from here, by target, partition and version.
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
-    /// Requests from outside that wait for an answer, with the time of their end.
-    asked: Index<u64, Micros>,
+    /// Requests from outside that wait for an answer, with the time of their end and the number
+    /// that the host knows them by: it may use one again.
+    asked: Index<u64, (Micros, u64)>,
+    /// Requests from outside so far.
+    requests: u64,
     /// When it looks for those whose time is over.
     asked_due: Micros,
+    /// Requests that have come to this node as an owner, those of before, and when these go.
+    taken: ([Index<u64, ()>; 2], Micros),
     // The derived implementations need the bounds of these types.
     types: PhantomData<(T::Writer, T::Delta, T::Image)>,
 }
@@ -196,7 +201,9 @@ impl<T: Gpt> Node<T> {
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
             asked: Index::default(),
+            requests: 0,
             asked_due: now,
+            taken: (Default::default(), now + settings.reserve_us),
             types: PhantomData,
         }
     }
@@ -260,12 +267,11 @@ impl<T: Gpt> Node<T> {
         self.rebalance_some();
         if now >= self.asked_due {
             self.asked_due = now + self.settings.reserve_us / 8;
-            let late = self.asked.iter().filter(|(_, until)| now >= **until).map(|of| *of.0);
+            let late = self.asked.iter().filter(|(_, asked)| now >= asked.0).map(|of| *of.0);
             let mut late: Vec<u64> = late.collect();
             late.sort_unstable();
-            for number in late {
-                self.asked.remove(&number);
-                out.push(Action::Answer(number, Err(Refusal::Timeout)));
+            for number in late.into_iter().filter_map(|number| self.asked.remove(&number)) {
+                out.push(Action::Answer(number.1, Err(Refusal::Timeout)));
             }
         }
     }
@@ -283,8 +289,9 @@ impl<T: Gpt> Node<T> {
         if self.asked.len() >= self.settings.queue_max {
             return out.push(Action::Answer(number, Err(Refusal::Overload)));
         }
-        self.asked.insert(number, now + self.settings.reserve_us);
-        let request = RequestId { at: self.me.node, number };
+        self.requests += 1;
+        self.asked.insert(self.requests, (now + self.settings.reserve_us, number));
+        let request = RequestId { at: self.me.node, number: self.requests };
         self.send(now, owner.node, Message::Ask { request, body }, out);
     }
 
@@ -302,8 +309,10 @@ impl<T: Gpt> Node<T> {
             Message::Beat(beat) => self.heard(now, from, beat, out),
             Message::Confirm { sent, membership } => self.confirmed(from, sent, membership),
             Message::Answer { request, answer } => {
-                if request.at == self.me.node && self.asked.remove(&request.number).is_some() {
-                    out.push(Action::Answer(request.number, answer));
+                if request.at == self.me.node
+                    && let Some((_, number)) = self.asked.remove(&request.number)
+                {
+                    out.push(Action::Answer(number, answer));
                 }
             }
             Message::Handover(sessions, counts) => self.handover(now, &sessions, &counts, out),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::path::mark;
 use super::{Action, Actions, Change, Node, Shown};
 use crate::etcd::State;
-use crate::message::{Answered, Counts, Found, Message, Refusal, Request, RequestId};
+use crate::message::{Answered, Counts, Found, Message, Refusal, Request, RequestId, UNASKED};
 use crate::rib::{self, Context};
 use crate::table::Gpt;
 use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Version};
@@ -345,7 +345,7 @@ impl<T: Gpt> Node<T> {
             let Some(owner) = self.owner_of(session.0) else { continue };
             left -= 1;
             // No answer is expected: the session goes, or is asked for again.
-            let request = RequestId { at: self.me.node, number: u64::MAX };
+            let request = RequestId { at: self.me.node, number: UNASKED };
             let body = Request::Move { session, to: None };
             self.send(now, owner.node, Message::Ask { request, body }, out);
         }

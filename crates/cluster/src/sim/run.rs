@@ -167,6 +167,9 @@ struct World<T: Gpt> {
     unsure: BTreeMap<SessionId, Arc<[Key]>>,
     /// Those that are being changed, as they were.
     before: BTreeMap<SessionId, Content>,
+    /// The last content of sessions that were removed, and keys that others have given up.
+    removed: Vec<Arc<[Key]>>,
+    given_up: BTreeMap<SessionId, Vec<Key>>,
     watched: Revision,
     delivered: BTreeMap<Partition, u64>,
     calm: bool,
@@ -215,6 +218,8 @@ impl<T: Gpt> World<T> {
             known: BTreeMap::new(),
             unsure: BTreeMap::new(),
             before: BTreeMap::new(),
+            removed: Vec::new(),
+            given_up: BTreeMap::new(),
             watched: 0,
             delivered: BTreeMap::new(),
             calm: false,
@@ -495,7 +500,12 @@ impl<T: Gpt> World<T> {
                 self.next += 1;
                 let full = u128::from(self.next) << 8;
                 let new = Key { hash: mix(full as u64), full };
-                let keys: Arc<[Key]> = [old[0]].into_iter().chain(kept).chain([new]).collect();
+                // Some come back.
+                let given_up = self.given_up.remove(&session).unwrap_or_default();
+                let keys = [old[0]].into_iter().chain(kept).chain([new]).chain(given_up);
+                let keys: Arc<[Key]> = keys.take(8).collect();
+                let given_up = old.iter().filter(|key| !keys.contains(key));
+                self.given_up.insert(session, given_up.copied().collect());
                 self.known.remove(&session);
                 self.unsure.insert(session, Arc::clone(&keys));
                 self.before.insert(session, (old, context));
@@ -515,6 +525,8 @@ impl<T: Gpt> World<T> {
                     Key { hash: mix(full as u64), full }
                 });
                 let keys: Arc<[Key]> = keys.collect();
+                let again = self.removed.pop().filter(|_| self.next % 2 == 0);
+                let keys = again.unwrap_or(keys);
                 let session = SessionId(keys[0].hash);
                 self.unsure.insert(session, Arc::clone(&keys));
                 (Request::Establish { keys, context: Arc::new([]), to: None }, session)
@@ -547,7 +559,10 @@ impl<T: Gpt> World<T> {
                     self.known.insert(session, before);
                 }
             }
-            Request::Remove { .. } if done => drop(self.unsure.remove(&session)),
+            Request::Remove { .. } if done => {
+                self.given_up.remove(&session);
+                self.removed.extend(self.unsure.remove(&session));
+            }
             Request::Move { .. } if done => self.outcome.moves += 1,
             // It may have happened, or may yet happen.
             _ => {}
@@ -688,7 +703,7 @@ impl<T: Gpt> World<T> {
                 let session = home.and_then(|home| home.sessions.get(&held.session));
                 let key = Key { hash, full: held.full };
                 let has = session.is_some_and(|session| session.keys.contains(&key));
-                if !has && !matches!(held.hold, Hold::Resting(_)) {
+                if !has && !matches!(held.hold, Hold::Resting(..)) {
                     wrong = Some(format!("{held:?} of {own:?} is not {session:?}'s"));
                 }
             }

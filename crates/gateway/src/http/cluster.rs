@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 /// Longest wait for an answer: longer than the cluster keeps a request.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// Longest wait for an owner, as after a start or the loss of a node, and the pause between looks.
+/// Longest wait for an owner, as after a start or the loss of a node, or for a change under way;
+/// and the pause between looks.
 const OWNER_MAX: Duration = Duration::from_secs(10);
 const OWNER_PAUSE: Duration = Duration::from_millis(20);
 
@@ -48,7 +49,8 @@ fn unavailable(what: &str) -> Fault {
     Fault::new(StatusCode::SERVICE_UNAVAILABLE, what)
 }
 
-/// Asks the cluster, and waits for its answer; for an owner too, while a partition changes hands.
+/// Asks the cluster, and waits for its answer; for an owner too, while a partition changes hands,
+/// and for the end of another change of the session.
 pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
     let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
     let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
@@ -59,7 +61,7 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
         return match answer.recv_timeout(ANSWER_MAX) {
             Ok(Ok(answered)) => Ok(answered),
             // Nothing was begun.
-            Ok(Err(Refusal::NoOwner)) if started.elapsed() < OWNER_MAX => {
+            Ok(Err(Refusal::NoOwner | Refusal::Moving)) if started.elapsed() < OWNER_MAX => {
                 sleep(OWNER_PAUSE);
                 continue;
             }

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use overbank::hash::mix;
+
 use super::{Establishing, Owner, Wish};
 use crate::etcd::State;
 use crate::message::{
-    Answer, Answered, Counts, Found, Message, Refusal, Request, RequestId, Route,
+    Answer, Answered, Counts, Found, Message, Refusal, Request, RequestId, Route, UNASKED,
 };
 use crate::node::{Actions, Node};
 use crate::rib::{Context, Held, Hold};
@@ -14,6 +16,8 @@ use crate::table::Gpt;
 use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, rendezvous};
 
 const KEYS_MAX: usize = 16;
+/// Requests that are remembered to know their repeats, twice.
+const TAKEN_MAX: usize = 1 << 20;
 /// Sessions of a page.
 const PAGE_MAX: usize = 512;
 /// Bytes of contexts from which on a page has no more sessions: a page is one message.
@@ -28,7 +32,10 @@ impl<T: Gpt> Node<T> {
         out: &mut Actions<T>,
     ) {
         match message {
-            Message::Ask { request, body } => self.ask(now, request, body, out),
+            Message::Ask { request, body } if self.is_new(now, from, request) => {
+                self.ask(now, request, body, out);
+            }
+            Message::Ask { .. } => {}
             Message::Arrived(sessions) => {
                 for (session, version) in sessions {
                     self.wish(session.0, Wish::Arrived(session, version));
@@ -52,7 +59,10 @@ impl<T: Gpt> Node<T> {
             Message::Reserved { session, hash } => {
                 let own = self.partition(session.0);
                 let Some(owner) = self.owners.get_mut(&own) else { return };
-                let Some(new) = owner.establishing.get_mut(&session) else { return };
+                // A late one: what the session gives up is not reserved again yet.
+                let frees = owner.rib.freeing.contains_key(&hash);
+                let new = owner.establishing.get_mut(&session).filter(|_| !frees);
+                let Some(new) = new else { return };
                 if new.missing.remove(&hash) && new.missing.is_empty() {
                     owner.queue.push_back(Wish::Establish(session));
                 }
@@ -97,8 +107,8 @@ impl<T: Gpt> Node<T> {
                 let own = self.partition(hash);
                 let held = self.owners.get(&own).and_then(|owner| owner.rib.keys.get(&hash));
                 match held.map(|held| (held.hold, *held)) {
-                    Some((Hold::Reserved(at), _)) if at == reserved => {
-                        self.wish(hash, Wish::Release(hash));
+                    Some((hold @ Hold::Reserved(at, _), _)) if at == reserved => {
+                        self.wish(hash, Wish::Release(hash, hold));
                     }
                     Some((Hold::Routed(at, _), Held { session, full, .. })) if at == reserved => {
                         let (key, version) = (Key { hash, full }, at + 1);
@@ -128,13 +138,25 @@ impl<T: Gpt> Node<T> {
         }
     }
 
+    /// Whether a request has not come before: a late repeat must not remove a session that has come
+    /// back since, nor bring one back. So no message is later than a request waits.
+    fn is_new(&mut self, now: Micros, from: Member, RequestId { number, .. }: RequestId) -> bool {
+        let ([new, old], due) = &mut self.taken;
+        if now >= *due || new.len() >= TAKEN_MAX {
+            (*old, *due) = (std::mem::take(new), now + self.settings.reserve_us);
+        }
+        let name = mix(number ^ mix(from.incarnation ^ mix(from.node.0.into())));
+        number == UNASKED || !old.contains_key(&name) && new.insert(name, ()).is_none()
+    }
+
     fn ask(&mut self, now: Micros, request: RequestId, body: Request, out: &mut Actions<T>) {
         let own = body.home().map(|hash| self.partition(hash));
         let owner = own.and_then(|own| self.owners.get(&own));
         let Some(owner) = owner.filter(|owner| owner.reigns()) else {
             return self.answer(now, request, Err(Refusal::NoOwner), out);
         };
-        if owner.queue.len() + owner.establishing.len() >= self.settings.queue_max {
+        let waiting = owner.queue.len() + owner.establishing.len() + owner.patient.len();
+        if waiting >= self.settings.queue_max {
             return self.answer(now, request, Err(Refusal::Overload), out);
         }
         if body.context_bytes() > self.settings.context_max {
@@ -214,11 +236,10 @@ impl<T: Gpt> Node<T> {
             if known.keys != keys {
                 return Some(Err(Refusal::KeyInUse));
             }
-            if !owner.unsettled.contains_key(&session) {
-                return Some(Ok(Answered::Done));
-            }
-            owner.wait(session, request);
-            return None;
+            // It is logged again: an owner that is deposed and does not know it must not answer by
+            // what it knows.
+            let context = Arc::clone(&known.context);
+            return self.update(now, request, (session, keys, context), out);
         }
         if let Some(new) = owner.establishing.get_mut(&session) {
             if new.keys != keys {
@@ -227,7 +248,7 @@ impl<T: Gpt> Node<T> {
             new.wait(request);
             return None;
         }
-        if let Some(why) = keys.iter().find_map(|key| owner.refuses(key)) {
+        if let Some(why) = keys.iter().find_map(|key| owner.refuses(session, key)) {
             return Some(Err(why));
         }
         let missing: BTreeSet<u64> =
@@ -269,7 +290,7 @@ impl<T: Gpt> Node<T> {
         }
         let had = |key: &Key| known.keys.contains(key);
         let added = keys.iter().filter(|key| !had(key));
-        if let Some(why) = added.clone().find_map(|key| owner.refuses(key)) {
+        if let Some(why) = added.clone().find_map(|key| owner.refuses(session, key)) {
             return Some(Err(why));
         }
         let others = added.filter(|key| Partition::of(key.hash, count) != own);
@@ -303,7 +324,7 @@ impl<T: Gpt> Node<T> {
         let some = self.settings.moves_a_beat().min(self.rebalances.len());
         for session in self.rebalances.split_off(self.rebalances.len() - some) {
             let to = rendezvous(session.0, live.iter().copied()).map(|to| to.node);
-            let request = RequestId { at: self.me.node, number: u64::MAX };
+            let request = RequestId { at: self.me.node, number: UNASKED };
             let known = self.owners.get(&self.partition(session.0));
             let known = known.and_then(|owner| owner.rib.sessions.get(&session));
             if known.is_some_and(|known| Some(known.at.node) != to) {
@@ -312,11 +333,13 @@ impl<T: Gpt> Node<T> {
         }
     }
 
-    /// Asks for the keys of a new session that are not reserved yet.
+    /// Asks for the keys of a new session that are not reserved yet. One that the session has given
+    /// up is asked for when its owner has freed it.
     fn ask_keys(&mut self, now: Micros, own: Partition, session: SessionId, out: &mut Actions<T>) {
-        let new = self.owners.get(&own).and_then(|owner| owner.establishing.get(&session));
-        let Some(new) = new else { return };
-        let missing = new.keys.iter().filter(|key| new.missing.contains(&key.hash));
+        let Some(owner) = self.owners.get(&own) else { return };
+        let Some(new) = owner.establishing.get(&session) else { return };
+        let is_due = |hash| new.missing.contains(hash) && !owner.rib.freeing.contains_key(hash);
+        let missing = new.keys.iter().filter(|key| is_due(&key.hash));
         let missing: Vec<Key> = missing.copied().collect();
         for key in missing {
             if let Some(owner) = self.owner_of(key.hash) {
@@ -336,17 +359,15 @@ impl<T: Gpt> Node<T> {
         let own = self.partition(key.hash);
         let Some(owner) = self.owners.get_mut(&own).filter(|owner| owner.reigns()) else { return };
         let hash = key.hash;
-        let message = match owner.rib.keys.get(&hash) {
-            None => {
-                if owner.queue.len() < self.settings.queue_max {
-                    owner.queue.push_back(Wish::Reserve(session, key));
-                }
-                return;
+        let held = owner.rib.keys.get(&hash);
+        let message = match held {
+            _ if held.is_none_or(|held| held.rests_for(session, &key)) => {
+                return self.wish(hash, Wish::Reserve(session, key));
             }
-            Some(held) if held.session == session && held.full == key.full => match held.hold {
-                Hold::Resting(_) => Message::Conflict { session, hash, cause: Refusal::KeyResting },
-                _ => Message::Reserved { session, hash },
-            },
+            None => return,
+            Some(held) if held.session == session && held.full == key.full => {
+                Message::Reserved { session, hash }
+            }
             Some(held) => Message::Conflict { session, hash, cause: refusal(held.hold) },
         };
         self.send(now, from.node, message, out);
@@ -378,6 +399,25 @@ impl<T: Gpt> Node<T> {
         }
     }
 
+    /// Takes up the moves whose session has settled, and refuses those that have waited too long.
+    pub(super) fn beat_patient(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+        let Some(owner) = self.owners.get_mut(&own) else { return };
+        let mut late = Vec::new();
+        for ((session, request), asked) in std::mem::take(&mut owner.patient) {
+            let (until, to) = asked;
+            if owner.settles(session) && now < until {
+                owner.patient.insert((session, request), asked);
+            } else if owner.settles(session) {
+                late.push(request);
+            } else {
+                owner.queue.push_back(Wish::Move(session, to, request));
+            }
+        }
+        for request in late {
+            self.answer(now, request, Err(Refusal::Moving), out);
+        }
+    }
+
     /// Repeats what new sessions wait for, ends those that wait too long, checks reservations.
     pub(super) fn beat_asked(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
         let reserve_us = self.settings.reserve_us;
@@ -400,7 +440,7 @@ impl<T: Gpt> Node<T> {
         let mut checks = Vec::new();
         for (&hash, from) in &mut owner.reserved {
             let Some(held) = owner.rib.keys.get(&hash).filter(|_| now >= *from) else { continue };
-            if let Hold::Reserved(reserved) | Hold::Routed(reserved, _) = held.hold {
+            if let Hold::Reserved(reserved, _) | Hold::Routed(reserved, _) = held.hold {
                 *from = now + reserve_us;
                 let key = Key { hash, full: held.full };
                 checks.push(Message::Check { session: held.session, key, reserved });
@@ -430,9 +470,12 @@ impl Establishing {
 
 impl<T: Gpt> Owner<T> {
     /// Why a session cannot have a key, as far as this partition knows.
-    fn refuses(&self, key: &Key) -> Option<Refusal> {
-        let held = self.rib.keys.get(&key.hash).map(|held| refusal(held.hold));
-        held.or_else(|| self.rib.freeing.contains_key(&key.hash).then_some(Refusal::KeyResting))
+    fn refuses(&self, session: SessionId, key: &Key) -> Option<Refusal> {
+        let held = self.rib.keys.get(&key.hash);
+        let held = held.filter(|held| !held.rests_for(session, key)).map(|held| refusal(held.hold));
+        let freeing = self.rib.freeing.get(&key.hash);
+        let freeing = freeing.filter(|of| of.session != session || of.full != key.full);
+        held.or_else(|| freeing.map(|_| Refusal::KeyResting))
     }
 }
 
@@ -445,7 +488,7 @@ fn hashes(keys: &[Key]) -> Option<(Key, BTreeSet<u64>)> {
 
 fn refusal(hold: Hold) -> Refusal {
     match hold {
-        Hold::Resting(_) => Refusal::KeyResting,
-        Hold::Reserved(_) | Hold::Routed(..) => Refusal::KeyInUse,
+        Hold::Resting(..) => Refusal::KeyResting,
+        Hold::Reserved(..) | Hold::Routed(..) => Refusal::KeyInUse,
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::{Owner, Wish};
 use crate::etcd::{State, View};
 use crate::log::Batch;
-use crate::message::{Refusal, RequestId};
+use crate::message::{Refusal, RequestId, UNASKED};
 use crate::node::{Actions, Node};
 use crate::rib::{Change, Hold, Session};
 use crate::table::Gpt;
-use crate::{Index, Key, Member, NodeId, Partition, SessionId, Settings, rendezvous};
+use crate::{
+    Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, rendezvous,
+};
 
 /// What becomes of a wish.
 enum Formed {
@@ -23,6 +25,10 @@ enum Formed {
 struct Members<'a> {
     view: &'a View,
     live: Vec<Member>,
+    /// The last batch of the partition that all have applied.
+    floor: Sequence,
+    /// The time, and for how long a move waits.
+    now: (Micros, Micros),
 }
 
 impl Members<'_> {
@@ -76,8 +82,8 @@ impl<T: Gpt> Owner<T> {
                 let Some(known) = self.rib.sessions.get(&session) else {
                     return refused(Refusal::Unknown);
                 };
-                if known.moving.is_some() || self.unsettled.contains_key(&session) {
-                    return refused(Refusal::Moving);
+                if self.settles(session) {
+                    return self.form_later(session, to, request, view.now);
                 }
                 let Some(to) = view.placed(session, to, Some(known.at)) else {
                     return refused(Refusal::NoMember);
@@ -117,13 +123,13 @@ impl<T: Gpt> Owner<T> {
                 Some(change)
             }
             Wish::Reserve(session, key) => {
-                let free = !self.rib.keys.contains_key(&key.hash);
+                let held = self.rib.keys.get(&key.hash);
+                let free = held.is_none_or(|held| held.rests_for(session, &key));
                 free.then_some(Change::Reserve { session, key })
             }
-            Wish::Release(hash) => {
+            Wish::Release(hash, hold) => {
                 let held = self.rib.keys.get(&hash);
-                let free = held.is_some_and(|held| !matches!(held.hold, Hold::Routed(..)));
-                free.then_some(Change::Release { hash })
+                held.is_some_and(|held| held.hold == hold).then_some(Change::Release { hash })
             }
             Wish::Freed(hash, version) => {
                 let freeing = self.rib.freeing.get(&hash);
@@ -147,15 +153,38 @@ impl<T: Gpt> Owner<T> {
         change.map_or(Formed::Nothing, Formed::Change)
     }
 
-    /// A new session, or a change of one. Without a live member, or during a move, it waits;
-    /// `beat_asked` asks again.
+    /// Whether a session moves, or has deltas that some members have not applied.
+    pub(super) fn settles(&self, session: SessionId) -> bool {
+        let moves = self.rib.sessions.get(&session).is_some_and(|known| known.moving.is_some());
+        moves || self.unsettled.contains_key(&session)
+    }
+
+    /// A move waits until its session has settled. One that comes again does not wait twice; one
+    /// without a request is asked for again by the node that drains.
+    fn form_later(
+        &mut self,
+        session: SessionId,
+        to: Option<NodeId>,
+        request: RequestId,
+        (now, patience_us): (Micros, Micros),
+    ) -> Formed {
+        let under_way = self.waiting.get(&session).is_some_and(|of| of.contains(&request));
+        if request.number != UNASKED && !under_way {
+            self.patient.entry((session, request)).or_insert((now + patience_us, to));
+        }
+        Formed::Nothing
+    }
+
+    /// A new session, or a change of one. Without a live member, during a move, or until all members
+    /// know that it was removed, it waits; `beat_asked` asks again.
     fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Formed {
         let Some(new) = self.establishing.get(&session) else { return Formed::Nothing };
         let known = self.rib.sessions.get(&session);
         let free = |key: &Key| {
             let held = self.rib.keys.get(&key.hash);
             let had = known.is_some_and(|known| known.keys.contains(key));
-            had || (held.is_none() && !self.rib.freeing.contains_key(&key.hash))
+            let free = held.is_none_or(|held| held.rests_for(session, key));
+            had || (free && !self.rib.freeing.contains_key(&key.hash))
         };
         let refused = match known {
             Some(_) if !new.exists => Some(Refusal::KeyInUse),
@@ -167,8 +196,10 @@ impl<T: Gpt> Owner<T> {
             let asked = self.establishing.remove(&session);
             return Formed::Refused(asked.map_or(Vec::new(), |asked| asked.requests), why);
         }
+        let removed = self.rib.keys.get(&session.0).map(|held| held.hold);
         let to = match known {
             Some(known) if known.moving.is_some() => None,
+            None if matches!(removed, Some(Hold::Resting(at, _)) if view.floor < at) => None,
             Some(known) => Some(known.at).filter(|&at| view.state(at).is_some()),
             None => view.placed(session, new.to, None),
         };
@@ -247,7 +278,7 @@ impl<T: Gpt> Owner<T> {
 
 impl<T: Gpt> Node<T> {
     /// Forms the next batch of each partition that has none under way.
-    pub(in crate::node) fn propose_all(&mut self, now: crate::Micros, out: &mut Actions<T>) {
+    pub(in crate::node) fn propose_all(&mut self, now: Micros, out: &mut Actions<T>) {
         let due = |(&own, owner): (&Partition, &Owner<T>)| {
             let due = owner.reigns() && owner.inflight.is_none() && !owner.queue.is_empty();
             due.then_some(own)
@@ -258,10 +289,12 @@ impl<T: Gpt> Node<T> {
         }
     }
 
-    fn propose(&mut self, now: crate::Micros, own: Partition, out: &mut Actions<T>) {
+    fn propose(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
         let (settings, me) = (self.settings, self.me);
         let live = self.view.in_state(State::Live).collect();
-        let members = Members { view: &self.view, live };
+        let floor = self.floor(own, false);
+        let members =
+            Members { view: &self.view, live, floor, now: (now, settings.reserve_us / 2) };
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let (mut changes, mut deltas) = (Vec::new(), Vec::new());
         let (mut touched, mut later) = (Index::default(), Vec::new());
@@ -279,7 +312,7 @@ impl<T: Gpt> Node<T> {
                 | Wish::Remove(session, _) => session.0,
                 Wish::Freed(hash, _) => hash,
                 Wish::Reserve(_, key) => key.hash,
-                Wish::Release(hash) => hash,
+                Wish::Release(hash, _) => hash,
                 Wish::Route(route) => route.key.hash,
             };
             if touched.contains_key(&name) {

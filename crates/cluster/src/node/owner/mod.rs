@@ -42,7 +42,8 @@ enum Wish {
     Replace(SessionId),
     Remove(SessionId, Option<RequestId>),
     Reserve(SessionId, Key),
-    Release(u64),
+    /// If the key is still held so.
+    Release(u64, Hold),
     Freed(u64, Version),
     Route(Route),
 }
@@ -87,6 +88,8 @@ pub(super) struct Owner<T: Gpt> {
     writer: Option<T::Writer>,
     inflight: Option<(Arc<Batch<T>>, Micros)>,
     queue: VecDeque<Wish>,
+    /// Moves of sessions that are not settled, and until when they wait for that.
+    patient: BTreeMap<(SessionId, RequestId), (Micros, Option<NodeId>)>,
     establishing: BTreeMap<SessionId, Establishing>,
     unsettled: Index<SessionId, Unsettled>,
     /// Requests that wait for a logged change to be applied by all.
@@ -119,6 +122,7 @@ impl<T: Gpt> Owner<T> {
             writer: None,
             inflight: None,
             queue: VecDeque::new(),
+            patient: BTreeMap::new(),
             establishing: BTreeMap::new(),
             unsettled: Index::default(),
             waiting: Index::default(),
@@ -323,8 +327,8 @@ impl<T: Gpt> Node<T> {
         }
         for (&hash, held) in &owner.rib.keys {
             match held.hold {
-                Hold::Resting(_) => drop(owner.rests.insert(hash, now + settings.rest_us)),
-                Hold::Reserved(_) => drop(owner.reserved.insert(hash, now + settings.reserve_us)),
+                Hold::Resting(..) => drop(owner.rests.insert(hash, now + settings.rest_us)),
+                Hold::Reserved(..) => drop(owner.reserved.insert(hash, now + settings.reserve_us)),
                 Hold::Routed(..) => {}
             }
         }
@@ -370,7 +374,7 @@ impl<T: Gpt> Node<T> {
                 let keys = Arc::clone(keys);
                 for key in old.iter().flat_map(|old| old.keys.iter()) {
                     let held = owner.rib.keys.get(&key.hash).map(|held| held.hold);
-                    if held == Some(Hold::Resting(sequence)) {
+                    if held == Some(Hold::Resting(sequence, sequence)) {
                         owner.rests.insert(key.hash, now + settings.rest_us);
                     }
                 }
@@ -402,6 +406,7 @@ impl<T: Gpt> Node<T> {
                 }
             }
             Change::Reserve { session, key } => {
+                owner.rests.remove(&key.hash);
                 owner.reserved.insert(key.hash, now + settings.reserve_us);
                 let (session, hash) = (*session, key.hash);
                 self.send_home(now, session, Message::Reserved { session, hash }, out);
@@ -418,6 +423,9 @@ impl<T: Gpt> Node<T> {
             Change::Release { hash } => {
                 owner.rests.remove(hash);
                 owner.reserved.remove(hash);
+                if owner.rib.keys.contains_key(hash) {
+                    owner.rests.insert(*hash, now + settings.rest_us);
+                }
             }
             Change::Freed { .. } => {}
             Change::Move { session, to, .. } => {
@@ -617,14 +625,15 @@ impl<T: Gpt> Node<T> {
         if owner.phase != Phase::Reigning {
             return;
         }
-        let rested = owner.rests.iter().filter(|(hash, until)| {
-            let freed = owner.rib.keys.get(hash).map(|held| held.hold);
-            now >= **until && !matches!(freed, Some(Hold::Resting(at)) if floor < at)
-        });
-        let rested: Vec<u64> = rested.map(|(&hash, _)| hash).collect();
-        for hash in rested {
+        let rested = owner.rests.iter().filter(|(_, until)| now >= **until);
+        let rested = rested.map(|(&hash, _)| (hash, owner.rib.keys.get(&hash).map(|h| h.hold)));
+        let rested = rested.filter(|of| !matches!(of.1, Some(Hold::Resting(at, _)) if floor < at));
+        let rested: Vec<(u64, Option<Hold>)> = rested.collect();
+        for (hash, hold) in rested {
             owner.rests.remove(&hash);
-            owner.queue.push_back(Wish::Release(hash));
+            if let Some(hold @ Hold::Resting(..)) = hold {
+                owner.queue.push_back(Wish::Release(hash, hold));
+            }
         }
         if owner.inflight.is_none()
             && (owner.at >= owner.snapshot_at + settings.snapshot_every
@@ -640,6 +649,7 @@ impl<T: Gpt> Node<T> {
         if !owner.rib.freeing.is_empty() && retry(owner.freed) {
             self.free(now, own, out);
         }
+        self.beat_patient(now, own, out);
         self.beat_asked(now, own, out);
     }
 }
