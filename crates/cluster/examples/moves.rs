@@ -51,6 +51,15 @@ impl Gpt for Timed {
     fn lookup(&self, hash: u64) -> NodeId {
         self.0.lookup(hash)
     }
+    fn digest(&self, block: u32) -> Option<u64> {
+        self.0.digest(block)
+    }
+    fn written(writer: &Self::Writer, block: u32) -> Option<(u64, u32)> {
+        Dense::written(writer, block)
+    }
+    fn republish(writer: &mut Self::Writer, block: u32) -> Option<Self::Delta> {
+        Dense::republish(writer, block)
+    }
     fn bytes(delta: &Self::Delta) -> usize {
         Dense::bytes(delta)
     }

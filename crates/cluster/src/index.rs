@@ -100,6 +100,10 @@ impl<K: Copy + Ord + Hash, V> Index<K, V> {
         self.0.entry(key).or_default()
     }
 
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&K, &mut V) -> bool) {
+        self.0.retain(keep);
+    }
+
     #[inline]
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         self.0.remove(key)

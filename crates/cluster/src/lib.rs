@@ -65,6 +65,7 @@
 //! - A watch shows all changes in their order. A node number is one process at a time.
 //! - No frame stays on the fabric for 255 moves of its session.
 //! - A driver performs actions in their order, before the next step.
+//! - A request that comes again does so within the time for which it waits.
 //!
 //! # Membership
 //! A membership is only ever changed by a member of it: the coordinator. It removes a member whose
@@ -94,6 +95,6 @@ pub use id::{
     rendezvous,
 };
 pub use index::Index;
-pub use memory::{Heard, Links, Memory};
+pub use memory::{Heard, Hears, Links, Memory};
 pub use node::{Action, Decision, DropReason, Event, Node, Tag};
 pub use settings::{Mechanisms, Settings};

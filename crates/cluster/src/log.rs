@@ -20,6 +20,8 @@ pub struct Batch<T: Gpt> {
     pub changes: Vec<Change>,
     /// In their order.
     pub deltas: Vec<T::Delta>,
+    /// Digests of blocks of the table, after the deltas.
+    pub digests: Vec<(u32, u64)>,
     /// The first batch of a reign: the partition's table, built anew.
     pub image: Option<T::Image>,
 }

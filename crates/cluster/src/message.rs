@@ -26,6 +26,8 @@ pub struct Beat {
     pub applied: Arc<[Sequence]>,
     /// Partitions that the sender owns, with the last batch that it knows.
     pub owned: Vec<(Partition, Sequence)>,
+    /// Digests of blocks of their tables, as of these batches.
+    pub digests: Vec<(Partition, Sequence, u32, u64)>,
     /// It has applied all that was there when every owner had counted it.
     pub caught_up: bool,
     /// It wants to leave.
@@ -160,6 +162,11 @@ pub enum Message {
     Stubs(Vec<(SessionId, Version)>),
     /// All members have applied the deltas: the stubs may go.
     Forget(Vec<(SessionId, Version)>),
+    /// The sender serves these sessions, and the receiver would take them over: its driver adds
+    /// their counts, in the same order.
+    Checkpoint(Vec<(SessionId, Version)>, Vec<Counts>),
+    /// A block of the sender's copy of a table has another digest than the owner's.
+    Differs { partition: Partition, block: u32 },
     /// Asks all owners to move sessions to where rendezvous hashing has them.
     Rebalance,
     /// Asks the owner of a key to reserve it.
@@ -185,7 +192,7 @@ impl Message {
     /// data path was told before is done, and before it sends the message.
     pub fn count(&mut self, me: Member, mut of: impl FnMut(SessionId) -> Counts) {
         match self {
-            Self::Handover(sessions, counts) => {
+            Self::Handover(sessions, counts) | Self::Checkpoint(sessions, counts) => {
                 *counts = sessions.iter().map(|&(session, _)| of(session)).collect();
             }
             Self::Answer { answer: Ok(Answered::Found(found)), .. } if found.at == me => {

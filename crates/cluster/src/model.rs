@@ -45,6 +45,7 @@ fn settings(mechanisms: Mechanisms) -> Settings {
         suspend_us: 10_000,
         rest_us: 10_000,
         reserve_us: 10_000,
+        checkpoint_us: 0,
         mechanisms,
         ..Settings::default()
     }

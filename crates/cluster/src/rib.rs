@@ -27,6 +27,8 @@ pub enum Change {
         to: Member,
         keys: Arc<[Key]>,
         context: Context,
+        /// Since when it has existed; 0: it begins.
+        born: Version,
     },
     /// Begins a move: `to` installs the session, then `from` turns its entry into a stub.
     Move { session: SessionId, from: Member, to: Member, keys: Arc<[Key]>, context: Context },
@@ -75,6 +77,8 @@ pub struct Session {
     pub at: Member,
     /// Since which batch.
     pub version: Version,
+    /// The version that it began with.
+    pub born: Version,
     /// Where it moves to, since which batch.
     pub moving: Option<(Member, Version)>,
 }
@@ -172,8 +176,9 @@ impl Rib {
                     Hold::Reserved(..) | Hold::Resting(..) => drop(self.keys.remove(hash)),
                 }
             }
-            Change::Place { session, to, keys, context, .. } => {
+            Change::Place { session, to, keys, context, born, .. } => {
                 let new = Session {
+                    born: if *born == 0 { sequence } else { *born },
                     keys: Arc::clone(keys),
                     context: Arc::clone(context),
                     at: *to,

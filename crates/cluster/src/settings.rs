@@ -26,6 +26,8 @@ pub struct Settings {
     pub rest_us: Micros,
     /// Time for which a key stays reserved, and for which a request waits.
     pub reserve_us: Micros,
+    /// Time in which the counts of each session go to the node that would take it over; 0: never.
+    pub checkpoint_us: Micros,
     /// Changes of a batch at most.
     pub batch_max: usize,
     /// Bytes of a batch's changes from which on no more are added. With the last one, and with as
@@ -71,6 +73,7 @@ impl Default for Settings {
             suspend_us: 5_000_000,
             rest_us: 60_000_000,
             reserve_us: 10_000_000,
+            checkpoint_us: 5_000_000,
             batch_max: 1024,
             batch_bytes: 512 << 10,
             context_max: 16 << 10,

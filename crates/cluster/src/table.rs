@@ -54,6 +54,16 @@ pub trait Gpt: Sized + Send {
     /// Returns the node of a key; any node for an unknown one.
     fn lookup(&self, hash: u64) -> NodeId;
 
+    /// Returns a digest of a block of the copy; `None` if there is no such block.
+    fn digest(&self, block: u32) -> Option<u64>;
+
+    /// Returns the digest of a block of the owner's table, and the number of the block after it, 0
+    /// after the last one; `None` if there is no such block.
+    fn written(writer: &Self::Writer, block: u32) -> Option<(u64, u32)>;
+
+    /// Returns a delta that makes a block of each copy as it is; `None` if there is no such block.
+    fn republish(writer: &mut Self::Writer, block: u32) -> Option<Self::Delta>;
+
     /// Returns the bytes of a delta.
     fn bytes(delta: &Self::Delta) -> usize;
 
@@ -119,6 +129,14 @@ const fn inner(hash: u64, shift: u32) -> u64 {
     hash << shift | (hash >> 28) & ((1 << shift) - 1)
 }
 
+/// Bits of a block's number within its partition of the table.
+const BLOCK_BITS: u32 = 22;
+
+/// Partition of the table and number there of a block.
+const fn place(block: u32) -> (usize, usize) {
+    ((block >> BLOCK_BITS) as usize, (block & ((1 << BLOCK_BITS) - 1)) as usize)
+}
+
 /// Reads a copy of [`Dense`] on another thread: sees its deltas at once, but no later image.
 #[derive(Clone)]
 pub struct DenseReader {
@@ -182,6 +200,24 @@ impl Gpt for Dense {
     fn lookup(&self, hash: u64) -> NodeId {
         let reader = self.copy.as_ref().map(|copy| &copy.1);
         NodeId(reader.map_or(0, |reader| reader.lookup(inner(hash, self.shift))))
+    }
+
+    fn digest(&self, block: u32) -> Option<u64> {
+        let (_, reader) = self.copy.as_ref()?;
+        reader.digest(place(block).0, place(block).1)
+    }
+
+    fn written(writer: &DenseWriter, block: u32) -> Option<(u64, u32)> {
+        let reader = writer.writer.reader();
+        let digest = |block| reader.digest(place(block).0, place(block).1);
+        let next = [block + 1, ((block >> BLOCK_BITS) + 1) << BLOCK_BITS];
+        let next = next.into_iter().find(|&block| digest(block).is_some());
+        Some((digest(block)?, next.unwrap_or(0)))
+    }
+
+    fn republish(writer: &mut DenseWriter, block: u32) -> Option<DenseDelta> {
+        let (partition, nth) = place(block);
+        writer.writer.republish(partition, nth).map(DenseDelta)
     }
 
     fn bytes(delta: &DenseDelta) -> usize {
@@ -304,6 +340,19 @@ impl Gpt for Map {
 
     fn lookup(&self, hash: u64) -> NodeId {
         self.get(&hash).copied().unwrap_or_default()
+    }
+
+    // Copies keep keys that the owner has removed: they are not compared.
+    fn digest(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn written(_: &Map, _: u32) -> Option<(u64, u32)> {
+        None
+    }
+
+    fn republish(_: &mut Map, _: u32) -> Option<(u64, NodeId)> {
+        None
     }
 
     fn bytes(_: &(u64, NodeId)) -> usize {

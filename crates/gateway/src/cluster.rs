@@ -82,6 +82,8 @@ pub struct Clustered {
     names: HashMap<SessionId, u64, foldhash::fast::RandomState>,
     /// Sessions that do not fit this gateway.
     refused: u64,
+    /// Blocks of tables that this run of the node has found to differ.
+    differences: u64,
     /// Changes of etcd, and images of tables, when the node was last looked at.
     seen: (u64, u64),
     ingress: bool,
@@ -284,6 +286,7 @@ impl Clustered {
             slots: HashMap::default(),
             names: HashMap::default(),
             refused: 0,
+            differences: 0,
             seen: (u64::MAX, u64::MAX),
             ingress: false,
             draining: false,
@@ -372,6 +375,7 @@ impl Clustered {
         self.valid_until_ms.store(0, Relaxed);
         self.slots.drain().for_each(|(_, id)| drop(sessions.uninstall(id)));
         self.names.clear();
+        self.differences = 0;
         self.ingress = false;
         self.speaks = false;
         self.tables = Arc::new([None]);
@@ -429,6 +433,11 @@ impl Clustered {
                     sessions.counted_before(id, from_travelled(*counts));
                 }
             }
+            Change::TakenOver { slot, counts } => {
+                if let Some(&id) = self.slots.get(slot) {
+                    sessions.taken_over(id, counts.map(from_travelled));
+                }
+            }
             Change::Show { slot, shown } => {
                 if let Some(&id) = self.slots.get(slot) {
                     if matches!(shown.entry, Entry::Standby { .. }) {
@@ -444,6 +453,12 @@ impl Clustered {
                 }
             }
         }
+    }
+
+    /// Returns how many more blocks of tables the node has found to differ.
+    pub(crate) fn differed(&mut self, node: &Node<Dense>) -> u64 {
+        let before = std::mem::replace(&mut self.differences, node.differences());
+        self.differences - before
     }
 
     /// Looks at the node; returns whether workers need another view.

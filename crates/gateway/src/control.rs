@@ -250,7 +250,9 @@ impl GatewayControl {
     ///
     /// Returns whether workers may run on what was there before, until a barrier.
     pub fn cluster_view(&mut self, node: &Node<Dense>) -> bool {
-        let changed = self.cluster.as_mut().is_some_and(|cluster| cluster.look(node));
+        let Some(cluster) = &mut self.cluster else { return false };
+        let changed = cluster.look(node);
+        self.sessions.differed(cluster.differed(node));
         if changed {
             self.show();
             self.publisher.touch();

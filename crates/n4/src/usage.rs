@@ -89,7 +89,8 @@ impl Urr {
 
     /// Bytes and packets since the last report: in total, uplink, downlink.
     fn used(&self, now: Counts) -> [[u64; 3]; 2] {
-        let since = |now: u64, then: u64| now.wrapping_sub(then);
+        // After the death of a node of a cluster, counts begin again lower.
+        let since = |now: u64, then: u64| now.saturating_sub(then);
         let sum = |up: u64, down: u64| [up.saturating_add(down), up, down];
         let (up, down) = (self.since.uplink, self.since.downlink);
         [

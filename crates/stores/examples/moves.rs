@@ -356,7 +356,8 @@ fn batch(changes: u64) -> Batch<Dense> {
         to: owner,
         keys: Arc::new([key(nth)]),
         context: Arc::new([]),
+        born: 1,
     };
     let changes = (0..changes).map(place).collect();
-    Batch { epoch: 1, owner, changes, deltas: Vec::new(), image: None }
+    Batch { epoch: 1, owner, changes, deltas: Vec::new(), digests: Vec::new(), image: None }
 }

@@ -69,6 +69,9 @@ fn second_half(message: &mut Message) -> Option<Message> {
         Message::Handover(list, counts) => {
             half(list).map(|list| Message::Handover(list, half(counts).unwrap_or_default()))
         }
+        Message::Checkpoint(list, counts) => {
+            half(list).map(|list| Message::Checkpoint(list, half(counts).unwrap_or_default()))
+        }
         Message::Arrived(list) => half(list).map(Message::Arrived),
         Message::Stubs(list) => half(list).map(Message::Stubs),
         Message::Forget(list) => half(list).map(Message::Forget),

@@ -34,8 +34,8 @@ pub enum BytesError {
     Size(#[from] std::io::Error),
 }
 
-/// Sequence number, epoch, owner, changes, deltas, image.
-type BatchBytes = (Sequence, Epoch, Member, Vec<Change>, Vec<u8>, Option<Vec<u8>>);
+/// Sequence number, epoch, owner, changes, deltas, digests, image.
+type BatchBytes = (Sequence, Epoch, Member, Vec<Change>, Vec<u8>, Vec<(u32, u64)>, Option<Vec<u8>>);
 /// Sequence number, epoch, position, sessions and keys, image.
 type SnapshotBytes = (Sequence, Epoch, u64, Rib, Vec<u8>);
 
@@ -65,7 +65,7 @@ pub fn of_batch(sequence: Sequence, batch: &Batch<Dense>) -> Result<Vec<u8>, Byt
     let deltas: Vec<Delta> = batch.deltas.iter().map(|delta| delta.0.clone()).collect();
     let image = batch.image.as_ref().map(|image| image.table.encode()).transpose()?;
     let deltas = if deltas.is_empty() { Vec::new() } else { Delta::encode(&deltas)? };
-    write(&(sequence, batch.epoch, batch.owner, &batch.changes, deltas, image))
+    write(&(sequence, batch.epoch, batch.owner, &batch.changes, deltas, &batch.digests, image))
 }
 
 /// Returns a batch with its sequence number, of a cluster with `partitions` partitions.
@@ -73,13 +73,14 @@ pub fn of_batch(sequence: Sequence, batch: &Batch<Dense>) -> Result<Vec<u8>, Byt
 /// # Errors
 /// The bytes are those of no batch.
 pub fn to_batch(bytes: &[u8], partitions: u16) -> Result<(Sequence, Batch<Dense>), BytesError> {
-    let (sequence, epoch, owner, changes, deltas, image): BatchBytes = read(bytes)?;
+    let (sequence, epoch, owner, changes, deltas, digests, image): BatchBytes = read(bytes)?;
     let deltas = if deltas.is_empty() { Vec::new() } else { Delta::decode(&deltas)? };
     let batch = Batch {
         epoch,
         owner,
         changes,
         deltas: deltas.into_iter().map(DenseDelta).collect(),
+        digests,
         image: image.map(|image| table(&image, partitions)).transpose()?,
     };
     Ok((sequence, batch))

@@ -122,18 +122,27 @@ impl<T: Gpt> Node<T> {
         if self.state().is_none() {
             return;
         }
+        let digests = self.announce();
         let applied: Arc<[Sequence]> = self.replicas.iter().map(|r| r.applied).collect();
+        let caught_up = self.is_caught_up() && !self.has_orphans();
         let owned = self.owners.iter().filter(|(_, owner)| owner.reigns());
         let beat = Arc::new(Beat {
             sent: now,
             membership: self.view.membership,
             applied,
             owned: owned.map(|(&p, owner)| (p, owner.last())).collect(),
-            caught_up: self.is_caught_up(),
+            digests,
+            caught_up,
             draining: self.drain.is_some(),
         });
         out.push(Action::Broadcast(Arc::clone(&beat)));
         self.heard(now, self.me, beat, out);
+    }
+
+    /// Whether sessions of its partitions are still to be taken from members that are gone, such as
+    /// its earlier run if it starts again alone. Asked while this node is catching.
+    fn has_orphans(&mut self) -> bool {
+        self.state() == Some(State::Catching) && self.find_orphans()
     }
 
     /// Whether it has applied all that was there when the owners had counted it as a member: what
@@ -178,6 +187,7 @@ impl<T: Gpt> Node<T> {
             return; // Of another cluster.
         }
         let (sent, membership) = (beat.sent, beat.membership);
+        self.compare(now, &beat.digests, out);
         self.heard.insert(from.node, Heard { member: from, beat, lag });
         if from != self.me && membership == self.view.membership && self.view.is_alive(from) {
             self.promised.insert(from.node, now);

@@ -50,6 +50,7 @@ fn parts(message: &mut Message) -> Option<(u8, &mut Vec<(SessionId, Version)>)> 
         Message::Arrived(list) => Some((1, list)),
         Message::Stubs(list) => Some((2, list)),
         Message::Forget(list) => Some((3, list)),
+        Message::Checkpoint(list, _) => Some((4, list)),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 //! [`Node::step`] takes an event and the node's clock and appends actions, which the driver
 //! performs in their order. The parts: [`member`](self) (leases, membership, fencing),
 //! `coordinator`, `replica` (logs and images), `owner` (the RIB partitions of this node), `session`
-//! (what is installed here) and `path` (what to do with a packet).
+//! (what is installed here), `checkpoint` (its counts elsewhere), `digest` (copies that differ) and
+//! `path` (what to do with a packet).
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -18,7 +19,9 @@ use crate::{
     Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, Version,
 };
 
+mod checkpoint;
 mod coordinator;
+mod digest;
 mod member;
 mod merge;
 mod owner;
@@ -88,6 +91,9 @@ pub enum Change {
     Renew { slot: u32, keys: Arc<[Key]>, context: Context },
     /// The session of a slot had these counts where it was before.
     Counts { slot: u32, counts: Counts },
+    /// The session of a slot was taken over from a member that is gone: it had these counts at its
+    /// last checkpoint, and what came after is lost. `None`: all of its counts are lost.
+    TakenOver { slot: u32, counts: Option<Counts> },
     /// From now on do this for the session of a slot, in one store.
     Show { slot: u32, shown: Shown },
     /// The session of a slot is gone.
@@ -153,6 +159,11 @@ pub struct Node<T: Gpt> {
     /// Moves from here, by target, partition and version.
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
+    checkpoints: checkpoint::Checkpoints,
+    /// The block whose digest is announced next.
+    digested: (Partition, u32),
+    /// Blocks of copies that differed from their owners'.
+    differences: u64,
     /// Requests from outside that wait for an answer, with the time of their end and the number
     /// that the host knows them by: it may use one again.
     asked: Index<u64, (Micros, u64)>,
@@ -200,6 +211,9 @@ impl<T: Gpt> Node<T> {
             rebalances: Vec::new(),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
+            checkpoints: checkpoint::Checkpoints::default(),
+            digested: (Partition(0), 0),
+            differences: 0,
             asked: Index::default(),
             requests: 0,
             asked_due: now,
@@ -263,6 +277,7 @@ impl<T: Gpt> Node<T> {
         self.share_again(now, out);
         self.mend(now, out);
         self.repeat_sessions(now, out);
+        self.checkpoint(now, out);
         self.beat_owners(now, out);
         self.rebalance_some();
         if now >= self.asked_due {
@@ -316,8 +331,12 @@ impl<T: Gpt> Node<T> {
                 }
             }
             Message::Handover(sessions, counts) => self.handover(now, &sessions, &counts, out),
+            Message::Checkpoint(sessions, counts) => {
+                self.checkpointed(from, &sessions, &counts);
+            }
             Message::Read { request, found } => self.read(now, request, found, out),
             Message::Rebalance => self.rebalance(),
+            Message::Differs { partition, block } => self.differs(from, partition, block),
             Message::Forget(sessions) => self.forget(&sessions, out),
             Message::Note(note) => out.push(Action::Note(from, note)),
             message => self.owner_message(now, from, message, out),
@@ -369,6 +388,12 @@ impl<T: Gpt> Node<T> {
     /// Returns what is installed here.
     pub fn sessions(&self) -> &Index<SessionId, Local> {
         &self.sessions
+    }
+
+    /// Lets a test damage a copy.
+    #[cfg(test)]
+    pub(crate) fn table_mut(&mut self, partition: Partition) -> &mut T {
+        &mut self.replicas[partition.index()].table
     }
 
     /// Returns the copies of the tables, by partition.

@@ -23,7 +23,7 @@ pub(super) struct Replica<T> {
     /// When a fetch was sent that is not answered.
     asked: Option<Micros>,
     /// It needs a snapshot: at the start, after a purge, after a delta that did not fit.
-    needs_image: bool,
+    pub(super) needs_image: bool,
 }
 
 impl<T: Gpt> Replica<T> {
@@ -119,6 +119,9 @@ impl<T: Gpt> Node<T> {
         }
         replica.applied = sequence;
         if !stale {
+            let digest = |&(block, digest): &(u32, u64)| (partition, sequence, block, digest);
+            let digests: Vec<_> = batch.digests.iter().map(digest).collect();
+            self.compare(now, &digests, out);
             for change in &batch.changes {
                 self.applied_change(now, (partition, sequence), change, out);
             }
@@ -202,6 +205,7 @@ impl<T: Gpt> Node<T> {
         replica.known = replica.known.max(snapshot.sequence);
         replica.epoch = snapshot.epoch;
         replica.needs_image = false;
+        self.image_checkpoints(partition, &snapshot.rib);
         let sessions = &snapshot.rib.sessions;
         let here = self.sessions.iter().map(|(&session, _)| session);
         let mut mine: Vec<_> = here.filter(|of| self.partition(of.0) == partition).collect();
@@ -232,6 +236,10 @@ impl<T: Gpt> Node<T> {
                 // A later version: it has turned already.
                 if has.is_none_or(|version| version < known.version) {
                     self.install(session, (known.version, Entry::Serving), content, out);
+                    // Whether one without a checkpoint was taken over cannot be seen.
+                    if has.is_none() && self.has_checkpoint(session, known.born) {
+                        self.taken_over(session, known.born, out);
+                    }
                 }
                 if let Some((to, version)) = known.moving
                     && has.is_none_or(|has| has < version)

@@ -66,15 +66,23 @@ impl Local {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Slots {
     free: Vec<u32>,
-    next: u32,
+    /// By number.
+    pub(super) sessions: Vec<Option<SessionId>>,
 }
 
 impl Slots {
-    fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        })
+    fn take(&mut self, session: SessionId) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.sessions.push(None);
+            self.sessions.len() as u32 - 1
+        });
+        self.sessions[slot as usize] = Some(session);
+        slot
+    }
+
+    fn free(&mut self, slot: u32) {
+        self.sessions[slot as usize] = None;
+        self.free.push(slot);
     }
 }
 
@@ -101,7 +109,7 @@ impl<T: Gpt> Node<T> {
         (keys, context): (&Arc<[Key]>, &Context),
         out: &mut Actions<T>,
     ) {
-        let slot = self.slots.take();
+        let slot = self.slots.take(session);
         let keys = Arc::clone(keys);
         for key in keys.iter() {
             // The owner of a key sees to it that it has one session.
@@ -143,7 +151,7 @@ impl<T: Gpt> Node<T> {
             }
         }
         self.stubs.remove(&session);
-        self.slots.free.push(local.slot);
+        self.slots.free(local.slot);
         out.push(Action::Session(Change::Free { slot: local.slot }));
     }
 
@@ -156,17 +164,25 @@ impl<T: Gpt> Node<T> {
         out: &mut Actions<T>,
     ) {
         let me = self.me;
-        if let rib::Change::Place { session, from, to, keys, context } = change
+        if let rib::Change::Place { session, from, to, keys, context, .. } = change
             && *from == Some(*to)
         {
             // Stubs too: what a session has given up may soon be another's.
             self.renew(*session, (keys, context), out);
         }
         match change {
-            rib::Change::Place { session, to, keys, context, .. } if *to == me => {
+            rib::Change::Place { session, from, to, keys, context, born } if *to == me => {
+                // A handover has brought its counts, and a stub has its own.
+                let entry = self.sessions.get(session).map(|local| local.entry);
+                let has_counts = matches!(entry, Some(Entry::Serving | Entry::Moved { .. }));
                 self.install(*session, (sequence, Entry::Serving), (keys, context), out);
+                if from.is_some_and(|from| from != me) && !has_counts {
+                    self.taken_over(*session, *born, out);
+                }
+                self.take_checkpoint(*session, None);
             }
             rib::Change::Place { session, to, .. } => {
+                self.take_checkpoint(*session, Some(*to));
                 if let Some(local) = self.sessions.get(session) {
                     match local.entry {
                         Entry::Moved { .. } | Entry::Serving => self.turn(now, *session, *to, out),
@@ -183,7 +199,10 @@ impl<T: Gpt> Node<T> {
                     self.turn_ready(now, *to, out);
                 }
             }
-            rib::Change::Remove { session, .. } => self.uninstall(*session, out),
+            rib::Change::Remove { session, .. } => {
+                self.take_checkpoint(*session, None);
+                self.uninstall(*session, out);
+            }
             rib::Change::Reserve { .. }
             | rib::Change::Release { .. }
             | rib::Change::Freed { .. }
@@ -252,7 +271,7 @@ impl<T: Gpt> Node<T> {
         counts: &[Counts],
         out: &mut Actions<T>,
     ) {
-        let mut arrived = Vec::new();
+        let (mut arrived, mut counted) = (Vec::new(), Vec::new());
         for (nth, &(session, version)) in sessions.iter().enumerate() {
             let local = self.sessions.get_mut(&session).filter(|local| local.version == version);
             if let Some(local) = local
@@ -260,12 +279,14 @@ impl<T: Gpt> Node<T> {
             {
                 if let Some(&counts) = counts.get(nth) {
                     out.push(Action::Session(Change::Counts { slot: local.slot, counts }));
+                    counted.push((session, version));
                 }
                 local.show(Entry::Serving, out);
                 arrived.push((session, version));
             }
         }
         self.send_homes(now, arrived.into_iter(), Message::Arrived, out);
+        self.send_checkpoints(counted, out);
     }
 
     /// Answers what a session is like here.
@@ -355,6 +376,7 @@ impl<T: Gpt> Node<T> {
     pub(super) fn members_changed_sessions(&mut self, now: Micros, out: &mut Actions<T>) {
         let view = &self.view;
         self.leaving.retain(|_, to| view.state(*to).is_some());
+        self.drop_checkpoints();
         self.turn_ready(now, self.me, out);
     }
 }

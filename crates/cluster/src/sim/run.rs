@@ -16,7 +16,7 @@ use rand_pcg::Pcg64Mcg;
 use super::{Etcd, Log};
 use crate::etcd::{self, State};
 use crate::message::{Answer, Message, Refusal, Request};
-use crate::node::Change;
+use crate::node::{Change, Entry, Shown};
 use crate::rib::{Context, Hold, Rib};
 use crate::table::Gpt;
 use crate::{
@@ -137,6 +137,8 @@ struct Host<T: Gpt> {
     drains: bool,
     /// What its data path was told of sessions, by slot.
     contexts: BTreeMap<u32, Context>,
+    /// Packets that it has handled, and those counted before, by slot.
+    counts: BTreeMap<u32, [u64; 2]>,
 }
 
 /// Keys and context of a session.
@@ -169,7 +171,10 @@ struct World<T: Gpt> {
     before: BTreeMap<SessionId, Content>,
     /// The last content of sessions that were removed, and keys that others have given up.
     removed: Vec<Arc<[Key]>>,
+    again: BTreeSet<SessionId>,
     given_up: BTreeMap<SessionId, Vec<Key>>,
+    /// Packets handled of each session, whoever counts them.
+    handled: BTreeMap<SessionId, u64>,
     watched: Revision,
     delivered: BTreeMap<Partition, u64>,
     calm: bool,
@@ -199,6 +204,7 @@ impl<T: Gpt> World<T> {
             cut: 0,
             drains: false,
             contexts: BTreeMap::new(),
+            counts: BTreeMap::new(),
         });
         let hosts = hosts.collect();
         let mut world = Self {
@@ -219,7 +225,9 @@ impl<T: Gpt> World<T> {
             unsure: BTreeMap::new(),
             before: BTreeMap::new(),
             removed: Vec::new(),
+            again: BTreeSet::new(),
             given_up: BTreeMap::new(),
+            handled: BTreeMap::new(),
             watched: 0,
             delivered: BTreeMap::new(),
             calm: false,
@@ -246,6 +254,7 @@ impl<T: Gpt> World<T> {
         host.watched = 0;
         host.drains = false;
         host.contexts.clear();
+        host.counts.clear();
         let me = Member { node: id, incarnation: host.incarnation };
         host.node = Some(Node::new(settings, me, Arc::default(), clock));
         self.post(1, Post::Tick(id));
@@ -453,20 +462,36 @@ impl<T: Gpt> World<T> {
                     self.post(delay, Post::ToLog(from, request));
                 }
             }
-            Action::Send(to, message) => self.message(from, to, message),
+            Action::Send(to, mut message) => {
+                message.count(from, |session| [self.counted(from.node, session), 0, 0, 0, 0, 0]);
+                self.message(from, to, message);
+            }
             Action::Broadcast(beat) => {
                 for to in (0..self.plan.nodes).map(NodeId).filter(|&to| to != from.node) {
                     self.message(from, to, Message::Beat(Arc::clone(&beat)));
                 }
             }
             Action::Session(change) => {
-                let contexts = &mut self.hosts[usize::from(from.node.0)].contexts;
+                let host = &mut self.hosts[usize::from(from.node.0)];
+                match change {
+                    Change::Counts { slot, counts }
+                    | Change::TakenOver { slot, counts: Some(counts) } => {
+                        host.counts.entry(slot).or_default()[1] = counts[0];
+                    }
+                    // It counts anew.
+                    Change::Install { slot, .. }
+                    | Change::Show { slot, shown: Shown { entry: Entry::Standby { .. }, .. } } => {
+                        host.counts.insert(slot, [0, 0]);
+                    }
+                    _ => {}
+                }
+                let contexts = &mut host.contexts;
                 match change {
                     Change::Install { slot, context, .. } | Change::Renew { slot, context, .. } => {
                         contexts.insert(slot, context);
                     }
                     Change::Free { slot } => drop(contexts.remove(&slot)),
-                    Change::Show { .. } | Change::Counts { .. } => {}
+                    Change::Show { .. } | Change::Counts { .. } | Change::TakenOver { .. } => {}
                 }
             }
             Action::Answer(number, answer) => self.answered(number, answer),
@@ -525,7 +550,8 @@ impl<T: Gpt> World<T> {
                     Key { hash: mix(full as u64), full }
                 });
                 let keys: Arc<[Key]> = keys.collect();
-                let again = self.removed.pop().filter(|_| self.next % 2 == 0);
+                let again = self.removed.pop().filter(|_| self.next.is_multiple_of(2));
+                self.again.extend(again.as_ref().map(|keys| SessionId(keys[0].hash)));
                 let keys = again.unwrap_or(keys);
                 let session = SessionId(keys[0].hash);
                 self.unsure.insert(session, Arc::clone(&keys));
@@ -620,6 +646,16 @@ impl<T: Gpt> World<T> {
             match node.decide(self.clock(at), key, tag) {
                 Decision::Handle(slot) => {
                     self.outcome.handled[usize::from(tag.hops)] += 1;
+                    let session = node.sessions().iter().find(|of| of.1.slot == slot);
+                    let session = session.map_or(SessionId(0), |of| *of.0);
+                    self.hosts[usize::from(at.0)].counts.entry(slot).or_default()[0] += 1;
+                    let handled = self.handled.entry(session).or_default();
+                    *handled += 1;
+                    let (handled, counted) = (*handled, self.counted(at, session));
+                    if counted > handled {
+                        let what = format!("{counted} packets of {session:?}, in truth {handled}");
+                        self.violated(6, what);
+                    }
                     return Ok((at, slot));
                 }
                 Decision::Forward(to, next) => {
@@ -634,6 +670,13 @@ impl<T: Gpt> World<T> {
                 }
             }
         }
+    }
+
+    /// What a node has counted of a session.
+    fn counted(&self, at: NodeId, session: SessionId) -> u64 {
+        let host = &self.hosts[usize::from(at.0)];
+        let local = host.node.as_ref().and_then(|node| node.sessions().get(&session));
+        local.and_then(|local| host.counts.get(&local.slot)).map_or(0, |counts| counts.iter().sum())
     }
 
     /// Packets of a few sessions into every node: at most one node handles each session.
@@ -673,7 +716,7 @@ impl<T: Gpt> World<T> {
                 continue;
             }
             for (session, local) in node.sessions() {
-                if local.entry == crate::node::Entry::Serving
+                if local.entry == Entry::Serving
                     && let Some(other) = serving.insert(*session, id)
                 {
                     both = Some((*session, other, id));
@@ -747,6 +790,15 @@ impl<T: Gpt> World<T> {
                         && self.hosts[usize::from(at.0)].contexts.get(&slot) != Some(&context)
                     {
                         self.violated(4, format!("{session:?} at {at:?} is not as answered"));
+                    }
+                    // Where no node fails, nothing is lost of what was counted; names come back.
+                    let counted = handled.map_or(0, |at| self.counted(at.0, session));
+                    if self.plan.faults.events == 0
+                        && !self.again.contains(&session)
+                        && self.handled.get(&session) != Some(&counted)
+                    {
+                        let what = format!("{counted} of {:?}", self.handled.get(&session));
+                        self.violated(6, format!("{what} packets of {session:?} are counted"));
                     }
                     if handled.is_err() {
                         let what = format!(

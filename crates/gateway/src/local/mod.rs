@@ -33,10 +33,10 @@ use crate::settings::Role;
 use crate::slab::NoMemory;
 pub use overbank_cluster::Links;
 use overbank_cluster::etcd::State;
-use overbank_cluster::message::{Refusal, Request};
+use overbank_cluster::message::{Message, Refusal, Request};
 use overbank_cluster::node::Entry;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Heard, Memory, NodeId, Settings};
+use overbank_cluster::{Heard, Hears, Member, Memory, NodeId, Settings};
 use overbank_declare::counters::Counters as _;
 use std::sync::Arc;
 
@@ -73,7 +73,6 @@ pub struct Local {
     /// Of ended runs, and what the engines do not count.
     accounts: Vec<Account>,
     now_us: u64,
-    heard: Vec<Heard>,
     /// Frames under way, by node.
     wires: Vec<Burst>,
     spare: Burst,
@@ -87,6 +86,51 @@ pub struct Local {
     moves: Moves,
     /// Requests of [`Local::ask`] that were answered, and those of them that were refused.
     answered: (u64, Vec<(u64, Refusal)>),
+}
+
+/// Brings what the nodes do to their data paths.
+struct Ears<'a> {
+    sites: &'a mut [Option<Site>],
+    moves: &'a mut Moves,
+    answered: &'a mut (u64, Vec<(u64, Refusal)>),
+    now_ms: u64,
+}
+
+impl Ears<'_> {
+    fn site(&mut self, node: NodeId) -> Option<&mut Site> {
+        self.sites.get_mut(usize::from(node.0))?.as_mut()
+    }
+}
+
+impl Hears for Ears<'_> {
+    fn hear(&mut self, heard: Heard) {
+        let now_ms = self.now_ms;
+        match heard {
+            Heard::Session(node, change) => {
+                if let Some(site) = self.site(node) {
+                    site.change(&change, now_ms);
+                }
+            }
+            Heard::Answer(number, answer) if number < MOVES_FROM => {
+                self.answered.0 += 1;
+                self.answered.1.extend(answer.err().map(|why| (number, why)));
+            }
+            Heard::Answer(_, Ok(_)) => self.moves.done += 1,
+            Heard::Answer(_, Err(_)) => self.moves.refused += 1,
+            Heard::Note(..) => {}
+            Heard::Ended(node) => {
+                if let Some(site) = self.site(node) {
+                    site.end();
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, from: Member, message: &mut Message) {
+        if let Some(site) = self.site(from.node) {
+            site.count(from, message);
+        }
+    }
 }
 
 /// Returns the index of a port.
@@ -119,7 +163,6 @@ impl Local {
             sites: sites.collect::<Result<_, _>>()?,
             accounts: vec![Account::default(); usize::from(nodes)],
             now_us: 0,
-            heard: Vec::new(),
             wires: vec![Burst::default(); usize::from(nodes)],
             spare: Burst::default(),
             links: vec![Links::Whole; usize::from(nodes)],
@@ -152,9 +195,9 @@ impl Local {
     /// Advances the time, and does all that follows.
     pub fn advance(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        let mut heard = std::mem::take(&mut self.heard);
-        self.memory.advance(self.now_us, &mut heard);
-        self.take(heard);
+        let (memory, mut ears) = self.ears();
+        memory.advance(now_us, &mut ears);
+        self.look();
     }
 
     /// Begins to advance the time: what follows is done by [`Local::step`], which packets may come
@@ -166,48 +209,24 @@ impl Local {
 
     /// Lets a node take its next step; returns false if there is nothing left to do.
     pub fn step(&mut self) -> bool {
-        let mut heard = std::mem::take(&mut self.heard);
-        let more = self.memory.step(&mut heard);
-        self.take(heard);
+        let (memory, mut ears) = self.ears();
+        let more = memory.step(&mut ears);
+        self.look();
         more
     }
 
-    /// Brings what was heard to the data paths.
-    fn take(&mut self, mut heard: Vec<Heard>) {
-        heard.drain(..).for_each(|heard| self.hear(heard));
-        self.heard = heard;
+    fn ears(&mut self) -> (&mut Memory<Dense>, Ears<'_>) {
+        let Local { memory, sites, moves, answered, now_us, .. } = self;
+        (memory, Ears { sites, moves, answered, now_ms: *now_us / 1000 })
+    }
+
+    /// Shows data paths what their nodes know.
+    fn look(&mut self) {
         for (id, site) in (0..).map(NodeId).zip(&mut self.sites) {
             if let (Some(site), Some(node)) = (site, self.memory.node(id)) {
                 site.look(node);
             }
         }
-    }
-
-    fn hear(&mut self, heard: Heard) {
-        let now_ms = self.now_us / 1000;
-        match heard {
-            Heard::Session(node, change) => {
-                if let Some(site) = self.site_mut(node.0) {
-                    site.change(&change, now_ms);
-                }
-            }
-            Heard::Answer(number, answer) if number < MOVES_FROM => {
-                self.answered.0 += 1;
-                self.answered.1.extend(answer.err().map(|why| (number, why)));
-            }
-            Heard::Answer(_, Ok(_)) => self.moves.done += 1,
-            Heard::Answer(_, Err(_)) => self.moves.refused += 1,
-            Heard::Note(..) => {}
-            Heard::Ended(node) => {
-                if let Some(site) = self.site_mut(node.0) {
-                    site.end();
-                }
-            }
-        }
-    }
-
-    fn site_mut(&mut self, node: u8) -> Option<&mut Site> {
-        self.sites.get_mut(usize::from(node))?.as_mut()
     }
 
     /// Asks a node for something.

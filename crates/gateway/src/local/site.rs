@@ -8,9 +8,10 @@ use crate::next_hops::Mac;
 use crate::sessions::Sessions;
 use crate::settings::Role;
 use crate::slab::NoMemory;
+use overbank_cluster::message::Message;
 use overbank_cluster::node::{Change, Entry};
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Node, NodeId};
+use overbank_cluster::{Member, Node, NodeId};
 use overbank_runtime::Engine as _;
 use std::sync::Arc;
 
@@ -56,13 +57,18 @@ impl Site {
                 (slot as usize, shown.entry == Entry::Serving)
             }
             Change::Free { slot } => (slot as usize, false),
-            Change::Renew { .. } | Change::Counts { .. } => return,
+            Change::Renew { .. } | Change::Counts { .. } | Change::TakenOver { .. } => return,
         };
         if self.serves.len() <= slot {
             self.serves.resize(slot + 1, false);
         }
         let before = std::mem::replace(&mut self.serves[slot], serves);
         self.serving = self.serving + usize::from(serves) - usize::from(before);
+    }
+
+    /// Fills in the counts of a message of the node.
+    pub(crate) fn count(&self, me: Member, message: &mut Message) {
+        message.count(me, |session| self.clustered.counts(&self.sessions, session));
     }
 
     /// Takes over what the node knows.

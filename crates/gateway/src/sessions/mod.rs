@@ -124,6 +124,12 @@ overbank_declare::counters! {
         refused: counter sessions "Additions and changes refused" as "sessions_refused";
         rests_cut: counter keys "Keys whose rest ended early because too many rested"
             as "rests_cut";
+        taken_over: counter sessions "Sessions taken over from a node that is gone"
+            as "sessions_taken_over";
+        counts_lost: counter sessions "Sessions taken over whose counts are lost as a whole"
+            as "sessions_counts_lost";
+        table_differences: counter blocks "Blocks of the cluster's tables that differed here"
+            as "table_differences";
     }
 }
 
@@ -385,6 +391,21 @@ impl Sessions {
         if let Some(record) = self.records.get_mut(&id) {
             record.before = before;
         }
+    }
+
+    /// Counts that a session of the cluster was taken over from a node that is gone, with its
+    /// counts of the last checkpoint.
+    pub fn taken_over(&mut self, id: u64, checkpoint: Option<Counts>) {
+        self.totals.taken_over += 1;
+        match checkpoint {
+            Some(before) => self.counted_before(id, before),
+            None => self.totals.counts_lost += 1,
+        }
+    }
+
+    /// Counts blocks of the cluster's tables that were found to differ.
+    pub const fn differed(&mut self, blocks: u64) {
+        self.totals.table_differences += blocks;
     }
 
     /// Begins to count a session of the cluster anew: it comes back.

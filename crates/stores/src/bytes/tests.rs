@@ -41,13 +41,21 @@ fn batch() -> Batch<Dense> {
             to: member(3),
             keys: keys.clone(),
             context: context.clone(),
+            born: 3,
         },
         Change::Move { session, from: member(3), to: member(4), keys, context },
         Change::Route { session, key: key(2), version: 9, to: Some(member(4)) },
         Change::Release { hash: u64::MAX },
         Change::Remove { session, at: member(4) },
     ];
-    Batch { epoch: 3, owner: member(1), changes, deltas, image: Some(image) }
+    Batch {
+        epoch: 3,
+        owner: member(1),
+        changes,
+        deltas,
+        digests: vec![(7, u64::MAX)],
+        image: Some(image),
+    }
 }
 
 fn messages() -> Vec<Message> {
@@ -59,12 +67,14 @@ fn messages() -> Vec<Message> {
             membership: 6,
             applied: (0..64).collect(),
             owned: vec![(Partition(3), 77)],
+            digests: vec![(Partition(3), 77, 9, u64::MAX)],
             caught_up: true,
             draining: false,
         })),
         Message::Confirm { sent: 1, membership: 2 },
         Message::Answer { request, answer: Ok(Answered::Done) },
         Message::Handover(vec![(session, 4); 100], vec![[5; 6]; 100]),
+        Message::Checkpoint(vec![(session, 4); 100], vec![[u64::MAX; 6]; 100]),
         Message::Conflict { session, hash: 9, cause: Refusal::KeyResting },
     ];
     all.extend(Refusal::ALL.map(|why| Message::Answer { request, answer: Err(why) }));
@@ -78,7 +88,7 @@ fn what_is_written_is_read() {
     let (sequence, read) = to_batch(&bytes, PARTITIONS).expect("a batch");
     assert_eq!((sequence, read.epoch, read.owner), (12, batch.epoch, batch.owner));
     assert_eq!((&read.changes, &read.deltas), (&batch.changes, &batch.deltas));
-    assert!(read.image == batch.image);
+    assert!(read.image == batch.image && read.digests == batch.digests);
     assert_eq!(of_batch(12, &read).expect("bytes"), bytes);
     for message in messages() {
         let bytes = of_message(member(2), &message).expect("bytes");

@@ -271,7 +271,7 @@ impl Host for Notes {
                 seen.fib.extend(keys.iter().map(|key| (key.hash, *slot)));
                 seen.slots.insert(*slot, (keys.clone(), shown));
             }
-            Change::Counts { .. } => {}
+            Change::Counts { .. } | Change::TakenOver { .. } => {}
             Change::Show { slot, shown } => {
                 seen.slots.get_mut(slot).expect("installed").1 = *shown;
             }

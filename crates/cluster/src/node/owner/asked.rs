@@ -124,7 +124,9 @@ impl<T: Gpt> Node<T> {
             | Message::Read { .. }
             | Message::Rebalance
             | Message::Note(_)
+            | Message::Differs { .. }
             | Message::Handover(..)
+            | Message::Checkpoint(..)
             | Message::Forget(_) => {}
         }
     }

@@ -6,6 +6,7 @@ use super::{Owner, Wish};
 use crate::etcd::{State, View};
 use crate::log::Batch;
 use crate::message::{Refusal, RequestId, UNASKED};
+use crate::node::digest::BLOCKS_MAX;
 use crate::node::{Actions, Node};
 use crate::rib::{Change, Hold, Session};
 use crate::table::Gpt;
@@ -34,6 +35,13 @@ struct Members<'a> {
 impl Members<'_> {
     fn state(&self, member: Member) -> Option<State> {
         self.view.state(member)
+    }
+
+    /// Where a session of a member that is gone goes. A node that starts again alone has its
+    /// sessions before it is live.
+    fn inherits(&self, session: SessionId) -> Option<Member> {
+        let catching = || rendezvous(session.0, self.view.in_state(State::Catching));
+        self.placed(session, None, None).or_else(catching)
     }
 
     /// Where a session goes: the node asked for if it is live, or by rendezvous hashing over the
@@ -67,6 +75,7 @@ impl<T: Gpt> Owner<T> {
             to,
             keys: Arc::clone(&known.keys),
             context: Arc::clone(&known.context),
+            born: known.born,
         };
         let moved = |session: SessionId, known: &Session, to| Change::Move {
             session,
@@ -107,7 +116,7 @@ impl<T: Gpt> Owner<T> {
                 }
                 let target = known.moving.map(|moving| moving.0);
                 let target = target.filter(|&to| view.state(to).is_some());
-                let to = target.or_else(|| view.placed(session, None, None))?;
+                let to = target.or_else(|| view.inherits(session))?;
                 Some(place(session, known, to))
             }),
             Wish::Remove(session, request) => {
@@ -153,6 +162,39 @@ impl<T: Gpt> Owner<T> {
         change.map_or(Formed::Nothing, Formed::Change)
     }
 
+    /// Returns the digest of a block of the table at rest, as of the last batch, and the block
+    /// after it; a table that changes has it in its next batch. `None`: there is no such block.
+    pub(in crate::node) fn announce(
+        &mut self,
+        block: u32,
+    ) -> Option<(Option<(Sequence, u64)>, u32)> {
+        let writer = self.writer.as_ref()?;
+        let (digest, next) = T::written(writer, block)?;
+        let rests = self.inflight.is_none() && self.queue.is_empty();
+        if !rests && self.digests.len() < BLOCKS_MAX {
+            self.digests.insert(block);
+        }
+        Some((rests.then_some((self.at, digest)), next))
+    }
+
+    /// The next batch has a block as it is.
+    pub(in crate::node) fn republish(&mut self, block: u32) {
+        if self.again.len() < BLOCKS_MAX {
+            self.again.insert(block);
+        }
+    }
+
+    /// Appends blocks as they are, and returns digests of the table after that. An image needs
+    /// neither.
+    fn blocks(&mut self, deltas: &mut Vec<T::Delta>, has_image: bool) -> Vec<(u32, u64)> {
+        let again = std::mem::take(&mut self.again);
+        let digests = std::mem::take(&mut self.digests);
+        let Some(writer) = self.writer.as_mut().filter(|_| !has_image) else { return Vec::new() };
+        deltas.extend(again.into_iter().filter_map(|block| T::republish(writer, block)));
+        let digest = |block| Some((block, T::written(writer, block)?.0));
+        digests.into_iter().filter_map(digest).collect()
+    }
+
     /// Whether a session moves, or has deltas that some members have not applied.
     pub(super) fn settles(&self, session: SessionId) -> bool {
         let moves = self.rib.sessions.get(&session).is_some_and(|known| known.moving.is_some());
@@ -175,8 +217,8 @@ impl<T: Gpt> Owner<T> {
         Formed::Nothing
     }
 
-    /// A new session, or a change of one. Without a live member, during a move, or until all members
-    /// know that it was removed, it waits; `beat_asked` asks again.
+    /// A new session, or a change of one. Without a live member, during a move, or until all
+    /// members know that it was removed, it waits; `beat_asked` asks again.
     fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Formed {
         let Some(new) = self.establishing.get(&session) else { return Formed::Nothing };
         let known = self.rib.sessions.get(&session);
@@ -205,8 +247,8 @@ impl<T: Gpt> Owner<T> {
         };
         let Some(to) = to else { return Formed::Nothing };
         let (keys, context) = (Arc::clone(&new.keys), Arc::clone(&new.context));
-        let from = known.map(|known| known.at);
-        Formed::Change(Change::Place { session, from, to, keys, context })
+        let (from, born) = (known.map(|known| known.at), known.map_or(0, |known| known.born));
+        Formed::Change(Change::Place { session, from, to, keys, context, born })
     }
 
     /// The table built anew with the changes of a batch, if these are many or it is full.
@@ -280,8 +322,8 @@ impl<T: Gpt> Node<T> {
     /// Forms the next batch of each partition that has none under way.
     pub(in crate::node) fn propose_all(&mut self, now: Micros, out: &mut Actions<T>) {
         let due = |(&own, owner): (&Partition, &Owner<T>)| {
-            let due = owner.reigns() && owner.inflight.is_none() && !owner.queue.is_empty();
-            due.then_some(own)
+            let due = !owner.queue.is_empty() || !owner.again.is_empty();
+            (due && owner.reigns() && owner.inflight.is_none()).then_some(own)
         };
         let due: Vec<Partition> = self.owners.iter().filter_map(due).collect();
         for own in due {
@@ -366,9 +408,10 @@ impl<T: Gpt> Node<T> {
                 });
             }
         }
+        let digests = owner.blocks(&mut deltas, image.is_some());
         if !changes.is_empty() || !deltas.is_empty() || image.is_some() {
             let epoch = owner.epoch;
-            let batch = Batch { epoch, owner: me, changes, deltas, image };
+            let batch = Batch { epoch, owner: me, changes, deltas, digests, image };
             out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
         }
         for (request, why) in refused {

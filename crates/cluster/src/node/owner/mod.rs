@@ -100,6 +100,9 @@ pub(super) struct Owner<T: Gpt> {
     reserved: BTreeMap<u64, Micros>,
     /// Keys that are to be directed and are not reserved: the direction may be late.
     unreserved: BTreeSet<u64>,
+    /// Blocks that the next batch has again as they are, and those whose digests it has.
+    again: BTreeSet<u32>,
+    digests: BTreeSet<u32>,
     snapshot_at: Sequence,
     /// Changes since then.
     changed: usize,
@@ -129,6 +132,8 @@ impl<T: Gpt> Owner<T> {
             rests: BTreeMap::new(),
             reserved: BTreeMap::new(),
             unreserved: BTreeSet::new(),
+            again: BTreeSet::new(),
+            digests: BTreeSet::new(),
             snapshot_at: 0,
             changed: 0,
             asked: now,
@@ -251,6 +256,7 @@ impl<T: Gpt> Node<T> {
             owner: me,
             changes: Vec::new(),
             deltas: Vec::new(),
+            digests: Vec::new(),
             image: Some(image),
         };
         out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
@@ -346,6 +352,22 @@ impl<T: Gpt> Node<T> {
                 owner.queue.push_back(Wish::Retarget(session));
             }
         }
+    }
+
+    /// Whether a session of an own partition is at a member that is gone; queues them again if
+    /// nothing is under way.
+    pub(super) fn find_orphans(&mut self) -> bool {
+        let view = &self.view;
+        let is_orphan = |known: &Session| view.state(known.at).is_none();
+        let owners = self.owners.iter().filter(|(_, owner)| owner.reigns());
+        let owners = owners
+            .filter(|(_, owner)| owner.rib.sessions.iter().any(|(_, known)| is_orphan(known)));
+        let found: Vec<(Partition, bool)> = owners
+            .map(|(&own, owner)| (own, owner.queue.is_empty() && owner.inflight.is_none()))
+            .collect();
+        let idle = found.iter().filter(|found| found.1).map(|found| found.0);
+        idle.for_each(|own| self.orphans(own));
+        !found.is_empty()
     }
 
     pub(super) fn members_changed_owners(&mut self) {
