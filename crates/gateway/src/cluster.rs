@@ -19,6 +19,7 @@ use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
 use crate::session::{Gate, Key, Prefix64, Session};
 use crate::sessions::{Addresses, Origin, SessionError, Sessions, check_pools, keys};
+use crate::share::UnknownShare;
 use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
 use overbank_cluster::etcd::{Info, State};
@@ -102,6 +103,7 @@ pub struct Clustered {
     tables: Arc<[Option<DenseReader>]>,
     macs: Arc<[Option<Mac>]>,
     valid_until_ms: Arc<AtomicU64>,
+    share: Arc<UnknownShare>,
     asks: Option<Arc<dyn Asks>>,
 }
 
@@ -300,8 +302,14 @@ impl Clustered {
             tables: Arc::new([None]),
             macs: Arc::default(),
             valid_until_ms: Arc::default(),
+            share: Arc::new(UnknownShare::new(seat.seed.0)),
             asks: None,
         }
+    }
+
+    /// Returns what is known of packets of no session.
+    pub(crate) const fn share(&self) -> &Arc<UnknownShare> {
+        &self.share
     }
 
     pub(crate) const fn port(&self) -> u16 {
@@ -491,7 +499,7 @@ impl Clustered {
     }
 
     /// Returns what workers read, for a port with this address.
-    pub(crate) fn fabric(&self, mac: Mac, mtu: usize) -> Fabric {
+    pub(crate) fn fabric(&self, mac: Mac, mtu: usize, unknown_percent: u32) -> Fabric {
         Fabric {
             port: self.port,
             mac,
@@ -503,6 +511,8 @@ impl Clustered {
             macs: self.macs.clone(),
             valid_until_ms: self.valid_until_ms.clone(),
             unsure_until_ms: self.unsure_until_ms,
+            share: self.share.clone(),
+            unknown_percent,
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Tunable {
     pub from: From,
     /// Configured routes of N3 and N6.
     pub routes: [Routes; 2],
+    /// Share of the fabric that packets of no session may take.
+    pub unknown_percent: u32,
 }
 
 /// A gateway, besides its ports.
@@ -118,6 +120,8 @@ pub struct GatewayControl {
     roles: Roles,
     view: Arc<View>,
     cluster: Option<Clustered>,
+    /// Sources that were throttled at the last look.
+    throttled: usize,
     journal: Option<Counts>,
 }
 
@@ -183,6 +187,7 @@ impl GatewayControl {
             roles,
             view: Arc::default(),
             cluster,
+            throttled: 0,
             journal: setup.journal.clone(),
         };
         control.watch(&setup.interfaces)?;
@@ -304,6 +309,19 @@ impl GatewayControl {
         Ok(done)
     }
 
+    /// Looks which sources of packets of no session are throttled.
+    fn look_at_share(&mut self, now_ms: u64) {
+        let Some(cluster) = &self.cluster else { return };
+        let mut throttled = cluster.share().throttled(now_ms).peekable();
+        let first = throttled.peek().copied();
+        let before = std::mem::replace(&mut self.throttled, throttled.count());
+        if let (Some(source), 0) = (first, before) {
+            tracing::warn!(%source, "packets of no session exceed their share: throttled");
+        } else if before > 0 && first.is_none() {
+            tracing::info!("no source is throttled any more");
+        }
+    }
+
     /// Begins to follow the kernel's routes of these interfaces.
     fn watch(&mut self, interfaces: &[Option<String>; 2]) -> Result<(), WatchError> {
         let mut names = Vec::new();
@@ -380,7 +398,7 @@ impl GatewayControl {
             fabric: self.cluster.as_ref().map(|cluster| {
                 let desc = desc(cluster.port());
                 let mac = desc.map_or([0; 6], |desc| desc.mac);
-                cluster.fabric(mac, mtu(cluster.port(), None))
+                cluster.fabric(mac, mtu(cluster.port(), None), t.unknown_percent)
             }),
         });
     }
@@ -395,6 +413,9 @@ pub struct GatewayStatus {
     pub sessions_max: usize,
     /// Routes of N3 and N6.
     pub next_hops: [usize; 2],
+    /// Sources that send too many packets of no session, if the gateway is a node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_sources: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalTotals>,
 }
@@ -404,8 +425,14 @@ const MAX: Gauge =
 const HOPS: Gauge =
     Gauge { name: "overbank_gateway_next_hops", help: "Known next hops", labels: &["port"] };
 
+const THROTTLED: Gauge = Gauge {
+    name: "overbank_gateway_throttled_sources",
+    help: "Sources that send too many packets of no session (nodes of a cluster)",
+    labels: &[],
+};
+
 /// Metrics of the gateway that are computed and not counted.
-pub const GAUGES: [Gauge; 2] = [MAX, HOPS];
+pub const GAUGES: [Gauge; 3] = [MAX, HOPS, THROTTLED];
 
 impl ControlStatus for GatewayStatus {
     fn expose(&self, to: &mut Exposition) {
@@ -413,6 +440,9 @@ impl ControlStatus for GatewayStatus {
         to.gauge(&MAX, &[], self.sessions_max as f64);
         for (role, hops) in [Role::N3, Role::N6].iter().zip(self.next_hops) {
             to.gauge(&HOPS, &[role.name()], hops as f64);
+        }
+        if let Some(throttled) = self.throttled_sources {
+            to.gauge(&THROTTLED, &[], throttled as f64);
         }
         if let Some(journal) = &self.journal {
             to.add(&[], journal);
@@ -439,6 +469,7 @@ impl Control for GatewayControl {
     fn tick(&mut self, now_ms: u64) -> Option<u64> {
         self.sessions.tick(now_ms);
         self.look();
+        self.look_at_share(now_ms);
         None
     }
 
@@ -454,6 +485,7 @@ impl Control for GatewayControl {
         GatewayStatus {
             sessions: self.sessions.totals(),
             sessions_max: self.sessions.max(),
+            throttled_sources: self.cluster.as_ref().map(|_| self.throttled),
             next_hops: [self.view.hops.n3.len(), self.view.hops.n6.len()],
             journal: self.journal(),
         }

@@ -15,6 +15,7 @@
 //! Cost of a key: a hash, and two lines of the table, asked for a burst at a time. Panics: none.
 
 use crate::next_hops::Mac;
+use crate::share::UnknownShare;
 use overbank::hash::mix;
 use overbank_cluster::node::{Entry, Shown};
 use overbank_cluster::table::DenseReader;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// First bytes of the source of a frame on the fabric.
-const PREFIX: [u8; 3] = [0x02, 0x4f, 0x42];
+pub(crate) const PREFIX: [u8; 3] = [0x02, 0x4f, 0x42];
 /// Nodes that forward a packet at most.
 pub const HOPS_MAX: u8 = 2;
 
@@ -157,6 +158,9 @@ pub struct Fabric {
     /// Until when no Error Indication leaves: since the members changed, the session of a TEID may
     /// be on its way to a node.
     pub unsure_until_ms: u64,
+    /// What is known of packets of no session, and the percentage that they may take.
+    pub share: Arc<UnknownShare>,
+    pub unknown_percent: u32,
 }
 
 impl std::fmt::Debug for Fabric {

@@ -10,6 +10,7 @@
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
 //! - [`cluster`], [`fabric`]: the gateway as a node of a cluster.
+//! - [`share`]: how much of the fabric packets of no session may take.
 //! - [`local`]: a cluster in one process.
 //! - [`http`]: the control socket: sessions by request.
 //! - [`journal`]: those sessions on disk.
@@ -25,12 +26,14 @@ pub mod journal;
 pub mod limits;
 pub mod local;
 pub mod next_hops;
+mod note;
 pub mod prefix;
 pub mod reason;
 mod requests;
 pub mod session;
 pub mod sessions;
 pub mod settings;
+pub mod share;
 pub mod slab;
 pub mod teid;
 

@@ -32,6 +32,9 @@ overbank_reasons::reasons! {
         // The cluster.
         Fenced = "fenced", "the node may not act: it has lost the cluster";
         NotIngress = "not_ingress", "the node joins the cluster, or is suspended";
+        UnknownShare = "unknown_share",
+            "too many packets of its source are of no session; the source's share is used up";
+        Note = "fabric_note", "note of another node about packets of no session: taken";
         NodeDown = "node_down", "the node of the packet's session is gone or has no address";
         Loop = "loop", "two nodes have forwarded the packet before";
         // Both.

@@ -97,10 +97,15 @@ overbank_declare::settings! {
         nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
             example "/etc/overbank/nats.creds";
         replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";
+        unknown_share: usize = 10, in 1..=100,
+            "Percentage of the packets to other nodes that may be of no session; 100: no limit";
         drain_timeout: usize = 30, in 0..=86_400,
             "Seconds in which a node gives its sessions to others before SIGTERM ends it; 0: none";
     }
 }
+
+/// Default of `unknown-share`.
+pub const UNKNOWN_SHARE: u32 = 10;
 
 /// Largest number of a node.
 pub const NODE_MAX: usize = 31;
@@ -345,6 +350,7 @@ impl GatewaySettings {
                 mtu: [self.n3_mtu, self.n6_mtu],
                 from: From { v4: from(true), v6: from(false) },
                 routes: [routes(Role::N3), routes(Role::N6)],
+                unknown_percent: self.unknown_share as u32,
             },
             run,
             n3: n3.into(),

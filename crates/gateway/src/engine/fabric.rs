@@ -15,14 +15,17 @@ use super::n6;
 use super::{At, CHUNK, Keys, MAC_LEN, Sink, View, Work, check_link};
 use crate::fabric::{self, Fabric, HOPS_MAX, kind};
 use crate::next_hops::Mac;
+use crate::note::{self, Unknown};
 use crate::reason::{Denied, DropReason};
 use crate::sessions::Found;
+use crate::share::Source;
 use arrayvec::ArrayVec;
 use overbank_cluster::{NodeId, Tag};
 use overbank_wire::gtpu::Datagram;
 
 /// The answers to the keys of a chunk.
-pub(super) struct Looked {
+pub(super) struct Looked<'a> {
+    keys: &'a Keys,
     wide: Found<CHUNK>,
     six: Found<CHUNK>,
     /// Nodes of the keys that lead to others.
@@ -47,10 +50,29 @@ enum FromFabric<'a> {
     Down(n6::Read<'a>, Tag),
 }
 
+impl FromFabric<'_> {
+    fn key(&self) -> Option<At> {
+        match self {
+            FromFabric::Up(read, _) => read.key(),
+            FromFabric::Down(read, _) => Some(read.key()),
+        }
+    }
+}
+
+/// Frames on the fabric that are no packets from outside to this node.
+const NO_PACKET: [DropReason; 3] = [
+    DropReason::Denied(Denied::OtherMac),
+    DropReason::Denied(Denied::ForeignFabric),
+    DropReason::Denied(Denied::Note),
+];
+/// Packets of no session.
+const NO_SESSION: [DropReason; 2] =
+    [DropReason::Denied(Denied::UnknownTeid), DropReason::Denied(Denied::UnknownTerminal)];
+
 impl Work {
     /// Looks up the keys of packets from outside.
     #[inline]
-    pub(super) fn look_up(&self, view: &View, keys: &Keys, now_ms: u64) -> Looked {
+    pub(super) fn look_up<'a>(&self, view: &View, keys: &'a Keys, now_ms: u64) -> Looked<'a> {
         match &view.fabric {
             None => self.look_up_here(keys, None),
             Some(fabric) => self.look_up_nodes(fabric, keys, now_ms),
@@ -58,13 +80,13 @@ impl Work {
     }
 
     #[inline]
-    fn look_up_here(&self, keys: &Keys, barred: Option<Denied>) -> Looked {
+    fn look_up_here<'a>(&self, keys: &'a Keys, barred: Option<Denied>) -> Looked<'a> {
         let (wide, six) = self.reader.look_up::<CHUNK>(&keys.wide, &keys.six);
-        Looked { wide, six, there: None, barred }
+        Looked { keys, wide, six, there: None, barred }
     }
 
     /// Finds the nodes of all keys, and the sessions of those of this node.
-    fn look_up_nodes(&self, fabric: &Fabric, keys: &Keys, now_ms: u64) -> Looked {
+    fn look_up_nodes<'a>(&self, fabric: &Fabric, keys: &'a Keys, now_ms: u64) -> Looked<'a> {
         let barred = match (fabric.is_valid(now_ms), fabric.ingress) {
             (false, _) => Some(Denied::Fenced),
             (true, false) => Some(Denied::NotIngress),
@@ -102,7 +124,11 @@ impl Work {
         };
         let wide = spread(&found.0, 0, keys.wide.len());
         let six = spread(&found.1, 1, keys.six.len());
-        Looked { wide, six, there: Some(there), barred }
+        if barred.is_none() {
+            let away = keys.len() - here.len();
+            fabric.share.offer(away as u32, fabric.unknown_percent, now_ms);
+        }
+        Looked { keys, wide, six, there: Some(there), barred }
     }
 
     /// Returns where the packet of a key goes that came with this tag.
@@ -110,17 +136,18 @@ impl Work {
     pub(super) fn way(
         &self,
         view: &View,
-        looked: &Looked,
+        looked: &Looked<'_>,
+        frame: &[u8],
         key: At,
-        tag: Tag,
+        (tag, now_ms): (Tag, u64),
     ) -> Result<Way, Denied> {
         let found = match key {
             At::Wide(at) => looked.wide.get(at),
             At::Six(at) => looked.six.get(at),
         };
-        if view.fabric.is_none() {
+        let Some(fabric) = &view.fabric else {
             return Ok(found.map_or(Way::Unknown, Way::Here));
-        }
+        };
         if let Some(barred) = looked.barred {
             return Err(barred);
         }
@@ -129,6 +156,9 @@ impl Work {
             At::Six(at) => six.get(at),
         });
         if let Some(node) = node {
+            if fabric.share.is_exceeded(now_ms) && !fabric.admits(frame, looked.keys, key, now_ms) {
+                return Err(Denied::UnknownShare);
+            }
             return Ok(Way::There(NodeId(node as u8), Tag { hops: 1, moved: 0 }));
         }
         let Some(value) = found else { return Ok(Way::Unknown) };
@@ -184,12 +214,17 @@ impl Work {
         let read: ArrayVec<_, CHUNK> =
             frames.iter().map(|frame| view.read_fabric(frame, fabric, &mut keys)).collect();
         let looked = self.look_up_here(&keys, barred);
+        let mut unknown = ArrayVec::new();
         for (index, (frame, read)) in (first..).zip(frames.iter().zip(&read)) {
-            let foreign = [Denied::OtherMac, Denied::ForeignFabric].map(DropReason::Denied);
-            let to_us = !read.as_ref().is_err_and(|reason| foreign.contains(reason));
+            let to_us = !read.as_ref().is_err_and(|reason| NO_PACKET.contains(reason));
             self.totals.fabric_received += u64::from(to_us);
             let done = match read {
-                Err(reason) => Err(*reason),
+                Err(reason) => {
+                    if *reason == Denied::Note.into() {
+                        self.take_note(fabric, frame, now_ms);
+                    }
+                    Err(*reason)
+                }
                 Ok(FromFabric::Up(read, tag)) => {
                     self.take_up(view, index, frame, read, &looked, *tag, now_ms, out)
                 }
@@ -198,13 +233,62 @@ impl Work {
                 }
             };
             if let Err(reason) = done {
+                if let (Ok(read), true) = (read, NO_SESSION.contains(&reason)) {
+                    unknown.extend(fabric.unknown(frame, &keys, read.key()));
+                }
                 out.drop(index, reason);
             }
+        }
+        // While sessions may be on their way to a node, a valid packet may be among them.
+        if now_ms >= fabric.unsure_until_ms {
+            self.send_notes(fabric, unknown, out);
+        }
+    }
+
+    #[cold]
+    fn take_note(&mut self, fabric: &Fabric, frame: &[u8], now_ms: u64) {
+        self.totals.notes_received += 1;
+        let packets = note::read(frame).into_iter().flat_map(|(_, packets)| packets);
+        packets.for_each(|(source, key)| fabric.share.note(source, key, now_ms));
+    }
+
+    /// Sends notes about packets of no session to the nodes where they came in: one to a node.
+    fn send_notes(
+        &mut self,
+        fabric: &Fabric,
+        mut unknown: ArrayVec<(NodeId, Unknown), CHUNK>,
+        out: &mut impl Sink,
+    ) {
+        while let Some(&(ingress, _)) = unknown.first() {
+            let of_one = unknown.iter().filter(|(to, _)| *to == ingress).map(|(_, packet)| *packet);
+            if let Some(mac) = fabric.mac_of(ingress) {
+                out.originate(fabric.port, &note::write(mac, fabric.me, of_one));
+                self.totals.notes_sent += 1;
+            }
+            unknown.retain(|(to, _)| *to != ingress);
         }
     }
 }
 
-/// Returns the source of a frame.
+impl Fabric {
+    /// Returns a packet of no session that came by the fabric, and where it came in.
+    #[cold]
+    fn unknown(&self, frame: &[u8], keys: &Keys, key: Option<At>) -> Option<(NodeId, Unknown)> {
+        let (_, ingress) = source_of(frame).and_then(fabric::tag)?;
+        Some((ingress, (Source::of(frame)?, keys.hash(self.seed, key?)?)))
+    }
+
+    /// Whether a packet from outside may go to another node while too many are of no session.
+    #[inline(never)]
+    fn admits(&self, frame: &[u8], keys: &Keys, key: At, now_ms: u64) -> bool {
+        let (Some(source), Some(key)) = (Source::of(frame), keys.hash(self.seed, key)) else {
+            return true;
+        };
+        self.share.admit(source, key, self.unknown_percent, now_ms)
+    }
+}
+
+/// Returns the source address of a frame.
 fn source_of(frame: &[u8]) -> Option<Mac> {
     frame.get(MAC_LEN..2 * MAC_LEN)?.try_into().ok()
 }
@@ -218,6 +302,10 @@ impl View {
         keys: &mut Keys,
     ) -> Result<FromFabric<'a>, DropReason> {
         check_link(frame, fabric.mac)?;
+        if let Some((from, _)) = note::read(frame) {
+            fabric.mac_of(from).ok_or(Denied::ForeignFabric)?;
+            return Err(Denied::Note.into());
+        }
         let (tag, ingress) = source_of(frame).and_then(fabric::tag).ok_or(Denied::ForeignFabric)?;
         fabric.mac_of(ingress).ok_or(Denied::ForeignFabric)?;
         if let Some(read) = self.read_short_n3(frame, keys) {

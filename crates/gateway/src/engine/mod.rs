@@ -31,7 +31,7 @@ mod tests;
 
 pub use answer::Answers;
 
-use crate::fabric::{Fabric, announcement};
+use crate::fabric::{Fabric, Seed, announcement, kind};
 use crate::next_hops::{Mac, NextHops};
 use crate::prefix::Prefixes;
 use crate::reason::{Denied, DropReason};
@@ -159,6 +159,10 @@ overbank_declare::counters! {
             as "fabric_sent" rate;
         fabric_received: counter packets "Packets from other nodes of the cluster to this one"
             as "fabric_received" rate;
+        notes_sent: counter packets
+            "Notes to the nodes where packets of no session came in" as "fabric_notes_sent";
+        notes_received: counter packets
+            "Notes of other nodes about packets of no session" as "fabric_notes_received";
     }
 }
 
@@ -322,6 +326,18 @@ enum At {
 }
 
 impl Keys {
+    fn len(&self) -> usize {
+        self.wide.len() + self.six.len()
+    }
+
+    /// Returns the hash of a key in the cluster.
+    fn hash(&self, seed: Seed, at: At) -> Option<u64> {
+        match at {
+            At::Wide(at) => self.wide.get(at).map(|key| seed.hash(kind::WIDE, *key)),
+            At::Six(at) => self.six.get(at).map(|key| seed.hash(kind::SIX, *key)),
+        }
+    }
+
     #[inline]
     fn wide(&mut self, key: u64) -> At {
         self.wide.push(key);

@@ -29,6 +29,15 @@ pub(super) enum Read<'a> {
     General(FromN3<'a>),
 }
 
+impl Read<'_> {
+    pub(super) fn key(&self) -> Option<At> {
+        match self {
+            Read::Short { key, .. } | Read::General(FromN3::Packet { key, .. }) => Some(*key),
+            Read::General(FromN3::Echo { .. } | FromN3::UnknownExtension(_)) => None,
+        }
+    }
+}
+
 /// What a frame from N3 is.
 pub(super) enum FromN3<'a> {
     /// A packet of a terminal, and its key among those of the burst.
@@ -181,29 +190,36 @@ impl Work {
         index: usize,
         frame: &[u8],
         read: &Read<'_>,
-        looked: &Looked,
+        looked: &Looked<'_>,
         tag: Tag,
         now_ms: u64,
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         match read {
-            Read::Short { plain, key } => match self.way(view, looked, *key, tag) {
-                Ok(Way::Here(value))
-                    if self
-                        .short_up(view, index, plain, value, now_ms.saturating_mul(MS), out)
-                        .is_some() =>
-                {
-                    Ok(())
+            Read::Short { plain, key } => {
+                match self.way(view, looked, frame, *key, (tag, now_ms)) {
+                    Ok(Way::Here(value))
+                        if self
+                            .short_up(view, index, plain, value, now_ms.saturating_mul(MS), out)
+                            .is_some() =>
+                    {
+                        Ok(())
+                    }
+                    Ok(Way::There(node, tag)) => {
+                        self.send_across(view, index, frame, node, tag, out)
+                    }
+                    Err(Denied::UnknownShare) => Err(Denied::UnknownShare.into()),
+                    way => {
+                        let read = view.read_any_n3(frame, &mut Keys::default())?;
+                        self.take_n3(view, index, frame, &read, way, now_ms, out)
+                    }
                 }
-                Ok(Way::There(node, tag)) => self.send_across(view, index, frame, node, tag, out),
-                way => {
-                    let read = view.read_any_n3(frame, &mut Keys::default())?;
-                    self.take_n3(view, index, frame, &read, way, now_ms, out)
-                }
-            },
+            }
             Read::General(read) => {
                 let way = match read {
-                    FromN3::Packet { key, .. } => self.way(view, looked, *key, tag),
+                    FromN3::Packet { key, .. } => {
+                        self.way(view, looked, frame, *key, (tag, now_ms))
+                    }
                     FromN3::Echo { .. } | FromN3::UnknownExtension(_) => Ok(Way::Unknown),
                 };
                 self.take_n3(view, index, frame, read, way, now_ms, out)

@@ -30,6 +30,14 @@ pub(super) enum Read<'a> {
     General(FromN6<'a>),
 }
 
+impl Read<'_> {
+    #[inline]
+    pub(super) fn key(&self) -> At {
+        let (Read::Short { key, .. } | Read::General(FromN6 { key, .. })) = self;
+        *key
+    }
+}
+
 /// A packet to a terminal, and its key among those of its table.
 pub(super) struct FromN6<'a> {
     packet: Packet<'a>,
@@ -123,13 +131,12 @@ impl Work {
         index: usize,
         frame: &[u8],
         read: &Read<'_>,
-        looked: &Looked,
+        looked: &Looked<'_>,
         tag: Tag,
         now_ms: u64,
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
-        let (Read::Short { key, .. } | Read::General(FromN6 { key, .. })) = read;
-        let value = match self.way(view, looked, *key, tag)? {
+        let value = match self.way(view, looked, frame, read.key(), (tag, now_ms))? {
             Way::Here(value) => value,
             Way::There(node, tag) => return self.send_across(view, index, frame, node, tag, out),
             Way::Unknown => return Err(Denied::UnknownTerminal.into()),

@@ -63,6 +63,8 @@ pub struct Plan {
     pub seed: u64,
     /// What all gateways run on, but for the cluster.
     pub view: View,
+    /// Share of the fabric that packets of no session may take.
+    pub unknown_percent: u32,
 }
 
 /// A cluster; see the module.

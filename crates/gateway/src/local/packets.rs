@@ -33,17 +33,29 @@ impl Sink for Switched<'_> {
         if let Some(lost) = &mut self.lost {
             return **lost += 1;
         }
-        let mut wires = (0..).map(NodeId).zip(self.wires.iter_mut());
-        if let Some((_, wire)) = wires.find(|(node, _)| head.starts_with(&mac_of(*node))) {
-            wire.push(head, rest);
-        }
+        self.cross(head, rest);
     }
 
     fn drop(&mut self, _: usize, reason: DropReason) {
         self.dropped[reason.index()] += 1;
     }
 
-    fn originate(&mut self, _: u16, _: &[u8]) {}
+    fn originate(&mut self, port: u16, bytes: &[u8]) {
+        // Notes; they get lost without a count.
+        if port == index_of(Role::Fabric) && self.lost.is_none() {
+            self.cross(bytes, &[]);
+        }
+    }
+}
+
+impl Switched<'_> {
+    /// Brings a frame to the node that it is to.
+    fn cross(&mut self, head: &[u8], rest: &[u8]) {
+        let mut wires = (0..).map(NodeId).zip(self.wires.iter_mut());
+        if let Some((_, wire)) = wires.find(|(node, _)| head.starts_with(&mac_of(*node))) {
+            wire.push(head, rest);
+        }
+    }
 }
 
 impl Local {

@@ -10,7 +10,7 @@ use crate::next_hops::{Mac, NextHops, PortHops};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::{Gate, Session};
 use crate::sessions::{Addresses, SessionError};
-use crate::settings::Role;
+use crate::settings::{Role, UNKNOWN_SHARE};
 use overbank::hash::mix;
 use overbank_cluster::message::Refusal;
 use overbank_wire::gtpu::{Encap, Link, Outer};
@@ -75,7 +75,8 @@ impl Population {
         let addresses = Addresses { n3: [N3.into()].into(), pools, ..Addresses::default() };
         let hops = NextHops { n3: hops(), n6: hops() };
         let view = View { addresses, hops, ..View::default() };
-        Plan { nodes, running: nodes, sessions_max: self.count as usize, seed, view }
+        let (running, sessions_max) = (nodes, self.count as usize);
+        Plan { nodes, running, sessions_max, seed, view, unknown_percent: UNKNOWN_SHARE }
     }
 
     /// Places a session for each terminal, by the nodes that ran at first.

@@ -32,6 +32,7 @@ pub(crate) struct Site {
     /// Slots of sessions that are handled here.
     serves: Vec<bool>,
     serving: usize,
+    unknown_percent: u32,
 }
 
 impl Site {
@@ -46,7 +47,9 @@ impl Site {
         let gateway = Gateway::new(reader, Arc::new(alone.clone()), roles, answers);
         let seat = Seat { me, seed: Seed(plan.seed) };
         let clustered = Clustered::new(seat, index_of(Role::Fabric));
-        Ok(Site { sessions, gateway, clustered, alone, serves: Vec::new(), serving: 0 })
+        let serves = Vec::new();
+        let unknown_percent = plan.unknown_percent;
+        Ok(Site { sessions, gateway, clustered, alone, serves, serving: 0, unknown_percent })
     }
 
     /// Performs a change of the node.
@@ -74,7 +77,11 @@ impl Site {
     /// Takes over what the node knows.
     pub(crate) fn look(&mut self, node: &Node<Dense>) {
         if self.clustered.look(node) {
-            let fabric = Some(self.clustered.fabric(mac_of(node.me().node), FABRIC_MTU));
+            let fabric = Some(self.clustered.fabric(
+                mac_of(node.me().node),
+                FABRIC_MTU,
+                self.unknown_percent,
+            ));
             let view = Arc::new(View { fabric, ..self.alone.clone() });
             self.gateway.take_over(&Arc::default(), &view, 0);
         }

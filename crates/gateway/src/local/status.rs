@@ -85,7 +85,9 @@ impl Account {
     /// Whether each packet had one fate.
     pub fn closes(&self) -> bool {
         let GatewayTotals { fabric_sent, fabric_received, echo_answered, .. } = self.totals;
-        let fates = self.handled() + fabric_sent + echo_answered + self.dropped();
+        // Notes are counted as dropped, and as no packets.
+        let dropped = self.dropped() - self.totals.notes_received;
+        let fates = self.handled() + fabric_sent + echo_answered + dropped;
         self.received + fabric_received == fates
     }
 }

@@ -262,3 +262,84 @@ fn a_frame_names_its_terminal_once() {
     assert_eq!(population::terminal(Role::N6, &frame, &[]), None);
     assert_eq!(population::terminal(Role::N6, &[0; 10], &[0; 900]), None);
 }
+
+/// Gives a frame another source, with its checksum.
+fn from_source(frame: &mut [u8], source: [u8; 4]) {
+    frame[24..26].fill(0);
+    frame[26..30].copy_from_slice(&source);
+    let words = frame[14..34].chunks_exact(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+}
+
+impl Rig {
+    /// Returns a cluster whose members have not changed for a lease.
+    fn settled(nodes: u8) -> Rig {
+        let mut rig = Rig::new(nodes);
+        (0..100).for_each(|_| rig.local.advance(rig.local.now_us() + BEAT_US));
+        rig
+    }
+
+    /// Sends packets in at node 0, a millisecond at a time: 40 of sessions, and 200 of none from
+    /// this source. Returns how many of each were forwarded, and how many valid ones were lost.
+    fn flood(&mut self, ms: u64, source: Option<[u8; 4]>) -> [u64; 3] {
+        let before = (self.local.total(), self.local.account(0));
+        for _ in 0..ms {
+            self.local.advance(self.local.now_us() + 1000);
+            for role in [Role::N3, Role::N6] {
+                let mut burst = Burst::default();
+                for nth in 0..120 {
+                    let mut one = Burst::default();
+                    let valid = nth % 6 == 0;
+                    let random = self.random.below(SESSIONS);
+                    let none = self.random.below(1 << 20);
+                    let number = if valid { 1 + random } else { 1 + SESSIONS + none };
+                    self.population.packet(number, role, &mut one);
+                    let mut frame = one.iter().next().expect("one").to_vec();
+                    if let (false, Some(source)) = (valid, source) {
+                        from_source(&mut frame, source);
+                    }
+                    burst.push(&frame, &[]);
+                }
+                self.local.send(0, role, &burst);
+            }
+        }
+        assert!(self.local.closes());
+        let (now, here) = (self.local.total(), self.local.account(0));
+        let handled = now.handled() - before.0.handled();
+        let handled_there = handled - (here.handled() - before.1.handled());
+        let sent = here.totals.fabric_sent - before.1.totals.fabric_sent;
+        [handled_there, sent - handled_there, 40 * ms - handled]
+    }
+}
+
+#[test]
+fn packets_of_no_session_take_their_share_of_the_fabric() {
+    let mut rig = Rig::settled(4);
+    let first = rig.flood(150, Some([192, 0, 2, 200]));
+    assert!(first[1] > 10_000, "nothing is known of the source at first: {first:?}");
+    let then = rig.flood(500, Some([192, 0, 2, 200]));
+    assert_eq!(first[2] + then[2], 0, "no packet of another source is lost");
+    assert!(then[1] * 9 <= then[0], "{then:?}");
+    assert!(rig.dropped("unknown_share") > 60_000);
+    let total = rig.local.total();
+    let notes = (total.totals.notes_sent, total.totals.notes_received);
+    assert!(
+        notes.0 == notes.1 && notes.0 == rig.dropped("fabric_note") && notes.0 > 0,
+        "{notes:?}"
+    );
+    assert!(notes.0 <= first[1] + then[1], "no more notes than packets: {notes:?}");
+    let exits = Exits { right: total.handled(), misrouted: 0 };
+    assert_eq!(rig.local.exits(), exits);
+}
+
+#[test]
+fn valid_packets_among_those_of_no_session_come_through() {
+    let mut rig = Rig::settled(4);
+    // The source of the valid ones: their keys are proven one after the other.
+    rig.flood(2000, None);
+    let then = rig.flood(500, None);
+    assert!(then[2] < 40 * 500 / 10, "{then:?}");
+    assert!(then[1] * 7 < then[0], "{then:?}");
+}

@@ -33,7 +33,9 @@ impl Cluster {
         let settings = Settings { partitions: 8, node_bits: 3, ..Settings::default() };
         let info = |node: NodeId| Arc::from(mac_of(node));
         let memory = Memory::with_info(settings, nodes, info);
-        let plan = Plan { nodes, running: nodes, sessions_max: 100, seed: SEED.0, view: view() };
+        let (sessions_max, unknown_percent) = (100, 10);
+        let (running, seed) = (nodes, SEED.0);
+        let plan = Plan { nodes, running, sessions_max, seed, view: view(), unknown_percent };
         let site = |node| Site::of(&plan, NodeId(node)).expect("memory");
         let sites = (0..nodes).map(|node| Some(site(node))).collect();
         let mut cluster = Cluster { memory, sites, now: 0, hops: [0; 4], refused: 0 };
