@@ -20,6 +20,7 @@ mod text;
 mod top;
 
 use clap::{Parser, Subcommand};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Run, measure and choose lookup and cache structures for software data planes.
@@ -83,7 +84,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("overbank: {error:#}");
+            // Standard error may be a terminal that is gone.
+            let _ = writeln!(std::io::stderr(), "overbank: {error:#}");
             ExitCode::FAILURE
         }
     }

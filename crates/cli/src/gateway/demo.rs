@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
         // A read of keys does not end when its terminal is gone; nor is a long step waited for.
         std::thread::sleep(END_MAX);
         #[cfg(feature = "top")]
-        ratatui::restore();
+        let _ = ratatui::try_restore();
         std::process::exit(130);
     };
     ctrlc::set_handler(handler).context("cannot handle Ctrl-C")?;

@@ -2,7 +2,7 @@
 
 use super::{Readings, heads, rows, summary};
 use crate::switch::rates::{Column, Rates, columns};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
@@ -10,6 +10,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 use ratatui::{DefaultTerminal, Frame};
 use std::collections::VecDeque;
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 /// Readings in the curve, at most.
@@ -30,9 +31,16 @@ const KEYS_EVERY: Duration = Duration::from_millis(50);
 
 /// Shows readings until q, Escape or Ctrl-C.
 pub(super) fn run(readings: &mut Readings) -> Result<()> {
+    let end = || {
+        // Fails if the terminal is gone: there is nothing to restore.
+        let _ = ratatui::try_restore();
+        std::process::exit(130);
+    };
+    // A read of keys does not end when its terminal is gone.
+    ctrlc::set_handler(end).context("cannot handle signals")?;
     let mut terminal = ratatui::init();
     let outcome = show(readings, &mut terminal);
-    ratatui::restore();
+    let _ = ratatui::try_restore();
     outcome
 }
 
@@ -63,6 +71,9 @@ fn show(readings: &mut Readings, terminal: &mut DefaultTerminal) -> Result<()> {
 
 /// Waits for keys until `until`, or a little while.
 fn wants_to_end(until: Instant) -> Result<bool> {
+    if !std::io::stdout().is_terminal() {
+        bail!("the terminal is gone");
+    }
     let wait = until.saturating_duration_since(Instant::now()).min(KEYS_EVERY);
     if !event::poll(wait)? {
         return Ok(false);

@@ -56,7 +56,8 @@ struct Shown {
 pub fn run(world: &mut World, seconds: Option<u32>, stop: &AtomicBool) -> Result<()> {
     let mut terminal = ratatui::init();
     let outcome = show(world, seconds, stop, &mut terminal);
-    ratatui::restore();
+    // Fails if the terminal is gone: there is nothing to restore.
+    let _ = ratatui::try_restore();
     outcome
 }
 
