@@ -102,6 +102,8 @@ pub struct Clustered {
     unsure_until_ms: u64,
     tables: Arc<[Option<DenseReader>]>,
     macs: Arc<[Option<Mac>]>,
+    /// See [`Fabric::were`].
+    were: [u64; 4],
     valid_until_ms: Arc<AtomicU64>,
     share: Arc<UnknownShare>,
     asks: Option<Arc<dyn Asks>>,
@@ -301,6 +303,7 @@ impl Clustered {
             unsure_until_ms: 0,
             tables: Arc::new([None]),
             macs: Arc::default(),
+            were: [0; 4],
             valid_until_ms: Arc::default(),
             share: Arc::new(UnknownShare::new(seat.seed.0)),
             asks: None,
@@ -492,6 +495,9 @@ impl Clustered {
             self.membership = view.membership;
             self.unsure_until_ms = node.valid_until() / 1000;
         }
+        for member in view.members.keys() {
+            self.were[usize::from(member.0 >> 6)] |= 1 << (member.0 & 63);
+        }
         self.macs = (0..=u8::MAX)
             .map(|node| view.info(view.member(NodeId(node))?)?.as_ref().try_into().ok())
             .collect();
@@ -509,6 +515,7 @@ impl Clustered {
             ingress: self.ingress,
             tables: self.tables.clone(),
             macs: self.macs.clone(),
+            were: self.were,
             valid_until_ms: self.valid_until_ms.clone(),
             unsure_until_ms: self.unsure_until_ms,
             share: self.share.clone(),

@@ -1,9 +1,11 @@
 //! The control side: the one writer of the sessions, and of what engines run on.
 
 use crate::cluster::{Asks, Clustered, Seat};
-use crate::engine::{Answers, From, Gateway, Mtu, Roles, View};
+use crate::engine::{Answers, EchoResponse, Echoes, From, Gateway, Mtu, Order, Roles, View};
+use crate::fabric::Seed;
 use crate::journal::{Counts, JournalTotals, Kept, unix_ms};
 use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
+use crate::peers::{Event, Path, PeerTotals};
 use crate::prefix::{Prefix, Prefixes};
 use crate::session::Session;
 use crate::sessions::{
@@ -44,6 +46,8 @@ pub struct Tunable {
     pub routes: [Routes; 2],
     /// Share of the fabric that packets of no session may take.
     pub unknown_percent: u32,
+    /// Time between two Echo Requests to a peer; 0: none.
+    pub echo_interval_s: u32,
 }
 
 /// A gateway, besides its ports.
@@ -185,7 +189,10 @@ impl GatewayControl {
             watched: [None; 2],
             blind: false,
             roles,
-            view: Arc::default(),
+            view: Arc::new(View {
+                echoes: Arc::new(Echoes::new(Seed(setup.seed))),
+                ..View::default()
+            }),
             cluster,
             throttled: 0,
             journal: setup.journal.clone(),
@@ -322,6 +329,34 @@ impl GatewayControl {
         }
     }
 
+    /// Takes what peers have answered, and asks those that are due.
+    fn look_at_peers(&mut self, now_ms: u64) {
+        let GatewayControl { publisher, sessions, view, tunable, .. } = self;
+        let (asker, peers) = (view.asker(), sessions.peers_mut());
+        peers.set_interval(u64::from(tunable.echo_interval_s) * 1000);
+        while let Some(EchoResponse { path, sequence, recovery }) = view.echoes.take() {
+            peers.answer(asker, path, sequence, recovery, now_ms);
+        }
+        peers.tick(asker, now_ms, |path, sequence| publisher.order(Order::Echo { path, sequence }));
+        let (events, more) = peers.events();
+        for event in events {
+            match event {
+                Event::Down(Path { n3, peer }) => {
+                    tracing::warn!(%peer, %n3, "the peer does not answer five Echo Requests");
+                }
+                Event::Up(Path { n3, peer }) => {
+                    tracing::info!(%peer, %n3, "the peer answers again")
+                }
+                Event::Restarted(Path { n3, peer }) => {
+                    tracing::warn!(%peer, %n3, "the peer has restarted: its counter has changed");
+                }
+            }
+        }
+        if more > 0 {
+            tracing::warn!(more, "more peers have changed");
+        }
+    }
+
     /// Begins to follow the kernel's routes of these interfaces.
     fn watch(&mut self, interfaces: &[Option<String>; 2]) -> Result<(), WatchError> {
         let mut names = Vec::new();
@@ -395,6 +430,7 @@ impl GatewayControl {
             mtu: Mtu { n3: mtu(n3, t.mtu[0]), n6: mtu(n6, t.mtu[1]) },
             from: t.from,
             lost: self.view.lost.clone(),
+            echoes: self.view.echoes.clone(),
             fabric: self.cluster.as_ref().map(|cluster| {
                 let desc = desc(cluster.port());
                 let mac = desc.map_or([0; 6], |desc| desc.mac);
@@ -411,6 +447,7 @@ pub struct GatewayStatus {
     pub sessions: SessionTotals,
     /// Limit of sessions.
     pub sessions_max: usize,
+    pub peers: PeerTotals,
     /// Routes of N3 and N6.
     pub next_hops: [usize; 2],
     /// Sources that send too many packets of no session, if the gateway is a node of a cluster.
@@ -437,6 +474,7 @@ pub const GAUGES: [Gauge; 3] = [MAX, HOPS, THROTTLED];
 impl ControlStatus for GatewayStatus {
     fn expose(&self, to: &mut Exposition) {
         to.add(&[], &self.sessions);
+        to.add(&[], &self.peers);
         to.gauge(&MAX, &[], self.sessions_max as f64);
         for (role, hops) in [Role::N3, Role::N6].iter().zip(self.next_hops) {
             to.gauge(&HOPS, &[role.name()], hops as f64);
@@ -470,6 +508,7 @@ impl Control for GatewayControl {
         self.sessions.tick(now_ms);
         self.look();
         self.look_at_share(now_ms);
+        self.look_at_peers(now_ms);
         None
     }
 
@@ -485,6 +524,7 @@ impl Control for GatewayControl {
         GatewayStatus {
             sessions: self.sessions.totals(),
             sessions_max: self.sessions.max(),
+            peers: self.sessions.peers().totals(),
             throttled_sources: self.cluster.as_ref().map(|_| self.throttled),
             next_hops: [self.view.hops.n3.len(), self.view.hops.n6.len()],
             journal: self.journal(),

@@ -153,6 +153,8 @@ pub struct Fabric {
     pub tables: Arc<[Option<DenseReader>]>,
     /// Addresses of the members, by node.
     pub macs: Arc<[Option<Mac>]>,
+    /// A bit for each number that has been a member's while this node runs.
+    pub were: [u64; 4],
     /// When this node stops, by the clock of the workers, unless it hears more.
     pub valid_until_ms: Arc<AtomicU64>,
     /// Until when no Error Indication leaves: since the members changed, the session of a TEID may
@@ -180,6 +182,12 @@ impl Fabric {
     #[inline]
     pub(crate) fn mac_of(&self, node: NodeId) -> Option<Mac> {
         *self.macs.get(usize::from(node.0))?
+    }
+
+    /// Whether a number is or was a member's.
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
+        let word = self.were.get(usize::from(node.0 >> 6)).copied().unwrap_or(0);
+        word >> (node.0 & 63) & 1 == 1
     }
 
     #[inline]

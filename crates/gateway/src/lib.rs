@@ -10,6 +10,7 @@
 //! - [`GatewayControl`]: the control side: the writer of sessions and next hops; [`start`] puts
 //!   both to work.
 //! - [`cluster`], [`fabric`]: the gateway as a node of a cluster.
+//! - [`peers`]: whether the peers of sessions answer.
 //! - [`share`]: how much of the fabric packets of no session may take.
 //! - [`local`]: a cluster in one process.
 //! - [`http`]: the control socket: sessions by request.
@@ -27,6 +28,7 @@ pub mod limits;
 pub mod local;
 pub mod next_hops;
 mod note;
+pub mod peers;
 pub mod prefix;
 pub mod reason;
 mod requests;

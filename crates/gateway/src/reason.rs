@@ -13,8 +13,10 @@ overbank_reasons::reasons! {
         // N3.
         OtherAddress = "other_address", "UDP datagram to port 2152 of another address than N3's";
         ForeignPeer = "foreign_peer", "the sender is in none of the prefixes of n3-peer";
-        EchoLimited = "echo_limited", "more Echo Requests than 100/s of a peer";
-        EchoResponse = "echo_response", "Echo Response: the gateway asks for none";
+        EchoLimited = "echo_limited",
+            "more Echo Requests than 100/s of a peer, or Echo Responses to other nodes than 10,000/s";
+        EchoResponse = "echo_response", "Echo Response to a request of the gateway: taken";
+        EchoStray = "echo_stray", "Echo Response to no request of the gateway";
         EndMarker = "end_marker", "End Marker";
         ErrorIndication = "error_indication", "Error Indication of a peer";
         SupportedExtensions = "supported_extensions",
@@ -36,6 +38,8 @@ overbank_reasons::reasons! {
             "too many packets of its source are of no session; the source's share is used up";
         Note = "fabric_note", "note of another node about packets of no session: taken";
         NodeDown = "node_down", "the node of the packet's session is gone or has no address";
+        NoSuchNode = "no_such_node",
+            "packet of no session: the number that the table has for it is no member's";
         Loop = "loop", "two nodes have forwarded the packet before";
         // Both.
         Gate = "gate_closed", "the session's gate is closed in this direction";

@@ -97,12 +97,17 @@ overbank_declare::settings! {
         nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
             example "/etc/overbank/nats.creds";
         replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";
+        echo_interval: usize = 60, in 0..=86_400,
+            "Seconds between two Echo Requests to a peer that sessions have, 60 or more; 0: none";
         unknown_share: usize = 10, in 1..=100,
             "Percentage of the packets to other nodes that may be of no session; 100: no limit";
         drain_timeout: usize = 30, in 0..=86_400,
             "Seconds in which a node gives its sessions to others before SIGTERM ends it; 0: none";
     }
 }
+
+/// Shortest time between two Echo Requests to a peer.
+const ECHO_INTERVAL_MIN: usize = 60;
 
 /// Default of `unknown-share`.
 pub const UNKNOWN_SHARE: u32 = 10;
@@ -320,6 +325,15 @@ impl GatewaySettings {
             let what = "no UE pool; configure at least one, such as 10.45.0.0/16";
             check.problem(Location::Missing("ue-pool"), what);
         }
+        if (1..ECHO_INTERVAL_MIN).contains(&self.echo_interval) {
+            let what = format!(
+                "{}: must be 0 (off) or at least {ECHO_INTERVAL_MIN} (TS 29.281, 7.2.1)",
+                self.echo_interval
+            );
+            let location =
+                check.given("echo-interval").unwrap_or(Location::Missing("echo-interval"));
+            check.problem(location, what);
+        }
         for Located { value: pool, location } in &self.ue_pool {
             if let Some(Address(n3)) = values(&n3).find(|address| pool.contains(address.0)) {
                 let what = format!("{pool} contains the N3 address {n3}");
@@ -351,6 +365,7 @@ impl GatewaySettings {
                 from: From { v4: from(true), v6: from(false) },
                 routes: [routes(Role::N3), routes(Role::N6)],
                 unknown_percent: self.unknown_share as u32,
+                echo_interval_s: self.echo_interval as u32,
             },
             run,
             n3: n3.into(),

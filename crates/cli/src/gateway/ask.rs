@@ -1,4 +1,4 @@
-//! `overbank gateway status`, `sessions` and `check`: questions to a running gateway.
+//! `overbank gateway status`, `sessions`, `peers` and `check`: questions to a running gateway.
 
 use super::client::Client;
 use crate::live::args::counted;
@@ -40,6 +40,17 @@ pub enum Ask {
     Sessions {
         #[command(subcommand)]
         command: Sessions,
+    },
+    /// List the peers of sessions, and whether they answer Echo Requests
+    #[command(after_help = "Examples:
+  overbank gateway peers
+  overbank gateway peers --down --format json")]
+    Peers {
+        /// Only peers that do not answer
+        #[arg(long)]
+        down: bool,
+        #[command(flatten)]
+        options: Options,
     },
     /// Have a node of a cluster give its sessions away and leave
     #[command(after_help = "Example:
@@ -197,6 +208,7 @@ pub fn run(ask: &Ask) -> Result<()> {
             print(options.format, &status, || super::summary(&status))
         }
         Ask::Check(options) => check(options),
+        Ask::Peers { down, options } => peers(*down, options),
         Ask::Demo(args) => super::demo::run(args),
         Ask::Drain(options) => {
             let done = Client::new(&options.control)?.ask("POST", "/drain", "")?;
@@ -271,6 +283,40 @@ fn sessions(command: &Sessions) -> Result<()> {
             Client::new(control)?.stream(&path, &mut std::io::stdout().lock())
         }
     }
+}
+
+/// Lists all peers, page by page.
+fn peers(down: bool, options: &Options) -> Result<()> {
+    let client = Client::new(&options.control)?;
+    let (mut all, mut after) = (Vec::new(), None);
+    let document = loop {
+        let most = PAGE.to_string();
+        let parameters = query(&[("after", after.as_deref()), ("most", Some(&most))]);
+        let mut document = client.ask("GET", &format!("/peers{parameters}"), "")?;
+        after = document["next"].as_str().map(str::to_owned);
+        if let Value::Array(peers) = document["peers"].take() {
+            all.extend(peers.into_iter().filter(|peer| !down || peer["state"] == "down"));
+        }
+        if after.is_none() {
+            document["peers"] = all.into();
+            break document;
+        }
+    };
+    print(options.format, &document, || {
+        let heads = ["peer", "n3", "state", "sessions", "restarts", "answered"];
+        let mut table = crate::switch::table(&heads);
+        let peers = document["peers"].as_array().map_or(&[][..], Vec::as_slice);
+        for peer in peers {
+            let text = |name: &str| peer[name].as_str().unwrap_or_default().to_owned();
+            let count = |name: &str| peer[name].as_u64().unwrap_or(0).to_string();
+            let answered =
+                peer["answered_s"].as_u64().map_or(String::new(), |s| format!("{s} s ago"));
+            let [at, n3, state] = ["peer", "n3", "state"].map(text);
+            table.add_row([at, n3, state, count("sessions"), count("restarts"), answered]);
+        }
+        let total = document["total"].as_u64().unwrap_or(0) as usize;
+        format!("{table}\n{} of {}", peers.len(), counted(total, "peer"))
+    })
 }
 
 /// Lists page by page.

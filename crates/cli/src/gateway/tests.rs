@@ -5,6 +5,7 @@ use overbank_declare::counters::{Labelled, gauges_reference, reference};
 use overbank_declare::document;
 use overbank_declare::settings::text;
 use overbank_gateway::journal::JournalTotals;
+use overbank_gateway::peers::PeerTotals;
 use overbank_gateway::sessions::SessionTotals;
 use overbank_gateway::{DropReason, GAUGES, GatewayTotals};
 use std::sync::Arc;
@@ -100,7 +101,11 @@ fn the_documents_are_made_of_the_tables() {
     let settings = text::reference(&GatewaySettings::SECTION);
     current("settings", &settings);
     current("reasons", &overbank_reasons::reference::<DropReason>());
-    let tables = [Labelled::of::<GatewayTotals>(&["worker"]), Labelled::of::<SessionTotals>(&[])];
+    let tables = [
+        Labelled::of::<GatewayTotals>(&["worker"]),
+        Labelled::of::<SessionTotals>(&[]),
+        Labelled::of::<PeerTotals>(&[]),
+    ];
     let journal = reference(Labelled::of::<JournalTotals>(&[]));
     let counted: String = tables.into_iter().map(reference).collect();
     let head = "| metric | kind | labels | meaning |\n|---|---|---|---|\n";

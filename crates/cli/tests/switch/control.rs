@@ -143,7 +143,7 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         object.to_string()
     };
     let long = "x".repeat(17 << 10);
-    let cases: [(&str, &str, String, u16, &str); 26] = [
+    let cases: [(&str, &str, String, u16, &str); 27] = [
         ("GET", "/nothing", String::new(), 404, "no path \"/nothing\"; known: /status,"),
         ("PUT", "/sessions/7", body(7), 405, "\"/sessions/7\" has no method PUT"),
         ("GET", "/sessions/9", String::new(), 404, "there is no session 9"),
@@ -152,6 +152,7 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         ("GET", "/sessions?most=0", String::new(), 400, "most: \"0\": must be from 1 to 1000"),
         ("GET", "/sessions?most=2000", String::new(), 400, "most: \"2000\": must be"),
         ("GET", "/sessions?teid=1&teid=2", String::new(), 400, "parameter teid comes twice"),
+        ("GET", "/peers?after=me", String::new(), 400, "after: \"me\": must be an N3 address and"),
         ("GET", "/sessions?origin=me", String::new(), 400, "origin: \"me\": must be one of file"),
         ("GET", "/sessions?address=x", String::new(), 400, "address: \"x\": must be an address"),
         ("POST", "/sessions", "{".to_owned(), 400, "the body: EOF while parsing"),
@@ -294,6 +295,13 @@ fn the_commands_ask_a_running_gateway() {
         (&listed["schema"], listed["sessions"].as_array().map(Vec::len)),
         (&json!("overbank-gateway-sessions/1"), Some(1))
     );
+    let peers = gateway.says(&["peers"]);
+    let found = ["198.51.100.7", "unknown", "1 of 1 peer\n"].map(|text| peers.contains(text));
+    assert_eq!(found, [true; 3], "{peers}");
+    let peers = gateway.says(&["peers", "--format", "json"]);
+    let peers: Value = serde_json::from_str(&peers).expect("JSON");
+    assert_eq!((&peers["total"], &peers["peers"][0]["sessions"]), (&json!(1), &json!(2)));
+    assert!(gateway.says(&["peers", "--down"]).ends_with("\n0 of 1 peer\n"));
     gateway.says(&["sessions", "change", "7", "gate=closed"]);
     assert!(gateway.says(&["sessions", "show", "7"]).contains("closed"));
     let file = gateway.folder.path().join("import.csv");

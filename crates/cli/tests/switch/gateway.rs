@@ -132,9 +132,18 @@ fn captures_pass_both_ways() {
 fn wrong_settings_and_sessions_are_all_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let sessions = folder.path().join("s.csv");
-    let run = |n3: &str| {
+    let run = |n3: &str, echo: &str| {
         let mut command = overbank();
-        command.args(["gateway", "--check", "--port", "n3=tap:a", "--port", "n6=tap:b"]);
+        command.args([
+            "gateway",
+            "--echo-interval",
+            echo,
+            "--check",
+            "--port",
+            "n3=tap:a",
+            "--port",
+            "n6=tap:b",
+        ]);
         command.args(["--n3-address", n3, "--ue-pool", "10.45.0.0/16", "--sessions"]);
         let output = command.arg(&sessions).output().expect("runs");
         assert_eq!(output.status.code(), Some(1));
@@ -144,7 +153,7 @@ fn wrong_settings_and_sessions_are_all_named() {
         "1,192.0.2.1,1,198.51.100.7,1,,10.45.0.2\n2,192.0.2.1,1,198.51.100.7,1,,10.46.0.2\n";
     fs::write(&sessions, format!("{HEADER}\n{lines}3,192.0.2.1,3,198.51.100.7,1,,10.45.0.2\n"))
         .expect("written");
-    let errors = run("192.0.2.1");
+    let errors = run("192.0.2.1", "0");
     assert!(errors.contains("2 problems"), "{errors}");
     for wanted in [
         "s.csv:3: address 10.46.0.2 is in no UE pool; pools: 10.45.0.0/16",
@@ -152,7 +161,10 @@ fn wrong_settings_and_sessions_are_all_named() {
     ] {
         assert!(errors.contains(wanted), "{wanted}: {errors}");
     }
-    assert!(run("nowhere").contains("--n3-address: \"nowhere\": must be the IP address"));
+    let errors = run("nowhere", "60");
+    assert!(errors.contains("--n3-address: \"nowhere\": must be the IP address"), "{errors}");
+    let errors = run("192.0.2.1", "5");
+    assert!(errors.contains("--echo-interval: 5: must be 0 (off) or at least 60"), "{errors}");
 }
 
 /// Sends a datagram through the tunnel to the host behind N6 and prints what comes back.

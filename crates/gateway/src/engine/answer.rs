@@ -1,7 +1,7 @@
-//! What the gateway sends by itself: Echo Responses, Error Indications, Supported Extension Headers
-//! Notifications, End Markers, ICMP errors.
+//! What the gateway sends by itself: Echo Requests and Responses, Error Indications, Supported
+//! Extension Headers Notifications, End Markers, ICMP errors.
 //!
-//! All are bounded, so that no flood of requests makes a flood of answers:
+//! All answers are bounded, so that no flood of requests makes a flood of answers:
 //!
 //! | answer | a second, of all workers together |
 //! |---|---|
@@ -16,6 +16,7 @@
 
 use super::{Sink, TTL, View, Work, ends};
 use crate::limits::{Limit, PeerLimits, PerSecond};
+use crate::peers::Path;
 use crate::reason::{Denied, DropReason};
 use crate::session::is_host;
 use overbank_wire::gtpu::{self, Datagram, Extension, Extensions, Link, Message, Outer, kind};
@@ -201,20 +202,40 @@ impl Work {
 
     /// Sends an End Marker.
     #[cold]
-    pub(super) fn end_marker(
+    pub(super) fn end_marker(&mut self, view: &View, path: Path, teid: u32, out: &mut impl Sink) {
+        let sent = self.send(view, path, &Message::end_marker(teid), out);
+        self.totals.end_markers += u64::from(sent);
+    }
+
+    /// Sends an Echo Request.
+    #[cold]
+    pub(super) fn echo_request(
         &mut self,
         view: &View,
-        [n3, peer]: [IpAddr; 2],
-        teid: u32,
+        path: Path,
+        sequence: u16,
         out: &mut impl Sink,
     ) {
+        let sent = self.send(view, path, &Message::echo_request(sequence), out);
+        self.totals.echo_requests += u64::from(sent);
+    }
+
+    /// Sends a message that nothing has asked for; returns whether it could.
+    fn send(
+        &mut self,
+        view: &View,
+        Path { n3, peer }: Path,
+        message: &Message<'_>,
+        out: &mut impl Sink,
+    ) -> bool {
         let to = self.roles.n3;
-        let (Some(link), Some(ends)) = (view.hops.n3.link(peer), ends(n3, peer)) else { return };
-        let message = Message::end_marker(teid);
-        if let Some(frame) = self.message(&message, link, ends, [gtpu::PORT, gtpu::PORT]) {
-            out.originate(to, frame);
-            self.totals.end_markers += 1;
-        }
+        let frame = match (view.hops.n3.link(peer), ends(n3, peer)) {
+            (Some(link), Some(ends)) => self.message(message, link, ends, [gtpu::PORT; 2]),
+            _ => None,
+        };
+        let sent = frame.map(|frame| out.originate(to, frame)).is_some();
+        self.totals.unsent += u64::from(!sent);
+        sent
     }
 
     /// Writes an ICMP error about a packet into the scratch memory; returns whether it may be sent.

@@ -34,6 +34,13 @@ pub(super) struct Looked<'a> {
     barred: Option<Denied>,
 }
 
+impl Looked<'_> {
+    /// Fails if no packet of the chunk may pass.
+    pub(super) fn pass(&self) -> Result<(), Denied> {
+        self.barred.map_or(Ok(()), Err)
+    }
+}
+
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -148,9 +155,7 @@ impl Work {
         let Some(fabric) = &view.fabric else {
             return Ok(found.map_or(Way::Unknown, Way::Here));
         };
-        if let Some(barred) = looked.barred {
-            return Err(barred);
-        }
+        looked.pass()?;
         let node = looked.there.as_ref().and_then(|[wide, six]| match key {
             At::Wide(at) => wide.get(at),
             At::Six(at) => six.get(at),
@@ -181,7 +186,8 @@ impl Work {
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         let fabric = view.fabric.as_ref().ok_or(Denied::NodeDown)?;
-        let mac = fabric.mac_of(node).ok_or(Denied::NodeDown)?;
+        let down = || if fabric.knows(node) { Denied::NodeDown } else { Denied::NoSuchNode };
+        let mac = fabric.mac_of(node).ok_or_else(down)?;
         if frame.len() > fabric.mtu + 2 * MAC_LEN + 2 {
             return Err(Denied::TooBig.into());
         }
@@ -315,7 +321,7 @@ impl View {
         if datagram.is_ok_and(|datagram| self.addresses.n3_number(datagram.ends.dst()).is_some()) {
             return match self.read_any_n3(frame, keys)? {
                 // Answered where it came in.
-                FromN3::Echo { .. } | FromN3::UnknownExtension(_) => {
+                FromN3::Echo { .. } | FromN3::UnknownExtension(_) | FromN3::Response(_) => {
                     Err(Denied::ForeignFabric.into())
                 }
                 read => Ok(FromFabric::Up(n3::Read::General(read), tag)),

@@ -22,6 +22,7 @@
 //! no wait; no warm packet allocates. Panics: none, on any frames.
 
 mod answer;
+mod echo;
 mod fabric;
 mod n3;
 mod n6;
@@ -30,9 +31,11 @@ mod short;
 mod tests;
 
 pub use answer::Answers;
+pub use echo::{EchoResponse, Echoes};
 
 use crate::fabric::{Fabric, Seed, announcement, kind};
 use crate::next_hops::{Mac, NextHops};
+use crate::peers::Path;
 use crate::prefix::Prefixes;
 use crate::reason::{Denied, DropReason};
 use crate::sessions::{Addresses, SessionReader};
@@ -70,6 +73,8 @@ pub struct View {
     pub from: From,
     /// Takes tunnels that their peers do not know.
     pub lost: Arc<LostTunnels>,
+    /// Takes responses to Echo Requests of the gateway.
+    pub echoes: Arc<Echoes>,
     /// The other nodes, if the gateway is one of a cluster.
     pub fabric: Option<Fabric>,
 }
@@ -124,6 +129,8 @@ pub struct Roles {
 pub enum Order {
     /// Send an End Marker.
     EndMarker { n3: IpAddr, peer: IpAddr, teid: u32 },
+    /// Send an Echo Request.
+    Echo { path: Path, sequence: u16 },
     /// Show switches where the port of the fabric is.
     Announce,
 }
@@ -155,6 +162,9 @@ overbank_declare::counters! {
         icmp_limited: counter packets
             "ICMP errors not sent: 1000/s, or 100/s to the host" as "icmp_errors_limited";
         end_markers: counter packets "End Markers sent" as "end_markers_sent";
+        echo_requests: counter packets "Echo Requests sent" as "echo_requests_sent" rate;
+        unsent: counter packets
+            "End Markers and Echo Requests not sent: no next hop is known" as "messages_unsent";
         fabric_sent: counter packets "Packets forwarded to other nodes of the cluster"
             as "fabric_sent" rate;
         fabric_received: counter packets "Packets from other nodes of the cluster to this one"
@@ -253,6 +263,27 @@ impl Gateway {
         }
         work.reader.leave();
     }
+
+    #[cfg(test)]
+    pub(crate) fn asker(&self) -> crate::peers::Asker {
+        self.view.asker()
+    }
+
+    /// Does what the control side asks for.
+    pub(crate) fn perform(&mut self, order: Order, out: &mut impl Sink) {
+        let Gateway { view, work } = self;
+        match order {
+            Order::EndMarker { n3, peer, teid } => {
+                work.end_marker(view, Path { n3, peer }, teid, out);
+            }
+            Order::Echo { path, sequence } => work.echo_request(view, path, sequence, out),
+            Order::Announce => {
+                if let Some(fabric) = &view.fabric {
+                    out.originate(fabric.port, &announcement(fabric.mac));
+                }
+            }
+        }
+    }
 }
 
 impl Engine for Gateway {
@@ -273,16 +304,7 @@ impl Engine for Gateway {
     }
 
     fn carry_out(&mut self, order: Order, _now_ms: u64, out: &mut Out<DropReason>) {
-        match order {
-            Order::EndMarker { n3, peer, teid } => {
-                self.work.end_marker(&self.view, [n3, peer], teid, out);
-            }
-            Order::Announce => {
-                if let Some(fabric) = &self.view.fabric {
-                    out.originate(fabric.port, &announcement(fabric.mac));
-                }
-            }
-        }
+        self.perform(order, out);
     }
 
     fn take_over(&mut self, _old: &Arc<View>, new: &Arc<View>, _now_ms: u64) {

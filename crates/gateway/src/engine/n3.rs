@@ -9,7 +9,7 @@ use crate::sessions::keys::of_tunnel;
 use crate::slab::{Direction, Entry};
 use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
-use overbank_cluster::Tag;
+use overbank_cluster::{NodeId, Tag};
 use overbank_wire::extract::Network;
 use overbank_wire::gtpu::{self, Body, Datagram, Message, Plain, Refused};
 use overbank_wire::icmp_error::Problem;
@@ -33,7 +33,9 @@ impl Read<'_> {
     pub(super) fn key(&self) -> Option<At> {
         match self {
             Read::Short { key, .. } | Read::General(FromN3::Packet { key, .. }) => Some(*key),
-            Read::General(FromN3::Echo { .. } | FromN3::UnknownExtension(_)) => None,
+            Read::General(
+                FromN3::Echo { .. } | FromN3::UnknownExtension(_) | FromN3::Response(_),
+            ) => None,
         }
     }
 }
@@ -53,6 +55,8 @@ pub(super) enum FromN3<'a> {
     },
     /// A G-PDU with an extension header that the gateway does not know and would have to.
     UnknownExtension(Datagram<'a>),
+    /// An Echo Response to another node of the cluster.
+    Response(NodeId),
 }
 
 impl View {
@@ -104,7 +108,9 @@ impl View {
                 Ok(FromN3::Packet { packet, datagram, teid, key })
             }
             Body::EchoRequest => Ok(FromN3::Echo { datagram, sequence: message.sequence }),
-            Body::EchoResponse { .. } => Err(Denied::EchoResponse.into()),
+            Body::EchoResponse { recovery } => {
+                self.read_response(&datagram, message.sequence, recovery)
+            }
             Body::EndMarker => Err(Denied::EndMarker.into()),
             Body::ErrorIndication { teid, peer } => {
                 // A peer speaks of tunnels to itself alone.
@@ -221,6 +227,7 @@ impl Work {
                         self.way(view, looked, frame, *key, (tag, now_ms))
                     }
                     FromN3::Echo { .. } | FromN3::UnknownExtension(_) => Ok(Way::Unknown),
+                    FromN3::Response(node) => self.way_of_response(view, looked, *node, now_ms),
                 };
                 self.take_n3(view, index, frame, read, way, now_ms, out)
             }
@@ -251,7 +258,8 @@ impl Work {
             (FromN3::Packet { packet, datagram, .. }, Way::Here(value)) => {
                 self.packet_up(view, index, (packet, datagram.tos), value, now_ms, out)
             }
-            (FromN3::Packet { .. }, Way::There(node, tag)) => {
+            (FromN3::Response(_), Way::Here(_) | Way::Unknown) => Err(Denied::EchoStray.into()),
+            (FromN3::Packet { .. } | FromN3::Response(_), Way::There(node, tag)) => {
                 self.send_across(view, index, frame, node, tag, out)
             }
             (FromN3::Packet { datagram, teid, .. }, Way::Unknown) => {

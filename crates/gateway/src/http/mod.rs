@@ -3,6 +3,7 @@
 //! ```text
 //!   GET    /status /metrics /ready      as those of every service
 //!   GET    /check                       whether each session is found by its keys
+//!   GET    /peers?after=&most=           a page: whether the peers of sessions answer
 //!   GET    /sessions?after=&most=&teid=&address=&origin=      a page
 //!   POST   /sessions                    adds one          ┐
 //!   GET    /sessions/ID                                   │ sessions of requests are
@@ -29,6 +30,7 @@
 
 mod body;
 mod cluster;
+mod peers;
 mod query;
 mod sessions;
 
@@ -94,6 +96,7 @@ pub fn router(
     endpoints::router(documents, stop)
         .route("/speaker", get(cluster::speaker))
         .route("/check", get(sessions::check))
+        .route("/peers", get(peers::list))
         .route("/sessions", get(sessions::list).post(sessions::add))
         .route(
             "/sessions/{id}",
@@ -110,8 +113,8 @@ pub fn router(
 }
 
 async fn unknown(uri: Uri) -> Fault {
-    let known = "/status, /metrics, /ready, /speaker, /check, /sessions, /sessions/ID, /sessions/ID/move, \
-                 /import, /export, /rebalance, /drain";
+    let known = "/status, /metrics, /ready, /speaker, /check, /peers, /sessions, \
+                 /sessions/ID, /sessions/ID/move, /import, /export, /rebalance, /drain";
     Fault::new(StatusCode::NOT_FOUND, format!("no path {:?}; known: {known}", uri.path()))
 }
 

@@ -1,6 +1,7 @@
 //! Parameters of a request: each known, each once.
 
-use super::Fault;
+use super::{Fault, PAGE_MAX};
+use crate::file;
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 
@@ -48,4 +49,11 @@ impl Query {
         };
         Ok(self.get(name, read)?.unwrap_or(false))
     }
+}
+
+/// Reads how many entries a page may have.
+pub(super) fn page_size(text: &str) -> Result<usize, String> {
+    let most = file::number(text).ok().and_then(|n: u64| usize::try_from(n).ok());
+    let most = most.filter(|most| (1..=PAGE_MAX).contains(most));
+    most.ok_or_else(|| format!("{text:?}: must be from 1 to {PAGE_MAX}"))
 }

@@ -1,7 +1,7 @@
 //! Requests about sessions.
 
 use super::body::{self, Fields};
-use super::query::Query;
+use super::query::{Query, page_size};
 use super::{Api, BODY_MAX, Fault, PAGE_MAX, Shared, blocking, cluster};
 use crate::file;
 use crate::session::{Key, Prefix64};
@@ -102,12 +102,7 @@ pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
     let query = Query::of(&uri, &["after", "most", "teid", "address", "origin"])?;
     let filter = Filter::of(&query)?;
     let after = query.get("after", file::number)?.unwrap_or(0);
-    let within = |most: &usize| (1..=PAGE_MAX).contains(most);
-    let read = |text: &str| {
-        let most = file::number(text).ok().and_then(|n: u64| usize::try_from(n).ok());
-        most.filter(within).ok_or_else(|| format!("{text:?}: must be from 1 to {PAGE_MAX}"))
-    };
-    let most = query.get("most", read)?.unwrap_or(PAGE);
+    let most = query.get("most", page_size)?.unwrap_or(PAGE);
     blocking(move || {
         let Page { sessions, next } = filter.page(&api, after, most);
         let total = api.handle.lock().sessions().len();

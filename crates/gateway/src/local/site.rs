@@ -3,6 +3,8 @@
 use super::{Plan, index_of};
 use crate::cluster::{Clustered, Seat};
 use crate::engine::{Answers, Gateway, GatewayTotals, Roles, Sink, View};
+#[cfg(test)]
+use crate::engine::{EchoResponse, Order};
 use crate::fabric::Seed;
 use crate::next_hops::Mac;
 use crate::sessions::Sessions;
@@ -38,7 +40,8 @@ pub(crate) struct Site {
 impl Site {
     /// Returns a gateway without sessions.
     pub(crate) fn of(plan: &Plan, me: NodeId) -> Result<Site, NoMemory> {
-        let alone = plan.view.clone();
+        // Each has its own queue.
+        let alone = View { echoes: Arc::default(), ..plan.view.clone() };
         let (sessions, readers) =
             Sessions::new(plan.sessions_max, alone.addresses.clone(), 1, plan.seed)?;
         let reader = readers.into_iter().next().ok_or(NoMemory { slots: plan.sessions_max })?;
@@ -96,6 +99,27 @@ impl Site {
 
     pub(crate) fn forward(&mut self, burst: &[&[u8]], port: u16, now_ms: u64, out: &mut impl Sink) {
         self.gateway.forward(burst, port, now_ms, out);
+    }
+
+    /// Takes what peers have answered, and asks those that are due.
+    #[cfg(test)]
+    pub(crate) fn look_at_peers(&mut self, interval_ms: u64, now_ms: u64, out: &mut impl Sink) {
+        let (asker, peers) = (self.gateway.asker(), self.sessions.peers_mut());
+        peers.set_interval(interval_ms);
+        while let Some(EchoResponse { path, sequence, recovery }) = self.alone.echoes.take() {
+            peers.answer(asker, path, sequence, recovery, now_ms);
+        }
+        let mut orders = Vec::new();
+        peers.tick(asker, now_ms, |path, sequence| {
+            orders.push(Order::Echo { path, sequence });
+            true
+        });
+        orders.into_iter().for_each(|order| self.gateway.perform(order, out));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn peers(&self) -> &crate::peers::Peers {
+        self.sessions.peers()
     }
 
     pub(crate) fn totals(&self) -> GatewayTotals {

@@ -92,7 +92,7 @@ fn packets_of_no_session_are_dropped_by_name() {
     rig.run(50, 2 * SESSIONS, |_| {});
     let unknown = rig.dropped("unknown_teid") + rig.dropped("unknown_ue");
     // The table answers anything for an unknown key: also a node that is no member.
-    let nowhere = rig.dropped("node_down");
+    let nowhere = rig.dropped("no_such_node");
     assert_eq!(unknown + nowhere, rig.missing());
     assert!((600..1000).contains(&unknown) && (100..400).contains(&nowhere), "{unknown} {nowhere}");
 }

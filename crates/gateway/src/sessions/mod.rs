@@ -29,6 +29,7 @@ pub use list::{Page, SLOTS_A_PAGE};
 pub use reader::{Found, SessionReader};
 
 use crate::fabric::Relay;
+use crate::peers::{Path, Peers};
 use crate::prefix::Prefixes;
 use crate::session::{Invalid, Key, Session};
 use crate::slab::{Counts, NoMemory, Slab, Tally};
@@ -217,6 +218,7 @@ pub struct Sessions {
     free: Vec<u32>,
     /// Freed slots, with the period after which no worker uses them.
     leaving: VecDeque<(u64, u32)>,
+    peers: Peers,
     resting: HashMap<Key, Rest, foldhash::fast::RandomState>,
     /// The same keys by the end of their rest; some have been taken back since.
     rests: VecDeque<(u64, Key)>,
@@ -263,6 +265,7 @@ impl Sessions {
             owners: vec![0; slots],
             free: (0..slots as u32).rev().collect(),
             leaving: VecDeque::new(),
+            peers: Peers::default(),
             resting: HashMap::default(),
             rests: VecDeque::new(),
             totals: SessionTotals::default(),
@@ -285,6 +288,15 @@ impl Sessions {
 
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
+    }
+
+    /// Returns the peers of all sessions.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    pub fn peers_mut(&mut self) -> &mut Peers {
+        &mut self.peers
     }
 
     /// Returns counts of changes.
@@ -483,6 +495,7 @@ impl Sessions {
             *owner = 0;
         }
         self.leaving.push_back((self.grace.mark(), record.slot));
+        self.peers.leave(path(&record.session));
         self.totals.removed += 1;
         Ok(listed)
     }
@@ -561,6 +574,7 @@ impl Sessions {
         self.owners[slot as usize] = session.id;
         self.records.insert(session.id, record);
         self.wake(&session);
+        self.peers.join(path(&session));
         self.totals.added += 1;
         Ok(())
     }
@@ -591,6 +605,10 @@ impl Sessions {
             }
         }
         self.wake(&session);
+        if path(&before) != path(&session) {
+            self.peers.join(path(&session));
+            self.peers.leave(path(&before));
+        }
         let other_free = self.grace.mark();
         let record = self.records.get_mut(&id).ok_or(unknown)?;
         (record.session, record.origin) = (session, origin);
@@ -672,6 +690,10 @@ impl Sessions {
         }
         Ok(())
     }
+}
+
+fn path(session: &Session) -> Path {
+    Path { n3: session.n3, peer: session.peer }
 }
 
 pub(crate) fn check_pools(addresses: &Addresses, session: &Session) -> Result<(), SessionError> {

@@ -195,6 +195,16 @@ impl<E: Engine> Publisher<E> {
         sums
     }
 
+    /// Hands an order to the first worker. Returns false if its queue is full.
+    pub fn order(&self, order: E::Order) -> bool {
+        let Some(worker) = self.workers.first() else { return false };
+        let done = worker.link.orders.push(order).is_ok();
+        if done {
+            worker.link.bell.ring();
+        }
+        done
+    }
+
     /// Posts a snapshot to every worker; returns its version.
     fn post(&mut self, engine: E::Snapshot) -> u64 {
         self.totals.version += 1;

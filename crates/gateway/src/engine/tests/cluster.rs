@@ -3,7 +3,7 @@
 //! The cluster's engine runs in one process. Between two of its beats, packets of every session
 //! come in at every node: what becomes of each must be what the engine's maps say.
 
-use super::frames::{frame, g_pdu, packet};
+use super::frames::{frame, g_pdu, gtpu, packet, to_n3};
 use super::*;
 use crate::fabric::Seed;
 use crate::local::{Plan, Site, mac_of};
@@ -134,7 +134,10 @@ impl Cluster {
                         }
                         Err(Some(reason)) => Err(reason.name()),
                     };
-                    let ours = self.packet(ingress, port, &frame);
+                    // To the engine's maps, a number that never was a member is one that is gone.
+                    let ours = self.packet(ingress, port, &frame).map_err(|why| {
+                        if why == Denied::NoSuchNode.name() { Denied::NodeDown.name() } else { why }
+                    });
                     assert_eq!(ours, theirs, "{key} in at {ingress:?}");
                     fates.push(ours);
                 }
@@ -290,5 +293,54 @@ fn frames_that_no_node_sent_are_dropped() {
             other => panic!("{other:?}"),
         };
         assert_eq!(ours, fate, "{source:?}");
+    }
+}
+
+#[test]
+fn a_peer_may_answer_any_node() {
+    let mut cluster = Cluster::new(4);
+    cluster.establish(4);
+    let now_ms = cluster.now / 1000;
+    let mut requests = Vec::new();
+    for (node, site) in (0..).zip(&mut cluster.sites) {
+        let (site, mut events) = (site.as_mut().expect("it runs"), Events::default());
+        site.look_at_peers(60_000, now_ms, &mut events);
+        site.look_at_peers(60_000, now_ms + 60_000, &mut events);
+        let made = events.0.into_iter().map(|event| match event {
+            Event::Made(0, frame) => (node, frame),
+            other => panic!("{other:?}"),
+        });
+        requests.extend(made);
+    }
+    let askers: std::collections::HashSet<u8> = requests.iter().map(|(node, _)| *node).collect();
+    assert!(askers.len() > 1 && requests.len() > askers.len(), "{}", requests.len());
+    for (node, request) in &requests {
+        let request = overbank_wire::gtpu::Datagram::of(request).expect("GTP-U");
+        let [n3, peer] = [request.ends.src(), request.ends.dst()];
+        let sequence = [request.payload()[8], request.payload()[9], 0, 0];
+        let response = |sequence: &[u8]| to_n3(peer, n3, &gtpu(2, 2, 0, sequence, &[14, 0]));
+        let ingress = NodeId((node + 1) % 4);
+        let stray = [sequence[0], sequence[1] ^ 1, 0, 0];
+        assert_eq!(cluster.packet(ingress, 0, &response(&stray)), Err("echo_stray"));
+        assert_eq!(cluster.packet(ingress, 0, &response(&sequence)), Err("echo_response"));
+        // A flood of them takes no more of the fabric than it may.
+        let sent = |cluster: &Cluster| {
+            cluster.sites.iter().flatten().map(|site| site.totals().fabric_sent).sum::<u64>()
+        };
+        let before = sent(&cluster);
+        if *node == 0 {
+            let flood = (0..6000).map(|_| cluster.packet(ingress, 0, &response(&sequence)));
+            assert_eq!(flood.last(), Some(Err("echo_limited")));
+            assert!(sent(&cluster) - before <= 5000);
+        }
+        // A second on, as the limit has it.
+        cluster.now += 1_000_000;
+        cluster.memory.begin(cluster.now);
+        while cluster.step() {}
+    }
+    for site in cluster.sites.iter_mut().flatten() {
+        site.look_at_peers(60_000, now_ms, &mut Events::default());
+        let totals = site.peers().totals();
+        assert_eq!((totals.peers_up, totals.peers_down), (totals.paths, 0));
     }
 }

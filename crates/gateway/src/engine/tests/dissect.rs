@@ -62,8 +62,10 @@ fn of_paths(rig: &mut Rig, events: &mut Events) {
                 events.0.extend(rig.burst(0, &[&frame]));
             }
         }
-        let ends = [ip(n3), ip(&format!("{net}1"))];
-        rig.gateway.work.end_marker(&rig.gateway.view, ends, 0x1001, events);
+        let path = Path { n3: ip(n3), peer: ip(&format!("{net}1")) };
+        let Path { n3, peer } = path;
+        rig.gateway.perform(Order::EndMarker { n3, peer, teid: 0x1001 }, events);
+        rig.gateway.perform(Order::Echo { path, sequence: 0x1234 }, events);
     }
 }
 

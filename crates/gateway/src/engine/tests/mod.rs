@@ -119,6 +119,7 @@ fn view() -> View {
         mtu: Mtu { n3: 1500, n6: 1400 },
         from: From { v4: Some(ip("192.0.2.6")), v6: Some(ip("2001:db8::6")) },
         lost: Arc::default(),
+        echoes: Arc::default(),
         fabric: None,
     }
 }

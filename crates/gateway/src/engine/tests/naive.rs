@@ -4,11 +4,14 @@
 //! reasons have twins of their readers in `overbank-wire`.
 
 use super::{Event, Verdict};
+use crate::fabric::Seed;
 use crate::next_hops::Mac;
+use crate::peers::{Asker, Path};
 use crate::prefix::Prefix;
 use crate::reason::Denied;
 use crate::session::{Session, is_host};
 use crate::slab::Direction;
+use overbank_cluster::NodeId;
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::Packet;
 use std::collections::HashMap;
@@ -168,6 +171,8 @@ fn merge_ecn(mut packet: Vec<u8>, outer_tos: u8) -> Option<Vec<u8>> {
 enum Message<'a> {
     GPdu(u32, &'a [u8]),
     Echo(u16),
+    /// An Echo Response with this sequence number.
+    Response(u16),
     Other(Denied),
     /// A G-PDU to this TEID with an extension header that must be known.
     Unknown(u32),
@@ -251,7 +256,7 @@ fn message(payload: &[u8]) -> Read<Message<'_>> {
     let has = |element| found.contains(&element);
     Ok(match kind {
         1 => Message::Echo(sequence),
-        2 => Message::Other(Denied::EchoResponse),
+        2 => Message::Response(sequence),
         26 if has(16) && has(133) => Message::Other(Denied::ErrorIndication),
         31 if has(141) => Message::Other(Denied::SupportedExtensions),
         254 => Message::Other(Denied::EndMarker),
@@ -490,6 +495,12 @@ impl Naive {
         let back = self.link(0, ip.src).unwrap_or(back);
         let (teid, packet) = match message(&udp[8..len])? {
             Message::Other(denied) => return Err(denied.into()),
+            Message::Response(sequence) => {
+                let (seed, me) = (Seed(0), NodeId(0));
+                let path = Path { n3: ip.dst, peer: ip.src };
+                let is_ours = Asker { seed, me }.of(path, sequence) == Some(me);
+                return Err(if is_ours { Denied::EchoResponse } else { Denied::EchoStray }.into());
+            }
             Message::Echo(_) if !is_host(ip.src) => return Err(Denied::EchoLimited.into()),
             Message::Echo(sequence) => {
                 let mut answer = vec![0x32, 2, 0, 6, 0, 0, 0, 0];

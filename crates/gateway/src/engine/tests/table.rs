@@ -196,13 +196,47 @@ fn a_peer_outside_the_list_gets_no_answer() {
 }
 
 #[test]
-fn an_end_marker_is_sent_on_request() {
+fn messages_are_sent_on_request() {
     let mut rig = Rig::new(view());
     let mut names = Names::default();
-    let ends = [of(1).n3, of(1).peer];
-    rig.gateway.work.end_marker(&rig.gateway.view, ends, 0x1001, &mut names);
+    let (n3, peer) = (of(1).n3, of(1).peer);
+    rig.gateway.perform(Order::EndMarker { n3, peer, teid: 0x1001 }, &mut names);
     assert_eq!(names.made[0][42..], [0x30, 254, 0, 0, 0, 0, 0x10, 1]);
-    assert_eq!(rig.totals().end_markers, 1);
+    let path = Path { n3, peer };
+    rig.gateway.perform(Order::Echo { path, sequence: 0x1234 }, &mut names);
+    assert_eq!(names.made[1][42..], [0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0]);
+    // Without a next hop, a message is lost, and counted.
+    let lost = of(8).peer;
+    rig.gateway.perform(Order::EndMarker { n3, peer: lost, teid: 0x1001 }, &mut names);
+    rig.gateway.perform(Order::Echo { path: Path { n3, peer: lost }, sequence: 1 }, &mut names);
+    let totals = rig.totals();
+    assert_eq!((names.made.len(), totals.unsent), (2, 2));
+    assert_eq!((totals.end_markers, totals.echo_requests), (1, 1));
+}
+
+#[test]
+fn an_echo_response_is_taken_if_it_was_asked_for() {
+    let mut rig = Rig::new(view());
+    let path = Path { n3: of(1).n3, peer: of(1).peer };
+    let asker = rig.gateway.view.asker();
+    let mut sequence = 0;
+    rig.sessions.peers_mut().set_interval(60_000);
+    rig.sessions.peers_mut().tick(asker, 0, |_, _| panic!("all are new"));
+    rig.sessions.peers_mut().tick(asker, 60_000, |asked, with| {
+        sequence = if asked == path { with } else { sequence };
+        true
+    });
+    let response = |sequence: u16, recovery: &[u8]| {
+        let [high, low] = sequence.to_be_bytes();
+        to_n3(path.peer, path.n3, &gtpu(2, 2, 0, &[high, low, 0, 0], recovery))
+    };
+    assert_eq!(rig.name(0, &response(sequence, &[14, 7])), ("echo_response", 0));
+    let taken = EchoResponse { path, sequence, recovery: Some(7) };
+    assert_eq!(rig.gateway.view.echoes.take(), Some(taken));
+    for stray in [sequence ^ 1, sequence ^ 1 << 7, sequence ^ 1 << 11] {
+        assert_eq!(rig.name(0, &response(stray, &[14, 7])), ("echo_stray", 0));
+    }
+    assert_eq!(rig.gateway.view.echoes.take(), None);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn bad_inputs_from_n3() {
             "#4492",
             "an Echo Response",
             message(2, 2, 0, &[0, 1, 0, 0], &[14, 0]),
-            "echo_response",
+            "echo_stray",
             NONE,
         ),
         (
