@@ -3,11 +3,11 @@
 mod appliance;
 mod ask;
 mod client;
-#[cfg(feature = "cluster")]
 mod cluster;
 mod demo;
 #[cfg(feature = "pfcp")]
 mod pfcp;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,7 @@ use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::journal::{self, Found, Journal};
 use overbank_gateway::prefix::{Prefix, Prefixes};
-use overbank_gateway::settings::{GatewaySettings, Role, Url};
+use overbank_gateway::settings::{GatewaySettings, Role};
 use overbank_gateway::teid::Secret;
 use overbank_gateway::{Setup, StartError, file};
 use overbank_ports::select::{Rule, Rules, Select};
@@ -29,6 +29,7 @@ use overbank_runtime::settings::{PortSetting, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_service::process::start_log;
 use overbank_service::sockets::LocalSocket;
+use place::Place;
 use serde_json::Value;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -91,10 +92,8 @@ pub struct Config {
     /// Address of N4, and the peers that may use it (empty: all).
     pub pfcp: Option<N4>,
     /// The cluster that it is to join.
-    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     pub cluster: Option<ClusterSettings>,
     /// The cluster that it has joined, until its node runs.
-    #[cfg(feature = "cluster")]
     pub joined: Mutex<Option<cluster::Joining>>,
     /// Path of the control socket, and its limit of connections.
     pub control: (Option<PathBuf>, usize),
@@ -213,7 +212,9 @@ impl Config {
         let (sessions, service) = (gateway.sessions, service?);
         // Terminals do not reach them.
         let own = [pfcp.as_ref().map(|n4| n4.address), service.metrics.0];
-        let protected = own.into_iter().flatten().map(|own| Prefix::of(own.ip(), u8::MAX));
+        let own = own.into_iter().flatten().map(|own| own.ip());
+        let peers = cluster.iter().flat_map(|cluster| cluster.place.peers());
+        let protected = own.chain(peers).map(|address| Prefix::of(address, u8::MAX));
         setup.tunable.protected =
             setup.tunable.protected.iter().copied().chain(protected).collect();
         let teid_secret = gateway.teid_secret;
@@ -231,7 +232,6 @@ impl Config {
             teid_secret,
             pfcp,
             cluster,
-            #[cfg(feature = "cluster")]
             joined: Mutex::default(),
             control,
             socket: None,
@@ -295,58 +295,34 @@ fn check_pfcp(check: &mut Check, gateway: &GatewaySettings) -> Option<N4> {
 }
 
 /// Where a node's cluster is.
-#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
 pub struct ClusterSettings {
     pub node: u8,
     pub name: String,
-    pub etcd: Vec<String>,
-    pub nats: Vec<String>,
-    pub nats_credentials: Option<PathBuf>,
-    pub replicas: usize,
+    pub place: Place,
     pub drain_timeout: Duration,
 }
 
 /// Returns the cluster to join; reports what does not fit together.
 fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<ClusterSettings> {
     let Some(node) = gateway.node else {
-        for given in ["etcd", "nats"] {
+        for given in ["etcd", "nats", "peers"] {
             if let Some(location) = check.given(given) {
                 check.problem(location, "it is of a cluster: give the node's number, too");
             }
         }
         return None;
     };
-    let location = check.given("node").unwrap_or(Location::InText);
-    if !cfg!(feature = "cluster") {
-        let what = "this program was built without clusters; build it with --features cluster";
-        check.problem(location, what);
-    }
-    let lists = [
-        ("etcd", &gateway.etcd, "http://10.0.0.1:2379"),
-        ("nats", &gateway.nats, "nats://10.0.0.1:4222"),
-    ];
-    for (name, list, such_as) in lists {
-        if list.is_empty() && check.given(name).is_none() {
-            let what = format!("no {name}; a node of a cluster needs one, such as {such_as}");
-            check.problem(Location::Missing(name), what);
-        }
-    }
+    let place = Place::check(check, gateway, node as u8);
     let own = [("sessions", gateway.sessions.is_some()), ("journal", gateway.journal.is_some())];
     for (name, _) in own.into_iter().filter(|(_, is_given)| *is_given) {
         let location = check.given(name).unwrap_or(Location::InText);
         let what = "a cluster has its sessions in its log: add them by the control socket";
         check.problem(location, what);
     }
-    let urls = |list: &[overbank_declare::settings::Located<Url>]| {
-        list.iter().map(|url| url.value.0.clone()).collect()
-    };
     Some(ClusterSettings {
         node: node as u8,
         name: gateway.cluster.clone().unwrap_or_default().0,
-        etcd: urls(&gateway.etcd),
-        nats: urls(&gateway.nats),
-        nats_credentials: gateway.nats_credentials.clone(),
-        replicas: gateway.replicas,
+        place: place?,
         drain_timeout: Duration::from_secs(gateway.drain_timeout as u64),
     })
 }
@@ -384,7 +360,6 @@ fn serve(args: &Args) -> Result<()> {
         let (journal, bytes) = (journal.display(), config.cut);
         tracing::warn!(%journal, bytes, "cut the last frame off: it was not whole when it was left");
     }
-    #[cfg(feature = "cluster")]
     cluster::join(&mut config)?;
     let bind = |path: &PathBuf| LocalSocket::bind(path, "control", Some(0o600));
     config.socket = config.control.0.as_ref().map(bind).transpose()?;

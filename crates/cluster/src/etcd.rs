@@ -23,7 +23,7 @@ pub struct Lease {
 pub type Info = Arc<[u8]>;
 
 /// A key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Key {
     /// The membership: changed only by a member of the one before.
     Members,
@@ -71,7 +71,7 @@ pub enum State {
 }
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Request {
     /// Creates a lease.
     Grant {
@@ -92,7 +92,7 @@ pub enum Request {
 }
 
 /// A reply, or a change that the watch shows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reply {
     /// The lease lives for its time from a moment after `sent`.
     Alive { lease: Lease, sent: Micros },

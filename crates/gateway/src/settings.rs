@@ -87,13 +87,16 @@ overbank_declare::settings! {
             example "/etc/overbank/teid-secret";
         max_sessions: usize = 65_536, in 1..=SESSIONS_MAX, "Limit of sessions";
         node: Option<usize>, in 0..=NODE_MAX,
-            "Number of this node in a cluster (feature `cluster`)" or "a gateway by itself"
+            "Number of this node in a cluster" or "a gateway by itself"
             example "3";
-        cluster: Option<Name>, "Name of the cluster in etcd and NATS" or "gateway" example "west";
-        etcd: Vec<Located<Url>>, "URL of a member of etcd; repeat for each"
+        cluster: Option<Name>, "Name of the cluster" or "gateway" example "west";
+        etcd: Vec<Located<Url>>, "URL of a member of etcd (feature `cluster`); repeat for each"
             example "http://10.0.0.1:2379";
         nats: Vec<Located<Url>>, "URL of a NATS server; repeat for each"
             example "nats://10.0.0.1:4222";
+        peers: Option<PathBuf>,
+            "File of all nodes of a cluster without etcd and NATS, for labs: a line \
+            `NODE ADDRESS:PORT` for each" or "etcd and NATS" example "/etc/overbank/peers";
         nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
             example "/etc/overbank/nats.creds";
         replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";

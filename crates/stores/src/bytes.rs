@@ -39,11 +39,11 @@ type BatchBytes = (Sequence, Epoch, Member, Vec<Change>, Vec<u8>, Vec<(u32, u64)
 /// Sequence number, epoch, position, sessions and keys, image.
 type SnapshotBytes = (Sequence, Epoch, u64, Rib, Vec<u8>);
 
-fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, BytesError> {
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, BytesError> {
     Ok(postcard::to_extend(value, vec![VERSION])?)
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BytesError> {
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BytesError> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => match postcard::take_from_bytes(rest)? {
             (value, []) => Ok(value),

@@ -7,29 +7,23 @@
 //! drops messages and requests, which the engine repeats, but never etcd's changes, which wait.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use overbank_cluster::etcd::Info;
-use overbank_cluster::message::{Answer, Answered, Counts, Message, Request};
+use overbank_cluster::message::{Answer, Answered, Counts, Message, Refusal, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Action, Event, Member, Micros, Node, NodeId, SessionId};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::bus::{self, Outgoing};
-use crate::etcd;
-use crate::join::{Joined, StoresError};
+use crate::services::{Joined, StoresError, Ways};
 
 /// Events that wait for the node.
 const EVENTS_MAX: usize = 1 << 14;
 /// Events of a step.
 const STEP_MAX: usize = 1 << 12;
-/// Messages that wait to be sent.
-const OUTGOING_MAX: usize = 1 << 12;
-/// Requests under way to a service at a time.
-const REQUESTS_MAX: usize = 1 << 10;
 /// Time between tries of a run that cannot begin.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time for the last requests of a run.
@@ -68,6 +62,28 @@ enum Input {
     /// Changes of etcd are lost.
     Lost,
     Stop,
+}
+
+/// Takes what comes in for a run.
+#[derive(Clone)]
+pub(crate) struct Inbox(mpsc::Sender<Input>);
+
+impl Inbox {
+    /// Takes an event that may be lost: a full queue drops it. Returns false once the run is over.
+    pub(crate) fn offer(&self, event: Event<Dense>) -> bool {
+        let _ = self.0.try_send(Input::Event(event));
+        !self.0.is_closed()
+    }
+
+    /// Takes an event, and waits for room. Returns false once the run is over.
+    pub(crate) async fn put(&self, event: Event<Dense>) -> bool {
+        self.0.send(Input::Event(event)).await.is_ok()
+    }
+
+    /// Ends the run: changes of etcd are lost.
+    pub(crate) async fn lose(&self) {
+        let _ = self.0.send(Input::Lost).await;
+    }
 }
 
 /// Asks a running node for something.
@@ -142,13 +158,15 @@ impl<H: Host> Driver<H> {
     pub fn run(mut self) -> Result<bool, StoresError> {
         let mut is_first = true;
         loop {
-            let member = match self.runtime.block_on(self.joined.next_member()) {
+            let member = match self.runtime.block_on(self.joined.services.next_member()) {
                 Ok(member) => member,
                 Err(error) if is_first => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "the node cannot begin another run yet");
-                    std::thread::sleep(AGAIN);
-                    continue;
+                    match self.pause() {
+                        Some(drained) => return Ok(drained),
+                        None => continue,
+                    }
                 }
             };
             is_first = false;
@@ -163,17 +181,32 @@ impl<H: Host> Driver<H> {
         }
     }
 
+    /// Waits between two runs; returns whether the node was drained, if it is to end.
+    fn pause(&mut self) -> Option<bool> {
+        let end = Instant::now() + AGAIN;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let input = async { tokio::time::timeout(left, self.input.recv()).await };
+            match self.runtime.block_on(input) {
+                Err(_) => return None,
+                Ok(None | Some(Input::Stop)) => return Some(false),
+                // Others have its sessions.
+                Ok(Some(Input::Event(Event::Drain))) => return Some(true),
+                Ok(Some(Input::Event(Event::Request(number, _)))) => {
+                    self.host.answer(number, Err(Refusal::NoOwner));
+                }
+                Ok(Some(Input::Event(_) | Input::Lost)) => {}
+            }
+        }
+    }
+
     fn one_run(&mut self, me: Member) -> Ended {
-        let (outgoing, sends) = mpsc::channel(OUTGOING_MAX);
-        let mut tasks = self.tasks(me, sends);
-        let options = &self.joined.options;
-        let now = self.host.now();
-        let mut node = Node::new(options.settings, me, options.info.clone(), now);
-        let out = Out {
-            etcd: Arc::new(Semaphore::new(REQUESTS_MAX)),
-            log: Arc::new(Semaphore::new(REQUESTS_MAX)),
-            outgoing,
-        };
+        let mut tasks = JoinSet::new();
+        let (inbox, on) = (Inbox(self.sender.clone()), self.runtime.handle().clone());
+        let Joined { services, settings, info, .. } = &mut self.joined;
+        tick(Duration::from_micros(settings.beat_us), inbox.clone(), &mut tasks, &on);
+        let out = services.begin(me, &inbox, &mut tasks, &on);
+        let mut node = Node::new(*settings, me, info.clone(), self.host.now());
         let (mut events, mut actions) = (Vec::new(), Vec::new());
         let mut drains = false;
         let ended = loop {
@@ -183,14 +216,13 @@ impl<H: Host> Driver<H> {
             drains |= events.iter().any(|event| matches!(event, Event::Drain));
             node.steps(self.host.now(), events.drain(..), &mut actions);
             let looked = self.host.look(&node);
-            if let Some(ended) = self.perform(&out, me, looked, &mut actions) {
+            if let Some(ended) = self.perform(&*out, me, looked, &mut actions) {
                 break ended;
             }
         };
         // What is under way, the end of the lease above all, has a moment.
         self.runtime.block_on(async {
-            let all = out.etcd.acquire_many(REQUESTS_MAX as u32);
-            let _ = tokio::time::timeout(LAST, all).await;
+            let _ = tokio::time::timeout(LAST, out.last()).await;
             tasks.shutdown().await;
         });
         while self.input.try_recv().is_ok() {}
@@ -220,7 +252,7 @@ impl<H: Host> Driver<H> {
     /// Performs actions in their order.
     fn perform(
         &mut self,
-        out: &Out,
+        out: &dyn Ways,
         me: Member,
         mut unsettled: bool,
         actions: &mut Vec<Action<Dense>>,
@@ -259,110 +291,33 @@ impl<H: Host> Driver<H> {
         ended
     }
 
-    fn send(&mut self, out: &Out, me: Member, action: Action<Dense>) {
-        let reply = self.sender.clone();
+    fn send(&mut self, out: &dyn Ways, me: Member, action: Action<Dense>) {
         match action {
-            Action::Etcd(request) => {
-                let Ok(permit) = out.etcd.clone().try_acquire_owned() else { return };
-                let (client, names) = (self.joined.client.clone(), self.joined.names.clone());
-                let lease_s = self.joined.options.settings.lease_us.div_ceil(1_000_000) as i64;
-                self.runtime.spawn(async move {
-                    let done = etcd::request(&client, &names, lease_s, request).await;
-                    if let Some(done) = done {
-                        let _ = reply.send(Input::Event(Event::Etcd(done))).await;
-                    }
-                    drop(permit);
-                });
-            }
-            Action::Log(request) => {
-                let Ok(permit) = out.log.clone().try_acquire_owned() else { return };
-                let log = self.joined.log.clone();
-                self.runtime.spawn(async move {
-                    if let Some(done) = log.request(request).await {
-                        let _ = reply.send(Input::Event(Event::Log(done))).await;
-                    }
-                    drop(permit);
-                });
-            }
+            Action::Etcd(request) => out.etcd(request),
+            Action::Log(request) => out.log(request),
             Action::Send(to, mut message) => {
                 message.count(me, |session| self.host.counts(session));
-                let _ = out.outgoing.try_send((Some(to), message));
+                out.send(Some(to), message);
             }
-            Action::Broadcast(beat) => drop(out.outgoing.try_send((None, Message::Beat(beat)))),
+            Action::Broadcast(beat) => out.send(None, Message::Beat(beat)),
             Action::Session(_) | Action::Answer(..) | Action::Note(..) | Action::End { .. } => {}
         }
     }
-
-    /// Starts what a run waits for.
-    fn tasks(&self, me: Member, sends: mpsc::Receiver<Outgoing>) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
-        let on = self.runtime.handle();
-        let Joined { client, nats, log, names, options, .. } = &self.joined;
-        let cluster = options.cluster.clone();
-        tasks.spawn_on(bus::send(nats.clone(), cluster.clone(), me, sends), on);
-        let (bus, to) = (nats.clone(), self.sender.clone());
-        tasks.spawn_on(
-            async move {
-                let take = |from, message| {
-                    // A full queue drops it.
-                    let _ = to.try_send(Input::Event(Event::Message(from, message)));
-                    !to.is_closed()
-                };
-                if let Err(error) = bus::receive(bus, cluster, me, take).await {
-                    tracing::error!(%error, "no messages of other nodes");
-                }
-            },
-            on,
-        );
-        let (hears, from, to) = (log.clone(), nats.clone(), self.sender.clone());
-        tasks.spawn_on(
-            async move {
-                let take = |reply| {
-                    // A full queue drops it: it is fetched later.
-                    let _ = to.try_send(Input::Event(Event::Log(reply)));
-                    std::future::ready(!to.is_closed())
-                };
-                if let Err(error) = hears.hear(from, take).await {
-                    tracing::error!(%error, "the log is not heard, only fetched");
-                }
-            },
-            on,
-        );
-        let (client, names, to) = (client.clone(), names.clone(), self.sender.clone());
-        tasks.spawn_on(
-            async move {
-                let show = |reply| {
-                    let to = to.clone();
-                    async move { to.send(Input::Event(Event::Etcd(reply))).await.is_ok() }
-                };
-                if etcd::watch(client, names, show).await.is_err() {
-                    let _ = to.send(Input::Lost).await;
-                }
-            },
-            on,
-        );
-        let (beat, to) = (options.settings.beat_us, self.sender.clone());
-        tasks.spawn_on(
-            async move {
-                let mut ticks = tokio::time::interval(Duration::from_micros(beat));
-                ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-                loop {
-                    ticks.tick().await;
-                    if to.is_closed() {
-                        break;
-                    }
-                    let _ = to.try_send(Input::Event(Event::Tick));
-                }
-            },
-            on,
-        );
-        tasks
-    }
 }
 
-/// Ways out of a run.
-struct Out {
-    etcd: Arc<Semaphore>,
-    log: Arc<Semaphore>,
-    outgoing: mpsc::Sender<Outgoing>,
+/// Has a node take a step at each beat.
+fn tick(every: Duration, to: Inbox, tasks: &mut JoinSet<()>, on: &tokio::runtime::Handle) {
+    tasks.spawn_on(
+        async move {
+            let mut ticks = tokio::time::interval(every);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            loop {
+                ticks.tick().await;
+                if !to.offer(Event::Tick) {
+                    break;
+                }
+            }
+        },
+        on,
+    );
 }

@@ -1,7 +1,8 @@
 //! etcd: the engine's requests, and a watch whose events have no gap.
 //!
 //! Keys are `/overbank/NAME/members`, `alive/NODE`, `coordinator`, `owner/PARTITION`, `speaker` and
-//! `shared`, values JSON. A revision of the engine is a key's `mod_revision`; that of an absent key is 0.
+//! `shared`, values JSON. A revision of the engine is a key's `mod_revision`; that of an absent key
+//! is 0.
 //!
 //! **The watch** begins with all keys as of a revision and goes on after it. A broken one is
 //! continued after the last revision that it showed. If etcd has compacted that, changes are lost:

@@ -4,28 +4,37 @@
 //! them. The secret seed of keys is drawn by the first node. A run's number comes from a counter of
 //! its node, so that no two runs have the same one.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, Compare, CompareOp, ConnectOptions, PutOptions, Txn, TxnOp};
 use overbank_cluster::etcd::Info;
-use overbank_cluster::{Member, NodeId, Settings};
+use overbank_cluster::message::Message;
+use overbank_cluster::table::Dense;
+use overbank_cluster::{Event, Member, NodeId, Settings};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::etcd::Names;
+use crate::bus::{self, Outgoing};
+use crate::driver::Inbox;
+use crate::etcd::{self, Names};
 use crate::log::Log;
+use crate::services::{
+    Joined, Later, PATIENCE, PAUSE, START_MAX, Services, StoresError, Ways, check_name, compare,
+    equal,
+};
 
-/// Longest wait for a service at the start.
-const START_MAX: Duration = Duration::from_secs(10);
-/// Longest wait for all of them, with tries that fail, and the pause between two.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(500);
 /// How often NATS is asked for a sign of life.
 const PING: Duration = Duration::from_secs(2);
 /// Messages that wait in a subscription; further ones are dropped and fetched later.
 const WAITING_MAX: usize = 1 << 14;
-/// Longest name of a cluster.
-const NAME_MAX: usize = 32;
+/// Messages that wait to be sent.
+const OUTGOING_MAX: usize = 1 << 12;
+/// Requests under way to a service at a time.
+const REQUESTS_MAX: usize = 1 << 10;
 /// Tries of a change that others make at the same time.
 const TRIES: usize = 64;
 
@@ -54,49 +63,17 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Why a node cannot join.
-#[derive(Debug, thiserror::Error)]
-pub enum StoresError {
-    #[error("{0:?}: a cluster's name has 1 to 32 letters, digits, - and _")]
-    Name(String),
-    #[error("etcd at {at}: {error}")]
-    Etcd { at: String, error: etcd_client::Error },
-    #[error("etcd at {0} does not answer within 10 s")]
-    EtcdSilent(String),
-    #[error("NATS at {at}: {error}")]
-    Nats { at: String, error: Box<dyn std::error::Error + Send + Sync> },
-    #[error("NATS at {0} does not answer within 10 s")]
-    NatsSilent(String),
-    #[error("the cluster's settings in etcd cannot be read: {0}")]
-    Unreadable(String),
-    #[error("{name} is {theirs} in the cluster and {ours} here; all nodes need the same")]
-    Differs { name: String, theirs: String, ours: String },
-    #[error("etcd refused a change again and again: too many nodes start at a time; try again")]
-    Busy,
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
-/// A node before its first step.
-pub struct Joined {
-    pub(crate) options: Options,
-    pub(crate) client: Client,
-    pub(crate) nats: async_nats::Client,
-    pub(crate) log: Log,
-    pub(crate) names: Names,
-    seed: u64,
-}
-
-impl Joined {
-    /// Has the node publish what others need to reach it.
-    pub fn publish(&mut self, info: Info) {
-        self.options.info = info;
-    }
-
-    /// Returns the secret of the cluster.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
+/// The clients of a node.
+struct Clients {
+    node: NodeId,
+    cluster: String,
+    /// For messages.
+    etcd: String,
+    lease_s: i64,
+    client: Client,
+    nats: async_nats::Client,
+    log: Log,
+    names: Names,
 }
 
 /// The settings of a cluster as etcd has them.
@@ -108,21 +85,6 @@ struct Document {
 }
 
 const FORMAT: u32 = 1;
-
-fn equal(options: &Options) -> Vec<(String, String)> {
-    let settings = &options.settings;
-    let own = [
-        ("partitions", u64::from(settings.partitions)),
-        ("node_bits", settings.node_bits.into()),
-        ("partition_keys", settings.partition_keys as u64),
-        ("lease_us", settings.lease_us),
-        ("margin_us", settings.margin_us),
-        ("rest_us", settings.rest_us),
-        ("reserve_us", settings.reserve_us),
-    ];
-    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-    own.chain(options.equal.iter().cloned()).collect()
-}
 
 async fn in_time<T, E>(
     future: impl Future<Output = Result<T, E>>,
@@ -158,10 +120,7 @@ pub async fn join(options: Options) -> Result<Joined, StoresError> {
 
 async fn try_join(options: Options) -> Result<Joined, StoresError> {
     let name = &options.cluster;
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(fits) {
-        return Err(StoresError::Name(name.clone()));
-    }
+    check_name(name)?;
     let at = options.etcd.join(",");
     let mut connect = ConnectOptions::new()
         .with_connect_timeout(Duration::from_secs(1))
@@ -188,7 +147,11 @@ async fn try_join(options: Options) -> Result<Joined, StoresError> {
     let (partitions, replicas) = (options.settings.partitions, options.replicas);
     let opened = Log::open(nats.clone(), name, partitions, replicas);
     let log = in_time(opened, failed, silent()).await?;
-    Ok(Joined { client, nats, log, names, seed, options })
+    let Options { node, cluster, etcd, settings, info, .. } = options;
+    let lease_s = settings.lease_us.div_ceil(1_000_000) as i64;
+    let etcd = etcd.join(",");
+    let clients = Clients { node, cluster, etcd, lease_s, client, nats, log, names };
+    Ok(Joined { services: Box::new(clients), settings, info, seed })
 }
 
 async fn connect_nats(
@@ -212,7 +175,7 @@ async fn agree(client: &mut Client, names: &Names, options: &Options) -> Result<
     let at = || options.etcd.join(",");
     let failed = |error| StoresError::Etcd { at: at(), error };
     let key = names.of("settings");
-    let ours = equal(options);
+    let ours = equal(&options.settings, &options.equal);
     let document = Document { format: FORMAT, seed: options.seed, equal: ours.clone() };
     let unreadable = |error: serde_json::Error| StoresError::Unreadable(error.to_string());
     let value = serde_json::to_vec(&document).map_err(unreadable)?;
@@ -226,24 +189,14 @@ async fn agree(client: &mut Client, names: &Names, options: &Options) -> Result<
         let what = format!("format {}; this program knows {FORMAT}", known.format);
         return Err(StoresError::Unreadable(what));
     }
-    let absent = || "absent".to_owned();
-    for (name, ours) in &ours {
-        let theirs = known.equal.iter().find(|known| known.0 == *name);
-        let theirs = theirs.map_or_else(absent, |known| known.1.clone());
-        if theirs != *ours {
-            let (name, ours) = (name.clone(), ours.clone());
-            return Err(StoresError::Differs { name, theirs, ours });
-        }
-    }
+    compare(&ours, &known.equal)?;
     Ok(known.seed)
 }
 
-impl Joined {
-    /// Returns the member that the next run of this node is.
-    pub(crate) async fn next_member(&mut self) -> Result<Member, StoresError> {
-        let at = self.options.etcd.join(",");
-        let failed = |error| StoresError::Etcd { at: at.clone(), error };
-        let node = self.options.node;
+impl Clients {
+    async fn next(&mut self) -> Result<Member, StoresError> {
+        let failed = |error| StoresError::Etcd { at: self.etcd.clone(), error };
+        let node = self.node;
         let key = self.names.of(&format!("incarnation/{}", node.0));
         for _ in 0..TRIES {
             let known = self.client.get(key.clone(), None).await.map_err(failed)?;
@@ -259,6 +212,117 @@ impl Joined {
             }
         }
         Err(StoresError::Busy)
+    }
+}
+
+impl Services for Clients {
+    fn next_member(&mut self) -> Later<'_, Result<Member, StoresError>> {
+        Box::pin(self.next())
+    }
+
+    fn begin(
+        &mut self,
+        me: Member,
+        to: &Inbox,
+        tasks: &mut JoinSet<()>,
+        on: &Handle,
+    ) -> Box<dyn Ways> {
+        let (outgoing, sends) = mpsc::channel(OUTGOING_MAX);
+        let cluster = self.cluster.clone();
+        tasks.spawn_on(bus::send(self.nats.clone(), cluster.clone(), me, sends), on);
+        let (bus, inbox) = (self.nats.clone(), to.clone());
+        tasks.spawn_on(
+            async move {
+                let take = |from, message| inbox.offer(Event::Message(from, message));
+                if let Err(error) = bus::receive(bus, cluster, me, take).await {
+                    tracing::error!(%error, "no messages of other nodes");
+                }
+            },
+            on,
+        );
+        let (hears, from, inbox) = (self.log.clone(), self.nats.clone(), to.clone());
+        tasks.spawn_on(
+            async move {
+                // One that a full queue drops is fetched later.
+                let take = |reply| std::future::ready(inbox.offer(Event::Log(reply)));
+                if let Err(error) = hears.hear(from, take).await {
+                    tracing::error!(%error, "the log is not heard, only fetched");
+                }
+            },
+            on,
+        );
+        let (client, names, inbox) = (self.client.clone(), self.names.clone(), to.clone());
+        tasks.spawn_on(
+            async move {
+                let show = |reply| {
+                    let inbox = inbox.clone();
+                    async move { inbox.put(Event::Etcd(reply)).await }
+                };
+                if etcd::watch(client, names, show).await.is_err() {
+                    inbox.lose().await;
+                }
+            },
+            on,
+        );
+        Box::new(Out {
+            on: on.clone(),
+            to: to.clone(),
+            client: self.client.clone(),
+            names: self.names.clone(),
+            lease_s: self.lease_s,
+            log: self.log.clone(),
+            etcd_requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            log_requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            outgoing,
+        })
+    }
+}
+
+/// Ways out of a run: requests run as tasks, so that none waits for another.
+struct Out {
+    on: Handle,
+    to: Inbox,
+    client: Client,
+    names: Names,
+    lease_s: i64,
+    log: Log,
+    etcd_requests: Arc<Semaphore>,
+    log_requests: Arc<Semaphore>,
+    outgoing: mpsc::Sender<Outgoing>,
+}
+
+impl Ways for Out {
+    fn etcd(&self, request: overbank_cluster::etcd::Request) {
+        let Ok(permit) = self.etcd_requests.clone().try_acquire_owned() else { return };
+        let (client, names, to) = (self.client.clone(), self.names.clone(), self.to.clone());
+        let lease_s = self.lease_s;
+        self.on.spawn(async move {
+            if let Some(done) = etcd::request(&client, &names, lease_s, request).await {
+                to.put(Event::Etcd(done)).await;
+            }
+            drop(permit);
+        });
+    }
+
+    fn log(&self, request: overbank_cluster::log::Request<Dense>) {
+        let Ok(permit) = self.log_requests.clone().try_acquire_owned() else { return };
+        let (log, to) = (self.log.clone(), self.to.clone());
+        self.on.spawn(async move {
+            if let Some(done) = log.request(request).await {
+                to.put(Event::Log(done)).await;
+            }
+            drop(permit);
+        });
+    }
+
+    fn send(&self, to: Option<NodeId>, message: Message) {
+        let _ = self.outgoing.try_send((to, message));
+    }
+
+    fn last(&self) -> Later<'_, ()> {
+        Box::pin(async {
+            let _ = self.etcd_requests.acquire_many(REQUESTS_MAX as u32).await;
+        })
     }
 }
 

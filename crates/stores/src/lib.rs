@@ -1,4 +1,4 @@
-//! etcd and NATS JetStream under the gateway's cluster engine.
+//! The services under the gateway's cluster engine: etcd and NATS JetStream, or one of the nodes.
 //!
 //! ```text
 //!   etcd: settings, incarnations, members, owners, leases     NATS: log, images, messages
@@ -11,20 +11,22 @@
 //! ```
 //!
 //! - [`mod@bytes`]: batches, snapshots and messages as bytes.
-//! - `join`: what all nodes agree on before they start, and the number of a run.
-//! - `etcd`, `log`, `bus`: the requests of the engine, and what comes back as events.
-//! - `driver`: steps and actions.
+//! - `driver`: steps and actions; `services`: what it needs of its services.
+//! - `join`: what all nodes agree on before they start, and the number of a run; `etcd`, `log`,
+//!   `bus`: the requests of the engine, and what comes back as events.
+//! - [`peers`]: a cluster for labs, where the first node has the place of both services.
 //!
 //! Nothing here decides anything: what is lost, late or repeated is the engine's to mend
-//! ([`overbank_cluster`]). Both clients need the feature `services`, and etcd's needs protoc to be
-//! built.
+//! ([`overbank_cluster`]). The clients of etcd and NATS need the feature `services`, and etcd's
+//! needs protoc to be built.
 
 pub mod bytes;
+mod driver;
+pub mod peers;
+mod services;
 
 #[cfg(feature = "services")]
 mod bus;
-#[cfg(feature = "services")]
-mod driver;
 #[cfg(feature = "services")]
 mod etcd;
 #[cfg(feature = "services")]
@@ -32,7 +34,7 @@ mod join;
 #[cfg(feature = "services")]
 mod log;
 
-#[cfg(feature = "services")]
 pub use driver::{Driver, Handle, Host};
 #[cfg(feature = "services")]
-pub use join::{Joined, Options, StoresError, join};
+pub use join::{Options, join};
+pub use services::{Joined, StoresError};

@@ -1,6 +1,5 @@
 //! The gateway as a service.
 
-#[cfg(feature = "cluster")]
 use super::cluster;
 #[cfg(feature = "pfcp")]
 use super::pfcp;
@@ -221,7 +220,6 @@ impl Appliance for GatewayControl {
         })
     }
 
-    #[cfg(feature = "cluster")]
     fn before_stop(
         config: &Config,
         handle: &Handle<Self>,
@@ -240,7 +238,6 @@ impl Appliance for GatewayControl {
             let (handle, counts) = (served.handle.clone(), served.extra.n4.clone());
             pfcp::Service { n4, handle, counts, stop: stop.clone() }
         });
-        #[cfg(feature = "cluster")]
         let node = cluster::start(config, &served.handle);
         let control = config.socket.as_ref().map_or(Ok(()), |socket| {
             let handle = served.handle.clone();
@@ -256,7 +253,6 @@ impl Appliance for GatewayControl {
             #[cfg(not(feature = "pfcp"))]
             let failed = std::future::pending();
             let ended = async {
-                #[cfg(feature = "cluster")]
                 if let Some(node) = node {
                     return cluster::run(node, stop).await;
                 }

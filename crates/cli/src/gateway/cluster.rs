@@ -1,10 +1,11 @@
-//! A gateway as a node of a cluster over etcd and NATS.
+//! A gateway as a node of a cluster, over etcd and NATS or over the first of some peers.
 //!
 //! The node joins before its ports open: the cluster's secret is part of the set-up. Its thread
 //! starts with the services of the gateway, and ends with them.
 
-use super::Config;
-use crate::live::{RunError, seed};
+use super::place::Place;
+use super::{ClusterSettings, Config};
+use crate::live::RunError;
 use anyhow::Result;
 use overbank_cluster::etcd::Info;
 use overbank_cluster::message::{Answer, Counts, Refusal, Request};
@@ -16,7 +17,7 @@ use overbank_gateway::cluster::{Asks, Clustered, Note, Seat};
 use overbank_gateway::engine::Order;
 use overbank_gateway::fabric::Seed;
 use overbank_runtime::Handle;
-use overbank_stores::{Driver, Host, Joined, Options, StoresError, join as join_stores};
+use overbank_stores::{Driver, Host, Joined, StoresError, peers};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -57,32 +58,54 @@ pub fn join(config: &mut Config) -> Result<()> {
         .build()?;
     let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
     let pools = &config.setup.tunable.pools;
-    let options = Options {
-        cluster: cluster.name.clone(),
-        node: NodeId(cluster.node),
-        etcd: cluster.etcd.clone(),
-        etcd_user: None,
-        nats: cluster.nats.clone(),
-        nats_credentials: cluster.nats_credentials.clone(),
-        replicas: cluster.replicas,
-        settings: Settings {
-            node_bits: NODE_BITS,
-            speaker: config.pfcp.is_some(),
-            ..Settings::default()
-        },
-        equal: vec![
-            ("n3-address".to_owned(), list(&mut config.setup.n3.iter().map(|a| a.to_string()))),
-            ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
-            ("pfcp".to_owned(), list(&mut config.pfcp.iter().map(|n4| n4.address.to_string()))),
-        ],
-        info: Arc::default(),
-        seed: seed(),
-    };
-    let joined = runtime.block_on(join_stores(options))?;
+    let equal = vec![
+        ("n3-address".to_owned(), list(&mut config.setup.n3.iter().map(|a| a.to_string()))),
+        ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
+        ("pfcp".to_owned(), list(&mut config.pfcp.iter().map(|n4| n4.address.to_string()))),
+    ];
+    let speaker = config.pfcp.is_some();
+    let settings = Settings { node_bits: NODE_BITS, speaker, ..Settings::default() };
+    let joined = runtime.block_on(join_at(cluster, settings, equal))?;
     let (me, seed) = (NodeId(cluster.node), Seed(joined.seed()));
     config.setup.cluster = Some(Seat { me, seed });
     config.joined = Mutex::new(Some(Joining { joined, runtime }));
     Ok(())
+}
+
+/// Joins where the cluster is; `equal` must be equal at all nodes.
+async fn join_at(
+    cluster: &ClusterSettings,
+    settings: Settings,
+    equal: Vec<(String, String)>,
+) -> Result<Joined, StoresError> {
+    let (name, node) = (cluster.name.clone(), NodeId(cluster.node));
+    let info = Arc::default();
+    match &cluster.place {
+        Place::Peers(peers) => {
+            let peers = peers.clone();
+            let options = peers::Options { cluster: name, node, peers, settings, equal, info };
+            peers::join(options).await
+        }
+        #[cfg(feature = "cluster")]
+        Place::Services { etcd, nats, nats_credentials, replicas } => {
+            let options = overbank_stores::Options {
+                cluster: name,
+                node,
+                etcd: etcd.clone(),
+                etcd_user: None,
+                nats: nats.clone(),
+                nats_credentials: nats_credentials.clone(),
+                replicas: *replicas,
+                settings,
+                equal,
+                info,
+                seed: crate::live::seed(),
+            };
+            overbank_stores::join(options).await
+        }
+        #[cfg(not(feature = "cluster"))]
+        Place::Services { .. } => unreachable!("refused when it is given"),
+    }
 }
 
 type Waits = Box<dyn FnOnce(Answer) + Send>;

@@ -93,6 +93,42 @@ fn every_problem_has_its_place_and_its_remedy() {
 }
 
 #[test]
+fn peers_are_checked_with_the_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("peers");
+    let node = |number: u8, more: &str| {
+        let ports = r#"port = ["n3=tap:a", "n6=tap:b", "fabric=tap:c"]"#;
+        let whole: Vec<&str> = WHOLE.lines().filter(|line| !line.starts_with("port")).collect();
+        let path = path.display();
+        config(&format!(
+            "{ports}\n{}\nnode = {number}\npeers = \"{path}\"\n{more}",
+            whole.join("\n")
+        ))
+    };
+    let problems = |found: Result<Config, Problems>| {
+        let problems = found.err().map_or(String::new(), |problems| problems.to_string());
+        problems.replace(&path.display().to_string(), "PEERS")
+    };
+    assert!(problems(node(0, "")).contains("PEERS: cannot read the peers"));
+    std::fs::write(&path, "0 10.0.0.1:7700\n1 10.0.0.2\n").expect("written");
+    let config = node(1, "").unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(config.setup.tunable.protected.contain([10, 0, 0, 1].into()));
+    let cluster = config.cluster.expect("a cluster");
+    assert!(matches!(cluster.place, Place::Peers(peers) if peers.first().0.0 == 0));
+    assert!(problems(node(2, "")).contains("PEERS: no line for node 2; must have one for each"));
+    let both = problems(node(1, "etcd = \"http://10.0.0.1:2379\"\nreplicas = 3"));
+    assert_eq!(both.matches("it is of etcd and NATS, which a cluster of peers has not").count(), 2);
+    let lines: String = (0..30).map(|_| "0 nowhere\n").collect();
+    std::fs::write(&path, lines).expect("written");
+    let many = problems(node(0, ""));
+    assert!(many.contains("PEERS: line 20: \"0 nowhere\": must be NODE ADDRESS:PORT"), "{many}");
+    assert!(many.contains("PEERS: 10 further errors") && !many.contains("line 21"), "{many}");
+    let alone = WHOLE.to_owned() + "peers = \"/etc/overbank/peers\"";
+    let alone = problems(super::tests::config(&alone));
+    assert!(alone.contains("it is of a cluster: give the node's number, too"), "{alone}");
+}
+
+#[test]
 fn the_documents_are_made_of_the_tables() {
     let path = |name| format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
     let current = |name: &str, text: &str| {

@@ -116,7 +116,6 @@ pub enum RunError {
     #[error(transparent)]
     Bridge(#[from] overbank_bridge::StartError),
     /// The node's run is over for good.
-    #[cfg(feature = "cluster")]
     #[error("the node cannot go on in its cluster: {0}")]
     Cluster(#[from] overbank_stores::StoresError),
     /// The gateway does not start.

@@ -1,6 +1,6 @@
 //! etcd as a linearizable register with leases and a history for watches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::etcd::{Key, Lease, Reply, Request, Value};
 use crate::{Micros, Revision};
@@ -10,14 +10,16 @@ use crate::{Micros, Revision};
 pub struct Etcd {
     keys: BTreeMap<Key, (Value, Revision, Option<Lease>)>,
     leases: BTreeMap<Lease, Micros>,
-    /// Each change; the one of revision r is at r − 1.
-    history: Vec<(Key, Option<Value>)>,
+    /// Each change; the one of revision r is at r − 1 − forgotten.
+    history: VecDeque<(Key, Option<Value>)>,
+    /// Changes that the history no longer has.
+    forgotten: Revision,
 }
 
 impl Etcd {
     fn write(&mut self, key: Key, value: Option<Value>, lease: Option<Lease>) {
-        self.history.push((key, value.clone()));
-        let revision = self.history.len() as Revision;
+        self.history.push_back((key, value.clone()));
+        let revision = self.revision();
         match value {
             Some(value) => drop(self.keys.insert(key, (value, revision, lease))),
             None => drop(self.keys.remove(&key)),
@@ -68,12 +70,35 @@ impl Etcd {
 
     /// Returns the number of the last change.
     pub fn revision(&self) -> Revision {
-        self.history.len() as Revision
+        self.forgotten + self.history.len() as Revision
     }
 
-    /// Returns a change, as a watch shows it.
+    /// Returns a change, as a watch shows it; `None`: it is forgotten, or has not happened yet.
     pub fn change(&self, revision: Revision) -> Option<Reply> {
-        let (key, value) = self.history.get((revision as usize).checked_sub(1)?)?;
+        let at = revision.checked_sub(self.forgotten)?.checked_sub(1)?;
+        let (key, value) = self.history.get(at as usize)?;
         Some(Reply::Watch { revision, key: *key, value: value.clone() })
+    }
+
+    /// Returns all keys as they are, in the order of their changes: where a watch begins.
+    pub fn all(&self) -> Vec<Reply> {
+        let mut keys: Vec<_> = self.keys.iter().collect();
+        keys.sort_unstable_by_key(|(_, (_, revision, _))| *revision);
+        let shown = |(key, (value, revision, _)): (&Key, &(Value, Revision, Option<Lease>))| {
+            Reply::Watch { revision: *revision, key: *key, value: Some(value.clone()) }
+        };
+        keys.into_iter().map(shown).collect()
+    }
+
+    /// Forgets all changes but the last `keep`.
+    pub fn compact(&mut self, keep: usize) {
+        let over = self.history.len().saturating_sub(keep);
+        self.history.drain(..over);
+        self.forgotten += over as Revision;
+    }
+
+    /// Returns how many leases there are.
+    pub fn leases(&self) -> usize {
+        self.leases.len()
     }
 }
