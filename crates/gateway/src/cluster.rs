@@ -15,10 +15,12 @@
 //!
 //! All nodes have the same N3 addresses in the same order, and the same pools.
 
+pub mod import;
+
 use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
 use crate::session::{Gate, Key, Prefix64, Session};
-use crate::sessions::{Addresses, Origin, SessionError, Sessions, check_pools, keys};
+use crate::sessions::{Addresses, Listed, Origin, SessionError, Sessions, check_pools, keys};
 use crate::share::UnknownShare;
 use crate::slab::{Counts, Traffic};
 use hashbrown::HashMap;
@@ -27,7 +29,7 @@ use overbank_cluster::message::{Answer, Counts as Travelled, Request};
 use overbank_cluster::node::{Change, Entry};
 use overbank_cluster::rib::Context;
 use overbank_cluster::table::{Dense, DenseReader};
-use overbank_cluster::{Key as ClusterKey, Node, NodeId, Revision, SessionId};
+use overbank_cluster::{Key as ClusterKey, Node, NodeId, Partition, Revision, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -89,8 +91,8 @@ pub struct Clustered {
     seen: (u64, u64),
     ingress: bool,
     draining: bool,
-    /// Whether another node is live.
-    has_others: bool,
+    /// Live nodes besides this one.
+    others: usize,
     membership: Revision,
     /// Whether this node speaks while it may act; the speaker; what speakers have left.
     speaks: bool,
@@ -294,7 +296,7 @@ impl Clustered {
             seen: (u64::MAX, u64::MAX),
             ingress: false,
             draining: false,
-            has_others: false,
+            others: 0,
             membership: 0,
             speaks: false,
             speaker: None,
@@ -339,7 +341,29 @@ impl Clustered {
 
     /// Whether another node is live, as far as this one knows.
     pub const fn has_others(&self) -> bool {
-        self.has_others
+        self.others > 0
+    }
+
+    /// Returns how many nodes are live, this one among them, as far as it knows.
+    pub const fn live(&self) -> usize {
+        self.others + 1
+    }
+
+    /// Returns those of these sessions that are handled here and whose keys do not lead here by the
+    /// cluster's table. For a moment that is so after a change: look again.
+    pub fn astray(&self, sessions: &Sessions, listed: &[Listed]) -> Vec<(u64, Key)> {
+        let (seed, count) = (self.seat.seed, self.tables.len() as u16);
+        let leads_here = |key: &Key| {
+            let Some(key) = seed.of_key(sessions.addresses(), *key) else { return false };
+            let table = self.tables[Partition::of(key.hash, count).index()].as_ref();
+            table.is_some_and(|table| table.lookup(key.hash) == self.seat.me)
+        };
+        let handled = listed.iter().filter(|listed| sessions.is_handled(listed.session.id));
+        let astray = handled.filter_map(|listed| {
+            let key = listed.session.keys().find(|key| !leads_here(key));
+            key.map(|key| (listed.session.id, key))
+        });
+        astray.collect()
     }
 
     /// Whether this node answers the control plane for all nodes.
@@ -489,7 +513,7 @@ impl Clustered {
         let me = self.seat.me;
         self.speaker = view.speaker.map(|speaker| speaker.0.node);
         self.shared = view.shared.as_ref().map(|shared| shared.0.clone());
-        self.has_others = view.in_state(State::Live).any(|member| member.node != me);
+        self.others = view.in_state(State::Live).filter(|member| member.node != me).count();
         if view.membership != self.membership {
             // About a lease from now.
             self.membership = view.membership;

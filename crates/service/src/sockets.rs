@@ -4,7 +4,7 @@
 //! is any other file. A file with a mode has it from its first moment: the socket is bound under a
 //! temporary name beside it and linked. Panics: none.
 
-use crate::connections::{ConnectionLimit, IDLE_MAX, Limited};
+use crate::connections::{ConnectionLimit, Limited};
 use crate::endpoints::ServeError;
 use crate::sys;
 use axum::Router;
@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener as BoundSocket, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
@@ -63,7 +64,8 @@ impl LocalSocket {
         UnixListener::from_std(self.bound.try_clone()?)
     }
 
-    /// Serves HTTP until `stop`, in a task of the current runtime.
+    /// Serves HTTP until `stop`, in a task of the current runtime. A connection that is idle for
+    /// `idle` is closed, also while its answer is awaited.
     ///
     /// # Errors
     /// Fails if the runtime cannot register the listener.
@@ -71,9 +73,10 @@ impl LocalSocket {
         &self,
         router: Router,
         limit: ConnectionLimit,
+        idle: Duration,
         mut stop: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        let listener = Limited::new(self.listener()?, limit, IDLE_MAX);
+        let listener = Limited::new(self.listener()?, limit, idle);
         let stopped = async move {
             // An error means that the sender is gone: stop then, too.
             let _ = stop.wait_for(|stop| *stop).await;

@@ -1,9 +1,9 @@
 //! The gateway as a service.
 
-use super::cluster;
 #[cfg(feature = "pfcp")]
 use super::pfcp;
 use super::{Args, Config, Purpose, problem};
+use super::{client, cluster};
 use crate::live::document::{Extra, Served};
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::status::GATEWAY_SCHEMA;
@@ -15,7 +15,7 @@ use overbank_ports::PortSpec;
 use overbank_ports::select::{Select, SelectError};
 use overbank_runtime::Handle;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
-use overbank_service::connections::ConnectionLimit;
+use overbank_service::connections::{ConnectionLimit, IDLE_MAX};
 use serde::Serialize;
 use std::future::Future;
 use std::path::PathBuf;
@@ -244,7 +244,9 @@ impl Appliance for GatewayControl {
             let journal = config.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
             let keeper = journal.map(|journal| Keeper::start(journal, handle.clone()));
             let router = http::router(handle, keeper.transpose()?, Arc::new(served), stop.clone());
-            socket.serve(router, ConnectionLimit::new(config.control.1), stop.clone())
+            // An import to a cluster is answered when it is done.
+            let idle = if config.cluster.is_some() { client::IMPORT_MAX } else { IDLE_MAX };
+            socket.serve(router, ConnectionLimit::new(config.control.1), idle, stop.clone())
         });
         async move {
             control?;

@@ -268,7 +268,8 @@ fn sessions(command: &Sessions) -> Result<()> {
             let text = std::fs::read(file);
             let text = text.with_context(|| format!("{}: cannot read it", file.display()))?;
             let path = format!("/import?dry-run={dry_run}&replace={replace}");
-            let done = Client::new(&options.control)?.ask("POST", &path, text);
+            let client = Client::new(&options.control)?.for_import();
+            let done = client.ask("POST", &path, text);
             let done = done.with_context(|| file.display().to_string())?;
             print(options.format, &done, || {
                 let n = |name: &str| done[name].as_u64().unwrap_or(0);

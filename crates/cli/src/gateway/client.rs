@@ -17,16 +17,24 @@ use tokio::runtime::Runtime;
 const ANSWER_MAX: usize = 16 << 20;
 /// Longest wait for an answer, and between two parts of one.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The same for an import: a cluster takes some thousand sessions a second.
+pub const IMPORT_MAX: Duration = Duration::from_secs(1800);
 
 pub struct Client {
     path: PathBuf,
+    wait_max: Duration,
     runtime: Runtime,
 }
 
 impl Client {
     pub fn new(path: &Path) -> Result<Client> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Client { path: path.to_owned(), runtime })
+        Ok(Client { path: path.to_owned(), wait_max: WAIT_MAX, runtime })
+    }
+
+    /// Has the client wait for as long as an import may take.
+    pub fn for_import(self) -> Client {
+        Client { wait_max: IMPORT_MAX, ..self }
     }
 
     /// Sends a request and returns the JSON document of the answer.
@@ -55,8 +63,9 @@ impl Client {
     }
 
     async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T> {
-        let late = |_| anyhow!("{}: no answer in 60 s", self.path.display());
-        tokio::time::timeout(WAIT_MAX, step).await.map_err(late)
+        let (name, seconds) = (self.path.display(), self.wait_max.as_secs());
+        let late = |_| anyhow!("{name}: no answer in {seconds} s");
+        tokio::time::timeout(self.wait_max, step).await.map_err(late)
     }
 
     async fn whole(&self, response: Response<Incoming>) -> Result<Bytes> {

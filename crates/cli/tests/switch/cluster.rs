@@ -1,4 +1,5 @@
-//! `overbank gateway --node`: processes over a real etcd and a real nats-server, with packets.
+//! `overbank gateway --node`: processes over a real etcd and a real nats-server, or over the first
+//! of them alone, with packets.
 //!
 //! ```text
 //!   a0n3 ═ node 0 ═ a0n6      each port a veth pair, whose other end (b…) the test has;
@@ -6,7 +7,7 @@
 //!   a2n3 ═ node 2 ═ a2n6
 //! ```
 
-use crate::process::{must, overbank, sh, wait};
+use crate::process::{must, overbank, sh};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,16 @@ impl Drop for Process {
     }
 }
 
+/// What the nodes have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    #[cfg(feature = "cluster")]
+    Services,
+    Peers,
+}
+
 pub struct Cluster {
+    over: Over,
     pub space: String,
     folder: tempfile::TempDir,
     pub nodes: Vec<Option<Process>>,
@@ -84,7 +94,12 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// Starts services, and nodes with these options besides; `None` where the test is skipped.
+    #[cfg(feature = "cluster")]
     pub fn start(name: &str, more: &'static [&'static str]) -> Option<Cluster> {
+        Cluster::start_over(Over::Services, name, more)
+    }
+
+    fn start_over(over: Over, name: &str, more: &'static [&'static str]) -> Option<Cluster> {
         if !overbank_testing::needs("root", must("id -u").trim() == "0") {
             return None;
         }
@@ -107,20 +122,15 @@ impl Cluster {
             must(&format!("ip -n {space} link set b{node}f master fabric"));
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        let url = |port| format!("http://127.0.0.1:{port}");
-        let etcd = [
-            format!("--data-dir={}", at("etcd")),
-            format!("--listen-client-urls={}", url(2379)),
-            format!("--advertise-client-urls={}", url(2379)),
-        ];
-        let nats = ["--jetstream".to_owned(), format!("--store_dir={}", at("nats"))];
-        let services = vec![started(&space, "etcd", &etcd), started(&space, "nats-server", &nats)];
-        let mut cluster = Cluster { space, folder, nodes: Vec::new(), more, _services: services };
-        for port in [2379, 4222] {
-            let open = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
-            let open = format!("ip netns exec {} bash -c '{open}'", cluster.space);
-            wait("a service", || sh(&open).status.success());
+        let mut cluster =
+            Cluster { over, space, folder, nodes: Vec::new(), more, _services: Vec::new() };
+        match over {
+            #[cfg(feature = "cluster")]
+            Over::Services => cluster.start_services(),
+            Over::Peers => {
+                let lines = "# all in one namespace\n0 127.0.0.1:7700\n1 127.0.0.1\n2 127.0.0.2\n";
+                std::fs::write(cluster.at("peers"), lines).expect("written");
+            }
         }
         for node in 0..NODES {
             let process = cluster.run(node);
@@ -132,17 +142,51 @@ impl Cluster {
         Some(cluster)
     }
 
+    fn at(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    #[cfg(feature = "cluster")]
+    fn start_services(&mut self) {
+        let url = |port| format!("http://127.0.0.1:{port}");
+        let etcd = [
+            format!("--data-dir={}", self.at("etcd")),
+            format!("--listen-client-urls={}", url(2379)),
+            format!("--advertise-client-urls={}", url(2379)),
+        ];
+        let nats = ["--jetstream".to_owned(), format!("--store_dir={}", self.at("nats"))];
+        let space = &self.space;
+        self._services = vec![started(space, "etcd", &etcd), started(space, "nats-server", &nats)];
+        for port in [2379, 4222] {
+            let open = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+            let open = format!("ip netns exec {space} bash -c '{open}'");
+            within(60, "a service", || sh(&open).status.success());
+        }
+    }
+
     pub fn run(&self, node: usize) -> Process {
         let program = overbank().get_program().to_string_lossy().into_owned();
         let ports = ["n3", "n6"].map(|role| format!("{role}=afpacket:a{node}{role}"));
-        let mut words = vec!["gateway", "--metrics", "off", "--replicas", "1"];
+        let mut words = vec!["gateway", "--metrics", "off"];
         for port in &ports {
             words.extend(["--port", port]);
         }
         let (fabric, node, path) =
             (format!("fabric=afpacket:a{node}f"), node.to_string(), self.path(node));
         words.extend(["--port", &fabric, "--node", &node, "--control", &path]);
-        words.extend(["--etcd", "http://127.0.0.1:2379", "--nats", "nats://127.0.0.1:4222"]);
+        let peers = self.at("peers");
+        match self.over {
+            #[cfg(feature = "cluster")]
+            Over::Services => words.extend([
+                "--etcd",
+                "http://127.0.0.1:2379",
+                "--nats",
+                "nats://127.0.0.1:4222",
+                "--replicas",
+                "1",
+            ]),
+            Over::Peers => words.extend(["--peers", &peers]),
+        }
         words.extend(["--n3-address", "192.0.2.1", "--ue-pool", "10.45.0.0/16"]);
         words.extend(["--next-hop", "n6=default@02:00:00:00:00:16"]);
         words.extend(["--next-hop", "n3=default@02:00:00:00:00:13"]);
@@ -152,7 +196,7 @@ impl Cluster {
     }
 
     pub fn path(&self, node: usize) -> String {
-        self.folder.path().join(format!("control{node}")).display().to_string()
+        self.at(&format!("control{node}"))
     }
 
     /// Runs a command against a node; returns whether it succeeded, and what it printed.
@@ -207,36 +251,24 @@ pub fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Fields of the session that packets are of.
+const SESSION: [&str; 6] =
+    ["id=1", "n3=192.0.2.1", "teid=1", "peer=198.51.100.7", "peer_teid=0x1001", "ipv4=10.45.0.2"];
+
+/// Adds it at a node; another one with its tunnel is refused at another node.
+fn add(cluster: &Cluster, node: usize) {
+    cluster.must(node, &[&["sessions", "add"], &SESSION[..]].concat());
+    let mut other = [&["sessions", "add"], &SESSION[..]].concat();
+    (other[2], other[7]) = ("id=2", "ipv4=10.45.0.3");
+    let (_, refused) = cluster.command((node + 1) % NODES, &other);
+    assert!(refused.contains("a key belongs to another session"), "{refused}");
+}
+
+#[cfg(feature = "cluster")]
 #[test]
 fn any_node_takes_a_packet_and_one_handles_it() {
     let Some(mut cluster) = Cluster::start("a", &[]) else { return };
-    cluster.must(
-        0,
-        &[
-            "sessions",
-            "add",
-            "id=1",
-            "n3=192.0.2.1",
-            "teid=1",
-            "peer=198.51.100.7",
-            "peer_teid=0x1001",
-            "ipv4=10.45.0.2",
-        ],
-    );
-    let (_, refused) = cluster.command(
-        1,
-        &[
-            "sessions",
-            "add",
-            "id=2",
-            "n3=192.0.2.1",
-            "teid=1",
-            "peer=198.51.100.7",
-            "peer_teid=0x1001",
-            "ipv4=10.45.0.3",
-        ],
-    );
-    assert!(refused.contains("a key belongs to another session"), "{refused}");
+    add(&cluster, 0);
     let handled = cluster.packets(&[0, 1, 2]);
     let home = *handled.first().expect("one handles them");
     assert_eq!(handled, [home; 3]);
@@ -284,4 +316,74 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     assert!(resting.contains("a key was freed less than its rest ago"), "{resting}");
     cluster.must(last, &["sessions", "remove", "1"]);
     assert!(cluster.packets(&[last]).is_empty());
+}
+
+/// Without etcd and NATS: any node but the first may go, and all begin anew with the first.
+#[test]
+fn peers_share_sessions_while_the_first_runs() {
+    let Some(mut cluster) = Cluster::start_over(Over::Peers, "p", &[]) else { return };
+    add(&cluster, 2);
+    let home = cluster.packets(&[0, 1, 2])[0];
+    if home != 1 {
+        cluster.must(0, &["sessions", "move", "1", "--to", "1"]);
+    }
+    assert_eq!(cluster.packets(&[0, 1, 2]), [1; 3]);
+    let (_, listed) = cluster.command(1, &["sessions", "list"]);
+    assert!(listed.contains("10.45.0.2") && listed.contains("cluster"), "{listed}");
+
+    // A list, all or none, by any node.
+    let list = cluster.at("list.csv");
+    let head = "id,n3,teid,peer,peer_teid,ipv4\n1,192.0.2.1,1,198.51.100.7,0x1001,10.45.0.2\n";
+    let line = |id: u32| format!("{id},192.0.2.1,{id},198.51.100.7,1,10.45.1.{}\n", id - 99);
+    let lines: String = (100..300).map(line).collect();
+    let taken = "300,192.0.2.1,1,198.51.100.7,1,10.45.3.1\n";
+    std::fs::write(&list, [head, &lines, taken].concat()).expect("written");
+    let (done, refused) = cluster.command(2, &["sessions", "import", &list]);
+    assert!(!done && refused.contains("TEID 0x1 at 192.0.2.1 belongs to session 1"), "{refused}");
+    assert!(!cluster.command(0, &["sessions", "show", "100"]).0, "nothing is imported");
+    std::fs::write(&list, [head, &lines].concat()).expect("written");
+    let import = |words: &[&str]| {
+        let (done, text) = cluster.command(2, &[&["sessions", "import", &list], words].concat());
+        assert!(done, "{text}");
+        text.trim().to_owned()
+    };
+    let would = "would be added 200, changed 0, removed 0, kept 1";
+    assert_eq!(import(&["--dry-run"]), would);
+    assert_eq!(import(&[]), would.trim_start_matches("would be "));
+    assert!(cluster.command(0, &["sessions", "show", "100"]).0);
+    for node in 0..NODES {
+        cluster.must(node, &["check"]);
+    }
+    std::fs::write(&list, head).expect("written");
+    assert_eq!(import(&["--replace"]), "added 0, changed 0, removed 200, kept 1");
+
+    // Drained without a loss, and it joins again.
+    let mut ending = cluster.nodes[1].take().expect("it runs");
+    must(&format!("kill -TERM {}", ending.0.id()));
+    within(20, "the node has left", || {
+        assert_eq!(cluster.packets(&[0, 2]).len(), 2, "a packet was lost to the drain");
+        matches!(ending.0.try_wait(), Ok(Some(_)))
+    });
+    cluster.nodes[1] = Some(cluster.run(1));
+    within(30, "it takes packets again", || cluster.command(1, &["check"]).0);
+
+    // Killed: taken over after its lease.
+    if cluster.packets(&[0]) != [2] {
+        cluster.must(1, &["sessions", "move", "1", "--to", "2"]);
+    }
+    cluster.nodes[2] = None;
+    within(20, "the session is taken over", || cluster.packets(&[0, 1]).len() == 2);
+
+    // The first one is killed: nothing is handled after the lease, nor remembered.
+    cluster.nodes[0] = None;
+    within(20, "node 1 stops", || !cluster.command(1, &["check"]).0);
+    assert!(cluster.packets(&[1]).is_empty());
+    cluster.nodes[0] = Some(cluster.run(0));
+    for node in [0, 1] {
+        within(30, "both begin anew", || cluster.command(node, &["check"]).0);
+    }
+    let (found, gone) = cluster.command(1, &["sessions", "show", "1"]);
+    assert!(!found && gone.contains("no such session"), "{gone}");
+    cluster.must(1, &[&["sessions", "add"], &SESSION[..]].concat());
+    assert_eq!(cluster.packets(&[0, 1]).len(), 2);
 }

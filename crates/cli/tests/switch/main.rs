@@ -1,7 +1,6 @@
 //! `overbank switch`, `gateway`, `top` and `fdb` as a person, a script or a service manager sees
 //! them: the real binary, its signals, its files, and programs that talk through it.
 
-#[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(all(feature = "cluster", feature = "pfcp"))]
 mod cluster_n4;

@@ -3,17 +3,18 @@
 use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
-use crate::cluster::Seat;
-use crate::cluster::{from_travelled, origin_of, unpack};
+use crate::cluster::import::{self, Before, Failed, How, Plan};
+use crate::cluster::{Asks, Clustered, Seat, from_travelled, origin_of, unpack};
 use crate::file;
 use crate::session::Session;
-use crate::sessions::{Listed, Origin, SessionError};
+use crate::sessions::{Imported, Listed, Origin, SessionError};
 use crate::settings::NODE_MAX;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use overbank_cluster::message::{Answered, Refusal, Request};
 use overbank_cluster::{NodeId, SessionId};
 use serde_json::json;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,17 +31,6 @@ pub(super) fn seat(api: &Api) -> Option<Seat> {
     api.handle.lock().cluster().map(|cluster| cluster.seat())
 }
 
-/// Refuses what a cluster does not do.
-pub(super) fn alone(api: &Api, what: &str) -> Result<(), Fault> {
-    match seat(api) {
-        None => Ok(()),
-        Some(_) => {
-            let what = format!("a session of a cluster cannot be {what}");
-            Err(Fault::new(StatusCode::CONFLICT, what))
-        }
-    }
-}
-
 fn no_cluster() -> Fault {
     Fault::new(StatusCode::CONFLICT, "the gateway is by itself: there is no other node")
 }
@@ -49,11 +39,16 @@ fn unavailable(what: &str) -> Fault {
     Fault::new(StatusCode::SERVICE_UNAVAILABLE, what)
 }
 
+/// Returns what takes requests to the cluster.
+fn asks(api: &Api) -> Result<Arc<dyn Asks>, Fault> {
+    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
+    asks.ok_or_else(|| unavailable("the node has not started yet; try again"))
+}
+
 /// Asks the cluster, and waits for its answer; for an owner too, while a partition changes hands,
 /// and for the end of another change of the session.
 pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
-    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
-    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    let asks = asks(api)?;
     let started = Instant::now();
     loop {
         let answer = asks.ask(request.clone());
@@ -71,16 +66,67 @@ pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
     }
 }
 
+/// Sessions with their origins, and where the next page begins.
+type Page = (Vec<(Session, Origin)>, Option<u64>);
+
 /// Returns a page of all sessions of the cluster, and where the next one begins.
-pub(super) fn page(api: &Api, from: u64) -> Result<(Vec<Session>, Option<u64>), Fault> {
+pub(super) fn page(api: &Api, from: u64) -> Result<Page, Fault> {
     match ask(api, Request::Page { from: SessionId(from) })? {
         Answered::Page(page, next) => {
-            let sessions =
-                page.iter().filter_map(|(_, context)| Some(unpack(context)?.0)).collect();
-            Ok((sessions, next.map(|next| next.0)))
+            let sessions = page.iter().filter_map(|(_, context)| {
+                let (session, kept) = unpack(context)?;
+                Some((session, origin_of(kept)))
+            });
+            Ok((sessions.collect(), next.map(|next| next.0)))
         }
         _ => Err(unavailable("no page of the cluster; try again")),
     }
+}
+
+/// Imports a list of sessions to the cluster, or checks it.
+pub(super) fn import(
+    api: &Api,
+    seat: Seat,
+    list: &[(usize, Session)],
+    dry_run: bool,
+    replace: bool,
+) -> Result<Imported, Fault> {
+    let asks = asks(api)?;
+    let (mut before, mut next) = (Before::default(), Some(0));
+    while let Some(from) = next {
+        let page = page(api, from)?;
+        page.0.into_iter().for_each(|(session, origin)| before.add(session, origin));
+        next = page.1;
+    }
+    let (addresses, max) = {
+        let control = api.handle.lock();
+        let (sessions, live) = (control.sessions(), control.cluster().map_or(1, Clustered::live));
+        (sessions.addresses().clone(), sessions.max().saturating_mul(live))
+    };
+    let how = How { seed: seat.seed, addresses: &addresses, replace, max };
+    let plan = Plan::new(list, &before, &how);
+    let plan = plan.map_err(|lines| Fault::lines(StatusCode::CONFLICT, lines))?;
+    drop(before);
+    if dry_run {
+        return Ok(plan.would());
+    }
+    import::perform(&*asks, list, &plan, &how).map_err(|failed| match failed {
+        Failed::Refused { refusals, unavailable, left: 0 } => {
+            let now = StatusCode::SERVICE_UNAVAILABLE;
+            Fault::lines(if unavailable { now } else { StatusCode::CONFLICT }, refusals)
+        }
+        Failed::Refused { refusals, left, .. } => {
+            let first = refusals.first().map_or("", |refusal| &refusal.what);
+            unavailable(&format!(
+                "the import was refused ({first}), and {left} of its sessions could not be taken \
+                 back: import the list again, or remove them"
+            ))
+        }
+        Failed::NotRemoved(count) => unavailable(&format!(
+            "the list is imported, but {count} sessions that it does not have could not be \
+             removed: import it again"
+        )),
+    })
 }
 
 /// Finds a session of the cluster, wherever it is.
@@ -168,8 +214,7 @@ pub(super) async fn speaker(State(api): State<Shared>, uri: Uri) -> Answer {
 
 pub(super) async fn rebalance(State(api): State<Shared>, uri: Uri) -> Answer {
     Query::of(&uri, &[])?;
-    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
-    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    let asks = asks(&api)?;
     match asks.rebalance() {
         true => ok(&json!({ "rebalancing": true })),
         false => Err(unavailable("too many requests wait; try again")),
@@ -178,8 +223,7 @@ pub(super) async fn rebalance(State(api): State<Shared>, uri: Uri) -> Answer {
 
 pub(super) async fn drain(State(api): State<Shared>, uri: Uri) -> Answer {
     Query::of(&uri, &[])?;
-    let asks = api.handle.lock().cluster().ok_or_else(no_cluster)?.asks();
-    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    let asks = asks(&api)?;
     match asks.drain() {
         true => ok(&json!({ "draining": true })),
         false => Err(unavailable("too many requests wait; try again")),

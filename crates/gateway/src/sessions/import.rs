@@ -190,42 +190,58 @@ impl Sessions {
 
     /// Returns everything that is wrong with a list.
     fn refusals(&self, list: &[(usize, Session)], how: Import, now_ms: u64) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |line, what| refusals.push(Refusal { line, what });
-        let mut added = 0;
-        let mut ids: HashMap<u64, usize> = HashMap::new();
-        let mut keys: HashMap<Key, (u64, usize)> = HashMap::new();
-        for &(line, session) in list {
-            let id = session.id;
-            if let Some(first) = ids.insert(id, line) {
-                refuse(line, format!("id {id} is also that of line {first}"));
-                continue;
+        let origin = |id: u64| self.records.get(&id).map(|record| record.origin);
+        let mut refusals = refusals_within(list, |session| {
+            match origin(session.id).filter(|origin| *origin != how.origin) {
+                Some(other) => Err(SessionError::Foreign(session.id, other)),
+                None => self.check(session, now_ms).map(drop),
             }
-            let origin = self.records.get(&id).map(|record| record.origin);
-            if let Some(other) = origin.filter(|origin| *origin != how.origin) {
-                refuse(line, SessionError::Foreign(id, other).to_string());
-                continue;
-            }
-            added += usize::from(origin.is_none());
-            let checked = self.check(&session, now_ms);
-            for key in session.keys() {
-                if let Some((owner, first)) = keys.insert(key, (id, line))
-                    && checked.is_ok()
-                {
-                    let taken = SessionError::Taken { key, owner, id };
-                    refuse(line, format!("{taken} (line {first})"));
-                }
-            }
-            if let Err(error) = checked {
-                refuse(line, error.to_string());
-            }
+        });
+        if !refusals.is_empty() {
+            return refusals;
         }
+        let added = list.iter().filter(|(_, session)| origin(session.id).is_none()).count();
         let sum = self.records.len() + added - self.left_out(list, how).len();
-        if sum > self.max && refusals.is_empty() {
+        if sum > self.max {
             let line = list.last().map_or(0, |(line, _)| *line);
             let what = format!("{sum} sessions exceed max-sessions {}", self.max);
             refusals.push(Refusal { line, what });
         }
         refusals
     }
+}
+
+/// Returns what is wrong within a list, and what `check` finds wrong with its sessions.
+pub(crate) fn refusals_within(
+    list: &[(usize, Session)],
+    check: impl Fn(&Session) -> Result<(), SessionError>,
+) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let mut refuse = |line, what| refusals.push(Refusal { line, what });
+    let mut ids: HashMap<u64, usize> = HashMap::new();
+    let mut keys: HashMap<Key, (u64, usize)> = HashMap::new();
+    for &(line, session) in list {
+        let id = session.id;
+        if let Some(first) = ids.insert(id, line) {
+            refuse(line, format!("id {id} is also that of line {first}"));
+            continue;
+        }
+        let checked = check(&session);
+        if let Err(error @ SessionError::Foreign(..)) = checked {
+            refuse(line, error.to_string());
+            continue;
+        }
+        for key in session.keys() {
+            if let Some((owner, first)) = keys.insert(key, (id, line))
+                && checked.is_ok()
+            {
+                let taken = SessionError::Taken { key, owner, id };
+                refuse(line, format!("{taken} (line {first})"));
+            }
+        }
+        if let Err(error) = checked {
+            refuse(line, error.to_string());
+        }
+    }
+    refusals
 }

@@ -24,6 +24,7 @@ mod reader;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use import::refusals_within;
 pub use import::{Import, Imported, Refusal};
 pub use list::{Page, SLOTS_A_PAGE};
 pub use reader::{Found, SessionReader};
@@ -384,6 +385,11 @@ impl Sessions {
         let done = self.check(&session, now_ms);
         let done = done.and_then(|n3| self.insert(session, origin, n3, relay));
         self.count(done)
+    }
+
+    /// Whether the packets of a session are handled here.
+    pub fn is_handled(&self, id: u64) -> bool {
+        self.records.get(&id).is_some_and(|record| record.relay.is_none())
     }
 
     /// Has the packets of a session relayed, or handled here, from now on.
