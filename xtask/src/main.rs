@@ -103,15 +103,16 @@ enum Task {
     /// root. Its short form is part of the tests. Ends non-zero if a packet left twice or as
     /// another session's, an account did not close, or what was answered was gone.
     #[command(after_help = "Examples:\n  \
-        cargo xtask faults                        all cases, a quarter of an hour\n  \
+        cargo xtask faults                        all cases, twenty minutes\n  \
         cargo xtask faults node-killed:all        one fault, during all work\n  \
-        cargo xtask faults all:idle etcd-cut:moving")]
+        cargo xtask faults all:idle etcd-cut:moving\n  \
+        cargo xtask faults --minutes 30 --seed 7  random cases for half an hour")]
     Faults(faults::Options),
-    /// Run the slow tasks, each at a bounded size: at most an hour on two cores (as root)
+    /// Run the slow tasks, each at a bounded size: at most 70 minutes on two cores (as root)
     ///
-    /// The tasks are sanitize, fuzz, peers, soak, the models with three preemptions, and bench. All
-    /// run even if one fails. The summary lists their findings and the executions of the fuzz
-    /// targets.
+    /// The tasks are sanitize, fuzz, peers, soak, faults, the models with three preemptions, and
+    /// bench. All run even if one fails. The summary lists their findings and the executions of the
+    /// fuzz targets.
     #[command(after_help = "Examples:\n  \
         cargo xtask nightly               all tasks\n  \
         cargo xtask nightly fuzz soak     these tasks only\n  \

@@ -25,7 +25,7 @@ const fn service(name: &'static str, seconds: u64, cause: fn(&mut Scene, usize) 
 }
 
 /// All of them.
-pub const FAULTS: [Fault; 12] = [
+pub const FAULTS: [Fault; 13] = [
     service("etcd-leader-killed", 10, |scene, _| {
         let leader = scene.etcd_leader();
         scene.etcd[leader] = None;
@@ -89,6 +89,18 @@ pub const FAULTS: [Fault; 12] = [
         ..service("etcd-cut", 10, |scene, node| {
             scene.set_etcd(node, false);
             Box::new(move |scene| scene.set_etcd(node, true))
+        })
+    },
+    Fault {
+        cuts_fabric: true,
+        may_lose: true,
+        ..service("fabric-and-etcd-cut", 10, |scene, node| {
+            scene.set_link(node, Link::Fabric, false);
+            scene.set_etcd(node, false);
+            Box::new(move |scene| {
+                scene.set_link(node, Link::Fabric, true);
+                scene.set_etcd(node, true);
+            })
         })
     },
     Fault {

@@ -20,18 +20,21 @@
 //!
 //! Recovery is the time from the fault to the last packet that was lost to it. The short form, part
 //! of `cargo test`, has the cases of [`SHORT`]. `OVERBANK_FAULTS` names others as FAULT:WORK, with
-//! `all` for all; `OVERBANK_FAULTS_REPORT` is a file for the results, a line of JSON each.
+//! `all` for all; `OVERBANK_FAULTS_REPORT` is a file for the results, a line of JSON each. With
+//! `OVERBANK_FAULTS_SECONDS` random ones follow each other for so long, by `OVERBANK_FAULTS_SEED`:
+//! any node, any length up to the fault's. No node may grow over them (`plan.rs`).
 #![cfg(feature = "cluster")]
 
 mod faults;
 /// Namespaces; shared with the tests of ports.
 #[path = "../../../ports/tests/netns/mod.rs"]
 mod netns;
+mod plan;
 mod scene;
 mod traffic;
 mod work;
 
-use faults::{FAULTS, Fault};
+use plan::{Case, Memory, Plan};
 use scene::{NODES, Scene};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -41,7 +44,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use traffic::Traffic;
-use work::{WORK, Work};
+use work::Work;
 
 /// Sessions from the start.
 const SESSIONS: u32 = 400;
@@ -49,24 +52,6 @@ const SESSIONS: u32 = 400;
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// Cases of the short form.
 const SHORT: &str = "node-killed:establishing,stream-leader-killed:moving";
-
-fn cases() -> Vec<(&'static Fault, Work)> {
-    let asked = std::env::var("OVERBANK_FAULTS").unwrap_or_else(|_| SHORT.to_owned());
-    let mut cases = Vec::new();
-    for case in asked.split(',') {
-        let (fault, work) = case.split_once(':').unwrap_or((case, "all"));
-        let before = cases.len();
-        let faults = FAULTS.iter().filter(|known| fault == "all" || fault == known.name);
-        for fault in faults {
-            let works = WORK.into_iter().filter(|known| work == "all" || work == known.name());
-            cases.extend(works.map(|work| (fault, work)));
-        }
-        let faults: Vec<&str> = FAULTS.iter().map(|fault| fault.name).collect();
-        let works = WORK.map(Work::name);
-        assert!(cases.len() > before, "no case {case:?}; faults: {faults:?}; work: {works:?}");
-    }
-    cases
-}
 
 #[test]
 fn what_was_answered_outlives_every_fault() {
@@ -76,12 +61,13 @@ fn what_was_answered_outlives_every_fault() {
         scene::add(control, number).unwrap_or_else(|why| panic!("session {number}: {why}"));
         traffic.add(number);
     });
-    settle(&traffic);
+    settle(&scene, &traffic);
     let report = std::env::var_os("OVERBANK_FAULTS_REPORT");
-    let mut problems = Vec::new();
+    let (mut problems, mut memory) = (Vec::new(), Memory::default());
     let mut next = SESSIONS + 1;
-    for (fault, work) in cases() {
-        let result = case(&mut scene, &traffic, fault, work, &mut next, &mut problems);
+    for planned in Plan::new(SHORT) {
+        let mut result = case(&mut scene, &traffic, planned, &mut next, &mut problems);
+        result["memory_mib"] = json!(memory.note(scene.memory()) >> 10);
         println!("{result}");
         if let Some(path) = &report {
             let file = std::fs::File::options().create(true).append(true).open(path);
@@ -89,6 +75,7 @@ fn what_was_answered_outlives_every_fault() {
         }
     }
     traffic.stop();
+    problems.extend(memory.grown());
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
@@ -108,15 +95,13 @@ fn by_all_nodes(scene: &Scene, numbers: RangeInclusive<u32>, work: impl Fn(&Path
 fn case(
     scene: &mut Scene,
     traffic: &Traffic,
-    fault: &Fault,
-    work: Work,
+    planned: Case,
     next: &mut u32,
     problems: &mut Vec<String>,
 ) -> Value {
-    let name = format!("{}:{}", fault.name, work.name());
+    let Case { fault, work, victim, lasts } = planned;
+    let name = planned.name();
     eprintln!("{name}");
-    // What happens to a node happens to the one that drains, if one does.
-    let victim = if work == Work::Draining { NODES - 1 } else { 0 };
     traffic.begin(work.keeps_places());
     let doing = work.start(scene, traffic, victim, *next);
     let began = Instant::now();
@@ -124,7 +109,7 @@ fn case(
     if fault.takes_node {
         traffic.avoid(victim);
     }
-    std::thread::sleep(fault.lasts);
+    std::thread::sleep(lasts);
     undone(scene);
     let done = doing.end();
     let added = *next..=done.next.load(Relaxed) - 1;
@@ -136,7 +121,7 @@ fn case(
     // Its neighbours send to it again once it says that it is ready.
     scene::wait("all nodes are ready", || (0..NODES).all(|node| scene.is_ready(node)));
     traffic.avoid_none();
-    let settled = settle(traffic);
+    let settled = settle(scene, traffic);
     let seen = traffic.end();
     let mut problem = |what: String| {
         eprintln!("{name}: {what}");
@@ -184,7 +169,7 @@ fn case(
 }
 
 /// Waits until each session passes packets by each node; returns since when.
-fn settle(traffic: &Traffic) -> Instant {
+fn settle(scene: &Scene, traffic: &Traffic) -> Instant {
     let end = Instant::now() + SETTLE_MAX;
     loop {
         let now = Instant::now();
@@ -193,8 +178,14 @@ fn settle(traffic: &Traffic) -> Instant {
         if missing.is_empty() {
             return now;
         }
-        let some = &missing[..missing.len().min(5)];
-        assert!(now < end, "not settled: {} paths lose, {some:?}", missing.len());
+        if now >= end {
+            let some = &missing[..missing.len().min(5)];
+            let session = some.first().map_or(0, |path| path.0);
+            let known = |node| scene.ask(node, "GET", &format!("/sessions/{session}"), "");
+            let here = |node| scene.ask(node, "GET", &format!("/sessions?teid={session}"), "");
+            let asked: Vec<_> = (0..NODES).map(|node| (known(node), here(node))).collect();
+            panic!("not settled: {} paths lose, {some:?}; nodes say {asked:#?}", missing.len());
+        }
     }
 }
 

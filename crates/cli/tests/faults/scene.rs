@@ -293,6 +293,17 @@ impl Scene {
         any
     }
 
+    /// Returns the process and the resident memory of each node that runs, in KiB.
+    pub fn memory(&self) -> Vec<(u32, u64)> {
+        let resident = |process: &Process| {
+            let pid = process.0.id();
+            let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            Some((pid, line.trim().trim_end_matches(" kB").parse().ok()?))
+        };
+        self.nodes.iter().flatten().filter_map(resident).collect()
+    }
+
     pub fn signal(&self, node: usize, name: &str) {
         if let Some(Process(child)) = &self.nodes[node] {
             run(&format!("kill -{name} {}", child.id()));
