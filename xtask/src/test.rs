@@ -214,10 +214,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 ) & steps.command("clippy peers", &mut cargo(PEERS_CLIPPY))
                     & steps.tests("tests peers", &mut cargo(PEERS))
         }
-        Step::DocTests => {
-            steps.tests("doc tests", &mut cargo("test --workspace --doc --locked --no-fail-fast"))
-        }
-        Step::Doc => steps.command("doc", cargo("doc --workspace --no-deps --locked").envs(deny)),
+        Step::DocTests => steps.tests("doc tests", &mut cargo(DOC_TESTS)),
+        Step::Doc => steps.command("doc", cargo(DOC).envs(deny)),
         Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set, built)),
         Step::Moving => steps.tests("moving fib", &mut cargo(MOVING)),
         Step::Models => models(steps, "", 2),
@@ -240,6 +238,12 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
 /// Builds all tests.
 const BUILD: &str = "test --workspace --features overbank-cli/full,overbank-stores/services --lib \
                      --bins --tests --examples --locked --no-run";
+
+/// The examples of the documentation, and the documentation: of what `BUILD` has built.
+const DOC_TESTS: &str = "test --workspace --features overbank-cli/full,overbank-stores/services \
+                         --doc --locked --no-fail-fast";
+const DOC: &str = "doc --workspace --features overbank-cli/full,overbank-stores/services --no-deps \
+                   --locked";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
