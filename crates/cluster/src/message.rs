@@ -50,8 +50,9 @@ pub enum Request {
         /// `None`: as for a new session, but elsewhere.
         to: Option<NodeId>,
     },
-    /// Changes a session's keys or context where it is; its first key stays.
-    Update { session: SessionId, keys: Arc<[Key]>, context: Context },
+    /// Changes a session's keys or context where it is; its first key stays. With `before`, only if
+    /// its context is still this one.
+    Update { session: SessionId, keys: Arc<[Key]>, context: Context, before: Option<Context> },
     /// Asks for a session as it is.
     Read { session: SessionId },
     /// Asks for the sessions of a partition from a name on, at most 512, and fewer if they are
@@ -137,6 +138,8 @@ reasons! {
         Overload = "overload", "the owner has as many requests as it takes";
         Timeout = "timeout", "the log or an owner did not answer in time";
         TooLong = "too_long", "what belongs to a session is too long: a batch must fit the log";
+        Exists = "exists", "there is another session of this identity: change it, or use another";
+        Changed = "changed", "the session was changed meanwhile: try again";
     }
 }
 

@@ -265,7 +265,7 @@ impl Seed {
         kept: &[u8],
     ) -> Result<Request, SessionError> {
         let (keys, context) = (self.keys(addresses, session)?, pack(session, kept));
-        Ok(Request::Update { session: self.session(session.id), keys, context })
+        Ok(Request::Update { session: self.session(session.id), keys, context, before: None })
     }
 
     /// Returns a request for a new session.

@@ -78,7 +78,7 @@ pub struct Clustered {
     sessions: HashMap<u64, Session, foldhash::fast::RandomState>,
     keys: HashMap<Key, u64, foldhash::fast::RandomState>,
     resting: VecDeque<(u64, Key)>,
-    /// What is to be left to later speakers, whether it was sent, and who waits for it.
+    /// What is to be left to later speakers, whether it was sent, and the tickets that wait for it.
     share: Option<Info>,
     is_sent: bool,
     sharing: Vec<u64>,

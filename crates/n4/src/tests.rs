@@ -284,7 +284,7 @@ fn a_session_lives_as_an_smf_has_it() {
     assert_eq!((to, cause), (Some(0), CauseValue::SessionContextNotFound));
 }
 
-/// Cores such as open5gs add PDRs for router advertisements of their own: from the terminal to the
+/// Cores such as open5gs add PDRs for their router advertisements: from the terminal to the
 /// control plane, by a filter, and back. They change nothing, and share the tunnel.
 #[test]
 fn packets_of_the_control_plane_are_taken_without_effect() {

@@ -25,8 +25,8 @@ pub struct Held {
 
 impl Held {
     /// Gives an interface an address, as a host (/32, /128), for this time: whole seconds, 1 at
-    /// least. IPv6 skips the detection of duplicates: the caller sees to it that nobody else has
-    /// the address.
+    /// least. IPv6 skips the detection of duplicates: the caller sees to it that no other host
+    /// has the address.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,5 +1,5 @@
-//! Shows the stations on a link that an address is here: gratuitous ARP (RFC 5227), or an unsolicited
-//! neighbour advertisement (RFC 4861, section 7.2.6).
+//! Shows the stations on a link that an address is here: gratuitous ARP (RFC 5227), or an
+//! unsolicited neighbour advertisement (RFC 4861, section 7.2.6).
 
 use crate::sys::interface::{Control, index_of};
 use crate::sys::socket::PacketSocket;

@@ -1,4 +1,4 @@
-//! PFCP in a cluster: an SMF speaks to one address; the node that answers dies, and another goes on.
+//! PFCP in a cluster: an SMF speaks to one address; the node that answers dies, another goes on.
 
 use crate::cluster::{Cluster, NODES, SMF, within};
 use crate::lab::python;

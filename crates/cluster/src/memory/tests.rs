@@ -251,7 +251,7 @@ fn a_batch_and_a_page_fit_a_message() {
     memory.request(NodeId(0), sessions, request);
     let session = SessionId(mix(0));
     let keys = Arc::new([Key { hash: session.0, full: 1 }]);
-    let request = Request::Update { session, keys, context: long(max + 1) };
+    let request = Request::Update { session, keys, context: long(max + 1), before: None };
     memory.request(NodeId(0), sessions + 1, request);
     (20..30).for_each(|beat| memory.advance(beat * BEAT, &mut heard));
     for answer in heard.drain(..) {
@@ -315,7 +315,7 @@ fn a_session_takes_back_what_it_had() {
         let (session, number) = (SessionId(keys[0].hash), 1000 + 10 * nth);
         let update = |keys: &[Key]| {
             let (keys, context) = (keys.into(), context.clone());
-            Request::Update { session, keys, context }
+            Request::Update { session, keys, context, before: None }
         };
         let other = Key { hash: mix(number), full: 1 };
         let steal = |key| Request::Establish {

@@ -6,7 +6,7 @@
 //! it first: so two nodes never speak at the same time. One that is suspended stays; if it cannot
 //! go on, its lease ends.
 //!
-//! What a speaker leaves to those after it is a key of its own, written on the revision of the
+//! What a speaker leaves to those after it is a separate key, written on the revision of the
 //! speaker's entry: a node that speaks no more writes nothing.
 
 use overbank::hash::mix;

@@ -173,7 +173,7 @@ struct World<T: Gpt> {
     removed: Vec<Arc<[Key]>>,
     again: BTreeSet<SessionId>,
     given_up: BTreeMap<SessionId, Vec<Key>>,
-    /// Packets handled of each session, whoever counts them.
+    /// Packets handled of each session, at all nodes together.
     handled: BTreeMap<SessionId, u64>,
     watched: Revision,
     delivered: BTreeMap<Partition, u64>,
@@ -535,7 +535,7 @@ impl<T: Gpt> World<T> {
                 self.unsure.insert(session, Arc::clone(&keys));
                 self.before.insert(session, (old, context));
                 let context = Arc::new(self.next.to_le_bytes());
-                (Request::Update { session, keys, context }, session)
+                (Request::Update { session, keys, context, before: None }, session)
             }
             (0, Some((session, (keys, _)))) => {
                 self.known.remove(&session);

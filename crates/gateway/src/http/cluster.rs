@@ -4,7 +4,7 @@ use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
 use crate::cluster::import::{self, Before, Failed, How, Plan};
-use crate::cluster::{Asks, Clustered, Seat, from_travelled, origin_of, unpack};
+use crate::cluster::{Asks, Clustered, Seat, from_travelled, origin_of, pack, unpack};
 use crate::file;
 use crate::session::Session;
 use crate::sessions::{Imported, Listed, Origin, SessionError};
@@ -25,6 +25,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// and the pause between looks.
 const OWNER_MAX: Duration = Duration::from_secs(10);
 const OWNER_PAUSE: Duration = Duration::from_millis(20);
+/// Tries of a change that other changes of the session come before.
+const CHANGES_MAX: u32 = 16;
 
 /// Returns the gateway's place in a cluster, if it has one.
 pub(super) fn seat(api: &Api) -> Option<Seat> {
@@ -48,19 +50,22 @@ fn asks(api: &Api) -> Result<Arc<dyn Asks>, Fault> {
 /// Asks the cluster, and waits for its answer; for an owner too, while a partition changes hands,
 /// and for the end of another change of the session.
 pub(super) fn ask(api: &Api, request: Request) -> Result<Answered, Fault> {
+    answer(api, request)?.map_err(refused)
+}
+
+fn answer(api: &Api, request: Request) -> Result<Result<Answered, Refusal>, Fault> {
     let asks = asks(api)?;
     let started = Instant::now();
     loop {
         let answer = asks.ask(request.clone());
         let answer = answer.ok_or_else(|| unavailable("too many requests wait; try again"))?;
         return match answer.recv_timeout(ANSWER_MAX) {
-            Ok(Ok(answered)) => Ok(answered),
             // Nothing was begun.
             Ok(Err(Refusal::NoOwner | Refusal::Moving)) if started.elapsed() < OWNER_MAX => {
                 sleep(OWNER_PAUSE);
                 continue;
             }
-            Ok(Err(refusal)) => Err(refused(refusal)),
+            Ok(answer) => Ok(answer),
             Err(_) => Err(unavailable("no answer of the cluster: it may have been done; look")),
         };
     }
@@ -162,21 +167,36 @@ pub(super) fn change(
     api: &Api,
     seat: Seat,
     id: u64,
-    change: impl FnOnce(&Session) -> Result<Session, Fault>,
+    change: impl Fn(&Session) -> Result<Session, Fault>,
 ) -> Result<Session, Fault> {
-    let session = change(&requested(api, seat, id)?.session)?;
     let addresses = api.handle.lock().sessions().addresses().clone();
-    ask(api, seat.seed.update(&addresses, &session, &[])?)?;
-    Ok(session)
+    let mut tries = 0;
+    loop {
+        let found = requested(api, seat, id)?.session;
+        let session = change(&found)?;
+        let mut request = seat.seed.update(&addresses, &session, &[])?;
+        if let Request::Update { before, .. } = &mut request {
+            *before = Some(pack(&found, &[]));
+        }
+        tries += 1;
+        match answer(api, request)? {
+            // Another request came first: what it has changed stays.
+            Err(Refusal::Changed) if tries < CHANGES_MAX => {}
+            done => return done.map(|_| session).map_err(refused),
+        }
+    }
 }
 
 fn refused(refusal: Refusal) -> Fault {
     let status = match refusal {
         Refusal::Keys | Refusal::TooLong => StatusCode::BAD_REQUEST,
         Refusal::Unknown => StatusCode::NOT_FOUND,
-        Refusal::KeyInUse | Refusal::KeyResting | Refusal::Moving | Refusal::NoMember => {
-            StatusCode::CONFLICT
-        }
+        Refusal::KeyInUse
+        | Refusal::KeyResting
+        | Refusal::Moving
+        | Refusal::NoMember
+        | Refusal::Exists
+        | Refusal::Changed => StatusCode::CONFLICT,
         Refusal::NoOwner | Refusal::TableFull | Refusal::Overload | Refusal::Timeout => {
             StatusCode::SERVICE_UNAVAILABLE
         }

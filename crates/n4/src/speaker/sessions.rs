@@ -174,7 +174,7 @@ impl Speaker {
         Ok(Step::Add(Box::new(self.draft(plan, Some(asked), store)?)))
     }
 
-    /// A session was added. If its control plane has restarted meanwhile, nobody knows it.
+    /// A session was added. If its control plane has restarted meanwhile, it does not know it.
     pub(super) fn added(
         &mut self,
         draft: Draft,

@@ -224,7 +224,14 @@ mod tests {
 
     fn batch(name: u64) -> Arc<Batch<Dense>> {
         let owner = Member::default();
-        Arc::new(Batch { epoch: name, owner, changes: vec![], deltas: vec![], image: None })
+        Arc::new(Batch {
+            epoch: name,
+            owner,
+            changes: vec![],
+            deltas: vec![],
+            digests: vec![],
+            image: None,
+        })
     }
 
     proptest! {

@@ -96,7 +96,7 @@ fn a_copy_that_differs_is_found_and_mended() {
                     let of = (now / BEAT * 7 + nth / 3) % 300;
                     let keys: Arc<[Key]> = Arc::new([Key { hash: mix(of), full: of.into() }]);
                     let (session, context) = (SessionId(mix(of)), Arc::new(now.to_le_bytes()));
-                    let update = Request::Update { session, keys, context };
+                    let update = Request::Update { session, keys, context, before: None };
                     memory.request(NodeId(nth as u8 % 3), 1000, update);
                 }
                 memory.advance(now, &mut heard);

@@ -11,7 +11,7 @@ use crate::message::{
     Answer, Answered, Counts, Found, Message, Refusal, Request, RequestId, Route, UNASKED,
 };
 use crate::node::{Actions, Node};
-use crate::rib::{Context, Held, Hold};
+use crate::rib::{Context, Held, Hold, Session};
 use crate::table::Gpt;
 use crate::{Key, Member, Micros, NodeId, Partition, Sequence, SessionId, rendezvous};
 
@@ -170,7 +170,11 @@ impl<T: Gpt> Node<T> {
                     self.answer(now, request, answer, out);
                 }
             }
-            Request::Update { session, keys, context } => {
+            Request::Update { session, keys, context, before } => {
+                let is_it = |known: &Session| before.is_none_or(|before| known.context == before);
+                if !owner.rib.sessions.get(&session).is_none_or(is_it) {
+                    return self.answer(now, request, Err(Refusal::Changed), out);
+                }
                 let asked = (session, keys, context);
                 if let Some(answer) = self.update(now, request, asked, out) {
                     self.answer(now, request, answer, out);
@@ -235,17 +239,16 @@ impl<T: Gpt> Node<T> {
         let until = now + self.settings.reserve_us;
         let owner = self.owners.get_mut(&own)?;
         if let Some(known) = owner.rib.sessions.get(&session) {
-            if known.keys != keys {
-                return Some(Err(Refusal::KeyInUse));
+            if (&known.keys, &known.context) != (&keys, &context) {
+                return Some(Err(Refusal::Exists));
             }
             // It is logged again: an owner that is deposed and does not know it must not answer by
             // what it knows.
-            let context = Arc::clone(&known.context);
             return self.update(now, request, (session, keys, context), out);
         }
         if let Some(new) = owner.establishing.get_mut(&session) {
-            if new.keys != keys {
-                return Some(Err(Refusal::KeyInUse));
+            if (&new.keys, &new.context) != (&keys, &context) {
+                return Some(Err(Refusal::Exists));
             }
             new.wait(request);
             return None;
