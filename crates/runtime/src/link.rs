@@ -11,10 +11,10 @@ use crossbeam_queue::ArrayQueue;
 use overbank_handover::mailbox;
 use overbank_handover::rest::Rest;
 use overbank_ports::queue::Queue;
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 /// A port as a worker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,20 +56,31 @@ pub enum Attachment {
     },
 }
 
+/// The workers' clock. It goes on while the machine is suspended: what ends meanwhile, such as the
+/// lease of a node of a cluster, has ended when the machine wakes up.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock(Instant);
+pub struct Clock {
+    /// Since the machine's start.
+    start_ms: u64,
+}
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock(Instant::now())
+        Clock { start_ms: machine_ms() }
     }
 
     /// Returns the milliseconds since the start.
     #[inline]
     pub fn now_ms(&self) -> u64 {
-        let elapsed = self.0.elapsed();
-        elapsed.as_secs() * 1000 + u64::from(elapsed.subsec_millis())
+        machine_ms().saturating_sub(self.start_ms)
     }
+}
+
+/// Returns the milliseconds since the start of the machine.
+#[inline]
+fn machine_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// State that one worker and the control side share.
