@@ -1,10 +1,12 @@
 //! `overbank gateway`: reads its settings and sessions, prints its totals.
 
+mod access;
 mod appliance;
 mod ask;
 mod client;
 mod cluster;
 mod demo;
+mod members;
 #[cfg(feature = "pfcp")]
 mod pfcp;
 mod place;
@@ -16,6 +18,8 @@ use crate::live::{self, Plan, seed};
 use crate::options::Format;
 use crate::switch::totals;
 use anyhow::Result;
+#[cfg(feature = "cluster")]
+use anyhow::bail;
 use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::journal::{self, Found, Journal};
@@ -95,6 +99,7 @@ pub struct Config {
     pub cluster: Option<ClusterSettings>,
     /// The cluster that it has joined, until its node runs.
     pub joined: Mutex<Option<cluster::Joining>>,
+    pub kept: cluster::Kept,
     /// Path of the control socket, and its limit of connections.
     pub control: (Option<PathBuf>, usize),
     /// The control socket, bound when the gateway starts.
@@ -129,6 +134,9 @@ impl Config {
         let mut config = check.finish(config)?;
         if let Some(path) = &config.teid_secret {
             config.setup.teid_secret = Some(Secret::read(path).map_err(problem)?);
+        }
+        if let Some(cluster) = config.cluster.as_mut().filter(|_| to != Purpose::Reload) {
+            cluster.access.read().map_err(problem)?;
         }
         if let Some(directory) = config.journal.clone() {
             config.keep(&directory, to)?;
@@ -233,6 +241,7 @@ impl Config {
             pfcp,
             cluster,
             joined: Mutex::default(),
+            kept: cluster::Kept::default(),
             control,
             socket: None,
             service,
@@ -299,19 +308,41 @@ pub struct ClusterSettings {
     pub node: u8,
     pub name: String,
     pub place: Place,
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
+    pub access: access::Access,
     pub drain_timeout: Duration,
+    /// Bits of a node's number.
+    pub node_bits: u8,
+    pub lease_us: u64,
 }
 
 /// Returns the cluster to join; reports what does not fit together.
 fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<ClusterSettings> {
     let Some(node) = gateway.node else {
-        for given in ["etcd", "nats", "peers"] {
+        const CLUSTER: [&str; 10] = [
+            "etcd",
+            "etcd-user",
+            "etcd-ca",
+            "etcd-cert",
+            "etcd-key",
+            "nats",
+            "nats-user",
+            "nats-credentials",
+            "nats-ca",
+            "peers",
+        ];
+        for given in CLUSTER {
             if let Some(location) = check.given(given) {
                 check.problem(location, "it is of a cluster: give the node's number, too");
             }
         }
         return None;
     };
+    if node >= gateway.max_nodes {
+        let most = gateway.max_nodes;
+        let location = check.given("node").unwrap_or(Location::InText);
+        check.problem(location, format!("{node}: must be below max-nodes ({most})"));
+    }
     let place = Place::check(check, gateway, node as u8);
     let own = [("sessions", gateway.sessions.is_some()), ("journal", gateway.journal.is_some())];
     for (name, _) in own.into_iter().filter(|(_, is_given)| *is_given) {
@@ -323,7 +354,10 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
         node: node as u8,
         name: gateway.cluster.clone().unwrap_or_default().0,
         place: place?,
+        access: access::Access::of(check, gateway),
         drain_timeout: Duration::from_secs(gateway.drain_timeout as u64),
+        node_bits: gateway.max_nodes.next_power_of_two().trailing_zeros() as u8,
+        lease_us: gateway.lease_seconds as u64 * 1_000_000,
     })
 }
 
@@ -380,6 +414,9 @@ fn serve(args: &Args) -> Result<()> {
         Format::Json => ended.json,
     };
     writeln!(std::io::stdout(), "{printed}")?;
+    if config.kept.load(std::sync::atomic::Ordering::Relaxed) {
+        bail!("sessions were not all given away: other nodes take them over after the lease");
+    }
     Ok(())
 }
 

@@ -145,7 +145,7 @@ impl<T: Gpt> Memory<T> {
 
     /// Lets a node leave: it gives its sessions away first.
     pub fn drain(&mut self, id: NodeId) {
-        self.deliver(id, Event::Drain);
+        self.deliver(id, Event::Drain { rate: None });
     }
 
     /// Asks a node for something. The answer to `number` comes by [`Memory::advance`].

@@ -32,6 +32,8 @@ pub struct Beat {
     pub caught_up: bool,
     /// It wants to leave.
     pub draining: bool,
+    /// Sessions that it serves, or is about to.
+    pub sessions: u32,
 }
 
 /// A request from outside, with the key of its home.

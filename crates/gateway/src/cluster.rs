@@ -16,6 +16,7 @@
 //! All nodes have the same N3 addresses in the same order, and the same pools.
 
 pub mod import;
+mod status;
 
 use crate::fabric::{Fabric, Relay, Seed, kind};
 use crate::next_hops::Mac;
@@ -36,6 +37,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
+
+pub use status::{CLUSTER_GAUGES, ClusterStatus, ClusterTotals, DRAINING, MemberStatus};
 
 /// Most lost tunnels that wait.
 const LOST_MAX: usize = 1024;
@@ -68,8 +71,9 @@ pub trait Asks: Send + Sync {
     /// Tells the gateway of a node something. It may be lost.
     fn note(&self, to: NodeId, note: Note);
 
-    /// Lets the node give everything away; returns false if too many requests wait.
-    fn drain(&self) -> bool;
+    /// Lets the node give everything away, this many sessions a second; returns false if too many
+    /// requests wait.
+    fn drain(&self, rate: Option<u64>) -> bool;
 
     /// Lets sessions be moved to where rendezvous hashing has them; returns false likewise.
     fn rebalance(&self) -> bool;
@@ -83,10 +87,9 @@ pub struct Clustered {
     slots: HashMap<u32, u64, foldhash::fast::RandomState>,
     /// The same by their name in the cluster.
     names: HashMap<SessionId, u64, foldhash::fast::RandomState>,
-    /// Sessions that do not fit this gateway.
-    refused: u64,
     /// Blocks of tables that this run of the node has found to differ.
     differences: u64,
+    seen_status: status::Seen,
     /// Changes of etcd, and images of tables, when the node was last looked at.
     seen: (u64, u64),
     ingress: bool,
@@ -116,6 +119,8 @@ pub struct Clustered {
 pub enum Note {
     /// To the speaker: a peer has no tunnel of this TEID.
     LostTunnel(IpAddr, u32),
+    /// Give your sessions away, this many a second, and leave.
+    Drain(Option<u64>),
 }
 
 impl Note {
@@ -291,8 +296,8 @@ impl Clustered {
             port,
             slots: HashMap::default(),
             names: HashMap::default(),
-            refused: 0,
             differences: 0,
+            seen_status: status::Seen::default(),
             seen: (u64::MAX, u64::MAX),
             ingress: false,
             draining: false,
@@ -324,19 +329,6 @@ impl Clustered {
     /// Returns the gateway's place.
     pub const fn seat(&self) -> Seat {
         self.seat
-    }
-
-    /// Returns why this node takes no packets from outside, if it does not.
-    pub fn unready(&self, now_ms: u64) -> Option<&'static str> {
-        if now_ms >= self.valid_until_ms.load(Relaxed) {
-            Some("the node has not joined its cluster, or has lost it")
-        } else if !self.ingress {
-            Some("the node joins its cluster, or is suspended")
-        } else if self.draining {
-            Some("the node gives its sessions away")
-        } else {
-            None
-        }
     }
 
     /// Whether another node is live, as far as this one knows.
@@ -387,6 +379,11 @@ impl Clustered {
             Ok(Note::LostTunnel(peer, teid)) if self.lost.len() < LOST_MAX => {
                 self.lost.push_back((peer, teid));
             }
+            Ok(Note::Drain(rate)) => {
+                tracing::info!("another node asks this one to leave");
+                // A full queue: it is asked again.
+                let _ = self.asks.as_ref().map(|asks| asks.drain(rate));
+            }
             _ => {}
         }
     }
@@ -415,11 +412,7 @@ impl Clustered {
         self.speaks = false;
         self.tables = Arc::new([None]);
         self.seen = (u64::MAX, u64::MAX);
-    }
-
-    /// Returns how many sessions of the cluster did not fit this gateway.
-    pub const fn refused(&self) -> u64 {
-        self.refused
+        self.seen_status.end();
     }
 
     /// Returns the counts of a session that is installed here.
@@ -442,9 +435,10 @@ impl Clustered {
                     Ok(id) => {
                         self.slots.insert(*slot, id);
                         self.names.insert(*session, id);
+                        self.seen_status.count(relay, true);
                     }
                     Err(error) => {
-                        self.refused += 1;
+                        self.seen_status.refuse();
                         let error = error.map_or("unreadable".to_owned(), |e| e.to_string());
                         tracing::error!(error, "a session of the cluster does not fit this node");
                     }
@@ -457,7 +451,7 @@ impl Clustered {
                     patiently(|| sessions.renew(session, origin_of(kept), now_ms))
                 });
                 if is_here && !matches!(renewed, Some(Ok(()))) {
-                    self.refused += 1;
+                    self.seen_status.refuse();
                     let error = renewed.and_then(Result::err);
                     let error = error.map_or("unreadable".to_owned(), |e| e.to_string());
                     tracing::error!(error, "a change of the cluster does not fit this node");
@@ -478,12 +472,19 @@ impl Clustered {
                     if matches!(shown.entry, Entry::Standby { .. }) {
                         sessions.count_anew(id);
                     }
-                    let _ = sessions.relay(id, Relay::of(*shown));
+                    let relay = Relay::of(*shown);
+                    if let Ok(before) = sessions.relay(id, relay) {
+                        self.seen_status.count(before, false);
+                        self.seen_status.count(relay, true);
+                    }
                 }
             }
             Change::Free { slot } => {
                 if let Some(id) = self.slots.remove(slot) {
                     self.names.remove(&self.seat.seed.session(id));
+                    if let Some(relay) = sessions.relayed(id) {
+                        self.seen_status.count(relay, false);
+                    }
                     let _ = sessions.uninstall(id);
                 }
             }
@@ -497,7 +498,8 @@ impl Clustered {
     }
 
     /// Looks at the node; returns whether workers need another view.
-    pub(crate) fn look(&mut self, node: &Node<Dense>) -> bool {
+    pub(crate) fn look(&mut self, node: &Node<Dense>, now_ms: u64) -> bool {
+        self.seen_status.look(node, now_ms);
         self.valid_until_ms.store(node.valid_until() / 1000, Relaxed);
         // For as long as it may act; only its own drain changes it otherwise.
         self.speaks = node.speaks(0);

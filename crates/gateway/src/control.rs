@@ -1,7 +1,9 @@
 //! The control side: the one writer of the sessions, and of what engines run on.
 
-use crate::cluster::{Asks, Clustered, Seat};
-use crate::engine::{Answers, EchoResponse, Echoes, From, Gateway, Mtu, Order, Roles, View};
+use crate::cluster::{Asks, ClusterStatus, Clustered, Seat};
+use crate::engine::{
+    AnswerLimits, Answers, EchoResponse, Echoes, From, Gateway, Mtu, Order, Roles, View,
+};
 use crate::fabric::Seed;
 use crate::journal::{Counts, JournalTotals, Kept, unix_ms};
 use crate::next_hops::{Mac, NextHops, PortHops, Wanted};
@@ -48,6 +50,8 @@ pub struct Tunable {
     pub unknown_percent: u32,
     /// Time between two Echo Requests to a peer; 0: none.
     pub echo_interval_s: u32,
+    /// Answers sent a second.
+    pub limits: AnswerLimits,
 }
 
 /// A gateway, besides its ports.
@@ -199,6 +203,7 @@ impl GatewayControl {
         };
         control.watch(&setup.interfaces)?;
         control.show();
+        control.check_mtu();
         let (view, answers) = (control.view.clone(), Arc::new(Answers::new(setup.seed)));
         let engine = |reader| Gateway::new(reader, view.clone(), roles, answers.clone());
         let engines = readers.into_iter().map(engine).collect();
@@ -262,8 +267,9 @@ impl GatewayControl {
     ///
     /// Returns whether workers may run on what was there before, until a barrier.
     pub fn cluster_view(&mut self, node: &Node<Dense>) -> bool {
+        let now_ms = self.publisher.now_ms();
         let Some(cluster) = &mut self.cluster else { return false };
-        let changed = cluster.look(node);
+        let changed = cluster.look(node, now_ms);
         self.sessions.differed(cluster.differed(node));
         if changed {
             self.show();
@@ -408,6 +414,22 @@ impl GatewayControl {
         }
     }
 
+    /// Warns if packets of other nodes may be longer than the fabric takes: they go there as they
+    /// came in.
+    fn check_mtu(&self) {
+        let Some(cluster) = &self.cluster else { return };
+        let mtu = |index| self.publisher.ports().get(usize::from(index)).map_or(0, |port| port.mtu);
+        let (fabric, needed) = (mtu(cluster.port()), mtu(self.roles.n3).max(mtu(self.roles.n6)));
+        if fabric < needed {
+            tracing::warn!(
+                fabric,
+                needed,
+                "the fabric's MTU is less than that of N3 or N6: longer packets of sessions at other \
+                 nodes are dropped (too_big); raise it at all nodes"
+            );
+        }
+    }
+
     /// Makes the view that engines run on.
     fn show(&mut self) {
         let (Roles { n3, n6 }, t) = (self.roles, &self.tunable);
@@ -429,6 +451,7 @@ impl GatewayControl {
             protected: t.protected.clone(),
             mtu: Mtu { n3: mtu(n3, t.mtu[0]), n6: mtu(n6, t.mtu[1]) },
             from: t.from,
+            limits: t.limits,
             lost: self.view.lost.clone(),
             echoes: self.view.echoes.clone(),
             fabric: self.cluster.as_ref().map(|cluster| {
@@ -441,7 +464,7 @@ impl GatewayControl {
 }
 
 /// What the control side shows of itself.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct GatewayStatus {
     #[serde(flatten)]
     pub sessions: SessionTotals,
@@ -455,6 +478,8 @@ pub struct GatewayStatus {
     pub throttled_sources: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalTotals>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
 }
 
 const MAX: Gauge =
@@ -484,6 +509,9 @@ impl ControlStatus for GatewayStatus {
         }
         if let Some(journal) = &self.journal {
             to.add(&[], journal);
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.expose(to);
         }
     }
 }
@@ -516,6 +544,7 @@ impl Control for GatewayControl {
         let now = &self.publisher.ports()[index];
         if (now.mac, now.mtu) != (before.mac, before.mtu) {
             self.show();
+            self.check_mtu();
             self.publisher.touch();
         }
     }
@@ -528,6 +557,7 @@ impl Control for GatewayControl {
             throttled_sources: self.cluster.as_ref().map(|_| self.throttled),
             next_hops: [self.view.hops.n3.len(), self.view.hops.n6.len()],
             journal: self.journal(),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.status(self.now_ms())),
         }
     }
 }

@@ -81,22 +81,21 @@ impl PerSecond {
 pub struct PeerLimits {
     places: Box<[Limit]>,
     hasher: FixedState,
-    rate: PerSecond,
 }
 
 /// Places of a [`PeerLimits`].
 pub const PLACES: usize = 4096;
 
 impl PeerLimits {
-    pub fn new(rate: PerSecond, seed: u64) -> PeerLimits {
+    pub fn new(seed: u64) -> PeerLimits {
         let places = (0..PLACES).map(|_| Limit::default()).collect();
-        PeerLimits { places, hasher: FixedState::with_seed(seed), rate }
+        PeerLimits { places, hasher: FixedState::with_seed(seed) }
     }
 
     /// Admits an event of an address.
-    pub fn admit(&self, address: IpAddr, now_ms: u64) -> bool {
+    pub fn admit(&self, rate: PerSecond, address: IpAddr, now_ms: u64) -> bool {
         let place = (self.hasher.hash_one(address) >> 32) as usize % PLACES;
-        self.places.get(place).is_some_and(|limit| self.rate.admit(limit, now_ms))
+        self.places.get(place).is_some_and(|limit| rate.admit(limit, now_ms))
     }
 }
 
@@ -127,10 +126,10 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_address_leaves_others_alone() {
-        let limits = PeerLimits::new(PerSecond::at_most(10), 1);
-        let flood = (0..1000).filter(|_| limits.admit([192, 0, 2, 1].into(), 0)).count();
+        let (limits, rate) = (PeerLimits::new(1), PerSecond::at_most(10));
+        let flood = (0..1000).filter(|_| limits.admit(rate, [192, 0, 2, 1].into(), 0)).count();
         assert_eq!(flood, 5);
-        let others = (0..100u8).filter(|&n| limits.admit([192, 0, 3, n].into(), 0)).count();
+        let others = (0..100u8).filter(|&n| limits.admit(rate, [192, 0, 3, n].into(), 0)).count();
         assert!(others >= 95, "{others}: a hundred addresses rarely share places");
     }
 

@@ -13,8 +13,8 @@ overbank_reasons::reasons! {
         // N3.
         OtherAddress = "other_address", "UDP datagram to port 2152 of another address than N3's";
         ForeignPeer = "foreign_peer", "the sender is in none of the prefixes of n3-peer";
-        EchoLimited = "echo_limited",
-            "more Echo Requests than 100/s of a peer, or Echo Responses to other nodes than 10,000/s";
+        EchoLimited = "echo_limited", "more Echo Requests of a peer than echo-limit, or Echo \
+            Responses to other nodes than 10,000/s";
         EchoResponse = "echo_response", "Echo Response to a request of the gateway: taken";
         EchoStray = "echo_stray", "Echo Response to no request of the gateway";
         EndMarker = "end_marker", "End Marker";

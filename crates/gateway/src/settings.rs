@@ -1,7 +1,7 @@
 //! The settings of the gateway.
 
 use crate::control::{Setup, Tunable};
-use crate::engine::From;
+use crate::engine::{AnswerLimits, From};
 use crate::journal::Kept;
 use crate::next_hops::Mac;
 use crate::prefix::{Prefix, Prefixes};
@@ -92,13 +92,25 @@ overbank_declare::settings! {
         cluster: Option<Name>, "Name of the cluster" or "gateway" example "west";
         etcd: Vec<Located<Url>>, "URL of a member of etcd (feature `cluster`); repeat for each"
             example "http://10.0.0.1:2379";
+        etcd_user: Option<PathBuf>, "File of one line, NAME:PASSWORD: the user of etcd" or "none"
+            example "/etc/overbank/etcd-user";
+        etcd_ca: Option<PathBuf>, "File of certificates (PEM) that sign those of etcd (https)"
+            or "those that the system trusts" example "/etc/overbank/etcd-ca.pem";
+        etcd_cert: Option<PathBuf>, "File of the certificate (PEM) that the node shows etcd"
+            or "none" example "/etc/overbank/etcd.pem";
+        etcd_key: Option<PathBuf>, "File of the key (PEM) of etcd-cert" or "none"
+            example "/etc/overbank/etcd.key";
         nats: Vec<Located<Url>>, "URL of a NATS server; repeat for each"
             example "nats://10.0.0.1:4222";
         peers: Option<PathBuf>,
             "File of all nodes of a cluster without etcd and NATS, for labs: a line \
             `NODE ADDRESS:PORT` for each" or "etcd and NATS" example "/etc/overbank/peers";
+        nats_user: Option<PathBuf>, "File of one line, NAME:PASSWORD: the user of NATS" or "none"
+            example "/etc/overbank/nats-user";
         nats_credentials: Option<PathBuf>, "File with NATS credentials" or "none"
             example "/etc/overbank/nats.creds";
+        nats_ca: Option<PathBuf>, "File of certificates (PEM) that sign those of NATS (tls)"
+            or "those that the system trusts" example "/etc/overbank/nats-ca.pem";
         replicas: usize = 3, in 1..=5, "Copies of the cluster's log, on as many NATS servers";
         echo_interval: usize = 60, in 0..=86_400,
             "Seconds between two Echo Requests to a peer that sessions have, 60 or more; 0: none";
@@ -106,6 +118,15 @@ overbank_declare::settings! {
             "Percentage of the packets to other nodes that may be of no session; 100: no limit";
         drain_timeout: usize = 30, in 0..=86_400,
             "Seconds in which a node gives its sessions to others before SIGTERM ends it; 0: none";
+        lease_seconds: usize = 3, in 2..=60,
+            "Seconds after which others take over from a node that is gone; equal on all nodes";
+        max_nodes: usize = 32, in 2..=256, "Limit of nodes in the cluster; equal on all nodes";
+        echo_limit: usize = 100, in 1..=1_000_000, "Echo Requests of a peer answered a second";
+        error_indication_limit: usize = 100, in 1..=1_000_000,
+            "Error Indications sent a second, 1 of them to a peer; likewise Supported Extension \
+            Headers Notifications";
+        icmp_limit: usize = 1000, in 1..=1_000_000,
+            "ICMP errors sent a second, 100 of them to a host";
     }
 }
 
@@ -116,7 +137,7 @@ const ECHO_INTERVAL_MIN: usize = 60;
 pub const UNKNOWN_SHARE: u32 = 10;
 
 /// Largest number of a node.
-pub const NODE_MAX: usize = 31;
+pub const NODE_MAX: usize = 255;
 
 /// Name of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,6 +187,13 @@ impl SettingValue for Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url(pub String);
 
+impl Url {
+    /// Returns what stands before `://`.
+    pub fn scheme(&self) -> &str {
+        self.0.split_once("://").unwrap_or_default().0
+    }
+}
+
 impl SettingValue for Url {
     const VALUE_NAME: &'static str = "URL";
 
@@ -177,6 +205,11 @@ impl SettingValue for Url {
         let wrong = || format!("{text:?}: must be a URL, such as http://10.0.0.1:2379");
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let known = ["http", "https", "nats", "tls"].contains(&scheme);
+        if rest.contains('@') {
+            return Err(
+                "a URL has no password here: put it into a file, see etcd-user, nats-user".into()
+            );
+        }
         (known && !rest.is_empty()).then(|| Url(text.to_owned())).ok_or_else(wrong)
     }
 }
@@ -369,6 +402,11 @@ impl GatewaySettings {
                 routes: [routes(Role::N3), routes(Role::N6)],
                 unknown_percent: self.unknown_share as u32,
                 echo_interval_s: self.echo_interval as u32,
+                limits: AnswerLimits::new(
+                    self.echo_limit,
+                    self.error_indication_limit,
+                    self.icmp_limit,
+                ),
             },
             run,
             n3: n3.into(),

@@ -199,9 +199,9 @@ fn run_node(
         cluster: "measured".to_owned(),
         node: NodeId(node),
         etcd: list(etcd),
-        etcd_user: None,
+        etcd_access: Default::default(),
         nats: list(nats),
-        nats_credentials: None,
+        nats_access: Default::default(),
         replicas,
         settings: Settings {
             node_bits: 2,

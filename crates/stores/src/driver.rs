@@ -96,9 +96,10 @@ impl Handle {
         self.0.try_send(Input::Event(Event::Request(number, request))).is_ok()
     }
 
-    /// Lets the node give everything away and end; returns false if too many wait.
-    pub fn drain(&self) -> bool {
-        self.0.try_send(Input::Event(Event::Drain)).is_ok()
+    /// Lets the node give everything away, this many sessions a second, and end; returns false if
+    /// too many wait.
+    pub fn drain(&self, rate: Option<u64>) -> bool {
+        self.0.try_send(Input::Event(Event::Drain { rate })).is_ok()
     }
 
     /// Lets sessions be moved to where rendezvous hashing has them; returns false if too many
@@ -129,8 +130,17 @@ impl Handle {
 enum Ended {
     /// Another one begins.
     Again,
-    /// It was drained.
+    For(End),
+}
+
+/// How a node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It has given everything away.
     Drained,
+    /// It was to give everything away, and lost the cluster before: others take over what is left.
+    Lost,
+    /// As it was told, with what it had.
     Stopped,
 }
 
@@ -151,11 +161,11 @@ impl<H: Host> Driver<H> {
         (Driver { joined, runtime, host, input, sender }, handle)
     }
 
-    /// Runs the node until it is drained or stopped. Returns whether it was drained.
+    /// Runs the node until it is drained or stopped.
     ///
     /// # Errors
     /// It could not begin its first run.
-    pub fn run(mut self) -> Result<bool, StoresError> {
+    pub fn run(mut self) -> Result<End, StoresError> {
         let mut is_first = true;
         loop {
             let member = match self.runtime.block_on(self.joined.services.next_member()) {
@@ -164,7 +174,7 @@ impl<H: Host> Driver<H> {
                 Err(error) => {
                     tracing::warn!(%error, "the node cannot begin another run yet");
                     match self.pause() {
-                        Some(drained) => return Ok(drained),
+                        Some(end) => return Ok(end),
                         None => continue,
                     }
                 }
@@ -175,23 +185,22 @@ impl<H: Host> Driver<H> {
             tracing::info!(node = member.node.0, run = member.incarnation, ?ended, "run ended");
             match ended {
                 Ended::Again => {}
-                Ended::Drained => return Ok(true),
-                Ended::Stopped => return Ok(false),
+                Ended::For(end) => return Ok(end),
             }
         }
     }
 
-    /// Waits between two runs; returns whether the node was drained, if it is to end.
-    fn pause(&mut self) -> Option<bool> {
+    /// Waits between two runs; returns how the node has ended, if it is to end.
+    fn pause(&mut self) -> Option<End> {
         let end = Instant::now() + AGAIN;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let input = async { tokio::time::timeout(left, self.input.recv()).await };
             match self.runtime.block_on(input) {
                 Err(_) => return None,
-                Ok(None | Some(Input::Stop)) => return Some(false),
-                // Others have its sessions.
-                Ok(Some(Input::Event(Event::Drain))) => return Some(true),
+                Ok(None | Some(Input::Stop)) => return Some(End::Stopped),
+                // Others have its sessions, or take them over.
+                Ok(Some(Input::Event(Event::Drain { .. }))) => return Some(End::Lost),
                 Ok(Some(Input::Event(Event::Request(number, _)))) => {
                     self.host.answer(number, Err(Refusal::NoOwner));
                 }
@@ -213,7 +222,7 @@ impl<H: Host> Driver<H> {
             if let Some(ended) = self.events(&mut events) {
                 break ended;
             }
-            drains |= events.iter().any(|event| matches!(event, Event::Drain));
+            drains |= events.iter().any(|event| matches!(event, Event::Drain { .. }));
             node.steps(self.host.now(), events.drain(..), &mut actions);
             let looked = self.host.look(&node);
             if let Some(ended) = self.perform(&*out, me, looked, &mut actions) {
@@ -226,8 +235,7 @@ impl<H: Host> Driver<H> {
             tasks.shutdown().await;
         });
         while self.input.try_recv().is_ok() {}
-        // A node that was to leave, and has lost the cluster: others have its sessions.
-        if drains && ended == Ended::Again { Ended::Drained } else { ended }
+        if drains && ended == Ended::Again { Ended::For(End::Lost) } else { ended }
     }
 
     /// Waits for an event, and takes those behind it; returns why the run is over, if it is.
@@ -235,7 +243,7 @@ impl<H: Host> Driver<H> {
         let mut input = self.input.blocking_recv();
         loop {
             match input {
-                None | Some(Input::Stop) => return Some(Ended::Stopped),
+                None | Some(Input::Stop) => return Some(Ended::For(End::Stopped)),
                 Some(Input::Lost) => return Some(Ended::Again),
                 Some(Input::Event(event)) => events.push(event),
             }
@@ -276,7 +284,7 @@ impl<H: Host> Driver<H> {
                 }
                 Action::Note(from, note) => self.host.note(from, &note),
                 Action::End { again: true } => ended = Some(Ended::Again),
-                Action::End { again: false } => ended = Some(Ended::Drained),
+                Action::End { again: false } => ended = Some(Ended::For(End::Drained)),
                 other => {
                     if std::mem::take(&mut unsettled) {
                         self.host.settle();

@@ -207,6 +207,9 @@ async fn follow<F: Future<Output = bool>>(
             return Err(Broken::Lost);
         }
         if response.canceled() {
+            // It may be for a token that etcd has forgotten: an idle node has no other request
+            // that would notice.
+            client.refresh_token().await?;
             break;
         }
         for event in response.events() {

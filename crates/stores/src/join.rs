@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, Compare, CompareOp, ConnectOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use overbank_cluster::etcd::Info;
 use overbank_cluster::message::Message;
 use overbank_cluster::table::Dense;
@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::access::{EtcdAccess, NatsAccess};
 use crate::bus::{self, Outgoing};
 use crate::driver::Inbox;
 use crate::etcd::{self, Names};
@@ -46,12 +47,10 @@ pub struct Options {
     pub node: NodeId,
     /// URLs of etcd's members.
     pub etcd: Vec<String>,
-    /// User and password of etcd.
-    pub etcd_user: Option<(String, String)>,
+    pub etcd_access: EtcdAccess,
     /// URLs of NATS servers; `tls://` for TLS.
     pub nats: Vec<String>,
-    /// A file with NATS credentials.
-    pub nats_credentials: Option<std::path::PathBuf>,
+    pub nats_access: NatsAccess,
     /// Copies of log and snapshots.
     pub replicas: usize,
     pub settings: Settings,
@@ -122,26 +121,15 @@ async fn try_join(options: Options) -> Result<Joined, StoresError> {
     let name = &options.cluster;
     check_name(name)?;
     let at = options.etcd.join(",");
-    let mut connect = ConnectOptions::new()
-        .with_connect_timeout(Duration::from_secs(1))
-        .with_keep_alive(Duration::from_secs(1), Duration::from_secs(1))
-        .with_keep_alive_while_idle(true)
-        .with_require_leader(true);
-    if let Some((user, password)) = &options.etcd_user {
-        connect = connect.with_user(user, password);
-    }
-    let failed = |error| StoresError::Etcd { at: at.clone(), error };
+    let failed = |error| of_etcd(&at, error);
     let silent = || StoresError::EtcdSilent(at.clone());
-    let connected = Client::connect(&options.etcd, Some(connect));
+    let connected = options.etcd_access.connect(&options.etcd);
     let mut client = in_time(connected, failed, silent()).await?;
     let names = Names::new(name);
     let agreed = in_time(agree(&mut client, &names, &options), |error| error, silent());
     let seed = agreed.await?;
     let at = options.nats.join(",");
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| StoresError::Nats {
-        at: at.clone(),
-        error,
-    };
+    let failed = |error| of_nats(&at, error);
     let silent = || StoresError::NatsSilent(at.clone());
     let nats = in_time(connect_nats(&options), failed, silent()).await?;
     let (partitions, replicas) = (options.settings.partitions, options.replicas);
@@ -157,23 +145,58 @@ async fn try_join(options: Options) -> Result<Joined, StoresError> {
 async fn connect_nats(
     options: &Options,
 ) -> Result<async_nats::Client, Box<dyn std::error::Error + Send + Sync>> {
-    let mut connect = async_nats::ConnectOptions::new()
+    let connect = async_nats::ConnectOptions::new()
         .name(format!("overbank gateway, node {}", options.node.0))
         .ping_interval(PING)
         .subscription_capacity(WAITING_MAX)
         .reconnect_delay_callback(|tries| Duration::from_millis(50 * (tries as u64).min(10)));
-    if let Some(path) = &options.nats_credentials {
-        connect = connect.credentials_file(path).await?;
-    }
+    let connect = options.nats_access.add_to(connect).await?;
     let servers = options.nats.iter().map(|url| url.parse());
     let servers: Vec<async_nats::ServerAddr> = servers.collect::<Result<_, _>>()?;
     Ok(connect.connect(servers).await?)
 }
 
+/// Returns why etcd failed: what waiting does not help is told apart.
+fn of_etcd(at: &str, error: etcd_client::Error) -> StoresError {
+    const REFUSED: [&str; 3] = ["authentication failed", "user name is empty", "permission denied"];
+    let refused = match &error {
+        etcd_client::Error::GRpcStatus(status) => {
+            let what = status.message();
+            REFUSED.iter().any(|refused| what.contains(refused)).then(|| what.to_owned())
+        }
+        _ => None,
+    };
+    let at = at.to_owned();
+    match refused.or_else(|| of_tls(&error)) {
+        Some(what) => StoresError::EtcdRefuses { at, what },
+        None => StoresError::Etcd { at, error },
+    }
+}
+
+/// Returns why NATS failed, likewise.
+fn of_nats(at: &str, error: Box<dyn std::error::Error + Send + Sync>) -> StoresError {
+    use async_nats::ConnectErrorKind::{Authentication, AuthorizationViolation};
+    let kind = error.downcast_ref::<async_nats::ConnectError>().map(|error| error.kind());
+    let refused = matches!(kind, Some(Authentication | AuthorizationViolation));
+    let at = at.to_owned();
+    match refused.then(|| error.to_string()).or_else(|| of_tls(&error)) {
+        Some(what) => StoresError::NatsRefuses { at, what },
+        None => StoresError::Nats { at, error },
+    }
+}
+
+/// Finds why certificates were refused, here or there: below layers that do not show it.
+fn of_tls(error: &impl std::fmt::Debug) -> Option<String> {
+    let text = format!("{error:?}");
+    let found = ["InvalidCertificate(", "received fatal alert: "].into_iter();
+    let what = found.filter_map(|name| text.get(text.find(name)?..)).next()?;
+    let end = what.find(['"', ')']).unwrap_or(what.len());
+    Some(format!("TLS: {}", what[..end].replace('(', ": ")))
+}
+
 /// Agrees on the settings; returns the secret.
 async fn agree(client: &mut Client, names: &Names, options: &Options) -> Result<u64, StoresError> {
-    let at = || options.etcd.join(",");
-    let failed = |error| StoresError::Etcd { at: at(), error };
+    let failed = |error| of_etcd(&options.etcd.join(","), error);
     let key = names.of("settings");
     let ours = equal(&options.settings, &options.equal);
     let document = Document { format: FORMAT, seed: options.seed, equal: ours.clone() };
@@ -195,7 +218,8 @@ async fn agree(client: &mut Client, names: &Names, options: &Options) -> Result<
 
 impl Clients {
     async fn next(&mut self) -> Result<Member, StoresError> {
-        let failed = |error| StoresError::Etcd { at: self.etcd.clone(), error };
+        let at = self.etcd.clone();
+        let failed = |error| of_etcd(&at, error);
         let node = self.node;
         let key = self.names.of(&format!("incarnation/{}", node.0));
         for _ in 0..TRIES {

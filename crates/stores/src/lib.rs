@@ -13,7 +13,8 @@
 //! - [`mod@bytes`]: batches, snapshots and messages as bytes.
 //! - `driver`: steps and actions; `services`: what it needs of its services.
 //! - `join`: what all nodes agree on before they start, and the number of a run; `etcd`, `log`,
-//!   `bus`: the requests of the engine, and what comes back as events.
+//!   `bus`: the requests of the engine, and what comes back as events; `access`: passwords and
+//!   certificates.
 //! - [`peers`]: a cluster for labs, where the first node has the place of both services.
 //!
 //! Nothing here decides anything: what is lost, late or repeated is the engine's to mend
@@ -26,6 +27,8 @@ pub mod peers;
 mod services;
 
 #[cfg(feature = "services")]
+mod access;
+#[cfg(feature = "services")]
 mod bus;
 #[cfg(feature = "services")]
 mod etcd;
@@ -34,7 +37,9 @@ mod join;
 #[cfg(feature = "services")]
 mod log;
 
-pub use driver::{Driver, Handle, Host};
+#[cfg(feature = "services")]
+pub use access::{EtcdAccess, NatsAccess};
+pub use driver::{Driver, End, Handle, Host};
 #[cfg(feature = "services")]
 pub use join::{Options, join};
 pub use services::{Joined, StoresError};

@@ -80,10 +80,14 @@ pub enum StoresError {
     #[cfg(feature = "services")]
     #[error("etcd at {at}: {error}")]
     Etcd { at: String, error: etcd_client::Error },
+    #[error("etcd at {at}: {what}; see etcd-user, etcd-ca, etcd-cert and etcd-key")]
+    EtcdRefuses { at: String, what: String },
     #[error("etcd at {0} does not answer within 10 s")]
     EtcdSilent(String),
     #[error("NATS at {at}: {error}")]
     Nats { at: String, error: Box<dyn std::error::Error + Send + Sync> },
+    #[error("NATS at {at}: {what}; see nats-user, nats-credentials and nats-ca")]
+    NatsRefuses { at: String, what: String },
     #[error("NATS at {0} does not answer within 10 s")]
     NatsSilent(String),
     #[error("the cluster's settings in etcd cannot be read: {0}")]

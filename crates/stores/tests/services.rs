@@ -6,6 +6,7 @@ mod kit;
 use kit::{LONG, Services, Site, key, wait_for};
 use overbank_cluster::message::Request;
 use overbank_cluster::{NodeId, SessionId};
+use overbank_stores::{End, Options};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,11 +48,12 @@ fn nodes_share_sessions_over_their_services() {
     });
 
     // A drained node leaves, without a loss.
-    assert!(sites[2].handle.drain());
+    assert!(sites[2].handle.drain(None));
     wait_for("the drained node has left", LONG, || {
         assert!(all_handled(&sites[..2], 300) || sites[2].is_running(), "a packet was lost");
         !sites[2].is_running()
     });
+    assert_eq!(sites[2].end(), Some(Ok(End::Drained)));
     wait_for("every packet is handled by two", LONG, || all_handled(&sites[..2], 300));
 
     // A node that dies is taken over after its lease.
@@ -168,4 +170,40 @@ fn a_lost_server_of_three_loses_nothing_and_a_stale_owner_is_refused() {
     establish(&sites, 230..260);
     wait_for("every packet is handled without a member", LONG, || all_handled(&sites, 200));
     assert!(sites.iter().all(Site::is_running));
+}
+
+#[test]
+fn passwords_and_certificates_are_shown_and_asked_for() {
+    let mut services = Services::start_secured();
+    let first = services.join(0);
+    wait_for("a live node", LONG, || first.is_ingress());
+
+    // etcd starts anew and knows none of its tokens: an idle node goes on, and sees what changes.
+    services.stop_etcd(0);
+    services.start_etcd(0);
+    let sites = [first, services.join(1)];
+    wait_for("a live node", LONG, || sites[1].is_ingress());
+    establish(&sites, 0..20);
+    wait_for("every packet is handled", LONG, || all_handled(&sites, 20));
+
+    let refused = |change: fn(&mut Options)| {
+        let mut options = services.options(NodeId(2));
+        change(&mut options);
+        services.try_join(options).err().expect("refused").to_string()
+    };
+    let error = refused(|options| options.etcd_access.user = Some(("west".into(), "b".into())));
+    assert!(error.contains("etcdserver: authentication failed"), "{error}");
+    let error = refused(|options| options.etcd_access.user = None);
+    // The certificate's name is no user.
+    assert!(error.contains("etcdserver: permission denied"), "{error}");
+    let error = refused(|options| options.cluster = "east".to_owned());
+    assert!(error.contains("etcdserver: permission denied"), "{error}");
+    let error = refused(|options| options.nats_access.user = None);
+    assert!(error.contains("authorization violation"), "{error}");
+    let error = refused(|options| options.nats_access.ca = None);
+    assert!(error.contains("TLS: InvalidCertificate: UnknownIssuer;"), "{error}");
+    let error = refused(|options| options.etcd_access.ca = None);
+    assert!(error.contains("TLS: InvalidCertificate: UnknownIssuer;"), "{error}");
+    let error = refused(|options| options.etcd_access.identity = None);
+    assert!(error.contains("TLS: received fatal alert: BadCertificate"), "{error}");
 }

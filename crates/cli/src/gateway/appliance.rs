@@ -9,6 +9,7 @@ use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::status::GATEWAY_SCHEMA;
 use overbank_declare::settings::{Location, Problem, Problems};
 use overbank_gateway::journal::Keeper;
+use overbank_gateway::prefix::Prefixes;
 use overbank_gateway::teid::Secret;
 use overbank_gateway::{GatewayControl, file, http};
 use overbank_ports::PortSpec;
@@ -59,9 +60,9 @@ impl Extra for GatewayExtra {
     }
 }
 
-/// What a reload cannot change.
-#[derive(PartialEq)]
+/// What a reload cannot change, and pools, which it can without a cluster.
 struct Fixed {
+    pools: Prefixes,
     /// But for what AF_XDP ports take.
     ports: Vec<(u32, PortSpec)>,
     n3: Vec<std::net::IpAddr>,
@@ -75,6 +76,7 @@ impl Fixed {
     fn of(config: &Config) -> Fixed {
         let Config { ports, setup, journal, .. } = config;
         Fixed {
+            pools: setup.tunable.pools.clone(),
             ports: ports.iter().map(stripped).collect(),
             journal: journal.clone(),
             n3: setup.n3.to_vec(),
@@ -82,6 +84,15 @@ impl Fixed {
             workers: setup.run.workers,
             max_sessions: setup.max_sessions,
         }
+    }
+}
+
+impl PartialEq for Fixed {
+    fn eq(&self, other: &Fixed) -> bool {
+        let Fixed { pools: _, ports, n3, teid_secret, workers, max_sessions, journal } = self;
+        (ports, n3, teid_secret) == (&other.ports, &other.n3, &other.teid_secret)
+            && (workers, max_sessions) == (&other.workers, &other.max_sessions)
+            && *journal == other.journal
     }
 }
 
@@ -131,6 +142,12 @@ fn reload(
         return Err(Problems(vec![Problem { location: Location::InText, what }]));
     }
     let Config { setup, sessions, ports, .. } = config;
+    if handle.lock().cluster().is_some_and(|_| setup.tunable.pools != fixed.pools) {
+        return Err(problem(
+            "ue-pool: all nodes of a cluster need the same, so it does not change while one runs; \
+             docs/cluster.md says how it does",
+        ));
+    }
     let mut now_taken = now_taken.lock().unwrap_or_else(PoisonError::into_inner);
     let (before, after) = (now_taken.clone(), taken(&ports));
     if before != after {
@@ -204,7 +221,7 @@ impl Appliance for GatewayControl {
 
     fn unready(handle: &Handle<Self>) -> Option<String> {
         let control = handle.lock();
-        control.cluster()?.unready(control.now_ms()).map(str::to_owned)
+        control.cluster()?.unready(control.now_ms())
     }
 
     fn reload(config: &Config, handle: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
@@ -225,7 +242,7 @@ impl Appliance for GatewayControl {
         handle: &Handle<Self>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let most = config.cluster.as_ref().map(|cluster| cluster.drain_timeout);
-        cluster::give_away(handle.clone(), most.unwrap_or_default())
+        cluster::give_away(handle.clone(), most.unwrap_or_default(), config.kept.clone())
     }
 
     fn serve(
@@ -238,7 +255,7 @@ impl Appliance for GatewayControl {
             let (handle, counts) = (served.handle.clone(), served.extra.n4.clone());
             pfcp::Service { n4, handle, counts, stop: stop.clone() }
         });
-        let node = cluster::start(config, &served.handle);
+        let (node, kept) = (cluster::start(config, &served.handle), config.kept.clone());
         let control = config.socket.as_ref().map_or(Ok(()), |socket| {
             let handle = served.handle.clone();
             let journal = config.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -256,7 +273,7 @@ impl Appliance for GatewayControl {
             let failed = std::future::pending();
             let ended = async {
                 if let Some(node) = node {
-                    return cluster::run(node, stop).await;
+                    return cluster::run(node, stop, kept).await;
                 }
                 until_stopped(stop).await
             };

@@ -1,6 +1,7 @@
 //! `overbank gateway status`, `sessions`, `peers` and `check`: questions to a running gateway.
 
 use super::client::Client;
+use super::members;
 use crate::live::args::counted;
 use crate::options::Format;
 use anyhow::{Context, Result, bail};
@@ -53,9 +54,19 @@ pub enum Ask {
         options: Options,
     },
     /// Have a node of a cluster give its sessions away and leave
-    #[command(after_help = "Example:
-  overbank gateway drain && until ! overbank gateway check; do sleep 1; done")]
-    Drain(Options),
+    #[command(after_help = "Examples:
+  overbank gateway drain                      the node that is asked
+  overbank gateway drain 2 --rate 10k         another one, 10,000 sessions a second")]
+    Drain {
+        /// Node that leaves [default: the one that is asked]
+        #[arg(value_name = "NODE")]
+        node: Option<u8>,
+        /// Sessions moved a second, at least 20, such as 10k [default: 100k]
+        #[arg(long, value_name = "N", value_parser = a_second)]
+        rate: Option<u64>,
+        #[command(flatten)]
+        options: Options,
+    },
     /// Have the sessions of a cluster moved until nodes have alike: after a node has joined
     #[command(after_help = "Example:
   overbank gateway rebalance --control /run/gw1.sock")]
@@ -79,6 +90,9 @@ pub struct Wanted {
     /// Only this origin: file, request, cluster or pfcp
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
+    /// Of a cluster, only those at the node that is asked, with their counts
+    #[arg(long)]
+    local: bool,
     /// Limit of listed sessions
     #[arg(long, value_name = "N", default_value_t = PAGE)]
     most: usize,
@@ -188,6 +202,17 @@ fn query(parameters: &[(&str, Option<&str>)]) -> String {
     if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
 }
 
+/// Reads sessions a second, such as 10k.
+fn a_second(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'M']) {
+        Some(digits) if text.ends_with('k') => (digits, 1000),
+        Some(digits) => (digits, 1_000_000),
+        None => (text, 1),
+    };
+    let rate = digits.parse().ok().and_then(|n: u64| n.checked_mul(unit));
+    rate.filter(|rate| *rate > 0).ok_or_else(|| "must be a number, such as 500 or 10k".to_owned())
+}
+
 /// Reads `FIELD=VALUE`s as an object.
 fn object(fields: &[String]) -> Result<String> {
     let mut object = Map::new();
@@ -205,14 +230,19 @@ pub fn run(ask: &Ask) -> Result<()> {
     match ask {
         Ask::Status(options) => {
             let status = Client::new(&options.control)?.ask("GET", "/status", "")?;
-            print(options.format, &status, || super::summary(&status))
+            let cluster = members::text(&status).map_or(String::new(), |text| format!("\n{text}"));
+            print(options.format, &status, || super::summary(&status) + &cluster)
         }
         Ask::Check(options) => check(options),
         Ask::Peers { down, options } => peers(*down, options),
         Ask::Demo(args) => super::demo::run(args),
-        Ask::Drain(options) => {
-            let done = Client::new(&options.control)?.ask("POST", "/drain", "")?;
-            print(options.format, &done, || "the node gives its sessions away".to_owned())
+        Ask::Drain { node, rate, options } => {
+            let (node, rate) = (node.map(|n| n.to_string()), rate.map(|n| n.to_string()));
+            let query = query(&[("node", node.as_deref()), ("rate", rate.as_deref())]);
+            let done = Client::new(&options.control)?.ask("POST", &format!("/drain{query}"), "")?;
+            print(options.format, &done, || {
+                format!("node {} gives its sessions away", done["node"])
+            })
         }
         Ask::Rebalance(options) => {
             let done = Client::new(&options.control)?.ask("POST", "/rebalance", "")?;
@@ -323,19 +353,27 @@ fn peers(down: bool, options: &Options) -> Result<()> {
 /// Lists page by page.
 fn list(filter: &Wanted, options: &Options) -> Result<()> {
     let client = Client::new(&options.control)?;
-    let (mut all, mut after) = (Vec::new(), Some(0));
+    let (mut all, mut after) = (Vec::new(), Some("0".to_owned()));
     let mut document = Value::Null;
-    while let Some(from) = after.filter(|_| all.len() < filter.most) {
+    while all.len() < filter.most
+        && let Some(from) = after.clone()
+    {
         let most = (filter.most - all.len()).min(PAGE).to_string();
         let parameters = query(&[
-            ("after", Some(&u64::to_string(&from))),
+            ("after", Some(&from)),
             ("most", Some(&most)),
             ("teid", filter.teid.as_deref()),
             ("address", filter.address.as_deref()),
             ("origin", filter.origin.as_deref()),
+            ("local", filter.local.then_some("true")),
         ]);
         document = client.ask("GET", &format!("/sessions{parameters}"), "")?;
-        after = document["next"].as_u64();
+        // In a cluster, it is text.
+        after = match &document["next"] {
+            Value::Null => None,
+            Value::String(next) => Some(next.clone()),
+            next => Some(next.to_string()),
+        };
         if let Value::Array(sessions) = document["sessions"].take() {
             all.extend(sessions);
         }

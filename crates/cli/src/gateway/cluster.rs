@@ -16,17 +16,18 @@ use overbank_gateway::GatewayControl;
 use overbank_gateway::cluster::{Asks, Clustered, Note, Seat};
 use overbank_gateway::engine::Order;
 use overbank_gateway::fabric::Seed;
+use overbank_gateway::teid::Secret;
 use overbank_runtime::Handle;
-use overbank_stores::{Driver, Host, Joined, StoresError, peers};
+use overbank_stores::{Driver, End, Host, Joined, StoresError, peers};
+#[cfg(feature = "cluster")]
+use overbank_stores::{EtcdAccess, NatsAccess};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
-/// Bits of a node's number.
-const NODE_BITS: u8 = 5;
 /// Requests that wait for an answer.
 const ASKED_MAX: usize = 1 << 14;
 /// Longest wait for workers at a time.
@@ -57,14 +58,20 @@ pub fn join(config: &mut Config) -> Result<()> {
         .enable_all()
         .build()?;
     let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
-    let pools = &config.setup.tunable.pools;
+    let (pools, secret) = (&config.setup.tunable.pools, config.setup.teid_secret);
     let equal = vec![
         ("n3-address".to_owned(), list(&mut config.setup.n3.iter().map(|a| a.to_string()))),
         ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
+        ("teid-secret".to_owned(), secret.map_or("none".to_owned(), Secret::mark)),
         ("pfcp".to_owned(), list(&mut config.pfcp.iter().map(|n4| n4.address.to_string()))),
     ];
-    let speaker = config.pfcp.is_some();
-    let settings = Settings { node_bits: NODE_BITS, speaker, ..Settings::default() };
+    let settings = Settings {
+        node_bits: cluster.node_bits,
+        lease_us: cluster.lease_us,
+        margin_us: cluster.lease_us / 10,
+        speaker: config.pfcp.is_some(),
+        ..Settings::default()
+    };
     let joined = runtime.block_on(join_at(cluster, settings, equal))?;
     let (me, seed) = (NodeId(cluster.node), Seed(joined.seed()));
     config.setup.cluster = Some(Seat { me, seed });
@@ -87,14 +94,23 @@ async fn join_at(
             peers::join(options).await
         }
         #[cfg(feature = "cluster")]
-        Place::Services { etcd, nats, nats_credentials, replicas } => {
+        Place::Services { etcd, nats, replicas } => {
+            let access = &cluster.access;
             let options = overbank_stores::Options {
                 cluster: name,
                 node,
                 etcd: etcd.clone(),
-                etcd_user: None,
+                etcd_access: EtcdAccess {
+                    user: access.user.clone(),
+                    ca: access.ca.clone(),
+                    identity: access.identity.clone(),
+                },
                 nats: nats.clone(),
-                nats_credentials: nats_credentials.clone(),
+                nats_access: NatsAccess {
+                    user: access.nats_user.clone(),
+                    credentials: access.nats_credentials.clone(),
+                    ca: access.nats_ca.clone(),
+                },
                 replicas: *replicas,
                 settings,
                 equal,
@@ -114,6 +130,20 @@ type Waits = Box<dyn FnOnce(Answer) + Send>;
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<u64, Waits>>);
 
+impl Waiting {
+    /// Has a request answered by `answer`, if `send` takes it over. Then it is, if only by a timeout
+    /// or by the end of the run: no entry stays.
+    fn ask(&self, number: u64, answer: Waits, send: impl FnOnce() -> bool) -> bool {
+        let Ok(mut waiting) = self.0.lock() else { return false };
+        // The answer waits for the lock.
+        let asked = waiting.len() < ASKED_MAX && send();
+        if asked {
+            waiting.insert(number, answer);
+        }
+        asked
+    }
+}
+
 /// Asks the running node.
 struct Asking {
     node: overbank_stores::Handle,
@@ -124,16 +154,7 @@ struct Asking {
 impl Asks for Asking {
     fn ask_with(&self, request: Request, answer: Waits) -> bool {
         let number = self.next.fetch_add(1, Relaxed);
-        let Ok(mut waiting) = self.waiting.0.lock() else { return false };
-        if waiting.len() >= ASKED_MAX {
-            return false;
-        }
-        waiting.insert(number, answer);
-        let asked = self.node.request(number, request);
-        if !asked {
-            waiting.remove(&number);
-        }
-        asked
+        self.waiting.ask(number, answer, || self.node.request(number, request))
     }
 
     fn share(&self, shared: Info) -> bool {
@@ -144,8 +165,8 @@ impl Asks for Asking {
         self.node.note(to, note.bytes());
     }
 
-    fn drain(&self) -> bool {
-        self.node.drain()
+    fn drain(&self, rate: Option<u64>) -> bool {
+        self.node.drain(rate)
     }
 
     fn rebalance(&self) -> bool {
@@ -219,7 +240,7 @@ impl Host for Gateway {
 /// A running node: its handle, and its end.
 pub struct Running {
     node: overbank_stores::Handle,
-    end: oneshot::Receiver<Result<bool, StoresError>>,
+    end: oneshot::Receiver<Result<End, StoresError>>,
 }
 
 /// Starts the node, if there is one.
@@ -243,24 +264,33 @@ pub fn start(config: &Config, handle: &Handle<GatewayControl>) -> Option<Running
     Some(Running { node, end })
 }
 
+/// Whether a node that was to give its sessions away has kept some.
+pub type Kept = Arc<AtomicBool>;
+
 /// Gives the sessions of a node to the others, if there are any, for as long at most. [`run`]
 /// reports the end of the node.
-pub async fn give_away(handle: Handle<GatewayControl>, most: Duration) {
+pub async fn give_away(handle: Handle<GatewayControl>, most: Duration, kept: Kept) {
     let has_others = || handle.lock().cluster().is_some_and(Clustered::has_others);
     let asks = handle.lock().cluster().and_then(Clustered::asks);
-    if most.is_zero() || !has_others() || !asks.is_some_and(|asks| asks.drain()) {
+    if most.is_zero() || !has_others() || !asks.is_some_and(|asks| asks.drain(None)) {
         return;
     }
+    kept.store(true, Relaxed);
     tracing::info!(most_s = most.as_secs(), "gives its sessions to other nodes first");
     let end = Instant::now() + most;
     while Instant::now() < end && has_others() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    tracing::warn!("ends with sessions: others take them over when the lease is over");
+    // Without others, it keeps what it has, as when all stop.
+    kept.store(has_others(), Relaxed);
 }
 
 /// Runs until `stop`, or until the node has left its cluster or cannot go on.
-pub async fn run(running: Running, stop: watch::Receiver<bool>) -> Result<(), RunError> {
+pub async fn run(
+    running: Running,
+    stop: watch::Receiver<bool>,
+    kept: Kept,
+) -> Result<(), RunError> {
     let Running { node, end } = running;
     tokio::select! {
         _ = crate::live::until_stopped(stop) => {
@@ -268,9 +298,28 @@ pub async fn run(running: Running, stop: watch::Receiver<bool>) -> Result<(), Ru
             Ok(())
         }
         ended = end => match ended {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(end)) => {
+                kept.store(end == End::Lost, Relaxed);
+                Ok(())
+            }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(RunError::Broken),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_not_taken_leaves_nothing() {
+        let waiting = Waiting::default();
+        let ask = |number, taken| waiting.ask(number, Box::new(|_| {}), || taken);
+        assert!((0..=ASKED_MAX as u64).all(|number| !ask(number, false)));
+        assert!(waiting.0.lock().expect("whole").is_empty());
+        assert!((0..ASKED_MAX as u64).all(|number| ask(number, true)));
+        let full = waiting.ask(u64::MAX, Box::new(|_| {}), || unreachable!("too many wait"));
+        assert!(!full);
     }
 }

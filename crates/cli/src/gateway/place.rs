@@ -6,14 +6,13 @@ use overbank_gateway::file::ERRORS_MAX;
 use overbank_gateway::settings::{GatewaySettings, Url};
 use overbank_stores::peers::{self, Peers};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub enum Place {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     Services {
         etcd: Vec<String>,
         nats: Vec<String>,
-        nats_credentials: Option<PathBuf>,
         replicas: usize,
     },
     Peers(Peers),
@@ -32,7 +31,19 @@ impl Place {
     /// Returns where the cluster of a node is; reports what does not fit together.
     pub fn check(check: &mut Check, gateway: &GatewaySettings, node: u8) -> Option<Place> {
         let Some(path) = &gateway.peers else { return services(check, gateway) };
-        for given in ["etcd", "nats", "nats-credentials", "replicas"] {
+        const SERVICES: [&str; 10] = [
+            "etcd",
+            "etcd-user",
+            "etcd-ca",
+            "etcd-cert",
+            "etcd-key",
+            "nats",
+            "nats-user",
+            "nats-credentials",
+            "nats-ca",
+            "replicas",
+        ];
+        for given in SERVICES {
             if let Some(location) = check.given(given) {
                 let what = "it is of etcd and NATS, which a cluster of peers has not: give either";
                 check.problem(location, what);
@@ -89,7 +100,6 @@ fn services(check: &mut Check, gateway: &GatewaySettings) -> Option<Place> {
     Some(Place::Services {
         etcd: urls(&gateway.etcd),
         nats: urls(&gateway.nats),
-        nats_credentials: gateway.nats_credentials.clone(),
         replicas: gateway.replicas,
     })
 }

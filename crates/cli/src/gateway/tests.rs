@@ -4,6 +4,7 @@ use super::*;
 use overbank_declare::counters::{Labelled, gauges_reference, reference};
 use overbank_declare::document;
 use overbank_declare::settings::text;
+use overbank_gateway::cluster::{CLUSTER_GAUGES, ClusterTotals};
 use overbank_gateway::journal::JournalTotals;
 use overbank_gateway::peers::PeerTotals;
 use overbank_gateway::sessions::SessionTotals;
@@ -147,6 +148,8 @@ fn the_documents_are_made_of_the_tables() {
     let head = "| metric | kind | labels | meaning |\n|---|---|---|---|\n";
     current("metrics", &format!("{head}{}{counted}", gauges_reference(&GAUGES)));
     current("journal-metrics", &format!("{head}{journal}"));
+    let cluster = reference(Labelled::of::<ClusterTotals>(&[]));
+    current("cluster-metrics", &format!("{head}{}{cluster}", gauges_reference(&CLUSTER_GAUGES)));
     #[cfg(feature = "pfcp")]
     {
         let n4 = reference(Labelled::of::<overbank_n4::N4Totals>(&[]));

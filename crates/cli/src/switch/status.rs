@@ -3,6 +3,7 @@
 //! describes its fields.
 
 use overbank_gateway::GatewayTotals;
+use overbank_gateway::cluster::ClusterTotals;
 use overbank_gateway::sessions::SessionTotals;
 use overbank_ofctl::RuleTotals;
 use overbank_ofctl::rules::ControlTotals;
@@ -72,6 +73,21 @@ pub struct ControlStatus {
     #[serde(flatten)]
     pub sessions: SessionTotals,
     pub sessions_max: u64,
+    /// The gateway's cluster.
+    pub cluster: Option<ClusterStatus>,
+}
+
+/// The cluster as a node knows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ClusterStatus {
+    pub node: u8,
+    pub state: Option<String>,
+    /// Why it takes no packets from outside.
+    pub unready: Option<String>,
+    #[serde(flatten, deserialize_with = "overbank_declare::counters::deserialize")]
+    pub totals: ClusterTotals,
+    pub members: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -16,7 +16,8 @@ pub(super) fn verdicts(gateway: &GatewayRates) -> String {
         let gap = if bits.contains(' ') { "" } else { " " };
         format!("{bits}{gap}bit/s")
     };
-    let dropped: f64 = gateway.dropped.values().sum();
+    // An empty sum is -0.
+    let dropped = gateway.dropped.values().sum::<f64>() + 0.0;
     let (up, down) = (bits("uplink_bytes"), bits("downlink_bytes"));
     format!(
         "uplink {} ({up})   downlink {} ({down})   dropped {}",
@@ -55,6 +56,22 @@ pub(super) fn rest(rates: &Rates, gateway: &GatewayRates) -> String {
         let sent = short(gateway.rates.get("fabric_sent"));
         let received = short(gateway.rates.get("fabric_received"));
         let _ = write!(text, "   fabric {sent} out, {received} in");
+    }
+    if let Some(cluster) = &gateway.cluster {
+        let t = &cluster.totals;
+        let _ = write!(
+            text,
+            "\nnode {}: {}   {} of {} members live   {} sessions here   {} arrive   {} moved on   \
+             {} batches behind",
+            cluster.node,
+            cluster.state,
+            t.live,
+            cluster.members,
+            count(t.serving),
+            count(t.arriving),
+            count(t.moved),
+            count(t.lag),
+        );
     }
     if !gateway.n4.is_empty() {
         let of = |name: &str| gateway.n4.get(name).copied().unwrap_or(0.0);

@@ -191,8 +191,9 @@ fn flowed(text: &str, width: u16) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch::status::{GATEWAY_SCHEMA, PortStatus, Status, WorkerStatus};
+    use crate::switch::status::{ClusterStatus, GATEWAY_SCHEMA, PortStatus, Status, WorkerStatus};
     use overbank_gateway::GatewayTotals;
+    use overbank_gateway::cluster::ClusterTotals;
     use overbank_ofctl::RuleTotals;
     use overbank_runtime::{PortTotals, WorkerTotals};
     use ratatui::Terminal;
@@ -255,6 +256,13 @@ mod tests {
             new.control.sessions.sessions = 50_000;
             let n4 = [("associations", 2), ("sessions", 7), ("requests", 30), ("refused", 4)];
             new.n4 = Some(n4.map(|(name, n)| (name.to_owned(), n)).into());
+            new.control.cluster = Some(ClusterStatus {
+                node: 3,
+                state: Some("live".to_owned()),
+                totals: ClusterTotals { live: 2, serving: 49_990, lag: 4, ..Default::default() },
+                members: vec![Default::default(); 3],
+                ..Default::default()
+            });
         }
         new.control.totals.rules = 1_000_000;
         new.control.totals.controllers = 16;
@@ -308,6 +316,8 @@ mod tests {
             "dropped 990",
             "unknown_teid 900/s   gate_closed 80/s   no_rule 7/s   loop 2/s   1 more reasons",
             "50000 sessions of 65536   0 keys rest   5 answers/s",
+            "node 3: live   2 of 3 members live   49990 sessions here   0 arrive   0 moved on",
+            "4 batches behind",
             "N4: 2 associations   7 sessions   30 requests/s   4 refused/s   0 garbage/s",
             "up 86400 s",
             "worker 0: 123.46 M packets/s, 100.00 M uplink, 3 downlink, 32.0 a burst",

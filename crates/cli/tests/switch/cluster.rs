@@ -165,15 +165,19 @@ impl Cluster {
     }
 
     pub fn run(&self, node: usize) -> Process {
+        self.run_at(node, &self.path(node))
+    }
+
+    /// Starts a process with this control socket.
+    fn run_at(&self, node: usize, path: &str) -> Process {
         let program = overbank().get_program().to_string_lossy().into_owned();
         let ports = ["n3", "n6"].map(|role| format!("{role}=afpacket:a{node}{role}"));
         let mut words = vec!["gateway", "--metrics", "off"];
         for port in &ports {
             words.extend(["--port", port]);
         }
-        let (fabric, node, path) =
-            (format!("fabric=afpacket:a{node}f"), node.to_string(), self.path(node));
-        words.extend(["--port", &fabric, "--node", &node, "--control", &path]);
+        let (fabric, node) = (format!("fabric=afpacket:a{node}f"), node.to_string());
+        words.extend(["--port", &fabric, "--node", &node, "--control", path]);
         let peers = self.at("peers");
         match self.over {
             #[cfg(feature = "cluster")]
@@ -201,8 +205,11 @@ impl Cluster {
 
     /// Runs a command against a node; returns whether it succeeded, and what it printed.
     pub fn command(&self, node: usize, words: &[&str]) -> (bool, String) {
-        let path = self.path(node);
-        let output = overbank().arg("gateway").args(words).args(["--control", &path]).output();
+        Self::command_at(&self.path(node), words)
+    }
+
+    fn command_at(path: &str, words: &[&str]) -> (bool, String) {
+        let output = overbank().arg("gateway").args(words).args(["--control", path]).output();
         let output = output.expect("runs");
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
@@ -293,6 +300,34 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     let exported = cluster.command((target + 1) % NODES, &["sessions", "export"]).1;
     assert!(exported.contains("192.0.2.1,0x1,198.51.100.7"), "{exported}");
     cluster.must(0, &["rebalance"]);
+
+    // Any node shows the cluster, and finds the session.
+    let other = (target + 1) % NODES;
+    within(10, "the members have said how many sessions they have", || {
+        let shown = cluster.command(other, &["status", "--format", "json"]).1;
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let seen = &shown["control"]["cluster"];
+        let sessions = seen["members"].as_array().expect("members").iter();
+        let sessions: u64 = sessions.filter_map(|member| member["sessions"].as_u64()).sum();
+        assert_eq!((&seen["live"], &seen["state"]), (&NODES.into(), &"live".into()), "{shown}");
+        sessions == 1
+    });
+    let (_, text) = cluster.command(other, &["status"]);
+    assert!(text.contains(&format!("node {other}, live: 3 of 3 members live")), "{text}");
+    let listed = cluster.command(other, &["sessions", "list", "--teid", "1"]).1;
+    assert!(listed.contains("10.45.0.2") && listed.contains("1 of 1 sessions"), "{listed}");
+    let local = cluster.command(other, &["sessions", "list", "--teid", "1", "--local"]).1;
+    assert!(local.contains("0 of 0 sessions"), "{local}");
+
+    // A second process with a number that is in use says so, and takes nothing.
+    let path = cluster.folder.path().join("second").display().to_string();
+    let second = cluster.run_at(other, &path);
+    within(20, "the second process says why it waits", || {
+        let (ready, text) = Cluster::command_at(&path, &["check"]);
+        !ready && text.contains(&format!("another process is node {other} of the cluster"))
+    });
+    drop(second);
+    assert!(cluster.command(other, &["check"]).0);
 
     // Its node must end: the session goes elsewhere first, and no packet is lost.
     let others: Vec<usize> = (0..NODES).filter(|node| *node != target).collect();

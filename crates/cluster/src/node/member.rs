@@ -134,6 +134,7 @@ impl<T: Gpt> Node<T> {
             digests,
             caught_up,
             draining: self.drain.is_some(),
+            sessions: self.sessions.len().saturating_sub(self.stubs.len()) as u32,
         });
         out.push(Action::Broadcast(Arc::clone(&beat)));
         self.heard(now, self.me, beat, out);

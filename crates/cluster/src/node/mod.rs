@@ -48,8 +48,11 @@ pub enum Event<T: Gpt> {
     Message(Member, Message),
     /// A request from outside; its answer is [`Action::Answer`].
     Request(u64, Request),
-    /// Leave: give everything away, then end.
-    Drain,
+    /// Leave: give everything away, this many sessions a second, then end.
+    Drain {
+        /// `None`: [`Settings::drain_rate`].
+        rate: Option<u64>,
+    },
     /// Let all owners move sessions to where rendezvous hashing has them: after a node has joined.
     Rebalance,
     /// Leave this to later speakers: see [`Node::speaks`].
@@ -259,7 +262,10 @@ impl<T: Gpt> Node<T> {
             Event::Log(reply) => self.log(now, reply, out),
             Event::Message(from, message) => self.message(now, from, message, out),
             Event::Request(number, body) => self.request(now, number, body, out),
-            Event::Drain => self.drain = self.drain.or(Some(now)),
+            Event::Drain { rate } => {
+                self.drain = self.drain.or(Some(now));
+                self.settings.drain_rate = rate.unwrap_or(self.settings.drain_rate);
+            }
             Event::Rebalance => {
                 let others = self.view.members.keys().copied().filter(|&id| id != self.me.node);
                 out.extend(others.map(|id| Action::Send(id, Message::Rebalance)));
@@ -415,6 +421,17 @@ impl<T: Gpt> Node<T> {
     /// Returns the last batch that it has applied of a partition.
     pub fn applied(&self, partition: Partition) -> Sequence {
         self.replicas[partition.index()].applied
+    }
+
+    /// Returns how many batches it has heard of and not applied, over all partitions.
+    pub fn lag(&self) -> u64 {
+        self.replicas.iter().map(|replica| replica.known.saturating_sub(replica.applied)).sum()
+    }
+
+    /// Returns what a member has last said.
+    pub fn beat_of(&self, member: Member) -> Option<&Beat> {
+        let heard = self.heard.get(&member.node).filter(|heard| heard.member == member);
+        heard.map(|heard| heard.beat.as_ref())
     }
 
     /// Returns the partitions over which it reigns, with their sessions.

@@ -619,7 +619,7 @@ impl<T: Gpt> World<T> {
             _ if !host.drains && stay > 1 => {
                 host.drains = true;
                 if let Some(me) = host.node.as_ref().map(Node::me) {
-                    self.step(me, Event::Drain);
+                    self.step(me, Event::Drain { rate: None });
                 }
             }
             _ => {}

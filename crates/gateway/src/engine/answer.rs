@@ -3,7 +3,7 @@
 //!
 //! All answers are bounded, so that no flood of requests makes a flood of answers:
 //!
-//! | answer | a second, of all workers together |
+//! | answer | a second, of all workers together, unless [`AnswerLimits`] are others |
 //! |---|---|
 //! | Echo Response | 100 to a peer |
 //! | Error Indication | 100, and 1 to a peer |
@@ -30,11 +30,35 @@ pub(super) const LEN_MAX: usize = HEADROOM + icmp_error::LEN_MAX_V6;
 const HEADROOM: usize = 128;
 const _: () = assert!(Outer::LEN_MAX <= HEADROOM);
 
-const ECHO: PerSecond = PerSecond::at_most(100);
-const INDICATION: PerSecond = PerSecond::at_most(100);
 const INDICATION_PEER: PerSecond = PerSecond::at_most(1);
-const ICMP: PerSecond = PerSecond::at_most(1000);
 const ICMP_HOST: PerSecond = PerSecond::at_most(100);
+
+/// How many answers are sent a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// To a peer.
+    echo: PerSecond,
+    /// Of Error Indications, and of Supported Extension Headers Notifications.
+    indications: PerSecond,
+    icmp: PerSecond,
+}
+
+impl AnswerLimits {
+    /// Returns these limits, each at least 1.
+    pub const fn new(echo: usize, indications: usize, icmp: usize) -> AnswerLimits {
+        AnswerLimits {
+            echo: PerSecond::at_most(echo as u64),
+            indications: PerSecond::at_most(indications as u64),
+            icmp: PerSecond::at_most(icmp as u64),
+        }
+    }
+}
+
+impl Default for AnswerLimits {
+    fn default() -> AnswerLimits {
+        AnswerLimits::new(100, 100, 1000)
+    }
+}
 
 /// The limits of answers, shared by all workers.
 #[derive(Debug)]
@@ -52,29 +76,31 @@ impl Answers {
     /// Returns unused limits; `seed` varies the hash function.
     pub fn new(seed: u64) -> Answers {
         Answers {
-            echo: PeerLimits::new(ECHO, seed),
+            echo: PeerLimits::new(seed),
             indications: Limit::default(),
-            indication_peers: PeerLimits::new(INDICATION_PEER, seed),
+            indication_peers: PeerLimits::new(seed),
             notices: Limit::default(),
-            notice_peers: PeerLimits::new(INDICATION_PEER, seed),
+            notice_peers: PeerLimits::new(seed),
             icmp: Limit::default(),
-            icmp_hosts: PeerLimits::new(ICMP_HOST, seed),
+            icmp_hosts: PeerLimits::new(seed),
         }
     }
 
     /// Admits an Error Indication; the peer's limit comes first, so that one peer does not use up
     /// what all have.
-    fn indication(&self, peer: IpAddr, now_ms: u64) -> bool {
-        self.indication_peers.admit(peer, now_ms) && INDICATION.admit(&self.indications, now_ms)
+    fn indication(&self, limits: AnswerLimits, peer: IpAddr, now_ms: u64) -> bool {
+        self.indication_peers.admit(INDICATION_PEER, peer, now_ms)
+            && limits.indications.admit(&self.indications, now_ms)
     }
 
     /// Admits a Supported Extension Headers Notification, likewise.
-    fn notice(&self, peer: IpAddr, now_ms: u64) -> bool {
-        self.notice_peers.admit(peer, now_ms) && INDICATION.admit(&self.notices, now_ms)
+    fn notice(&self, limits: AnswerLimits, peer: IpAddr, now_ms: u64) -> bool {
+        self.notice_peers.admit(INDICATION_PEER, peer, now_ms)
+            && limits.indications.admit(&self.notices, now_ms)
     }
 
-    fn icmp_error(&self, host: IpAddr, now_ms: u64) -> bool {
-        self.icmp_hosts.admit(host, now_ms) && ICMP.admit(&self.icmp, now_ms)
+    fn icmp_error(&self, limits: AnswerLimits, host: IpAddr, now_ms: u64) -> bool {
+        self.icmp_hosts.admit(ICMP_HOST, host, now_ms) && limits.icmp.admit(&self.icmp, now_ms)
     }
 }
 
@@ -118,7 +144,7 @@ impl Work {
         out: &mut impl Sink,
     ) -> Result<(), DropReason> {
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
-        if !is_host(peer) || !self.answers.echo.admit(peer, now_ms) {
+        if !is_host(peer) || !self.answers.echo.admit(view.limits.echo, peer, now_ms) {
             return Err(Denied::EchoLimited.into());
         }
         let response = Message::echo_response(sequence.unwrap_or(0));
@@ -147,7 +173,7 @@ impl Work {
             return;
         }
         let (peer, n3) = (datagram.ends.src(), datagram.ends.dst());
-        if !is_host(peer) || !self.answers.indication(peer, now_ms) {
+        if !is_host(peer) || !self.answers.indication(view.limits, peer, now_ms) {
             self.totals.error_indications_limited += 1;
             return;
         }
@@ -175,7 +201,7 @@ impl Work {
         out: &mut impl Sink,
     ) {
         let peer = datagram.ends.src();
-        if !is_host(peer) || !self.answers.notice(peer, now_ms) {
+        if !is_host(peer) || !self.answers.notice(view.limits, peer, now_ms) {
             self.totals.extensions_limited += 1;
             return;
         }
@@ -252,7 +278,7 @@ impl Work {
         };
         let room = self.scratch.answer.get_mut(HEADROOM..)?;
         let len = icmp_error::write(problem, packet, from, room).ok()?;
-        if !self.answers.icmp_error(packet.ends.src(), now_ms) {
+        if !self.answers.icmp_error(view.limits, packet.ends.src(), now_ms) {
             self.totals.icmp_limited += 1;
             return None;
         }

@@ -30,7 +30,7 @@ mod short;
 #[cfg(test)]
 mod tests;
 
-pub use answer::Answers;
+pub use answer::{AnswerLimits, Answers};
 pub use echo::{EchoResponse, Echoes};
 
 use crate::fabric::{Fabric, Seed, announcement, kind};
@@ -71,6 +71,8 @@ pub struct View {
     pub mtu: Mtu,
     /// Sources of ICMP errors.
     pub from: From,
+    /// Answers sent a second.
+    pub limits: AnswerLimits,
     /// Takes tunnels that their peers do not know.
     pub lost: Arc<LostTunnels>,
     /// Takes responses to Echo Requests of the gateway.
@@ -150,17 +152,17 @@ overbank_declare::counters! {
         error_indications: counter packets "Error Indications sent"
             as "error_indications_sent" rate;
         error_indications_limited: counter packets
-            "Error Indications not sent: 100/s, or 1/s to the peer" as "error_indications_limited";
+            "Error Indications not sent: over the limit, or 1/s to the peer" as "error_indications_limited";
         error_indications_held: counter packets
             "Error Indications not sent: nodes had just come or gone" as "error_indications_held";
         extensions_notified: counter packets "Supported Extension Headers Notifications sent"
             as "extension_notifications_sent" rate;
         extensions_limited: counter packets
-            "Supported Extension Headers Notifications not sent: 100/s, or 1/s to the peer"
+            "Supported Extension Headers Notifications not sent: over the limit, or 1/s to the peer"
             as "extension_notifications_limited";
         icmp_errors: counter packets "ICMP errors sent" as "icmp_errors_sent" rate;
         icmp_limited: counter packets
-            "ICMP errors not sent: 1000/s, or 100/s to the host" as "icmp_errors_limited";
+            "ICMP errors not sent: over the limit, or 100/s to the host" as "icmp_errors_limited";
         end_markers: counter packets "End Markers sent" as "end_markers_sent";
         echo_requests: counter packets "Echo Requests sent" as "echo_requests_sent" rate;
         unsent: counter packets

@@ -4,11 +4,14 @@ use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
 use crate::cluster::import::{self, Before, Failed, How, Plan};
-use crate::cluster::{Asks, Clustered, Seat, from_travelled, origin_of, pack, unpack};
+use crate::cluster::{
+    Asks, Clustered, DRAINING, Note, Seat, from_travelled, origin_of, pack, unpack,
+};
 use crate::file;
 use crate::session::Session;
 use crate::sessions::{Imported, Listed, Origin, SessionError};
 use crate::settings::NODE_MAX;
+use crate::slab::Counts;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use overbank_cluster::message::{Answered, Refusal, Request};
@@ -134,6 +137,40 @@ pub(super) fn import(
     })
 }
 
+/// Most pages of the cluster that are looked through for one of a listing.
+const PAGES_MAX: usize = 256;
+
+/// Lists sessions of the cluster from a name on, wherever they are, without their counts; returns
+/// where the next page begins.
+pub(super) fn list(
+    api: &Api,
+    wants: impl Fn(&Listed) -> bool,
+    after: u64,
+    most: usize,
+) -> Result<(Vec<Listed>, Option<u64>), Fault> {
+    let (mut found, mut next) = (Vec::new(), Some(after));
+    for _ in 0..PAGES_MAX {
+        let Some(from) = next.filter(|_| found.len() < most) else { break };
+        let Answered::Page(page, then) = ask(api, Request::Page { from: SessionId(from) })? else {
+            return Err(unavailable("no page of the cluster; try again"));
+        };
+        next = then.map(|name| name.0);
+        for (name, context) in &page {
+            let Some((session, kept)) = unpack(context) else { continue };
+            let listed = Listed { session, origin: origin_of(kept), counts: Counts::default() };
+            if !wants(&listed) {
+                continue;
+            }
+            if found.len() == most {
+                next = Some(name.0);
+                break;
+            }
+            found.push(listed);
+        }
+    }
+    Ok((found, next))
+}
+
 /// Finds a session of the cluster, wherever it is.
 pub(super) fn find(api: &Api, seat: Seat, id: u64) -> Result<Listed, Fault> {
     let unknown = || Fault::from(SessionError::Unknown(id));
@@ -206,11 +243,7 @@ fn refused(refusal: Refusal) -> Fault {
 
 pub(super) async fn moves(State(api): State<Shared>, uri: Uri) -> Answer {
     let query = Query::of(&uri, &["to"])?;
-    let read = |text: &str| {
-        let node = file::number(text).ok().filter(|node: &u64| *node <= NODE_MAX as u64);
-        node.ok_or_else(|| format!("{text:?}: must be a node, 0 to {NODE_MAX}"))
-    };
-    let to = query.get("to", read)?.map(|node| NodeId(node as u8));
+    let to = query.get("to", node)?.map(NodeId);
     let id = id(&uri)?;
     let seat = seat(&api).ok_or_else(no_cluster)?;
     let request = Request::Move { session: seat.seed.session(id), to };
@@ -241,11 +274,55 @@ pub(super) async fn rebalance(State(api): State<Shared>, uri: Uri) -> Answer {
     }
 }
 
+/// Longest wait for a node that is asked to leave, and the pause between two times.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+const DRAIN_AGAIN: Duration = Duration::from_millis(500);
+
+/// Reads the number of a node.
+fn node(text: &str) -> Result<u8, String> {
+    let node = file::number(text).ok().and_then(|node: u64| u8::try_from(node).ok());
+    node.ok_or_else(|| format!("{text:?}: must be a node, 0 to {NODE_MAX}"))
+}
+
 pub(super) async fn drain(State(api): State<Shared>, uri: Uri) -> Answer {
-    Query::of(&uri, &[])?;
-    let asks = asks(&api)?;
-    match asks.drain() {
-        true => ok(&json!({ "draining": true })),
-        false => Err(unavailable("too many requests wait; try again")),
+    let query = Query::of(&uri, &["node", "rate"])?;
+    let rate = |text: &str| {
+        let rate = file::number(text).ok().filter(|rate: &u64| *rate > 0);
+        rate.ok_or_else(|| format!("{text:?}: must be sessions a second, at least 1"))
+    };
+    let (node, rate) = (query.get("node", node)?, query.get("rate", rate)?);
+    let (asks, me) = {
+        let control = api.handle.lock();
+        let cluster = control.cluster().ok_or_else(no_cluster)?;
+        (cluster.asks(), cluster.seat().me.0)
+    };
+    let asks = asks.ok_or_else(|| unavailable("the node has not started yet; try again"))?;
+    let node = node.unwrap_or(me);
+    if node == me {
+        return match asks.drain(rate) {
+            true => ok(&json!({ "draining": true, "node": node })),
+            false => Err(unavailable("too many requests wait; try again")),
+        };
     }
+    blocking(move || {
+        let state = || api.handle.lock().cluster()?.member(NodeId(node)).map(|one| one.state);
+        let started = Instant::now();
+        while let Some(state) = state() {
+            if state == DRAINING {
+                return ok(&json!({ "draining": true, "node": node }));
+            }
+            if started.elapsed() >= DRAIN_MAX {
+                let what = format!("node {node} does not begin: it is {state}; try again");
+                return Err(unavailable(&what));
+            }
+            asks.note(NodeId(node), Note::Drain(rate));
+            sleep(DRAIN_AGAIN);
+        }
+        match started.elapsed() < DRAIN_AGAIN {
+            true => Err(Fault::new(StatusCode::CONFLICT, format!("node {node} is no member"))),
+            // It had nothing to give away.
+            false => ok(&json!({ "draining": true, "node": node })),
+        }
+    })
+    .await
 }

@@ -4,7 +4,7 @@
 //!   GET    /status /metrics /ready      as those of every service
 //!   GET    /check                       whether each session is found by its keys
 //!   GET    /peers?after=&most=           a page: whether the peers of sessions answer
-//!   GET    /sessions?after=&most=&teid=&address=&origin=      a page
+//!   GET    /sessions?after=&most=&teid=&address=&origin=&local=      a page
 //!   POST   /sessions                    adds one          ┐
 //!   GET    /sessions/ID                                   │ sessions of requests are
 //!   PATCH  /sessions/ID                 changes fields    ├ changed here, others
@@ -13,11 +13,11 @@
 //!   GET    /export?origin=              CSV, streamed by pages
 //!   POST   /sessions/ID/move?to=        moves one to another node           ┐ in a cluster
 //!   POST   /rebalance                   moves sessions until nodes have alike  │
-//!   POST   /drain                       gives all sessions away, and leaves ┘
+//!   POST   /drain?node=&rate=           gives all sessions away, and leaves ┘
 //! ```
 //!
-//! In a cluster, sessions are added, changed, shown and removed for the cluster, wherever they are;
-//! those of this node are listed.
+//! In a cluster, sessions are added, changed, shown, removed and listed for the cluster, wherever
+//! they are; with `local=true`, those of this node are listed.
 //!
 //! With a [journal](crate::journal), a change is answered once it is on disk.
 //!

@@ -3,6 +3,7 @@
 use super::body::{self, Fields};
 use super::query::{Query, page_size};
 use super::{Api, BODY_MAX, Fault, PAGE_MAX, Shared, blocking, cluster};
+use crate::cluster::{Clustered, Seat};
 use crate::file;
 use crate::session::{Key, Prefix64, Session};
 use crate::sessions::{Listed, Origin, Page, SessionError};
@@ -105,12 +106,39 @@ pub(super) fn id(uri: &Uri) -> Result<u64, Fault> {
     file::number(text).map_err(|what| Fault::bad(format!("id: {what}")))
 }
 
+/// Lists sessions of a cluster, wherever they are: those of a TEID or an address with their counts.
+fn list_all(api: &Api, seat: Seat, filter: Filter, after: u64, most: usize) -> Answer {
+    let (found, next) = cluster::list(api, |listed| filter.wants(listed), after, most)?;
+    let by_key = filter.teid.is_some() || filter.address.is_some();
+    let sessions = found.into_iter().map(|listed| {
+        // One that has just been removed is left out.
+        if by_key {
+            return cluster::find(api, seat, listed.session.id).ok().map(|found| json!(found));
+        }
+        let mut document = json!(listed.session);
+        document["origin"] = json!(listed.origin);
+        Some(document)
+    });
+    let sessions: Vec<_> = sessions.flatten().collect();
+    let total = api.handle.lock().cluster().map_or(0, Clustered::total);
+    // A number of 64 bits is more than most readers of JSON take.
+    let next = next.map(|next| next.to_string());
+    ok(&json!({ "schema": SCHEMA, "sessions": sessions, "next": next, "total": total }))
+}
+
 pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
-    let query = Query::of(&uri, &["after", "most", "teid", "address", "origin"])?;
-    let filter = Filter::of(&query)?;
-    let after = query.get("after", file::number)?.unwrap_or(0);
+    let query = Query::of(&uri, &["after", "most", "teid", "address", "origin", "local"])?;
+    let (filter, local) = (Filter::of(&query)?, query.flag("local")?);
+    let after = query.get("after", file::number::<u64>)?.unwrap_or(0);
     let most = query.get("most", page_size)?.unwrap_or(PAGE);
     blocking(move || {
+        if let Some(seat) = cluster::seat(&api).filter(|_| !local) {
+            return list_all(&api, seat, filter, after, most);
+        }
+        // Places of a gateway's sessions are below that.
+        let Ok(after) = u32::try_from(after) else {
+            return Err(Fault::bad("after: must be the last page's next"));
+        };
         let Page { sessions, next } = filter.page(&api, after, most);
         let total = api.handle.lock().sessions().len();
         ok(&json!({ "schema": SCHEMA, "sessions": sessions, "next": next, "total": total }))

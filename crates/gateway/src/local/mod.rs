@@ -226,7 +226,7 @@ impl Local {
     fn look(&mut self) {
         for (id, site) in (0..).map(NodeId).zip(&mut self.sites) {
             if let (Some(site), Some(node)) = (site, self.memory.node(id)) {
-                site.look(node);
+                site.look(node, self.now_us / 1000);
             }
         }
     }

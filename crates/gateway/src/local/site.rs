@@ -78,8 +78,8 @@ impl Site {
     }
 
     /// Takes over what the node knows.
-    pub(crate) fn look(&mut self, node: &Node<Dense>) {
-        if self.clustered.look(node) {
+    pub(crate) fn look(&mut self, node: &Node<Dense>, now_ms: u64) {
+        if self.clustered.look(node, now_ms) {
             let fabric = Some(self.clustered.fabric(
                 mac_of(node.me().node),
                 FABRIC_MTU,
@@ -128,12 +128,18 @@ impl Site {
 
     /// Whether it takes packets from outside.
     pub(crate) fn is_ready(&self, now_ms: u64) -> bool {
-        self.clustered.unready(now_ms).is_none()
+        self.clustered.is_ready(now_ms)
     }
 
     /// Returns the number of sessions that are handled here.
     pub(crate) const fn serving(&self) -> usize {
         self.serving
+    }
+
+    /// Returns the same as the status has it.
+    #[cfg(test)]
+    pub(crate) const fn shown_serving(&self) -> usize {
+        self.clustered.serving() as usize
     }
 
     /// Returns the number of sessions that are installed.

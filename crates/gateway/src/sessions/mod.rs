@@ -392,15 +392,21 @@ impl Sessions {
         self.records.get(&id).is_some_and(|record| record.relay.is_none())
     }
 
-    /// Has the packets of a session relayed, or handled here, from now on.
+    /// Has the packets of a session relayed, or handled here, from now on; returns what was done
+    /// before.
     ///
     /// # Errors
     /// There is no such session.
-    pub fn relay(&mut self, id: u64, relay: Option<Relay>) -> Result<(), SessionError> {
+    pub fn relay(&mut self, id: u64, relay: Option<Relay>) -> Result<Option<Relay>, SessionError> {
         let record = self.records.get_mut(&id).ok_or(SessionError::Unknown(id))?;
-        record.relay = relay;
+        let before = std::mem::replace(&mut record.relay, relay);
         self.slab.relay(record.value(), &record.session, relay);
-        Ok(())
+        Ok(before)
+    }
+
+    /// Returns whether packets of a session are relayed; `None`: there is no such session.
+    pub fn relayed(&self, id: u64) -> Option<Option<Relay>> {
+        self.records.get(&id).map(|record| record.relay)
     }
 
     /// Sets the counts that a session of the cluster had before it came here. What it has counted

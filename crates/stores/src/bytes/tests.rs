@@ -70,6 +70,7 @@ fn messages() -> Vec<Message> {
             digests: vec![(Partition(3), 77, 9, u64::MAX)],
             caught_up: true,
             draining: false,
+            sessions: 8,
         })),
         Message::Confirm { sent: 1, membership: 2 },
         Message::Answer { request, answer: Ok(Answered::Done) },

@@ -1,12 +1,15 @@
 //! etcd and nats-server on loopback ports in a temporary directory, and hosts that only note.
 
+use etcd_client::{Permission, PermissionType};
 use overbank::hash::mix;
 use overbank_cluster::etcd::State;
 use overbank_cluster::message::{Answer, Counts, Refusal, Request};
 use overbank_cluster::node::{Change, Entry, Shown};
 use overbank_cluster::table::{Dense, DenseReader};
 use overbank_cluster::{Key, Micros, Node, NodeId, Partition, SessionId, Settings, Tag};
-use overbank_stores::{Driver, Handle, Host, Joined, Options, StoresError, join};
+use overbank_stores::{
+    Driver, End, EtcdAccess, Handle, Host, Joined, NatsAccess, Options, StoresError, join,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::Path;
@@ -62,7 +65,12 @@ fn start(program: &str, arguments: &[String], log: &Path) -> Program {
 pub struct Services {
     folder: TempDir,
     servers: Vec<Server>,
+    /// With TLS and passwords.
+    is_secured: bool,
 }
+
+/// User of etcd and of NATS, and the password.
+pub const USER: [&str; 2] = ["west", "quite-secret"];
 
 /// One of each; the ports are those for clients and for the others.
 struct Server {
@@ -74,6 +82,37 @@ struct Server {
 
 impl Services {
     pub fn start(count: usize) -> Services {
+        Services::with(count, false)
+    }
+
+    /// Starts one of each, with certificates, and etcd's authentication on.
+    pub fn start_secured() -> Services {
+        let services = Services::with(1, true);
+        let [user, password] = USER;
+        let prefix = "/overbank/test/";
+        let enable = async || {
+            let options = services.options(NodeId(0));
+            let connect = EtcdAccess { user: None, ..options.etcd_access };
+            let mut etcd = connect.connect(&options.etcd).await?;
+            let end = Instant::now() + LONG;
+            while let Err(error) = etcd.user_add("root", "r", None).await {
+                assert!(Instant::now() < end, "etcd: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            etcd.user_grant_role("root", "root").await?;
+            etcd.user_add(user, password, None).await?;
+            etcd.role_add(user).await?;
+            let all = PermissionType::Readwrite;
+            let permission = Permission::new(all, prefix).with_prefix();
+            etcd.role_grant_permission(user, permission).await?;
+            etcd.user_grant_role(user, user).await?;
+            etcd.auth_enable().await
+        };
+        runtime().block_on(enable()).expect("etcd's users");
+        services
+    }
+
+    fn with(count: usize, is_secured: bool) -> Services {
         // What a failed test shows.
         let log = tracing_subscriber::fmt().with_test_writer().with_ansi(false);
         let _ = log.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG).try_init();
@@ -84,7 +123,11 @@ impl Services {
             etcd: None,
             nats: None,
         };
-        let mut services = Services { folder, servers: (0..count).map(server).collect() };
+        let servers = (0..count).map(server).collect();
+        let mut services = Services { folder, servers, is_secured };
+        if is_secured {
+            services.make_certificates();
+        }
         for nth in 0..count {
             services.start_etcd(nth);
             services.start_nats(nth);
@@ -95,10 +138,11 @@ impl Services {
     pub fn start_etcd(&mut self, nth: usize) {
         let folder = self.folder.path().join(format!("etcd{nth}"));
         let [client, peer] = self.servers[nth].etcd_ports.map(url);
+        let client = self.of_scheme(client);
         let peers = self.servers.iter().enumerate();
         let peers = peers.map(|(nth, other)| format!("e{nth}={}", url(other.etcd_ports[1])));
         let peers = peers.collect::<Vec<_>>().join(",");
-        let arguments = [
+        let mut arguments = vec![
             format!("--name=e{nth}"),
             format!("--data-dir={}", folder.display()),
             format!("--listen-client-urls={client}"),
@@ -107,6 +151,18 @@ impl Services {
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster={peers}"),
         ];
+        if self.is_secured {
+            let [ca, cert, key] =
+                ["ca.pem", "server.pem", "server.key"].map(|name| self.file(name));
+            arguments.extend([
+                "--client-cert-auth".to_owned(),
+                format!("--trusted-ca-file={ca}"),
+                format!("--cert-file={cert}"),
+                format!("--key-file={key}"),
+                // Cheap passwords.
+                "--bcrypt-cost=4".to_owned(),
+            ]);
+        }
         let log = self.folder.path().join(format!("etcd{nth}.log"));
         self.servers[nth].etcd = Some(start("etcd", &arguments, &log));
     }
@@ -129,6 +185,13 @@ impl Services {
                 format!("--routes={}", routes.join(",")),
             ]);
         }
+        if self.is_secured {
+            let [cert, key] = ["server.pem", "server.key"].map(|name| self.file(name));
+            let tls = ["--tls".to_owned(), format!("--tlscert={cert}"), format!("--tlskey={key}")];
+            let [user, password] = USER;
+            arguments.extend(tls);
+            arguments.extend([format!("--user={user}"), format!("--pass={password}")]);
+        }
         let log = self.folder.path().join(format!("nats{nth}.log"));
         self.servers[nth].nats = Some(start("nats-server", &arguments, &log));
     }
@@ -143,17 +206,65 @@ impl Services {
 
     pub fn nats_urls(&self) -> Vec<String> {
         let ports = self.servers.iter().map(|server| server.nats_ports[0]);
-        ports.map(|port| format!("nats://127.0.0.1:{port}")).collect()
+        let scheme = if self.is_secured { "tls" } else { "nats" };
+        ports.map(|port| format!("{scheme}://127.0.0.1:{port}")).collect()
+    }
+
+    fn of_scheme(&self, url: String) -> String {
+        if self.is_secured { url.replace("http:", "https:") } else { url }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Makes an authority, and certificates of a server and of a node that it signs.
+    fn make_certificates(&self) {
+        let extensions = "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n";
+        std::fs::write(self.file("extensions"), extensions).expect("a file");
+        let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        let mut lines =
+            vec![format!("req -x509 {new} -days 2 -subj /CN=ca -keyout ca.key -out ca.pem")];
+        for name in ["server", "node"] {
+            lines.push(format!("req {new} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
+            lines.push(format!(
+                "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+                 -extfile extensions -out {name}.pem"
+            ));
+        }
+        for line in lines {
+            let words = line.split_whitespace();
+            let made = Command::new("openssl").args(words).current_dir(self.folder.path()).output();
+            let made = made.expect("openssl");
+            assert!(made.status.success(), "{line}: {}", String::from_utf8_lossy(&made.stderr));
+        }
+    }
+
+    /// Returns what a node shows the services, and whom it trusts.
+    pub fn access(&self) -> (EtcdAccess, NatsAccess) {
+        if !self.is_secured {
+            return Default::default();
+        }
+        let read = |name: &str| std::fs::read(self.file(name)).expect("a file");
+        let user = Some((USER[0].to_owned(), USER[1].to_owned()));
+        let etcd = EtcdAccess {
+            user: user.clone(),
+            ca: Some(read("ca.pem")),
+            identity: Some((read("node.pem"), read("node.key"))),
+        };
+        (etcd, NatsAccess { user, credentials: None, ca: Some(self.file("ca.pem").into()) })
     }
 
     pub fn options(&self, node: NodeId) -> Options {
+        let (etcd_access, nats_access) = self.access();
+        let etcd = self.servers.iter().map(|server| self.of_scheme(url(server.etcd_ports[0])));
         Options {
             cluster: "test".to_owned(),
             node,
-            etcd: self.servers.iter().map(|server| url(server.etcd_ports[0])).collect(),
-            etcd_user: None,
+            etcd: etcd.collect(),
+            etcd_access,
             nats: self.nats_urls(),
-            nats_credentials: None,
+            nats_access,
             replicas: self.servers.len(),
             settings: Settings {
                 partitions: PARTITIONS,
@@ -172,11 +283,7 @@ impl Services {
         &self,
         options: Options,
     ) -> Result<(Joined, tokio::runtime::Runtime), StoresError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("threads");
+        let runtime = runtime();
         // The services may still be starting.
         let end = Instant::now() + LONG;
         loop {
@@ -207,6 +314,11 @@ impl Services {
     }
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().expect("threads")
+}
+
 fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
@@ -222,7 +334,7 @@ struct Seen {
     valid_until: Micros,
     begun: Instant,
     answers: BTreeMap<u64, Answer>,
-    end: Option<Result<bool, String>>,
+    end: Option<Result<End, String>>,
 }
 
 impl Seen {
@@ -332,6 +444,11 @@ impl Drop for Site {
 impl Site {
     pub fn is_running(&self) -> bool {
         self.seen.lock().expect("whole").end.is_none()
+    }
+
+    /// Returns how it has ended.
+    pub fn end(&self) -> Option<Result<End, String>> {
+        self.seen.lock().expect("whole").end.clone()
     }
 
     pub fn is_ingress(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::switch::status::Status;
 use overbank_declare::counters::Rates as Counted;
+use overbank_gateway::cluster::ClusterTotals;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -19,6 +20,19 @@ pub struct GatewayRates {
     pub resting: u64,
     /// Counts of N4; a name with `_s` is a rate. Empty without PFCP.
     pub n4: BTreeMap<String, f64>,
+    /// The cluster as this node knows it.
+    pub cluster: Option<ClusterNow>,
+}
+
+/// What is shown of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClusterNow {
+    pub node: u8,
+    /// Why the node takes no packets from outside, or its state.
+    pub state: String,
+    pub members: usize,
+    #[serde(flatten, serialize_with = "overbank_declare::counters::serialize")]
+    pub totals: ClusterTotals,
 }
 
 /// Counts of N4 that are shown as they are, and as rates.
@@ -60,6 +74,12 @@ impl GatewayRates {
             sessions_max: new.control.sessions_max,
             resting: new.control.sessions.resting,
             n4,
+            cluster: new.control.cluster.as_ref().map(|cluster| ClusterNow {
+                node: cluster.node,
+                state: cluster.unready.clone().or(cluster.state.clone()).unwrap_or_default(),
+                members: cluster.members.len(),
+                totals: cluster.totals,
+            }),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Asks for Cluster {
 
     fn note(&self, _: NodeId, _: Note) {}
 
-    fn drain(&self) -> bool {
+    fn drain(&self, _: Option<u64>) -> bool {
         false
     }
 

@@ -64,6 +64,7 @@ impl Cluster {
                     let site = self.sites[usize::from(node)].as_mut().expect("it runs");
                     site.change(&change, self.now / 1000);
                     assert_eq!(site.refused(), 0);
+                    assert_eq!(site.shown_serving(), site.serving());
                 }
                 Heard::Answer(_, answer) => self.refused += u64::from(answer.is_err()),
                 Heard::Note(..) => {}
@@ -73,7 +74,7 @@ impl Cluster {
         for (id, site) in (0..).map(NodeId).zip(&mut self.sites) {
             let node = self.memory.node(id);
             if let (Some(site), Some(node)) = (site, node) {
-                site.look(node);
+                site.look(node, self.now / 1000);
             }
         }
         more

@@ -80,3 +80,18 @@ fn garbage_costs_valid_packets_nothing() {
     assert_eq!(forged + unknown, ROUNDS);
     assert!((1..=24).contains(&unknown), "{unknown} of {ROUNDS}");
 }
+
+#[test]
+fn answers_are_as_many_as_the_settings_allow_now() {
+    let mut rig = Rig::new(View { limits: AnswerLimits::new(10, 1, 1), ..view() });
+    let n3 = all_sessions()[0].n3;
+    let echo = to_n3(peer_of(0), n3, &gtpu(2, 1, 0, &[0, 1, 0, 0], &[]));
+    let frames = vec![&echo[..]; 100];
+    rig.burst(0, &frames);
+    assert_eq!(rig.totals().echo_answered, 5, "half of a second's at once");
+    rig.now_ms += 10_000;
+    let more = View { limits: AnswerLimits::new(40, 1, 1), ..view() };
+    rig.gateway.take_over(&Arc::default(), &Arc::new(more), rig.now_ms);
+    rig.burst(0, &frames);
+    assert_eq!(rig.totals().echo_answered, 5 + 20);
+}

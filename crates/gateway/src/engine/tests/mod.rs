@@ -118,6 +118,7 @@ fn view() -> View {
         protected: [prefix("10.99.0.0/16"), prefix("2001:db8:99::/48")].into_iter().collect(),
         mtu: Mtu { n3: 1500, n6: 1400 },
         from: From { v4: Some(ip("192.0.2.6")), v6: Some(ip("2001:db8::6")) },
+        limits: AnswerLimits::default(),
         lost: Arc::default(),
         echoes: Arc::default(),
         fabric: None,
