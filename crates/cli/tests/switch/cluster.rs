@@ -347,7 +347,12 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     within(20, "the session is taken over", || cluster.packets(&[last]) == [last]);
     cluster.must(last, &["sessions", "change", "1", "ipv4=10.45.0.9"]);
     assert!(cluster.packets(&[last]).is_empty(), "the source is no longer the session's");
-    let (_, resting) = cluster.command(last, &["sessions", "change", "1", "ipv4=10.45.0.2"]);
+    // It takes back what it had; another session has to wait for that.
+    cluster.must(last, &["sessions", "change", "1", "ipv4=10.45.0.2"]);
+    assert_eq!(cluster.packets(&[last]), [last]);
+    let other = ["id=3", "n3=192.0.2.1", "teid=3", "peer=198.51.100.7", "peer_teid=3"];
+    let words = [&["sessions", "add"][..], &other, &["ipv4=10.45.0.9"]].concat();
+    let (_, resting) = cluster.command(last, &words);
     assert!(resting.contains("a key was freed less than its rest ago"), "{resting}");
     cluster.must(last, &["sessions", "remove", "1"]);
     assert!(cluster.packets(&[last]).is_empty());
