@@ -197,20 +197,21 @@ fn a_later_speaker_goes_on() {
 #[test]
 fn a_repeated_establishment_makes_one_session() {
     let mut site = Site::new();
+    site.establish(&usual(choose(), ue_choose()));
     let ies = usual(choose(), ue_choose());
     let request = site.request(M::SessionEstablishmentRequest, Some(0), &ies);
     assert_eq!(site.raw(&request, 0), []);
     assert_eq!(site.raw(&request, 0), [], "it is carried out");
     let out = site.advance(20);
     let seid = seid_of(&answer(&out).1);
-    assert_eq!(site.pages().len(), 1);
+    assert_eq!(site.pages().len(), 2);
 
     // Another speaker has not seen the session, which came just after it had looked.
     let shared = site.shared.clone();
     (site.speaker, site.store) = speaker(shared.as_deref());
     let again = site.raw(&request, 20);
     assert_eq!(seid_of(&answer(&again).1), seid);
-    assert_eq!(site.pages().len(), 1);
+    assert_eq!(site.pages().len(), 2);
 }
 
 /// Requests for one session take turns.
