@@ -1,4 +1,4 @@
-//! How a node shows the services of its cluster who it is, and whom it trusts.
+//! Passwords and certificates between a node and the services of its cluster.
 
 use std::fmt;
 use std::io;

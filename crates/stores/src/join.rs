@@ -156,7 +156,7 @@ async fn connect_nats(
     Ok(connect.connect(servers).await?)
 }
 
-/// Returns why etcd failed: what waiting does not help is told apart.
+/// Returns why etcd failed; a refusal, which waiting does not mend, is a separate error.
 fn of_etcd(at: &str, error: etcd_client::Error) -> StoresError {
     const REFUSED: [&str; 3] = ["authentication failed", "user name is empty", "permission denied"];
     let refused = match &error {
