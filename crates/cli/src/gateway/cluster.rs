@@ -131,8 +131,8 @@ type Waits = Box<dyn FnOnce(Answer) + Send>;
 struct Waiting(Mutex<HashMap<u64, Waits>>);
 
 impl Waiting {
-    /// Has a request answered by `answer`, if `send` takes it over. Then an answer comes, if only by
-    /// a timeout or by the end of the run: no entry stays.
+    /// Has a request answered by `answer`, if `send` takes it over. Then an answer comes, if only
+    /// by a timeout or by the end of the run: no entry stays.
     fn ask(&self, number: u64, answer: Waits, send: impl FnOnce() -> bool) -> bool {
         let Ok(mut waiting) = self.0.lock() else { return false };
         // The answer waits for the lock.
