@@ -17,9 +17,7 @@ use crate::live::args::{self, LiveCommand, counted, report};
 use crate::live::{self, Plan, seed};
 use crate::options::Format;
 use crate::switch::totals;
-use anyhow::Result;
-#[cfg(feature = "cluster")]
-use anyhow::bail;
+use anyhow::{Result, bail};
 use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::journal::{self, Found, Journal};
@@ -308,7 +306,6 @@ pub struct ClusterSettings {
     pub node: u8,
     pub name: String,
     pub place: Place,
-    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     pub access: access::Access,
     pub drain_timeout: Duration,
     /// Bits of a node's number.
