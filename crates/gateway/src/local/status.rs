@@ -73,7 +73,8 @@ impl Account {
     }
 
     pub fn dropped(&self) -> u64 {
-        self.dropped.iter().sum()
+        // Notes are counted there, too, and are no packets.
+        self.dropped.iter().sum::<u64>() - self.totals.notes_received
     }
 
     pub fn add(&mut self, other: &Account) {
@@ -85,9 +86,7 @@ impl Account {
     /// Whether each packet had one fate.
     pub fn closes(&self) -> bool {
         let GatewayTotals { fabric_sent, fabric_received, echo_answered, .. } = self.totals;
-        // Notes are counted as dropped, and as no packets.
-        let dropped = self.dropped() - self.totals.notes_received;
-        let fates = self.handled() + fabric_sent + echo_answered + dropped;
+        let fates = self.handled() + fabric_sent + echo_answered + self.dropped();
         self.received + fabric_received == fates
     }
 }

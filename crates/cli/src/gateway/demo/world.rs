@@ -204,7 +204,10 @@ impl World {
     pub fn read(&self) -> Reading {
         let total = self.local.total();
         let (exits, moves) = (self.local.exits(), self.local.moves());
-        let dropped = total.dropped.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        // Notes between nodes are no packets.
+        let is_packet = |at: usize| at != DropReason::Note.index();
+        let dropped = total.dropped.into_iter().enumerate();
+        let dropped = dropped.filter(|(at, count)| *count > 0 && is_packet(*at));
         let nodes = (0..self.seen).map(|node| {
             let (status, account) = (self.local.status(node), self.local.account(node));
             NodeReading {
