@@ -1,13 +1,15 @@
 //! PFCP (N4, 3GPP TS 29.244) for the mobile gateway: an SMF's requests become sessions.
 //!
 //! ```text
-//!   datagram ─▶ message.rs ─▶ Speaker ─▶ rules.rs: PDR, FAR, QER ─▶ Session ─▶ gateway::Sessions
-//!               (rs-pfcp)        │       what they mean for one tunnel
-//!   answer   ◀───────────────────┘       usage.rs: URR, volumes since the last report
+//!   datagram ─▶ message.rs ─▶ Speaker ─▶ rules.rs: PDR, FAR, QER ─▶ Session ─▶ Store: the gateway's
+//!               (rs-pfcp)        │       what they mean for one tunnel          sessions, or those
+//!   answer   ◀───────────────────┘       usage.rs: URR, volumes                 of its cluster
 //! ```
 //!
 //! - [`Speaker`]: a pure state machine. Datagrams and time go in; datagrams, End Markers and
 //!   changes of sessions come out. No sockets, no clock, no threads.
+//! - [`Store`]: where sessions are. [`Alone`] does a change at once, [`Clustered`] asks the cluster
+//!   and answers later. What a later speaker needs is kept with each session ([`Kept`]).
 //! - A request is done as a whole or refused with a cause, the offending element and the rule.
 //!   Nothing is accepted and ignored, with the exceptions below.
 //! - A repeated request (same peer, sequence number and type) gets the same answer and changes

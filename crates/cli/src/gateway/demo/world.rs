@@ -205,7 +205,7 @@ impl World {
         let total = self.local.total();
         let (exits, moves) = (self.local.exits(), self.local.moves());
         // Notes between nodes are no packets.
-        let is_packet = |at: usize| at != DropReason::Note.index();
+        let is_packet = |at: usize| DropReason::name_at(at) != "fabric_note";
         let dropped = total.dropped.into_iter().enumerate();
         let dropped = dropped.filter(|(at, count)| *count > 0 && is_packet(*at));
         let nodes = (0..self.seen).map(|node| {
