@@ -1,9 +1,9 @@
 //! PFCP (N4, 3GPP TS 29.244) for the mobile gateway: an SMF's requests become sessions.
 //!
 //! ```text
-//!   datagram ─▶ message.rs ─▶ Speaker ─▶ rules.rs: PDR, FAR, QER ─▶ Session ─▶ Store: the gateway's
-//!               (rs-pfcp)        │       what they mean for one tunnel          sessions, or those
-//!   answer   ◀───────────────────┘       usage.rs: URR, volumes                 of its cluster
+//!   datagram ─▶ message.rs ─▶ Speaker ─▶ rules.rs: PDR, FAR, QER ─▶ Session ─▶ Store: gateway's
+//!               (rs-pfcp)        │       what they mean for one tunnel          sessions, or
+//!   answer   ◀───────────────────┘       usage.rs: URR, volumes                 its cluster's
 //! ```
 //!
 //! - [`Speaker`]: a pure state machine. Datagrams and time go in; datagrams, End Markers and
