@@ -96,7 +96,7 @@ async fn in_time<T, E>(
     }
 }
 
-/// Connects a node to the services of its cluster. Waits [`PATIENCE`] for services that start, or
+/// Connects a node to the services of its cluster. Waits 30 s for services that start, or
 /// that have no leader yet.
 ///
 /// # Errors
