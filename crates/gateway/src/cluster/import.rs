@@ -12,7 +12,7 @@
 //! changed gets back what it had. So an import changes no keys of a session: keys that are given up
 //! rest, and could not be given back. Removals come last, when nothing can fail that matters.
 //!
-//! Bounds: [`WINDOW`] requests under way; [`PATIENCE`] without an answer that helps ends it. Each
+//! Bounds: `WINDOW` requests under way; `PATIENCE` without an answer that helps ends it. Each
 //! request may be repeated: the owners take a repetition for what it is. Panics: none.
 
 use super::{Asks, Seed};
