@@ -316,19 +316,7 @@ pub struct ClusterSettings {
 /// Returns the cluster to join; reports what does not fit together.
 fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<ClusterSettings> {
     let Some(node) = gateway.node else {
-        const CLUSTER: [&str; 10] = [
-            "etcd",
-            "etcd-user",
-            "etcd-ca",
-            "etcd-cert",
-            "etcd-key",
-            "nats",
-            "nats-user",
-            "nats-credentials",
-            "nats-ca",
-            "peers",
-        ];
-        for given in CLUSTER {
+        for given in place::SERVICES.into_iter().chain(["peers"]) {
             if let Some(location) = check.given(given) {
                 check.problem(location, "it is of a cluster: give the node's number, too");
             }

@@ -18,6 +18,19 @@ pub enum Place {
     Peers(Peers),
 }
 
+/// Settings of etcd and NATS.
+pub const SERVICES: [&str; 9] = [
+    "etcd",
+    "etcd-user",
+    "etcd-ca",
+    "etcd-cert",
+    "etcd-key",
+    "nats",
+    "nats-user",
+    "nats-credentials",
+    "nats-ca",
+];
+
 impl Place {
     /// Returns the addresses of nodes that terminals may not reach.
     pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
@@ -31,19 +44,7 @@ impl Place {
     /// Returns where the cluster of a node is; reports what does not fit together.
     pub fn check(check: &mut Check, gateway: &GatewaySettings, node: u8) -> Option<Place> {
         let Some(path) = &gateway.peers else { return services(check, gateway) };
-        const SERVICES: [&str; 10] = [
-            "etcd",
-            "etcd-user",
-            "etcd-ca",
-            "etcd-cert",
-            "etcd-key",
-            "nats",
-            "nats-user",
-            "nats-credentials",
-            "nats-ca",
-            "replicas",
-        ];
-        for given in SERVICES {
+        for given in SERVICES.into_iter().chain(["replicas"]) {
             if let Some(location) = check.given(given) {
                 let what = "it is of etcd and NATS, which a cluster of peers has not: give either";
                 check.problem(location, what);
