@@ -196,17 +196,29 @@ impl<H: Host> Driver<H> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let input = async { tokio::time::timeout(left, self.input.recv()).await };
-            match self.runtime.block_on(input) {
+            let end = match self.runtime.block_on(input) {
                 Err(_) => return None,
-                Ok(None | Some(Input::Stop)) => return Some(End::Stopped),
-                // Others have its sessions, or take them over.
-                Ok(Some(Input::Event(Event::Drain { .. }))) => return Some(End::Lost),
-                Ok(Some(Input::Event(Event::Request(number, _)))) => {
-                    self.host.answer(number, Err(Refusal::NoOwner));
-                }
-                Ok(Some(Input::Event(_) | Input::Lost)) => {}
+                Ok(None) => Some(End::Stopped),
+                Ok(Some(input)) => self.between_runs(input),
+            };
+            if end.is_some() {
+                return end;
             }
         }
+    }
+
+    /// Takes what comes in while there is no run; returns how the node has ended, if it is to end.
+    fn between_runs(&mut self, input: Input) -> Option<End> {
+        match input {
+            Input::Stop => return Some(End::Stopped),
+            // Others have its sessions, or take them over.
+            Input::Event(Event::Drain { .. }) => return Some(End::Lost),
+            Input::Event(Event::Request(number, _)) => {
+                self.host.answer(number, Err(Refusal::NoOwner));
+            }
+            Input::Event(_) | Input::Lost => {}
+        }
+        None
     }
 
     fn one_run(&mut self, me: Member) -> Ended {
@@ -234,8 +246,14 @@ impl<H: Host> Driver<H> {
             let _ = tokio::time::timeout(LAST, out.last()).await;
             tasks.shutdown().await;
         });
-        while self.input.try_recv().is_ok() {}
-        if drains && ended == Ended::Again { Ended::For(End::Lost) } else { ended }
+        let mut end = drains.then_some(End::Lost);
+        while let Ok(input) = self.input.try_recv() {
+            end = self.between_runs(input).or(end);
+        }
+        match (ended, end) {
+            (Ended::Again, Some(end)) => Ended::For(end),
+            (ended, _) => ended,
+        }
     }
 
     /// Waits for an event, and takes those behind it; returns why the run is over, if it is.
@@ -328,4 +346,99 @@ fn tick(every: Duration, to: Inbox, tasks: &mut JoinSet<()>, on: &tokio::runtime
         },
         on,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::{Later, Services};
+    use overbank_cluster::{Settings, etcd, log};
+
+    /// Services of a single run, into which nothing comes.
+    struct Once(bool);
+
+    impl Services for Once {
+        fn next_member(&mut self) -> Later<'_, Result<Member, StoresError>> {
+            assert!(std::mem::take(&mut self.0), "another run begins");
+            Box::pin(async { Ok(Member::default()) })
+        }
+
+        fn begin(
+            &mut self,
+            _: Member,
+            _: &Inbox,
+            _: &mut JoinSet<()>,
+            _: &tokio::runtime::Handle,
+        ) -> Box<dyn Ways> {
+            Box::new(Nowhere)
+        }
+    }
+
+    struct Nowhere;
+
+    impl Ways for Nowhere {
+        fn etcd(&self, _: etcd::Request) {}
+        fn log(&self, _: log::Request<Dense>) {}
+        fn send(&self, _: Option<NodeId>, _: Message) {}
+
+        fn last(&self) -> Later<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    /// What was answered, in this order.
+    #[derive(Default)]
+    struct Answers(Arc<std::sync::Mutex<Vec<(u64, Answer)>>>);
+
+    impl Host for Answers {
+        fn now(&mut self) -> Micros {
+            0
+        }
+
+        fn change(&mut self, _: &Change) {}
+
+        fn look(&mut self, _: &Node<Dense>) -> bool {
+            false
+        }
+
+        fn settle(&mut self) {}
+
+        fn counts(&mut self, _: SessionId) -> Counts {
+            Counts::default()
+        }
+
+        fn answer(&mut self, number: u64, answer: Answer) {
+            self.0.lock().expect("whole").push((number, answer));
+        }
+
+        fn ended(&mut self) {}
+    }
+
+    #[test]
+    fn what_waits_at_the_end_of_a_run_is_not_lost() {
+        type Act = fn(&Handle);
+        let acts: [(Act, End); 2] = [
+            (|handle| handle.stop(), End::Stopped),
+            (|handle| assert!(handle.drain(None)), End::Lost),
+        ];
+        for (act, end) in acts {
+            let runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = { runtime }.worker_threads(1).enable_all().build().expect("threads");
+            let joined = Joined {
+                services: Box::new(Once(true)),
+                settings: Settings::default(),
+                info: Arc::from([]),
+                seed: 0,
+            };
+            let answers = Answers::default();
+            let answered = answers.0.clone();
+            let (driver, handle) = Driver::new(joined, runtime, answers);
+            // All of it is there before the run takes the first.
+            assert!(driver.sender.try_send(Input::Lost).is_ok());
+            assert!(handle.request(7, Request::Remove { session: SessionId::default() }));
+            act(&handle);
+            assert_eq!(driver.run().expect("begins"), end);
+            assert_eq!(*answered.lock().expect("whole"), [(7, Err(Refusal::NoOwner))]);
+        }
+    }
 }
