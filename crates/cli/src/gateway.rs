@@ -22,7 +22,7 @@ use appliance::GatewayExtra;
 use overbank_declare::settings::{Check, Location, Problem, Problems, Section, Source, Table as _};
 use overbank_gateway::journal::{self, Found, Journal};
 use overbank_gateway::prefix::{Prefix, Prefixes};
-use overbank_gateway::settings::{GatewaySettings, Role};
+use overbank_gateway::settings::{Ack, GatewaySettings, Role};
 use overbank_gateway::teid::Secret;
 use overbank_gateway::{Setup, StartError, file};
 use overbank_ports::select::{Rule, Rules, Select};
@@ -311,6 +311,7 @@ pub struct ClusterSettings {
     /// Bits of a node's number.
     pub node_bits: u8,
     pub lease_us: u64,
+    pub answers_early: bool,
 }
 
 /// Returns the cluster to join; reports what does not fit together.
@@ -343,6 +344,7 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
         drain_timeout: Duration::from_secs(gateway.drain_timeout as u64),
         node_bits: gateway.max_nodes.next_power_of_two().trailing_zeros() as u8,
         lease_us: gateway.lease_seconds as u64 * 1_000_000,
+        answers_early: gateway.ack == Ack::Replicated,
     })
 }
 

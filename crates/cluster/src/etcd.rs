@@ -167,7 +167,7 @@ impl View {
     }
 
     /// Returns the members in a state.
-    pub fn in_state(&self, state: State) -> impl Iterator<Item = Member> + '_ {
+    pub fn in_state(&self, state: State) -> impl Iterator<Item = Member> + Clone {
         self.members.values().filter(move |m| m.1 == state).map(|m| m.0)
     }
 

@@ -34,6 +34,8 @@ pub struct Beat {
     pub draining: bool,
     /// Sessions that it serves, or is about to.
     pub sessions: u32,
+    /// Sessions that it has room for besides, stubs counted; `u32::MAX`: any number.
+    pub room: u32,
 }
 
 /// A request from outside, with the key of its home.
@@ -43,7 +45,7 @@ pub enum Request {
     Establish {
         keys: Arc<[Key]>,
         context: Context,
-        /// `None`: by rendezvous hashing of the session over live members.
+        /// `None`: by rendezvous hashing of the session over live members with room.
         to: Option<NodeId>,
     },
     /// Moves a session.
@@ -114,7 +116,7 @@ impl Request {
     }
 }
 
-/// A request's number, chosen by the node that it came to: never twice by one run of it.
+/// A request's number, chosen by the node that it came to: never twice, in all its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId {
     /// The node that answers it.
@@ -131,6 +133,7 @@ reasons! {
     pub enum Refusal {
         NoOwner = "no_owner", "the partition of the session has no owner: try again";
         NoMember = "no_member", "the node is not live";
+        NoRoom = "no_room", "no node, or not the one asked for, has room for another session";
         Keys = "keys", "a session has 1 to 16 keys, of different hashes";
         KeyInUse = "key_in_use", "a key belongs to another session";
         KeyResting = "key_resting", "a key was freed less than its rest ago";

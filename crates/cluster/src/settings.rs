@@ -2,7 +2,7 @@
 
 use crate::Micros;
 
-/// Settings of a cluster. Equal on all nodes.
+/// Settings of a cluster. Equal on all nodes but for `sessions_max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// RIB partitions: a power of two up to 256.
@@ -44,6 +44,11 @@ pub struct Settings {
     pub snapshot_every: u64,
     /// Changes between two snapshots of a partition, if they are as many as its sessions.
     pub snapshot_changes: usize,
+    /// Whether a request is answered once its change is in the log, and not only when all members
+    /// that take packets have applied it.
+    pub answers_early: bool,
+    /// Sessions that this node has room for, with those that are moving away.
+    pub sessions_max: u32,
     /// Sessions that a draining node moves in a second, and an owner to even them out.
     pub drain_rate: u64,
     /// Whether one of the nodes is the speaker.
@@ -81,6 +86,8 @@ impl Default for Settings {
             rebuild_from: 256,
             snapshot_every: 1024,
             snapshot_changes: 1 << 15,
+            answers_early: false,
+            sessions_max: u32::MAX,
             drain_rate: 100_000,
             speaker: false,
             mechanisms: Mechanisms::default(),

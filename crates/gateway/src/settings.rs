@@ -27,6 +27,14 @@ overbank_declare::choices! {
     }
 }
 
+overbank_declare::choices! {
+    /// When a change of a cluster's sessions is answered.
+    pub enum Ack: "WHEN" {
+        Applied = "applied", "when all nodes that take packets know it";
+        Replicated = "replicated", "once it is in the cluster's log, which is sooner";
+    }
+}
+
 impl Role {
     /// Returns the number of its port.
     pub const fn number(self) -> u32 {
@@ -120,6 +128,8 @@ overbank_declare::settings! {
             "Seconds in which a node gives its sessions to others before SIGTERM ends it; 0: none";
         lease_seconds: usize = 3, in 2..=60,
             "Seconds after which others take over from a node that is gone; equal on all nodes";
+        ack: Ack = "applied", "When a change of a cluster's sessions is answered: applied (all nodes \
+            that take packets know it) or replicated (it is in the log, which is sooner)";
         max_nodes: usize = 32, in 2..=256, "Limit of nodes in the cluster; equal on all nodes";
         echo_limit: usize = 100, in 1..=1_000_000, "Echo Requests of a peer answered a second";
         error_indication_limit: usize = 100, in 1..=1_000_000,

@@ -64,9 +64,8 @@ impl Failure {
         use ClusterRefusal as C;
         use SessionError as S;
         let cause = match self {
-            Failure::Session(S::Full(_) | S::NoRoom(_)) | Failure::Cluster(C::TableFull) => {
-                CauseValue::NoResourcesAvailable
-            }
+            Failure::Session(S::Full(_) | S::NoRoom(_))
+            | Failure::Cluster(C::TableFull | C::NoRoom) => CauseValue::NoResourcesAvailable,
             Failure::Session(S::Busy) | Failure::Full => CauseValue::PfcpEntityInCongestion,
             Failure::Cluster(C::Overload | C::Moving) => CauseValue::PfcpEntityInCongestion,
             Failure::Session(S::Unknown(_)) | Failure::Cluster(C::Unknown) => {

@@ -69,7 +69,9 @@ pub fn join(config: &mut Config) -> Result<()> {
         node_bits: cluster.node_bits,
         lease_us: cluster.lease_us,
         margin_us: cluster.lease_us / 10,
+        answers_early: cluster.answers_early,
         speaker: config.pfcp.is_some(),
+        sessions_max: config.setup.max_sessions as u32,
         ..Settings::default()
     };
     let joined = runtime.block_on(join_at(cluster, settings, equal))?;

@@ -38,11 +38,16 @@ pub fn text(document: &Value) -> Option<String> {
         document["total"]["fabric_sent"],
         document["total"]["fabric_received"],
     );
+    if number("homeless") > 0 {
+        let homeless = number("homeless");
+        text +=
+            &format!("\n{homeless} sessions are nowhere: their node is gone, and no node has room");
+    }
     if to_drain > 0 {
         let away = to_drain.saturating_sub(here);
         text += &format!("\ngives its sessions away: {away} of {to_drain} are gone");
     }
-    let heads = ["node", "run", "state", "lease", "fabric address", "sessions"];
+    let heads = ["node", "run", "state", "lease", "fabric address", "sessions", "room"];
     let mut table = crate::switch::table(&heads);
     for member in members {
         let lease = if member["alive"] == true { "held" } else { "gone" };
@@ -58,6 +63,7 @@ pub fn text(document: &Value) -> Option<String> {
             lease.to_owned(),
             cell("mac"),
             cell("sessions"),
+            cell("room"),
         ]);
     }
     Some(format!("{text}\n{table}"))
@@ -73,14 +79,14 @@ mod tests {
         assert_eq!(text(&json!({ "control": { "sessions": 5 } })), None);
         let member = |node: u64, sessions: Value| {
             json!({ "node": node, "run": 3, "state": "live", "alive": node == 0,
-                    "mac": "02:00:00:00:00:07", "sessions": sessions })
+                    "mac": "02:00:00:00:00:07", "sessions": sessions, "room": 65_530 })
         };
         let document = json!({
             "total": { "fabric_sent": 12, "fabric_received": 13 },
             "control": { "cluster": {
                 "node": 0, "state": "draining", "unready": "it leaves", "coordinator": 4,
                 "speaker": null, "live": 1, "partitions": 22, "serving": 5, "arriving": 1,
-                "moved": 2, "refused": 0, "lag": 7, "valid_ms": 2650, "to_drain": 40,
+                "moved": 2, "refused": 0, "homeless": 9, "lag": 7, "valid_ms": 2650, "to_drain": 40,
                 "members": [member(0, 6.into()), member(4, Value::Null)],
             } },
         });
@@ -91,6 +97,8 @@ mod tests {
             "5 here, 1 arriving, 2 moved on, 0 refused; 7 batches behind; fenced in 2.6 s",
             "fabric: 12 sent, 13 received",
             "gives its sessions away: 34 of 40 are gone",
+            "9 sessions are nowhere",
+            "65530",
             "gone",
             "02:00:00:00:00:07",
         ] {

@@ -2,6 +2,7 @@
 
 mod counts;
 mod digests;
+mod room;
 
 use std::collections::BTreeMap;
 
@@ -105,6 +106,34 @@ impl Cluster {
 #[test]
 fn one_node_is_a_cluster() {
     Cluster::new(1, 100).all_handled(&[0]);
+}
+
+#[test]
+fn a_change_is_answered_when_all_have_applied_it_or_once_it_is_logged() {
+    for answers_early in [false, true] {
+        let settings =
+            Settings { partitions: 8, node_bits: 3, answers_early, ..Settings::default() };
+        let memory = Memory::new(settings, 3);
+        let mut cluster = Cluster { memory, now: 0, heard: Vec::new(), keys: Vec::new() };
+        cluster.beats(20);
+        let (key, other) = (Key { hash: mix(1), full: 1 }, Key { hash: mix(2), full: 2 });
+        let (keys, context) = (Arc::new([key, other]), Arc::new([]));
+        let establish = Request::Establish { keys, context, to: None };
+        let requests = [establish, Request::Move { session: SessionId(key.hash), to: None }];
+        for (number, request) in (0..).zip(requests) {
+            cluster.memory.request(NodeId(0), number, request);
+            let answer = Heard::Answer(number, Ok(Answered::Done));
+            if number == 0 {
+                // Without a beat: all has been delivered, and no node has said that it has it.
+                cluster.memory.advance(cluster.now, &mut cluster.heard);
+                assert_eq!(cluster.heard.contains(&answer), answers_early);
+            }
+            cluster.beats(10);
+            assert_eq!(cluster.heard.iter().filter(|heard| **heard == answer).count(), 1);
+        }
+        cluster.keys.extend([key, other]);
+        cluster.all_handled(&[0, 1, 2]);
+    }
 }
 
 #[test]
@@ -222,6 +251,71 @@ fn a_slow_node_is_suspended_and_comes_back() {
     cluster.beats(60);
     assert_eq!(state(&cluster), Some(State::Live));
     cluster.all_handled(&[0, 1, 2, 3]);
+}
+
+/// A node lacks a batch, and then all of them have no log.
+#[test]
+fn a_node_that_lags_is_suspended_while_the_log_is_there() {
+    let suspend = Settings::default().suspend_us / BEAT;
+    let mut cluster = Cluster::new(4, 40);
+    let live = |cluster: &Cluster| {
+        let node = cluster.memory.node(NodeId(0)).expect("it runs");
+        node.view().in_state(State::Live).count()
+    };
+    cluster.memory.connect(NodeId(3), Links::Lagging);
+    for nth in 0..40 {
+        let request = Request::Move { session: SessionId(mix(nth)), to: Some(NodeId(2)) };
+        cluster.memory.request(NodeId(0), 1000 + nth, request);
+    }
+    cluster.beats(1);
+    (0..3).for_each(|id| cluster.memory.connect(NodeId(id), Links::Lagging));
+    for _ in 0..6 {
+        cluster.beats(suspend / 2);
+        cluster.all_handled(&[0, 1, 2, 3]);
+        assert_eq!(live(&cluster), 4);
+    }
+    // The log is back, and the node has its time to catch up.
+    (0..3).for_each(|id| cluster.memory.connect(NodeId(id), Links::Whole));
+    cluster.beats(suspend / 2);
+    assert_eq!(live(&cluster), 4);
+    cluster.beats(suspend);
+    assert_eq!(live(&cluster), 3);
+    cluster.memory.connect(NodeId(3), Links::Whole);
+    cluster.beats(suspend);
+    assert_eq!(live(&cluster), 4);
+    cluster.all_handled(&[0, 1, 2, 3]);
+}
+
+/// So no late answer to a run that is over is taken for one to the next.
+#[test]
+fn two_runs_of_a_node_number_their_requests_differently() {
+    let mut cluster = Cluster::new(3, 40);
+    let asked = |cluster: &mut Cluster| {
+        for nth in 0..40 {
+            let request = Request::Read { session: SessionId(mix(nth)) };
+            cluster.memory.request(NodeId(1), nth, request);
+        }
+        loop {
+            assert!(cluster.memory.step(&mut cluster.heard), "none is of another node");
+            let mut events = cluster.memory.inboxes.iter().flatten();
+            let request = events.find_map(|event| match event {
+                Event::Message(_, Message::Ask { request, .. }) => Some(*request),
+                _ => None,
+            });
+            if let Some(request) = request {
+                return request;
+            }
+        }
+    };
+    let runs = [(); 2].map(|()| {
+        cluster.memory.kill(NodeId(1));
+        cluster.heard.push(Heard::Ended(NodeId(1)));
+        cluster.beats(3_000_000 / BEAT + 10);
+        cluster.memory.start(NodeId(1));
+        cluster.beats(20);
+        asked(&mut cluster)
+    });
+    assert_ne!(runs[0], runs[1]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Checkpoints: the counts of a session at the node that would take it over.
 //!
 //! Once in [`Settings::checkpoint_us`](crate::Settings::checkpoint_us) a node sends the counts of
-//! each session that it serves to the session's *heir*: the live member that its owner would place
-//! it at if this node were gone, by the same rendezvous hashing. Counts that have come from another
+//! each session that it serves to the session's *heir*: the live member with room that its owner
+//! would place it at if this node were gone, by the same rendezvous hashing. Counts that have come from another
 //! node go on to the heir at once. So a death loses what was counted since the last checkpoint:
 //! also soon after a move, unless the heir has changed less than a round ago or dies too.
 //!
@@ -45,7 +45,8 @@ struct Kept {
 
 impl<T: Gpt> Node<T> {
     fn heir(&self, session: SessionId, of: Member) -> Option<Member> {
-        rendezvous(session.0, self.view.in_state(State::Live).filter(|&member| member != of))
+        let others = self.view.in_state(State::Live).filter(|&member| member != of);
+        rendezvous(session.0, others.filter(|&member| self.has_room(member)))
     }
 
     /// Sends checkpoints of some of the sessions: of all of them in a round.

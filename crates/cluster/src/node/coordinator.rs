@@ -8,7 +8,7 @@ use overbank::hash::mix;
 use super::{Action, Actions, Node};
 use crate::etcd::{Key, Request, State, Value};
 use crate::table::Gpt;
-use crate::{Member, Micros, Partition, rendezvous};
+use crate::{Member, Micros, Partition, log, rendezvous};
 
 impl<T: Gpt> Node<T> {
     pub(super) fn coordinate(&mut self, now: Micros, out: &mut Actions<T>) {
@@ -73,12 +73,15 @@ impl<T: Gpt> Node<T> {
             members.entry(member.node).or_insert((member, State::Catching));
         }
         let suspend_us = self.settings.suspend_us;
+        self.ask_log(now, out);
         let live = members.values().filter(|m| m.1 == State::Live).count();
         for (member, state) in members.values_mut() {
             let heard = self.heard.get(&member.node).filter(|heard| heard.member == *member);
             let Some(heard) = heard else { continue };
             let current = heard.beat.membership == self.view.membership;
-            let lag_us = heard.lag.as_ref().map_or(0, |lag| now - lag.0);
+            // Without the log, none can catch up, and none need be waited for.
+            let lag_us = heard.lag.as_ref().map_or(0, |lag| now - lag.0.max(self.log_since));
+            let lag_us = if now < self.log_heard + suspend_us / 2 { lag_us } else { 0 };
             let lags = lag_us >= suspend_us;
             *state = match *state {
                 State::Live if heard.beat.draining => State::Draining,
@@ -90,6 +93,17 @@ impl<T: Gpt> Node<T> {
         }
         if members != self.view.members {
             out.push(self.members_txn(members.into_values().collect(), None));
+        }
+    }
+
+    /// Has the log give a sign of life while a member lags.
+    fn ask_log(&mut self, now: Micros, out: &mut Actions<T>) {
+        let late = |lag: &(Micros, _)| now >= lag.0 + self.settings.suspend_us / 4;
+        let lags = self.heard.values().any(|heard| heard.lag.as_ref().is_some_and(late));
+        if lags && now >= self.log_asked + self.settings.retry_us {
+            self.log_asked = now;
+            let (partition, from) = (Partition(0), self.replicas[0].applied + 1);
+            out.push(Action::Log(log::Request::Fetch { partition, from }));
         }
     }
 

@@ -135,6 +135,7 @@ impl<T: Gpt> Node<T> {
             caught_up,
             draining: self.drain.is_some(),
             sessions: self.sessions.len().saturating_sub(self.stubs.len()) as u32,
+            room: self.room_here(),
         });
         out.push(Action::Broadcast(Arc::clone(&beat)));
         self.heard(now, self.me, beat, out);
@@ -189,6 +190,7 @@ impl<T: Gpt> Node<T> {
         }
         let (sent, membership) = (beat.sent, beat.membership);
         self.compare(now, &beat.digests, out);
+        self.took(from.node, &beat.applied);
         self.heard.insert(from.node, Heard { member: from, beat, lag });
         if from != self.me && membership == self.view.membership && self.view.is_alive(from) {
             self.promised.insert(from.node, now);

@@ -3,10 +3,10 @@
 //! [`Node::step`] takes an event and the node's clock and appends actions, which the driver
 //! performs in their order. The parts: [`member`](self) (leases, membership, fencing),
 //! `coordinator`, `replica` (logs and images), `owner` (the RIB partitions of this node), `session`
-//! (what is installed here), `checkpoint` (its counts elsewhere), `digest` (copies that differ) and
-//! `path` (what to do with a packet).
+//! (what is installed here), `checkpoint` (its counts elsewhere), `room` (for how many more), `digest`
+//! (copies that differ) and `path` (what to do with a packet).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ mod merge;
 mod owner;
 mod path;
 mod replica;
+mod room;
 mod session;
 mod speaker;
 
@@ -148,6 +149,11 @@ pub struct Node<T: Gpt> {
     ended: bool,
     replicas: Vec<Replica<T>>,
     images: u64,
+    /// Since when the log has answered, and when it did last and was asked for a sign of life: to
+    /// `retry_us`.
+    log_since: Micros,
+    log_heard: Micros,
+    log_asked: Micros,
     watched: u64,
     owners: BTreeMap<Partition, Owner<T>>,
     sessions: Index<SessionId, Local>,
@@ -158,7 +164,8 @@ pub struct Node<T: Gpt> {
     /// Sessions that a drain asks to move, from the end on, and when it has listed them.
     drains: (Vec<SessionId>, Option<Micros>),
     /// Sessions of its partitions that are to be moved to where rendezvous hashing has them.
-    rebalances: Vec<SessionId>,
+    rebalances: VecDeque<SessionId>,
+    given: room::Given,
     /// Moves from here, by target, partition and version.
     leaving: BTreeMap<(NodeId, Partition, Version, SessionId), Member>,
     slots: session::Slots,
@@ -170,7 +177,7 @@ pub struct Node<T: Gpt> {
     /// Requests from outside that wait for an answer, with the time of their end and the number
     /// that the host knows them by: it may use one again.
     asked: Index<u64, (Micros, u64)>,
-    /// Requests from outside so far.
+    /// Number of the last request from outside.
     requests: u64,
     /// When it looks for those whose time is over.
     asked_due: Micros,
@@ -205,20 +212,25 @@ impl<T: Gpt> Node<T> {
             ended: false,
             replicas,
             images: 0,
+            log_since: now,
+            log_heard: now,
+            log_asked: now,
             watched: 0,
             owners: BTreeMap::new(),
             sessions: Index::default(),
             stubs: BTreeMap::new(),
             fib: Index::default(),
             drains: (Vec::new(), None),
-            rebalances: Vec::new(),
+            rebalances: VecDeque::new(),
+            given: room::Given::default(),
             leaving: BTreeMap::new(),
             slots: session::Slots::default(),
             checkpoints: checkpoint::Checkpoints::default(),
             digested: (Partition(0), 0),
             differences: 0,
             asked: Index::default(),
-            requests: 0,
+            // An answer to an earlier run must not be taken for one to this.
+            requests: me.incarnation << 32,
             asked_due: now,
             taken: (Default::default(), now + settings.reserve_us),
             types: PhantomData,

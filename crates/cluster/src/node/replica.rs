@@ -43,6 +43,12 @@ impl<T: Gpt> Node<T> {
         if partition.index() >= self.replicas.len() {
             return; // Of another cluster.
         }
+        if now >= self.log_heard + self.settings.retry_us {
+            if now >= self.log_heard + self.settings.suspend_us / 2 {
+                self.log_since = now;
+            }
+            self.log_heard = now;
+        }
         match reply {
             Reply::Batch { sequence, batch, .. } | Reply::Appended { sequence, batch, .. } => {
                 self.batch(now, (partition, sequence), &batch, out);

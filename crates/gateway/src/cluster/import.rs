@@ -215,8 +215,8 @@ pub fn perform(
 
 /// Whether a refusal says nothing about the session.
 fn is_passing(cause: Cause) -> bool {
-    use Cause::{Moving, NoMember, NoOwner, Overload, TableFull, Timeout};
-    matches!(cause, NoOwner | NoMember | Moving | Overload | TableFull | Timeout)
+    use Cause::{Moving, NoMember, NoOwner, NoRoom, Overload, TableFull, Timeout};
+    matches!(cause, NoOwner | NoMember | NoRoom | Moving | Overload | TableFull | Timeout)
 }
 
 /// Whether a request that was refused so may be done a little later.

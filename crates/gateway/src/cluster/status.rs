@@ -30,6 +30,8 @@ overbank_declare::counters! {
             as "sessions_refused";
         to_drain: gauge sessions "Sessions at this node when it began to give them away"
             as "to_drain";
+        homeless: gauge sessions "Sessions of its partitions whose node is gone, and no node has room"
+            as "homeless";
         lag: gauge batches "Batches of the log that are known here and not applied"
             as "lag_batches";
         valid_ms: gauge ms "Milliseconds until this node is fenced, if it hears nothing more"
@@ -50,6 +52,8 @@ pub struct MemberStatus {
     pub mac: Option<String>,
     /// Sessions at it, by its last word.
     pub sessions: Option<u32>,
+    /// Sessions that it has room for besides.
+    pub room: Option<u32>,
 }
 
 /// The cluster as a node knows it.
@@ -74,6 +78,11 @@ const MEMBER: Gauge = Gauge {
     help: "Sessions at each member of the cluster, by its last word",
     labels: &["node", "state"],
 };
+const ROOM: Gauge = Gauge {
+    name: "overbank_gateway_cluster_member_room",
+    help: "Sessions that each member of the cluster has room for besides, by its last word",
+    labels: &["node", "state"],
+};
 const COORDINATOR: Gauge = Gauge {
     name: "overbank_gateway_cluster_coordinator",
     help: "Node that changes the membership",
@@ -86,14 +95,16 @@ const SPEAKER: Gauge = Gauge {
 };
 
 /// Metrics of a cluster that are computed and not counted.
-pub const CLUSTER_GAUGES: [Gauge; 3] = [MEMBER, COORDINATOR, SPEAKER];
+pub const CLUSTER_GAUGES: [Gauge; 4] = [MEMBER, ROOM, COORDINATOR, SPEAKER];
 
 impl ClusterStatus {
     pub(crate) fn expose(&self, to: &mut Exposition) {
         to.add(&[], &self.totals);
         for member in &self.members {
             let node = member.node.to_string();
-            to.gauge(&MEMBER, &[&node, member.state], member.sessions.unwrap_or(0).into());
+            let labels: [&str; 2] = [&node, member.state];
+            to.gauge(&MEMBER, &labels, member.sessions.unwrap_or(0).into());
+            to.gauge(&ROOM, &labels, member.room.unwrap_or(0).into());
         }
         for (gauge, node) in [(&COORDINATOR, self.coordinator), (&SPEAKER, self.speaker)] {
             if let Some(node) = node {
@@ -166,11 +177,13 @@ impl Seen {
             alive: view.is_alive(member),
             mac: view.info(member).and_then(|info| info.as_ref().try_into().ok()).map(text),
             sessions: node.beat_of(member).map(|beat| beat.sessions),
+            room: node.beat_of(member).map(|beat| beat.room),
         });
         status.members = members.collect();
         let totals = &mut status.totals;
         totals.live = view.in_state(State::Live).count() as u64;
         totals.partitions = node.reigns().count() as u64;
+        totals.homeless = node.homeless() as u64;
         totals.lag = node.lag();
         let drains = node.state() == Some(State::Draining);
         totals.to_drain = match totals.to_drain {

@@ -234,9 +234,11 @@ fn refused(refusal: Refusal) -> Fault {
         | Refusal::NoMember
         | Refusal::Exists
         | Refusal::Changed => StatusCode::CONFLICT,
-        Refusal::NoOwner | Refusal::TableFull | Refusal::Overload | Refusal::Timeout => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Refusal::NoOwner
+        | Refusal::NoRoom
+        | Refusal::TableFull
+        | Refusal::Overload
+        | Refusal::Timeout => StatusCode::SERVICE_UNAVAILABLE,
     };
     Fault::new(status, refusal.help())
 }

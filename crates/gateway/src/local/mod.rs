@@ -155,6 +155,7 @@ impl Local {
             node_bits: NODE_BITS,
             beat_us: BEAT_US,
             partition_keys,
+            sessions_max: plan.sessions_max as u32,
             ..Settings::default()
         };
         let info = |node: NodeId| Arc::from(mac_of(node));

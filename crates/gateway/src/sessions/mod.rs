@@ -13,9 +13,9 @@
 //!   sees the session before or after the change, never a mixture in one packet.
 //! - An error changes nothing.
 //!
-//! Bounds: `max` sessions, a few more slots for those in their grace period, and
-//! 4 × `max` + 1024 resting keys. Beyond that the oldest rests end early, counted. Times are given
-//! in. Panics: none.
+//! Bounds: `max` sessions and what a cluster gives beyond ([`surplus`]), a few more slots for those
+//! in their grace period, and 4 × `max` + 1024 resting keys. Beyond that the oldest rests end early,
+//! counted. Times are given in. Panics: none.
 
 mod import;
 pub(crate) mod keys;
@@ -232,6 +232,12 @@ struct Rest {
     until_ms: u64,
 }
 
+/// Sessions beyond the limit that the owners of a cluster may give a node at a time: each of them
+/// rounds its share of the room up.
+const fn surplus(max: usize) -> usize {
+    max / 16 + 32
+}
+
 impl Sessions {
     /// Returns no sessions, with room for `max` (1 to [`SESSIONS_MAX`]), and a reader for each
     /// worker. `seed` varies the hash function.
@@ -245,7 +251,7 @@ impl Sessions {
         seed: u64,
     ) -> Result<(Sessions, Vec<SessionReader>), NoMemory> {
         let max = max.clamp(1, SESSIONS_MAX);
-        let slots = max + max / 8 + 64;
+        let slots = max + 2 * surplus(max);
         let keys = Keys::new(max, seed).map_err(|_| NoMemory { slots })?;
         let slab = Arc::new(Slab::new(slots)?);
         let tallies = (0..workers).map(|_| Tally::new(slots).map(Arc::new));
@@ -347,7 +353,7 @@ impl Sessions {
         now_ms: u64,
     ) -> Result<(), SessionError> {
         let done = self.check(&session, now_ms);
-        let done = done.and_then(|n3| self.insert(session, origin, n3, None));
+        let done = done.and_then(|n3| self.insert(session, (origin, n3, None), self.max));
         self.count(done)
     }
 
@@ -383,7 +389,8 @@ impl Sessions {
     ) -> Result<(), SessionError> {
         self.wake(&session);
         let done = self.check(&session, now_ms);
-        let done = done.and_then(|n3| self.insert(session, origin, n3, relay));
+        let max = self.max + surplus(self.max);
+        let done = done.and_then(|n3| self.insert(session, (origin, n3, relay), max));
         self.count(done)
     }
 
@@ -563,15 +570,14 @@ impl Sessions {
     fn insert(
         &mut self,
         session: Session,
-        origin: Origin,
-        n3: u16,
-        relay: Option<Relay>,
+        (origin, n3, relay): (Origin, u16, Option<Relay>),
+        max: usize,
     ) -> Result<(), SessionError> {
         if self.records.contains_key(&session.id) {
             return Err(SessionError::Exists(session.id));
         }
-        if self.records.len() >= self.max {
-            return Err(SessionError::Full(self.max));
+        if self.records.len() >= max {
+            return Err(SessionError::Full(max));
         }
         let slot = self.take_slot()?;
         let start = self.tallied(slot);

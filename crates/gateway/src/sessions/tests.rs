@@ -278,6 +278,18 @@ fn errors_name_the_key_and_both_sessions() {
 }
 
 #[test]
+fn a_cluster_may_give_a_few_more_than_the_limit() {
+    let (mut sessions, _reader) = sessions(2);
+    let beyond = 2 + surplus(2) as u32;
+    for nth in 1..=beyond {
+        sessions.install(session(nth), Origin::Cluster, None, 0).expect("room");
+    }
+    let full = sessions.install(session(beyond + 1), Origin::Cluster, None, 0);
+    assert_eq!(full, Err(SessionError::Full(2 + surplus(2))));
+    assert_eq!(sessions.add(session(beyond + 1), Origin::Request, 0), Err(SessionError::Full(2)));
+}
+
+#[test]
 fn rests_are_bounded() {
     let (mut sessions, _reader) = sessions(1);
     for n in 1..=1000 {

@@ -71,6 +71,7 @@ fn messages() -> Vec<Message> {
             caught_up: true,
             draining: false,
             sessions: 8,
+            room: u32::MAX,
         })),
         Message::Confirm { sent: 1, membership: 2 },
         Message::Answer { request, answer: Ok(Answered::Done) },

@@ -319,19 +319,25 @@ impl<T: Gpt> Node<T> {
         let astray = sessions.filter(|(session, known)| {
             rendezvous(session.0, live.iter().copied()).is_some_and(|to| to != known.at)
         });
-        self.rebalances = astray.map(|(&session, _)| session).collect();
-        self.rebalances.sort_unstable();
+        let mut astray: Vec<SessionId> = astray.map(|(&session, _)| session).collect();
+        astray.sort_unstable();
+        self.rebalances = astray.into();
     }
 
-    /// Moves some of them.
+    /// Moves some of them; those that have not settled are looked at again.
     pub(in crate::node) fn rebalance_some(&mut self) {
         let live: Vec<Member> = self.view.in_state(State::Live).collect();
         let some = self.settings.moves_a_beat().min(self.rebalances.len());
-        for session in self.rebalances.split_off(self.rebalances.len() - some) {
+        let some: Vec<SessionId> = self.rebalances.drain(..some).collect();
+        for session in some {
             let to = rendezvous(session.0, live.iter().copied()).map(|to| to.node);
             let request = RequestId { at: self.me.node, number: UNASKED };
-            let known = self.owners.get(&self.partition(session.0));
-            let known = known.and_then(|owner| owner.rib.sessions.get(&session));
+            let Some(owner) = self.owners.get(&self.partition(session.0)) else { continue };
+            if owner.settles(session) {
+                self.rebalances.push_back(session);
+                continue;
+            }
+            let known = owner.rib.sessions.get(&session);
             if known.is_some_and(|known| Some(known.at.node) != to) {
                 self.wish(session.0, Wish::Move(session, to, request));
             }

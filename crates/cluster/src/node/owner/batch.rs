@@ -7,12 +7,11 @@ use crate::etcd::{State, View};
 use crate::log::Batch;
 use crate::message::{Refusal, RequestId, UNASKED};
 use crate::node::digest::BLOCKS_MAX;
+use crate::node::room::{Placed, Rooms};
 use crate::node::{Actions, Node};
 use crate::rib::{Change, Hold, Session};
 use crate::table::Gpt;
-use crate::{
-    Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, rendezvous,
-};
+use crate::{Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings};
 
 /// What becomes of a wish.
 enum Formed {
@@ -30,6 +29,7 @@ struct Members<'a> {
     floor: Sequence,
     /// The time, and for how long a move waits.
     now: (Micros, Micros),
+    rooms: &'a mut Rooms,
 }
 
 impl Members<'_> {
@@ -39,24 +39,18 @@ impl Members<'_> {
 
     /// Where a session of a member that is gone goes. A node that starts again alone has its
     /// sessions before it is live.
-    fn inherits(&self, session: SessionId) -> Option<Member> {
-        let catching = || rendezvous(session.0, self.view.in_state(State::Catching));
-        self.placed(session, None, None).or_else(catching)
+    fn inherits(&mut self, session: SessionId) -> Placed {
+        match self.live.is_empty() {
+            true => self.rooms.choose(session, self.view.in_state(State::Catching)),
+            false => self.placed(session, None, None),
+        }
     }
 
-    /// Where a session goes: the node asked for if it is live, or by rendezvous hashing over the
-    /// live members but `not`.
-    fn placed(
-        &self,
-        session: SessionId,
-        asked: Option<NodeId>,
-        not: Option<Member>,
-    ) -> Option<Member> {
-        let mut live = self.live.iter().copied().filter(|&member| Some(member) != not);
-        match asked {
-            Some(node) => live.find(|member| member.node == node),
-            None => rendezvous(session.0, live),
-        }
+    /// Where a session goes: the node asked for if it is live and has room, or by rendezvous
+    /// hashing over the live members with room but `not`.
+    fn placed(&mut self, session: SessionId, asked: Option<NodeId>, not: Option<Member>) -> Placed {
+        let live = self.live.iter().copied().filter(|&member| Some(member) != not);
+        self.rooms.choose(session, live.filter(|to| asked.is_none_or(|node| to.node == node)))
     }
 }
 
@@ -68,7 +62,7 @@ impl<T: Gpt> Owner<T> {
         }
     }
 
-    fn form(&mut self, wish: Wish, view: &Members<'_>) -> Formed {
+    fn form(&mut self, wish: Wish, view: &mut Members<'_>) -> Formed {
         let place = |session: SessionId, known: &Session, to| Change::Place {
             session,
             from: Some(known.at),
@@ -94,8 +88,10 @@ impl<T: Gpt> Owner<T> {
                 if self.settles(session) {
                     return self.form_later(session, to, request, view.now);
                 }
-                let Some(to) = view.placed(session, to, Some(known.at)) else {
-                    return refused(Refusal::NoMember);
+                let to = match view.placed(session, to, Some(known.at)) {
+                    Placed::At(to) => to,
+                    Placed::Later => return self.form_later(session, to, request, view.now),
+                    Placed::Refused(why) => return refused(why),
                 };
                 let change = moved(session, known, to);
                 self.wait(session, request);
@@ -103,8 +99,13 @@ impl<T: Gpt> Owner<T> {
             }
             Wish::Retarget(session) => self.rib.sessions.get(&session).and_then(|known| {
                 let gone = known.moving.is_some_and(|(to, _)| view.state(to).is_none());
-                let to = view.placed(session, None, None).unwrap_or(known.at);
-                (gone && view.state(known.at).is_some()).then(|| moved(session, known, to))
+                (gone && view.state(known.at).is_some()).then(|| {
+                    let to = match view.placed(session, None, None) {
+                        Placed::At(to) => to,
+                        Placed::Later | Placed::Refused(_) => known.at,
+                    };
+                    moved(session, known, to)
+                })
             }),
             Wish::Arrived(session, version) => self.rib.sessions.get(&session).and_then(|known| {
                 let (to, since) = known.moving?;
@@ -116,8 +117,13 @@ impl<T: Gpt> Owner<T> {
                 }
                 let target = known.moving.map(|moving| moving.0);
                 let target = target.filter(|&to| view.state(to).is_some());
-                let to = target.or_else(|| view.inherits(session))?;
-                Some(place(session, known, to))
+                match target.map_or_else(|| view.inherits(session), Placed::At) {
+                    Placed::At(to) => Some(place(session, known, to)),
+                    Placed::Later | Placed::Refused(_) => {
+                        self.homeless.insert(session);
+                        None
+                    }
+                }
             }),
             Wish::Remove(session, request) => {
                 let Some(known) = self.rib.sessions.get(&session) else {
@@ -219,7 +225,7 @@ impl<T: Gpt> Owner<T> {
 
     /// A new session, or a change of one. Without a live member, during a move, or until all
     /// members know that it was removed, it waits; `beat_asked` asks again.
-    fn form_new(&mut self, session: SessionId, view: &Members<'_>) -> Formed {
+    fn form_new(&mut self, session: SessionId, view: &mut Members<'_>) -> Formed {
         let Some(new) = self.establishing.get(&session) else { return Formed::Nothing };
         let known = self.rib.sessions.get(&session);
         let free = |key: &Key| {
@@ -243,7 +249,14 @@ impl<T: Gpt> Owner<T> {
             Some(known) if known.moving.is_some() => None,
             None if matches!(removed, Some(Hold::Resting(at, _)) if view.floor < at) => None,
             Some(known) => Some(known.at).filter(|&at| view.state(at).is_some()),
-            None => view.placed(session, new.to, None),
+            None => match view.placed(session, new.to, None) {
+                Placed::At(to) => Some(to),
+                Placed::Refused(why @ Refusal::NoRoom) => {
+                    let asked = self.establishing.remove(&session);
+                    return Formed::Refused(asked.map_or(Vec::new(), |asked| asked.requests), why);
+                }
+                Placed::Later | Placed::Refused(_) => None,
+            },
         };
         let Some(to) = to else { return Formed::Nothing };
         let (keys, context) = (Arc::clone(&new.keys), Arc::clone(&new.context));
@@ -326,17 +339,21 @@ impl<T: Gpt> Node<T> {
             (due && owner.reigns() && owner.inflight.is_none()).then_some(own)
         };
         let due: Vec<Partition> = self.owners.iter().filter_map(due).collect();
+        if due.is_empty() {
+            return;
+        }
+        let mut rooms = self.rooms();
         for own in due {
-            self.propose(now, own, out);
+            self.propose(now, own, &mut rooms, out);
         }
     }
 
-    fn propose(&mut self, now: Micros, own: Partition, out: &mut Actions<T>) {
+    fn propose(&mut self, now: Micros, own: Partition, rooms: &mut Rooms, out: &mut Actions<T>) {
         let (settings, me) = (self.settings, self.me);
         let live = self.view.in_state(State::Live).collect();
         let floor = self.floor(own, false);
-        let members =
-            Members { view: &self.view, live, floor, now: (now, settings.reserve_us / 2) };
+        let now_us = (now, settings.reserve_us / 2);
+        let mut members = Members { view: &self.view, live, floor, now: now_us, rooms };
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let (mut changes, mut deltas) = (Vec::new(), Vec::new());
         let (mut touched, mut later) = (Index::default(), Vec::new());
@@ -361,7 +378,7 @@ impl<T: Gpt> Node<T> {
                 later.push(wish);
                 continue;
             }
-            match owner.form(wish, &members) {
+            match owner.form(wish, &mut members) {
                 Formed::Refused(requests, why) => {
                     refused.extend(requests.into_iter().map(|request| (request, why)));
                 }
@@ -410,7 +427,8 @@ impl<T: Gpt> Node<T> {
         }
         let digests = owner.blocks(&mut deltas, image.is_some());
         if !changes.is_empty() || !deltas.is_empty() || image.is_some() {
-            let epoch = owner.epoch;
+            let (epoch, next) = (owner.epoch, owner.at + 1);
+            self.given.note(rooms, own, next);
             let batch = Batch { epoch, owner: me, changes, deltas, digests, image };
             out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{Action, Actions, Node};
+use crate::etcd::State;
 use crate::log::{Batch, Request, Snapshot};
 use crate::message::{self, Answered, Message, RequestId, Route};
 use crate::rib::{Change, Context, Hold, Rib, Session};
@@ -106,6 +107,8 @@ pub(super) struct Owner<T: Gpt> {
     snapshot_at: Sequence,
     /// Changes since then.
     changed: usize,
+    /// Sessions of members that are gone for which no node has room.
+    homeless: BTreeSet<SessionId>,
     asked: Micros,
     /// When owners of other partitions were last asked to free keys.
     freed: Micros,
@@ -136,6 +139,7 @@ impl<T: Gpt> Owner<T> {
             digests: BTreeSet::new(),
             snapshot_at: 0,
             changed: 0,
+            homeless: BTreeSet::new(),
             asked: now,
             freed: now,
         }
@@ -147,6 +151,10 @@ impl<T: Gpt> Owner<T> {
 
     pub(super) fn rib(&self) -> &Rib {
         &self.rib
+    }
+
+    pub(super) fn homeless(&self) -> usize {
+        self.homeless.len()
     }
 
     pub(super) fn last(&self) -> Sequence {
@@ -354,14 +362,16 @@ impl<T: Gpt> Node<T> {
         }
     }
 
-    /// Whether a session of an own partition is at a member that is gone; queues them again if
-    /// nothing is under way.
+    /// Whether a session of an own partition is at a member that is gone, and there may be room for
+    /// it; queues them again if nothing is under way.
     pub(super) fn find_orphans(&mut self) -> bool {
         let view = &self.view;
-        let is_orphan = |known: &Session| view.state(known.at).is_none();
+        let gone = |known: &Session| view.state(known.at).is_none();
         let owners = self.owners.iter().filter(|(_, owner)| owner.reigns());
-        let owners = owners
-            .filter(|(_, owner)| owner.rib.sessions.iter().any(|(_, known)| is_orphan(known)));
+        let waits = |owner: &Owner<T>, session| !owner.homeless.contains(session);
+        let owners = owners.filter(|(_, owner)| {
+            owner.rib.sessions.iter().any(|(id, known)| gone(known) && waits(owner, id))
+        });
         let found: Vec<(Partition, bool)> = owners
             .map(|(&own, owner)| (own, owner.queue.is_empty() && owner.inflight.is_none()))
             .collect();
@@ -412,6 +422,10 @@ impl<T: Gpt> Node<T> {
                 // Gone while its batch was under way: `orphans` did not see it there.
                 if self.view.state(*to).is_none() {
                     owner.queue.push_back(Wish::Replace(*session));
+                }
+                let early = settings.answers_early.then(|| owner.waiting.remove(session)).flatten();
+                for request in early.unwrap_or_default() {
+                    self.answer(now, request, Ok(Answered::Done), out);
                 }
             }
             Change::Remove { session, .. } => {
@@ -629,6 +643,7 @@ impl<T: Gpt> Node<T> {
     fn beat_owner(&mut self, now: Micros, own: Partition, floor: Sequence, out: &mut Actions<T>) {
         let settings = self.settings;
         let fenced = settings.mechanisms.epochs;
+        let open = self.view.in_state(State::Live).any(|member| self.has_room(member));
         let Some(owner) = self.owners.get_mut(&own) else { return };
         let retry = |at: Micros| now >= at + settings.retry_us;
         if let Some((batch, sent)) = &owner.inflight {
@@ -667,6 +682,10 @@ impl<T: Gpt> Node<T> {
             let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
             let snapshot = Arc::new(snapshot);
             out.push(Action::Log(Request::Put { partition: own, snapshot }));
+        }
+        if owner.queue.is_empty() && open {
+            let homeless = std::mem::take(&mut owner.homeless);
+            owner.queue.extend(homeless.into_iter().map(Wish::Replace));
         }
         if !owner.rib.freeing.is_empty() && retry(owner.freed) {
             self.free(now, own, out);
