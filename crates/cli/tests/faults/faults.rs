@@ -11,6 +11,8 @@ pub struct Fault {
     pub lasts: Duration,
     /// Whether the node takes no packets meanwhile: its neighbours see that it is gone.
     pub takes_node: bool,
+    /// Whether the node begins anew.
+    pub renews_node: bool,
     /// Whether packets between nodes are lost.
     pub cuts_fabric: bool,
     /// Whether any packet may be lost.
@@ -21,7 +23,8 @@ pub struct Fault {
 
 const fn service(name: &'static str, seconds: u64, cause: fn(&mut Scene, usize) -> Undo) -> Fault {
     let lasts = Duration::from_secs(seconds);
-    Fault { name, lasts, takes_node: false, cuts_fabric: false, may_lose: false, cause }
+    let (takes_node, renews_node, cuts_fabric, may_lose) = (false, false, false, false);
+    Fault { name, lasts, takes_node, renews_node, cuts_fabric, may_lose, cause }
 }
 
 /// All of them.
@@ -69,6 +72,7 @@ pub const FAULTS: [Fault; 13] = [
     },
     Fault {
         takes_node: true,
+        renews_node: true,
         may_lose: true,
         ..service("node-restarted", 10, |scene, node| {
             scene.nodes[node] = None;

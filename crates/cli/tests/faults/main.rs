@@ -50,6 +50,8 @@ use work::Work;
 const SESSIONS: u32 = 400;
 /// Longest time from the end of a fault until all is well.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Longest time that a packet is under way.
+const UNDER_WAY: Duration = Duration::from_millis(50);
 /// Cases of the short form.
 const SHORT: &str = "node-killed:establishing,stream-leader-killed:moving";
 
@@ -104,7 +106,8 @@ fn case(
     eprintln!("{name}");
     traffic.begin(work.keeps_places());
     let doing = work.start(scene, traffic, victim, *next);
-    let began = Instant::now();
+    // What is under way is part of what the fault may take.
+    let began = Instant::now() - if fault.may_lose { UNDER_WAY } else { Duration::ZERO };
     let undone = (fault.cause)(scene, victim);
     if fault.takes_node {
         traffic.avoid(victim);
@@ -115,6 +118,12 @@ fn case(
     let added = *next..=done.next.load(Relaxed) - 1;
     *next = added.end() + 1;
     if work == Work::Draining {
+        if fault.renews_node {
+            // It was told before it began anew.
+            scene::wait("the node is ready", || scene.is_ready(victim));
+            let asked = scene.ask(victim, "POST", "/drain", "");
+            assert!(matches!(asked, Ok((200..300, _))), "{asked:?}");
+        }
         scene::wait("the node has left", || scene.has_ended(victim));
     }
     let anew = scene.start_again();
