@@ -6,9 +6,7 @@
 
 use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, LaxSlicedPacket, NetSlice, TransportSlice};
 use libfuzzer_sys::fuzz_target;
-use overbank_wire::gtpu::{
-    Body, Datagram, EXTENSIONS_MAX, Encap, Link, Message, Outer, PORT, Refused,
-};
+use overbank_wire::gtpu::{self, Body, EXTENSIONS_MAX, Encap, Link, Message, Outer, PORT, Refused};
 use overbank_wire::icmp_error::{self, Problem, Silent};
 use overbank_wire::ip::{Ends, Packet};
 use std::net::IpAddr;
@@ -29,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn frame(frame: &[u8]) {
-    let Ok(datagram) = Datagram::of(frame) else { return };
+    let Ok(datagram) = gtpu::datagram(frame) else { return };
     let lax = LaxSlicedPacket::from_ethernet(frame).expect("a whole Ethernet header");
     let Some(TransportSlice::Udp(udp)) = lax.transport else { panic!("{lax:?}") };
     assert_eq!((udp.destination_port(), udp.source_port()), (PORT, datagram.src_port));
@@ -69,7 +67,7 @@ fn message(payload: &[u8]) {
     assert_eq!(message.emit(&mut bytes[range.clone()]), Some(range.len()));
     assert_eq!(Message::parse(&bytes[range.clone()]), Ok(message));
     let start = OUTER.write(&mut bytes, range, [PORT, PORT], 0, 0).expect("room");
-    let again = Datagram::of(&bytes[start..]).expect("written");
+    let again = gtpu::datagram(&bytes[start..]).expect("written");
     assert!(again.checksum_is_right());
     assert_eq!(Message::parse(again.payload()), Ok(message));
     if let Body::GPdu(inner) = message.body {
@@ -78,7 +76,7 @@ fn message(payload: &[u8]) {
         let mut bytes = [&[0; Encap::LEN_MAX][..], inner].concat();
         let range = Encap::LEN_MAX..bytes.len();
         let start = encap.write(&mut bytes, range, 1, 0).expect("shorter than before");
-        let again = Datagram::of(&bytes[start..]).expect("written");
+        let again = gtpu::datagram(&bytes[start..]).expect("written");
         let again = Message::parse(again.payload()).expect("written");
         assert_eq!((again.teid, again.body), (9, message.body));
         assert_eq!(again.extensions.session(), message.extensions.session());

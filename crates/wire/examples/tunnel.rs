@@ -10,7 +10,7 @@
 //!
 //! Prints the packets that went through `measured`.
 
-use overbank_wire::gtpu::{Body, Container, Datagram, Encap, Link, Message, Outer, Plain, Refused};
+use overbank_wire::gtpu::{self, Body, Container, Encap, Link, Message, Outer, Plain, Refused};
 use overbank_wire::ip::{Ends, Packet};
 use overbank_wire::ip4::{HEADER_LEN, Packet4};
 use overbank_wire::{FlowKey, FrameBuf, extract};
@@ -33,7 +33,7 @@ const PACKET: [u8; 46] = {
 };
 
 fn read(frame: &[u8]) -> Result<(u32, Packet<'_>), Refused> {
-    let datagram = Datagram::of(frame)?;
+    let datagram = gtpu::datagram(frame)?;
     let message = Message::parse(datagram.payload())?;
     match message.body {
         Body::GPdu(packet) => Ok((message.teid, Packet::parse(packet)?)),

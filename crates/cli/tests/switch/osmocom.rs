@@ -13,7 +13,7 @@ use crate::net::{Net, Serving};
 use crate::process::{Running, must, overbank, sh, totals_of, wait};
 use overbank_ports::{Limits, read_ethernet};
 use overbank_testing::capture::{self, FAULTS, tshark};
-use overbank_wire::gtpu::{Body, Datagram, Message};
+use overbank_wire::gtpu::{self, Body, Message};
 use overbank_wire::ip::Packet;
 use std::collections::BTreeMap;
 use std::fs;
@@ -95,7 +95,7 @@ impl Osmocom {
     fn messages(&self) -> BTreeMap<(IpAddr, &'static str), usize> {
         let mut counts = BTreeMap::new();
         for frame in frames(&self.at("gtp.pcap")) {
-            let Ok(datagram) = Datagram::of(&frame) else { continue };
+            let Ok(datagram) = gtpu::datagram(&frame) else { continue };
             let message = Message::parse(datagram.payload()).expect("GTP-U");
             let kind = match message.body {
                 Body::GPdu(packet) => {
@@ -259,7 +259,7 @@ fn recorded_tunnels_are_read() {
     let output = command.arg(osmocom.at("s.csv")).output().expect("runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let inner = |frame: Vec<u8>| -> Option<Vec<u8>> {
-        let message = Message::parse(Datagram::of(&frame).ok()?.payload()).ok()?;
+        let message = Message::parse(gtpu::datagram(&frame).ok()?.payload()).ok()?;
         assert!(message.sequence.is_some(), "theirs have sequence numbers");
         let Body::GPdu(packet) = message.body else { panic!("{message:?}") };
         // The TTL, and the checksum over it.

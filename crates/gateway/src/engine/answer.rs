@@ -19,9 +19,10 @@ use crate::limits::{Limit, PeerLimits, PerSecond};
 use crate::peers::Path;
 use crate::reason::{Denied, DropReason};
 use crate::session::is_host;
-use overbank_wire::gtpu::{self, Datagram, Extension, Extensions, Link, Message, Outer, kind};
+use overbank_wire::gtpu::{self, Extension, Extensions, Link, Message, Outer, kind};
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::{Ends, Packet};
+use overbank_wire::udp::Datagram;
 use std::net::IpAddr;
 use std::slice;
 

@@ -14,7 +14,7 @@ use crate::peers::{Asker, Path};
 use crate::reason::{Denied, DropReason};
 use crossbeam_queue::ArrayQueue;
 use overbank_cluster::{NodeId, Tag};
-use overbank_wire::gtpu::Datagram;
+use overbank_wire::udp::Datagram;
 
 /// Responses that wait to be taken.
 const RESPONSES_MAX: usize = 4096;

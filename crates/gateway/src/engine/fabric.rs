@@ -21,7 +21,7 @@ use crate::sessions::Found;
 use crate::share::Source;
 use arrayvec::ArrayVec;
 use overbank_cluster::{NodeId, Tag};
-use overbank_wire::gtpu::Datagram;
+use overbank_wire::gtpu;
 
 /// The answers to the keys of a chunk.
 pub(super) struct Looked<'a> {
@@ -317,7 +317,7 @@ impl View {
         if let Some(read) = self.read_short_n3(frame, keys) {
             return Ok(FromFabric::Up(read, tag));
         }
-        let datagram = Datagram::of(frame);
+        let datagram = gtpu::datagram(frame);
         if datagram.is_ok_and(|datagram| self.addresses.n3_number(datagram.ends.dst()).is_some()) {
             return match self.read_any_n3(frame, keys)? {
                 // Answered where it came in.

@@ -11,9 +11,10 @@ use arrayvec::ArrayVec;
 use overbank::prefetch::prefetch;
 use overbank_cluster::{NodeId, Tag};
 use overbank_wire::extract::Network;
-use overbank_wire::gtpu::{self, Body, Datagram, Message, Plain, Refused};
+use overbank_wire::gtpu::{self, Body, Message, Plain, Refused};
 use overbank_wire::icmp_error::Problem;
 use overbank_wire::ip::Packet;
+use overbank_wire::udp::Datagram;
 use std::net::IpAddr;
 
 /// Bytes of a cache line.
@@ -85,7 +86,7 @@ impl View {
         frame: &'a [u8],
         keys: &mut Keys,
     ) -> Result<FromN3<'a>, DropReason> {
-        let datagram = Datagram::of(frame)?;
+        let datagram = gtpu::datagram(frame)?;
         let n3 = self.addresses.n3_number(datagram.ends.dst()).ok_or(Denied::OtherAddress)?;
         if !self.peers.is_empty() && !self.peers.contain(datagram.ends.src()) {
             return Err(Denied::ForeignPeer.into());

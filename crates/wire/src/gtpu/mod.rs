@@ -6,7 +6,7 @@
 //!  flags: version 1 (3 bits), PT 1, spare, E, S, PN     └ present if E, S or PN is set
 //! ```
 //!
-//! [`Datagram::of`] finds the UDP payload in a frame, [`Message::parse`] reads it, and
+//! [`datagram`] finds the UDP payload in a frame, [`Message::parse`] reads it, and
 //! [`ip::Packet::parse`](crate::ip::Packet::parse) reads the packet inside a G-PDU.
 //! [`Plain::of`] reads nearly every G-PDU at once. [`Message::emit`] writes a message, and
 //! [`Encap`] the headers in front of a packet.
@@ -23,7 +23,6 @@
 //!
 //! Cost of [`Message::parse`] for a G-PDU: one cache line, and one step for each extension header.
 
-mod datagram;
 mod elements;
 mod encap;
 mod extensions;
@@ -32,13 +31,13 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use datagram::Datagram;
 pub use encap::{Encap, Link, Outer};
 pub use extensions::{EXTENSIONS_MAX, Extension, Extensions, kind};
 pub use plain::Plain;
 pub use session::{Container, Downlink, Uplink};
 
 use crate::proto::{be16, be32, chunk};
+use crate::udp::{self, Datagram};
 use elements::element;
 use std::net::IpAddr;
 
@@ -98,6 +97,26 @@ overbank_reasons::reasons! {
         InnerEmpty = "inner_empty", "inner IPv6 payload length 0 with a next header";
         TooLong = "too_long", "packet too long for a tunnel or its buffer";
     }
+}
+
+impl From<udp::Refused> for Refused {
+    fn from(refused: udp::Refused) -> Refused {
+        match refused {
+            udp::Refused::NotIp => Refused::NotIp,
+            udp::Refused::BrokenIp => Refused::BrokenIp,
+            udp::Refused::Routed => Refused::Routed,
+            udp::Refused::Fragment => Refused::Fragment,
+            udp::Refused::NotUdp => Refused::NotUdp,
+            udp::Refused::OtherPort => Refused::OtherPort,
+            udp::Refused::UdpLength => Refused::UdpLength,
+        }
+    }
+}
+
+/// Finds the UDP datagram to [`PORT`] in a frame: see [`Datagram::of`].
+#[inline(always)]
+pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refused> {
+    Datagram::of(frame, PORT).map_err(Refused::from)
 }
 
 /// A GTP-U message.

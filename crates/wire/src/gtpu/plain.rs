@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`Plain::of`] returns `None` for anything unusual: tags, options, fragments, sequence numbers,
-//! other extension headers, IPv6. [`Datagram`](super::Datagram), [`Message`](super::Message) and
+//! other extension headers, IPv6. [`Datagram`](crate::udp::Datagram), [`Message`](super::Message) and
 //! [`Packet`](crate::ip::Packet) decide then. The tests hold them equal.
 //!
 //! Cost: the two cache lines of the headers, and no loop. Panics: none, on any bytes.
@@ -85,14 +85,15 @@ impl<'a> Plain<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gtpu::{Body, Datagram, Message};
+    use crate::gtpu::{Body, Message, PORT};
     use crate::ip::{Ends, Packet};
     use crate::testing::internet_checksum;
+    use crate::udp::Datagram;
     use proptest::prelude::*;
 
     /// What the general readers say of a frame: source, destination, TEID, type of service, packet.
     fn general(frame: &[u8]) -> Option<(Ends, u32, u8, Packet<'_>)> {
-        let datagram = Datagram::general(frame).ok()?;
+        let datagram = Datagram::general(frame, PORT).ok()?;
         let message = Message::parse(datagram.payload()).ok()?;
         let Body::GPdu(packet) = message.body else { return None };
         Some((datagram.ends, message.teid, datagram.tos, Packet::parse(packet).ok()?))

@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 
 use overbank_testing::capture::{self, FAULTS};
 use overbank_wire::gtpu::{
-    Body, Container, Datagram, Downlink, Encap, Extension, Extensions, Link, Message, Outer, PORT,
-    Uplink, kind,
+    Body, Container, Downlink, Encap, Extension, Extensions, Link, Message, Outer, PORT, Uplink,
+    datagram, kind,
 };
 use overbank_wire::icmp_error::{self, Problem};
 use overbank_wire::ip::{Ends, Packet};
@@ -85,9 +85,9 @@ fn session(container: Option<Container>) -> String {
 
 /// Reads a frame and returns its line.
 fn line(frame: &[u8]) -> String {
-    let datagram = Datagram::of(frame).expect("a datagram");
-    assert!(datagram.checksum_is_right());
-    let message = Message::parse(datagram.payload()).expect("a message");
+    let found = datagram(frame).expect("a datagram");
+    assert!(found.checksum_is_right());
+    let message = Message::parse(found.payload()).expect("a message");
     let body = match message.body {
         Body::GPdu(packet) => {
             let inner = Packet::parse(packet).expect("an inner packet");
@@ -100,7 +100,7 @@ fn line(frame: &[u8]) -> String {
         Body::SupportedExtensions(kinds) => format!("supported {kinds:?}"),
     };
     let session = session(message.extensions.session());
-    let (src, dst, teid) = (datagram.ends.src(), datagram.ends.dst(), message.teid);
+    let (src, dst, teid) = (found.ends.src(), found.ends.dst(), message.teid);
     let (sequence, n_pdu) = (shown(message.sequence), shown(message.n_pdu));
     format!("{src} {dst} {teid} {sequence} {n_pdu} {session} {body}")
 }
@@ -273,7 +273,7 @@ fn tshark_finds_no_fault_in_messages() {
     let read = tshark(&frames, "gtp", &fields);
     assert_eq!(read.len(), frames.len());
     for (frame, read) in frames.iter().zip(read) {
-        let message = Message::parse(Datagram::of(frame).expect("ours").payload()).expect("ours");
+        let message = Message::parse(datagram(frame).expect("ours").payload()).expect("ours");
         let kind = match message.body {
             Body::GPdu(_) => 0xff,
             Body::EchoRequest => 1,

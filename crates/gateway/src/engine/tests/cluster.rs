@@ -316,7 +316,7 @@ fn a_peer_may_answer_any_node() {
     let askers: std::collections::HashSet<u8> = requests.iter().map(|(node, _)| *node).collect();
     assert!(askers.len() > 1 && requests.len() > askers.len(), "{}", requests.len());
     for (node, request) in &requests {
-        let request = overbank_wire::gtpu::Datagram::of(request).expect("GTP-U");
+        let request = overbank_wire::gtpu::datagram(request).expect("GTP-U");
         let [n3, peer] = [request.ends.src(), request.ends.dst()];
         let sequence = [request.payload()[8], request.payload()[9], 0, 0];
         let response = |sequence: &[u8]| to_n3(peer, n3, &gtpu(2, 2, 0, sequence, &[14, 0]));

@@ -2,10 +2,11 @@
 //! on both.
 
 use super::*;
-use crate::gtpu::{Datagram, Downlink};
+use crate::gtpu::{Downlink, datagram};
 use crate::ip::Packet;
 use crate::testing::frames;
 use crate::testing::gtpu::containers;
+use crate::udp::Datagram;
 use crate::{FlowKey, FrameBuf, extract};
 use etherparse::{LaxSlicedPacket, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
@@ -103,14 +104,14 @@ proptest! {
         let frame = &bytes[start..range.end];
         let gtpu = outer(frame, &encap, dscp);
 
-        let datagram = Datagram::of(frame).unwrap();
-        prop_assert_eq!(datagram.ends, encap.outer.ends);
-        prop_assert_eq!(datagram.l3, encap.outer.link.header_len());
-        prop_assert_eq!(datagram.tos, dscp << 2);
-        prop_assert_eq!(datagram.src_port, 0xc000 | flow as u16);
-        prop_assert!(datagram.checksum_is_right());
-        prop_assert_eq!(datagram.payload(), &gtpu[..]);
-        let message = Message::parse(datagram.payload()).unwrap();
+        let found = datagram(frame).unwrap();
+        prop_assert_eq!(found.ends, encap.outer.ends);
+        prop_assert_eq!(found.l3, encap.outer.link.header_len());
+        prop_assert_eq!(found.tos, dscp << 2);
+        prop_assert_eq!(found.src_port, 0xc000 | flow as u16);
+        prop_assert!(found.checksum_is_right());
+        prop_assert_eq!(found.payload(), &gtpu[..]);
+        let message = Message::parse(found.payload()).unwrap();
         prop_assert_eq!((message.teid, message.extensions.session()), (encap.teid, encap.session));
         prop_assert_eq!(message.body, Body::GPdu(&inner));
 
@@ -130,7 +131,7 @@ proptest! {
             let mut broken = frame.to_vec();
             let last = broken.len() - 1;
             broken[last] ^= 1;
-            prop_assert!(!Datagram::of(&broken).unwrap().checksum_is_right());
+            prop_assert!(!datagram(&broken).unwrap().checksum_is_right());
         }
     }
 
@@ -167,8 +168,8 @@ proptest! {
             frame.truncate(keep.index(frame.len()));
         }
         for frame in [&frame, &noise] {
-            let found = Datagram::of(frame);
-            prop_assert_eq!(&found, &Datagram::general(frame));
+            let found = datagram(frame);
+            prop_assert_eq!(&found, &Datagram::general(frame, PORT).map_err(Refused::from));
             let payload = found.map(|datagram| datagram.payload());
             let Some((long, rest)) = payload.unwrap_or_default().split_first_chunk::<12>() else {
                 continue;
@@ -209,7 +210,7 @@ proptest! {
         let start = encap.write(&mut bytes, range, 1, 0).unwrap();
         let frame = &bytes[start..];
         for len in 0..frame.len() {
-            let reason = Datagram::of(&frame[..len]).unwrap_err();
+            let reason = datagram(&frame[..len]).unwrap_err();
             prop_assert!(matches!(reason, Refused::NotIp | Refused::BrokenIp), "{len}: {reason:?}");
         }
         for len in 0..inner.len() {
@@ -237,7 +238,7 @@ proptest! {
             ),
         ],
     ) {
-        if let Ok(datagram) = Datagram::of(&frame) {
+        if let Ok(datagram) = datagram(&frame) {
             let sliced = LaxSlicedPacket::from_ethernet(&frame).unwrap();
             let Some(TransportSlice::Udp(udp)) = sliced.transport else { panic!("{sliced:?}") };
             prop_assert_eq!(udp.destination_port(), 2152);
@@ -377,9 +378,9 @@ fn every_reason_by_name() {
         }),
     ];
     for (reason, ends, change) in cases {
-        assert_eq!(Datagram::of(&frame(ends, change)), Err(reason), "{reason:?}");
+        assert_eq!(datagram(&frame(ends, change)), Err(reason), "{reason:?}");
     }
-    assert!(Datagram::of(&frame(ENDS, |_| ())).is_ok());
+    assert!(datagram(&frame(ENDS, |_| ())).is_ok());
     // Padding of the frame, and bytes of the packet after the datagram, are no payload.
     let padded = frame(ENDS, |frame| {
         let len = frame.len() - 14 + 5;
@@ -389,14 +390,14 @@ fn every_reason_by_name() {
     });
     let plain = frame(ENDS, |_| ());
     assert_eq!(
-        Datagram::of(&padded).map(|datagram| datagram.payload().to_vec()),
-        Datagram::of(&plain).map(|datagram| datagram.payload().to_vec())
+        datagram(&padded).map(|datagram| datagram.payload().to_vec()),
+        datagram(&plain).map(|datagram| datagram.payload().to_vec())
     );
     // Zero is no checksum, over IPv6 too; any other must be right.
     for (sum, right) in [([0, 0], true), ([1, 2], false)] {
         for (ends, at) in [(ENDS, 40), (v6, 60)] {
             let frame = frame(ends, |frame| frame[at..at + 2].copy_from_slice(&sum));
-            assert_eq!(Datagram::of(&frame).map(|d| d.checksum_is_right()), Ok(right), "{ends:?}");
+            assert_eq!(datagram(&frame).map(|d| d.checksum_is_right()), Ok(right), "{ends:?}");
         }
     }
 }
@@ -415,7 +416,7 @@ fn a_computed_checksum_is_never_none() {
         let sum = u16::from_be_bytes([bytes[sum], bytes[sum + 1]]);
         assert_ne!(sum, 0, "word {word:#x}");
         largest += u32::from(sum == 0xffff);
-        assert!(Datagram::of(&bytes[start..]).unwrap().checksum_is_right());
+        assert!(datagram(&bytes[start..]).unwrap().checksum_is_right());
     }
     assert!(largest > 0, "one of the words makes it 0");
 }

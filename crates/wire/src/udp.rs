@@ -1,56 +1,69 @@
-//! The UDP datagram to port 2152 in a frame.
+//! The UDP datagram to a port in a frame.
 //!
 //! Untagged IPv4 without options, and IPv6 without extension headers, take a short path each. It
 //! returns `None` for anything unusual, and the general path decides; the tests hold them equal.
 
-use super::{PORT, Refused};
 use crate::checksum;
 use crate::extract::{Network, Transport, extract};
 use crate::ip::Ends;
 use crate::key::FlowKey;
 use crate::proto::{PADDING_MAX, array, be16, chunk, ethernet, ipv4, ipv6, number, transport::udp};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 /// Start of the IP header in an untagged frame.
 const L3: usize = ethernet::HEADER_LEN;
 
-/// A UDP datagram to port 2152, with its place in the frame.
+overbank_reasons::reasons! {
+    /// Why a frame has no datagram to a port.
+    pub enum Refused {
+        NotIp = "not_ip", "frame without an IPv4 or IPv6 packet";
+        BrokenIp = "broken_ip", "IP header with a wrong version, length or checksum";
+        Routed = "routed", "IPv6 routing header with segments left";
+        Fragment = "fragment", "fragment of a packet";
+        NotUdp = "not_udp", "packet without a UDP header";
+        OtherPort = "other_port", "UDP datagram to another port";
+        UdpLength = "udp_length", "UDP length that contradicts the packet";
+    }
+}
+
+/// A UDP datagram, with its place in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Start of the outer IP header in the frame: 14, and 4 for each VLAN tag.
+    /// Start of the IP header in the frame: 14, and 4 for each VLAN tag.
     pub l3: usize,
     pub ends: Ends,
     pub src_port: u16,
-    /// Type of service or traffic class of the outer header.
+    /// Type of service or traffic class of the packet.
     pub tos: u8,
     /// Header and payload, by the length in the header.
     udp: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a frame with at most two VLAN tags. The IPv4 header checksum must be right; the UDP
+    /// Reads a frame with at most two VLAN tags, whose datagram is to `port`. The IPv4 header checksum must be right; the UDP
     /// checksum is not read, see [`Self::checksum_is_right`].
     #[inline(always)]
-    pub fn of(frame: &'a [u8]) -> Result<Datagram<'a>, Refused> {
-        match Datagram::plain(frame) {
+    pub fn of(frame: &'a [u8], port: u16) -> Result<Datagram<'a>, Refused> {
+        match Datagram::plain(frame, port) {
             Some(datagram) => Ok(datagram),
-            None => Datagram::general(frame),
+            None => Datagram::general(frame, port),
         }
     }
 
     /// Reads the frames of nearly every peer.
     #[inline(always)]
-    fn plain(frame: &'a [u8]) -> Option<Datagram<'a>> {
+    fn plain(frame: &'a [u8], port: u16) -> Option<Datagram<'a>> {
         let start: &[u8; L3 + 2] = frame.first_chunk()?;
         match be16(start, ethernet::TYPE) {
-            ethernet::TYPE_IP4 => Datagram::plain4(frame),
-            ethernet::TYPE_IP6 => Datagram::plain6(frame),
+            ethernet::TYPE_IP4 => Datagram::plain4(frame, port),
+            ethernet::TYPE_IP6 => Datagram::plain6(frame, port),
             _ => None,
         }
     }
 
     #[inline(always)]
-    fn plain4(frame: &'a [u8]) -> Option<Datagram<'a>> {
+    fn plain4(frame: &'a [u8], port: u16) -> Option<Datagram<'a>> {
         const L4: usize = L3 + ipv4::HEADER_LEN;
         let header = chunk::<{ ipv4::HEADER_LEN }>(frame, L3)?;
         let usual = header[0] == 0x45
@@ -64,11 +77,12 @@ impl<'a> Datagram<'a> {
             src: Ipv4Addr::from(array::<4, _>(header, ipv4::SRC)),
             dst: Ipv4Addr::from(array::<4, _>(header, ipv4::DST)),
         };
-        Datagram::plain_udp(frame, L4, L3 + usize::from(be16(header, 2)), ends, header[1])
+        let end = L3 + usize::from(be16(header, 2));
+        Datagram::plain_udp(frame, port, L4..end, (ends, header[1]))
     }
 
     #[inline(always)]
-    fn plain6(frame: &'a [u8]) -> Option<Datagram<'a>> {
+    fn plain6(frame: &'a [u8], port: u16) -> Option<Datagram<'a>> {
         const L4: usize = L3 + ipv6::HEADER_LEN;
         let header = chunk::<{ ipv6::HEADER_LEN }>(frame, L3)?;
         let first = be16(header, 0);
@@ -80,22 +94,21 @@ impl<'a> Datagram<'a> {
             dst: Ipv6Addr::from(array::<16, _>(header, ipv6::DST)),
         };
         let end = L4 + usize::from(be16(header, 4));
-        Datagram::plain_udp(frame, L4, end, ends, (first >> 4) as u8)
+        Datagram::plain_udp(frame, port, L4..end, (ends, (first >> 4) as u8))
     }
 
-    /// Reads the UDP header at `l4` of a packet that ends at `end`.
+    /// Reads the UDP header of a packet at this range of the frame.
     #[inline(always)]
     fn plain_udp(
         frame: &'a [u8],
-        l4: usize,
-        end: usize,
-        ends: Ends,
-        tos: u8,
+        port: u16,
+        Range { start: l4, end }: Range<usize>,
+        (ends, tos): (Ends, u8),
     ) -> Option<Datagram<'a>> {
         let header = chunk::<{ udp::HEADER_LEN }>(frame, l4)?;
         let udp_end = l4 + usize::from(be16(header, 4));
         // A frame shorter than `end` wraps to a padding that is far too long.
-        let usual = be16(header, 2) == PORT
+        let usual = be16(header, 2) == port
             && udp_end >= l4 + udp::HEADER_LEN
             && udp_end <= end
             && frame.len().wrapping_sub(end) <= PADDING_MAX;
@@ -113,7 +126,7 @@ impl<'a> Datagram<'a> {
 
     /// Reads any frame.
     #[cold]
-    pub(super) fn general(frame: &'a [u8]) -> Result<Datagram<'a>, Refused> {
+    pub(crate) fn general(frame: &'a [u8], port: u16) -> Result<Datagram<'a>, Refused> {
         let mut key = FlowKey::default();
         let offsets = extract(frame, 0, &mut key).map_err(|_| Refused::NotIp)?;
         let (l3, l4) = (usize::from(offsets.l3), offsets.l4 as usize);
@@ -140,7 +153,7 @@ impl<'a> Datagram<'a> {
         if offsets.transport != Transport::Udp {
             return Err(Refused::NotUdp);
         }
-        if key.tp_dst != PORT {
+        if key.tp_dst != port {
             return Err(Refused::OtherPort);
         }
         let rest = frame.get(l4..offsets.end as usize).ok_or(Refused::NotUdp)?;
