@@ -72,7 +72,8 @@ enum Step {
     ModelsFull,
     /// Partition tables beside maps: 19 million random operations, other ones each time
     TwinsFull,
-    /// The cluster engine: 10,000 seeds of its simulator, and its models a step deeper
+    /// The cluster engine: 10,000 seeds of its simulator, two with 100,000 sessions at 32 nodes, and
+    /// its models a step deeper
     ClusterFull,
 }
 
@@ -229,7 +230,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         }
         Step::ClusterFull => {
             let mut cluster = cargo(CLUSTER);
-            cluster.env("OVERBANK_SIM_SEEDS", "10000").env("OVERBANK_MODEL_DEPTH", "1");
+            cluster.env("OVERBANK_SIM_SEEDS", "10000").env("OVERBANK_SIM_LARGE", "2");
+            cluster.env("OVERBANK_MODEL_DEPTH", "1");
             steps.tests("cluster full", &mut cluster)
         }
     }

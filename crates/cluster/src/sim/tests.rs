@@ -10,6 +10,8 @@ fn seeds(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
+const TEST: &str = "cargo test -p overbank-cluster --lib --locked";
+
 #[test]
 fn without_faults_nothing_is_lost() {
     let plan = Plan { faults: Faults::NONE, ..Plan::small() };
@@ -32,13 +34,34 @@ fn seeds_keep_the_guarantees() {
                 return;
             }
             let outcome = run::<Map>(Plan::small(), seed);
-            assert_eq!(outcome.violation, None, "OVERBANK_SIM_SEED={seed}: {outcome:?}");
+            let again = format!("OVERBANK_SIM_SEED={seed} OVERBANK_SIM_SEEDS=1 {TEST} seeds_keep");
+            assert_eq!(outcome.violation, None, "to repeat it: {again}\n{outcome:?}");
         }
     };
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
+}
+
+/// `OVERBANK_SIM_LARGE` seeds have 32 nodes and 100,000 sessions (`cargo xtask test cluster-full`);
+/// without it, one has 16 and 1,000.
+#[test]
+fn many_nodes_with_many_sessions_keep_the_guarantees() {
+    let large = Plan::large();
+    let (sessions, filled) = (1_000, 800);
+    let few = Plan { nodes: 16, sessions, filled, requests: 20, time_us: 4_000_000, ..large };
+    let full = std::env::var_os("OVERBANK_SIM_LARGE").is_some();
+    let plan = if full { large } else { few };
+    let from = seeds("OVERBANK_SIM_SEED", 0);
+    for seed in from..from + seeds("OVERBANK_SIM_LARGE", 1) {
+        let start = std::time::Instant::now();
+        let outcome = run::<Dense>(plan, seed);
+        eprintln!("seed {seed}, {:.1?}: {outcome:?}", start.elapsed());
+        let sizes = if full { "OVERBANK_SIM_LARGE=1 " } else { "" };
+        let again = format!("OVERBANK_SIM_SEED={seed} {sizes}{TEST} many_nodes");
+        assert_eq!(outcome.violation, None, "to repeat it: {again}");
+    }
 }
 
 /// 449: the target of a move is removed between its arrival and the batch that places the session.
