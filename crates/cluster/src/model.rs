@@ -54,6 +54,9 @@ fn settings(mechanisms: Mechanisms) -> Settings {
     }
 }
 
+/// The end of the log that an owner expects, and its batch.
+type Append = (Option<Sequence>, Arc<Batch<Map>>);
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     nodes: Vec<Option<Node<Map>>>,
@@ -64,7 +67,7 @@ struct State {
     watched: Vec<Revision>,
     /// Whether appends to the log take time, and those under way.
     late: bool,
-    appends: BTreeMap<(Member, Partition), (Option<Sequence>, Arc<Batch<Map>>)>,
+    appends: BTreeMap<(Member, Partition), Append>,
     /// Beats under way, by sender and receiver.
     beats: BTreeMap<(Member, NodeId), Message>,
     /// Other messages under way, by a hash of them.

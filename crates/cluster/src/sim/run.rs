@@ -496,8 +496,8 @@ impl<T: Gpt> World<T> {
         self.calm = true;
         while self.known.len() < self.plan.filled && self.outcome.violation.is_none() {
             let missing = self.plan.filled.saturating_sub(self.known.len() + self.unsure.len());
-            let forms = self.forms();
-            (0..missing.min(if forms { 0 } else { FILL_MAX })).for_each(|_| {
+            let asks = if self.forms() { 0 } else { missing.min(FILL_MAX) };
+            (0..asks).for_each(|_| {
                 let at = self.random.random_range(0..self.hosts.len());
                 if let Some(me) = self.hosts[at].node.as_ref().map(Node::me) {
                     let (request, session) = self.establish();
