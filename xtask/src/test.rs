@@ -72,8 +72,8 @@ enum Step {
     ModelsFull,
     /// Partition tables beside maps: 19 million random operations, other ones each time
     TwinsFull,
-    /// The cluster engine: 10,000 seeds of its simulator, two with 100,000 sessions at 32 nodes, and
-    /// its models a step deeper
+    /// The cluster engine: 10,000 seeds of its simulator, two with 100,000 sessions at 32 nodes,
+    /// and its models a step deeper
     ClusterFull,
 }
 

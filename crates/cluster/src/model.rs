@@ -437,8 +437,9 @@ fn cut(mechanisms: Mechanisms) -> State {
     state
 }
 
-/// Another owner is named while the one before it establishes a session and does not know: its
-/// batch, and the claim of the new owner, who has replayed the log without it, are under way.
+/// A guided start: another owner is named, and the one before it does not know and establishes a
+/// session. Both have an append under way: its batch, and the claim of the new owner, made from the
+/// log without that batch.
 fn deposed(mechanisms: Mechanisms, nodes: usize) -> State {
     let mut state = at_rest(mechanisms, nodes);
     let old = owner(&state, 0);
