@@ -291,20 +291,9 @@ impl Rules {
                 peer = Some(far.outer.ok_or_else(|| of_down(failed(why).at(ie)))?);
             }
         }
-        let address = |v4: bool| {
-            let pdrs = [Some(up), down.map(|(_, pdr)| pdr)];
-            pdrs.into_iter()
-                .flatten()
-                .find(|pdr| if v4 { pdr.v4.is_some() } else { pdr.v6.is_some() })
-        };
-        let ipv4 = address(true).and_then(|pdr| match pdr.v4 {
-            Some(Ue::Is(address)) => Some(address),
-            _ => None,
-        });
-        let ipv6 = address(false).and_then(|pdr| match pdr.v6 {
-            Some(Ue::Is(prefix)) => Some(prefix),
-            _ => None,
-        });
+        let down = down.map(|(_, pdr)| pdr);
+        let ipv4 = one_of(up.v4, down.and_then(|pdr| pdr.v4)).map_err(of_up)?;
+        let ipv6 = one_of(up.v6, down.and_then(|pdr| pdr.v6)).map_err(of_up)?;
         let open = |qers: &[Qer], way: usize| {
             qers.iter().all(|qer| !qer.closed[way] && qer.mbr.is_none_or(|mbr| mbr[way] > 0))
         };
@@ -335,6 +324,21 @@ impl Rules {
     /// Returns whether downlink packets should be kept, which the gateway does not do.
     pub(crate) fn buffers(&self) -> bool {
         self.fars.values().any(|far| far.buffers)
+    }
+}
+
+/// Returns the address that the PDRs of both directions have, or the one that has any.
+fn one_of<T: Copy + PartialEq>(
+    up: Option<Ue<T>>,
+    down: Option<Ue<T>>,
+) -> Result<Option<T>, Refusal> {
+    let is = |ue| if let Some(Ue::Is(address)) = ue { Some(address) } else { None };
+    match (is(up), is(down)) {
+        (Some(up), Some(down)) if up != down => {
+            let why = "both directions of a session have the same address";
+            Err(failed(why).at(IeType::UeIpAddress as u16))
+        }
+        (up, down) => Ok(up.or(down)),
     }
 }
 

@@ -449,6 +449,12 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
             None,
         ),
         (
+            "an address of each direction",
+            with(&|ies| ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose(), ue(4)], &[])),
+            failure,
+            Some(T::UeIpAddress),
+        ),
+        (
             "a number twice",
             with(&|ies| ies.push(pdr(T::CreatePdr, 1, 1, 1, &[ue(4)], &[]))),
             failure,
