@@ -360,6 +360,24 @@ fn a_repeated_request_changes_nothing() {
     assert_eq!(cause, CauseValue::RuleCreationModificationFailure);
 }
 
+/// Sequence numbers may begin anew: the answers after that are kept as long as any.
+#[test]
+fn a_restart_makes_no_answer_older() {
+    let mut scene = Scene::new();
+    let update = |n: u32, more: &[Ie]| {
+        emit(M::AssociationUpdateRequest, None, n, &[&[node()], more].concat())
+    };
+    for n in 1..4000 {
+        scene.raw(&update(n, &[]));
+    }
+    let other = [byte(T::CpFunctionFeatures, 1)];
+    for n in 1..1000 {
+        scene.raw(&update(n, &other));
+    }
+    scene.raw(&update(500, &other));
+    assert_eq!(scene.speaker.totals().repeated, 1);
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let mut scene = Scene::new();

@@ -141,6 +141,7 @@ struct Given {
     /// Hash of the request: another one may have its sequence number, after a restart.
     request: u64,
     until_ms: u64,
+    number: u64,
     bytes: Vec<u8>,
 }
 
@@ -191,7 +192,10 @@ pub struct Speaker {
     /// Sessions by the tunnel of their peer, for Error Indications.
     by_peer: HashMap<(IpAddr, u32), u64, foldhash::fast::RandomState>,
     answers: HashMap<AnswerKey, Given, foldhash::fast::RandomState>,
-    answered: VecDeque<AnswerKey>,
+    /// The same in their order, each with its number.
+    answered: VecDeque<(AnswerKey, u64)>,
+    /// Answers that were given so far.
+    given: u64,
     /// Requests whose answers an earlier speaker has kept, and until when they may come again.
     inherited: HashMap<AnswerKey, u64, foldhash::fast::RandomState>,
     inherited_until_ms: u64,
@@ -250,6 +254,7 @@ impl Speaker {
             by_peer: HashMap::default(),
             answers: HashMap::default(),
             answered: VecDeque::new(),
+            given: 0,
             inherited: HashMap::default(),
             inherited_until_ms: 0,
             in_hand: HashSet::default(),
@@ -443,12 +448,16 @@ impl Speaker {
         out.push(Out::Send { to: key.0, bytes: bytes.clone() });
         if kind != MsgType::HeartbeatResponse {
             if self.answered.len() >= ANSWERS_MAX
-                && let Some(oldest) = self.answered.pop_front()
+                && let Some((oldest, number)) = self.answered.pop_front()
+                // A later request may have had the same key.
+                && self.answers.get(&oldest).is_some_and(|given| given.number == number)
             {
                 self.answers.remove(&oldest);
             }
-            self.answered.push_back(key);
-            self.answers.insert(key, Given { request, until_ms: now_ms + ANSWERS_MS, bytes });
+            let (number, until_ms) = (self.given + 1, now_ms + ANSWERS_MS);
+            self.given = number;
+            self.answered.push_back((key, number));
+            self.answers.insert(key, Given { request, until_ms, number, bytes });
         }
     }
 
