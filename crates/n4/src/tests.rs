@@ -644,6 +644,17 @@ fn associations_come_first_and_a_restart_ends_sessions() {
     let (_, _, ies) = scene.ask(M::HeartbeatRequest, None, &heartbeat(1));
     assert_eq!(find(&ies, T::RecoveryTimeStamp).expect("ours").payload, 77u32.to_be_bytes());
     assert_eq!(scene.store.len(), 1);
+    // Of a longer stamp, the first four octets count; a shorter one is none.
+    for stamp in [&[0, 0, 0, 1, 7][..], &[9]] {
+        scene.ask(M::HeartbeatRequest, None, &[Ie::new(T::RecoveryTimeStamp, stamp.to_vec())]);
+        assert_eq!(scene.store.len(), 1);
+    }
+    // What is kept of an association is short.
+    let long = NodeId::new_fqdn(&"smf.".repeat(70)).to_ie();
+    for ies in [[node(), byte(T::RecoveryTimeStamp, 9)], [long, heartbeat(1)[0].clone()]] {
+        let (_, cause, _) = scene.ask(M::AssociationSetupRequest, None, &ies);
+        assert_eq!((cause, scene.store.len()), (CauseValue::MandatoryIeIncorrect, 1));
+    }
     // Another peer does not reach the session.
     let mut out = Vec::new();
     let stranger = "10.0.0.8:8805".parse().expect("an address");

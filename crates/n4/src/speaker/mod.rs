@@ -20,6 +20,7 @@ use overbank_gateway::session::Session;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
+use rs_pfcp::ie::recovery_time_stamp::RecoveryTimeStamp;
 use rs_pfcp::ie::up_function_features::UPFunctionFeatures;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
@@ -37,6 +38,10 @@ const ANSWERS_MAX: usize = 4096;
 const ANSWERS_MS: u64 = 30_000;
 /// Requests that wait for a step of their session.
 const WAITING_MAX: usize = 1024;
+/// Longest Node ID: its type, and a name.
+const NODE_LEN_MAX: usize = 1 + 255;
+/// Octets of a Recovery Time Stamp.
+const STAMP_LEN: usize = 4;
 /// Sequence numbers have 24 bits.
 const SEQUENCE_MAX: u32 = (1 << 24) - 1;
 
@@ -472,7 +477,8 @@ impl Speaker {
         match request.kind {
             MsgType::HeartbeatRequest => {
                 let stamp = find(ies, IeType::RecoveryTimeStamp);
-                let restarted = stamp.and_then(|stamp| self.restarted(from.ip(), &stamp.payload));
+                let stamp = stamp.and_then(|stamp| stamp.payload.get(..STAMP_LEN));
+                let restarted = stamp.and_then(|stamp| self.restarted(from.ip(), stamp));
                 Ok(match restarted {
                     Some(node) => Next::Forget(node, Then::Release),
                     None => Next::Answer(vec![self.recovery()]),
@@ -523,7 +529,13 @@ impl Speaker {
     fn set_up(&mut self, ies: &[Ie], from: SocketAddr) -> Result<Next, Refusal> {
         let node = need(ies, IeType::NodeId)?;
         read(node, NodeId::unmarshal)?;
-        let recovery = need(ies, IeType::RecoveryTimeStamp)?.payload.clone();
+        if node.payload.len() > NODE_LEN_MAX {
+            let why = format!("longer than {NODE_LEN_MAX} octets");
+            return Err(Refusal::new(CauseValue::MandatoryIeIncorrect, why).at(node.raw_type()));
+        }
+        let stamp = need(ies, IeType::RecoveryTimeStamp)?;
+        read(stamp, RecoveryTimeStamp::unmarshal)?;
+        let recovery = stamp.payload.iter().copied().take(STAMP_LEN).collect();
         let node = node.payload.clone();
         if !self.associations.contains_key(&node) && self.associations.len() >= ASSOCIATIONS_MAX {
             let why = "as many associations as the gateway takes";
