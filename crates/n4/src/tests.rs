@@ -2,6 +2,7 @@
 
 mod clustered;
 mod dissect;
+mod sequences;
 
 use crate::message::{elements, emit, find, group, parse};
 use crate::{Alone, Out, Settings, Speaker};
