@@ -3,12 +3,14 @@
 
 mod kit;
 
-use kit::{LONG, Services, Site, key, wait_for};
+use futures_util::StreamExt;
+use kit::{LONG, PARTITIONS, Services, Site, key, wait_for};
 use overbank_cluster::message::Request;
-use overbank_cluster::{NodeId, SessionId};
+use overbank_cluster::{Key, NodeId, Partition, SessionId, Settings};
 use overbank_stores::{End, Options};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 fn establish(sites: &[Site], numbers: std::ops::Range<u64>) {
     for (at, site) in sites.iter().enumerate() {
@@ -21,9 +23,39 @@ fn establish(sites: &[Site], numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Whether packets of every key are handled, wherever they come in.
+/// Establishes sessions of one partition with the longest contexts, all asked for at once; returns
+/// their keys, and the length of the longest message of the log.
+fn establish_long(services: &Services, site: &Site) -> (Vec<Key>, usize) {
+    let runtime = kit::runtime();
+    let mut log = runtime.block_on(async {
+        let client = async_nats::connect(services.nats_urls()).await.expect("connected");
+        let log = client.subscribe("overbank.test.log.0").await.expect("subscribed");
+        client.flush().await.expect("flushed");
+        log
+    });
+    let keys = (1 << 30..).map(key).filter(|key| Partition::of(key.hash, PARTITIONS).0 == 0);
+    let keys: Vec<Key> = keys.take(200).collect();
+    let context: Arc<[u8]> = vec![7; Settings::default().context_max].into();
+    let request = |(nth, key): (u64, &Key)| {
+        (nth, Request::Establish { keys: Arc::new([*key]), context: context.clone(), to: None })
+    };
+    site.ask((5000..).zip(&keys).map(request).collect(), || {});
+    let longest = runtime.block_on(async {
+        let mut longest = 0;
+        while let Ok(Some(message)) = timeout(Duration::from_millis(100), log.next()).await {
+            longest = longest.max(message.payload.len());
+        }
+        longest
+    });
+    (keys, longest)
+}
+
+/// Whether packets of every session are handled, wherever they come in.
 fn all_handled(sites: &[Site], count: u64) -> bool {
-    let keys = (0..count).flat_map(|nth| [key(nth), key(nth | 1 << 40)]);
+    handled(sites, (0..count).flat_map(|nth| [key(nth), key(nth | 1 << 40)]))
+}
+
+fn handled(sites: &[Site], keys: impl IntoIterator<Item = Key>) -> bool {
     keys.into_iter().all(|key| {
         let handled = |ingress: &Site| kit::packet(sites, ingress.node, key).is_some();
         sites.iter().filter(|site| site.is_running()).all(handled)
@@ -40,6 +72,11 @@ fn nodes_share_sessions_over_their_services() {
     establish(&sites, 0..300);
     wait_for("every packet is handled", LONG, || all_handled(&sites, 300));
 
+    // The longest contexts fill messages, which NATS takes: 1 MiB at most.
+    let (long, longest) = establish_long(&services, &sites[0]);
+    assert!((1 << 19..=1 << 20).contains(&longest), "{longest} bytes");
+    wait_for("every long session is handled", LONG, || handled(&sites, long.iter().copied()));
+
     // Moves, with packets all the while: none is lost.
     let move_one =
         |nth: u64| (1000 + nth, Request::Move { session: SessionId(key(nth).hash), to: None });
@@ -55,6 +92,7 @@ fn nodes_share_sessions_over_their_services() {
     });
     assert_eq!(sites[2].end(), Some(Ok(End::Drained)));
     wait_for("every packet is handled by two", LONG, || all_handled(&sites[..2], 300));
+    wait_for("so are long sessions", LONG, || handled(&sites[..2], long.iter().copied()));
 
     // A node that dies is taken over after its lease.
     sites[1].handle.stop();

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const PARTITIONS: u16 = 8;
+pub const PARTITIONS: u16 = 8;
 /// Longest wait for anything.
 pub const LONG: Duration = Duration::from_secs(30);
 
@@ -314,7 +314,7 @@ impl Services {
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("threads")
 }
