@@ -57,6 +57,7 @@ const TARGETS: &[Target] = &[
     Target::new("gtpu", 512),
     Target::new("stores", 1024),
     Target::new("requests", 512),
+    Target::new("pfcp", 512),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -73,7 +74,7 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
     /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu,
-    /// stores, requests [default: all]
+    /// stores, requests, pfcp [default: all]
     target: Option<String>,
 }
 
