@@ -308,9 +308,8 @@ pub struct ClusterSettings {
     pub place: Place,
     pub access: access::Access,
     pub drain_timeout: Duration,
-    /// Bits of a node's number.
-    pub node_bits: u8,
-    pub lease_us: u64,
+    pub max_nodes: usize,
+    pub lease_seconds: usize,
     pub answers_early: bool,
 }
 
@@ -342,8 +341,8 @@ fn check_cluster(check: &mut Check, gateway: &GatewaySettings) -> Option<Cluster
         place: place?,
         access: access::Access::of(check, gateway),
         drain_timeout: Duration::from_secs(gateway.drain_timeout as u64),
-        node_bits: gateway.max_nodes.next_power_of_two().trailing_zeros() as u8,
-        lease_us: gateway.lease_seconds as u64 * 1_000_000,
+        max_nodes: gateway.max_nodes,
+        lease_seconds: gateway.lease_seconds,
         answers_early: gateway.ack == Ack::Replicated,
     })
 }

@@ -117,7 +117,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), StoresError> {
     is_name.then_some(()).ok_or_else(|| StoresError::Name(name.to_owned()))
 }
 
-/// Returns all that must be equal at all nodes, by name.
+/// Returns all that must be equal at all nodes, by name: what a person has set, first.
 pub(crate) fn equal(settings: &Settings, others: &[(String, String)]) -> Vec<(String, String)> {
     let own = [
         ("partitions", u64::from(settings.partitions)),
@@ -129,7 +129,7 @@ pub(crate) fn equal(settings: &Settings, others: &[(String, String)]) -> Vec<(St
         ("reserve_us", settings.reserve_us),
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-    own.chain(others.iter().cloned()).collect()
+    others.iter().cloned().chain(own).collect()
 }
 
 /// Compares a node's settings with those of its cluster.

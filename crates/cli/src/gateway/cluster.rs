@@ -64,11 +64,14 @@ pub fn join(config: &mut Config) -> Result<()> {
         ("ue-pool".to_owned(), list(&mut pools.iter().map(|pool| pool.to_string()))),
         ("teid-secret".to_owned(), secret.map_or("none".to_owned(), Secret::mark)),
         ("pfcp".to_owned(), list(&mut config.pfcp.iter().map(|n4| n4.address.to_string()))),
+        ("max-nodes".to_owned(), cluster.max_nodes.to_string()),
+        ("lease-seconds".to_owned(), cluster.lease_seconds.to_string()),
     ];
+    let lease_us = cluster.lease_seconds as u64 * 1_000_000;
     let settings = Settings {
-        node_bits: cluster.node_bits,
-        lease_us: cluster.lease_us,
-        margin_us: cluster.lease_us / 10,
+        node_bits: cluster.max_nodes.next_power_of_two().trailing_zeros() as u8,
+        lease_us,
+        margin_us: lease_us / 10,
         answers_early: cluster.answers_early,
         speaker: config.pfcp.is_some(),
         sessions_max: config.setup.max_sessions as u32,
