@@ -117,6 +117,8 @@ fn peers_are_checked_with_the_settings() {
     let cluster = config.cluster.expect("a cluster");
     assert!(matches!(cluster.place, Place::Peers(peers) if peers.first().0.0 == 0));
     assert!(problems(node(2, "")).contains("PEERS: no line for node 2; must have one for each"));
+    let beyond = problems(node(2, "max-nodes = 2"));
+    assert!(beyond.contains(": node: 2: must be below max-nodes (2)"), "{beyond}");
     let both = problems(node(1, "etcd = \"http://10.0.0.1:2379\"\nreplicas = 3"));
     assert_eq!(both.matches("it is of etcd and NATS, which a cluster of peers has not").count(), 2);
     let lines: String = (0..30).map(|_| "0 nowhere\n").collect();

@@ -7,7 +7,7 @@
 //!   a2n3 ═ node 2 ═ a2n6
 //! ```
 
-use crate::process::{must, overbank, sh};
+use crate::process::{Running, must, overbank, sh};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,18 @@ print(",".join(str(n) for n in sorted(seen)))
 
 /// Address of an SMF.
 pub const SMF: &str = "10.79.3.1";
+
+/// N4 by IPv6, at the node that speaks.
+#[cfg(all(feature = "cluster", feature = "pfcp"))]
+const N4: &[&str] = &["--pfcp", "[fd79::9]:8805", "--pfcp-interface", "mgmt"];
+#[cfg(all(feature = "cluster", not(feature = "pfcp")))]
+const N4: &[&str] = &[];
+/// Asks it for a heartbeat, and prints the answer.
+#[cfg(feature = "cluster")]
+const HEARTBEAT: &str = "\
+import socket
+s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM);s.settimeout(1)
+s.sendto(bytes.fromhex('2001000c000001000060000400000001'),('fd79::9',8805));print(s.recv(99).hex())";
 
 /// A process that ends with the test.
 pub struct Process(pub Child);
@@ -124,6 +136,7 @@ impl Cluster {
         let folder = tempfile::tempdir().expect("a folder");
         let mut cluster =
             Cluster { over, space, folder, nodes: Vec::new(), more, _services: Vec::new() };
+        cluster.pool("10.45.0.0/16");
         match over {
             #[cfg(feature = "cluster")]
             Over::Services => cluster.start_services(),
@@ -144,6 +157,12 @@ impl Cluster {
 
     fn at(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
+    }
+
+    /// Writes the configuration of all nodes.
+    fn pool(&self, pool: &str) {
+        let text = format!("ue-pool = \"{pool}\"\n");
+        std::fs::write(self.at("gateway.toml"), text).expect("written");
     }
 
     #[cfg(feature = "cluster")]
@@ -170,7 +189,13 @@ impl Cluster {
 
     /// Starts a process with this control socket.
     fn run_at(&self, node: usize, path: &str) -> Process {
-        let program = overbank().get_program().to_string_lossy().into_owned();
+        let mut command = self.gateway(node, path);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Process(command.spawn().expect("starts"))
+    }
+
+    /// The command of a process with this control socket.
+    fn gateway(&self, node: usize, path: &str) -> Command {
         let ports = ["n3", "n6"].map(|role| format!("{role}=afpacket:a{node}{role}"));
         let mut words = vec!["gateway", "--metrics", "off"];
         for port in &ports {
@@ -178,7 +203,7 @@ impl Cluster {
         }
         let (fabric, node) = (format!("fabric=afpacket:a{node}f"), node.to_string());
         words.extend(["--port", &fabric, "--node", &node, "--control", path]);
-        let peers = self.at("peers");
+        let (peers, config) = (self.at("peers"), self.at("gateway.toml"));
         match self.over {
             #[cfg(feature = "cluster")]
             Over::Services => words.extend([
@@ -191,12 +216,13 @@ impl Cluster {
             ]),
             Over::Peers => words.extend(["--peers", &peers]),
         }
-        words.extend(["--n3-address", "192.0.2.1", "--ue-pool", "10.45.0.0/16"]);
+        words.extend(["--n3-address", "192.0.2.1", "--config", &config]);
         words.extend(["--next-hop", "n6=default@02:00:00:00:00:16"]);
         words.extend(["--next-hop", "n3=default@02:00:00:00:00:13"]);
         words.extend(self.more);
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        started(&self.space, &program, &words)
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space]).arg(overbank().get_program()).args(words);
+        command
     }
 
     pub fn path(&self, node: usize) -> String {
@@ -237,17 +263,36 @@ impl Cluster {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.trim().split(',').filter_map(|node| node.parse().ok()).collect()
     }
+
+    /// Returns the answer of N4 to a heartbeat, if it speaks at all.
+    #[cfg(feature = "cluster")]
+    fn heartbeat(&self) -> Option<String> {
+        if !cfg!(feature = "pfcp") {
+            return Some(String::new());
+        }
+        let python = ["netns", "exec", &self.space, "python3", "-c", HEARTBEAT];
+        let output = Command::new("ip").args(python).stderr(Stdio::null()).output().expect("runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
 }
 
+#[cfg(feature = "cluster")]
 fn started(space: &str, program: &str, words: &[String]) -> Process {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", space, program]).args(words);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    // What a failed test shows.
-    if !program.contains("overbank") {
-        command.stderr(Stdio::null());
-    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Process(command.spawn().expect("starts"))
+}
+
+/// Returns the node that answers the SMF.
+#[cfg(feature = "cluster")]
+pub fn speaker(cluster: &Cluster) -> Option<usize> {
+    let speaks = |node: &usize| {
+        let path = cluster.path(*node);
+        let ask = format!("curl -sf --max-time 1 --unix-socket {path} http://gateway/speaker");
+        sh(&ask).status.success()
+    };
+    (0..NODES).filter(|node| cluster.nodes[*node].is_some()).find(speaks)
 }
 
 pub fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
@@ -274,15 +319,19 @@ fn add(cluster: &Cluster, node: usize) {
 #[cfg(feature = "cluster")]
 #[test]
 fn any_node_takes_a_packet_and_one_handles_it() {
-    let Some(mut cluster) = Cluster::start("a", &[]) else { return };
+    let Some(mut cluster) = Cluster::start("a", N4) else { return };
     add(&cluster, 0);
     let handled = cluster.packets(&[0, 1, 2]);
     let home = *handled.first().expect("one handles them");
     assert_eq!(handled, [home; 3]);
 
-    // Moved to another node, from any node.
-    let target = (home + 1) % NODES;
-    cluster.must(2, &["sessions", "move", "1", "--to", &target.to_string()]);
+    // Moved from any node, to the one that speaks.
+    within(20, "N4 answers", || cluster.heartbeat().is_some());
+    let n4 = cluster.heartbeat();
+    let target = speaker(&cluster).unwrap_or((home + 1) % NODES);
+    for to in [(target + 1) % NODES, target].into_iter().skip(usize::from(home != target)) {
+        cluster.must(2, &["sessions", "move", "1", "--to", &to.to_string()]);
+    }
     assert_eq!(cluster.packets(&[0, 1, 2]), [target; 3]);
 
     // Any node tells what it has counted, where it was and where it is.
@@ -328,6 +377,11 @@ fn any_node_takes_a_packet_and_one_handles_it() {
     });
     drop(second);
     assert!(cluster.command(other, &["check"]).0);
+    // One with another limit ends.
+    let refused = cluster.gateway(other, &path).args(["--max-nodes", "20"]).output();
+    let errors = refused.expect("runs").stderr;
+    let errors = String::from_utf8_lossy(&errors);
+    assert!(errors.contains("max-nodes is 32 in the cluster and 20 here"), "{errors}");
 
     // Its node must end: the session goes elsewhere first, and no packet is lost.
     let others: Vec<usize> = (0..NODES).filter(|node| *node != target).collect();
@@ -339,12 +393,14 @@ fn any_node_takes_a_packet_and_one_handles_it() {
         !handled.contains(&target) && matches!(ending.0.try_wait(), Ok(Some(_)))
     });
     assert!(ending.0.wait().expect("it has ended").success());
+    within(20, "another node has taken the address of N4", || cluster.heartbeat() == n4);
 
-    // The next one is killed: its session is taken over after the lease.
+    // The next one is killed: its session is taken over after the lease, and N4 if it spoke.
     let home = cluster.packets(&others)[0];
     let last = *others.iter().find(|node| **node != home).expect("one");
     cluster.nodes[home] = None;
     within(20, "the session is taken over", || cluster.packets(&[last]) == [last]);
+    within(20, "the last node speaks", || cluster.heartbeat() == n4);
     cluster.must(last, &["sessions", "change", "1", "ipv4=10.45.0.9"]);
     assert!(cluster.packets(&[last]).is_empty(), "the source is no longer the session's");
     // It takes back what it had; another session has to wait for that.
@@ -397,15 +453,29 @@ fn peers_share_sessions_while_the_first_runs() {
     std::fs::write(&list, head).expect("written");
     assert_eq!(import(&["--replace"]), "added 0, changed 0, removed 200, kept 1");
 
-    // Drained without a loss, and it joins again.
+    // Drained by request to another node, without a loss.
     let mut ending = cluster.nodes[1].take().expect("it runs");
-    must(&format!("kill -TERM {}", ending.0.id()));
+    cluster.must(2, &["drain", "1"]);
     within(20, "the node has left", || {
         assert_eq!(cluster.packets(&[0, 2]).len(), 2, "a packet was lost to the drain");
         matches!(ending.0.try_wait(), Ok(Some(_)))
     });
-    cluster.nodes[1] = Some(cluster.run(1));
+    assert!(ending.0.wait().expect("it has ended").success());
+
+    // It joins again, with a warning of a short fabric.
+    must(&format!("ip -n {} link set a1f mtu 1400", cluster.space));
+    let mut again = Running::start(&mut cluster.gateway(1, &cluster.path(1)));
+    let warning = "the fabric's MTU is less than that of N3 or N6";
+    assert!(again.seen.iter().any(|line| line.contains(warning)), "{:#?}", again.seen);
     within(30, "it takes packets again", || cluster.command(1, &["check"]).0);
+
+    // Other pools wait until no node runs.
+    cluster.pool("10.46.0.0/16");
+    again.signal("HUP");
+    again.expect("ue-pool: all nodes of a cluster need the same");
+    again.expect("settings and sessions unchanged");
+    cluster.pool("10.45.0.0/16");
+    assert_eq!(cluster.packets(&[0, 1, 2]).len(), 3);
 
     // Killed: taken over after its lease.
     if cluster.packets(&[0]) != [2] {
@@ -426,4 +496,12 @@ fn peers_share_sessions_while_the_first_runs() {
     assert!(!found && gone.contains("no such session"), "{gone}");
     cluster.must(1, &[&["sessions", "add"], &SESSION[..]].concat());
     assert_eq!(cluster.packets(&[0, 1]).len(), 2);
+
+    // The cluster is lost while a node gives its sessions away: it says that it has kept some.
+    let first = cluster.nodes[0].as_ref().expect("it runs").0.id();
+    must(&format!("kill -STOP {first}"));
+    cluster.must(1, &["drain"]);
+    cluster.nodes[0] = None;
+    again.expect("sessions were not all given away");
+    assert_eq!(again.child.wait().expect("it has ended").code(), Some(1));
 }

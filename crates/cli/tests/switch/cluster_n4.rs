@@ -1,23 +1,13 @@
 //! PFCP in a cluster: an SMF speaks to one address; the node that answers dies, another goes on.
 
-use crate::cluster::{Cluster, NODES, SMF, within};
+use crate::cluster::{Cluster, NODES, SMF, speaker, within};
 use crate::lab::python;
-use crate::process::{must, sh};
+use crate::process::must;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const N4: &str = "10.79.3.9";
-
-/// Returns the node that answers the SMF.
-fn speaker(cluster: &Cluster) -> Option<usize> {
-    let speaks = |node: &usize| {
-        let path = cluster.path(*node);
-        let ask = format!("curl -sf --max-time 1 --unix-socket {path} http://gateway/speaker");
-        sh(&ask).status.success()
-    };
-    (0..NODES).filter(|node| cluster.nodes[*node].is_some()).find(speaks)
-}
 
 #[test]
 fn an_smf_goes_on_when_the_node_that_answers_it_dies() {
