@@ -280,7 +280,7 @@ fn errors_name_the_key_and_both_sessions() {
 #[test]
 fn a_cluster_may_give_a_few_more_than_the_limit() {
     let (mut sessions, _reader) = sessions(2);
-    let beyond = 2 + surplus(2) as u32;
+    let beyond = 2 + surplus(2) as u16;
     for nth in 1..=beyond {
         sessions.install(session(nth), Origin::Cluster, None, 0).expect("room");
     }
