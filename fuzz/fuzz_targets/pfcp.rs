@@ -2,7 +2,7 @@
 //! to a gateway. A request has one answer, a repeated one the same bytes, and a refused one changes
 //! nothing. The speaker knows the sessions of the store, and no others.
 //!
-//! Input: steps. What (1 byte), who and which session (1), what the request is made of. If the
+//! Input: steps. What (1 byte), sender and session (1), what the request is made of. If the
 //! first bit is set, changes: their number (1), and for each which element, how, and a byte.
 #![no_main]
 
@@ -311,28 +311,30 @@ impl Scene {
     }
 
     fn step(&mut self, what: u8, input: &mut Input<'_>) {
-        let who = input.next();
-        let from = usize::from(who & 1);
-        let seid = self.seids.get(usize::from(who >> 4) % self.seids.len().max(1));
+        let chosen = input.next();
+        let from = usize::from(chosen & 1);
+        let seid = self.seids.get(usize::from(chosen >> 4) % self.seids.len().max(1));
         let known = seid.copied().unwrap_or(1);
         let (kind, seid, mut ies) = match what % 16 {
             0 | 1 => {
-                let retained = (who & 8 != 0).then(|| ie(183, &[&[1]]));
-                let ies = [node(who >> 1 & 1 ^ who), stamp(who >> 2)].into_iter().chain(retained);
+                let retained = (chosen & 8 != 0).then(|| ie(183, &[&[1]]));
+                let ies = [node(chosen >> 1 & 1 ^ chosen), stamp(chosen >> 2)]
+                    .into_iter()
+                    .chain(retained);
                 (SETUP, None, ies.collect())
             }
-            2 => (HEARTBEAT, None, vec![stamp(who >> 2)]),
-            3 => (if who & 8 == 0 { 7 } else { RELEASE }, None, vec![node(who >> 1)]),
+            2 => (HEARTBEAT, None, vec![stamp(chosen >> 2)]),
+            3 => (if chosen & 8 == 0 { 7 } else { RELEASE }, None, vec![node(chosen >> 1)]),
             4..8 => (ESTABLISHMENT, Some(0), establishment(from, input)),
             8..11 => (MODIFICATION, Some(known), modification(from, input)),
             11 => (DELETION, Some(known), Vec::new()),
-            12 => return self.pass(who, input.next()),
-            13 => return self.answer_report(who),
+            12 => return self.pass(chosen, input.next()),
+            13 => return self.answer_report(chosen),
             14 => return self.repeat(usize::from(input.next())),
             _ => {
                 let len = usize::from(input.next());
                 let mut bytes: Vec<u8> = (0..len).map(|_| input.next()).collect();
-                if let (true, Some(of)) = (who & 2 != 0, bytes.get_mut(4..12)) {
+                if let (true, Some(of)) = (chosen & 2 != 0, bytes.get_mut(4..12)) {
                     of.copy_from_slice(&known.to_be_bytes());
                 }
                 self.receive(&bytes, peer(from));
@@ -469,14 +471,19 @@ impl Scene {
     }
 
     /// Time passes, with packets.
-    fn pass(&mut self, who: u8, n: u8) {
+    fn pass(&mut self, chosen: u8, n: u8) {
         self.now_ms += [1, 3_000, 29_999, 60_000][usize::from(n & 3)];
         self.reader.tally().passed(u32::from(n >> 2 & 7), Direction::Up, usize::from(n) << 4);
         self.sessions.tick(self.now_ms);
         let mut out = Vec::new();
         let mut store = Alone { sessions: &mut self.sessions, now_ms: self.now_ms };
         self.speaker.tick(self.now_ms, &mut store, &mut out);
-        self.speaker.error_indication(GNB.into(), u32::from(who >> 4 & 3), self.now_ms, &mut out);
+        self.speaker.error_indication(
+            GNB.into(),
+            u32::from(chosen >> 4 & 3),
+            self.now_ms,
+            &mut out,
+        );
         for out in out {
             let Out::Send { to, bytes } = out else { panic!("{out:?}") };
             let head = head(&bytes).expect("a header");
@@ -488,9 +495,9 @@ impl Scene {
     }
 
     /// Answers the last report: it is taken, or its session is unknown.
-    fn answer_report(&mut self, who: u8) {
+    fn answer_report(&mut self, chosen: u8) {
         let Some((from, sequence)) = self.reported else { return };
-        let cause = ie(19, &[&[if who & 1 == 0 { ACCEPTED } else { 65 }]]);
+        let cause = ie(19, &[&[if chosen & 1 == 0 { ACCEPTED } else { 65 }]]);
         self.receive(&message(REPORT + 1, Some(0), sequence, &[cause]), from);
     }
 

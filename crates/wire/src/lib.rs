@@ -4,8 +4,8 @@
 //! buffer of a [`FrameBuf`]. [`extract()`] reads a frame into a [`FlowKey`];
 //! [`FlowKey::microflow_hash`] hashes it, once. [`edit`] rewrites a copy of the frame and keeps its
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
-//! Ethernet switch needs; [`field`] is the table of fields. [`udp`] finds datagrams, [`gtpu`] reads and
-//! writes tunnels, [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the
+//! Ethernet switch needs; [`field`] is the table of fields. [`udp`] finds datagrams, [`gtpu`] reads
+//! and writes tunnels, [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the
 //! answers to packets that cannot be forwarded. [`netcache`] is the protocol of a key-value cache.
 
 pub mod bridge;

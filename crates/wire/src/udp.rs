@@ -41,8 +41,8 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a frame with at most two VLAN tags, whose datagram is to `port`. The IPv4 header checksum must be right; the UDP
-    /// checksum is not read, see [`Self::checksum_is_right`].
+    /// Reads a frame with at most two VLAN tags, whose datagram is to `port`. The IPv4 header
+    /// checksum must be right; the UDP checksum is not read, see [`Self::checksum_is_right`].
     #[inline(always)]
     pub fn of(frame: &'a [u8], port: u16) -> Result<Datagram<'a>, Refused> {
         match Datagram::plain(frame, port) {

@@ -2,9 +2,10 @@
 //!
 //! Once in [`Settings::checkpoint_us`](crate::Settings::checkpoint_us) a node sends the counts of
 //! each session that it serves to the session's *heir*: the live member with room that its owner
-//! would place it at if this node were gone, by the same rendezvous hashing. Counts that have come from another
-//! node go on to the heir at once. So a death loses what was counted since the last checkpoint:
-//! also soon after a move, unless the heir has changed less than a round ago or dies too.
+//! would place it at if this node were gone, by the same rendezvous hashing. Counts that have come
+//! from another node go on to the heir at once. So a death loses what was counted since the last
+//! checkpoint: also soon after a move, unless the heir has changed less than a round ago or dies
+//! too.
 //!
 //! The heir keeps the counts until the session moves on or is removed, or the membership makes
 //! another member the heir; at most [`KEPT_MAX`]. A version tells a session from one that had its

@@ -3,8 +3,8 @@
 //! [`Node::step`] takes an event and the node's clock and appends actions, which the driver
 //! performs in their order. The parts: [`member`](self) (leases, membership, fencing),
 //! `coordinator`, `replica` (logs and images), `owner` (the RIB partitions of this node), `session`
-//! (what is installed here), `checkpoint` (its counts elsewhere), `room` (for how many more), `digest`
-//! (copies that differ) and `path` (what to do with a packet).
+//! (what is installed here), `checkpoint` (its counts elsewhere), `room` (for how many more),
+//! `digest` (copies that differ) and `path` (what to do with a packet).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;

@@ -52,7 +52,8 @@ pub(super) enum Placed {
 }
 
 impl Rooms {
-    /// Returns which of these members a session goes to, by rendezvous hashing over those with room.
+    /// Returns the one of these members that a session goes to, by rendezvous hashing over those
+    /// with room.
     pub(super) fn choose(
         &mut self,
         session: SessionId,

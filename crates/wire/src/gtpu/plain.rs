@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`Plain::of`] returns `None` for anything unusual: tags, options, fragments, sequence numbers,
-//! other extension headers, IPv6. [`Datagram`](crate::udp::Datagram), [`Message`](super::Message) and
-//! [`Packet`](crate::ip::Packet) decide then. The tests hold them equal.
+//! other extension headers, IPv6. [`Datagram`](crate::udp::Datagram), [`Message`](super::Message)
+//! and [`Packet`](crate::ip::Packet) decide then. The tests hold them equal.
 //!
 //! Cost: the two cache lines of the headers, and no loop. Panics: none, on any bytes.
 

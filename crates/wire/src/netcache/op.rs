@@ -32,8 +32,8 @@ macro_rules! bytes {
 }
 
 bytes! {
-    /// Operations. Those of clients are the first three; a device turns a write of a cached key into
-    /// its cached variant and stamps it (algorithm 1).
+    /// Operations. Those of clients are the first three; a device turns a write of a cached key
+    /// into its cached variant and stamps it (algorithm 1).
     pub enum Op {
         Get = 1, "Asks for a value.";
         Put = 2, "Sets a value.";
