@@ -1,7 +1,8 @@
 //! The key-value protocol that a cache on the path understands.
 //!
 //! Source: Jin et al., *NetCache*, SOSP 2017, section 4.1 and figure 2b, which leave widths,
-//! numbers and errors open. Writes use UDP, too: a switch cannot follow a value through TCP segments.
+//! numbers and errors open. Writes use UDP, too: a switch cannot follow a value through TCP
+//! segments.
 //!
 //! ```text
 //!  0      2   3   4     5      6       8        16        24    40                 52
