@@ -191,17 +191,25 @@ fn reload(
     Ok(())
 }
 
-/// Serves N4, if there is one; returns why it cannot.
+/// Serves N4, if there is one, until `ended` gives what it returns. Fails if N4 cannot be served.
 #[cfg(feature = "pfcp")]
-async fn failed(n4: Option<pfcp::Service>) -> RunError {
-    let Some(n4) = n4 else { return std::future::pending().await };
+async fn beside(
+    n4: Option<pfcp::Service>,
+    ended: impl Future<Output = Result<(), RunError>>,
+) -> Result<(), RunError> {
+    let Some(n4) = n4 else { return ended.await };
+    let (quit, stop) = watch::channel(false);
     let runtime = tokio::runtime::Handle::current();
     // It waits for workers now and then.
-    let served = tokio::task::spawn_blocking(move || runtime.block_on(n4.run()));
-    match served.await {
-        Ok(Ok(())) => std::future::pending().await,
-        Ok(Err(error)) => error,
-        Err(_) => RunError::Broken,
+    let mut served = tokio::task::spawn_blocking(move || runtime.block_on(n4.run(stop)));
+    tokio::select! {
+        ended = ended => {
+            // It must not see the end of the runtime.
+            let _ = quit.send(true);
+            let _ = served.await;
+            ended
+        }
+        served = &mut served => served.unwrap_or(Err(RunError::Broken)),
     }
 }
 
@@ -253,7 +261,7 @@ impl Appliance for GatewayControl {
         #[cfg(feature = "pfcp")]
         let n4 = config.pfcp.clone().map(|n4| {
             let (handle, counts) = (served.handle.clone(), served.extra.n4.clone());
-            pfcp::Service { n4, handle, counts, stop: stop.clone() }
+            pfcp::Service { n4, handle, counts }
         });
         let (node, kept) = (cluster::start(config, &served.handle), config.kept.clone());
         let control = config.socket.as_ref().map_or(Ok(()), |socket| {
@@ -267,20 +275,15 @@ impl Appliance for GatewayControl {
         });
         async move {
             control?;
-            #[cfg(feature = "pfcp")]
-            let failed = failed(n4);
-            #[cfg(not(feature = "pfcp"))]
-            let failed = std::future::pending();
             let ended = async {
                 if let Some(node) = node {
                     return cluster::run(node, stop, kept).await;
                 }
                 until_stopped(stop).await
             };
-            tokio::select! {
-                ended = ended => ended,
-                error = failed => Err(error),
-            }
+            #[cfg(feature = "pfcp")]
+            let ended = beside(n4, ended);
+            ended.await
         }
     }
 }

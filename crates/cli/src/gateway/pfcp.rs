@@ -58,7 +58,6 @@ pub struct Service {
     pub n4: N4,
     pub handle: Handle<GatewayControl>,
     pub counts: Option<Counts>,
-    pub stop: watch::Receiver<bool>,
 }
 
 /// The socket of N4, and what is to be done.
@@ -114,8 +113,8 @@ impl Service {
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub async fn run(self) -> Result<(), RunError> {
-        let stopped = until_stopped(self.stop.clone());
+    pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), RunError> {
+        let stopped = until_stopped(stop);
         let seat = self.handle.lock().cluster().map(Node::seat);
         tokio::select! {
             _ = stopped => Ok(()),
