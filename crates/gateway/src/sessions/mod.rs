@@ -13,7 +13,7 @@
 //!   sees the session before or after the change, never a mixture in one packet.
 //! - An error changes nothing.
 //!
-//! Bounds: `max` sessions and what a cluster gives beyond ([`surplus`]), a few more slots for those
+//! Bounds: `max` sessions and what a cluster gives beyond (`surplus`), a few more slots for those
 //! in their grace period, and 4 × `max` + 1024 resting keys. Beyond that the oldest rests end
 //! early, counted. Times are given in. Panics: none.
 
