@@ -133,7 +133,7 @@ reasons! {
     pub enum Refusal {
         NoOwner = "no_owner", "the partition of the session has no owner: try again";
         NoMember = "no_member", "the node is not live";
-        NoRoom = "no_room", "no node, or not the one asked for, has room for another session";
+        NoRoom = "no_room", "no node, or not the one asked for, has room: raise max-sessions or add a node";
         Keys = "keys", "a session has 1 to 16 keys, of different hashes";
         KeyInUse = "key_in_use", "a key belongs to another session";
         KeyResting = "key_resting", "a key was freed less than its rest ago";

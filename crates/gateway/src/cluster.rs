@@ -336,11 +336,6 @@ impl Clustered {
         self.others > 0
     }
 
-    /// Returns how many nodes are live, this one among them, as far as it knows.
-    pub const fn live(&self) -> usize {
-        self.others + 1
-    }
-
     /// Returns those of these sessions that are handled here and whose keys do not lead here by the
     /// cluster's table. For a moment that is so after a change: look again.
     pub fn astray(&self, sessions: &Sessions, listed: &[Listed]) -> Vec<(u64, Key)> {

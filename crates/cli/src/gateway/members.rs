@@ -40,8 +40,9 @@ pub fn text(document: &Value) -> Option<String> {
     );
     if number("homeless") > 0 {
         let homeless = number("homeless");
-        text +=
-            &format!("\n{homeless} sessions are nowhere: their node is gone, and no node has room");
+        text += &format!(
+            "\n{homeless} sessions are nowhere, for no node has room: raise max-sessions or add a node"
+        );
     }
     if to_drain > 0 {
         let away = to_drain.saturating_sub(here);

@@ -50,8 +50,6 @@ use work::Work;
 const SESSIONS: u32 = 400;
 /// Longest time from the end of a fault until all is well.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
-/// Longest time that a packet is under way.
-const UNDER_WAY: Duration = Duration::from_millis(50);
 /// Cases of the short form.
 const SHORT: &str = "node-killed:establishing,stream-leader-killed:moving";
 
@@ -106,8 +104,7 @@ fn case(
     eprintln!("{name}");
     traffic.begin(work.keeps_places());
     let doing = work.start(scene, traffic, victim, *next);
-    // What is under way is part of what the fault may take.
-    let began = Instant::now() - if fault.may_lose { UNDER_WAY } else { Duration::ZERO };
+    let began = Instant::now();
     let undone = (fault.cause)(scene, victim);
     if fault.takes_node {
         traffic.avoid(victim);
@@ -141,8 +138,10 @@ fn case(
         let lost = seen.lost.iter().filter(|sent| **sent >= began);
         (lost.clone().count(), lost.max())
     };
-    if seen.lost.len() > count {
-        problem(format!("{} packets were lost before the fault", seen.lost.len() - count));
+    let before = seen.lost.iter().filter(|sent| **sent < began);
+    if let Some(last) = before.clone().max() {
+        let (count, ago) = (before.count(), began - *last);
+        problem(format!("{count} packets were lost before the fault, the last one {ago:?} before"));
     }
     if !fault.may_lose && count > 0 {
         problem(format!("{count} packets were lost"));

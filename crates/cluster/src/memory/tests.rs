@@ -286,6 +286,26 @@ fn a_node_that_lags_is_suspended_while_the_log_is_there() {
     cluster.all_handled(&[0, 1, 2, 3]);
 }
 
+/// Asked for while all of them move.
+#[test]
+fn a_rebalance_reaches_sessions_that_have_not_settled() {
+    let mut cluster = Cluster::new(4, 200);
+    for nth in 0..200 {
+        let request = Request::Move { session: SessionId(mix(nth)), to: None };
+        cluster.memory.request(NodeId(0), 1000 + nth, request);
+    }
+    cluster.memory.advance(cluster.now, &mut cluster.heard);
+    cluster.memory.inboxes[0].push_back(Event::Rebalance);
+    cluster.beats(20);
+    let live = (0..4).map(|node| Member { node: NodeId(node), incarnation: 1 });
+    for nth in 0..200 {
+        let to = crate::rendezvous(mix(nth), live.clone()).expect("one");
+        let key = cluster.keys[2 * nth as usize];
+        let at = cluster.memory.packet(to.node, key).map(|handled| handled.0);
+        assert_eq!(at, Ok(to.node), "session {nth}");
+    }
+}
+
 /// So no late answer to a run that is over is taken for one to the next.
 #[test]
 fn two_runs_of_a_node_number_their_requests_differently() {

@@ -286,6 +286,15 @@ impl Clustered {
         members.map(|member| u64::from(member.sessions.unwrap_or(0))).sum()
     }
 
+    /// Returns how many sessions the live members have room for, by their last words; one that has
+    /// said nothing yet is taken to have that of this node.
+    pub fn capacity(&self, own: usize) -> usize {
+        let live = |member: &&MemberStatus| member.state == name(State::Live);
+        let members = self.seen_status.status.members.iter().filter(live);
+        let of = |member: &MemberStatus| Some((member.sessions? + member.room?) as usize);
+        members.map(|member| of(member).unwrap_or(own)).sum::<usize>().max(own)
+    }
+
     /// Returns the state of a member; `None`: it is none.
     pub fn member(&self, node: NodeId) -> Option<&MemberStatus> {
         self.seen_status.status.members.iter().find(|member| member.node == node.0)

@@ -4,9 +4,7 @@ use super::query::Query;
 use super::sessions::{Answer, id, ok};
 use super::{Api, Fault, Shared, blocking};
 use crate::cluster::import::{self, Before, Failed, How, Plan};
-use crate::cluster::{
-    Asks, Clustered, DRAINING, Note, Seat, from_travelled, origin_of, pack, unpack,
-};
+use crate::cluster::{Asks, DRAINING, Note, Seat, from_travelled, origin_of, pack, unpack};
 use crate::file;
 use crate::session::Session;
 use crate::sessions::{Imported, Listed, Origin, SessionError};
@@ -108,8 +106,9 @@ pub(super) fn import(
     }
     let (addresses, max) = {
         let control = api.handle.lock();
-        let (sessions, live) = (control.sessions(), control.cluster().map_or(1, Clustered::live));
-        (sessions.addresses().clone(), sessions.max().saturating_mul(live))
+        let (sessions, cluster) = (control.sessions(), control.cluster());
+        let max = cluster.map_or(sessions.max(), |cluster| cluster.capacity(sessions.max()));
+        (sessions.addresses().clone(), max)
     };
     let how = How { seed: seat.seed, addresses: &addresses, replace, max };
     let plan = Plan::new(list, &before, &how);

@@ -530,7 +530,7 @@ impl Speaker {
         let node = need(ies, IeType::NodeId)?;
         read(node, NodeId::unmarshal)?;
         if node.payload.len() > NODE_LEN_MAX {
-            let why = format!("longer than {NODE_LEN_MAX} octets");
+            let why = format!("a Node ID has at most {NODE_LEN_MAX} octets");
             return Err(Refusal::new(CauseValue::MandatoryIeIncorrect, why).at(node.raw_type()));
         }
         let stamp = need(ies, IeType::RecoveryTimeStamp)?;

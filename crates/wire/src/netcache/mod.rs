@@ -34,7 +34,8 @@ pub const PORT: u16 = 8779;
 pub const HEADER_LEN: usize = 52;
 /// Most bytes of a value: eleven passes of 128 bytes (section 5).
 pub const VALUE_MAX: usize = 1408;
-/// The value is that of the key whose hash is in front; the key itself starts the value.
+/// Asks the server and not the device, which has the value of another key of the same hash: longer
+/// keys than 16 bytes are hashed, and start their values (section 5).
 pub const FLAG_BYPASS: u8 = 1;
 /// The key has no value: it was deleted.
 pub const FLAG_ABSENT: u8 = 2;

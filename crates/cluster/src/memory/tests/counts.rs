@@ -114,3 +114,31 @@ fn a_death_loses_the_counts_since_the_last_checkpoint() {
         }
     }
 }
+
+/// The counts are where the session goes: not at a node without room.
+#[test]
+fn a_full_node_is_no_heir() {
+    let settings =
+        Settings { partitions: 8, node_bits: 3, sessions_max: 100, ..Settings::default() };
+    let mut memory = Memory::<Dense>::new(settings, 3);
+    let (mut paths, mut now) = (Paths::default(), 0);
+    let mut beats = |memory: &mut Memory<Dense>, paths: &mut Paths, count: u64| {
+        (0..count).for_each(|_| {
+            now += BEAT;
+            memory.advance(now, paths);
+        });
+    };
+    beats(&mut memory, &mut paths, 20);
+    for nth in 0..160 {
+        let keys = Arc::new([Key { hash: mix(nth), full: nth.into() }]);
+        let to = Some(NodeId(u8::from(nth >= 100)));
+        memory.request(NodeId(2), nth, Request::Establish { keys, context: Arc::new([]), to });
+    }
+    beats(&mut memory, &mut paths, settings.checkpoint_us / BEAT + 40);
+    let held = |memory: &Memory<Dense>, id| memory.node(NodeId(id)).map(|n| n.sessions().len());
+    assert_eq!([0, 1, 2].map(|id| held(&memory, id)), [Some(100), Some(60), Some(0)]);
+    memory.kill(NodeId(1));
+    beats(&mut memory, &mut paths, settings.lease_us / BEAT + 10);
+    assert_eq!([0, 2].map(|id| held(&memory, id)), [Some(100), Some(60)]);
+    assert_eq!((paths.with, paths.without), (60, 0));
+}

@@ -317,7 +317,8 @@ impl<T: Gpt> Node<T> {
         let owned = self.owners.values().filter(|owner| owner.reigns());
         let sessions = owned.flat_map(|owner| owner.rib.sessions.iter());
         let astray = sessions.filter(|(session, known)| {
-            rendezvous(session.0, live.iter().copied()).is_some_and(|to| to != known.at)
+            let at = known.moving.map_or(known.at, |moving| moving.0);
+            rendezvous(session.0, live.iter().copied()).is_some_and(|to| to != at)
         });
         let mut astray: Vec<SessionId> = astray.map(|(&session, _)| session).collect();
         astray.sort_unstable();
