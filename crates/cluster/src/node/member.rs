@@ -37,9 +37,9 @@ impl<T: Gpt> Node<T> {
             return 0;
         }
         let lease = if self.is_held() { self.lease_until } else { 0 };
-        let others = self.view.members.keys().filter(|&&node| node != self.me.node);
+        let others = self.view.members.values().filter(|of| of.0 != self.me);
         let confirmed =
-            others.map(|node| self.confirmed.get(node).map_or(0, |sent| sent + self.good_us()));
+            others.map(|of| self.confirmed.get(&of.0).map_or(0, |sent| sent + self.good_us()));
         lease.max(confirmed.min().unwrap_or(Micros::MAX))
     }
 
@@ -110,8 +110,12 @@ impl<T: Gpt> Node<T> {
         }
         let view = &self.view;
         self.heard.retain(|_, heard| view.state(heard.member).is_some());
-        // Confirmations are of one membership.
-        self.confirmed.clear();
+        // What members have promised holds under the next membership, too; new ones have promised
+        // nothing, and wait for a lease time.
+        self.confirmed.retain(|&member, _| view.state(member).is_some());
+        if !was_member && view.state(self.me).is_some() {
+            self.joined = now;
+        }
         self.members_changed_sessions(now, out);
         self.members_changed_owners();
         self.coordinate(now, out);
@@ -202,7 +206,7 @@ impl<T: Gpt> Node<T> {
 
     pub(super) fn confirmed(&mut self, from: Member, sent: Micros, membership: Revision) {
         if membership == self.view.membership && self.view.state(from).is_some() {
-            let last = self.confirmed.entry(from.node).or_default();
+            let last = self.confirmed.entry(from).or_default();
             *last = sent.max(*last);
         }
     }
@@ -218,9 +222,61 @@ impl<T: Gpt> Node<T> {
         applied.min().unwrap_or(Sequence::MAX)
     }
 
-    /// Whether this node may take a member's things: a lease time has passed since it confirmed.
+    /// Whether this node may take a member's things: a lease time has passed since it confirmed, and
+    /// since it became a member itself.
     pub(super) fn may_remove(&self, now: Micros, member: Member) -> bool {
-        let promised = self.promised.get(&member.node).copied().unwrap_or(0).max(self.started);
+        let promised = self.promised.get(&member.node).copied().unwrap_or(0).max(self.joined);
         now >= promised + self.settings.lease_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Map;
+    use crate::{NodeId, Settings};
+
+    fn member(node: u8) -> Member {
+        Member { node: NodeId(node), incarnation: 1 }
+    }
+
+    fn members(node: &mut Node<Map>, now: Micros, members: &[(u8, State)]) {
+        let members = members.iter().map(|&(node, state)| (member(node), state)).collect();
+        let value = Some(etcd::Value::Members(members));
+        let revision = node.view.membership + 1;
+        let reply = etcd::Reply::Watch { revision, key: etcd::Key::Members, value };
+        node.etcd(now, reply, &mut Vec::new());
+    }
+
+    /// etcd comes back after longer than a lease, with a change of the membership before the
+    /// lease is renewed: packets go on. A member that has promised nothing counts as none.
+    #[test]
+    fn confirmations_outlive_a_change_of_the_membership() {
+        let live = State::Live;
+        let settings = Settings::default();
+        let mut node = Node::<Map>::new(settings, member(0), Arc::default(), 0);
+        members(&mut node, 10, &[(0, live), (1, live), (2, live)]);
+        let (now, good_us) = (20_000_000, node.good_us());
+        assert_eq!(node.valid_until(), 0);
+        for other in [1, 2] {
+            node.confirmed(member(other), now, node.view.membership);
+        }
+        assert_eq!(node.valid_until(), now + good_us);
+        members(&mut node, now, &[(0, live), (1, live), (2, State::Draining)]);
+        assert_eq!(node.valid_until(), now + good_us);
+        members(&mut node, now, &[(0, live), (1, live)]);
+        assert_eq!(node.valid_until(), now + good_us);
+        members(&mut node, now, &[(0, live), (1, live), (3, live)]);
+        assert_eq!(node.valid_until(), 0);
+    }
+
+    #[test]
+    fn a_new_member_takes_nothing_for_a_lease_time() {
+        let (settings, live) = (Settings::default(), State::Live);
+        let mut node = Node::<Map>::new(settings, member(0), Arc::default(), 0);
+        let joined = 50_000_000;
+        members(&mut node, joined, &[(0, State::Catching), (1, live), (2, live)]);
+        assert!(!node.may_remove(joined + settings.lease_us - 1, member(1)));
+        assert!(node.may_remove(joined + settings.lease_us, member(1)));
     }
 }

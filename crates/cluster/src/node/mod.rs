@@ -130,15 +130,17 @@ pub struct Node<T: Gpt> {
     me: Member,
     /// What it publishes of itself.
     info: Info,
-    started: Micros,
+    /// When it became a member; before that, when it started.
+    joined: Micros,
     view: View,
     /// Its leases so far; the last one is in use.
     leases: u32,
     /// When it last asked for a lease or for its renewal.
     lease_asked: Option<Micros>,
     lease_until: Micros,
-    /// Members that have confirmed the membership, when this node asked them.
-    confirmed: BTreeMap<NodeId, Micros>,
+    /// Members that have confirmed this membership, or one before with them and this node, and when
+    /// this node asked them.
+    confirmed: BTreeMap<Member, Micros>,
     /// Members that this node has confirmed to, and when.
     promised: BTreeMap<NodeId, Micros>,
     heard: BTreeMap<NodeId, Heard>,
@@ -198,7 +200,7 @@ impl<T: Gpt> Node<T> {
             settings,
             me,
             info,
-            started: now,
+            joined: now,
             view: View::default(),
             leases: 0,
             lease_asked: None,
