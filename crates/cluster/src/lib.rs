@@ -69,12 +69,14 @@
 //!
 //! # Membership
 //! A membership is only ever changed by a member of it: the coordinator. It removes a member whose
-//! sign of life is gone, a lease time after it has last confirmed the membership to that member. So
-//! a node may also go on without etcd, as long as *every* other member confirms. A new member is
-//! *catching* until it has applied what each owner had when that owner knew it; so owners keep the
-//! stubs that it may need, and answers wait for it. A member that lags for
-//! [`Settings::suspend_us`] is suspended: it takes no packets from outside once it knows, and
-//! answers do not wait for it, but stubs do.
+//! sign of life is gone, a lease time after it has last confirmed the membership to that member,
+//! and after it has become a member itself. So a node may also go on without etcd, as long as
+//! *every* other member confirms; what one has confirmed holds under later memberships with both.
+//! A coordinator that has asked for a membership with new members confirms nothing until it knows
+//! what came of it. A new member is *catching* until it has applied what each owner had when that
+//! owner knew it; so owners keep the stubs that it may need, and answers wait for it. A member that
+//! lags for [`Settings::suspend_us`] is suspended: it takes no packets from outside once it knows,
+//! and answers do not wait for it, but stubs do.
 
 pub mod etcd;
 mod id;

@@ -1,7 +1,10 @@
 //! The coordinator: changes the membership and names the owners of partitions.
 //!
 //! Each change is a transaction on the revisions that it was decided on, so a coordinator that was
-//! deposed changes nothing. A membership is only ever changed by a member of it.
+//! deposed changes nothing. A membership is only ever changed by a member of it. While one is asked
+//! for that has new members, this node confirms the present one no more, and no confirmation counts
+//! for it: a new member that alone reaches etcd then removes those that do not know it, and a lease
+//! time after it has joined none of them goes on.
 
 use overbank::hash::mix;
 
@@ -30,8 +33,22 @@ impl<T: Gpt> Node<T> {
                 self.name_owners(out);
                 self.name_speaker(out);
             }
-            Some(_) => {}
+            Some(_) => self.end_asking(out),
         }
+    }
+
+    /// Writes the membership that stands once more if another that was asked for may still come:
+    /// after this, it cannot.
+    fn end_asking(&self, out: &mut Actions<T>) {
+        if self.is_asking() {
+            let members = self.view.members.values().copied().collect();
+            out.push(self.members_txn(members, None));
+        }
+    }
+
+    /// Whether a membership with new members has been asked for, on the one that stands.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking == Some(self.view.membership)
     }
 
     fn members_txn(&self, members: Vec<(Member, State)>, with: Option<Key>) -> Action<T> {
@@ -91,9 +108,13 @@ impl<T: Gpt> Node<T> {
                 same => same,
             };
         }
-        if members != self.view.members {
-            out.push(self.members_txn(members.into_values().collect(), None));
+        if members == self.view.members {
+            return self.end_asking(out);
         }
+        if members.len() > self.view.members.len() {
+            self.asking = Some(self.view.membership);
+        }
+        out.push(self.members_txn(members.into_values().collect(), None));
     }
 
     /// Has the log give a sign of life while a member lags.
@@ -133,5 +154,84 @@ impl<T: Gpt> Node<T> {
             let compare = vec![(key, revision), (Key::Members, self.view.membership)];
             out.push(Action::Etcd(Request::Txn { compare, key, value, lease: None }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::etcd::{Lease, Reply};
+    use crate::message::{Beat, Message};
+    use crate::table::Map;
+    use crate::{NodeId, Settings};
+
+    fn member(node: u8) -> Member {
+        Member { node: NodeId(node), incarnation: 1 }
+    }
+
+    /// etcd goes away for all members while a new one is asked for, which alone sees itself join:
+    /// a lease time later it may remove them all.
+    #[test]
+    fn nobody_goes_on_without_etcd_while_a_member_may_join() {
+        let live = State::Live;
+        let mut node = Node::<Map>::new(Settings::default(), member(0), Arc::default(), 0);
+        let now = 20_000_000;
+        let watch = |node: &mut Node<Map>, revision, key, value| {
+            let mut out = Vec::new();
+            node.etcd(now, Reply::Watch { revision, key, value: Some(value) }, &mut out);
+            out
+        };
+        let two = vec![(member(0), live), (member(1), live)];
+        watch(&mut node, 1, Key::Members, Value::Members(two.clone()));
+        for id in [0, 1] {
+            let lease = Lease { member: member(id), nth: 0 };
+            watch(&mut node, 2, Key::Alive(NodeId(id)), Value::Alive(lease, Arc::default()));
+        }
+        watch(&mut node, 3, Key::Coordinator, Value::Coordinator(member(0)));
+        node.confirmed(member(1), now, 1);
+        let confirmed = node.valid_until();
+        assert!(confirmed > now);
+        let mut sent = 0;
+        let mut confirms = |node: &mut Node<Map>| {
+            let mut out = Vec::new();
+            sent += 1;
+            let applied = node.replicas.iter().map(|_| 0).collect();
+            let beat = Beat {
+                sent,
+                membership: node.view.membership,
+                applied,
+                owned: Vec::new(),
+                digests: Vec::new(),
+                caught_up: true,
+                draining: false,
+                sessions: 0,
+                room: 0,
+            };
+            node.heard(now, member(1), Arc::new(beat), &mut out);
+            out.iter().any(|a| matches!(a, Action::Send(_, Message::Confirm { .. })))
+        };
+        assert!(confirms(&mut node));
+
+        let lease = Lease { member: member(2), nth: 1 };
+        let alive = Value::Alive(lease, Arc::default());
+        let asked = |out: Vec<Action<Map>>| {
+            out.into_iter().find_map(|action| match action {
+                Action::Etcd(Request::Txn { value: Value::Members(members), .. }) => Some(members),
+                _ => None,
+            })
+        };
+        let three = [&two[..], &[(member(2), State::Catching)]].concat();
+        assert_eq!(asked(watch(&mut node, 4, Key::Alive(NodeId(2)), alive)), Some(three));
+        assert_eq!((node.valid_until(), confirms(&mut node)), (0, false));
+
+        // The new member is gone before it was one: the present membership is written again.
+        let reply = Reply::Watch { revision: 5, key: Key::Alive(NodeId(2)), value: None };
+        let mut out = Vec::new();
+        node.etcd(now, reply, &mut out);
+        assert_eq!(asked(out).as_ref(), Some(&two));
+        watch(&mut node, 6, Key::Members, Value::Members(two));
+        assert_eq!((node.valid_until(), confirms(&mut node)), (confirmed, true));
     }
 }

@@ -3,7 +3,8 @@
 //! A node is *valid*, that is, it handles and forwards, while one of two holds by its own clock:
 //! - its lease: from the sending of the last renewal that was answered, less the margin;
 //! - *every* other member has confirmed within that time to know no newer membership. A member that
-//!   has confirmed removes the node a lease time later at the earliest, and only members remove.
+//!   has confirmed removes the node a lease time later at the earliest, and only members remove. So
+//!   this outlives a change of the membership, but for members that are new in it.
 
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ impl<T: Gpt> Node<T> {
             return 0;
         }
         let lease = if self.is_held() { self.lease_until } else { 0 };
+        if self.is_asking() {
+            return lease;
+        }
         let others = self.view.members.values().filter(|of| of.0 != self.me);
         let confirmed =
             others.map(|of| self.confirmed.get(&of.0).map_or(0, |sent| sent + self.good_us()));
@@ -196,7 +200,8 @@ impl<T: Gpt> Node<T> {
         self.compare(now, &beat.digests, out);
         self.took(from.node, &beat.applied);
         self.heard.insert(from.node, Heard { member: from, beat, lag });
-        if from != self.me && membership == self.view.membership && self.view.is_alive(from) {
+        let is_current = membership == self.view.membership && !self.is_asking();
+        if from != self.me && is_current && self.view.is_alive(from) {
             self.promised.insert(from.node, now);
             let confirm = Message::Confirm { sent, membership };
             out.push(Action::Send(from.node, confirm));
@@ -222,8 +227,8 @@ impl<T: Gpt> Node<T> {
         applied.min().unwrap_or(Sequence::MAX)
     }
 
-    /// Whether this node may take a member's things: a lease time has passed since it confirmed, and
-    /// since it became a member itself.
+    /// Whether this node may take a member's things: a lease time has passed since it confirmed,
+    /// and since it became a member itself.
     pub(super) fn may_remove(&self, now: Micros, member: Member) -> bool {
         let promised = self.promised.get(&member.node).copied().unwrap_or(0).max(self.joined);
         now >= promised + self.settings.lease_us

@@ -16,7 +16,7 @@ use crate::message::{Answer, Beat, Counts, Message, Refusal, Request, RequestId}
 use crate::rib::Context;
 use crate::table::Gpt;
 use crate::{
-    Index, Key, Member, Micros, NodeId, Partition, Sequence, SessionId, Settings, Version,
+    Index, Key, Member, Micros, NodeId, Partition, Revision, Sequence, SessionId, Settings, Version,
 };
 
 mod checkpoint;
@@ -138,6 +138,8 @@ pub struct Node<T: Gpt> {
     /// When it last asked for a lease or for its renewal.
     lease_asked: Option<Micros>,
     lease_until: Micros,
+    /// The membership for which this node has last asked for another with new members.
+    asking: Option<Revision>,
     /// Members that have confirmed this membership, or one before with them and this node, and when
     /// this node asked them.
     confirmed: BTreeMap<Member, Micros>,
@@ -205,6 +207,7 @@ impl<T: Gpt> Node<T> {
             leases: 0,
             lease_asked: None,
             lease_until: 0,
+            asking: None,
             confirmed: BTreeMap::new(),
             promised: BTreeMap::new(),
             heard: BTreeMap::new(),
