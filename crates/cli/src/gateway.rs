@@ -24,7 +24,7 @@ use overbank_gateway::journal::{self, Found, Journal};
 use overbank_gateway::prefix::{Prefix, Prefixes};
 use overbank_gateway::settings::{Ack, GatewaySettings, Role};
 use overbank_gateway::teid::Secret;
-use overbank_gateway::{Setup, StartError, file};
+use overbank_gateway::{Setup, StartError, fabric, file};
 use overbank_ports::select::{Rule, Rules, Select};
 use overbank_ports::spec::PortKind;
 use overbank_runtime::settings::{PortSetting, WorkerSettings};
@@ -249,12 +249,14 @@ impl Config {
 }
 
 /// Has AF_XDP ports take the gateway's own frames alone: tunnels to its N3 addresses, packets to
-/// terminals. The kernel keeps the others.
+/// terminals, and those of other nodes. The kernel keeps the others.
 fn select(check: &mut Check, ports: &mut [PortSetting], setup: &Setup) {
     let tunnels = setup.n3.iter().map(|&dst| Rule::Udp { dst, port: overbank_wire::gtpu::PORT });
     let pools = setup.tunable.pools.iter();
     let terminals = pools.map(|pool| Rule::To { prefix: pool.address(), len: pool.len() });
-    let of_role = [(Role::N3, tunnels.collect()), (Role::N6, terminals.collect())];
+    let nodes = vec![Rule::From { src: fabric::PREFIX }];
+    let of_role =
+        [(Role::N3, tunnels.collect()), (Role::N6, terminals.collect()), (Role::Fabric, nodes)];
     for (role, rules) in of_role {
         let port = ports.iter_mut().find(|port| port.number == role.number());
         let Some(PortKind::AfXdp { options, .. }) = port.map(|port| &mut port.spec.kind) else {

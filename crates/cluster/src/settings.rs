@@ -44,6 +44,9 @@ pub struct Settings {
     pub snapshot_every: u64,
     /// Changes between two snapshots of a partition, if they are as many as its sessions.
     pub snapshot_changes: usize,
+    /// Time after which a partition that has changed gets a snapshot in any case, so that the log
+    /// does not keep old changes.
+    pub snapshot_us: Micros,
     /// Whether a request is answered once its change is in the log, and not only when all members
     /// that take packets have applied it.
     pub answers_early: bool,
@@ -86,6 +89,7 @@ impl Default for Settings {
             rebuild_from: 256,
             snapshot_every: 1024,
             snapshot_changes: 1 << 15,
+            snapshot_us: 600_000_000,
             answers_early: false,
             sessions_max: u32::MAX,
             drain_rate: 100_000,

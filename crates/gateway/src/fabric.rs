@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// First bytes of the source of a frame on the fabric.
-pub(crate) const PREFIX: [u8; 3] = [0x02, 0x4f, 0x42];
+pub const PREFIX: [u8; 3] = [0x02, 0x4f, 0x42];
 /// Nodes that forward a packet at most.
 pub const HOPS_MAX: u8 = 2;
 

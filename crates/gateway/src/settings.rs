@@ -338,7 +338,7 @@ impl GatewaySettings {
             }
             (None, Some(_)) if clean => {
                 let what = "no port fabric; a node of a cluster has one, such as \
-                            fabric=afpacket:eth3";
+                            fabric=afxdp:eth3";
                 check.problem(Location::Missing("port"), what.to_owned());
             }
             _ => {}

@@ -17,7 +17,7 @@
 //!
 //! | supported | |
 //! |---|---|
-//! | node | Heartbeat, Association Setup, Update, Release |
+//! | node | Heartbeat both ways; Association Setup, Update, Release |
 //! | session | Establishment, Modification, Deletion; Report of usage and Error Indications |
 //! | PDR | an uplink one, F-TEID given or chosen; a downlink one or none; UE address likewise |
 //! | FAR | forward, drop; GTP-U to IPv4 or IPv6; End Marker (SNDEM) |

@@ -687,6 +687,55 @@ fn associations_come_first_and_a_restart_ends_sessions() {
     assert_eq!(cause, CauseValue::ServiceNotSupported);
 }
 
+#[test]
+fn heartbeats_find_a_control_plane_that_is_silent_or_has_restarted() {
+    let mut scene = Scene::new();
+    // Another node at the same address.
+    let other = NodeId::new_fqdn("smf.example").to_ie();
+    let stamp = |stamp: u32| Ie::new(T::RecoveryTimeStamp, stamp.to_be_bytes().to_vec());
+    scene.ask(M::AssociationSetupRequest, None, &[other, stamp(1)]);
+    scene.establish(&usual(choose(), ue(1))).expect("accepted");
+    let beats = |scene: &mut Scene, wait_ms: u64| {
+        scene.now_ms += wait_ms;
+        let mut out = Vec::new();
+        let mut store = Alone { sessions: &mut scene.store, now_ms: scene.now_ms };
+        scene.speaker.tick(scene.now_ms, &mut store, &mut out);
+        let sent = out.into_iter().map(|out| {
+            let Out::Send { to, bytes } = out else { panic!("a datagram") };
+            assert_eq!((to, bytes[1]), (smf(), M::HeartbeatRequest as u8));
+            let beat = parse(&bytes).expect("a message");
+            let ies = beat.ies.expect("elements");
+            assert_eq!(find(&ies, T::RecoveryTimeStamp).expect("ours").payload, [0, 0, 0, 77]);
+            beat.sequence
+        });
+        sent.collect::<Vec<u32>>()
+    };
+    let answer = |scene: &mut Scene, sequence: u32, stamp: Ie| {
+        assert_eq!(scene.raw(&emit(M::HeartbeatResponse, None, sequence, &[stamp])), []);
+    };
+    assert_eq!(beats(&mut scene, 0), []);
+    assert_eq!(beats(&mut scene, 59_999), []);
+    let [first] = beats(&mut scene, 1)[..] else { panic!("one for both") };
+    for _ in 0..3 {
+        assert_eq!(beats(&mut scene, 2_999), []);
+        assert_eq!(beats(&mut scene, 1), [first]);
+    }
+    assert_eq!((beats(&mut scene, 3_000), scene.speaker.totals().silent), (vec![], 1));
+    let [second] = beats(&mut scene, 60_000)[..] else { panic!("it goes on") };
+    // An answer to an earlier one, and one from elsewhere, are none.
+    let garbage = scene.speaker.totals().garbage;
+    answer(&mut scene, first, stamp(2));
+    assert_eq!((scene.store.len(), scene.speaker.totals().garbage), (1, garbage + 1));
+    answer(&mut scene, second, stamp(1));
+    assert_eq!((scene.store.len(), scene.speaker.totals().silent), (1, 0));
+    answer(&mut scene, second, stamp(2));
+    assert_eq!(scene.store.len(), 1);
+    let [third] = beats(&mut scene, 60_000)[..] else { panic!("the next one") };
+    answer(&mut scene, third, stamp(2));
+    assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));
+    assert_eq!(beats(&mut scene, 600_000), []);
+}
+
 /// Volumes and packets of a report: total, up, down.
 fn measured(ies: &[Ie], kind: T) -> (u32, Vec<u64>) {
     let parts = group(find(ies, kind).expect("a report")).expect("a group");

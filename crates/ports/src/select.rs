@@ -1,10 +1,10 @@
 //! Which frames a port takes; the kernel keeps the others.
 //!
 //! ```text
-//!   frame ─┬─ to a MAC address, from one that starts with three bytes ─▶ port
-//!          ├─ IP to a prefix ──────────────────────────────────────────▶ port
-//!          ├─ UDP to an address and port ──────────────────────────────▶ port
-//!          └─ else: ARP, neighbour discovery, ICMP, BGP, SSH, … ───────▶ kernel
+//!   frame ─┬─ from a MAC address that starts with three bytes ──────▶ port
+//!          ├─ IP to a prefix ───────────────────────────────────────▶ port
+//!          ├─ UDP to an address and port ───────────────────────────▶ port
+//!          └─ else: ARP, neighbour discovery, ICMP, BGP, SSH, … ────▶ kernel
 //! ```
 //!
 //! - Only untagged frames are taken: a VLAN is another interface of the kernel.
@@ -42,8 +42,8 @@ pub enum Rule {
     Udp { dst: IpAddr, port: u16 },
     /// IP packets to a prefix of `len` bits; later bits of the address do not count.
     To { prefix: IpAddr, len: u8 },
-    /// Frames to an address from any that starts with these bytes.
-    Mac { dst: [u8; 6], src: [u8; 3] },
+    /// Frames from a MAC address that starts with these bytes.
+    From { src: [u8; 3] },
 }
 
 /// Why rules are refused.
@@ -125,7 +125,7 @@ impl Select {
         let Some(ethernet) = frame.first_chunk::<ETHERNET>() else { return false };
         let header = Header::of(frame);
         rules.iter().any(|rule| match *rule {
-            Rule::Mac { dst, src } => ethernet[..6] == dst && ethernet[6..9] == src,
+            Rule::From { src } => ethernet[6..9] == src,
             Rule::To { prefix, len } => {
                 header.as_ref().is_some_and(|header| is_in(header.dst, prefix, len))
             }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn rules_are_bounded() {
-        let rule = Rule::Mac { dst: [2; 6], src: [2, 0x4f, 0x42] };
+        let rule = Rule::From { src: [2, 0x4f, 0x42] };
         assert!(Rules::new(vec![rule; RULES_MAX]).is_ok());
         let error = Rules::new(vec![rule; RULES_MAX + 1]).expect_err("too many");
         assert_eq!(error.to_string(), "129 rules: must be at most 128");

@@ -201,7 +201,8 @@ impl Cluster {
         for port in &ports {
             words.extend(["--port", port]);
         }
-        let (fabric, node) = (format!("fabric=afpacket:a{node}f"), node.to_string());
+        let kind = if node.is_multiple_of(2) { "afxdp" } else { "afpacket" };
+        let (fabric, node) = (format!("fabric={kind}:a{node}f"), node.to_string());
         words.extend(["--port", &fabric, "--node", &node, "--control", path]);
         let (peers, config) = (self.at("peers"), self.at("gateway.toml"));
         match self.over {

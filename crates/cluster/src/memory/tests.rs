@@ -307,6 +307,27 @@ fn a_rebalance_reaches_sessions_that_have_not_settled() {
 }
 
 /// So no late answer to a run that is over is taken for one to the next.
+/// Otherwise the log would keep the changes of a quiet cluster for ever.
+#[test]
+fn a_few_changes_are_in_a_snapshot_in_time() {
+    let mut cluster = Cluster::new(2, 20);
+    let mut snapshots = |cluster: &mut Cluster| {
+        let log = &mut cluster.memory.log;
+        let mut of = |partition| match log.request(crate::log::Request::Get { partition }) {
+            Some(crate::log::Reply::Snapshot { snapshot, .. }) => snapshot.is_some(),
+            _ => false,
+        };
+        (0..8).map(Partition).filter(|&partition| of(partition)).count()
+    };
+    let beats = Settings::default().snapshot_us / BEAT;
+    assert_eq!(snapshots(&mut cluster), 0);
+    cluster.beats(beats / 2);
+    assert_eq!(snapshots(&mut cluster), 4);
+    cluster.beats(beats / 2);
+    assert_eq!(snapshots(&mut cluster), 8);
+    cluster.all_handled(&[0, 1]);
+}
+
 #[test]
 fn two_runs_of_a_node_number_their_requests_differently() {
     let mut cluster = Cluster::new(3, 40);

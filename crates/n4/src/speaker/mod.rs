@@ -5,6 +5,7 @@
 //! session that one is under way for waits.
 
 mod choose;
+mod heartbeat;
 mod report;
 mod sessions;
 mod step;
@@ -15,6 +16,7 @@ use crate::message::{
 use crate::rules::Rules;
 use crate::store::Store;
 use hashbrown::{HashMap, HashSet};
+use heartbeat::Beat;
 use overbank_gateway::prefix::Prefixes;
 use overbank_gateway::session::Session;
 use rs_pfcp::ie::cause::CauseValue;
@@ -30,6 +32,8 @@ use std::net::{IpAddr, SocketAddr};
 use step::{Removal, Step, Then};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// UDP port of PFCP, that of requests.
+const PORT: u16 = 8805;
 /// Most associations.
 const ASSOCIATIONS_MAX: usize = 64;
 /// Answers that are kept for repeated requests.
@@ -71,6 +75,7 @@ overbank_declare::counters! {
         refused: counter messages "Requests refused" as "refused_requests";
         garbage: counter messages "Datagrams that are no message, or from a foreign address"
             as "garbage";
+        silent: gauge peers "Control planes that answer no heartbeat" as "silent_peers";
         reports: counter messages "Session reports sent" as "reports";
         reports_lost: counter messages "Session reports without an answer, or not sent: too many"
             as "reports_lost";
@@ -215,6 +220,8 @@ pub struct Speaker {
     /// Removals of the sessions of associations, by number.
     removals: HashMap<u64, Removal, foldhash::fast::RandomState>,
     reports: VecDeque<Report>,
+    /// Heartbeats by the address of associations.
+    beats: HashMap<IpAddr, Beat, foldhash::fast::RandomState>,
     /// SEIDs with usage rules, looked at in turns.
     watched: VecDeque<u64>,
     sequence: u32,
@@ -236,6 +243,8 @@ enum Next {
     Step(Step),
     /// After the removal of the sessions of a node.
     Forget(Vec<u8>, Then),
+    /// It is done, and the sessions of nodes that have restarted go.
+    Restarted(Vec<Vec<u8>>),
 }
 
 fn refused(cause: CauseValue, why: &str) -> Refusal {
@@ -269,6 +278,7 @@ impl Speaker {
             waiting: VecDeque::new(),
             removals: HashMap::default(),
             reports: VecDeque::new(),
+            beats: HashMap::default(),
             watched: VecDeque::new(),
             sequence: 0,
             drawn: 0,
@@ -307,6 +317,7 @@ impl Speaker {
         N4Totals {
             associations: self.associations.len() as u64,
             sessions: self.sessions.len() as u64,
+            silent: self.beats.values().filter(|beat| beat.silent).count() as u64,
             ..self.totals
         }
     }
@@ -349,8 +360,14 @@ impl Speaker {
                 return;
             }
         };
-        if received.kind == MsgType::SessionReportResponse {
-            return self.reported(&received, from, now_ms, store, out);
+        match received.kind {
+            MsgType::SessionReportResponse => {
+                return self.reported(&received, from, now_ms, store, out);
+            }
+            MsgType::HeartbeatResponse => {
+                return self.answered_beat(&received, from, now_ms, store, out);
+            }
+            _ => {}
         }
         let Some(kind) = answer_to(received.kind) else {
             self.totals.garbage += 1;
@@ -381,14 +398,13 @@ impl Speaker {
             Ok(Next::Answer(ies)) => self.reply(asked, Ok(ies), now_ms, out),
             Ok(Next::Step(step)) => self.go(Some(asked), step, now_ms, store, out),
             Ok(Next::Forget(node, then)) => {
-                let asked = match received.kind {
-                    MsgType::HeartbeatRequest => {
-                        self.reply(asked, Ok(vec![self.recovery()]), now_ms, out);
-                        None
-                    }
-                    _ => Some(asked),
-                };
-                self.forget(asked, &node, then, now_ms, store, out);
+                self.forget(Some(asked), &node, then, now_ms, store, out);
+            }
+            Ok(Next::Restarted(nodes)) => {
+                self.reply(asked, Ok(vec![self.recovery()]), now_ms, out);
+                for node in nodes {
+                    self.forget(None, &node, Then::Release, now_ms, store, out);
+                }
             }
             Err(refusal) => self.reply(asked, Err(refusal), now_ms, out),
         }
@@ -475,15 +491,7 @@ impl Speaker {
         store: &dyn Store,
     ) -> Result<Next, Refusal> {
         match request.kind {
-            MsgType::HeartbeatRequest => {
-                let stamp = find(ies, IeType::RecoveryTimeStamp);
-                let stamp = stamp.and_then(|stamp| stamp.payload.get(..STAMP_LEN));
-                let restarted = stamp.and_then(|stamp| self.restarted(from.ip(), stamp));
-                Ok(match restarted {
-                    Some(node) => Next::Forget(node, Then::Release),
-                    None => Next::Answer(vec![self.recovery()]),
-                })
-            }
+            MsgType::HeartbeatRequest => Ok(Next::Restarted(self.restarted(from.ip(), ies))),
             MsgType::AssociationSetupRequest => self.set_up(ies, from),
             MsgType::AssociationUpdateRequest => {
                 self.association(ies)?;
@@ -567,11 +575,22 @@ impl Speaker {
         Ok(node.payload.clone())
     }
 
-    /// Returns the node of a control plane that has restarted, and forgotten its sessions.
-    fn restarted(&self, from: IpAddr, stamp: &[u8]) -> Option<Vec<u8>> {
-        let mut of_peer = self.associations.iter();
-        let restarted = of_peer.find(|(_, old)| old.from == from && old.recovery != stamp);
-        restarted.map(|(node, _)| node.clone())
+    /// Returns the nodes of a control plane that has restarted, by the elements of its heartbeat:
+    /// it has forgotten its sessions.
+    fn restarted(&self, from: IpAddr, ies: &[Ie]) -> Vec<Vec<u8>> {
+        let stamp = find(ies, IeType::RecoveryTimeStamp);
+        let stamp = stamp.and_then(|stamp| stamp.payload.get(..STAMP_LEN));
+        let restarted = |old: &Association| {
+            old.from == from && stamp.is_some_and(|stamp| old.recovery != stamp)
+        };
+        let nodes = self.associations.iter().filter(|(_, old)| restarted(old));
+        nodes.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Returns a number for a request of ours.
+    fn next_sequence(&mut self) -> u32 {
+        self.sequence = if self.sequence >= SEQUENCE_MAX { 1 } else { self.sequence + 1 };
+        self.sequence
     }
 }
 

@@ -1,7 +1,7 @@
 //! Session reports: usage at thresholds, Error Indications; sent again until they are answered.
 
 use super::step::Step;
-use super::{Out, Report, SEQUENCE_MAX, Speaker};
+use super::{Out, Report, Speaker};
 use crate::message::{Received, emit, find};
 use crate::store::Store;
 use rs_pfcp::ie::cause::{Cause, CauseValue};
@@ -14,13 +14,13 @@ use std::net::{IpAddr, SocketAddr};
 /// Reports without an answer.
 const REPORTS_MAX: usize = 1024;
 /// Time until a request is sent again, and how often (T1 and N1 of the standard).
-const T1_MS: u64 = 3_000;
-const N1: u32 = 3;
+pub(super) const T1_MS: u64 = 3_000;
+pub(super) const N1: u32 = 3;
 /// Time between two reports of Error Indications for a session.
 const QUIET_MS: u64 = 10_000;
 
 impl Speaker {
-    /// Sends reports that are due, and repeats those without an answer.
+    /// Sends reports and heartbeats that are due, and repeats those without an answer.
     pub fn tick(&mut self, now_ms: u64, store: &mut dyn Store, out: &mut Vec<Out>) {
         for _ in 0..self.watched.len().min(store.looks()) {
             let Some(seid) = self.watched.pop_front() else { break };
@@ -34,6 +34,7 @@ impl Speaker {
                 self.go(None, Step::Look(seid), now_ms, store, out);
             }
         }
+        self.beat(now_ms, out);
         for _ in 0..self.reports.len() {
             let Some(mut report) = self.reports.pop_front() else { break };
             if report.due_ms > now_ms {
@@ -74,13 +75,12 @@ impl Speaker {
             self.totals.reports_lost += 1;
             return;
         }
-        self.sequence = if self.sequence >= SEQUENCE_MAX { 1 } else { self.sequence + 1 };
-        let to = record.kept.to;
-        let bytes =
-            emit(MsgType::SessionReportRequest, Some(record.kept.cp_seid), self.sequence, ies);
+        let (to, seid_there) = (record.kept.to, record.kept.cp_seid);
+        let sequence = self.next_sequence();
+        let bytes = emit(MsgType::SessionReportRequest, Some(seid_there), sequence, ies);
         out.push(Out::Send { to, bytes: bytes.clone() });
         self.totals.reports += 1;
-        let (sequence, due_ms) = (self.sequence, now_ms + T1_MS);
+        let due_ms = now_ms + T1_MS;
         self.reports.push_back(Report { sequence, to, bytes, due_ms, left: N1, session: seid });
     }
 

@@ -1,7 +1,7 @@
 //! Sessions: established, modified, deleted; each as a whole or not at all.
 
 use super::step::Step;
-use super::{Answer, Asked, Kept, Record, Speaker, only};
+use super::{Answer, Asked, Kept, PORT, Record, Speaker, only};
 use crate::message::{Refusal, find, need, read};
 use crate::rules::{self, Rules, families};
 use crate::speaker::Out;
@@ -13,9 +13,6 @@ use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::{Ie, IeType};
 use std::net::{IpAddr, SocketAddr};
-
-/// Port of PFCP.
-const PORT: u16 = 8805;
 
 /// Elements that an establishment may have.
 const ESTABLISHMENT: [IeType; 16] = [

@@ -32,6 +32,10 @@ fn accepted(scene: &mut Scene, sent: &mut Vec<Out>) {
     );
     scene.speaker.error_indication(GNB.into(), 0x77, scene.now_ms, sent);
     keep(sent, scene, M::SessionDeletionRequest, Some(seid), &[]);
+    // A heartbeat.
+    scene.now_ms += 60_000;
+    let mut store = Alone { sessions: &mut scene.store, now_ms: scene.now_ms };
+    scene.speaker.tick(scene.now_ms, &mut store, sent);
 }
 
 /// A refusal of each kind.

@@ -2,7 +2,7 @@
 //! [`Select`](crate::select::Select), compiled from them.
 //!
 //! ```text
-//!   Ethernet ─ MAC rules ─┬─ IPv4 ─ prefixes ─ UDP: rules ─▶ no rule: XDP_PASS
+//!   Ethernet ─ sources ───┬─ IPv4 ─ prefixes ─ UDP: rules ─▶ no rule: XDP_PASS
 //!                         └─ IPv6 ─ prefixes ─ UDP: rules ─▶
 //!                 a rule matches: on to what follows the filter
 //! ```
@@ -18,6 +18,7 @@ use crate::select::{Rule, Rules};
 use std::net::IpAddr;
 
 /// Offsets in a frame.
+const SRC: i16 = 6;
 const TYPE: i16 = 12;
 const L3: i16 = 14;
 const IP4_FRAGMENT: i16 = L3 + 6;
@@ -67,7 +68,7 @@ impl Assembler {
         let mut exits = Exits::default();
         self.put(&[load32(DATA, CONTEXT, MD_DATA), load32(END, CONTEXT, MD_DATA_END)]);
         self.require(DATA, i32::from(L3), &mut exits);
-        self.addresses(rules, &mut exits);
+        self.sources(rules, &mut exits);
         self.put(&[load16(1, DATA, TYPE)]);
         let ip4 = self.jump_if(JEQ32, 1, half([0x08, 0x00]));
         let other = self.jump_if(JNE32, 1, half([0x86, 0xdd]));
@@ -108,17 +109,12 @@ impl Assembler {
         self.label(next);
     }
 
-    /// Compares the Ethernet addresses.
-    fn addresses(&mut self, rules: &Rules, exits: &mut Exits) {
-        self.put(&[load32(2, DATA, 0), load16(3, DATA, 4), load16(4, DATA, 6), load8(5, DATA, 8)]);
+    /// Compares the Ethernet source.
+    fn sources(&mut self, rules: &Rules, exits: &mut Exits) {
+        self.put(&[load16(2, DATA, SRC), load8(3, DATA, SRC + 2)]);
         for rule in rules.iter() {
-            let Rule::Mac { dst: [a, b, c, d, e, f], src: [g, h, i] } = *rule else { continue };
-            let next = [
-                self.jump_if(JNE32, 2, u32::from_ne_bytes([a, b, c, d])),
-                self.jump_if(JNE32, 3, half([e, f])),
-                self.jump_if(JNE32, 4, half([g, h])),
-                self.jump_if(JNE32, 5, u32::from(i)),
-            ];
+            let Rule::From { src: [a, b, c] } = *rule else { continue };
+            let next = [self.jump_if(JNE32, 2, half([a, b])), self.jump_if(JNE32, 3, u32::from(c))];
             self.take(&next, exits);
         }
     }

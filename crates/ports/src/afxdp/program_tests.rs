@@ -59,7 +59,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 let len = if len > 64 { bits - len % 3 } else { len.min(bits) };
                 Rule::To { prefix: address, len }
             }
-            _ => Rule::Mac { dst: [2, 0, 0, 0, 0, last], src: [2, 0x4f, 0x42 + last] },
+            _ => Rule::From { src: [2, 0x4f, 0x42 + last] },
         },
     );
     prop::collection::vec(rule, 0..6).prop_map(|rules| Rules::new(rules).expect("few"))
@@ -147,13 +147,13 @@ fn as_many_rules_as_allowed() {
     let kinds: [Make; 3] = [
         |dst, _| Rule::Udp { dst, port: 2152 },
         |prefix, _| Rule::To { prefix, len: 127 },
-        |_, i| Rule::Mac { dst: [2, 0, 0, 0, 0, i], src: [2, 0x4f, 0x42] },
+        |_, i| Rule::From { src: [2, 0x4f, i] },
     ];
     for make in kinds {
         let rules = (0..RULES_MAX as u16).map(|i| make(address(2 * i), i as u8)).collect();
         let select = Select::Rules(Rules::new(rules).expect("as many as allowed"));
         let program = loaded(&select);
-        let mut frame = vec![2, 0, 0, 0, 0, RULES_MAX as u8 - 1, 2, 0x4f, 0x42, 0, 0, 0];
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0x4f, RULES_MAX as u8 - 1, 0, 0, 0];
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]);
         frame.extend([9; 16]);
         let IpAddr::V6(last) = address(2 * (RULES_MAX as u16 - 1)) else { unreachable!() };
@@ -161,7 +161,7 @@ fn as_many_rules_as_allowed() {
         frame.extend([0xc0, 0, 8, 0x68, 0, 8, 0, 0]);
         assert!(select.takes(&frame));
         assert_eq!(bpf::test_run(&program, &frame).expect("it runs"), XDP_DROP as u32);
-        frame[5] = 0xff;
+        frame[8] = 0xff;
         frame[52] = 0xff;
         assert!(!select.takes(&frame));
         assert_eq!(bpf::test_run(&program, &frame).expect("it runs"), XDP_PASS as u32);

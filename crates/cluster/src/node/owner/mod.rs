@@ -108,6 +108,8 @@ pub(super) struct Owner<T: Gpt> {
     snapshot_at: Sequence,
     /// Changes since then.
     changed: usize,
+    /// When the next one is due if there are any.
+    snapshot_due: Micros,
     /// Sessions of members that are gone for which no node has room.
     homeless: BTreeSet<SessionId>,
     asked: Micros,
@@ -119,7 +121,7 @@ pub(super) struct Owner<T: Gpt> {
 const FREED_MAX: usize = 4096;
 
 impl<T: Gpt> Owner<T> {
-    fn new(epoch: Epoch, now: Micros) -> Self {
+    fn new(epoch: Epoch, now: Micros, snapshot_due: Micros) -> Self {
         Self {
             epoch,
             phase: Phase::Loading,
@@ -140,6 +142,7 @@ impl<T: Gpt> Owner<T> {
             digests: BTreeSet::new(),
             snapshot_at: 0,
             changed: 0,
+            snapshot_due,
             homeless: BTreeSet::new(),
             asked: now,
             freed: now,
@@ -181,7 +184,10 @@ impl<T: Gpt> Node<T> {
         match self.view.owners.get(&own) {
             Some(&(epoch, owner, _)) if owner == self.me => {
                 if self.owners.get(&own).is_none_or(|owner| owner.epoch < epoch) {
-                    self.owners.insert(own, Owner::new(epoch, now));
+                    // Not all partitions at a time.
+                    let crate::Settings { partitions, snapshot_us, .. } = self.settings;
+                    let part = u64::from(own.0 + 1) * snapshot_us / u64::from(partitions);
+                    self.owners.insert(own, Owner::new(epoch, now, now + part));
                     out.push(Action::Log(Request::Get { partition: own }));
                 }
             }
@@ -436,10 +442,12 @@ impl<T: Gpt> Node<T> {
         }
         if owner.inflight.is_none()
             && (owner.at >= owner.snapshot_at + settings.snapshot_every
-                || owner.changed >= settings.snapshot_changes.max(owner.rib.sessions.len()))
+                || owner.changed >= settings.snapshot_changes.max(owner.rib.sessions.len())
+                || owner.changed > 0 && now >= owner.snapshot_due)
             && let Some(Ok(image)) = owner.writer.as_ref().map(T::image)
         {
             (owner.snapshot_at, owner.changed) = (owner.at, 0);
+            owner.snapshot_due = now + settings.snapshot_us;
             let rib = owner.rib.clone();
             let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
             let snapshot = Arc::new(snapshot);

@@ -1,0 +1,199 @@
+//! Slots beside the paper's loop, corrected.
+
+use super::*;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Algorithm 2 as it is printed, but for the errors that the module names. Moves by trying all.
+struct Naive {
+    memory: Vec<u8>,
+    key_map: BTreeMap<Item, Place>,
+}
+
+impl Naive {
+    fn insert(&mut self, item: Item, bytes: usize) -> Option<Place> {
+        if self.key_map.contains_key(&item) {
+            return None;
+        }
+        let n = bytes.div_ceil(16).max(1);
+        for index in 0..self.memory.len() {
+            if self.memory[index].count_ones() as usize >= n {
+                let bits = (0..8u8).filter(|bit| self.memory[index] >> bit & 1 == 1);
+                let stages = bits.take(n).map(|bit| 1 << bit).sum();
+                self.memory[index] &= !stages;
+                let place = Place { index: index as u16, stages };
+                self.key_map.insert(item, place);
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn evict(&mut self, item: Item) -> Option<Place> {
+        let place = self.key_map.remove(&item)?;
+        self.memory[usize::from(place.index)] |= place.stages;
+        Some(place)
+    }
+
+    fn squares(&self) -> u32 {
+        self.memory.iter().map(|free| free.count_ones().pow(2)).sum()
+    }
+}
+
+/// Does the same to both.
+struct Pair(Slots, Naive);
+
+impl Pair {
+    fn new(indexes_log2: u32) -> Pair {
+        let memory = vec![u8::MAX; 1 << indexes_log2];
+        Pair(Slots::new(indexes_log2), Naive { memory, key_map: BTreeMap::new() })
+    }
+
+    fn insert(&mut self, item: Item, bytes: usize) {
+        let Pair(slots, naive) = self;
+        assert_eq!(slots.insert(item, bytes).ok(), naive.insert(item, bytes));
+    }
+
+    fn remove(&mut self, item: Item) {
+        let Pair(slots, naive) = self;
+        assert_eq!(slots.remove(item), naive.evict(item));
+    }
+
+    /// Makes room for a value as far as moves do; returns how many there were.
+    fn repack(&mut self, bytes: usize) -> usize {
+        let Pair(slots, naive) = self;
+        let mut moves = 0;
+        while let Some(moved) = slots.repack(bytes) {
+            let before = naive.squares();
+            assert_eq!(naive.evict(moved.item), Some(moved.from));
+            let free = &mut naive.memory[usize::from(moved.to.index)];
+            assert_eq!(*free & moved.to.stages, moved.to.stages, "units of others");
+            *free &= !moved.to.stages;
+            naive.key_map.insert(moved.item, moved.to);
+            assert_eq!(moved.from.units(), moved.to.units());
+            assert!(naive.squares() > before);
+            moves += 1;
+        }
+        moves
+    }
+
+    /// Each unit is free or of one item, by all that says so.
+    fn check(&self) {
+        let Pair(slots, naive) = self;
+        assert_eq!(slots.free[..], naive.memory[..]);
+        let free = naive.memory.iter().map(|free| free.count_ones()).sum::<u32>();
+        assert_eq!(slots.free_units(), free);
+        for (index, &free) in naive.memory.iter().enumerate() {
+            let mut of_items = 0;
+            let mut items = BTreeSet::new();
+            for item in slots.items(index as u16) {
+                let place = slots.place(item).expect("placed");
+                assert_eq!(usize::from(place.index), index);
+                assert_eq!(of_items & place.stages, 0, "owned twice");
+                of_items |= place.stages;
+                assert!(items.insert(item));
+            }
+            assert_eq!(of_items, !free, "leaked");
+            for (with, set) in slots.with_free.iter().enumerate() {
+                let is_in = set.iter().any(|of| usize::from(of) == index);
+                assert_eq!(is_in, with == free.count_ones() as usize);
+            }
+        }
+        let placed = (0..=u16::MAX).filter_map(|item| Some((item, slots.place(item)?)));
+        assert!(placed.eq(naive.key_map.iter().map(|(item, place)| (*item, *place))));
+    }
+}
+
+/// Operations on a full memory; `OVERBANK_SLOT_OPERATIONS` says how many.
+#[test]
+fn no_unit_is_owned_twice_and_none_leaks() {
+    let operations = std::env::var("OVERBANK_SLOT_OPERATIONS");
+    let operations = operations.ok().and_then(|text| text.parse().ok()).unwrap_or(200_000u64);
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    let mut pair = Pair::new(6);
+    let mut moves = 0;
+    for nth in 0..operations {
+        // About as many values as there is room for.
+        let item = random.random_range(0..160);
+        let bytes = random.random_range(0..=VALUE_MAX);
+        match random.random_range(0..8) {
+            0..4 => pair.insert(item, bytes),
+            4..7 => pair.remove(item),
+            _ => moves += pair.repack(bytes),
+        }
+        if nth % 4096 == 0 {
+            pair.check();
+        }
+    }
+    pair.check();
+    assert!(moves > 100, "{moves} moves");
+}
+
+#[test]
+fn moves_bring_free_units_together() {
+    let mut pair = Pair::new(4);
+    for item in 0..64 {
+        pair.insert(item, 32);
+    }
+    // One value of two units of each index goes: 32 units are free, and no two indexes have eight.
+    (0..64).step_by(4).for_each(|item| pair.remove(item));
+    assert_eq!(pair.0.insert(100, 128), Err(SlotError::Full { units: 8, free: 32 }));
+    assert_eq!(pair.repack(128), 3);
+    pair.insert(100, 128);
+    assert!(pair.0.place(100).is_some());
+    assert_eq!(pair.0.repack(16), None, "there is room");
+    pair.check();
+    // Values of five units leave three in each index, for good.
+    let mut pair = Pair::new(4);
+    (0..16).for_each(|item| pair.insert(item, 80));
+    assert_eq!(pair.0.free_units(), 48);
+    assert_eq!(pair.repack(64), 0);
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut slots = Slots::new(0);
+    let place = slots.insert(7, 0).expect("room");
+    assert_eq!(place, Place { index: 0, stages: 1 });
+    let error = slots.insert(7, 16).expect_err("placed");
+    assert_eq!(error.to_string(), "item 7 has a place");
+    let error = slots.insert(8, 129).expect_err("too long");
+    assert_eq!(error.to_string(), "a value of 129 bytes: must have at most 128");
+    let error = slots.insert(8, 128).expect_err("full");
+    assert_eq!(error.to_string(), "no index has 8 free units; 7 are free in all");
+    assert_eq!((slots.free_units(), slots.remove(8)), (7, None));
+    // Once, and not again: the paper's EVICT would free the units of the next item.
+    assert_eq!(slots.remove(7), Some(place));
+    assert_eq!(slots.insert(9, 128).expect("room").stages, u8::MAX);
+    assert_eq!((slots.remove(7), slots.free_units()), (None, 0));
+    assert_eq!(slots.items(9).count(), 0);
+}
+
+#[test]
+fn lengths_are_rounded_up() {
+    for (bytes, units) in [(0, 1), (1, 1), (16, 1), (17, 2), (112, 7), (113, 8), (128, 8)] {
+        assert_eq!(units_of(bytes), units, "{bytes}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn index_sets_are_sets(changes in prop::collection::vec((any::<bool>(), any::<u16>()), 0..300)) {
+        let (mut set, mut naive) = (IndexSet::from_iter([]), BTreeSet::new());
+        for (inserts, index) in changes {
+            // Near each other and far apart, both ends too.
+            let index = if index % 3 == 0 { index } else { (index / 1024).wrapping_neg() };
+            if inserts {
+                set.insert(index);
+                naive.insert(index);
+            } else {
+                set.remove(index);
+                naive.remove(&index);
+            }
+            prop_assert_eq!(set.first(), naive.first().copied());
+        }
+        prop_assert!(set.iter().eq(naive.iter().copied()));
+    }
+}
