@@ -710,14 +710,15 @@ fn heartbeats_find_a_control_plane_that_is_silent_or_has_restarted() {
         });
         sent.collect::<Vec<u32>>()
     };
+    const NO_BEAT: [u32; 0] = [];
     let answer = |scene: &mut Scene, sequence: u32, stamp: Ie| {
         assert_eq!(scene.raw(&emit(M::HeartbeatResponse, None, sequence, &[stamp])), []);
     };
-    assert_eq!(beats(&mut scene, 0), []);
-    assert_eq!(beats(&mut scene, 59_999), []);
+    assert_eq!(beats(&mut scene, 0), NO_BEAT);
+    assert_eq!(beats(&mut scene, 59_999), NO_BEAT);
     let [first] = beats(&mut scene, 1)[..] else { panic!("one for both") };
     for _ in 0..3 {
-        assert_eq!(beats(&mut scene, 2_999), []);
+        assert_eq!(beats(&mut scene, 2_999), NO_BEAT);
         assert_eq!(beats(&mut scene, 1), [first]);
     }
     assert_eq!((beats(&mut scene, 3_000), scene.speaker.totals().silent), (vec![], 1));
@@ -733,7 +734,7 @@ fn heartbeats_find_a_control_plane_that_is_silent_or_has_restarted() {
     let [third] = beats(&mut scene, 60_000)[..] else { panic!("the next one") };
     answer(&mut scene, third, stamp(2));
     assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));
-    assert_eq!(beats(&mut scene, 600_000), []);
+    assert_eq!(beats(&mut scene, 600_000), NO_BEAT);
 }
 
 /// Volumes and packets of a report: total, up, down.

@@ -87,6 +87,7 @@ fn tshark_finds_no_fault_in_what_is_sent() {
     let count = |filter: &str| tshark(&path, filter, &["frame.number"]).len();
     assert_eq!(count("pfcp.cause == 1"), 7);
     assert_eq!(count("pfcp.cause >= 64"), 8);
-    assert_eq!(count("pfcp.msg_type == 56"), 2, "reports");
+    assert_eq!(count("pfcp.msg_type == 56"), 4, "reports, and again with the heartbeat");
+    assert_eq!(count("pfcp.msg_type == 1"), 1, "heartbeats");
     assert_eq!(count("pfcp.msg_type == 11"), 1, "version");
 }

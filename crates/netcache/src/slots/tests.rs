@@ -21,7 +21,7 @@ impl Naive {
         for index in 0..self.memory.len() {
             if self.memory[index].count_ones() as usize >= n {
                 let bits = (0..8u8).filter(|bit| self.memory[index] >> bit & 1 == 1);
-                let stages = bits.take(n).map(|bit| 1 << bit).sum();
+                let stages = bits.take(n).fold(0u8, |stages, bit| stages | 1 << bit);
                 self.memory[index] &= !stages;
                 let place = Place { index: index as u16, stages };
                 self.key_map.insert(item, place);
