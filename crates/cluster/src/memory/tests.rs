@@ -311,7 +311,7 @@ fn a_rebalance_reaches_sessions_that_have_not_settled() {
 #[test]
 fn a_few_changes_are_in_a_snapshot_in_time() {
     let mut cluster = Cluster::new(2, 20);
-    let mut snapshots = |cluster: &mut Cluster| {
+    let snapshots = |cluster: &mut Cluster| {
         let log = &mut cluster.memory.log;
         let mut of = |partition| match log.request(crate::log::Request::Get { partition }) {
             Some(crate::log::Reply::Snapshot { snapshot, .. }) => snapshot.is_some(),

@@ -181,8 +181,8 @@ impl Slots {
         Some(place)
     }
 
-    /// Moves a value so that one of this length comes nearer to a place; the caller moves its bytes.
-    /// Returns `None`, without a change, if there is room already or no move helps.
+    /// Moves a value so that one of this length comes nearer to a place; the caller moves its
+    /// bytes. Returns `None`, without a change, if there is room already or no move helps.
     pub fn repack(&mut self, bytes: usize) -> Option<Move> {
         let units = units_of(bytes.min(VALUE_MAX));
         if self.first_fit(units).is_some() {
