@@ -201,7 +201,9 @@ impl Cluster {
         for port in &ports {
             words.extend(["--port", port]);
         }
-        let kind = if node.is_multiple_of(2) { "afxdp" } else { "afpacket" };
+        // A second process gets no AF_XDP socket at a queue that has one.
+        let own = path == self.path(node);
+        let kind = if own && node.is_multiple_of(2) { "afxdp" } else { "afpacket" };
         let (fabric, node) = (format!("fabric={kind}:a{node}f"), node.to_string());
         words.extend(["--port", &fabric, "--node", &node, "--control", path]);
         let (peers, config) = (self.at("peers"), self.at("gateway.toml"));
