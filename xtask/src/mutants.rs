@@ -64,7 +64,7 @@ impl Mutant {
         let build = tree.with_file_name("build");
         if self.tests == "models" {
             command.env("LOOM_MAX_PREEMPTIONS", "2");
-            if self.package == "overbank" {
+            if self.package != "overbank-handover" {
                 command.args(["--lib", "--features", "loom", "::model::"]);
             } else {
                 command.args(["--lib", "--profile", "models"]).env("RUSTFLAGS", "--cfg loom");

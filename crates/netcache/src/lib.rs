@@ -3,5 +3,18 @@
 //! Source: Jin et al., *NetCache*, SOSP 2017.
 //!
 //! - [`slots`]: which units of the value memory belong to which cached key (algorithm 2).
+//! - [`pipeline`]: what a packet does to the device, and the device to a packet (algorithm 1).
+//! - [`controller`]: which keys the device caches.
+//! - [`agent`]: a server's side of the protocol that keeps the device right.
 
+pub mod agent;
+pub mod controller;
+pub mod entry;
+#[cfg(all(test, not(feature = "loom")))]
+mod model;
+pub mod pipeline;
 pub mod slots;
+mod sync;
+
+/// Time in microseconds, on a clock that never goes back.
+pub type Micros = u64;

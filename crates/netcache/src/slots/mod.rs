@@ -66,12 +66,13 @@ impl Place {
     }
 }
 
-/// A value that is to be moved.
+/// A value that is to be moved: to another item with another place, so that packets which have
+/// found the first ones are no danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    pub item: Item,
-    pub from: Place,
-    pub to: Place,
+    pub from: Item,
+    pub to: Item,
+    pub place: Place,
 }
 
 /// Why a value has no place.
@@ -181,16 +182,16 @@ impl Slots {
         Some(place)
     }
 
-    /// Moves a value so that one of this length comes nearer to a place; the caller moves its
-    /// bytes. Returns `None`, without a change, if there is room already or no move helps.
-    pub fn repack(&mut self, bytes: usize) -> Option<Move> {
+    /// Gives the item `to` a place for the value of another one, which the caller removes once
+    /// nothing uses it: a value of this length comes nearer to a place then. Returns `None`,
+    /// without a change, if there is room already, no move helps, or `to` has a place.
+    pub fn repack(&mut self, bytes: usize, to: Item) -> Option<Move> {
         let units = units_of(bytes.min(VALUE_MAX));
-        if self.first_fit(units).is_some() {
+        if self.first_fit(units).is_some() || self.place(to).is_some() {
             return None;
         }
-        let (item, to) = self.best_move(units)?;
-        let from = self.remove(item)?;
-        Some(Move { item, from, to: self.take(item, to, from.units()) })
+        let (from, index) = self.best_move(units)?;
+        Some(Move { from, to, place: self.take(to, index, self.units(from)) })
     }
 
     /// Returns the lowest index with that many free units.

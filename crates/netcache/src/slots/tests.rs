@@ -65,14 +65,16 @@ impl Pair {
     fn repack(&mut self, bytes: usize) -> usize {
         let Pair(slots, naive) = self;
         let mut moves = 0;
-        while let Some(moved) = slots.repack(bytes) {
+        let spare = |slots: &Slots| (0..=Item::MAX).find(|item| slots.place(*item).is_none());
+        while let Some(Move { from, to, place }) = slots.repack(bytes, spare(slots).expect("one")) {
             let before = naive.squares();
-            assert_eq!(naive.evict(moved.item), Some(moved.from));
-            let free = &mut naive.memory[usize::from(moved.to.index)];
-            assert_eq!(*free & moved.to.stages, moved.to.stages, "units of others");
-            *free &= !moved.to.stages;
-            naive.key_map.insert(moved.item, moved.to);
-            assert_eq!(moved.from.units(), moved.to.units());
+            let free = &mut naive.memory[usize::from(place.index)];
+            assert_eq!(*free & place.stages, place.stages, "units of others");
+            *free &= !place.stages;
+            naive.key_map.insert(to, place);
+            let left = slots.remove(from);
+            assert_eq!(naive.evict(from), left);
+            assert_eq!(left.map(Place::units), Some(place.units()));
             assert!(naive.squares() > before);
             moves += 1;
         }
@@ -143,7 +145,7 @@ fn moves_bring_free_units_together() {
     assert_eq!(pair.repack(128), 3);
     pair.insert(100, 128);
     assert!(pair.0.place(100).is_some());
-    assert_eq!(pair.0.repack(16), None, "there is room");
+    assert_eq!(pair.0.repack(16, 200), None, "there is room");
     pair.check();
     // Values of five units leave three in each index, for good.
     let mut pair = Pair::new(4);

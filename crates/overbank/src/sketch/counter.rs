@@ -37,6 +37,20 @@ impl Counter {
         }
     }
 
+    /// Returns whether a packet is a sample of the epoch that was taken last. For packets that are
+    /// counted elsewhere: they are sampled like those of [`Counter::count_batch`], in one order.
+    #[inline]
+    pub fn sample(&mut self) -> bool {
+        let skipped = (1u64 << self.turn.settings.sample_log2) - 1;
+        next_is_sampled(self.seed, &mut self.seen, skipped)
+    }
+
+    /// Returns the epoch that was taken last, as [`Keeper::epoch`](super::Keeper::epoch) has it.
+    #[inline]
+    pub fn epoch(&self) -> u16 {
+        self.turn.epoch
+    }
+
     /// Counts a burst of at most [`BURST_MAX`] keys, in order. Bit `i` of the result says that key
     /// `i` became hot in this epoch: report it.
     ///
@@ -49,8 +63,7 @@ impl Counter {
         let skipped = (1u64 << self.turn.settings.sample_log2) - 1;
         let (mut sampled, mut hot) = (0u64, 0u64);
         for (i, &hash) in hashes.iter().enumerate() {
-            self.seen = self.seen.wrapping_add(1);
-            if skipped == 0 || mix(self.seed ^ self.seen) & skipped == 0 {
+            if next_is_sampled(self.seed, &mut self.seen, skipped) {
                 sampled |= 1 << i;
                 generation.prefetch(hash);
             }
@@ -67,4 +80,11 @@ impl Counter {
         }
         hot
     }
+}
+
+/// Returns whether the next packet is sampled, of those that `skipped + 1` packets have one of.
+#[inline(always)]
+fn next_is_sampled(seed: u64, seen: &mut u64, skipped: u64) -> bool {
+    *seen = seen.wrapping_add(1);
+    skipped == 0 || mix(seed ^ *seen) & skipped == 0
 }

@@ -41,6 +41,11 @@ impl Keeper {
         true
     }
 
+    /// Returns the number of the epoch whose counts grow: that of [`Keeper::live`]. It wraps.
+    pub fn epoch(&self) -> u16 {
+        self.growing().epoch
+    }
+
     /// Returns the final counts of the epoch before, or none in the first epoch and while the
     /// counter has not taken the current one.
     pub fn finished(&self) -> Option<Counts<'_>> {
@@ -51,8 +56,12 @@ impl Keeper {
     /// Returns the counts that grow: those of the current epoch, or of the one before it until the
     /// counter has taken the current one. Two reads are no snapshot.
     pub fn live(&self) -> Counts<'_> {
+        self.counts(self.growing())
+    }
+
+    fn growing(&self) -> Turn {
         let before = self.before.filter(|_| !self.attended());
-        self.counts(before.unwrap_or(self.turn))
+        before.unwrap_or(self.turn)
     }
 
     fn counts(&self, turn: Turn) -> Counts<'_> {

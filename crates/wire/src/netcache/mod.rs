@@ -96,7 +96,7 @@ impl Stamp {
 }
 
 /// A message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message<'a> {
     pub op: Op,
     /// See [`FLAG_BYPASS`] and the others.

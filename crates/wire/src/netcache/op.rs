@@ -34,7 +34,7 @@ pub enum Op {
     FenceOk = 12,
     /// The controller has installed a key; to its server.
     Adopt = 13,
-    /// Answers an [`Op::Adopt`].
+    /// Answers an [`Op::Adopt`], or, with [`Status::Absent`], an [`Op::Evicted`].
     Adopted = 14,
     /// The controller has removed a key; to its server.
     Evicted = 15,
@@ -42,7 +42,8 @@ pub enum Op {
     Hello = 16,
     /// Answers an [`Op::Hello`]: no key of the server is cached.
     Resume = 17,
-    /// A server asks the controller to install a key anew, or to leave it out.
+    /// A server asks the controller to install a key anew, or to leave it out; `client` is the
+    /// length of its value.
     Refresh = 18,
     /// Answers a request that is refused: its status says why.
     Error = 19,
