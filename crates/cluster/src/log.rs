@@ -26,6 +26,14 @@ pub struct Batch<T: Gpt> {
     pub image: Option<T::Image>,
 }
 
+impl<T: Gpt> Batch<T> {
+    /// Returns a batch that changes nothing.
+    pub fn empty(epoch: Epoch, owner: Member) -> Self {
+        let (changes, deltas, digests) = (Vec::new(), Vec::new(), Vec::new());
+        Self { epoch, owner, changes, deltas, digests, image: None }
+    }
+}
+
 /// A partition as of a sequence number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot<T: Gpt> {

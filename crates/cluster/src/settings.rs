@@ -40,12 +40,13 @@ pub struct Settings {
     /// Changes of keys in a batch from which on an owner builds the table anew, if they are a
     /// 32nd of its keys: it costs less than the single changes.
     pub rebuild_from: usize,
-    /// Batches between two snapshots of a partition.
+    /// Batches between two snapshots of a partition, if they are a 16th of its sessions: a node
+    /// that joins goes through all batches since the last one.
     pub snapshot_every: u64,
     /// Changes between two snapshots of a partition, if they are as many as its sessions.
     pub snapshot_changes: usize,
-    /// Time after which a partition that has changed gets a snapshot in any case, so that the log
-    /// does not keep old changes.
+    /// Time after which a partition gets a snapshot in any case, so that the log does not keep old
+    /// changes.
     pub snapshot_us: Micros,
     /// Whether a request is answered once its change is in the log, and not only when all members
     /// that take packets have applied it.
@@ -87,9 +88,9 @@ impl Default for Settings {
             context_max: 16 << 10,
             queue_max: 1 << 16,
             rebuild_from: 256,
-            snapshot_every: 1024,
+            snapshot_every: 128,
             snapshot_changes: 1 << 15,
-            snapshot_us: 600_000_000,
+            snapshot_us: 300_000_000,
             answers_early: false,
             sessions_max: u32::MAX,
             drain_rate: 100_000,

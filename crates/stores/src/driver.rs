@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::services::{Joined, StoresError, Ways};
+use crate::services::{Joined, PATIENCE, StoresError, Ways};
 
 /// Events that wait for the node.
 const EVENTS_MAX: usize = 1 << 14;
@@ -164,13 +164,15 @@ impl<H: Host> Driver<H> {
     /// Runs the node until it is drained or stopped.
     ///
     /// # Errors
-    /// It could not begin its first run.
+    /// It could not begin its first run, also after 30 s if that might have helped.
     pub fn run(mut self) -> Result<End, StoresError> {
-        let mut is_first = true;
+        let (mut is_first, patient_until) = (true, Instant::now() + PATIENCE);
         loop {
             let member = match self.runtime.block_on(self.joined.services.next_member()) {
                 Ok(member) => member,
-                Err(error) if is_first => return Err(error),
+                Err(error) if is_first && !(error.may_pass() && Instant::now() < patient_until) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "the node cannot begin another run yet");
                     match self.pause() {
@@ -354,13 +356,17 @@ mod tests {
     use crate::services::{Later, Services};
     use overbank_cluster::{Settings, etcd, log};
 
-    /// Services of a single run, into which nothing comes.
-    struct Once(bool);
+    /// Services of a single run, into which nothing comes; before it, they fail so often.
+    struct Once(Option<u32>);
 
     impl Services for Once {
         fn next_member(&mut self) -> Later<'_, Result<Member, StoresError>> {
-            assert!(std::mem::take(&mut self.0), "another run begins");
-            Box::pin(async { Ok(Member::default()) })
+            let fails = self.0.take().expect("no other run begins");
+            self.0 = fails.checked_sub(1);
+            Box::pin(async move {
+                let silent = || StoresError::EtcdSilent("a server that is gone".to_owned());
+                if fails > 0 { Err(silent()) } else { Ok(Member::default()) }
+            })
         }
 
         fn begin(
@@ -417,15 +423,17 @@ mod tests {
     #[test]
     fn what_waits_at_the_end_of_a_run_is_not_lost() {
         type Act = fn(&Handle);
-        let acts: [(Act, End); 2] = [
-            (|handle| handle.stop(), End::Stopped),
-            (|handle| assert!(handle.drain(None)), End::Lost),
+        let acts: [(Act, u32, End); 3] = [
+            (|handle| handle.stop(), 0, End::Stopped),
+            (|handle| assert!(handle.drain(None)), 0, End::Lost),
+            // Also before the first run, which waits for a service.
+            (|handle| handle.stop(), 1, End::Stopped),
         ];
-        for (act, end) in acts {
+        for (act, fails, end) in acts {
             let runtime = tokio::runtime::Builder::new_multi_thread();
             let runtime = { runtime }.worker_threads(1).enable_all().build().expect("threads");
             let joined = Joined {
-                services: Box::new(Once(true)),
+                services: Box::new(Once(Some(fails))),
                 settings: Settings::default(),
                 info: Arc::from([]),
                 seed: 0,

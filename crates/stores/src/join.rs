@@ -83,7 +83,7 @@ struct Document {
     equal: Vec<(String, String)>,
 }
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 async fn in_time<T, E>(
     future: impl Future<Output = Result<T, E>>,
@@ -102,13 +102,10 @@ async fn in_time<T, E>(
 /// # Errors
 /// A service cannot be reached, or the cluster has other settings.
 pub async fn join(options: Options) -> Result<Joined, StoresError> {
-    use StoresError::{Etcd, EtcdSilent, Nats, NatsSilent};
     let end = Instant::now() + PATIENCE;
     loop {
         match try_join(options.clone()).await {
-            Err(error @ (Etcd { .. } | EtcdSilent(_) | Nats { .. } | NatsSilent(_)))
-                if Instant::now() < end =>
-            {
+            Err(error) if error.may_pass() && Instant::now() < end => {
                 tracing::warn!(%error, "waiting for the cluster's services");
                 sleep(PAUSE).await;
             }

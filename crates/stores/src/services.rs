@@ -110,6 +110,19 @@ pub enum StoresError {
     Thread(#[from] std::io::Error),
 }
 
+impl StoresError {
+    /// Whether it may pass by itself: a service that starts, has no leader, or has lost a server.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            #[cfg(feature = "services")]
+            Self::Etcd { .. } => true,
+            Self::EtcdSilent(_) | Self::NatsSilent(_) => true,
+            Self::Nats { .. } | Self::First { .. } | Self::Busy => true,
+            _ => false,
+        }
+    }
+}
+
 /// Checks a cluster's name.
 pub(crate) fn check_name(name: &str) -> Result<(), StoresError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -61,7 +61,10 @@ impl<T: Gpt> Node<T> {
             }
             Reply::Fetched { batches, last, .. } => {
                 let replica = &mut self.replicas[partition.index()];
-                replica.asked = None;
+                // A server that lags has nothing yet: it is asked again later.
+                if !batches.is_empty() || last <= replica.applied {
+                    replica.asked = None;
+                }
                 replica.known = replica.known.max(last);
                 for (sequence, batch) in &batches {
                     self.batch(now, (partition, *sequence), batch, out);

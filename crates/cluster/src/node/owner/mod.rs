@@ -266,14 +266,7 @@ impl<T: Gpt> Node<T> {
         // Without memory for it, the claim is tried again by a later beat.
         let Ok((image, writer)) = image else { return };
         owner.writer = Some(writer);
-        let batch = Batch {
-            epoch: owner.epoch,
-            owner: me,
-            changes: Vec::new(),
-            deltas: Vec::new(),
-            digests: Vec::new(),
-            image: Some(image),
-        };
+        let batch = Batch { image: Some(image), ..Batch::empty(owner.epoch, me) };
         out.push(owner.append(now, own, settings.mechanisms.epochs, Arc::new(batch)));
     }
 
@@ -440,10 +433,11 @@ impl<T: Gpt> Node<T> {
                 owner.queue.push_back(Wish::Release(hash, hold));
             }
         }
+        let sessions = owner.rib.sessions.len();
         if owner.inflight.is_none()
-            && (owner.at >= owner.snapshot_at + settings.snapshot_every
-                || owner.changed >= settings.snapshot_changes.max(owner.rib.sessions.len())
-                || owner.changed > 0 && now >= owner.snapshot_due)
+            && (owner.at >= owner.snapshot_at + settings.snapshot_every.max(sessions as u64 / 16)
+                || owner.changed >= settings.snapshot_changes.max(sessions)
+                || owner.at > owner.snapshot_at && now >= owner.snapshot_due)
             && let Some(Ok(image)) = owner.writer.as_ref().map(T::image)
         {
             (owner.snapshot_at, owner.changed) = (owner.at, 0);
@@ -452,6 +446,10 @@ impl<T: Gpt> Node<T> {
             let snapshot = Snapshot { sequence: owner.at, epoch: owner.seen, rib, image };
             let snapshot = Arc::new(snapshot);
             out.push(Action::Log(Request::Put { partition: own, snapshot }));
+        } else if owner.inflight.is_none() && owner.queue.is_empty() && now >= owner.snapshot_due {
+            // Without a change, too: what the log need not keep ends where a partition stands.
+            let (epoch, me) = (owner.epoch, self.me);
+            out.push(owner.append(now, own, fenced, Arc::new(Batch::empty(epoch, me))));
         }
         if owner.queue.is_empty() && open {
             let homeless = std::mem::take(&mut owner.homeless);
