@@ -20,7 +20,7 @@ use overbank_runtime::Handle;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -33,6 +33,8 @@ const ADDRESS_LIFETIME: Duration = Duration::from_secs(2);
 const RENEW_EVERY: u32 = 10;
 /// Longest wait for a page of sessions, and the pause after one that failed.
 const PAGE_MAX: Duration = Duration::from_secs(12);
+/// Longest time for which the speaker tries to serve its address; then another node is to speak.
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Answers that are taken in a row.
 const ANSWERS_MAX: usize = 256;
@@ -173,15 +175,31 @@ impl Service {
 
     async fn in_cluster(&self, seat: Seat) -> Result<(), RunError> {
         let mut ticks = ticks();
+        // Since when the address cannot be served.
+        let mut refused = None;
         loop {
             ticks.tick().await;
             let Some(asks) = self.asks() else { continue };
-            if self.speaks() {
-                let mut reign = Reign::begin(self, seat, asks).await?;
-                reign.run().await;
-                self.publish(N4Totals::default());
-            } else {
+            if !self.speaks() {
+                refused = None;
                 self.tell_speaker(&*asks);
+                continue;
+            }
+            match Reign::begin(self, seat, asks).await {
+                Ok(mut reign) => {
+                    refused = None;
+                    reign.run().await;
+                    self.publish(N4Totals::default());
+                }
+                // The node that spoke before may still be giving the address up.
+                Err(error) => {
+                    if refused.is_none() {
+                        tracing::warn!(%error, "PFCP: trying again");
+                    }
+                    if refused.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                        return Err(error);
+                    }
+                }
             }
         }
     }

@@ -166,11 +166,11 @@ impl Scene {
     }
 
     fn show_logs(&self) {
-        for node in 0..NODES {
-            let text = std::fs::read_to_string(self.path(&format!("node{node}.log")));
-            let text = text.unwrap_or_default();
+        let nodes = (0..NODES).map(|node| format!("node{node}.log"));
+        for log in nodes.chain(["etcd.log".to_owned(), "nats.log".to_owned()]) {
+            let text = std::fs::read_to_string(self.path(&log)).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
-            eprintln!("node {node}:\n{}", lines[lines.len().saturating_sub(25)..].join("\n"));
+            eprintln!("{log}:\n{}", lines[lines.len().saturating_sub(25)..].join("\n"));
         }
     }
 
@@ -378,7 +378,7 @@ pub type Answer = Result<(u16, Value), String>;
 pub fn add(control: &Path, number: u32) -> Result<(), String> {
     let session = json!({
         "id": number, "n3": "192.0.2.1", "teid": number,
-        "peer": "198.51.100.7", "peer_teid": 0x1_0000 + number,
+        "peer": "198.51.100.7", "peer_teid": peer_teid(number, 0),
         "ipv4": address(number).to_string(),
     });
     match ask(control, "POST", "/sessions", &session.to_string())? {
@@ -390,6 +390,11 @@ pub fn add(control: &Path, number: u32) -> Result<(), String> {
 /// The address of a node's interface: N3 (0) or N6 (1).
 pub fn mac(node: usize, role: usize) -> [u8; 6] {
     [2, 0, 0, 0, node as u8, role as u8]
+}
+
+/// The TEID of a session's tunnel after `round` changes.
+pub fn peer_teid(number: u32, round: u32) -> u32 {
+    round << 16 | number
 }
 
 /// The address of a session's terminal.

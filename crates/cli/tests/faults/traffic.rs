@@ -2,10 +2,11 @@
 //! each.
 //!
 //! A packet carries its number and its session. It is lost if it has not left within
-//! [`LATE`]. It has to leave once, as its session's. While sessions keep their places, a node that
-//! another has followed may handle no packet of that session any more.
+//! [`LATE`]. It has to leave once, as its session's, in a tunnel that the session may have had when
+//! it was sent, or later. While sessions keep their places, a node that another has followed may
+//! handle no packet of that session any more.
 
-use crate::scene::{NODES, address, mac};
+use crate::scene::{NODES, address, mac, peer_teid};
 use overbank_ports::afpacket::{self, AfPacketOptions, AfPacketPort};
 use overbank_ports::queue::{Port, Queue};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -50,6 +51,25 @@ pub struct Seen {
     places: HashMap<u32, Vec<(usize, Instant)>>,
     /// When the last packet was sent that has left, by session, node and direction.
     passed: HashMap<Path, Instant>,
+    changes: HashMap<u32, Changes>,
+}
+
+/// The changes of a session's tunnel, by number.
+#[derive(Clone, Default)]
+struct Changes {
+    /// The last one that was answered, and that was asked for.
+    answered: u32,
+    asked: u32,
+    /// Those that were not answered: each may happen at any time, or never.
+    open: HashSet<u32>,
+}
+
+impl Changes {
+    /// Whether a packet may leave in the tunnel after this change that was sent when the change
+    /// `since` was answered.
+    fn may_be(&self, change: u32, since: u32) -> bool {
+        change >= since && change <= self.asked || self.open.contains(&change)
+    }
 }
 
 /// Session, node that it comes in by, and whether it comes by N3.
@@ -68,6 +88,8 @@ impl Drop for Pause<'_> {
 struct Sent {
     path: Path,
     at: Instant,
+    /// The last change of its session's tunnel that was answered.
+    change: u32,
     left: bool,
 }
 
@@ -103,6 +125,24 @@ impl Traffic {
         let mut seen = self.seen();
         let at = seen.sessions.iter().rposition(|known| *known == session);
         at.map(|at| seen.sessions.swap_remove(at)).is_some()
+    }
+
+    /// A session's tunnel is to be changed; returns the number of the change.
+    pub fn change(&self, session: u32) -> u32 {
+        let mut seen = self.seen();
+        let changes = seen.changes.entry(session).or_default();
+        changes.asked += 1;
+        let asked = changes.asked;
+        changes.open.insert(asked);
+        asked
+    }
+
+    /// That was answered.
+    pub fn changed(&self, session: u32, change: u32) {
+        let mut seen = self.seen();
+        let changes = seen.changes.entry(session).or_default();
+        changes.open.remove(&change);
+        changes.answered = change;
     }
 
     /// Sends nothing by a node.
@@ -192,7 +232,8 @@ impl Traffic {
                 let queue = &mut queues[role][node];
                 if queue.transmit.send(&frame).is_ok() {
                     seen.sent += 1;
-                    under_way.push_back(Sent { path, at: Instant::now(), left: false });
+                    let change = seen.changes.get(&session).map_or(0, |known| known.answered);
+                    under_way.push_back(Sent { path, at: Instant::now(), change, left: false });
                 }
                 let _ = queue.transmit.flush();
             }
@@ -214,7 +255,7 @@ impl Traffic {
                             Some(sent) => {
                                 sent.left = true;
                                 seen.passed.insert(sent.path, sent.at);
-                                if !is_of(frame, session, up) {
+                                if !seen.is_of(frame, session, (!up).then_some(sent.change)) {
                                     seen.wrong(|| {
                                         format!("packet {number} left as of another session")
                                     });
@@ -260,6 +301,20 @@ impl Seen {
         if self.wrong.len() < WRONG_MAX {
             self.wrong.push(what());
         }
+    }
+
+    /// Whether a frame that leaves is one of this session: from its address, or in its tunnel
+    /// since a change.
+    fn is_of(&self, frame: &[u8], session: u32, tunnel_since: Option<u32>) -> bool {
+        let field = |at: usize| frame.get(at..at + 4).and_then(|field| field.try_into().ok());
+        let Some(since) = tunnel_since else {
+            return field(26) == Some(address(session).octets());
+        };
+        let Some(teid) = field(46).map(u32::from_be_bytes) else { return false };
+        let change = teid >> 16;
+        let may_be =
+            self.changes.get(&session).map_or(change == 0, |changes| changes.may_be(change, since));
+        field(30) == Some([198, 51, 100, 7]) && teid == peer_teid(session, change) && may_be
     }
 
     /// Notes that a node has handled a packet of a session.
@@ -332,13 +387,4 @@ fn number(frame: &[u8]) -> Option<(u64, u32)> {
     let number = frame.get(at..at + 8)?.try_into().ok()?;
     let session = frame.get(at + 8..at + 12)?.try_into().ok()?;
     Some((u64::from_be_bytes(number), u32::from_be_bytes(session)))
-}
-
-/// Whether a frame that leaves is one of this session: from its address, or in its tunnel.
-fn is_of(frame: &[u8], session: u32, up: bool) -> bool {
-    if up {
-        return frame.get(26..30) == Some(&address(session).octets());
-    }
-    frame.get(30..34) == Some(&[198, 51, 100, 7])
-        && frame.get(46..50) == Some(&(0x1_0000 + session).to_be_bytes())
 }

@@ -1,7 +1,9 @@
 //! What the cluster does while a fault happens.
 
-use crate::scene::{NODES, Scene, add, ask};
+use crate::SESSIONS;
+use crate::scene::{NODES, Scene, add, ask, peer_teid};
 use crate::traffic::Traffic;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,10 +19,13 @@ pub enum Work {
     Draining,
     /// Sessions are added all the time, by any node.
     Establishing,
+    /// The tunnels of sessions change all the time, by any node.
+    Changing,
 }
 
 /// All of them.
-pub const WORK: [Work; 4] = [Work::Idle, Work::Moving, Work::Draining, Work::Establishing];
+pub const WORK: [Work; 5] =
+    [Work::Idle, Work::Moving, Work::Draining, Work::Establishing, Work::Changing];
 
 /// Traffic and work before a fault.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -62,12 +67,13 @@ impl Work {
             Work::Moving => "moving",
             Work::Draining => "draining",
             Work::Establishing => "establishing",
+            Work::Changing => "changing",
         }
     }
 
     /// Whether sessions stay where they are unless their node is gone.
     pub fn keeps_places(self) -> bool {
-        matches!(self, Work::Idle | Work::Establishing)
+        matches!(self, Work::Idle | Work::Establishing | Work::Changing)
     }
 
     /// Starts, and goes on for a while; sessions that are added have numbers from `next` on.
@@ -88,7 +94,7 @@ impl Work {
                 return doing;
             }
             Work::Moving => |control, nth, done, _| {
-                let session = nth.wrapping_mul(7) % (done.next.load(Relaxed) - 1) + 1;
+                let session = nth.wrapping_mul(7) % SESSIONS + 1;
                 let moved = ask(control, "POST", &format!("/sessions/{session}/move"), "");
                 done.count(matches!(moved, Ok((200..300, _))));
             },
@@ -100,6 +106,18 @@ impl Work {
                 done.count(added);
                 if added {
                     traffic.add(number);
+                }
+            },
+            // A session is changed by one thread: its changes follow each other.
+            Work::Changing => |control, nth, done, traffic| {
+                let session = nth % (SESSIONS / AT_A_TIME * AT_A_TIME) + 1;
+                let round = traffic.change(session);
+                let tunnel = json!({ "peer_teid": peer_teid(session, round) }).to_string();
+                let changed = ask(control, "PATCH", &format!("/sessions/{session}"), &tunnel);
+                let answered = matches!(changed, Ok((200..300, _)));
+                done.count(answered);
+                if answered {
+                    traffic.changed(session, round);
                 }
             },
         };
