@@ -66,8 +66,8 @@ fn many_nodes_with_many_sessions_keep_the_guarantees() {
 
 /// 449: the target of a move is removed between its arrival and the batch that places the session.
 /// 9480: all nodes but one drain. 968: a repeat of a removal comes after the session has come back.
-/// 1188: a deposed owner is asked for a session that it does not know to be removed. 4945: a session
-/// is placed at a member that is gone by then.
+/// 1188: a deposed owner is asked for a session that it does not know to be removed. 4945: a
+/// session is placed at a member that is gone by then.
 #[test]
 fn seeds_that_broke_a_guarantee_once() {
     for seed in [449, 968, 1188, 4945, 9480] {
