@@ -173,10 +173,10 @@ impl Protocol {
                 send(back, &Message { flags, stamp, value, ..answer });
             }
             Verdict::Control if message.op == Op::Hello => {
-                if message.request > world.resumed && self.broken != Broken::Resumes {
+                if message.request != world.resumed && self.broken != Broken::Resumes {
                     self.evict(world);
                 }
-                world.resumed = world.resumed.max(message.request);
+                world.resumed = message.request;
                 let resume = message.answer(Op::Resume, Said::Ok);
                 world.network.insert((To::Agent, bytes(&resume)));
             }

@@ -326,6 +326,24 @@ fn a_few_changes_are_in_a_snapshot_in_time() {
     cluster.beats(beats / 2);
     assert_eq!(snapshots(&mut cluster), 8);
     cluster.all_handled(&[0, 1]);
+    // Without any change, each goes on: the log is purged below the lowest.
+    let ends = |cluster: &mut Cluster| {
+        let log = &mut cluster.memory.log;
+        let mut of = |partition| match log.request(crate::log::Request::Get { partition }) {
+            Some(crate::log::Reply::Snapshot { snapshot, .. }) => {
+                snapshot.map_or(0, |s| s.sequence)
+            }
+            _ => 0,
+        };
+        (0..8).map(Partition).map(of).collect::<Vec<_>>()
+    };
+    let before = ends(&mut cluster);
+    cluster.beats(beats + 10);
+    let after = ends(&mut cluster);
+    assert!(
+        before.iter().zip(&after).all(|(before, after)| after > before),
+        "{before:?} {after:?}"
+    );
 }
 
 #[test]

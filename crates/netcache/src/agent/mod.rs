@@ -30,6 +30,9 @@
 //! either. So what the device hands out is what the store has, until the next write passes the
 //! device.
 //!
+//! A stamp is taken for the device's. So the ways around the device must be free of strangers that
+//! send stamped messages: a stamp that is too high makes later writes of its key be dropped.
+//!
 //! Answers of the device name the number of what they answer. An answer to what is no longer asked
 //! changes nothing.
 
@@ -99,7 +102,8 @@ pub struct Settings {
     pub tries_max: u32,
     /// Requests of all clients that wait for the store or the device at most.
     pub waiting_max: usize,
-    /// Clients whose requests are remembered at most, and how long after their last one.
+    /// Clients whose requests are remembered at most (up to 1,024 each: some 40 KB), and how long
+    /// after their last one.
     pub clients_max: usize,
     pub client_idle_us: Micros,
     /// Bytes of a value that the device takes at most.
@@ -178,8 +182,8 @@ pub struct Agent<P> {
 }
 
 impl<P: Clone> Agent<P> {
-    /// Returns an agent in its run `epoch`, a higher number than any run before had. It serves
-    /// nothing yet.
+    /// Returns an agent in its run `epoch`, a number that no run before had and that strangers
+    /// cannot guess. It serves nothing yet.
     pub fn new(settings: Settings, epoch: u64) -> Agent<P> {
         Agent {
             settings,

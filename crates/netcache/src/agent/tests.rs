@@ -210,7 +210,7 @@ impl World {
                 self.adopting.remove(&said.key);
             }
             Op::Hello => {
-                if said.request > self.resumed {
+                if said.request != self.resumed {
                     (0..KEYS).for_each(|key| self.evict(key));
                     self.resumed = said.request;
                 }

@@ -262,9 +262,10 @@ impl<S: Clone + Eq + Hash> Controller<S> {
                 }
             }
             Op::Hello => {
-                if self.resumed.get(&from).is_none_or(|known| said.request > *known) {
+                if self.resumed.get(&from) != Some(&said.request) {
                     self.forget(&from);
-                    if self.resumed.len() < self.settings.waiting_max {
+                    let is_known = self.resumed.contains_key(&from);
+                    if is_known || self.resumed.len() < self.settings.waiting_max {
                         self.resumed.insert(from.clone(), said.request);
                     }
                 }
@@ -310,8 +311,8 @@ impl<S: Clone + Eq + Hash> Controller<S> {
     pub fn tick(&mut self, now: Micros, out: &mut Vec<(S, Letter)>) -> Micros {
         if now >= self.decide_at {
             self.decide_at = now + self.settings.decide_us;
-            let changes = self.settings.changes_a_second * self.settings.decide_us / 1_000_000;
-            self.tokens = changes.max(1);
+            let Settings { changes_a_second, decide_us, .. } = self.settings;
+            self.tokens = (changes_a_second.saturating_mul(decide_us) / 1_000_000).max(1);
             self.decide(now, out);
         }
         if now >= self.epoch_end {
@@ -421,8 +422,8 @@ impl<S: Clone + Eq + Hash> Controller<S> {
         });
         self.epoch_end = now + self.settings.epoch_us;
         self.reports = 0;
-        // What is still hot is reported again.
-        self.wanted.retain(|_, wanted| wanted.bytes != self.settings.first_bytes);
+        // What is still hot is reported again; what is not would wait for ever.
+        self.wanted.clear();
         self.barred.retain(|_, until| now < *until);
         self.cached.values_mut().for_each(|cached| cached.epochs = cached.epochs.saturating_add(1));
     }

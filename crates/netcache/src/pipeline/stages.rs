@@ -4,7 +4,7 @@
 //! stage, so that a second access to an array in one pass does not compile, nor one to an array
 //! that the packet has passed:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0382
 //! # use overbank_netcache::pipeline::AtStatus;
 //! fn twice(at: AtStatus<'_>) {
 //!     let (first, _) = at.read();

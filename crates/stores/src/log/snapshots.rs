@@ -63,6 +63,7 @@ impl Log {
         let content = if content.len() <= PART {
             Content::Whole(content)
         } else {
+            self.keep_parts(partition).await?;
             Content::Parts(self.put_parts(partition, &content).await?)
         };
         let first_part = match &content {
@@ -76,13 +77,30 @@ impl Log {
         // Refused, or lost: a later snapshot replaces it.
         let subject = self.subject("snapshot", partition);
         self.context.publish_with_headers(subject, headers, pointer.into()).await?.await?;
-        let floor: Floor = (before.map_or(0, |before| before.position), first_part);
-        let floor = postcard::to_allocvec(&floor)?;
-        self.context.publish(self.subject("floor", partition), floor.into()).await?.await?;
+        let floor = before.map_or(0, |before| before.position);
+        self.put_floor(partition, (floor, first_part)).await?;
         if partition.0 == 0 {
             self.purge().await?;
         }
         Ok(())
+    }
+
+    async fn floor(&self, partition: Partition) -> Result<Option<Floor>, Failed> {
+        let floor = self.last_of(&self.snapshots, &self.subject("floor", partition)).await?;
+        Ok(floor.map(|(floor, _)| postcard::from_bytes(&floor)).transpose()?)
+    }
+
+    async fn put_floor(&self, partition: Partition, floor: Floor) -> Result<(), Failed> {
+        let floor = postcard::to_allocvec(&floor)?;
+        self.context.publish(self.subject("floor", partition), floor.into()).await?.await?;
+        Ok(())
+    }
+
+    /// Lets no part go that comes from now on, nor one that is needed now.
+    async fn keep_parts(&self, partition: Partition) -> Result<(), Failed> {
+        let next = self.parts.get_info().await?.state.last_sequence + 1;
+        let (log, parts) = self.floor(partition).await?.unwrap_or((0, u64::MAX));
+        self.put_floor(partition, (log, parts.min(next))).await
     }
 
     async fn put_parts(&self, partition: Partition, content: &[u8]) -> Result<Vec<u64>, Failed> {
@@ -98,20 +116,19 @@ impl Log {
         Ok(parts)
     }
 
-    /// Removes what no partition needs.
+    /// Removes what no partition needs. What comes while the floors are read is kept.
     async fn purge(&self) -> Result<(), Failed> {
-        let (mut log, mut parts) = (u64::MAX, u64::MAX);
+        let mut log = self.stream.get_info().await?.state.last_sequence;
+        let mut parts = self.parts.get_info().await?.state.last_sequence;
         for partition in (0..self.partitions).map(Partition) {
-            let floor = self.last_of(&self.snapshots, &self.subject("floor", partition)).await?;
-            if let Some((floor, _)) = floor {
-                let floor: Floor = postcard::from_bytes(&floor)?;
+            if let Some(floor) = self.floor(partition).await? {
                 (log, parts) = (log.min(floor.0), parts.min(floor.1));
             } else if self.last(partition).await?.is_some() {
                 return Ok(()); // All of it is needed.
             }
         }
         for (stream, floor) in [(&self.stream, log), (&self.parts, parts)] {
-            if (2..u64::MAX).contains(&floor) {
+            if floor > 1 {
                 stream.purge().sequence(floor).await?;
             }
         }
