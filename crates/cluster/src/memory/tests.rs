@@ -329,7 +329,7 @@ fn a_few_changes_are_in_a_snapshot_in_time() {
     // Without any change, each goes on: the log is purged below the lowest.
     let ends = |cluster: &mut Cluster| {
         let log = &mut cluster.memory.log;
-        let mut of = |partition| match log.request(crate::log::Request::Get { partition }) {
+        let of = |partition| match log.request(crate::log::Request::Get { partition }) {
             Some(crate::log::Reply::Snapshot { snapshot, .. }) => {
                 snapshot.map_or(0, |s| s.sequence)
             }
