@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use overbank_ofctl::sessions::ControlOptions;
 use overbank_openflow::{
-    Frames, Header, Message, OxmMatch, Version, consts::port, multipart::Request,
+    FlowCommand, Frames, Header, Message, OxmMatch, Version, consts::port, multipart::Request,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -215,6 +215,13 @@ fn random_and_mutated_bytes_harm_nobody() {
         .unwrap_or_else(|error| panic!("{}", error.to_string().lines().next().unwrap_or("")));
     assert!(bench.counters.snapshot().errors_sent > 60);
     wait("all are closed", || bench.counters.snapshot().connections == 0);
+    // A changed flow-mod may be a right one, and the rules are any controller's to change.
+    let mut client = Client::connect(bench.address, Version::V13);
+    let mut all = add(0, OxmMatch::default(), vec![]);
+    (all.command, all.table, all.instructions) = (FlowCommand::Delete, 255, vec![]);
+    client.done(&Message::FlowMod(all));
+    client.done(&Message::FlowMod(add(1, OxmMatch::of_port(1), vec![output(2)])));
+    drop(client);
     unharmed(&bench);
 }
 
@@ -276,7 +283,7 @@ fn packet_ins_that_are_not_read_are_dropped_and_counted() {
     assert!(most < 2 * (256 * 1024 + 1024), "{most} bytes waited at most");
     // The session stands; requests are answered after what was sent before.
     let mut delete = add(0, OxmMatch::default(), vec![]);
-    (delete.command, delete.instructions) = (overbank_openflow::FlowCommand::Delete, vec![]);
+    (delete.command, delete.instructions) = (FlowCommand::Delete, vec![]);
     quick.done(&Message::FlowMod(delete));
     quick.done(&Message::FlowMod(add(1, OxmMatch::of_port(1), vec![output(2)])));
     quick.unasked.clear();
