@@ -219,8 +219,8 @@ impl Config {
         // Terminals do not reach them.
         let own = [pfcp.as_ref().map(|n4| n4.address), service.metrics.0];
         let own = own.into_iter().flatten().map(|own| own.ip());
-        let peers = cluster.iter().flat_map(|cluster| cluster.place.peers());
-        let protected = own.chain(peers).map(|address| Prefix::of(address, u8::MAX));
+        let cluster_of = cluster.iter().flat_map(|cluster| cluster.place.addresses());
+        let protected = own.chain(cluster_of).map(|address| Prefix::of(address, u8::MAX));
         setup.tunable.protected =
             setup.tunable.protected.iter().copied().chain(protected).collect();
         let teid_secret = gateway.teid_secret;

@@ -64,7 +64,8 @@ overbank_declare::settings! {
         n3_peer: Vec<Located<Prefix>>, "Prefix of peers that may send to N3; repeat for each"
             or "all" example "198.51.100.0/24";
         protect: Vec<Located<Prefix>>,
-            "Prefix that terminals may not send to, beside the addresses of N3, N4 and metrics; \
+            "Prefix that terminals may not send to, beside the addresses of N3, N4, metrics and \
+            services of the cluster; \
             repeat for each"
             example "10.99.0.0/16";
         n3_mtu: Option<usize>, in MTU_MIN..=65_535, "Longest IP packet to N3"
@@ -201,6 +202,14 @@ impl Url {
     /// Returns what stands before `://`.
     pub fn scheme(&self) -> &str {
         self.0.split_once("://").unwrap_or_default().0
+    }
+
+    /// Returns its address; `None`: it has a name.
+    pub fn address(&self) -> Option<IpAddr> {
+        let host = self.0.split_once("://")?.1.split('/').next()?;
+        let alone = host.trim_start_matches('[').trim_end_matches(']');
+        let with_port = host.parse::<SocketAddr>().map(|address| address.ip());
+        with_port.ok().or_else(|| alone.parse().ok())
     }
 }
 

@@ -25,12 +25,16 @@ const DIFFERS: &[(&str, &str)] = &[
 
 /// Experiments in network namespaces.
 const NEED_ROOT: &[&str] = &["sb-latency"];
+/// Experiments over NATS JetStream.
+const NEED_SERVICES: &[&str] = &["sb-log"];
 
 /// Whether this machine can run an experiment.
 fn can_run(name: &str) -> bool {
     let root = || Command::new("sh").args(["-c", "test $(id -u) = 0 && ip netns list"]).output();
-    !NEED_ROOT.contains(&name)
-        || overbank_testing::needs("root", root().is_ok_and(|done| done.status.success()))
+    let is_root =
+        || overbank_testing::needs("root", root().is_ok_and(|done| done.status.success()));
+    (!NEED_ROOT.contains(&name) || is_root())
+        && (!NEED_SERVICES.contains(&name) || cfg!(feature = "services"))
 }
 
 /// Runs it; what is wrong goes to `wrong`, so that one experiment does not hide the others.

@@ -2,29 +2,24 @@
 //!
 //!     cargo run --release -p overbank-stores --features services --example moves -- 100000 10 1
 //!
-//! The arguments are sessions, seconds, and NATS servers (1 or 3, each batch on all of them). First
-//! prints moves a second, with the time until a move is answered: all nodes have applied it. Then
-//! prints the time until a fenced batch is heard, by its size, over JetStream; beside it, the time
-//! of the same bytes over a TCP connection, which keeps nothing. Needs `etcd` and `nats-server`.
+//! The arguments are sessions, seconds, and NATS servers (1 or 3, each batch on all of them).
+//! Prints moves a second, with the time until a move is answered: all nodes have applied it. Needs
+//! `etcd` and `nats-server`. What a batch takes by its size: `overbank lab run sb-log`.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use async_nats::HeaderMap;
-use async_nats::jetstream::{self, stream};
-use futures_util::StreamExt;
 use overbank::hash::mix;
 use overbank_cluster::etcd::State;
-use overbank_cluster::log::Batch;
 use overbank_cluster::message::{Answer, Counts, Request};
 use overbank_cluster::node::Change;
 use overbank_cluster::table::Dense;
-use overbank_cluster::{Key, Member, Micros, Node, NodeId, SessionId, Settings, rib};
-use overbank_stores::{Driver, Host, Options, bytes, join};
+use overbank_cluster::{Key, Micros, Node, NodeId, SessionId, Settings};
+use overbank_stores::{Driver, Host, Options, join};
 
 const NODES: u64 = 4;
 /// Moves of a process that wait for their answer.
@@ -138,8 +133,7 @@ fn measure(sessions: u64, seconds: u64, servers: u64) -> Done<()> {
     }
     println!("{} moves a second in all; {refused} refused", moved / seconds);
     drop(nodes);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(batches(&urls, servers as usize))
+    Ok(())
 }
 
 /// What a node's user notes.
@@ -277,87 +271,4 @@ fn quantiles(times: &mut [Duration]) -> (u128, u128) {
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 100).map_or(0, Duration::as_micros);
     (at(50), at(99))
-}
-
-/// Prints the time until batches are heard, over JetStream and over TCP.
-async fn batches(urls: &[String], replicas: usize) -> Done<()> {
-    let client = async_nats::connect(urls).await?;
-    let context = jetstream::new(client.clone());
-    let config = stream::Config {
-        name: "batches".to_owned(),
-        subjects: vec!["batches".to_owned()],
-        num_replicas: replicas,
-        republish: Some(stream::Republish {
-            source: "batches".to_owned(),
-            destination: "heard".to_owned(),
-            headers_only: false,
-        }),
-        ..stream::Config::default()
-    };
-    context.create_stream(config).await?;
-    let mut heard = client.subscribe("heard").await?;
-    let mut tcp = echo()?;
-    let mut last = 0;
-    for changes in [1, 16, 256, 1024] {
-        let payload = bytes::of_batch(1, &batch(changes))?;
-        let (mut stored, mut plain) = (Vec::new(), Vec::new());
-        for _ in 0..500 {
-            let begun = Instant::now();
-            let mut headers = HeaderMap::new();
-            let expected = last.to_string();
-            headers.insert("Nats-Expected-Last-Subject-Sequence", expected.as_str());
-            let sent = context.publish_with_headers("batches", headers, payload.clone().into());
-            last = sent.await?.await?.sequence;
-            heard.next().await.ok_or("the subscription ended")?;
-            stored.push(begun.elapsed());
-            let begun = Instant::now();
-            tcp.write_all(&(payload.len() as u32).to_le_bytes())?;
-            tcp.write_all(&payload)?;
-            tcp.read_exact(&mut [0])?;
-            plain.push(begun.elapsed());
-        }
-        let (stored, plain) = (quantiles(&mut stored), quantiles(&mut plain));
-        println!(
-            "{changes} changes, {} bytes: JetStream {} µs (p50), {} µs (p99); TCP {} and {} µs",
-            payload.len(),
-            stored.0,
-            stored.1,
-            plain.0,
-            plain.1
-        );
-    }
-    Ok(())
-}
-
-/// Returns a connection whose other end answers each message with a byte.
-fn echo() -> Done<TcpStream> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let near = TcpStream::connect(listener.local_addr()?)?;
-    let (mut far, _) = listener.accept()?;
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
-    std::thread::spawn(move || {
-        let (mut length, mut content) = ([0; 4], Vec::new());
-        while far.read_exact(&mut length).is_ok() {
-            content.resize(u32::from_le_bytes(length) as usize, 0);
-            if far.read_exact(&mut content).and_then(|()| far.write_all(&[1])).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(near)
-}
-
-fn batch(changes: u64) -> Batch<Dense> {
-    let owner = Member { node: NodeId(1), incarnation: 1 };
-    let place = |nth| rib::Change::Place {
-        session: SessionId(key(nth).hash),
-        from: Some(owner),
-        to: owner,
-        keys: Arc::new([key(nth)]),
-        context: Arc::new([]),
-        born: 1,
-    };
-    let changes = (0..changes).map(place).collect();
-    Batch { epoch: 1, owner, changes, deltas: Vec::new(), digests: Vec::new(), image: None }
 }

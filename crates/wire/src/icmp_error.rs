@@ -46,6 +46,13 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Returns all problems; one that is too big, for this MTU.
+    const fn all(mtu: u32) -> [Problem; 6] {
+        let [host, port] = [Problem::Host, Problem::Port];
+        let too_big = Problem::TooBig { mtu };
+        [too_big, Problem::TtlExpired, Problem::NoRoute, host, port, Problem::Prohibited]
+    }
+
     /// Returns type and code over IPv4.
     const fn v4(self) -> [u8; 2] {
         match self {
@@ -131,6 +138,44 @@ pub fn write(
     let sum = checksum::finish(pseudo + checksum::sum(message));
     message[icmp::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
     Ok(len)
+}
+
+/// An error as its receiver finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told<'a> {
+    pub problem: Problem,
+    /// The start of the packet that it is about, as the sender of the error had it.
+    pub about: &'a [u8],
+}
+
+/// Reads an error with one of the problems above; `None`: the packet is none, is a fragment, or its
+/// checksum is wrong.
+pub fn read<'a>(packet: &Packet<'a>) -> Option<Told<'a>> {
+    let (bytes, mut key) = (packet.bytes(), FlowKey::default());
+    let (header_len, proto, pseudo) = match packet.ends {
+        Ends::V4 { .. } => (ipv4::parse(bytes, &mut key)?.0, number::ICMP, 0),
+        Ends::V6 { .. } => {
+            let header_len = ipv6::parse(bytes, &mut key)?.header_len;
+            let len = bytes.len().checked_sub(header_len)?;
+            (header_len, number::ICMP6, packet.ends.pseudo_sum(number::ICMP6, len))
+        }
+    };
+    let message = bytes.get(header_len..)?;
+    let (head, about) = message.split_first_chunk::<{ icmp::HEADER_LEN }>()?;
+    let whole = key.nw_proto == proto && key.nw_frag == 0;
+    if !whole || checksum::finish(pseudo + checksum::sum(message)) != 0 {
+        return None;
+    }
+    let [kind, code, _, _, word @ ..] = *head;
+    let mtu = u32::from_be_bytes(word);
+    let is = |problem: &Problem| {
+        let found = if proto == number::ICMP { problem.v4() } else { problem.v6() };
+        found == [kind, code]
+    };
+    // Over IPv4, the MTU is in the lower half; RFC 1191 leaves the other one unused.
+    let mtu = if proto == number::ICMP { mtu & 0xffff } else { mtu };
+    let problem = Problem::all(mtu).into_iter().find(is)?;
+    Some(Told { problem, about })
 }
 
 /// Returns whether a packet may be answered by an error.

@@ -19,14 +19,17 @@ use overbank_gateway::fabric::Seed;
 use overbank_gateway::teid::Secret;
 use overbank_runtime::Handle;
 use overbank_stores::{Driver, End, Host, Joined, StoresError, peers};
-#[cfg(feature = "cluster")]
-use overbank_stores::{EtcdAccess, NatsAccess};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
+#[cfg(feature = "cluster")]
+use {
+    overbank_gateway::settings::Url,
+    overbank_stores::{EtcdAccess, NatsAccess},
+};
 
 /// Requests that wait for an answer.
 const ASKED_MAX: usize = 1 << 14;
@@ -101,16 +104,17 @@ async fn join_at(
         #[cfg(feature = "cluster")]
         Place::Services { etcd, nats, replicas } => {
             let access = &cluster.access;
+            let text = |urls: &[Url]| urls.iter().map(|url| url.0.clone()).collect();
             let options = overbank_stores::Options {
                 cluster: name,
                 node,
-                etcd: etcd.clone(),
+                etcd: text(etcd),
                 etcd_access: EtcdAccess {
                     user: access.user.clone(),
                     ca: access.ca.clone(),
                     identity: access.identity.clone(),
                 },
-                nats: nats.clone(),
+                nats: text(nats),
                 nats_access: NatsAccess {
                     user: access.nats_user.clone(),
                     credentials: access.nats_credentials.clone(),

@@ -11,8 +11,8 @@ use std::path::Path;
 pub enum Place {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "refused when it is given"))]
     Services {
-        etcd: Vec<String>,
-        nats: Vec<String>,
+        etcd: Vec<Url>,
+        nats: Vec<Url>,
         replicas: usize,
     },
     Peers(Peers),
@@ -32,13 +32,14 @@ pub const SERVICES: [&str; 9] = [
 ];
 
 impl Place {
-    /// Returns the addresses of nodes that terminals may not reach.
-    pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
-        let peers = match self {
-            Place::Services { .. } => None,
-            Place::Peers(peers) => Some(peers),
-        };
-        peers.into_iter().flat_map(Peers::addresses)
+    /// Returns the addresses of services and nodes that terminals may not reach.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self {
+            Place::Services { etcd, nats, .. } => {
+                etcd.iter().chain(nats).filter_map(Url::address).collect()
+            }
+            Place::Peers(peers) => peers.addresses().collect(),
+        }
     }
 
     /// Returns where the cluster of a node is; reports what does not fit together.
@@ -97,7 +98,7 @@ fn services(check: &mut Check, gateway: &GatewaySettings) -> Option<Place> {
             check.problem(Location::Missing(name), what);
         }
     }
-    let urls = |list: &[Located<Url>]| list.iter().map(|url| url.value.0.clone()).collect();
+    let urls = |list: &[Located<Url>]| list.iter().map(|url| url.value.clone()).collect();
     Some(Place::Services {
         etcd: urls(&gateway.etcd),
         nats: urls(&gateway.nats),

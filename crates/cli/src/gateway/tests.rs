@@ -93,6 +93,21 @@ fn every_problem_has_its_place_and_its_remedy() {
     }
 }
 
+#[cfg(feature = "cluster")]
+#[test]
+fn terminals_do_not_reach_the_services_of_a_cluster() {
+    let ports = r#"port = ["n3=tap:a", "n6=tap:b", "fabric=tap:c"]"#;
+    let whole: Vec<&str> = WHOLE.lines().filter(|line| !line.starts_with("port")).collect();
+    let services = "etcd = [\"http://10.0.0.1:2379\", \"https://[fd00::2]:2379\", \"http://etcd\"]\n\
+                    nats = [\"nats://10.0.0.3\", \"tls://nats.example:4222\"]";
+    let config = config(&format!("{ports}\n{}\nnode = 1\n{services}", whole.join("\n")));
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    let protects =
+        |text: &str| config.setup.tunable.protected.contain(text.parse().expect("an address"));
+    assert!(["10.0.0.1", "fd00::2", "10.0.0.3"].into_iter().all(protects));
+    assert!(!protects("10.0.0.2"));
+}
+
 #[test]
 fn peers_are_checked_with_the_settings() {
     let folder = tempfile::tempdir().expect("a folder");

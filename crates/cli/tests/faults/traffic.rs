@@ -5,6 +5,8 @@
 //! [`LATE`]. It has to leave once, as its session's, in a tunnel that the session may have had when
 //! it was sent, or later. While sessions keep their places, a node that another has followed may
 //! handle no packet of that session any more.
+//!
+//! Packets of a session that is not there come in as well, and may leave nowhere.
 
 use crate::scene::{NODES, address, mac, peer_teid};
 use overbank_ports::afpacket::{self, AfPacketOptions, AfPacketPort};
@@ -25,6 +27,9 @@ const ORDER: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_millis(300);
 /// Findings that are kept.
 const WRONG_MAX: usize = 20;
+/// A session that is not there, and how many packets of others there are to one of it.
+const STRAY: u32 = 0xfffe;
+const STRAY_EVERY: usize = 16;
 const MAGIC: [u8; 8] = *b"overbank";
 
 /// Packets with their session and number.
@@ -228,12 +233,16 @@ impl Traffic {
                 let (session, node, up) = path;
                 let number = first + under_way.len() as u64;
                 let role = usize::from(!up);
-                let frame = frame(mac(node, role), session, number, up);
+                let of = |session, number| frame(mac(node, role), session, number, up);
                 let queue = &mut queues[role][node];
-                if queue.transmit.send(&frame).is_ok() {
+                if queue.transmit.send(&of(session, number)).is_ok() {
                     seen.sent += 1;
                     let change = seen.changes.get(&session).map_or(0, |known| known.answered);
                     under_way.push_back(Sent { path, at: Instant::now(), change, left: false });
+                }
+                if nth.is_multiple_of(STRAY_EVERY) {
+                    // It is lost wherever it comes in, or it is found below.
+                    let _ = queue.transmit.send(&of(STRAY, 0));
                 }
                 let _ = queue.transmit.flush();
             }
@@ -242,6 +251,10 @@ impl Traffic {
                     let Ok(frames) = queue.receive.receive() else { continue };
                     for frame in &frames {
                         let Some((number, session)) = number(frame) else { continue };
+                        if session == STRAY {
+                            seen.wrong(|| format!("a packet of no session left by node {node}"));
+                            continue;
+                        }
                         // It comes in by N3 and leaves by N6, or the other way round.
                         let up = role == 1;
                         let at = number.checked_sub(first).map(|at| at as usize);

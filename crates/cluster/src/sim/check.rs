@@ -12,6 +12,9 @@ use crate::rib::{Hold, Rib};
 use crate::table::Gpt;
 use crate::{Decision, DropReason, Key, Node, NodeId, Partition, SessionId, Tag};
 
+/// The key of no session.
+const UNKNOWN: u128 = u128::MAX;
+
 impl<T: Gpt> World<T> {
     pub(super) fn violated(&mut self, guarantee: u8, what: String) {
         let at = self.now;
@@ -62,8 +65,9 @@ impl<T: Gpt> World<T> {
                     return Ok((at, slot));
                 }
                 Decision::Forward(to, next) => {
-                    if next.hops > 2 {
-                        self.violated(2, format!("a packet took {} hops", next.hops));
+                    let (guarantee, most) = if key.full == UNKNOWN { (3, 1) } else { (2, 2) };
+                    if next.hops > most {
+                        self.violated(guarantee, format!("{key:?} took {} hops", next.hops));
                     }
                     (at, tag) = (to, next);
                 }
@@ -130,10 +134,10 @@ impl<T: Gpt> World<T> {
         if let Some(both) = both {
             self.violated(5, format!("several nodes serve a session: {both:?}"));
         }
-        // An unknown key is handled by none.
-        let unknown = Key { hash: self.random.random(), full: u128::MAX };
+        // An unknown key is handled by none, and not sent on twice.
+        let unknown = Key { hash: self.random.random(), full: UNKNOWN };
         let ingress = NodeId(self.random.random_range(0..self.plan.nodes));
-        // By no session at all: `packet` says so.
+        // `packet` says so.
         let _handled = self.packet(ingress, unknown, SessionId(unknown.hash));
     }
 

@@ -94,22 +94,25 @@ fn a_seed_repeats_exactly() {
     assert_ne!(first, run::<Map>(Plan::small(), 8));
 }
 
+/// The guarantee that fails in most runs without a mechanism.
 #[test]
 fn each_mechanism_is_needed() {
     let all = Mechanisms::default();
     let without = [
-        ("epochs", Mechanisms { epochs: false, ..all }),
-        ("stubs", Mechanisms { stubs: false, ..all }),
-        ("fencing", Mechanisms { fencing: false, ..all }),
-        ("gaps", Mechanisms { gaps: false, ..all }),
+        ("epochs", Mechanisms { epochs: false, ..all }, Faults::ROUGH, 4),
+        ("stubs", Mechanisms { stubs: false, ..all }, Faults::LOSSY, 2),
+        ("fencing", Mechanisms { fencing: false, ..all }, Faults::ROUGH, 5),
+        ("gaps", Mechanisms { gaps: false, ..all }, Faults::LOSSY, 2),
     ];
-    let faults = [Faults::ROUGH, Faults::LOSSY, Faults::ROUGH, Faults::LOSSY];
-    for ((name, mechanisms), faults) in without.into_iter().zip(faults) {
+    for (name, mechanisms, faults, guarantee) in without {
         let small = Plan::small();
         let settings = Settings { mechanisms, ..small.settings };
         let plan = Plan { settings, faults, ..small };
-        let found = (0..200).find_map(|seed| run::<Map>(plan, seed).violation);
-        assert!(found.is_some(), "without {name}, no guarantee fails");
-        eprintln!("without {name}: {found:?}");
+        let mut found = [0; 7];
+        for violation in (0..200).filter_map(|seed| run::<Map>(plan, seed).violation) {
+            found[usize::from(violation.guarantee)] += 1;
+        }
+        let most = (1..found.len()).max_by_key(|&of| found[of]);
+        assert_eq!((most, found[guarantee] > 0), (Some(guarantee), true), "{name}: {found:?}");
     }
 }

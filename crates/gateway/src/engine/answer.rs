@@ -15,6 +15,7 @@
 //! answers a G-PDU alone, so that two gateways never answer each other.
 
 use super::{Sink, TTL, View, Work, ends};
+use crate::fabric;
 use crate::limits::{Limit, PeerLimits, PerSecond};
 use crate::peers::Path;
 use crate::reason::{Denied, DropReason};
@@ -106,11 +107,12 @@ impl Answers {
 }
 
 /// Returns the Ethernet header of an answer to a peer: by the route to it, else back to the sender
-/// of `frame`.
-fn link_back(view: &View, to: IpAddr, frame: &[u8]) -> Option<Link> {
+/// of `frame`, unless that was another node: at N3 there is no such address.
+pub(super) fn link_back(view: &View, to: IpAddr, frame: &[u8]) -> Option<Link> {
     view.hops.n3.link(to).or_else(|| {
         let (dst, src) = frame.first_chunk::<12>()?.split_first_chunk::<6>()?;
-        Some(Link { dst: src.try_into().ok()?, src: *dst, vlan: None })
+        let src = src.try_into().ok()?;
+        fabric::tag(src).is_none().then_some(Link { dst: src, src: *dst, vlan: None })
     })
 }
 

@@ -58,6 +58,7 @@ pub const ALL: &[Experiment] = &[
     scalebricks::SB_LATENCY,
     scalebricks::SB_SCALE,
     scalebricks::SB_UPDATE,
+    scalebricks::SB_LOG,
     scalebricks::SB_FAULT,
     scalebricks::GPT_VS_RANGE,
     scalebricks::FIB_VALUES,

@@ -94,6 +94,30 @@ fn unreachable_has_the_codes_of_the_standards() {
 
 /// Changes packets of 60 bytes, and says why no error answers them.
 #[test]
+fn what_is_written_is_read() {
+    for bytes in [v4(100), v6(100), v4(1500), v6(1500)] {
+        for problem in Problem::all(1400) {
+            let mut error = answer(problem, &bytes).unwrap();
+            let packet = Packet::parse(&error).unwrap();
+            let told = read(&packet).unwrap();
+            assert_eq!(told.problem, problem);
+            assert!(bytes.starts_with(told.about) && told.about.len() >= 100);
+            assert_eq!(read(&Packet::parse(&bytes).unwrap()), None, "UDP");
+            *error.last_mut().unwrap() ^= 1;
+            assert_eq!(read(&Packet::parse(&error).unwrap()), None, "a wrong checksum");
+        }
+    }
+    // RFC 1191 leaves the upper half of the MTU's word unused.
+    let mut error = answer(Problem::TooBig { mtu: 1400 }, &v4(100)).unwrap();
+    error[24] = 9;
+    error[22..24].fill(0);
+    let sum = internet_checksum(&error[20..]);
+    error[22..24].copy_from_slice(&sum.to_be_bytes());
+    let told = read(&Packet::parse(&error).unwrap()).unwrap();
+    assert_eq!(told.problem, Problem::TooBig { mtu: 1400 });
+}
+
+#[test]
 fn packets_without_an_answer() {
     let big = Problem::TooBig { mtu: 1400 };
     let icmp4 = |kind| move |p: &mut Vec<u8>| (p[9], p[20]) = (1, kind);
@@ -181,6 +205,25 @@ fn packets_without_an_answer() {
 }
 
 proptest! {
+    /// Whatever comes: no panic, and nothing is quoted that is not there.
+    #[test]
+    fn any_bytes_are_an_error_or_none(
+        mut bytes in prop::collection::vec(any::<u8>(), 1..200),
+        six in any::<bool>(),
+        fits in any::<bool>(),
+    ) {
+        let at = if six { 6 } else { 9 };
+        if let (true, Some(proto)) = (fits, bytes.get_mut(at)) {
+            *proto = if six { 58 } else { 1 };
+        }
+        bytes[0] = if six { 0x60 } else { 0x45 };
+        if let Ok(packet) = Packet::parse(&bytes)
+            && let Some(told) = read(&packet)
+        {
+            prop_assert!(packet.bytes().ends_with(told.about));
+        }
+    }
+
     /// Any packet gets a valid error or none; an error never gets one.
     #[test]
     fn no_error_answers_an_error(

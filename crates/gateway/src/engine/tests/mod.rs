@@ -13,6 +13,7 @@ use crate::prefix::Prefix;
 use crate::session::{Gate, Prefix64, Session};
 use crate::sessions::{Origin, Sessions};
 use naive::Naive;
+use overbank_cluster::{NodeId, Tag};
 use std::collections::HashMap;
 
 const N3_MAC: Mac = [2, 0, 0, 0, 0, 3];
@@ -265,4 +266,15 @@ fn check_account(rig: &Rig, events: &[Event], frames: usize, before: &GatewayTot
     assert_eq!(moved(|t| t.uplink + t.downlink + t.echo_answered), sent as u64);
     let answers = |t: &GatewayTotals| t.error_indications + t.icmp_errors + t.extensions_notified;
     assert_eq!(moved(answers), made as u64);
+}
+
+#[test]
+fn an_answer_without_a_route_goes_back_to_its_sender_but_to_no_node() {
+    let (peer, elsewhere) = (ip("198.51.100.1"), ip("203.0.113.9"));
+    let of = |src: Mac| [&N3_MAC[..], &src, &[8, 0]].concat();
+    let other = [2, 0, 0, 0, 9, 9];
+    let node = crate::fabric::source(Tag { hops: 1, moved: 0 }, NodeId(1));
+    let link = |to, src| answer::link_back(&view(), to, &of(src)).map(|link| link.dst);
+    assert_eq!((link(peer, other), link(peer, node)), (Some(PEER_MAC), Some(PEER_MAC)));
+    assert_eq!((link(elsewhere, other), link(elsewhere, node)), (Some(other), None));
 }

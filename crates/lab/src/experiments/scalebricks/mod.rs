@@ -7,6 +7,7 @@
 //! | `sb-latency` | `latency/`, `nodes/` | time of a packet over interfaces |
 //! | `sb-scale` | `scale.rs`, `gpt.rs` | keys that fit into a node's memory, by nodes |
 //! | `sb-update` | `update/` | updates by owners of the RIB |
+//! | `sb-log` | `log/` | batches of changes over JetStream and over TCP |
 //! | `sb-fault` | `fault/` | packets by verdict while nodes fail, leave and join |
 //! | `gpt-vs-range` | `range/` | ranges and exceptions instead of a GPT |
 //! | `fib-values` | `values.rs` | lookups by bytes of a value, and with a session line behind |
@@ -18,6 +19,7 @@ mod arch;
 mod fault;
 mod gpt;
 mod latency;
+mod log;
 mod nodes;
 mod range;
 mod scale;
@@ -27,6 +29,7 @@ mod values;
 pub(super) use arch::SB_ARCH;
 pub(super) use fault::SB_FAULT;
 pub(super) use latency::SB_LATENCY;
+pub(super) use log::SB_LOG;
 pub(super) use range::GPT_VS_RANGE;
 pub(super) use scale::SB_SCALE;
 pub(super) use update::SB_UPDATE;
