@@ -22,7 +22,7 @@
 //! | PDR | an uplink one, F-TEID given or chosen; a downlink one or none; UE address likewise |
 //! | FAR | forward, drop; GTP-U to IPv4 or IPv6; End Marker (SNDEM) |
 //! | QER | gates, MBR, QFI |
-//! | URR | volume, at a threshold, on query, at deletion |
+//! | URR | volume, at a threshold, on query, at its removal and at deletion |
 //!
 //! Taken without effect, since there is one N3 and one N6 and packets are not kept: network
 //! instances, 3GPP interface types, the QFI of an uplink PDI, BARs. `BUFF` drops (counted).

@@ -106,6 +106,8 @@ pub(crate) struct Asked {
     pub(crate) end_marker: bool,
     /// Reports of these URRs.
     pub(crate) queries: Vec<u32>,
+    /// URRs that were removed.
+    pub(crate) removed: Vec<(u32, Urr)>,
 }
 
 fn invalid(ie: &Ie, why: impl Into<String>) -> Refusal {
@@ -189,7 +191,10 @@ impl Rules {
             _ => {
                 let id = read(need(&parts, T::UrrId)?, UrrId::unmarshal)?.id;
                 let done = match kind {
-                    T::RemoveUrr => remove(&mut self.urrs, id),
+                    T::RemoveUrr => {
+                        asked.removed.extend(self.urrs.get(&id).map(|urr| (id, urr.clone())));
+                        remove(&mut self.urrs, id)
+                    }
                     T::QueryUrr if self.urrs.contains_key(&id) => {
                         asked.queries.push(id);
                         Ok(())
@@ -221,6 +226,15 @@ impl Rules {
                     .of(FailedRuleId::pdr(*id)))
             }
         }
+    }
+
+    /// Returns the directions whose PDR names a URR: uplink, downlink.
+    pub(crate) fn counted_by(&self, urr: u32) -> [bool; 2] {
+        let names = |side| {
+            let of_side = |pdr: &&Pdr| pdr.side == Some(side) && !self.is_control(pdr);
+            self.pdrs.values().filter(of_side).any(|pdr| pdr.urrs.contains(&urr))
+        };
+        [names(Side::Access), names(Side::Core)]
     }
 
     /// Returns whether numbers are left to the gateway to choose.
@@ -270,6 +284,12 @@ impl Rules {
             }
             if pdr.urrs.iter().any(|urr| !self.urrs.contains_key(urr)) {
                 return Err(failed("the PDR's URR does not exist").of(FailedRuleId::pdr(*id)));
+            }
+            let apart = |urr: &u32| self.counted_by(*urr) == [false; 2];
+            if self.is_control(pdr) && pdr.urrs.iter().any(apart) {
+                let why = "packets of the control plane are not counted apart";
+                let refusal = Refusal::new(CauseValue::ServiceNotSupported, why);
+                return Err(refusal.at(IeType::UrrId as u16).of(FailedRuleId::pdr(*id)));
             }
         }
         let (up_far, up_qers) = (far_of(up_id, up)?, qers_of(up_id, up)?);

@@ -3,6 +3,7 @@
 mod clustered;
 mod dissect;
 mod sequences;
+mod usage;
 
 use crate::message::{elements, emit, find, group, parse};
 use crate::{Alone, Out, Settings, Speaker};
@@ -751,6 +752,9 @@ fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
     let mut scene = Scene::new();
     let mut ies = usual(choose(), ue(1));
     ies.push(urr(4, 1000));
+    let named = [QerId::new(1).to_ie(), UrrId::new(4).to_ie()];
+    ies[2] = pdr(T::CreatePdr, 1, 1, 1, &[ue(1)], &named);
+    ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose()], &named);
     let (seid, _) = scene.establish(&ies).expect("accepted");
     let count = |scene: &mut Scene, up: usize, down: usize| {
         // The first session has slot 0.
@@ -800,11 +804,10 @@ fn usage_is_reported_at_the_threshold_on_query_and_at_the_end() {
     scene.now_ms += 30_000;
     assert_eq!(tick(&mut scene), []);
     count(&mut scene, 1, 0);
-    let only = Ie::new_grouped(T::RemoveUrr, vec![UrrId::new(4).to_ie()]);
+    let anew = [Ie::new_grouped(T::RemoveUrr, vec![UrrId::new(4).to_ie()]), urr(4, 1000)];
     let before = scene.store.get(seid).expect("a session").counts;
     for _ in 0..3 {
-        assert_eq!(scene.modify(seid, std::slice::from_ref(&only)).0, CauseValue::RequestAccepted);
-        assert_eq!(scene.modify(seid, &[urr(4, 1000)]).0, CauseValue::RequestAccepted);
+        assert_eq!(scene.modify(seid, &anew).0, CauseValue::RequestAccepted);
     }
     assert_eq!((scene.speaker.watched(), before.uplink.packets), (1, 3));
     count(&mut scene, 1, 0);

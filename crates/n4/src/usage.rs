@@ -1,7 +1,17 @@
 //! Usage reporting rules: volumes since the last report.
+//!
+//! ```text
+//!   PDR from access ─ names ─▶ URR ◀─ names ─ PDR from core
+//!                               │
+//!   counts of the session: uplink and downlink; a URR counts those of the PDRs that name it
+//! ```
+//!
+//! A session has one PDR of each direction that counts, so its two counts tell them apart. What a
+//! URR has used is brought up to date ([`Urr::settle`]) before the PDRs that name it change. One
+//! that no PDR names counts nothing.
 
 use crate::message::{Refusal, is_foreign, need, read};
-use overbank_gateway::slab::Counts;
+use overbank_gateway::slab::{Counts, Traffic};
 use rs_pfcp::ie::measurement_method::MeasurementMethod;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::ie::ur_seqn::UrSeqn;
@@ -17,7 +27,7 @@ pub(crate) enum Trigger {
     Volume,
     /// It was asked for.
     Immediate,
-    /// The session ended.
+    /// The session or the rule ended, or no PDR names the rule any longer (TERMR).
     End,
 }
 
@@ -39,8 +49,29 @@ pub(crate) struct Urr {
     /// Whether thresholds are reported.
     at_threshold: bool,
     sequence: u32,
-    /// Counts at the last report.
-    since: Counts,
+    /// Whether a PDR of this direction names it: uplink, downlink.
+    counts: [bool; 2],
+    /// Used since the last report, up to the counts `at`.
+    used: Counts,
+    at: Counts,
+}
+
+/// What is there beyond `before`. After the death of a node of a cluster, counts begin again
+/// lower.
+fn beyond(now: Traffic, before: Traffic) -> Traffic {
+    Traffic {
+        packets: now.packets.saturating_sub(before.packets),
+        bytes: now.bytes.saturating_sub(before.bytes),
+        dropped: 0,
+    }
+}
+
+fn sum(a: Traffic, b: Traffic) -> Traffic {
+    Traffic {
+        packets: a.packets.saturating_add(b.packets),
+        bytes: a.bytes.saturating_add(b.bytes),
+        dropped: 0,
+    }
 }
 
 impl Urr {
@@ -82,26 +113,36 @@ impl Urr {
         Ok(())
     }
 
-    /// Starts counting here.
-    pub(crate) fn start(&mut self, now: Counts) {
-        self.since = now;
+    /// Brings what was used up to these counts.
+    pub(crate) fn settle(&mut self, now: Counts) {
+        (self.used, self.at) = (self.used(now), now);
     }
 
-    /// Bytes and packets since the last report: in total, uplink, downlink.
-    fn used(&self, now: Counts) -> [[u64; 3]; 2] {
-        // After the death of a node of a cluster, counts begin again lower.
-        let since = |now: u64, then: u64| now.saturating_sub(then);
-        let sum = |up: u64, down: u64| [up.saturating_add(down), up, down];
-        let (up, down) = (self.since.uplink, self.since.downlink);
-        [
-            sum(since(now.uplink.bytes, up.bytes), since(now.downlink.bytes, down.bytes)),
-            sum(since(now.uplink.packets, up.packets), since(now.downlink.packets, down.packets)),
-        ]
+    /// Returns the directions whose packets it counts: uplink, downlink.
+    pub(crate) fn counts(&self) -> [bool; 2] {
+        self.counts
+    }
+
+    /// Counts these directions from the counts on that it was settled at.
+    pub(crate) fn count(&mut self, counts: [bool; 2]) {
+        self.counts = counts;
+    }
+
+    /// Returns what was used since the last report.
+    fn used(&self, now: Counts) -> Counts {
+        let Urr { counts: [up, down], used, at, .. } = *self;
+        let more = |counts: bool, used: Traffic, now, before| {
+            if counts { sum(used, beyond(now, before)) } else { used }
+        };
+        Counts {
+            uplink: more(up, used.uplink, now.uplink, at.uplink),
+            downlink: more(down, used.downlink, now.downlink, at.downlink),
+        }
     }
 
     /// Returns whether a threshold is reached.
     pub(crate) fn is_due(&self, now: Counts) -> bool {
-        let [bytes, _] = self.used(now);
+        let [bytes, _] = numbers(self.used(now));
         let reached = |(used, threshold): (&u64, &Option<u64>)| {
             threshold.is_some_and(|threshold| *used >= threshold.max(1))
         };
@@ -110,8 +151,8 @@ impl Urr {
 
     /// Makes a report as an element of this type, and counts from here on.
     pub(crate) fn report(&mut self, id: u32, kind: IeType, why: Trigger, now: Counts) -> Ie {
-        let [bytes, packets] = self.used(now);
-        self.since = now;
+        let [bytes, packets] = numbers(self.used(now));
+        (self.used, self.at) = (Counts::default(), now);
         let sequence = self.sequence;
         self.sequence += 1;
         // All six numbers: flags, then volumes, then packets.
@@ -125,4 +166,10 @@ impl Urr {
         ];
         Ie::new_grouped(kind, parts)
     }
+}
+
+/// Returns bytes and packets: in total, uplink, downlink.
+fn numbers(Counts { uplink: up, downlink: down }: Counts) -> [[u64; 3]; 2] {
+    let total = sum(up, down);
+    [[total.bytes, up.bytes, down.bytes], [total.packets, up.packets, down.packets]]
 }

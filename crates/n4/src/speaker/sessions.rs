@@ -6,7 +6,7 @@ use crate::message::{Refusal, find, need, read};
 use crate::rules::{self, Rules, families};
 use crate::speaker::Out;
 use crate::store::Store;
-use crate::usage::Trigger;
+use crate::usage::{Trigger, Urr};
 use overbank_gateway::session::{Gate, Session};
 use overbank_gateway::slab::Counts;
 use rs_pfcp::ie::cause::CauseValue;
@@ -99,32 +99,61 @@ pub(super) struct Counting {
     pub(super) id: u64,
     wanted: Rules,
     kept: Kept,
-    /// URRs that begin to count.
-    new: Vec<u32>,
-    /// URRs whose usage is asked for.
-    queries: Vec<u32>,
-    end_marker: bool,
+    asked: rules::Asked,
 }
 
 impl Counting {
+    /// Whether the change needs counts: usage is asked for, or URRs count other packets than
+    /// before.
+    fn needs_counts(&self) -> bool {
+        let rules::Asked { queries, removed, .. } = &self.asked;
+        let changes = |(number, urr): (&u32, &Urr)| urr.counts() != self.wanted.counted_by(*number);
+        !queries.is_empty() || !removed.is_empty() || self.wanted.urrs.iter().any(changes)
+    }
+
+    /// Returns a change that needs no counts.
+    fn bare(self) -> Plan {
+        let mut plan = Plan::new(self.id, self.wanted, self.kept);
+        plan.end_marker = self.asked.end_marker;
+        plan
+    }
+
     /// Returns the change, as of these counts.
     fn plan(mut self, counts: Counts) -> Plan {
         let kind = IeType::UsageReportWithinSessionModificationResponse;
-        for (number, urr) in &mut self.wanted.urrs {
-            if self.new.contains(number) {
-                urr.start(counts);
+        let rules::Asked { end_marker, queries, removed } = self.asked;
+        let mut tail = Vec::new();
+        // A rule that has counted, and counts no more, ends with a report.
+        for (number, mut urr) in removed {
+            if urr.counts() != [false; 2] {
+                tail.push(urr.report(number, kind, Trigger::End, counts));
             }
         }
-        let mut tail = Vec::new();
-        for number in self.queries {
-            if let Some(urr) = self.wanted.urrs.get_mut(&number) {
-                tail.push(urr.report(number, kind, Trigger::Immediate, counts));
+        let counted = recount(&mut self.wanted, counts);
+        for (number, urr) in &mut self.wanted.urrs {
+            if queries.contains(number) {
+                tail.push(urr.report(*number, kind, Trigger::Immediate, counts));
+            } else if counted.contains(number) && urr.counts() == [false; 2] {
+                tail.push(urr.report(*number, kind, Trigger::End, counts));
             }
         }
         let mut plan = Plan::new(self.id, self.wanted, self.kept);
-        (plan.tail, plan.end_marker) = (tail, self.end_marker);
+        (plan.tail, plan.end_marker) = (tail, end_marker);
         plan
     }
+}
+
+/// Has URRs count the packets of the PDRs that name them, from these counts on. Returns those that
+/// have counted before.
+fn recount(rules: &mut Rules, counts: Counts) -> Vec<u32> {
+    let ways: Vec<[bool; 2]> = rules.urrs.keys().map(|number| rules.counted_by(*number)).collect();
+    let mut before = Vec::new();
+    for ((number, urr), counted_by) in rules.urrs.iter_mut().zip(ways) {
+        before.extend((urr.counts() != [false; 2]).then_some(*number));
+        urr.settle(counts);
+        urr.count(counted_by);
+    }
+    before
 }
 
 impl Speaker {
@@ -156,7 +185,7 @@ impl Speaker {
         need(ies, IeType::CreateFar)?;
         let mut wanted = Rules::default();
         wanted.apply(ies)?;
-        wanted.urrs.values_mut().for_each(|urr| urr.start(Counts::default()));
+        recount(&mut wanted, Counts::default());
         self.draw_for(asked, store);
         let id = self.draw_id(store);
         let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
@@ -207,14 +236,11 @@ impl Speaker {
         let kept = &self.sessions.get(&id).ok_or_else(unknown)?.kept;
         let (mut wanted, mut kept) = (kept.rules.clone(), kept.clone());
         kept.cp_seid = cp.map_or(kept.cp_seid, |cp| cp.seid.0);
-        let new_from: Vec<u32> = wanted.urrs.keys().copied().collect();
-        let rules::Asked { end_marker, queries } = wanted.apply(ies)?;
-        let is_new = |number: &u32| !new_from.contains(number);
-        let new: Vec<u32> = wanted.urrs.keys().copied().filter(is_new).collect();
-        let counting = Counting { id, wanted, kept, new, queries, end_marker };
-        if counting.new.is_empty() && counting.queries.is_empty() {
-            let plan = counting.plan(Counts::default());
-            return Ok(Step::Change(Box::new(self.draft(plan, Some(asked), store)?)));
+        let of_rules = wanted.apply(ies)?;
+        let counting = Counting { id, wanted, kept, asked: of_rules };
+        if !counting.needs_counts() {
+            let draft = self.draft(counting.bare(), Some(asked), store)?;
+            return Ok(Step::Change(Box::new(draft)));
         }
         Ok(Step::Count(Box::new(counting)))
     }

@@ -19,6 +19,8 @@ fn accepted(scene: &mut Scene, sent: &mut Vec<Out>) {
     keep(sent, scene, M::AssociationUpdateRequest, None, &[node()]);
     let mut ies = usual(choose(), ue_choose());
     ies.push(urr(4, 1000));
+    let named = [QerId::new(1).to_ie(), UrrId::new(4).to_ie()];
+    ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose()], &named);
     keep(sent, scene, M::SessionEstablishmentRequest, Some(0), &ies);
     let seid = scene.store.iter().next().expect("a session").session.id;
     let update = far(T::UpdateFar, 1, 2, Some(0), &[to_gnb(0x77)]);
