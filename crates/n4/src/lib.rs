@@ -22,10 +22,11 @@
 //! | PDR | an uplink one, F-TEID given or chosen; a downlink one or none; UE address likewise |
 //! | FAR | forward, drop; GTP-U to IPv4 or IPv6; End Marker (SNDEM) |
 //! | QER | gates, MBR, QFI |
-//! | URR | volume, at a threshold, on query, at its removal and at deletion |
+//! | URR | volume, at a threshold, on query (of one or of all), at its removal and at deletion |
 //!
 //! Taken without effect, since there is one N3 and one N6 and packets are not kept: network
-//! instances, 3GPP interface types, the QFI of an uplink PDI, BARs. `BUFF` drops (counted).
+//! instances, 3GPP interface types, the QFI of an uplink PDI, BARs, Drop Buffered Packets; and
+//! what only informs, such as DNN and RAT type. `BUFF` drops (counted).
 //! Elements that the standard does not define are skipped.
 //!
 //! Leaf elements are read and written by `rs-pfcp`; groups and messages are put together here: in

@@ -95,6 +95,16 @@ pub(crate) fn need(ies: &[Ie], kind: IeType) -> Result<&Ie, Refusal> {
     find(ies, kind).ok_or_else(|| Refusal::missing(kind))
 }
 
+/// Reads flags: those known, and no others.
+pub(crate) fn flags(ie: &Ie, known: u8) -> Result<u8, Refusal> {
+    match ie.payload.split_first() {
+        Some((&flags, more)) if flags & !known == 0 && more.iter().all(|octet| *octet == 0) => {
+            Ok(flags)
+        }
+        _ => Err(Refusal::unsupported(ie)),
+    }
+}
+
 /// Returns whether the standard does not define an element: it is skipped.
 pub(crate) fn is_foreign(ie: &Ie) -> bool {
     ie.is_vendor_specific() || ie.ie_type == IeType::Unknown

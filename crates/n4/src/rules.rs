@@ -1,6 +1,6 @@
 //! The rules of a session (PDR, FAR, QER, URR), and what they mean for one tunnel.
 
-use crate::message::{Refusal, find, group, is_foreign, need, read};
+use crate::message::{Refusal, find, flags, group, is_foreign, need, read};
 use crate::usage::Urr;
 use overbank_gateway::session::{Gate, Prefix64, RATE_MIN, Session};
 use rs_pfcp::ie::apply_action::ApplyAction;
@@ -29,10 +29,15 @@ const RULES_MAX: usize = 16;
 /// SDF filters that match every packet.
 const MATCH_ALL: [&str; 2] =
     ["permit out ip from any to assigned", "permit out ip from any to any"];
+/// Flags of an SDF filter by which it matches some packets only: type of service, SPI, flow label.
+const FILTER_NARROWS: u8 = 0x0e;
 /// Outer Header Removal of GTP-U over UDP, over IPv4, IPv6 or either.
 const REMOVE_GTPU: [u8; 3] = [0, 1, 6];
 /// Send an End Marker, in the PFCPSMReq-Flags of Update Forwarding Parameters.
 const SNDEM: u8 = 2;
+/// The first two octets of Outer Header Creation: GTP-U over UDP and IPv4, or IPv6, and nothing
+/// else.
+const CREATE_GTPU: [[u8; 2]; 2] = [[1, 0], [2, 0]];
 
 /// Where packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +117,10 @@ pub(crate) struct Asked {
 
 fn invalid(ie: &Ie, why: impl Into<String>) -> Refusal {
     Refusal::new(CauseValue::MandatoryIeIncorrect, why).at(ie.raw_type())
+}
+
+fn unsupported(kind: IeType, why: &str) -> Refusal {
+    Refusal::new(CauseValue::ServiceNotSupported, why).at(kind as u16)
 }
 
 fn failed(why: impl Into<String>) -> Refusal {
@@ -279,8 +288,8 @@ impl Rules {
         for (id, pdr) in &self.pdrs {
             if pdr.filtered && !self.is_control(pdr) {
                 let why = "filters of packets are not supported";
-                let refusal = Refusal::new(CauseValue::ServiceNotSupported, why);
-                return Err(refusal.at(IeType::SdfFilter as u16).of(FailedRuleId::pdr(*id)));
+                let refusal = unsupported(IeType::SdfFilter, why);
+                return Err(refusal.of(FailedRuleId::pdr(*id)));
             }
             if pdr.urrs.iter().any(|urr| !self.urrs.contains_key(urr)) {
                 return Err(failed("the PDR's URR does not exist").of(FailedRuleId::pdr(*id)));
@@ -288,21 +297,33 @@ impl Rules {
             let apart = |urr: &u32| self.counted_by(*urr) == [false; 2];
             if self.is_control(pdr) && pdr.urrs.iter().any(apart) {
                 let why = "packets of the control plane are not counted apart";
-                let refusal = Refusal::new(CauseValue::ServiceNotSupported, why);
-                return Err(refusal.at(IeType::UrrId as u16).of(FailedRuleId::pdr(*id)));
+                return Err(unsupported(IeType::UrrId, why).of(FailedRuleId::pdr(*id)));
             }
         }
         let (up_far, up_qers) = (far_of(up_id, up)?, qers_of(up_id, up)?);
         if up_far.forwards && up_far.to != Some(Side::Core) {
             return Err(of_up(failed("uplink packets go to the core side")));
         }
+        if up_far.forwards && up_far.outer.is_some() {
+            let why = "uplink packets leave without a tunnel";
+            return Err(of_up(unsupported(IeType::OuterHeaderCreation, why)));
+        }
         let mut peer = None;
         let mut down_qers = Vec::new();
         if let Some((id, pdr)) = down {
             let far = far_of(id, pdr)?;
             down_qers = qers_of(id, pdr)?;
+            let of_down = |refusal: Refusal| refusal.of(FailedRuleId::pdr(id));
+            if pdr.removes {
+                let why = "downlink packets come without a tunnel";
+                return Err(of_down(unsupported(IeType::OuterHeaderRemoval, why)));
+            }
+            let mut qfis = down_qers.iter().filter_map(|qer| qer.qfi);
+            let first = qfis.next();
+            if qfis.any(|qfi| Some(qfi) != first) {
+                return Err(of_down(unsupported(IeType::Qfi, "a session has one QFI")));
+            }
             if far.forwards {
-                let of_down = |refusal: Refusal| refusal.of(FailedRuleId::pdr(id));
                 if far.to != Some(Side::Access) {
                     return Err(of_down(failed("downlink packets go to the access side")));
                 }
@@ -422,6 +443,7 @@ impl Pdr {
                 T::SdfFilter => {
                     let filter = read(ie, SdfFilter::unmarshal)?.flow_description;
                     self.filtered |= !MATCH_ALL.contains(&filter.trim_end_matches('\0'));
+                    self.filtered |= ie.payload[0] & FILTER_NARROWS != 0;
                 }
                 T::Fteid if side != Side::Core => self.set_tunnel(ie)?,
                 T::UeIpAddress => self.set_ue(ie)?,
@@ -520,6 +542,9 @@ impl Far {
                 T::OuterHeaderCreation => {
                     let outer = read(ie, OuterHeaderCreation::unmarshal)?;
                     let kind = &outer.description;
+                    if !CREATE_GTPU.iter().any(|kind| ie.payload.starts_with(kind)) {
+                        return Err(Refusal::unsupported(ie));
+                    }
                     let peer = match (outer.ipv4_address, outer.ipv6_address) {
                         (Some(v4), None) if kind.gtpu_udp_ipv4 => IpAddr::V4(v4),
                         (None, Some(v6)) if kind.gtpu_udp_ipv6 => IpAddr::V6(v6),
@@ -532,7 +557,7 @@ impl Far {
                     self.outer = Some((peer, teid));
                 }
                 T::PfcpsmReqFlags => {
-                    asked.end_marker |= ie.payload.first().is_some_and(|flags| flags & SNDEM != 0);
+                    asked.end_marker |= flags(ie, SNDEM)? & SNDEM != 0;
                 }
                 _ if is_foreign(ie) => {}
                 _ => return Err(Refusal::unsupported(ie)),

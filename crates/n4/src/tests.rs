@@ -2,6 +2,7 @@
 
 mod clustered;
 mod dissect;
+mod elements;
 mod sequences;
 mod usage;
 

@@ -49,6 +49,18 @@ const STAMP_LEN: usize = 4;
 /// Sequence numbers have 24 bits.
 const SEQUENCE_MAX: u32 = (1 << 24) - 1;
 
+/// Elements that an Association Setup may have. Features of the control plane and names of its set
+/// and instance inform, and ask for nothing.
+const ASSOCIATION: [IeType; 7] = [
+    IeType::NodeId,
+    IeType::RecoveryTimeStamp,
+    IeType::CpFunctionFeatures,
+    IeType::PfcpSessionRetentionInformation,
+    IeType::SmfSetId,
+    IeType::NfInstanceId,
+    IeType::AlternativeSmfIpAddress,
+];
+
 /// Settings of a speaker.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -499,7 +511,8 @@ impl Speaker {
                 only(ies, &known).map(|()| Next::Answer(Vec::new()))
             }
             MsgType::AssociationReleaseRequest => {
-                Ok(Next::Forget(self.association(ies)?, Then::Release))
+                let node = self.association(ies)?;
+                only(ies, &[IeType::NodeId]).map(|()| Next::Forget(node, Then::Release))
             }
             MsgType::SessionEstablishmentRequest => {
                 // A refusal too goes to the control plane's SEID, if it is there.
@@ -516,7 +529,7 @@ impl Speaker {
             MsgType::SessionDeletionRequest => {
                 let id = self.known(request.seid, from)?;
                 asked.seid = self.sessions.get(&id).map(|record| record.kept.cp_seid);
-                Ok(Next::Step(self.delete(id)))
+                self.delete(id, ies).map(Next::Step)
             }
             _ => Err(refused(CauseValue::ServiceNotSupported, "this request is not supported")),
         }
@@ -543,6 +556,7 @@ impl Speaker {
         }
         let stamp = need(ies, IeType::RecoveryTimeStamp)?;
         read(stamp, RecoveryTimeStamp::unmarshal)?;
+        only(ies, &ASSOCIATION)?;
         let recovery = stamp.payload.iter().copied().take(STAMP_LEN).collect();
         let node = node.payload.clone();
         if !self.associations.contains_key(&node) && self.associations.len() >= ASSOCIATIONS_MAX {

@@ -1,8 +1,8 @@
 //! Sessions: established, modified, deleted; each as a whole or not at all.
 
 use super::step::Step;
-use super::{Answer, Asked, Kept, PORT, Record, Speaker, only};
-use crate::message::{Refusal, find, need, read};
+use super::{Answer, Asked, Kept, PORT, Record, STAMP_LEN, Speaker, only};
+use crate::message::{Refusal, find, flags, need, read};
 use crate::rules::{self, Rules, families};
 use crate::speaker::Out;
 use crate::store::Store;
@@ -11,10 +11,19 @@ use overbank_gateway::session::{Gate, Session};
 use overbank_gateway::slab::Counts;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
+use rs_pfcp::ie::pdn_type::{PdnType, PdnTypeValue};
 use rs_pfcp::ie::{Ie, IeType};
 use std::net::{IpAddr, SocketAddr};
 
-/// Elements that an establishment may have.
+/// Restoration Indication of PFCPSEReq-Flags: the numbers given are those of an earlier session.
+/// As ever, they are taken if they are free.
+const RESTI: u8 = 1;
+/// PFCPSMReq-Flags: Drop Buffered Packets, of which there are none, and Query All URRs.
+const DROBU: u8 = 1;
+const QAURR: u8 = 4;
+
+/// Elements that an establishment may have. User ID, DNN, S-NSSAI, RAT type, FQ-CSID and CP
+/// Function Features inform, and ask for nothing.
 const ESTABLISHMENT: [IeType; 16] = [
     IeType::NodeId,
     IeType::Fseid,
@@ -156,6 +165,11 @@ fn recount(rules: &mut Rules, counts: Counts) -> Vec<u32> {
     before
 }
 
+/// Returns the address of an F-SEID.
+fn address_of(fseid: &Fseid) -> Option<IpAddr> {
+    fseid.ipv4_address.map(IpAddr::V4).or(fseid.ipv6_address.map(IpAddr::V6))
+}
+
 impl Speaker {
     /// Returns the session that a request of a peer names.
     pub(super) fn known(&self, seid: Option<u64>, from: SocketAddr) -> Result<u64, Refusal> {
@@ -181,6 +195,7 @@ impl Speaker {
         let node = self.association(ies)?;
         let cp = read(need(ies, IeType::Fseid)?, Fseid::unmarshal)?;
         only(ies, &ESTABLISHMENT)?;
+        self.fits(&node, ies)?;
         need(ies, IeType::CreatePdr)?;
         need(ies, IeType::CreateFar)?;
         let mut wanted = Rules::default();
@@ -188,8 +203,7 @@ impl Speaker {
         recount(&mut wanted, Counts::default());
         self.draw_for(asked, store);
         let id = self.draw_id(store);
-        let address = cp.ipv4_address.map(IpAddr::V4).or(cp.ipv6_address.map(IpAddr::V6));
-        let to = SocketAddr::new(address.unwrap_or(from.ip()), PORT);
+        let to = SocketAddr::new(address_of(&cp).unwrap_or(from.ip()), PORT);
         let recovery = self.associations.get(&node).map(|of| of.recovery.clone());
         let (ipv4, ipv6) = families(self.settings.node);
         let fseid = Fseid::new(id, ipv4, ipv6).marshal();
@@ -198,6 +212,37 @@ impl Speaker {
         let mut plan = Plan::new(id, wanted, kept);
         (plan.head, plan.recovery) = (vec![Ie::new(IeType::Fseid, fseid)], recovery);
         Ok(Step::Add(Box::new(self.draft(plan, Some(asked), store)?)))
+    }
+
+    /// Refuses an establishment for elements that ask for more than there is.
+    fn fits(&self, node: &[u8], ies: &[Ie]) -> Result<(), Refusal> {
+        if let Some(ie) = find(ies, IeType::PdnType) {
+            use PdnTypeValue::{Ipv4, Ipv4v6, Ipv6};
+            let kind = read(ie, PdnType::unmarshal)?.pdn_type;
+            if !matches!(kind, Ipv4 | Ipv6 | Ipv4v6) {
+                return Err(Refusal::unsupported(ie));
+            }
+        }
+        if let Some(ie) = find(ies, IeType::PfcpseReqFlags) {
+            flags(ie, RESTI)?;
+        }
+        let recovery = self.associations.get(node).map(|of| &of.recovery[..]);
+        let stamp = find(ies, IeType::RecoveryTimeStamp).map(|ie| ie.payload.get(..STAMP_LEN));
+        if stamp.is_some_and(|stamp| stamp != recovery) {
+            let why = "the association is with an earlier or later run of the node";
+            return Err(Refusal::new(CauseValue::NoEstablishedPfcpAssociation, why));
+        }
+        Ok(())
+    }
+
+    /// Refuses a request for a session that comes from another node than its association:
+    /// sessions do not move between the nodes of an SMF set.
+    fn of_its_node(&self, id: u64, ies: &[Ie]) -> Result<(), Refusal> {
+        let node = self.sessions.get(&id).map(|record| &record.kept.node);
+        match find(ies, IeType::NodeId) {
+            Some(ie) if node != Some(&ie.payload) => Err(Refusal::unsupported(ie)),
+            _ => Ok(()),
+        }
     }
 
     /// A session was added. If its control plane has restarted meanwhile, it does not know it.
@@ -229,14 +274,23 @@ impl Speaker {
         store: &dyn Store,
     ) -> Result<Step, Refusal> {
         only(ies, &MODIFICATION)?;
+        self.of_its_node(id, ies)?;
+        let asks = find(ies, IeType::PfcpsmReqFlags).map(|ie| flags(ie, DROBU | QAURR));
+        let asks = asks.transpose()?.unwrap_or(0);
         self.draw_for(asked, store);
         // Read before anything changes.
         let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
         let unknown = || Refusal::new(CauseValue::SessionContextNotFound, "the session is gone");
         let kept = &self.sessions.get(&id).ok_or_else(unknown)?.kept;
         let (mut wanted, mut kept) = (kept.rules.clone(), kept.clone());
-        kept.cp_seid = cp.map_or(kept.cp_seid, |cp| cp.seid.0);
-        let of_rules = wanted.apply(ies)?;
+        if let Some(cp) = cp {
+            kept.cp_seid = cp.seid.0;
+            kept.to = address_of(&cp).map_or(kept.to, |address| SocketAddr::new(address, PORT));
+        }
+        let mut of_rules = wanted.apply(ies)?;
+        if asks & QAURR != 0 {
+            of_rules.queries = wanted.urrs.keys().copied().collect();
+        }
         let counting = Counting { id, wanted, kept, asked: of_rules };
         if !counting.needs_counts() {
             let draft = self.draft(counting.bare(), Some(asked), store)?;
@@ -283,9 +337,12 @@ impl Speaker {
         answer
     }
 
-    pub(super) fn delete(&self, id: u64) -> Step {
+    pub(super) fn delete(&self, id: u64, ies: &[Ie]) -> Result<Step, Refusal> {
+        only(ies, &[IeType::NodeId])?;
+        self.of_its_node(id, ies)?;
         let record = self.sessions.get(&id);
-        Step::Delete { id, counts: record.is_some_and(|of| !of.kept.rules.urrs.is_empty()) }
+        let counts = record.is_some_and(|of| !of.kept.rules.urrs.is_empty());
+        Ok(Step::Delete { id, counts })
     }
 
     /// A session was deleted, with these counts; returns its last reports.
