@@ -734,9 +734,68 @@ fn heartbeats_find_a_control_plane_that_is_silent_or_has_restarted() {
     answer(&mut scene, second, stamp(2));
     assert_eq!(scene.store.len(), 1);
     let [third] = beats(&mut scene, 60_000)[..] else { panic!("the next one") };
+    // Two nodes are there: it says nothing about which one has restarted. A setup does.
     answer(&mut scene, third, stamp(2));
+    assert_eq!((scene.store.len(), scene.speaker.totals().associations), (1, 2));
+    let other = NodeId::new_fqdn("smf.example").to_ie();
+    let (_, cause, _) = scene.ask(M::AssociationReleaseRequest, None, &[other]);
+    assert_eq!((cause, scene.store.len()), (CauseValue::RequestAccepted, 1));
+    let [fourth] = beats(&mut scene, 60_000)[..] else { panic!("the next one") };
+    answer(&mut scene, fourth, stamp(2));
     assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 0));
     assert_eq!(beats(&mut scene, 600_000), NO_BEAT);
+}
+
+/// A heartbeat has no Node ID. Nodes with their own stamps behind one address, with one port or
+/// with several, are not taken for restarts of each other, whatever order datagrams come in.
+#[test]
+fn nodes_at_one_address_leave_each_other_alone() {
+    let stamp = |stamp: u32| Ie::new(T::RecoveryTimeStamp, stamp.to_be_bytes().to_vec());
+    let other = || NodeId::new_fqdn("smf.example").to_ie();
+    for ports in [[8805, 8805], [8805, 9000], [9000, 8805]] {
+        let mut scene = Scene::alone();
+        let mut say = |kind: M, port: u16, ies: &[Ie]| {
+            scene.sequence += 1;
+            let (bytes, from) = (emit(kind, None, scene.sequence, ies), (smf().ip(), port).into());
+            let mut store = Alone { sessions: &mut scene.store, now_ms: scene.now_ms };
+            scene.speaker.receive(&bytes, from, scene.now_ms, &mut store, &mut Vec::new());
+            scene.speaker.totals().associations
+        };
+        assert_eq!(say(M::AssociationSetupRequest, ports[0], &[node(), stamp(10)]), 1);
+        // The other node lives before it has an association, and after.
+        if ports[0] != ports[1] {
+            assert_eq!(say(M::HeartbeatRequest, ports[1], &[stamp(20)]), 1);
+        }
+        assert_eq!(say(M::AssociationSetupRequest, ports[1], &[other(), stamp(20)]), 2);
+        for (port, of) in [(ports[1], 20), (ports[0], 10), (ports[1], 20), (ports[0], 10)] {
+            assert_eq!(say(M::HeartbeatRequest, port, &[stamp(of)]), 2, "{ports:?}");
+        }
+        // A late heartbeat of an earlier run is no restart.
+        for port in ports {
+            assert_eq!(say(M::HeartbeatRequest, port, &[stamp(9)]), 2, "{ports:?}");
+        }
+        // With a port each, a restart is seen; it ends the sessions of its node.
+        let left = if ports[0] == ports[1] { 2 } else { 1 };
+        assert_eq!(say(M::HeartbeatRequest, ports[1], &[stamp(21)]), left, "{ports:?}");
+        assert_eq!(say(M::HeartbeatRequest, ports[0], &[stamp(10)]), left, "{ports:?}");
+    }
+}
+
+/// An association's setup decides for its own node.
+#[test]
+fn a_setup_ends_the_sessions_of_its_node_alone() {
+    let mut scene = Scene::new();
+    let stamp = |stamp: u32| Ie::new(T::RecoveryTimeStamp, stamp.to_be_bytes().to_vec());
+    let other = NodeId::new_fqdn("smf.example").to_ie();
+    scene.ask(M::AssociationSetupRequest, None, &[other.clone(), stamp(2)]);
+    let (first, _) = scene.establish(&usual(choose(), ue(1))).expect("accepted");
+    let mut ies = usual(choose(), ue(2));
+    ies[0] = other.clone();
+    let (second, _) = scene.establish(&ies).expect("accepted");
+    scene.ask(M::AssociationSetupRequest, None, &[other, stamp(3)]);
+    assert!(scene.store.get(first).is_some() && scene.store.get(second).is_none());
+    assert_eq!(scene.associate(2), Ok(()));
+    assert_eq!((scene.store.len(), scene.speaker.totals().associations), (0, 2));
 }
 
 /// Volumes and packets of a report: total, up, down.

@@ -2,6 +2,16 @@
 //!
 //! One to each address that has associations, once a minute. A control plane without an answer
 //! keeps its associations and sessions: it may be back before anything is lost. It is counted.
+//!
+//! A heartbeat has a Recovery Time Stamp and no Node ID, so it may come from any node at its
+//! address. It ends the sessions of a node only if
+//!
+//! - the setup of that node's association came from the same address and port, and that of no other
+//!   association did, and
+//! - the stamp is later than that of the setup: an earlier one is late on its way.
+//!
+//! Else it ends nothing: the node has to set up its association anew before it goes on, and that
+//! request has a Node ID.
 
 use super::report::{N1, T1_MS};
 use super::step::Then;
@@ -36,9 +46,9 @@ impl Speaker {
     /// Sends heartbeats that are due.
     pub(super) fn beat(&mut self, now_ms: u64, out: &mut Vec<Out>) {
         let Speaker { associations, beats, .. } = self;
-        beats.retain(|peer, _| associations.values().any(|of| of.from == *peer));
+        beats.retain(|peer, _| associations.values().any(|of| of.from.ip() == *peer));
         for of in associations.values() {
-            beats.entry(of.from).or_insert_with(|| Beat::new(now_ms, false));
+            beats.entry(of.from.ip()).or_insert_with(|| Beat::new(now_ms, false));
         }
         let due = beats.iter().filter(|(_, beat)| now_ms >= beat.due_ms);
         let due: Vec<_> = due.map(|(peer, _)| *peer).collect();
@@ -77,8 +87,8 @@ impl Speaker {
             return;
         };
         *beat = Beat::new(now_ms, false);
-        let restarted = answer.ies.as_ref().map(|ies| self.restarted(from.ip(), ies));
-        for node in restarted.unwrap_or_default() {
+        let ies = answer.ies.as_ref().ok();
+        if let Some(node) = ies.and_then(|ies| self.restarted(from, ies)) {
             self.forget(None, &node, Then::Release, now_ms, store, out);
         }
     }

@@ -107,7 +107,19 @@ pub enum Out {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Association {
     recovery: Vec<u8>,
-    from: IpAddr,
+    /// Where its setup came from.
+    from: SocketAddr,
+}
+
+impl Association {
+    /// Returns whether a Recovery Time Stamp is of a later run of the node. An earlier one is of a
+    /// datagram that is late.
+    fn is_before(&self, stamp: [u8; STAMP_LEN]) -> bool {
+        let of = |stamp: &[u8]| stamp.try_into().map(u32::from_be_bytes);
+        let Ok(known) = of(&self.recovery) else { return false };
+        // Seconds since 1900 pass 2^32 in 2036.
+        u32::from_be_bytes(stamp).wrapping_sub(known).cast_signed() > 0
+    }
 }
 
 /// What speakers leave to each other.
@@ -255,8 +267,8 @@ enum Next {
     Step(Step),
     /// After the removal of the sessions of a node.
     Forget(Vec<u8>, Then),
-    /// It is done, and the sessions of nodes that have restarted go.
-    Restarted(Vec<Vec<u8>>),
+    /// It is done, and the sessions of a node go, if it has restarted.
+    Restarted(Option<Vec<u8>>),
 }
 
 fn refused(cause: CauseValue, why: &str) -> Refusal {
@@ -412,9 +424,9 @@ impl Speaker {
             Ok(Next::Forget(node, then)) => {
                 self.forget(Some(asked), &node, then, now_ms, store, out);
             }
-            Ok(Next::Restarted(nodes)) => {
+            Ok(Next::Restarted(node)) => {
                 self.reply(asked, Ok(vec![self.recovery()]), now_ms, out);
-                for node in nodes {
+                if let Some(node) = node {
                     self.forget(None, &node, Then::Release, now_ms, store, out);
                 }
             }
@@ -503,7 +515,7 @@ impl Speaker {
         store: &dyn Store,
     ) -> Result<Next, Refusal> {
         match request.kind {
-            MsgType::HeartbeatRequest => Ok(Next::Restarted(self.restarted(from.ip(), ies))),
+            MsgType::HeartbeatRequest => Ok(Next::Restarted(self.restarted(from, ies))),
             MsgType::AssociationSetupRequest => self.set_up(ies, from),
             MsgType::AssociationUpdateRequest => {
                 self.association(ies)?;
@@ -565,7 +577,7 @@ impl Speaker {
         }
         let retained = find(ies, IeType::PfcpSessionRetentionInformation).is_some();
         let same = self.associations.get(&node).is_some_and(|old| old.recovery == recovery);
-        let association = Association { recovery, from: from.ip() };
+        let association = Association { recovery, from };
         Ok(Next::Forget(node, Then::SetUp { association, forgets: !(retained && same) }))
     }
 
@@ -589,16 +601,14 @@ impl Speaker {
         Ok(node.payload.clone())
     }
 
-    /// Returns the nodes of a control plane that has restarted, by the elements of its heartbeat:
-    /// it has forgotten its sessions.
-    fn restarted(&self, from: IpAddr, ies: &[Ie]) -> Vec<Vec<u8>> {
-        let stamp = find(ies, IeType::RecoveryTimeStamp);
-        let stamp = stamp.and_then(|stamp| stamp.payload.get(..STAMP_LEN));
-        let restarted = |old: &Association| {
-            old.from == from && stamp.is_some_and(|stamp| old.recovery != stamp)
-        };
-        let nodes = self.associations.iter().filter(|(_, old)| restarted(old));
-        nodes.map(|(node, _)| node.clone()).collect()
+    /// Returns the node that has restarted, by the elements of a heartbeat: it has forgotten its
+    /// sessions. See `heartbeat.rs`.
+    fn restarted(&self, from: SocketAddr, ies: &[Ie]) -> Option<Vec<u8>> {
+        let stamp = find(ies, IeType::RecoveryTimeStamp)?.payload.first_chunk()?;
+        let mut there = self.associations.iter().filter(|(_, of)| of.from == from);
+        let (node, association) = there.next()?;
+        let is_it = there.next().is_none() && association.is_before(*stamp);
+        is_it.then(|| node.clone())
     }
 
     /// Returns a number for a request of ours.

@@ -176,7 +176,8 @@ impl Speaker {
         let seid = seid.unwrap_or(0);
         let owned = |record: &Record| {
             let association = self.associations.get(&record.kept.node);
-            record.kept.to.ip() == from.ip() || association.is_some_and(|a| a.from == from.ip())
+            record.kept.to.ip() == from.ip()
+                || association.is_some_and(|of| of.from.ip() == from.ip())
         };
         if self.sessions.get(&seid).is_some_and(owned) {
             return Ok(seid);
