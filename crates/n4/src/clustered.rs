@@ -8,7 +8,8 @@
 //!
 //! Pure, as the speaker. A request that the cluster could not begin (a partition changes hands, a
 //! session is on the move) is asked again for a while. A deletion that reports usage closes the
-//! session's gates first, then reads its counts, then removes it: no packet is missing in them. A
+//! session's gates first, then reads its counts, then removes it: no packet is missing in them. One
+//! that may have begun and is not done is [`Failure::Unfinished`]: the speaker goes on with it. A
 //! new session whose fate is not known is removed again.
 //!
 //! Bounds: [`UNDER_WAY_MAX`] requests at a time; as many more wait as there are sessions, and
@@ -47,7 +48,8 @@ enum Op {
     /// The gates of a session close before its last counts are read.
     Close(SessionId),
     Last(SessionId),
-    Remove(Counts),
+    /// With the counts that were read, if they were.
+    Remove(Option<Counts>),
     /// A session that may have been added must go.
     Undo,
 }
@@ -181,14 +183,14 @@ impl Clustered {
                 return None;
             }
             (Op::Last(session), Ok(Answered::Found(found))) => {
-                doing.op = Op::Remove(from_travelled(found.counts));
+                doing.op = Op::Remove(Some(from_travelled(found.counts)));
                 doing.request = Request::Remove { session };
                 self.ready.push_front(doing);
                 return None;
             }
             (Op::Remove(counts), Ok(_) | Err(Refusal::Unknown)) => {
                 self.unlearn(doing.id);
-                Ok(counts)
+                Ok(counts.unwrap_or_default())
             }
             (Op::Undo, Ok(_) | Err(Refusal::Unknown)) => return None,
             (Op::Undo, Err(_)) => {
@@ -199,9 +201,16 @@ impl Clustered {
                 self.unlearn(doing.id);
                 Err(Failure::Cluster(Refusal::Unknown))
             }
+            // Only a timeout leaves open whether something has begun.
+            (Op::Close(_) | Op::Remove(None), Err(refusal @ Refusal::Timeout))
+            | (Op::Last(_), Err(refusal)) => Err(Failure::Unfinished(refusal, None)),
+            (Op::Remove(counts @ Some(_)), Err(refusal)) => {
+                Err(Failure::Unfinished(refusal, counts))
+            }
             (_, Err(refusal)) => Err(Failure::Cluster(refusal)),
             // An answer to something else.
-            (Op::Count | Op::Last(_), Ok(_)) => Err(Failure::Cluster(Refusal::Timeout)),
+            (Op::Count, Ok(_)) => Err(Failure::Cluster(Refusal::Timeout)),
+            (Op::Last(_), Ok(_)) => Err(Failure::Unfinished(Refusal::Timeout, None)),
         };
         Some((ticket, done))
     }
@@ -289,7 +298,7 @@ impl Store for Clustered {
                     (session.id, Op::Close(name), made)
                 } else {
                     let made = Ok(Request::Remove { session: name });
-                    (session.id, Op::Remove(Counts::default()), made)
+                    (session.id, Op::Remove(None), made)
                 }
             }
             Ask::Share(shared) => {

@@ -39,6 +39,10 @@ pub enum Failure {
     Cluster(ClusterRefusal),
     #[error("too many changes of the cluster wait")]
     Full,
+    /// A deletion has begun: the gates may be closed, or the session may be gone. Its last counts,
+    /// if they were read.
+    #[error("the deletion goes on: {}", .0.help())]
+    Unfinished(ClusterRefusal, Option<Counts>),
 }
 
 impl Failure {
@@ -71,7 +75,9 @@ impl Failure {
             Failure::Session(S::Unknown(_)) | Failure::Cluster(C::Unknown) => {
                 CauseValue::SessionContextNotFound
             }
-            Failure::Cluster(C::NoOwner | C::NoMember | C::Timeout) => CauseValue::SystemFailure,
+            Failure::Cluster(C::NoOwner | C::NoMember | C::Timeout) | Failure::Unfinished(..) => {
+                CauseValue::SystemFailure
+            }
             _ => CauseValue::RuleCreationModificationFailure,
         };
         let refusal = Refusal::new(cause, self.to_string());

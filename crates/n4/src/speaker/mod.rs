@@ -5,6 +5,7 @@
 //! session that one is under way for waits.
 
 mod choose;
+mod ending;
 mod heartbeat;
 mod report;
 mod sessions;
@@ -15,10 +16,12 @@ use crate::message::{
 };
 use crate::rules::Rules;
 use crate::store::Store;
+use ending::Ended;
 use hashbrown::{HashMap, HashSet};
 use heartbeat::Beat;
 use overbank_gateway::prefix::Prefixes;
 use overbank_gateway::session::Session;
+use overbank_gateway::slab::Counts;
 use rs_pfcp::ie::cause::CauseValue;
 use rs_pfcp::ie::fseid::Fseid;
 use rs_pfcp::ie::node_id::NodeId;
@@ -138,6 +141,8 @@ pub struct Kept {
     to: SocketAddr,
     cp_seid: u64,
     rules: Rules,
+    /// Its deletion has begun.
+    ending: bool,
     /// The answer to its last request, if the store outlives this speaker.
     last: Option<Last>,
 }
@@ -166,6 +171,10 @@ struct Record {
     quiet_until_ms: u64,
     /// Whether it is among those that are looked at for thresholds.
     watched: bool,
+    /// Whether it is among those whose deletion is tried again.
+    awaits_end: bool,
+    /// Its counts after its gates were closed.
+    last_counts: Option<Counts>,
 }
 
 type AnswerKey = (SocketAddr, u8, u32);
@@ -243,6 +252,9 @@ pub struct Speaker {
     waiting: VecDeque<Waiting>,
     /// Removals of the sessions of associations, by number.
     removals: HashMap<u64, Removal, foldhash::fast::RandomState>,
+    /// Sessions whose deletion is tried again, and when.
+    ending: VecDeque<(u64, u64)>,
+    ended: VecDeque<Ended>,
     reports: VecDeque<Report>,
     /// Heartbeats by the address of associations.
     beats: HashMap<IpAddr, Beat, foldhash::fast::RandomState>,
@@ -301,6 +313,8 @@ impl Speaker {
             busy: HashSet::default(),
             waiting: VecDeque::new(),
             removals: HashMap::default(),
+            ending: VecDeque::new(),
+            ended: VecDeque::new(),
             reports: VecDeque::new(),
             beats: HashMap::default(),
             watched: VecDeque::new(),
@@ -332,7 +346,11 @@ impl Speaker {
             self.inherited.insert(last.key, session.id);
             self.inherited_until_ms = now_ms + ANSWERS_MS;
         }
+        let is_ending = kept.ending;
         self.take_in(session, kept);
+        if is_ending {
+            self.end_later(session.id, now_ms);
+        }
         true
     }
 
@@ -539,7 +557,13 @@ impl Speaker {
                 self.modify(id, ies, asked, store).map(Next::Step)
             }
             MsgType::SessionDeletionRequest => {
-                let id = self.known(request.seid, from)?;
+                let id = match self.known(request.seid, from) {
+                    Ok(id) => id,
+                    Err(refusal) => {
+                        let reports = self.reports_of(request.seid, from, asked);
+                        return reports.map(Next::Answer).ok_or(refusal);
+                    }
+                };
                 asked.seid = self.sessions.get(&id).map(|record| record.kept.cp_seid);
                 self.delete(id, ies).map(Next::Step)
             }

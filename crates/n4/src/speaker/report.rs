@@ -25,7 +25,7 @@ impl Speaker {
         for _ in 0..self.watched.len().min(store.looks()) {
             let Some(seid) = self.watched.pop_front() else { break };
             let Some(record) = self.sessions.get_mut(&seid) else { continue };
-            if record.kept.rules.urrs.is_empty() {
+            if record.kept.rules.urrs.is_empty() || record.kept.ending {
                 record.watched = false;
                 continue;
             }
@@ -34,6 +34,7 @@ impl Speaker {
                 self.go(None, Step::Look(seid), now_ms, store, out);
             }
         }
+        self.end_again(now_ms, store, out);
         self.beat(now_ms, out);
         for _ in 0..self.reports.len() {
             let Some(mut report) = self.reports.pop_front() else { break };

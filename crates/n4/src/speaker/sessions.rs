@@ -174,16 +174,17 @@ impl Speaker {
     /// Returns the session that a request of a peer names.
     pub(super) fn known(&self, seid: Option<u64>, from: SocketAddr) -> Result<u64, Refusal> {
         let seid = seid.unwrap_or(0);
-        let owned = |record: &Record| {
-            let association = self.associations.get(&record.kept.node);
-            record.kept.to.ip() == from.ip()
-                || association.is_some_and(|of| of.from.ip() == from.ip())
-        };
-        if self.sessions.get(&seid).is_some_and(owned) {
+        if self.sessions.get(&seid).is_some_and(|record| self.owns(&record.kept, from)) {
             return Ok(seid);
         }
         let why = format!("there is no session {seid:#x} of {}", from.ip());
         Err(Refusal::new(CauseValue::SessionContextNotFound, why))
+    }
+
+    /// Whether a session is of the control plane at this address.
+    pub(super) fn owns(&self, kept: &Kept, from: SocketAddr) -> bool {
+        let association = self.associations.get(&kept.node);
+        kept.to.ip() == from.ip() || association.is_some_and(|of| of.from.ip() == from.ip())
     }
 
     pub(super) fn establish(
@@ -209,7 +210,7 @@ impl Speaker {
         let (ipv4, ipv6) = families(self.settings.node);
         let fseid = Fseid::new(id, ipv4, ipv6).marshal();
         let rules = Rules::default();
-        let kept = Kept { node, to, cp_seid: cp.seid.0, rules, last: None };
+        let kept = Kept { node, to, cp_seid: cp.seid.0, rules, ending: false, last: None };
         let mut plan = Plan::new(id, wanted, kept);
         (plan.head, plan.recovery) = (vec![Ie::new(IeType::Fseid, fseid)], recovery);
         Ok(Step::Add(Box::new(self.draft(plan, Some(asked), store)?)))
@@ -283,6 +284,10 @@ impl Speaker {
         let cp = find(ies, IeType::Fseid).map(|ie| read(ie, Fseid::unmarshal)).transpose()?;
         let unknown = || Refusal::new(CauseValue::SessionContextNotFound, "the session is gone");
         let kept = &self.sessions.get(&id).ok_or_else(unknown)?.kept;
+        if kept.ending {
+            let why = "the session is being deleted";
+            return Err(Refusal::new(CauseValue::SessionContextNotFound, why));
+        }
         let (mut wanted, mut kept) = (kept.rules.clone(), kept.clone());
         if let Some(cp) = cp {
             kept.cp_seid = cp.seid.0;
@@ -341,17 +346,23 @@ impl Speaker {
     pub(super) fn delete(&self, id: u64, ies: &[Ie]) -> Result<Step, Refusal> {
         only(ies, &[IeType::NodeId])?;
         self.of_its_node(id, ies)?;
-        let record = self.sessions.get(&id);
-        let counts = record.is_some_and(|of| !of.kept.rules.urrs.is_empty());
-        Ok(Step::Delete { id, counts })
+        Ok(self.deletion(id))
     }
 
-    /// A session was deleted, with these counts; returns its last reports.
-    pub(super) fn deleted(&mut self, id: u64, counts: Counts) -> Vec<Ie> {
-        let Some(mut record) = self.forgotten(id) else { return Vec::new() };
+    pub(super) fn deletion(&self, id: u64) -> Step {
+        let record = self.sessions.get(&id);
+        Step::Delete { id, counts: record.is_some_and(|of| !of.kept.rules.urrs.is_empty()) }
+    }
+
+    /// A session was deleted, with these counts; returns what was kept with it, and its last
+    /// reports.
+    pub(super) fn deleted(&mut self, id: u64, counts: Counts) -> Option<(Kept, Vec<Ie>)> {
+        let mut kept = self.forgotten(id)?.kept;
         let kind = IeType::UsageReportWithinSessionDeletionResponse;
-        let urrs = record.kept.rules.urrs.iter_mut();
-        urrs.map(|(number, urr)| urr.report(*number, kind, Trigger::End, counts)).collect()
+        let urrs = kept.rules.urrs.iter_mut();
+        let reports = urrs.map(|(number, urr)| urr.report(*number, kind, Trigger::End, counts));
+        let reports = reports.collect();
+        Some((kept, reports))
     }
 
     /// Takes up a session.
@@ -362,7 +373,8 @@ impl Speaker {
         }
         self.note_peer(None, &session);
         self.count_buffering(false, kept.rules.buffers());
-        let record = Record { kept, session, quiet_until_ms: 0, watched };
+        let (awaits_end, last_counts) = (false, None);
+        let record = Record { kept, session, quiet_until_ms: 0, watched, awaits_end, last_counts };
         self.sessions.insert(session.id, record);
     }
 

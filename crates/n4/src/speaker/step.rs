@@ -79,6 +79,7 @@ impl Speaker {
     ) {
         self.ticket += 1;
         let ticket = self.ticket;
+        let ending;
         let ask = match &step {
             Step::Add(draft) => Ask::Add(&draft.session, &draft.kept),
             Step::Change(draft) => Ask::Change(&draft.session, &draft.kept),
@@ -92,7 +93,10 @@ impl Speaker {
                 let (session, kept) = (&record.session, &record.kept);
                 match &step {
                     Step::Report { kept, .. } => Ask::Change(session, kept),
-                    Step::Delete { counts, .. } => Ask::Remove { session, kept, counts: *counts },
+                    Step::Delete { counts, .. } => {
+                        ending = Kept { ending: true, ..kept.clone() };
+                        Ask::Remove { session, kept: &ending, counts: *counts }
+                    }
                     _ => Ask::Remove { session, kept, counts: false },
                 }
             }
@@ -155,11 +159,17 @@ impl Speaker {
                 return self.counted(*counting, counts, asked, now_ms, store, out);
             }
             (Step::Count(_), Err(failure)) => Some((asked, Err(failure.because(None)))),
-            (Step::Delete { id, .. }, Ok(counts)) => Some((asked, Ok(self.deleted(id, counts)))),
-            (Step::Delete { id, .. }, Err(failure)) if failure.is_unknown() => {
-                Some((asked, Ok(self.deleted(id, Counts::default()))))
+            (Step::Delete { id, .. }, Ok(counts)) => {
+                let reports = self.ended(id, Some(counts), asked.is_some());
+                Some((asked, Ok(reports)))
             }
-            (Step::Delete { .. }, Err(failure)) => Some((asked, Err(failure.because(None)))),
+            (Step::Delete { id, .. }, Err(failure)) if failure.is_unknown() => {
+                let reports = self.ended(id, None, asked.is_some());
+                Some((asked, Ok(reports)))
+            }
+            (Step::Delete { id, .. }, Err(failure)) => {
+                Some((asked, Err(self.not_deleted(id, &failure, now_ms))))
+            }
             (Step::Forget { id, removal }, done) => {
                 let failed = done.err().filter(|failure| !failure.is_unknown());
                 if failed.is_none() {

@@ -2,15 +2,21 @@
 
 use super::*;
 use crate::Clustered;
-use overbank_cluster::message::{Answer, Answered, Request};
+use overbank_cluster::message::{Answer, Answered, Refusal, Request};
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Heard, Memory, NodeId, SessionId};
-use overbank_gateway::cluster::unpack;
+use overbank_gateway::cluster::{to_travelled, unpack};
 use overbank_gateway::fabric::Seed;
+use overbank_gateway::slab::{Counts, Traffic};
 use std::collections::BTreeMap;
 
 const BEAT_US: u64 = 50_000;
 const PAGE: u64 = u64::MAX;
+/// What every session of the tests has counted.
+const COUNTS: Counts = Counts {
+    uplink: Traffic { packets: 7, bytes: 700, dropped: 0 },
+    downlink: Traffic { packets: 5, bytes: 500, dropped: 0 },
+};
 
 /// One speaker, over two nodes in one process.
 struct Site {
@@ -76,6 +82,7 @@ impl Site {
             self.memory.advance(self.now_us, &mut heard);
             for heard in heard {
                 let Heard::Answer(number, answer) = heard else { continue };
+                let answer = counted(answer);
                 if let Some((ticket, done)) = self.store.answered(number, answer) {
                     self.speaker.done(ticket, done, now_ms, &mut self.store, &mut out);
                 }
@@ -90,6 +97,32 @@ impl Site {
         self.speaker.receive(bytes, smf(), now_ms, &mut self.store, &mut out);
         out.extend(self.advance(beats));
         out
+    }
+
+    /// Takes the next request of the store to the cluster, if it `arrives`, and its answer, or this
+    /// refusal, to the speaker. Returns the request, and what the speaker sends.
+    fn step(&mut self, arrives: bool, refusal: Option<Refusal>) -> (Request, Vec<Out>) {
+        let (number, request) = self.store.send().expect("a request");
+        let mut answer = refusal.map(Err);
+        if arrives {
+            self.memory.request(NodeId(0), number, request.clone());
+            let (mut heard, until_us) = (Vec::new(), self.now_us + 20 * BEAT_US);
+            while self.now_us < until_us {
+                self.now_us += BEAT_US;
+                self.memory.advance(self.now_us, &mut heard);
+            }
+            let of_it = heard.into_iter().find_map(|heard| match heard {
+                Heard::Answer(of, answer) if of == number => Some(counted(answer)),
+                _ => None,
+            });
+            answer = answer.or(of_it);
+        }
+        let (now_ms, mut out) = (self.now_us / 1000, Vec::new());
+        self.store.at(now_ms);
+        if let Some((ticket, done)) = self.store.answered(number, answer.expect("an answer")) {
+            self.speaker.done(ticket, done, now_ms, &mut self.store, &mut out);
+        }
+        (request, out)
     }
 
     /// Returns the next request.
@@ -147,6 +180,14 @@ impl Site {
             assert!(self.speaker.restore(session, &kept, now_ms));
         }
     }
+}
+
+/// Nodes in memory count no packets.
+fn counted(mut answer: Answer) -> Answer {
+    if let Ok(Answered::Found(found)) = &mut answer {
+        found.counts = to_travelled(COUNTS);
+    }
+    answer
 }
 
 fn answer(out: &[Out]) -> (CauseValue, Vec<Ie>) {
@@ -260,4 +301,93 @@ fn without_a_cluster_requests_are_refused_in_the_end() {
     // or the time is over.
     let there = site.pages().len();
     assert_eq!(there, usize::from(cause == CauseValue::RequestAccepted));
+}
+
+/// An establishment whose PDRs both name URR 1.
+fn with_usage() -> Vec<Ie> {
+    let named = [QerId::new(1).to_ie(), UrrId::new(1).to_ie()];
+    let mut ies = usual(choose(), ue(3));
+    ies[2] = pdr(T::CreatePdr, 1, 1, 1, &[ue(3)], &named);
+    ies[3] = pdr(T::CreatePdr, 2, 0, 2, &[choose()], &named);
+    ies[4] = far(T::CreateFar, 1, 2, Some(0), &[to_gnb(0x77)]);
+    ies.push(urr(1, 1 << 40));
+    ies
+}
+
+/// The answer to a deletion has the usage of the session.
+fn deleted(out: &[Out]) {
+    let (cause, answer) = answer(out);
+    assert_eq!(cause, CauseValue::RequestAccepted);
+    let kind = T::UsageReportWithinSessionDeletionResponse;
+    assert_eq!(measured(&answer, kind), (0, vec![1200, 700, 500, 12, 7, 5]));
+}
+
+/// A deletion closes the gates, reads the counts, removes the session. Whichever of these has no
+/// answer, done or not, the deletion goes on until the session is gone; the one that the control
+/// plane asks for next has the usage.
+#[test]
+fn a_deletion_that_is_refused_goes_on() {
+    let delete = M::SessionDeletionRequest;
+    for (fails, arrives, waits) in (0..12).map(|n| (n / 4, n & 1 != 0, n & 2 != 0)) {
+        let mut site = Site::new();
+        let seid = site.establish(&with_usage());
+        assert_eq!(site.pages()[&seid].0.gate, Gate::Open);
+        let request = site.request(delete, Some(seid), &[]);
+        assert_eq!(site.raw(&request, 0), []);
+        for at in 0..fails {
+            assert_eq!(site.step(true, None).1, [], "step {at}");
+        }
+        let (_, out) = site.step(arrives, Some(Refusal::Timeout));
+        assert_eq!(answer(&out).0, CauseValue::SystemFailure);
+        // It is going: it does not change any more.
+        let update = qer(T::UpdateQer, 1, 0, [1, 1]);
+        let change = site.request(M::SessionModificationRequest, Some(seid), &[update]);
+        assert_eq!(answer(&site.raw(&change, 0)).0, CauseValue::SessionContextNotFound);
+        if waits {
+            assert_eq!(site.advance(60), [], "{fails} {arrives}");
+            assert!(site.pages().is_empty(), "{fails} {arrives}");
+            assert_eq!(site.speaker.totals().sessions, 0);
+        }
+        let again = site.request(delete, Some(seid), &[]);
+        deleted(&site.raw(&again, 40));
+        let last = site.request(delete, Some(seid), &[]);
+        assert_eq!(answer(&site.raw(&last, 40)).0, CauseValue::SessionContextNotFound);
+        assert!(site.pages().is_empty());
+    }
+}
+
+/// A deletion that could not begin changes nothing.
+#[test]
+fn a_deletion_that_has_not_begun_is_none() {
+    let mut site = Site::new();
+    let seid = site.establish(&with_usage());
+    let request = site.request(M::SessionDeletionRequest, Some(seid), &[]);
+    assert_eq!(site.raw(&request, 0), []);
+    site.now_us += 10_000_000;
+    let (_, out) = site.step(false, Some(Refusal::NoOwner));
+    assert_eq!(answer(&out).0, CauseValue::SystemFailure);
+    assert_eq!(site.advance(100), []);
+    assert_eq!(site.pages()[&seid].0.gate, Gate::Open);
+    let again = site.request(M::SessionDeletionRequest, Some(seid), &[]);
+    deleted(&site.raw(&again, 40));
+}
+
+/// A speaker that ends in the midst of a deletion leaves it to the next one.
+#[test]
+fn a_later_speaker_goes_on_with_a_deletion() {
+    for asks_again in [true, false] {
+        let mut site = Site::new();
+        let seid = site.establish(&with_usage());
+        let request = site.request(M::SessionDeletionRequest, Some(seid), &[]);
+        assert_eq!(site.raw(&request, 0), []);
+        assert_eq!(site.step(true, None).1, []);
+        assert_eq!(site.pages()[&seid].0.gate, Gate::Closed);
+        site.take_over();
+        if asks_again {
+            deleted(&site.raw(&request, 40));
+        }
+        assert_eq!(site.advance(60), []);
+        assert!(site.pages().is_empty());
+        assert_eq!(site.speaker.totals().sessions, 0);
+    }
 }
