@@ -13,7 +13,8 @@
 //! - A request is done as a whole or refused with a cause, the offending element and the rule.
 //!   Nothing is accepted and ignored, with the exceptions below.
 //! - A repeated request (same peer, sequence number and type) gets the same answer and changes
-//!   nothing.
+//!   nothing. A later speaker knows the answer to the last request that made or changed a session;
+//!   that to a deletion goes with the session.
 //!
 //! | supported | |
 //! |---|---|

@@ -228,9 +228,14 @@ fn a_later_speaker_goes_on() {
     let ies = usual(given(0x99), ue(8));
     let (cause, _) = site.ask(M::SessionEstablishmentRequest, Some(0), &ies);
     assert_eq!(cause, CauseValue::RuleCreationModificationFailure);
-    let (cause, _) = site.ask(M::SessionDeletionRequest, Some(second), &[]);
-    assert_eq!(cause, CauseValue::RequestAccepted);
+    let deletion = site.request(M::SessionDeletionRequest, Some(second), &[]);
+    let given_before = site.raw(&deletion, 20);
+    assert_eq!(answer(&given_before).0, CauseValue::RequestAccepted);
     assert_eq!(site.pages().into_keys().collect::<Vec<_>>(), [first]);
+    assert_eq!(site.raw(&deletion, 1), given_before, "an answer from memory");
+    // Nothing is left that would keep it.
+    site.take_over();
+    assert_eq!(answer(&site.raw(&deletion, 1)).0, CauseValue::SessionContextNotFound);
 }
 
 /// A request that comes again while it is carried out has one answer, and makes one session: also
