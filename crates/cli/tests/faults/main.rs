@@ -50,6 +50,8 @@ use work::Work;
 const SESSIONS: u32 = 400;
 /// Longest time from the end of a fault until all is well.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Longest time that a packet is under way through a cluster without faults.
+const UNDER_WAY: Duration = Duration::from_millis(20);
 /// Cases of the short form.
 const SHORT: &str = "node-killed:establishing,stream-leader-killed:moving";
 
@@ -134,11 +136,13 @@ fn case(
         problems.push(format!("{name}: {what}"));
     };
     seen.wrong.into_iter().for_each(&mut problem);
+    // A fault that loses packets loses those that are under way when it begins.
+    let first = if fault.may_lose { began - UNDER_WAY } else { began };
     let (count, last) = {
-        let lost = seen.lost.iter().filter(|sent| **sent >= began);
+        let lost = seen.lost.iter().filter(|sent| **sent >= first);
         (lost.clone().count(), lost.max())
     };
-    let before = seen.lost.iter().filter(|sent| **sent < began);
+    let before = seen.lost.iter().filter(|sent| **sent < first);
     if let Some(last) = before.clone().max() {
         let (count, ago) = (before.count(), began - *last);
         problem(format!("{count} packets were lost before the fault, the last one {ago:?} before"));
@@ -169,7 +173,7 @@ fn case(
         "work": work.name(),
         "packets": seen.sent,
         "lost": count,
-        "recovery_ms": last.map(|last| (*last - began).as_millis() as u64),
+        "recovery_ms": last.map(|last| last.saturating_duration_since(began).as_millis() as u64),
         "settled_ms": (settled - began).as_millis() as u64,
         "answered": done.answered.load(Relaxed),
         "refused": done.refused.load(Relaxed),

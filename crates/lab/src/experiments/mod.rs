@@ -11,6 +11,7 @@ pub mod fib;
 mod fig8_9;
 mod floor;
 mod grid;
+mod kv;
 mod partition;
 mod questions;
 mod scalebricks;
@@ -62,6 +63,15 @@ pub const ALL: &[Experiment] = &[
     scalebricks::SB_FAULT,
     scalebricks::GPT_VS_RANGE,
     scalebricks::FIB_VALUES,
+    kv::KVTHEORY,
+    kv::KV10A,
+    kv::KV10B,
+    kv::KV10C,
+    kv::KV10E,
+    kv::KV10F,
+    kv::KV11A,
+    kv::KV11B,
+    kv::KV11C,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

@@ -1,0 +1,132 @@
+//! A server: a queue that takes as long for each request, and the product's agent behind it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use overbank::hash::mix;
+use overbank_netcache::agent::{Action, Agent, Answer, Ask, Settings, Value};
+use overbank_wire::netcache::{Key, Op};
+
+use super::packet::{CONTROLLER, Packet, Place};
+
+pub(super) struct Server {
+    place: Place,
+    agent: Agent<Place>,
+    /// Values that were written; the others follow from their keys.
+    written: HashMap<Key, Value>,
+    value_len: usize,
+    /// Requests that wait or are served, in their order.
+    queue: VecDeque<Packet>,
+    /// When the last one is done.
+    free_at: u64,
+    pub(super) count: Count,
+    actions: Vec<Action<Place>>,
+}
+
+/// What a server has counted since this was taken last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    pub(super) arrived: u64,
+    pub(super) dropped: u64,
+    pub(super) served: u64,
+}
+
+/// How long a request takes and how many wait at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    pub(super) ns: u64,
+    pub(super) waiting_max: usize,
+}
+
+impl Server {
+    pub(super) fn new(place: Place, value_len: usize) -> Server {
+        Server {
+            place,
+            agent: Agent::new(Settings::default(), mix(u64::from(place)) | 1),
+            written: HashMap::new(),
+            value_len,
+            queue: VecDeque::new(),
+            free_at: 0,
+            count: Count::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes a packet. Returns when a request will have been served: [`Server::serve`] it then.
+    pub(super) fn arrive(
+        &mut self,
+        packet: &Packet,
+        service: Service,
+        out: &mut Vec<Packet>,
+    ) -> Option<u64> {
+        let op = packet.message().op;
+        if !(op == Op::Get || op.is_write()) {
+            // What keeps the device right takes no time of the store.
+            self.handle(packet.at, packet, out);
+            return None;
+        }
+        self.count.arrived += 1;
+        if self.queue.len() >= service.waiting_max {
+            self.count.dropped += 1;
+            return None;
+        }
+        self.free_at = self.free_at.max(packet.at) + service.ns;
+        self.queue.push_back(*packet);
+        Some(self.free_at)
+    }
+
+    /// Serves the first request that waits.
+    pub(super) fn serve(&mut self, now: u64, out: &mut Vec<Packet>) {
+        if let Some(packet) = self.queue.pop_front() {
+            self.count.served += 1;
+            self.handle(now, &packet, out);
+        }
+    }
+
+    fn handle(&mut self, now: u64, packet: &Packet, out: &mut Vec<Packet>) {
+        let message = packet.message();
+        self.agent.message(now / 1000, packet.from, &message, &mut self.actions);
+        self.carry_out(now, out);
+    }
+
+    /// Repeats what was not answered; returns when next, in nanoseconds.
+    pub(super) fn tick(&mut self, now: u64, out: &mut Vec<Packet>) -> u64 {
+        let next = self.agent.tick(now / 1000, &mut self.actions);
+        self.carry_out(now, out);
+        next.saturating_mul(1000)
+    }
+
+    fn carry_out(&mut self, now: u64, out: &mut Vec<Packet>) {
+        while !self.actions.is_empty() {
+            for action in std::mem::take(&mut self.actions) {
+                match action {
+                    Action::Reply(to, letter) => {
+                        out.push(Packet::new(now, self.place, to, &letter.message()));
+                    }
+                    Action::Device(letter) => {
+                        out.push(Packet::new(now, self.place, CONTROLLER, &letter.message()));
+                    }
+                    Action::Store { number, key, ask } => {
+                        let answer = match ask {
+                            Ask::Read => Answer::Read(self.read(key)),
+                            Ask::Write(value) => {
+                                self.written.insert(key, value);
+                                Answer::Written
+                            }
+                        };
+                        self.agent.stored(now / 1000, number, answer, &mut self.actions);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&self, key: Key) -> Value {
+        let cold = || {
+            let word = mix(key as u64).to_le_bytes();
+            let bytes: Arc<[u8]> = word.into_iter().cycle().take(self.value_len).collect();
+            Some(bytes)
+        };
+        self.written.get(&key).cloned().unwrap_or_else(cold)
+    }
+}

@@ -1,0 +1,68 @@
+//! The rack against what is known of it.
+
+use super::super::law::Law;
+use super::super::popularity::Popularity;
+use super::*;
+
+fn plan(servers: u16, items: usize) -> Plan {
+    let placement = Placement { servers, seed: 1 };
+    Plan { placement, rate: 1e7, items, value_len: 128, counting: NOTHING, seed: 1 }
+}
+
+fn load(theta: f64, rate: f64) -> Load {
+    let law = Law::new(100_000, theta).unwrap();
+    let ranks = Popularity::new(law.keys);
+    Load { law, ranks, rate, writes: 0.0, write_law: None, value_len: 128 }
+}
+
+#[test]
+fn an_idle_rack_has_the_delays_that_were_put_in() {
+    let mut rack = Rack::new(plan(4, 100)).unwrap();
+    rack.fill().unwrap();
+    let run = rack.measure(&load(0.9, 1e5), 0, 10_000_000);
+    let Outcome { sent, hits, misses, ref times, .. } = run.outcome;
+    assert_eq!((hits + misses, run.loss()), (sent, 0.0));
+    assert!(hits > sent / 10 && misses > sent / 10, "{hits} of {sent}");
+    let fast = times.iter().filter(|&&ns| ns == 7000).count() as u64;
+    let slow = times.iter().filter(|&&ns| (15_000..15_300).contains(&ns)).count() as u64;
+    assert_eq!(fast, hits);
+    assert!(slow > misses * 95 / 100, "{slow} of {misses}");
+}
+
+#[test]
+fn the_switch_answers_what_the_law_gives_it() {
+    let mut rack = Rack::new(plan(8, 1000)).unwrap();
+    rack.fill().unwrap();
+    let load = load(0.99, 2e7);
+    let run = rack.measure(&load, 0, 20_000_000);
+    let share = run.outcome.hits as f64 / run.outcome.sent as f64;
+    assert!((share - load.law.head(1000)).abs() < 0.01, "{share} {}", load.law.head(1000));
+}
+
+#[test]
+fn a_rack_without_a_cache_saturates_where_its_fullest_server_does() {
+    for seed in [1, 2] {
+        let plan = Plan { placement: Placement { servers: 8, seed }, seed, ..plan(8, 0) };
+        let load = load(0.95, 1e7);
+        let ideal = plan.rate / fullest(&plan.placement.loads(&load.law, 0));
+        let mut rack = Rack::new(plan).unwrap();
+        let span = (0.7 * ideal, 1.3 * ideal);
+        let (found, run) = rack.saturate(&load, span, (200_000, 4_000_000), 0.01);
+        assert!((found / ideal - 1.0).abs() < 0.03, "{found} {ideal}");
+        assert_eq!(run.outcome.hits, 0);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut rack = Rack::new(plan(4, 50)).unwrap();
+        rack.fill().unwrap();
+        let load = Load { writes: 0.2, ..load(0.99, 2e7) };
+        let run = rack.measure(&load, 0, 2_000_000);
+        (run.outcome.hits, run.outcome.misses, run.outcome.written, run.outcome.times)
+    };
+    let (first, second) = (run(), run());
+    assert!(first.2 > 1000);
+    assert!(first == second);
+}
