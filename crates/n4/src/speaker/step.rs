@@ -54,6 +54,8 @@ impl Step {
 pub(super) struct Removal {
     asked: Option<Asked>,
     node: Vec<u8>,
+    /// The association that the node has when it begins.
+    association: Option<Association>,
     then: Then,
     left: usize,
     failed: Option<Refusal>,
@@ -235,9 +237,11 @@ impl Speaker {
         self.in_hand.extend(asked.as_ref().map(|asked| asked.key));
         // One more than there are: the last one is counted below.
         let (node, left) = (node.to_vec(), ids.len() + 1);
+        let association = self.associations.get(&node).cloned();
         self.ticket += 1;
         let number = self.ticket;
-        self.removals.insert(number, Removal { asked, node, then, left, failed: None });
+        self.removals
+            .insert(number, Removal { asked, node, association, then, left, failed: None });
         for id in ids {
             self.go(None, Step::Forget { id, removal: Some(number) }, now_ms, store, out);
         }
@@ -260,7 +264,9 @@ impl Speaker {
         if removal.left > 0 {
             return;
         }
-        let Some(Removal { asked, node, then, failed, .. }) = self.removals.remove(&number) else {
+        let Some(Removal { asked, node, association: before, then, failed, .. }) =
+            self.removals.remove(&number)
+        else {
             return;
         };
         if let Some(refusal) = failed {
@@ -272,7 +278,10 @@ impl Speaker {
         }
         let ies = match then {
             Then::Release => {
-                self.associations.remove(&node);
+                // It may have been set up anew meanwhile.
+                if self.associations.get(&node) == before.as_ref() {
+                    self.associations.remove(&node);
+                }
                 Vec::new()
             }
             Then::SetUp { association, .. } => {

@@ -396,3 +396,26 @@ fn a_later_speaker_goes_on_with_a_deletion() {
         assert_eq!(site.speaker.totals().sessions, 0);
     }
 }
+
+/// A restart that a heartbeat has shown ends the association of before, not one set up meanwhile.
+#[test]
+fn a_late_end_leaves_the_next_association() {
+    let mut site = Site::new();
+    site.establish(&usual(choose(), ue(3)));
+    let stamp = || Ie::new(T::RecoveryTimeStamp, 2u32.to_be_bytes().to_vec());
+    let heartbeat = site.request(M::HeartbeatRequest, None, &[stamp()]);
+    assert_eq!(site.raw(&heartbeat, 0).len(), 1);
+    let set_up = site.request(M::AssociationSetupRequest, None, &[node(), stamp()]);
+    assert_eq!(site.raw(&set_up, 0), []);
+    let removals = [site.store.send(), site.store.send()].map(|asked| asked.expect("a removal").0);
+    // The removal for the setup is answered first.
+    for (number, answer) in
+        [(removals[1], Ok(Answered::Done)), (removals[0], Err(Refusal::Unknown))]
+    {
+        let (ticket, done) = site.store.answered(number, answer).expect("its end");
+        let now_ms = site.now_us / 1000;
+        site.speaker.done(ticket, done, now_ms, &mut site.store, &mut Vec::new());
+    }
+    assert_eq!(answer(&site.advance(20)).0, CauseValue::RequestAccepted);
+    assert_eq!(site.speaker.totals().associations, 1);
+}
