@@ -83,7 +83,7 @@ struct Document {
     equal: Vec<(String, String)>,
 }
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 async fn in_time<T, E>(
     future: impl Future<Output = Result<T, E>>,
