@@ -37,6 +37,14 @@ impl Ends {
         }
     }
 
+    /// Returns the ends of an answer.
+    pub(crate) const fn swapped(&self) -> Ends {
+        match *self {
+            Ends::V4 { src, dst } => Ends::V4 { src: dst, dst: src },
+            Ends::V6 { src, dst } => Ends::V6 { src: dst, dst: src },
+        }
+    }
+
     /// Returns the length of the IP header that is written between them.
     pub(crate) const fn header_len(&self) -> usize {
         match self {

@@ -6,7 +6,8 @@
 //! checksums right; [`edit_key`] does the same to the key alone. [`bridge`] reads only what an
 //! Ethernet switch needs; [`field`] is the table of fields. [`udp`] finds datagrams, [`gtpu`] reads
 //! and writes tunnels, [`ip`] the packets inside ([`ip4`]: nearly all of them), [`icmp_error`] the
-//! answers to packets that cannot be forwarded. [`netcache`] is the protocol of a key-value cache.
+//! answers to packets that cannot be forwarded. [`netcache`] is the protocol of a key-value cache,
+//! [`neighbour`] asks for MAC addresses and answers.
 
 pub mod bridge;
 mod checksum;
@@ -20,6 +21,7 @@ pub mod icmp_error;
 pub mod ip;
 pub mod ip4;
 pub mod key;
+pub mod neighbour;
 pub mod netcache;
 mod proto;
 pub mod reason;

@@ -18,6 +18,7 @@
 //!
 //! Cost of [`Message::parse`]: the lines of the header.
 
+pub mod frame;
 mod op;
 mod rewrite;
 #[cfg(test)]
