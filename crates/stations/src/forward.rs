@@ -24,6 +24,8 @@ use std::mem;
 
 /// Frames of one lookup, whose destinations and sources are one batch of the table.
 const BURST: usize = BURST_MAX / 2;
+// A bit for each in `Sink::admit`.
+const _: () = assert!(BURST <= u32::BITS as usize);
 
 overbank_reasons::reasons! {
     /// Why a frame leaves by no port, in the order in which reasons are looked for.
@@ -70,6 +72,16 @@ pub trait Sink<K = MacVlan> {
 
     /// Takes news about a source that the table does not have, before its frame leaves.
     fn saw(&mut self, _sighting: Sighting<K>) {}
+
+    /// Whether frames are offered to [`Sink::admit`].
+    const ADMITS: bool = false;
+
+    /// Takes frames for itself, before any frame of a chunk leaves. Bit `i` of `may` says that the
+    /// source of frame `first + i` may send; the frames are those from number `first` on. Returns
+    /// the ones of `may` that go on: the others are the sink's, to be output or dropped.
+    fn admit(&mut self, _first: usize, _frames: &[&[u8]], may: u32) -> u32 {
+        may
+    }
 }
 
 /// The headers of a chunk of frames, in their order.
@@ -266,22 +278,29 @@ impl<K: Address> Forwarder<K> {
         sink: &mut S,
     ) {
         let station = |i: usize| (found >> i & 1 == 1).then_some(Station::from_bits(values[i]));
+        let heard = |i: usize, header: &Option<Header>| match (header, epoch) {
+            (None, _) => Err(DropReason::Truncated),
+            (Some(header), _) if !header.from_station() => Err(DropReason::BadSource),
+            (_, None) => Ok(Heard::Known),
+            (_, Some(epoch)) => match Station::heard(station(frames.len() + i), ingress, epoch) {
+                Heard::Elsewhere => Err(DropReason::StaticElsewhere),
+                heard => Ok(heard),
+            },
+        };
+        let mut go = u32::MAX;
+        if S::ADMITS {
+            let each = headers.iter().enumerate();
+            let may = each.fold(0, |may, (i, h)| may | u32::from(heard(i, h).is_ok()) << i);
+            go = sink.admit(first, frames, may);
+        }
         for (i, (frame, header)) in frames.iter().zip(headers).enumerate() {
-            let source = frames.len() + i;
-            let heard = match (header, epoch) {
-                (None, _) => Err(DropReason::Truncated),
-                (Some(header), _) if !header.from_station() => Err(DropReason::BadSource),
-                (_, None) => Ok(()),
-                (_, Some(epoch)) => match Station::heard(station(source), ingress, epoch) {
-                    Heard::Known => Ok(()),
-                    Heard::Elsewhere => Err(DropReason::StaticElsewhere),
-                    Heard::News(news) => {
-                        sink.saw(Sighting { key: keys[source], port: ingress, news });
-                        Ok(())
-                    }
-                },
-            };
-            let done = heard.and_then(|()| {
+            let done = heard(i, header).and_then(|heard| {
+                if let Heard::News(news) = heard {
+                    sink.saw(Sighting { key: keys[frames.len() + i], port: ingress, news });
+                }
+                if S::ADMITS && go >> i & 1 == 0 {
+                    return Ok(());
+                }
                 let header = header.as_ref().ok_or(DropReason::Truncated)?;
                 self.send(ingress, first + i, frame, header, station(i), sink)
             });

@@ -30,7 +30,8 @@ use crate::slots::VALUE_MAX;
 use overbank::random::Pcg32;
 use overbank::sketch::{self, Keeper};
 use overbank_wire::netcache::{Key, Message, Op, Stamp, Status};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -133,6 +134,18 @@ pub struct Totals {
     pub dropped: u64,
 }
 
+/// A cached key, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hottest<S> {
+    pub key: Key,
+    /// Hits in this epoch, of those that were sampled.
+    pub hits: u32,
+    pub is_valid: bool,
+    pub server: S,
+    /// Number of its installation.
+    pub install: u32,
+}
+
 /// See the module. `S` is the address of a server.
 pub struct Controller<S> {
     settings: Settings,
@@ -151,6 +164,8 @@ pub struct Controller<S> {
     reports: u64,
     wanted: HashMap<Key, Wanted<S>>,
     cached: HashMap<Key, Cached<S>>,
+    /// Keys whose server has been told and may not have answered: all that have an `adopt`.
+    adopting: HashSet<Key>,
     leaving: HashMap<Key, (S, Told)>,
     barred: HashMap<Key, Micros>,
     /// The last run of each server that was answered: a HELLO that comes again changes nothing.
@@ -182,6 +197,7 @@ impl<S: Clone + Eq + Hash> Controller<S> {
             reports: 0,
             wanted: HashMap::new(),
             cached: HashMap::new(),
+            adopting: HashSet::new(),
             leaving: HashMap::new(),
             barred: HashMap::new(),
             resumed: HashMap::new(),
@@ -197,6 +213,26 @@ impl<S: Clone + Eq + Hash> Controller<S> {
     /// Returns the table, to look into.
     pub fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// Returns what the next epoch counts by.
+    pub fn counting(&self) -> sketch::Settings {
+        self.counting
+    }
+
+    /// Returns the cached keys with the most hits in this epoch, the hottest first: up to `most`.
+    /// Looks at all that are cached.
+    pub fn hottest(&self, most: usize) -> Vec<Hottest<S>> {
+        let cached = self.table.iter().filter_map(|(key, entry)| {
+            let Cached { server, install, .. } = self.cached.get(&key)?;
+            let is_valid = self.table.status(key).is_some_and(|status| status.is_valid());
+            let (server, hits) = (server.clone(), self.hits(entry.item));
+            Some(Hottest { key, hits, is_valid, server, install: *install })
+        });
+        let mut all: Vec<Hottest<S>> = cached.collect();
+        all.sort_unstable_by_key(|hot| (Reverse(hot.hits), hot.key));
+        all.truncate(most);
+        all
     }
 
     /// See [`Table::settle`].
@@ -222,6 +258,7 @@ impl<S: Clone + Eq + Hash> Controller<S> {
                 let stamp = Stamp { writes: 0, ..status.stamp(self.boot) };
                 let told = Told { stamp, due: now + self.settings.retry_us, tries: 0 };
                 cached.adopt = Some(told);
+                self.adopting.insert(key);
                 out.push(tell(Op::Adopt, key, (cached.server.clone(), stamp)));
             }
             return;
@@ -319,7 +356,9 @@ impl<S: Clone + Eq + Hash> Controller<S> {
             self.turn(now, out);
         }
         self.again(now, out);
-        self.decide_at.min(now + self.settings.retry_us)
+        let waits = !(self.adopting.is_empty() && self.leaving.is_empty());
+        let again = if waits { now + self.settings.retry_us } else { self.epoch_end };
+        self.decide_at.min(self.epoch_end).min(again)
     }
 
     /// Installs what is hot enough.
@@ -373,6 +412,7 @@ impl<S: Clone + Eq + Hash> Controller<S> {
         out.push(tell(Op::Adopt, key, (server.clone(), stamp)));
         let cached = Cached { port, server, install, epochs: 0, writes: 0, written: 0, adopt };
         self.cached.insert(key, cached);
+        self.adopting.insert(key);
     }
 
     /// Moves a value, if enough is free in all for one of this length.
@@ -471,13 +511,17 @@ impl<S: Clone + Eq + Hash> Controller<S> {
     fn again(&mut self, now: Micros, out: &mut Vec<(S, Letter)>) {
         let Settings { retry_us, tries_max, .. } = self.settings;
         let mut silent = Vec::new();
-        for (&key, cached) in &mut self.cached {
-            let Some(told) = cached.adopt.as_mut().filter(|told| now >= told.due) else { continue };
-            if told.again(now, retry_us) >= tries_max {
-                silent.push(key);
+        self.adopting.retain(|&key| {
+            let Some(cached) = self.cached.get_mut(&key) else { return false };
+            let Some(told) = &mut cached.adopt else { return false };
+            if now >= told.due {
+                if told.again(now, retry_us) >= tries_max {
+                    silent.push(key);
+                }
+                out.push(tell(Op::Adopt, key, (cached.server.clone(), told.stamp)));
             }
-            out.push(tell(Op::Adopt, key, (cached.server.clone(), told.stamp)));
-        }
+            true
+        });
         self.leaving.retain(|&key, (server, told)| {
             if now < told.due {
                 return true;

@@ -82,6 +82,12 @@ impl Pipeline {
         Pipeline { lookup, arrays, hits, sketch, seed }
     }
 
+    /// Takes the epoch that the controller wants, as each burst does. A worker without messages
+    /// calls it now and then: epochs wait for all workers.
+    pub fn attend(&mut self) {
+        self.sketch.attend();
+    }
+
     /// Decides on [`BURST_MAX`] messages at most, in their order. Sets a verdict for each, and the
     /// values of answers in `values`. Bit `n` of the result says that message `n` is a GET whose
     /// key became hot: it is reported to the controller.
