@@ -4,7 +4,7 @@ mod gateway;
 #[cfg(feature = "top")]
 mod screen;
 
-use crate::switch::rates::{Column, PortRates, Rates, columns};
+use crate::switch::rates::{Column, NETCACHE, PortRates, Rates, columns};
 use crate::switch::status::{GATEWAY_SCHEMA, SCHEMA, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
@@ -193,12 +193,21 @@ fn summary(rates: &Rates) -> String {
     let of = |name| t.rates.get(name);
     let packets = of("packets");
     let share = |name| if packets > 0.0 { of(name) / packets * 100.0 } else { 0.0 };
-    let ethernet = rates.mode == "l2";
+    let cache = rates.mode == NETCACHE;
+    let ethernet = cache || rates.mode == "l2";
     let mut text = format!("{} packets/s   ", short(packets));
     if let Some(of) = &rates.gateway {
         text += &gateway::verdicts(of);
     } else if ethernet {
         let _ = write!(text, "Ethernet   flooded {:.1} %", share("flooded"));
+        if cache {
+            let _ = write!(
+                text,
+                "   cache hits {}/s   misses {}/s",
+                short(of("kv_hits")),
+                short(of("kv_misses")),
+            );
+        }
     } else {
         let _ = write!(
             text,

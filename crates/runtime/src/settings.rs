@@ -144,6 +144,36 @@ impl WorkerSettings {
     }
 }
 
+/// Number of a port, not yet checked.
+#[derive(Clone, Debug)]
+pub struct PortNumber(String);
+
+impl SettingValue for PortNumber {
+    const VALUE_NAME: &'static str = "N";
+
+    fn accepts(_: &Range) -> String {
+        "numbers of ports".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<PortNumber, String> {
+        Ok(PortNumber(text.to_owned()))
+    }
+}
+
+impl PortNumber {
+    /// Returns the numbers of a list; reports those that are not configured.
+    pub fn all(list: &Commas<PortNumber>, check: &mut Check, ports: &[PortSetting]) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        for Located { value, location } in &list.0 {
+            match port_number(&value.0, ports) {
+                Ok(number) => numbers.push(number),
+                Err(what) => check.problem(location.clone(), what),
+            }
+        }
+        numbers
+    }
+}
+
 /// Reads the number of a configured port. Invalid ports have been reported before, so any number is
 /// accepted then.
 ///

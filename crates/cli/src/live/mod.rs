@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every error of the configuration is reported before the first packet. [`Appliance`] is what
-//! differs between the rule switch, the Ethernet switch and the gateway.
+//! differs between the rule switch, the Ethernet switch, the key-value cache and the gateway.
 
 pub mod args;
 pub mod document;
@@ -115,6 +115,9 @@ pub enum RunError {
     /// The Ethernet switch does not start.
     #[error(transparent)]
     Bridge(#[from] overbank_bridge::StartError),
+    /// The key-value cache does not start.
+    #[error(transparent)]
+    Device(#[from] overbank_device::StartError),
     /// The node's run is over for good.
     #[error("the node cannot go on in its cluster: {0}")]
     Cluster(#[from] overbank_stores::StoresError),

@@ -1,10 +1,12 @@
-//! The two switches as services.
+//! The switches as services.
 
 use crate::live::document::Served;
 use crate::live::{Appliance, RunError, until_stopped};
 use crate::switch::document::SwitchExtra;
 use crate::switch::settings::{Config, read_rules};
 use overbank_bridge::BridgeControl;
+use overbank_device::DeviceControl;
+use overbank_device::hot::Hot;
 use overbank_ofctl::RuleControl;
 use overbank_ofctl::sessions;
 use overbank_runtime::Handle;
@@ -100,6 +102,35 @@ impl Appliance for BridgeControl {
     }
 
     answer_fdb!(overbank_bridge::listing);
+
+    fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
+        tracing::warn!(NO_RULES);
+        None::<fn()>
+    }
+
+    fn serve(
+        _: &Config,
+        _: Served<Self>,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
+        until_stopped(stop)
+    }
+}
+
+impl Appliance for DeviceControl {
+    type Config = Config;
+    type Extra = SwitchExtra;
+
+    fn announce(config: &Config, extra: &SwitchExtra, cores: &[Option<usize>]) {
+        announce(config, extra, cores);
+    }
+
+    fn answer(handle: &Handle<Self>, line: &str) -> Option<serde_json::Result<Vec<u8>>> {
+        if line.starts_with("hot") {
+            return Some(serde_json::to_vec(&Hot::answer(handle, line)));
+        }
+        line.starts_with("fdb").then(|| serde_json::to_vec(&overbank_device::listing(handle, line)))
+    }
 
     fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
         tracing::warn!(NO_RULES);

@@ -12,6 +12,8 @@ use serde::Serialize;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "overbank-switch-rates/1";
+/// The mode whose rates of messages are among those of workers.
+pub const NETCACHE: &str = "netcache";
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PortRates {
@@ -48,7 +50,7 @@ pub struct Rates {
     pub interval_ms: u64,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// Mode: `openflow`, `l2` or `gateway`.
+    /// Mode: `openflow`, `l2`, `netcache` or `gateway`.
     pub mode: String,
     pub ports: Vec<PortRates>,
     pub workers: Vec<WorkerRates>,
@@ -86,8 +88,8 @@ impl Rates {
             uptime_ms: new.uptime_ms,
             mode: new.mode.clone(),
             ports: ports.map(|(old, new)| port(old, new, interval_ms)).collect(),
-            workers: workers.map(|(old, new)| worker(old, new, interval_ms)).collect(),
-            total: worker(&old.total, &new.total, interval_ms),
+            workers: workers.map(|of| worker(&new.mode, of, interval_ms)).collect(),
+            total: worker(&new.mode, (&old.total, &new.total), interval_ms),
             rules: new.control.totals.rules,
             controllers: new.control.totals.controllers,
             stations: new.control.stations.totals.stations,
@@ -108,8 +110,11 @@ fn port(old: &PortStatus, new: &PortStatus, interval_ms: u64) -> PortRates {
     PortRates { number: new.number, name: new.name.clone(), link_up: new.link_up, rates }
 }
 
-fn worker(old: &WorkerStatus, new: &WorkerStatus, interval_ms: u64) -> WorkerRates {
+fn worker(mode: &str, (old, new): (&WorkerStatus, &WorkerStatus), interval_ms: u64) -> WorkerRates {
     let mut rates = Counted::between(&old.worker, &new.worker, interval_ms);
+    if mode == NETCACHE {
+        rates.extend(Counted::between(&old.device, &new.device, interval_ms));
+    }
     rates.extend(Counted::between(&old.engine, &new.engine, interval_ms));
     let packets = new.worker.packets.saturating_sub(old.worker.packets);
     let bursts = new.worker.bursts.saturating_sub(old.worker.bursts);

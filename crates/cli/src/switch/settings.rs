@@ -7,7 +7,8 @@
 //!   StationSettings  MAC addresses               │
 //!   ServiceSettings  metrics, status, logs       ┘
 //!   RuleSettings, ControllerSettings               mode openflow
-//!   BridgeSettings                                 mode l2
+//!   BridgeSettings                                 modes l2, netcache
+//!   DeviceSettings                                 mode netcache
 //! ```
 //!
 //! Reads files and asks the system for its cores; opens no interface. Panics: none, whatever the
@@ -18,10 +19,14 @@ use overbank_bridge::settings::BridgeSettings;
 use overbank_declare::settings::{
     Check, Location, Problem, Problems, Range, Section, SettingValue, Source, Table, read_at_most,
 };
+use overbank_device::DeviceAddress;
+use overbank_device::settings::DeviceSettings;
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
 use overbank_ofctl::target::Target;
 use overbank_runtime::Options;
-use overbank_runtime::settings::{PortSetting, PortSettings, WorkerSettings, port_number};
+use overbank_runtime::settings::{
+    PortNumber, PortSetting, PortSettings, WorkerSettings, port_number,
+};
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 use overbank_switch::parse::parse_rules;
@@ -37,14 +42,16 @@ overbank_declare::choices! {
     pub enum Mode: "MODE" {
         OpenFlow = "openflow", "rules and controllers";
         L2 = "l2", "an Ethernet switch that learns addresses";
+        NetCache = "netcache", "an Ethernet switch that caches hot keys of key-value servers";
     }
 }
 
 overbank_declare::settings! {
     /// Mode and identity.
     pub struct SwitchSettings: "Switch" {
-        mode: Mode = "openflow", "Forwarding mode: openflow (rules and controllers) \
-            or l2 (an Ethernet switch that learns addresses)";
+        mode: Mode = "openflow", "Forwarding mode: openflow (rules and controllers), \
+            l2 (an Ethernet switch that learns addresses) or netcache (one that also caches hot \
+            keys of key-value servers)";
         datapath_id: Option<DatapathId>, "Identity towards controllers, up to 16 hexadecimal digits"
             or "the first port's address" example "00:00:02:00:00:00:00:01";
     }
@@ -72,23 +79,34 @@ impl SettingValue for DatapathId {
 }
 
 /// Every section, in the order of help and documents.
-pub const SECTIONS: [Section; 8] = [
+pub const SECTIONS: [Section; 9] = [
     SwitchSettings::SECTION,
     PortSettings::SECTION,
     WorkerSettings::SECTION,
     RuleSettings::SECTION,
     ControllerSettings::SECTION,
     BridgeSettings::SECTION,
+    DeviceSettings::SECTION,
     StationSettings::SECTION,
     ServiceSettings::SECTION,
 ];
 
-/// Sections of one mode only.
-const OF_MODE: [(Mode, Section); 3] = [
-    (Mode::OpenFlow, RuleSettings::SECTION),
-    (Mode::OpenFlow, ControllerSettings::SECTION),
-    (Mode::L2, BridgeSettings::SECTION),
+/// Sections of some modes only.
+const OF_MODES: [(&[Mode], Section); 4] = [
+    (&[Mode::OpenFlow], RuleSettings::SECTION),
+    (&[Mode::OpenFlow], ControllerSettings::SECTION),
+    (&[Mode::L2, Mode::NetCache], BridgeSettings::SECTION),
+    (&[Mode::NetCache], DeviceSettings::SECTION),
 ];
+
+/// The checked settings of the key-value cache.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    pub address: DeviceAddress,
+    /// Numbers of the ports of servers.
+    pub servers: Vec<u32>,
+    pub settings: DeviceSettings,
+}
 
 /// The checked configuration.
 #[derive(Clone, Debug)]
@@ -106,6 +124,8 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// Numbers of the isolated ports.
     pub isolated: Vec<u32>,
+    /// The key-value cache, in its mode.
+    pub device: Option<DeviceConfig>,
     /// Bounds of MAC learning.
     pub mac: overbank_stations::Limits,
     /// Static addresses with the numbers of their ports.
@@ -136,25 +156,32 @@ impl Config {
         let rules = RuleSettings::read(check);
         let controllers = ControllerSettings::read(check);
         let bridge = BridgeSettings::read(check);
+        let device = DeviceSettings::read(check);
         let stations = StationSettings::read(check);
         let service = ServiceSettings::read(check);
         // Every table has been read, so all problems are known.
         let (switch, workers, rules, controllers) = (switch?, workers?, rules?, controllers?);
-        for (mode, section) in OF_MODE.iter().filter(|(mode, _)| *mode != switch.mode) {
-            let (owner, mode) = (mode.name(), switch.mode.name());
+        for (modes, section) in OF_MODES.iter().filter(|(modes, _)| !modes.contains(&switch.mode)) {
+            let (owner, mode) = (names(modes), switch.mode.name());
             let what = format!("not a setting of mode {mode}; remove it or use mode {owner}");
             check.refuse(section, &what);
         }
         let ports = ports?.ports(check);
-        let stations = stations?;
+        let (stations, device) = (stations?, device?);
+        let statics = stations.statics(check, |text| port_number(text, &ports));
+        let device = match switch.mode {
+            Mode::NetCache => Some(DeviceConfig::new(device, check, &ports, &statics)?),
+            _ => None,
+        };
         let run = Options {
             orders: controllers.controller_packet_outs,
             ..workers.options(check, available_cores)
         };
         Some(Config {
             targets: controllers.targets(check),
-            isolated: bridge?.isolated(check, &ports),
-            statics: stations.statics(check, |text| port_number(text, &ports)),
+            isolated: PortNumber::all(&bridge?.isolated, check, &ports),
+            device,
+            statics,
             mac: stations.limits(),
             service: service?,
             switch,
@@ -165,6 +192,29 @@ impl Config {
             metrics_required,
         })
     }
+}
+
+impl DeviceConfig {
+    fn new(
+        settings: DeviceSettings,
+        check: &mut Check,
+        ports: &[PortSetting],
+        statics: &[(MacVlan, u32)],
+    ) -> Option<DeviceConfig> {
+        let servers = settings.servers(check, ports);
+        let address = settings.address(check)?;
+        if let Some((key, _)) = statics.iter().find(|(key, _)| key.mac() == address.mac) {
+            let what = format!("{key} is the device's address (kv-address); remove it");
+            check.problem(Location::Missing("mac-static"), what);
+        }
+        Some(DeviceConfig { address, servers, settings })
+    }
+}
+
+/// Returns the names of modes, to be read.
+fn names(modes: &[Mode]) -> String {
+    let names: Vec<&str> = modes.iter().map(|mode| mode.name()).collect();
+    names.join(" or ")
 }
 
 /// Reads a file of rules and checks that they form a set of tables.

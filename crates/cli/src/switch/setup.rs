@@ -2,7 +2,9 @@
 
 use crate::live::{Plan, RunError, Totals, run as run_live, seed};
 use crate::switch::document::SwitchExtra;
-use crate::switch::settings::{Config, Mode};
+use crate::switch::settings::{Config, DeviceConfig, Mode};
+use overbank::sketch;
+use overbank_device::boot::Boot;
 use overbank_ofctl::rules::ControlConfig;
 use overbank_runtime::{Control, Handle};
 use overbank_switch::datapath::CacheConfig;
@@ -43,6 +45,40 @@ pub fn bridge(config: &Config) -> overbank_bridge::Setup {
     }
 }
 
+/// Returns the setup of the key-value cache on the path.
+///
+/// # Errors
+/// The run has no number.
+fn device(
+    config: &Config,
+    of: &DeviceConfig,
+) -> Result<overbank_device::Setup, overbank_device::StartError> {
+    let DeviceConfig { address, servers, settings } = of;
+    // The ranges of the settings.
+    let small = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+    Ok(overbank_device::Setup {
+        run: config.run.clone(),
+        mac: config.mac,
+        statics: config.statics.clone(),
+        isolated: config.isolated.clone(),
+        seed: seed(),
+        address: *address,
+        udp_port: small(settings.kv_port),
+        servers: servers.clone(),
+        cache: overbank_device::pipeline::Config {
+            items: settings.kv_items,
+            indexes_log2: settings.kv_index_bits,
+        },
+        counting: sketch::Settings {
+            threshold: small(settings.kv_threshold),
+            sample_log2: settings.kv_sample_bits,
+        },
+        controller: overbank_device::controller::Settings::default(),
+        queue: settings.kv_queue,
+        boot: Boot::next(settings.kv_state.as_deref())?,
+    })
+}
+
 /// Runs a switch until it is asked to stop, and returns its totals.
 ///
 /// # Errors
@@ -55,14 +91,21 @@ pub fn run(config: &Config, of_file: Vec<Rule>) -> Result<Totals, RunError> {
         metrics_required: config.metrics_required,
     };
     let count = of_file.len();
-    match config.switch.mode {
-        Mode::OpenFlow => run_live(
+    match (config.switch.mode, &config.device) {
+        (Mode::NetCache, Some(of)) => run_live(
+            &plan,
+            config,
+            |ports| Ok(overbank_device::start(&device(config, of)?, ports)?),
+            |handle| extra(config, handle, None),
+        ),
+        (Mode::OpenFlow, _) => run_live(
             &plan,
             config,
             |ports| Ok(overbank_ofctl::start(rules(config, of_file), ports)?),
             |handle| extra(config, handle, Some(count)),
         ),
-        Mode::L2 => run_live(
+        // A device has been checked to have its settings.
+        (Mode::L2 | Mode::NetCache, _) => run_live(
             &plan,
             config,
             |ports| Ok(overbank_bridge::start(&bridge(config), ports)?),

@@ -2,6 +2,7 @@
 //! of counters declare its content and [`super::document`] writes it. `docs/switch-status.md`
 //! describes its fields.
 
+use overbank_device::{DeviceTotals, KvTotals};
 use overbank_gateway::GatewayTotals;
 use overbank_gateway::cluster::ClusterTotals;
 use overbank_gateway::sessions::SessionTotals;
@@ -55,6 +56,9 @@ pub struct WorkerStatus {
     /// Those of the gateway.
     #[serde(flatten)]
     pub gateway: GatewayTotals,
+    /// Those of the key-value cache.
+    #[serde(flatten)]
+    pub device: DeviceTotals,
     /// Share of the engine in the measured time with packets; absent if nothing was measured.
     pub datapath_share: Option<f64>,
 }
@@ -69,6 +73,8 @@ pub struct ControlStatus {
     /// Learned addresses.
     #[serde(flatten)]
     pub stations: StationsStatus,
+    /// The key-value cache.
+    pub kv: KvTotals,
     /// Sessions of the gateway, and their limit.
     #[serde(flatten)]
     pub sessions: SessionTotals,
@@ -97,7 +103,7 @@ pub struct Status {
     pub schema: String,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// Mode: `openflow` or `l2`.
+    /// Mode: `openflow`, `l2` or `netcache`.
     pub mode: String,
     /// Identity towards controllers, 16 hexadecimal digits.
     pub datapath_id: String,

@@ -1,7 +1,7 @@
 //! Draws the screen of `overbank top`.
 
 use super::{Readings, heads, rows, summary};
-use crate::switch::rates::{Column, Rates, columns};
+use crate::switch::rates::{Column, NETCACHE, Rates, columns};
 use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -127,6 +127,7 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         .map(|(i, w)| {
             let of = |name| super::short(w.rates.get(name));
             let how = match rates.mode.as_str() {
+                NETCACHE => format!("{} hits, {} misses", of("kv_hits"), of("kv_misses")),
                 "l2" => format!("{} flooded", of("flooded")),
                 "gateway" => {
                     let of = |name| super::short(w.gateway.get(name));
@@ -192,6 +193,7 @@ fn flowed(text: &str, width: u16) -> Vec<Line<'static>> {
 mod tests {
     use super::*;
     use crate::switch::status::{ClusterStatus, GATEWAY_SCHEMA, PortStatus, Status, WorkerStatus};
+    use overbank_device::DeviceTotals;
     use overbank_gateway::GatewayTotals;
     use overbank_gateway::cluster::ClusterTotals;
     use overbank_ofctl::RuleTotals;
@@ -228,6 +230,7 @@ mod tests {
                 megaflows: 65_536,
                 ..RuleTotals::default()
             },
+            device: DeviceTotals { kv_hits: 7_000_000, kv_misses: 3000, ..DeviceTotals::default() },
             gateway: GatewayTotals {
                 uplink: 100_000_000,
                 uplink_bytes: 12_500_000_000,
@@ -309,6 +312,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_shows_hits_and_misses() {
+        let cache = screen("netcache", 80, 24);
+        for wanted in [
+            "Ethernet   flooded 0.0 %   cache hits 7.00 M/s   misses 3.00 k/s",
+            "worker 0: 123.46 M packets/s, 7.00 M hits, 3.00 k misses, 32.0 a burst",
+        ] {
+            assert!(cache.contains(wanted), "{wanted}:\n{cache}");
+        }
+    }
+
+    #[test]
     fn a_gateway_shows_verdicts_sessions_and_n4() {
         let gateway = screen("gateway", 80, 24);
         for wanted in [
@@ -353,6 +367,7 @@ mod tests {
         for (width, height) in [(1, 1), (3, 40), (200, 2), (20, 10), (300, 100)] {
             screen("openflow", width, height);
             screen("l2", width, height);
+            screen("netcache", width, height);
         }
     }
 }

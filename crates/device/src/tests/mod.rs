@@ -1,0 +1,5 @@
+//! The device without threads.
+
+mod hostile;
+mod rig;
+mod twin;
