@@ -289,6 +289,7 @@ const WAITING: &[&str] = &[
     "crates/cli test faults",
     "crates/cli test switch",
     "crates/bridge test switch",
+    "crates/device test device",
     "crates/ofctl test openflow",
     "crates/ofctl test switch",
     "crates/ports test interfaces",

@@ -33,6 +33,8 @@ reloads the rules, all or none.";
   overbank switch --port 1=afpacket:eth1 --port 2=afpacket:eth2 --fail-mode standalone
   overbank switch --port 1=pcap:in=a.pcap --port 2=pcap:out=b.pcap --rules rules.txt
   overbank switch --mode l2 --port 1=afpacket:eth1 --port 2=afpacket:eth2 --isolated 2
+  overbank switch --mode netcache --kv-address 02:00:00:00:00:fe,10.0.0.254 --port 1=afpacket:eth1 \
+    --port 2=afpacket:eth2
   overbank switch --config switch.toml --check
 
 Kinds of ports: afpacket, afxdp and tap with the name of an interface; pcap and memory.
@@ -77,11 +79,20 @@ fn reasons(of: &std::collections::BTreeMap<String, u64>) -> String {
 fn summary(status: &Status) -> String {
     let (t, c) = (&status.total, &status.control);
     let head = format!("{:.1} s, {} packets", status.uptime_ms as f64 / 1e3, t.worker.packets);
-    if status.mode == "l2" {
+    let cache = if status.mode == rates::NETCACHE {
+        let (engine, kv) = (&t.device, &c.kv);
+        format!(
+            "; {} hits, {} misses, {} writes of cached keys; {} keys cached, {} installed, {} evicted",
+            engine.kv_hits, engine.kv_misses, engine.kv_writes, kv.cached, kv.installed, kv.evicted,
+        )
+    } else {
+        String::new()
+    };
+    if matches!(status.mode.as_str(), "l2" | rates::NETCACHE) {
         let macs = &c.stations.macs;
         return format!(
             "{head}, {} flooded; {} addresses: {} learned, {} moved, {} aged, {} flushed, {} evicted, \
-             {} refused; not reported: {} rate-limited, {} queue full",
+             {} refused; not reported: {} rate-limited, {} queue full{cache}",
             t.engine.flooded,
             c.stations.totals.stations,
             macs.learned,

@@ -5,10 +5,9 @@
 //! an older one.
 //!
 //! - With a **state file** it is the file's number plus one, on the disk before the run begins.
-
-//! - Without one it is the time in seconds since 1970, and nothing is installed in the first second.
-//!   So a run that installed a key was longer than that, and the next one begins in a later second,
-//!   unless the clock was set back meanwhile. Where that can happen, use a state file.
+//! - Without one it is the time in seconds since 1970, and nothing is installed in the first
+//!   second. So a run that installed a key was longer than that, and the next one begins in a later
+//!   second, unless the clock was set back meanwhile. Where that can happen, use a state file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -19,6 +19,7 @@ pub mod boot;
 mod control;
 mod engine;
 pub mod hot;
+pub mod loaded;
 mod reason;
 pub mod settings;
 #[cfg(test)]

@@ -48,7 +48,8 @@ impl SettingValue for DeviceAddress {
 impl DeviceSettings {
     /// Returns the device's address; reports a missing one.
     pub fn address(&self, check: &mut Check) -> Option<DeviceAddress> {
-        if self.kv_address.is_none() {
+        // A wrong one has been reported before.
+        if self.kv_address.is_none() && check.given("kv-address").is_none() {
             let what = format!("must be given in mode netcache, such as {EXAMPLE}");
             check.problem(Location::Missing("kv-address"), what);
         }

@@ -12,6 +12,7 @@ mod l2;
 #[cfg(feature = "pfcp")]
 mod lab;
 mod net;
+mod netcache;
 mod osmocom;
 mod ovs;
 mod plain;

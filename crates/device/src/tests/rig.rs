@@ -133,8 +133,8 @@ impl Rig {
     }
 }
 
-/// Checks lengths and checksums of a frame with a message, by another program's eyes. Over IPv4, the
-/// UDP checksum may be absent.
+/// Checks lengths and checksums of a frame with a message, by another program's eyes. Over IPv4,
+/// the UDP checksum may be absent.
 pub fn check(frame: &[u8]) {
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     let packet = SlicedPacket::from_ethernet(frame).expect("headers that can be read");

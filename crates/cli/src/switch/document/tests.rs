@@ -4,6 +4,7 @@ use overbank_declare::counters::{
     Counter, Labelled, Shown, fields_reference, gauges_reference, reference,
 };
 use overbank_declare::document;
+use overbank_device::{DeviceTotals, DropReason as DeviceDrop, KvTotals};
 use overbank_ofctl::RuleTotals;
 use overbank_ofctl::rules::ControlTotals;
 use overbank_runtime::status::GAUGES;
@@ -122,6 +123,16 @@ const TABLES: [Labelled; 10] = [
     Labelled::of::<ControlCounts>(&[]),
 ];
 
+/// Those that only mode `netcache` has.
+fn cache_metrics() -> String {
+    let own = |c: &&Counter| !BridgeTotals::TABLE.iter().any(|known| known.name == c.name);
+    let engine: Vec<Counter> = DeviceTotals::TABLE.iter().filter(own).copied().collect();
+    let engine = Labelled { table: engine.leak(), ..Labelled::of::<DeviceTotals>(&["worker"]) };
+    let counted: String =
+        [engine, Labelled::of::<KvTotals>(&[])].into_iter().map(reference).collect();
+    format!("| metric | kind | labels | meaning |\n|---|---|---|---|\n{counted}")
+}
+
 fn metrics() -> String {
     let counted: String = TABLES.into_iter().map(reference).collect();
     format!(
@@ -187,6 +198,8 @@ fn the_documents_are_made_of_the_tables() {
     current("metrics.md", "reasons of ports", &overbank_reasons::reference::<PortDrop>());
     current("metrics.md", "reasons of openflow", &overbank_reasons::reference::<RuleDrop>());
     current("metrics.md", "reasons of l2", &overbank_reasons::reference::<BridgeDrop>());
+    current("metrics.md", "metrics of netcache", &cache_metrics());
+    current("metrics.md", "reasons of netcache", &overbank_reasons::reference::<DeviceDrop>());
     current("metrics.md", "reasons of not sent", &overbank_reasons::reference::<NotSent>());
     let fields = |tables: &[&'static [Counter]]| -> String {
         let rows: String = tables.iter().map(|table| fields_reference(table)).collect();
@@ -199,4 +212,5 @@ fn the_documents_are_made_of_the_tables() {
     let control = [PublisherTotals::TABLE, ControlTotals::TABLE, StationTotals::TABLE];
     current("switch-status.md", "fields of control", &fields(&control));
     current("switch-status.md", "fields of macs", &fields(&[MacTotals::TABLE]));
+    current("switch-status.md", "fields of kv", &fields(&[KvTotals::TABLE]));
 }

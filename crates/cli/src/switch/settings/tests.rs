@@ -69,11 +69,28 @@ poll = "busy"
 keep-privileges = true
 "#;
 
+/// The settings that mode openflow refuses, with those that they need.
+const CACHE: &str = r#"
+port = ["1=memory:", "2=memory:", "3=memory:"]
+mode = "netcache"
+isolated = [1]
+kv-address = "02:00:00:00:00:fe, 10.0.0.254, fd00::fe"
+kv-port = 9000
+kv-servers = [2, 3]
+kv-items = 1000
+kv-index-bits = 10
+kv-threshold = 7
+kv-sample-bits = 3
+kv-queue = 5
+kv-state = "/var/lib/overbank/kv"
+"#;
+
 #[test]
 fn every_setting_can_be_in_the_file() {
-    assert_eq!(names().count(), 43);
+    assert_eq!(names().count(), 52);
     for name in names() {
-        assert!(WHOLE.contains(&format!("\n{name} = ")), "{name}");
+        let line = format!("\n{name} = ");
+        assert!(WHOLE.contains(&line) || CACHE.contains(&line), "{name}");
     }
     let config = check(WHOLE).expect("all of it is right");
     assert_eq!(config.ports.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
@@ -93,7 +110,7 @@ fn every_setting_can_be_in_the_file() {
     let statics: Vec<String> =
         config.statics.iter().map(|(key, port)| format!("{key}={port}")).collect();
     assert_eq!(statics, ["02:00:00:00:00:0a@7=2", "02:00:00:00:00:0a@0=1"]);
-    assert!(config.isolated.is_empty());
+    assert!(config.isolated.is_empty() && config.device.is_none());
     assert_eq!(config.controllers.controller_queue, 16);
     let options = config.controllers.options();
     assert_eq!((options.connections, options.buffers), (5, 1000));
@@ -144,6 +161,24 @@ fn an_ethernet_switch_needs_no_more_than_its_mode() {
     assert_eq!((config.switch.mode, &config.isolated[..]), (Mode::L2, &[1, 3][..]));
     assert_eq!((config.statics.len(), config.mac.entries_max), (1, 2_500_000_000));
     assert_eq!(config.mac.pages, Pages::Small);
+}
+
+#[test]
+fn a_cache_needs_no_more_than_its_mode_and_its_address() {
+    let config = check(CACHE).expect("right");
+    assert_eq!((config.switch.mode, &config.isolated[..]), (Mode::NetCache, &[1][..]));
+    let DeviceConfig { address, servers, settings } = config.device.expect("in its mode");
+    let ips = (address.ip4.map(|ip| ip.to_string()), address.ip6.map(|ip| ip.to_string()));
+    assert_eq!(ips, (Some("10.0.0.254".to_owned()), Some("fd00::fe".to_owned())));
+    assert_eq!((address.mac, servers), ([2, 0, 0, 0, 0, 0xfe], vec![2, 3]));
+    assert_eq!((settings.kv_port, settings.kv_items, settings.kv_index_bits), (9000, 1000, 10));
+    assert_eq!((settings.kv_threshold, settings.kv_sample_bits, settings.kv_queue), (7, 3, 5));
+    assert_eq!(settings.kv_state.as_deref(), Some(Path::new("/var/lib/overbank/kv")));
+    let short = "port = [\"1=memory:\", \"2=memory:\"]\nmode = \"netcache\"\n\
+                 kv-address = \"02:00:00:00:00:fe,10.0.0.254\"";
+    let config = check(short).expect("right");
+    let DeviceConfig { servers, settings, .. } = config.device.expect("in its mode");
+    assert_eq!((servers, settings.kv_port, settings.kv_items), (vec![1, 2], 8779, 65_536));
 }
 
 #[test]
@@ -267,9 +302,39 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "isolated ports without the Ethernet switch",
         "port = [\"1=memory:\"]\nisolated = 1\nmode = \"L2\"",
         &[
-            "ob.toml:2: isolated: not a setting of mode openflow; remove it or use mode l2",
-            "ob.toml:3: mode: \"L2\": must be one of openflow, l2",
+            "ob.toml:2: isolated: not a setting of mode openflow; remove it or use mode l2 or netcache",
+            "ob.toml:3: mode: \"L2\": must be one of openflow, l2, netcache",
         ],
+    ),
+    (
+        "a cache without its address",
+        "port = [\"1=memory:\"]\nmode = \"netcache\"\nrules = \"rules.txt\"\nkv-servers = 2",
+        &[
+            "ob.toml:3: rules: not a setting of mode netcache; remove it or use mode openflow",
+            "ob.toml:4: kv-servers: port 2 is not configured; configured: 1",
+            "kv-address: must be given in mode netcache, such as 02:00:00:00:00:fe,10.0.0.254",
+        ],
+    ),
+    (
+        "a cache whose settings are wrong",
+        "port = [\"1=memory:\"]\nmode = \"netcache\"\nkv-address = \"10.0.0.254\"\n\
+         kv-items = 65537\nkv-port = 0",
+        &[
+            "ob.toml:3: kv-address: \"10.0.0.254\": must be MAC,IP[,IP], such as 02:",
+            "ob.toml:4: kv-items: \"65537\": must be a number from 1 to 65536",
+            "ob.toml:5: kv-port: \"0\": must be a number from 1 to 65535",
+        ],
+    ),
+    (
+        "a cache whose address is a station's",
+        "port = [\"1=memory:\"]\nmode = \"netcache\"\n\
+         kv-address = \"02:00:00:00:00:fe,10.0.0.254\"\nmac-static = \"02:00:00:00:00:fe=1\"",
+        &["mac-static: 02:00:00:00:00:fe@0 is the device's address (kv-address); remove it"],
+    ),
+    (
+        "a cache in the Ethernet switch",
+        "port = [\"1=memory:\"]\nmode = \"l2\"\nkv-items = 3",
+        &["ob.toml:3: kv-items: not a setting of mode l2; remove it or use mode netcache"],
     ),
     (
         "stations and ports that are not there",

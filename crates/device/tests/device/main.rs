@@ -1,0 +1,4 @@
+//! The device whole, with threads and queues, between hosts in memory.
+
+mod served;
+mod world;
