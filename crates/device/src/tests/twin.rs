@@ -356,6 +356,7 @@ fn the_device_does_what_its_twin_does() {
                 twin.stations.insert((header.src, header.vlan), ingress);
             }
         }
+        assert_eq!(rig.stations.len(), twin.stations.len());
         while let Some((key, server)) = rig.news.hot.pop() {
             assert!(gets.contains(&(key, server.port)), "{key} {server:?}");
             reported += 1;
