@@ -6,8 +6,10 @@
 //! - [`pipeline`]: what a packet does to the device, and the device to a packet (algorithm 1).
 //! - [`controller`]: which keys the device caches.
 //! - [`agent`]: a server's side of the protocol that keeps the device right.
+//! - [`client`]: a client's side: requests that are repeated, and for how long.
 
 pub mod agent;
+pub mod client;
 pub mod controller;
 pub mod entry;
 #[cfg(all(test, not(feature = "loom")))]

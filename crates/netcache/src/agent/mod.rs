@@ -20,7 +20,9 @@
 //!    waits for that.
 //! 5. A request is applied once, however often it comes: see `Windows`.
 //! 6. After a start, an agent serves nothing until the controller has said that the device caches
-//!    none of its keys (HELLO, RESUME).
+//!    none of its keys (HELLO, RESUME). One without a device serves at once ([`Agent::alone`]).
+//! 7. An agent over a store that outlives it serves nothing, besides, until no request can come
+//!    that the run before has applied ([`Settings::quiet_us`], [`crate::client::QUIET`]).
 //!
 //! **Why a reader never sees an old value.** The device hands out the value of an UPDATE whose
 //! stamp is the last one. The agent sent it when all writes were in the store that it had accepted
@@ -46,6 +48,7 @@ use line::{Line, Write};
 use overbank_wire::netcache::{FLAG_ABSENT, Key, Message, Op, Stamp, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use window::WINDOW;
 use window::{Known, Windows};
 
 /// A value; `None`: the key has none.
@@ -108,6 +111,8 @@ pub struct Settings {
     pub client_idle_us: Micros,
     /// Bytes of a value that the device takes at most.
     pub value_max: usize,
+    /// Nothing is served before this time, on a clock that starts at 0 with the agent.
+    pub quiet_us: Micros,
 }
 
 impl Settings {
@@ -119,7 +124,11 @@ impl Settings {
         clients_max: 1 << 16,
         client_idle_us: 60_000_000,
         value_max: crate::slots::VALUE_MAX,
+        quiet_us: 0,
     };
+
+    /// Longest time between two HELLOs: it doubles from [`Settings::retry_us`] on.
+    pub const HELLO_MAX_US: Micros = 500_000;
 }
 
 impl Default for Settings {
@@ -131,7 +140,7 @@ impl Default for Settings {
 /// What an agent has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Totals {
-    /// Requests before the controller said that the device caches nothing.
+    /// Requests before the controller said that the device caches nothing, or in the quiet time.
     pub early: u64,
     /// Writes that were dropped because a later one had been accepted.
     pub overtaken: u64,
@@ -167,8 +176,9 @@ pub struct Agent<P> {
     /// Number of this run, which the controller answers.
     epoch: u64,
     serves: bool,
-    /// When HELLO is repeated.
+    /// When HELLO is repeated, and how long after that again.
     hello_due: Micros,
+    hello_us: Micros,
     /// Keys that are cached or have writes.
     lines: BTreeMap<Key, Line<P>>,
     windows: Windows,
@@ -190,6 +200,7 @@ impl<P: Clone> Agent<P> {
             epoch,
             serves: false,
             hello_due: 0,
+            hello_us: settings.retry_us,
             lines: BTreeMap::new(),
             windows: Windows::new(settings.clients_max, settings.client_idle_us),
             asked: BTreeMap::new(),
@@ -198,6 +209,12 @@ impl<P: Clone> Agent<P> {
             waiting: 0,
             totals: Totals::default(),
         }
+    }
+
+    /// Returns an agent without a device on the path to it. It asks for no RESUME, and must get no
+    /// message that only a device sends.
+    pub fn alone(settings: Settings, epoch: u64) -> Agent<P> {
+        Agent { serves: true, ..Agent::new(settings, epoch) }
     }
 
     /// Returns what was counted.
@@ -239,15 +256,17 @@ impl<P: Clone> Agent<P> {
     }
 
     /// Returns whether requests are served.
-    pub fn serves(&self) -> bool {
-        self.serves
+    pub fn serves(&self, now: Micros) -> bool {
+        self.serves && now >= self.settings.quiet_us
     }
 
     /// Takes a message that has come in from there.
     pub fn message(&mut self, now: Micros, from: P, said: &Message<'_>, out: &mut Vec<Action<P>>) {
         match said.op {
             Op::Resume => self.serves |= said.request == self.epoch,
-            Op::Get | Op::Put | Op::PutCached | Op::Delete | Op::DeleteCached if !self.serves => {
+            Op::Get | Op::Put | Op::PutCached | Op::Delete | Op::DeleteCached
+                if !self.serves(now) =>
+            {
                 self.totals.early += 1;
             }
             Op::Get => self.get(from, said, out),
@@ -264,7 +283,8 @@ impl<P: Clone> Agent<P> {
     /// Repeats what was not answered. To be called now and then; returns when next.
     pub fn tick(&mut self, now: Micros, out: &mut Vec<Action<P>>) -> Micros {
         if !self.serves && now >= self.hello_due {
-            self.hello_due = now + self.settings.retry_us;
+            self.hello_due = now + self.hello_us;
+            self.hello_us = (2 * self.hello_us).min(Settings::HELLO_MAX_US);
             let hello = Message::new(Op::Hello, 0, self.epoch, 0);
             out.push(Action::Device(Letter { head: hello, value: Arc::default() }));
         }
@@ -379,7 +399,7 @@ impl<P: Clone> Agent<P> {
     }
 
     fn adopt(&mut self, now: Micros, said: &Message<'_>, out: &mut Vec<Action<P>>) {
-        if !self.serves {
+        if !self.serves(now) {
             return;
         }
         let head = said.answer(Op::Adopted, Status::Ok);

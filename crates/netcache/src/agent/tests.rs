@@ -468,3 +468,48 @@ fn answers_are_of_one_order_whatever_is_lost_repeated_or_restarted() {
     }
     assert!(finished > 1000 * seeds && hits > 100 * seeds, "{finished} finished, {hits} hits");
 }
+
+#[test]
+fn an_agent_serves_after_its_quiet_time_and_its_device() {
+    let get = Message::new(Op::Get, 1, 1, 7);
+    let served = |agent: &mut Agent<usize>, now| {
+        let mut out = Vec::new();
+        agent.message(now, 0, &get, &mut out);
+        !out.is_empty()
+    };
+    let settings = Settings { quiet_us: 1000, ..Settings::DEFAULT };
+    let mut alone = Agent::alone(settings, 5);
+    assert!(!served(&mut alone, 999) && served(&mut alone, 1000));
+    let mut out = Vec::new();
+    alone.tick(1000, &mut out);
+    assert!(out.is_empty(), "no device to greet");
+
+    let mut agent = Agent::new(settings, 5);
+    assert!(!served(&mut agent, 1000));
+    agent.message(0, 0, &Message::new(Op::Resume, 0, 4, 0), &mut Vec::new());
+    assert!(!agent.serves(1000), "the answer to another run");
+    agent.message(0, 0, &Message::new(Op::Resume, 0, 5, 0), &mut Vec::new());
+    let adopt = Message {
+        stamp: Stamp { boot: 1, install: 1, writes: 0 },
+        ..Message::new(Op::Adopt, 0, 0, 7)
+    };
+    agent.message(999, 0, &adopt, &mut out);
+    assert!(out.is_empty() && !served(&mut agent, 999) && served(&mut agent, 1000));
+    assert_eq!((agent.totals().early, alone.totals().early), (2, 1));
+}
+
+#[test]
+fn an_unanswered_hello_is_repeated_ever_more_rarely() {
+    let mut agent = Agent::<usize>::new(Settings::DEFAULT, 5);
+    let (mut now, mut said) = (0, Vec::new());
+    while now < 60_000_000 {
+        let mut out = Vec::new();
+        now = agent.tick(now, &mut out);
+        said.push(out.len());
+    }
+    assert!(
+        said.iter().all(|&said| said == 1) && (100..140).contains(&said.len()),
+        "{}",
+        said.len()
+    );
+}
