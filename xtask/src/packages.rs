@@ -86,6 +86,20 @@ pub const CLUSTER: &[Package] = &[
     },
 ];
 
+/// Further packages of `test`: stores of the key-value agent.
+pub const STORES: &[Package] = &[
+    Package {
+        name: "redis-server",
+        sign: &["redis-server", "--version"],
+        needed_by: "tests: a store of keys and values",
+    },
+    Package {
+        name: "memcached",
+        sign: &["memcached", "--version"],
+        needed_by: "tests: a store of keys and values",
+    },
+];
+
 /// A virtual environment of Python in `target`, for tests against programs of others.
 pub struct Environment {
     /// Its folder, and its name in messages.

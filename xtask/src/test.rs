@@ -131,6 +131,7 @@ pub fn others(steps: &mut Steps, may_install: bool) -> bool {
         packages::ensure(packages::CAPTURE, may_install)?;
         packages::ensure(packages::CONTROL, may_install)?;
         packages::ensure(packages::CLUSTER, may_install)?;
+        packages::ensure(packages::STORES, may_install)?;
         Ok(Counts::default())
     });
     // From another registry, which may be out of reach: then its tests fail, or are skipped.
@@ -287,9 +288,11 @@ const MODELS_DEVICE: &str = "test -p overbank-netcache --lib --features loom --l
 const WAITING: &[&str] = &[
     "crates/cli test capture_e2e",
     "crates/cli test faults",
+    "crates/cli test kv",
     "crates/cli test switch",
     "crates/bridge test switch",
     "crates/device test device",
+    "crates/kv test wire",
     "crates/ofctl test openflow",
     "crates/ofctl test switch",
     "crates/ports test interfaces",

@@ -2,12 +2,14 @@
 //! them.
 //!
 //! Exit status: 0 success (also when Ctrl-C ended a replay early and its report was printed), 1
-//! failure (one line on standard error), 2 invalid arguments.
+//! failure (one line on standard error), 2 invalid arguments. `overbank kv get`: 1 without a value,
+//! 2 failure.
 
 mod advise;
 mod fdb;
 mod files;
 mod gateway;
+mod kv;
 mod lab;
 mod live;
 mod model;
@@ -33,6 +35,7 @@ use std::process::ExitCode;
   overbank switch --port 1=tap:tap0 --port 2=afpacket:eth1 --rules rules.txt
   overbank gateway --config gateway.toml                 GTP-U tunnels of a mobile network
   overbank partition build keys.csv -o keys.table        1 to 5 bits a key
+  overbank kv agent --store memory                       keys and values over UDP
   overbank lab run table1                                a table of the paper, measured here
   overbank help replay                                   every option of a command")]
 struct Cli {
@@ -48,6 +51,16 @@ enum Command {
     Gateway(Box<gateway::Command>),
     Top(top::Args),
     Fdb(fdb::Args),
+    /// Serve keys and values, ask for them, and load their servers
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  overbank kv agent                                       a server on this machine
+  overbank kv put visits 42; overbank kv get visits
+  overbank kv load --keys 100000 --theta 0.99 --writes 5 --seconds 10 --fill
+  overbank kv hot --socket /run/overbank.sock             of a device (switch --mode netcache)"
+    )]
+    Kv(kv::Command),
     /// Build a table that maps keys to parts, and look keys up in it
     #[command(
         subcommand,
@@ -79,9 +92,15 @@ fn main() -> ExitCode {
         Command::Fdb(args) => fdb::run(&args),
         Command::Partition(command) => partition::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Kv(command) => return reported(kv::run(&command)),
     };
+    reported(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// Returns the exit status; reports a failure.
+fn reported(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Standard error may be a terminal that is gone.

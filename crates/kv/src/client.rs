@@ -72,6 +72,23 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
+impl Error {
+    /// Returns its name in counts.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Error::NoServer | Error::Address { .. } => "address",
+            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } => "too_long",
+            Error::Full { .. } => "full",
+            Error::GaveUp { .. } => "gave_up",
+            Error::Refused { status: Status::Busy, .. } => "busy",
+            Error::Refused { .. } => "refused",
+            Error::Collision { .. } => "collision",
+            Error::NotSent { .. } => "not_sent",
+            Error::Io(_) => "io",
+        }
+    }
+}
+
 fn of(status: Status) -> &'static str {
     match status {
         Status::TooLong => "the value is longer than the server takes",

@@ -83,8 +83,8 @@ pub fn unwrap<'a>(key: &[u8], wrapped: &'a [u8]) -> Option<&'a [u8]> {
     (of == key).then_some(value)
 }
 
-/// Returns the bytes of a key that is not hashed.
-fn own(bytes: &[u8; LEN]) -> Option<&[u8]> {
+/// Returns the key of an encoding, in big endian, that is not hashed.
+pub fn own(bytes: &[u8; LEN]) -> Option<&[u8]> {
     let len = LEN - bytes.iter().rev().take_while(|byte| **byte == 0).count();
     (bytes[0] != HASHED).then_some(&bytes[..len])
 }

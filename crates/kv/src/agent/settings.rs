@@ -58,8 +58,8 @@ impl SettingValue for Address {
                     [2001:db8::1]:8779";
         let alone = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
         match text.parse().or_else(|_| alone()) {
-            Ok(address) if address.port() != 0 => Ok(Address(address)),
-            _ => Err(format!("{text:?}: {what}")),
+            Ok(address) => Ok(Address(address)),
+            Err(_) => Err(format!("{text:?}: {what}")),
         }
     }
 }
@@ -94,6 +94,9 @@ impl SettingValue for Place {
     fn read(text: &str, range: &Range) -> Result<Place, String> {
         match text.split_once("://") {
             None if text == "memory" => Ok(Place::Memory),
+            #[cfg(not(feature = "redis"))]
+            Some(("redis", _)) => Err(crate::store::WITHOUT_REDIS.to_owned()),
+            #[cfg(feature = "redis")]
             Some(("redis", rest)) if !rest.is_empty() => Ok(Place::Redis(text.to_owned())),
             Some(("memcached", rest)) if !rest.is_empty() => {
                 Ok(Place::Memcached(rest.trim_end_matches('/').to_owned()))
@@ -115,7 +118,7 @@ impl AgentSettings {
             problem("client-idle", what);
         }
         if let Some(Address(device)) = self.device {
-            if device.ip().is_unspecified() || device.ip().is_multicast() {
+            if device.ip().is_unspecified() || device.ip().is_multicast() || device.port() == 0 {
                 problem("device", format!("{device}: must be the address of one device"));
             }
             if device.is_ipv6() && self.listen.0.is_ipv4() {

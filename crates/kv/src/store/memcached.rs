@@ -207,6 +207,24 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Also those of a server that goes mad: an answer or an error, from a bounded memory.
+        #[test]
+        fn any_bytes_are_an_answer_or_an_error(
+            start in proptest::sample::select(vec!["", "VALUE key 0 ", "SERVER_ERROR", "END"]),
+            rest in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
+            len in 0..30usize,
+        ) {
+            let text = [start.as_bytes(), len.to_string().as_bytes(), b"\r\n", &rest].concat();
+            for text in [&text[..], &rest[..]] {
+                let key = u128::from_be_bytes(*b"key\0\0\0\0\0\0\0\0\0\0\0\0\0");
+                if let Ok(Answer::Read(Some(value))) = answer(key, &Ask::Read, &mut &*text) {
+                    proptest::prop_assert!(value.len() <= VALUE_MAX && text.ends_with(b"END\r\n") || text.len() > value.len());
+                }
+            }
+        }
+    }
+
     #[test]
     fn addresses_are_checked() {
         let wrong = |place| Memcached::new(place, Duration::from_secs(1)).err();

@@ -15,7 +15,7 @@
 //!   or not. The client gets that as an answer, and a repetition gets the same one. For a key that
 //!   the device caches, the agent reads the value afterwards, and the device gets what the store
 //!   has. That is right only if the write is not done later still, by a server that finds it in the
-//!   buffer of a connection that we have given up. So a store [ends](Backend::connect) the old
+//!   buffer of a connection that we have given up. So a store ends the old
 //!   connection at the server before it asks by a new one: Redis does that on request. memcached
 //!   cannot; see `memcached.rs` for what is left there.
 //! - Bounded: the agent's `waiting` requests, and as many reads as keys are cached.
@@ -41,6 +41,11 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 512;
 /// Time between two attempts to connect; what is asked for in between fails.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// What is wrong with Redis as a store of a program that was built without.
+#[cfg(not(feature = "redis"))]
+pub const WITHOUT_REDIS: &str =
+    "this program was built without Redis; build it with --features kv-stores";
 
 /// Answers by the number of their question.
 pub type Answers = Vec<(u64, Answer)>;
@@ -80,6 +85,19 @@ pub enum StoreError {
 }
 
 impl Place {
+    /// Returns the address without a password.
+    pub fn shown(&self) -> String {
+        match self {
+            Place::Memory => "memory".to_owned(),
+            Place::Memcached(place) => format!("memcached://{place}"),
+            Place::Redis(url) => {
+                let place =
+                    url.rsplit_once('@').map_or(url.trim_start_matches("redis://"), |(_, at)| at);
+                format!("redis://{place}")
+            }
+        }
+    }
+
     /// Returns whether values outlive the agent.
     pub fn outlives(&self) -> bool {
         *self != Place::Memory
@@ -110,14 +128,10 @@ impl Place {
             #[cfg(feature = "redis")]
             Place::Redis(url) => {
                 let backend = redis::Redis::new(url, name, timeout);
-                Box::new(Behind::start(backend.map_err(|what| wrong(url, what))?, wake)?)
+                Box::new(Behind::start(backend.map_err(|what| wrong(&self.shown(), what))?, wake)?)
             }
             #[cfg(not(feature = "redis"))]
-            Place::Redis(url) => {
-                let what = "this program was built without Redis; build it with the feature \
-                            kv-stores";
-                return Err(wrong(url, format!("{what} (agent {name})")));
-            }
+            Place::Redis(_) => return Err(wrong(name, WITHOUT_REDIS.to_owned())),
         })
     }
 }
