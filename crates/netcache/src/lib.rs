@@ -6,6 +6,7 @@
 //! - [`pipeline`]: what a packet does to the device, and the device to a packet (algorithm 1).
 //! - [`controller`]: which keys the device caches.
 //! - [`agent`]: a server's side of the protocol that keeps the device right.
+//! - [`paper`]: the same as the paper has it, to be compared and caught; [`Protocol`] says which.
 //! - [`client`]: a client's side: requests that are repeated, and for how long.
 
 pub mod agent;
@@ -14,9 +15,13 @@ pub mod controller;
 pub mod entry;
 #[cfg(all(test, not(feature = "loom")))]
 mod model;
+pub mod paper;
 pub mod pipeline;
+mod protocol;
 pub mod slots;
 mod sync;
+
+pub use protocol::{Protocol, Server};
 
 /// Time in microseconds, on a clock that never goes back.
 pub type Micros = u64;

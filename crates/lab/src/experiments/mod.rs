@@ -67,6 +67,7 @@ pub const ALL: &[Experiment] = &[
     kv::KV10A,
     kv::KV10B,
     kv::KV10C,
+    kv::KV10D,
     kv::KV10E,
     kv::KV10F,
     kv::KV11A,

@@ -13,6 +13,7 @@
 use super::arrays::{Arrays, Length, Status, WRITES_MAX};
 use super::counts::Counts;
 use super::stages::AtStatus;
+use crate::Protocol;
 use crate::entry::Entry;
 use crate::slots::VALUE_MAX;
 use overbank::fib::Reader;
@@ -68,6 +69,7 @@ pub struct Pipeline {
     hits: Counts,
     sketch: sketch::Counter,
     seed: u64,
+    protocol: Protocol,
 }
 
 impl Pipeline {
@@ -79,7 +81,13 @@ impl Pipeline {
         sketch: sketch::Counter,
         seed: u64,
     ) -> Pipeline {
-        Pipeline { lookup, arrays, hits, sketch, seed }
+        Pipeline { lookup, arrays, hits, sketch, seed, protocol: Protocol::Stamps }
+    }
+
+    /// Returns the same with another protocol.
+    #[must_use]
+    pub fn following(self, protocol: Protocol) -> Pipeline {
+        Pipeline { protocol, ..self }
     }
 
     /// Takes the epoch that the controller wants, as each burst does. A worker without messages
@@ -234,7 +242,8 @@ impl Pipeline {
             return absent(Op::UpdateOk);
         }
         let now = status.stamp(self.arrays.boot());
-        if stamp != now || status.writes() == WRITES_MAX {
+        let is_last = stamp == now && status.writes() < WRITES_MAX;
+        if self.protocol == Protocol::Stamps && !is_last {
             return answer(Op::UpdateOk, Said::Stale, now, 0);
         }
         // A repeated one: it has been stored.

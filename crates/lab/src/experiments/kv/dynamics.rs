@@ -158,6 +158,8 @@ fn measure(context: &mut Context<'_>, kind: &Kind, sizes: &Sizes) -> Result<Time
         items: sizes.items,
         value_len: VALUE_LEN,
         counting: sketch::Settings { threshold: (ideal / 8192.0).max(2.0) as u16, sample_log2: 0 },
+        controller: controller::Settings::default(),
+        protocol: Protocol::Stamps,
         seed: context.seed,
     };
     let mut rack = Rack::new(plan)?;

@@ -6,6 +6,7 @@
 //! | `kv10a` | `skew.rs` | throughput by skew, with a cache and without |
 //! | `kv10b` | `balance.rs` | what each server serves |
 //! | `kv10c` | `latency.rs` | latency by throughput |
+//! | `kv10d` | `writes.rs` | throughput by the share of writes, and the paper's protocol |
 //! | `kv10e` | `items.rs` | throughput by the number of cached keys |
 //! | `kv10f` | `racks.rs` | throughput by the number of racks |
 //! | `kv11a`, `kv11b`, `kv11c` | `dynamics.rs` | throughput while popularity changes |
@@ -25,6 +26,7 @@ mod rack;
 mod racks;
 mod skew;
 mod theory;
+mod writes;
 
 pub(super) use balance::KV10B;
 pub(super) use dynamics::{KV11A, KV11B, KV11C};
@@ -33,9 +35,11 @@ pub(super) use latency::KV10C;
 pub(super) use racks::KV10F;
 pub(super) use skew::KV10A;
 pub(super) use theory::KVTHEORY;
+pub(super) use writes::KV10D;
 
 use crate::prelude::*;
 use law::{Law, Placement, fullest};
+use overbank_netcache::{Protocol, controller};
 use popularity::Popularity;
 use rack::{Load, NOTHING, Plan, Rack, Run};
 
@@ -63,7 +67,16 @@ impl Size {
 
     fn plan(self, items: usize, seed: u64) -> Plan {
         let placement = Placement { servers: self.servers, seed };
-        Plan { placement, rate: RATE, items, value_len: VALUE_LEN, counting: NOTHING, seed }
+        Plan {
+            placement,
+            rate: RATE,
+            items,
+            value_len: VALUE_LEN,
+            counting: NOTHING,
+            controller: controller::Settings::default(),
+            protocol: Protocol::Stamps,
+            seed,
+        }
     }
 
     /// Returns what the servers take in all if their loads are equal.
@@ -74,7 +87,12 @@ impl Size {
     /// Returns the largest load of a rack, with the run at it.
     fn saturate(self, rack: &mut Rack, law: &Law, ideal: f64) -> (f64, Run) {
         let load = reads(law, ideal);
-        rack.saturate(&load, (0.9 * ideal, 1.12 * ideal), (self.lead_ns, self.ns), LOSS_MAX)
+        rack.saturate(
+            &load,
+            (0.9 * ideal, 1.12 * ideal),
+            (self.lead_ns, self.ns),
+            (LOSS_MAX, 1.005),
+        )
     }
 }
 

@@ -54,7 +54,7 @@ const CLAIMS: &[Claim<[Of]>] = &[
 ];
 
 /// Returns how well a line fits.
-fn r_squared(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+pub(super) fn r_squared(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let count = points.clone().count() as f64;
     let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));

@@ -36,6 +36,8 @@ pub(crate) struct Outcome {
     pub(crate) written: u64,
     /// Writes that the server refused.
     pub(crate) refused: u64,
+    /// Nanoseconds of all writes that were answered.
+    pub(crate) write_ns: u64,
     /// Nanoseconds of each answered request.
     pub(crate) times: Vec<u32>,
 }
@@ -115,6 +117,7 @@ impl Client {
             }
         }
         let took = packet.at - self.sent[number as usize % REMEMBERED];
+        outcome.write_ns += if message.op == Op::WriteOk { took } else { 0 };
         outcome.times.push(took.min(u64::from(u32::MAX)) as u32);
     }
 }

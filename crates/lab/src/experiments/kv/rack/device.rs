@@ -1,6 +1,7 @@
 //! The switch with the product's pipeline and controller, over packets of virtual time.
 
 use overbank::sketch;
+use overbank_netcache::Protocol;
 use overbank_netcache::agent::Letter;
 use overbank_netcache::controller::{self, Controller, Watch};
 use overbank_netcache::pipeline::{BURST_MAX, Config, Counts, Packet as Read, Pipeline, Table};
@@ -29,6 +30,7 @@ pub(super) struct Parts {
     pub(super) items: usize,
     pub(super) counting: sketch::Settings,
     pub(super) controller: controller::Settings,
+    pub(super) protocol: Protocol,
     pub(super) seed: u64,
 }
 
@@ -42,7 +44,8 @@ impl Device {
             .map_err(LabError::failed)?;
         let (counts, hits) = Counts::new(items);
         let (reader, arrays) = (table.reader(), table.arrays());
-        let pipeline = Pipeline::new(reader, arrays, counts, counter, parts.seed);
+        let pipeline =
+            Pipeline::new(reader, arrays, counts, counter, parts.seed).following(parts.protocol);
         let watches = vec![Watch { keeper, hits }];
         let run = (1, parts.seed);
         let controller = Controller::new(parts.controller, table, watches, parts.counting, run);

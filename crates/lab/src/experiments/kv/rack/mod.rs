@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use overbank::sketch;
-use overbank_netcache::controller;
+use overbank_netcache::{Protocol, controller};
 
 use super::law::{Placement, fullest, key};
 use crate::prelude::LabError;
@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub(super) items: usize,
     pub(super) value_len: usize,
     pub(super) counting: sketch::Settings,
+    pub(super) controller: controller::Settings,
+    pub(super) protocol: Protocol,
     pub(super) seed: u64,
 }
 
@@ -121,10 +123,11 @@ impl Rack {
         let parts = Parts {
             items: plan.items,
             counting: plan.counting,
-            controller: controller::Settings::default(),
+            controller: plan.controller,
+            protocol: plan.protocol,
             seed: plan.seed,
         };
-        let server = |place| Server::new(place, plan.value_len);
+        let server = |place| Server::new(place, plan.value_len, plan.protocol);
         let mut rack = Rack {
             plan,
             service,
@@ -311,16 +314,16 @@ impl Rack {
     }
 
     /// Returns the largest load that no server drops more than `loss_max` of, in requests a second,
-    /// and the run at it: between `low` and `high`.
+    /// and the run at it: between `low` and `high`, to the factor `exact`.
     pub(super) fn saturate(
         &mut self,
         load: &Load,
         (mut low, mut high): (f64, f64),
         (lead_ns, ns): (u64, u64),
-        loss_max: f64,
+        (loss_max, exact): (f64, f64),
     ) -> (f64, Run) {
         let mut best = None;
-        while high / low > 1.005 || best.is_none() {
+        while high / low > exact {
             let rate = (low * high).sqrt();
             let run = self.measure(&Load { rate, ..load.clone() }, lead_ns, ns);
             if run.loss() <= loss_max {
@@ -328,11 +331,9 @@ impl Rack {
             } else {
                 high = rate;
             }
-            if high < 1.0 {
-                break;
-            }
         }
-        let run = best.unwrap_or_else(|| self.measure(load, lead_ns, ns));
-        (low, run)
+        // Where even the least is too much, the run at it says so.
+        let least = Load { rate: low, ..load.clone() };
+        (low, best.unwrap_or_else(|| self.measure(&least, lead_ns, ns)))
     }
 }

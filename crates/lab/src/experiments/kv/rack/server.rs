@@ -4,14 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use overbank::hash::mix;
-use overbank_netcache::agent::{Action, Agent, Answer, Ask, Settings, Value};
+use overbank_netcache::agent::{Action, Answer, Ask, Settings, Value};
+use overbank_netcache::{Protocol, Server as Side};
 use overbank_wire::netcache::{Key, Op};
 
 use super::packet::{CONTROLLER, Packet, Place};
 
 pub(super) struct Server {
     place: Place,
-    agent: Agent<Place>,
+    agent: Side<Place>,
     /// Values that were written; the others follow from their keys.
     written: HashMap<Key, Value>,
     value_len: usize,
@@ -39,10 +40,10 @@ pub(super) struct Service {
 }
 
 impl Server {
-    pub(super) fn new(place: Place, value_len: usize) -> Server {
+    pub(super) fn new(place: Place, value_len: usize, protocol: Protocol) -> Server {
         Server {
             place,
-            agent: Agent::new(Settings::default(), mix(u64::from(place)) | 1),
+            agent: Side::new(protocol, Settings::default(), mix(u64::from(place)) | 1),
             written: HashMap::new(),
             value_len,
             queue: VecDeque::new(),

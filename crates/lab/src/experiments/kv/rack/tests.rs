@@ -6,7 +6,17 @@ use super::*;
 
 fn plan(servers: u16, items: usize) -> Plan {
     let placement = Placement { servers, seed: 1 };
-    Plan { placement, rate: 1e7, items, value_len: 128, counting: NOTHING, seed: 1 }
+    let (controller, protocol) = (controller::Settings::default(), Protocol::Stamps);
+    Plan {
+        placement,
+        rate: 1e7,
+        items,
+        value_len: 128,
+        counting: NOTHING,
+        controller,
+        protocol,
+        seed: 1,
+    }
 }
 
 fn load(theta: f64, rate: f64) -> Load {
@@ -47,7 +57,7 @@ fn a_rack_without_a_cache_saturates_where_its_fullest_server_does() {
         let ideal = plan.rate / fullest(&plan.placement.loads(&load.law, 0));
         let mut rack = Rack::new(plan).unwrap();
         let span = (0.7 * ideal, 1.3 * ideal);
-        let (found, run) = rack.saturate(&load, span, (200_000, 4_000_000), 0.01);
+        let (found, run) = rack.saturate(&load, span, (200_000, 4_000_000), (0.01, 1.005));
         assert!((found / ideal - 1.0).abs() < 0.03, "{found} {ideal}");
         assert_eq!(run.outcome.hits, 0);
     }
