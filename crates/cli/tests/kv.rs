@@ -1,9 +1,10 @@
 //! `overbank kv` as a person or a script sees it. No privileges; Redis is the program of Debian.
 
 use overbank_kv::client::Client;
+use overbank_testing::needs;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
 fn overbank(arguments: &[&str]) -> Command {
@@ -285,12 +286,38 @@ fn hot_keys_are_listed_as_a_device_says() {
     device.join().expect("no assertion failed");
 }
 
+#[test]
+fn values_of_memcached_are_served_after_the_quiet_time() {
+    let version = Command::new("memcached").arg("--version").output();
+    if !needs("memcached", version.is_ok_and(|output| output.status.success())) {
+        return;
+    }
+    let bound = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = bound.local_addr().expect("bound").port().to_string();
+    drop(bound);
+    let command = ["-u", "daemon", "-l", "127.0.0.1", "-U", "0", "-p", &port];
+    let mut memcached = Command::new("memcached").args(command).spawn().expect("it starts");
+    let url = format!("memcached://127.0.0.1:{port}");
+    // It asks again until memcached listens; what is asked for in the quiet time has no answer.
+    let agent = Agent::start(&["--listen", "127.0.0.1:0", "--store", &url, "--quiet", "0.3"]);
+    let mut client = agent.client();
+    while client.put(b"key", b"value").is_err() {}
+    assert!(client.totals().repeated > 0);
+    let mut other = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    other.write_all(b"get key\r\n").expect("read");
+    let mut line = String::new();
+    BufReader::new(&other).read_line(&mut line).expect("an answer");
+    assert_eq!(line, "VALUE key 0 5\r\n");
+    let totals = agent.end();
+    assert!(totals["early"].as_u64() > Some(0) && totals["store"] == *url, "{totals}");
+    memcached.kill().expect("it runs");
+    memcached.wait().expect("it ran");
+}
+
 #[cfg(feature = "kv-stores")]
 mod redis {
     use super::*;
     use overbank_kv::client::Error;
-    use overbank_testing::needs;
-    use std::net::{TcpListener, TcpStream};
 
     struct Redis {
         child: Child,

@@ -246,7 +246,7 @@ fn summary(time: Duration, totals: &AgentTotals) -> String {
         totals.received,
         totals.handled,
         totals.replies,
-        totals.device,
+        totals.to_device,
         totals.not_sent,
         totals.asked,
         totals.failed,

@@ -20,6 +20,7 @@ const VALUE_READ_MAX: u64 = 1409;
 
 Exit status: 0 with a value, 1 without one, 2 if no answer came or it was refused.")]
 pub struct Get {
+    /// Up to 1,024 bytes
     #[arg(value_name = "KEY")]
     key: OsString,
     #[command(flatten)]
@@ -36,6 +37,7 @@ pub struct Get {
   overbank kv put picture - < picture.png              the value is standard input
   overbank kv put visits 43 --server 192.0.2.1,192.0.2.2")]
 pub struct Put {
+    /// Up to 1,024 bytes
     #[arg(value_name = "KEY")]
     key: OsString,
     /// Up to 1,408 bytes; - for standard input
@@ -50,6 +52,7 @@ pub struct Put {
 #[command(after_help = "Example:
   overbank kv del visits --server 192.0.2.1")]
 pub struct Del {
+    /// Up to 1,024 bytes
     #[arg(value_name = "KEY")]
     key: OsString,
     #[command(flatten)]

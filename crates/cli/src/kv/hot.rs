@@ -4,7 +4,7 @@ use crate::options::Format;
 use crate::top::{ask_line, connect};
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use serde::Deserialize;
+use overbank_device::hot::{Hot, HotKey, SCHEMA};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
@@ -26,40 +26,6 @@ pub struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-/// Name and version of the document that a device answers with.
-const SCHEMA: &str = "overbank-kv-hot/1";
-
-/// What a device answers.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Hot {
-    schema: String,
-    cached: u64,
-    /// Logarithm of the hits for each that is counted.
-    sample_log2: u32,
-    keys: Vec<HotKey>,
-    /// What is wrong with the query.
-    error: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct HotKey {
-    /// In 32 hexadecimal digits.
-    key: String,
-    hits: u64,
-    /// Whether the device answers for it now.
-    valid: bool,
-    server: HotServer,
-    install: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct HotServer {
-    port: u32,
-    address: String,
-    udp_port: u16,
 }
 
 pub fn run(args: &Args) -> Result<()> {

@@ -62,7 +62,7 @@ overbank_declare::counters! {
         malformed[Refused]: counter datagrams "Datagrams that are no message";
         dropped[Dropped]: counter messages "Messages that were dropped";
         replies: counter messages "Answers to clients";
-        device: counter messages "Messages to the device";
+        to_device: counter messages "Messages to the device";
         not_sent: counter messages "Messages that the kernel did not send: lost";
         asked: counter requests "Reads and writes of the store";
         failed: counter requests "Reads and writes that the store has not done";
@@ -299,7 +299,7 @@ impl Serving {
                     }
                     Action::Device(letter) => {
                         let Some(device) = self.device else { continue };
-                        self.totals.device += 1;
+                        self.totals.to_device += 1;
                         self.send(&letter.message(), device);
                     }
                     Action::Store { number, key, ask } => {

@@ -105,7 +105,7 @@ fn without_a_device_an_agent_serves_at_once_and_takes_no_stamps() {
     let totals = agent.stop();
     closes(&totals);
     assert_eq!(totals.dropped, [2, 2, 2]);
-    assert_eq!((totals.repeated, totals.values, totals.device), (1, 0, 0));
+    assert_eq!((totals.repeated, totals.values, totals.to_device), (1, 0, 0));
 }
 
 #[test]

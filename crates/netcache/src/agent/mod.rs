@@ -22,7 +22,7 @@
 //! 6. After a start, an agent serves nothing until the controller has said that the device caches
 //!    none of its keys (HELLO, RESUME). One without a device serves at once ([`Agent::alone`]).
 //! 7. An agent over a store that outlives it serves nothing, besides, until no request can come
-//!    that the run before has applied ([`Settings::quiet_us`], [`crate::client::QUIET`]).
+//!    that the run before has applied ([`Settings::quiet_us`], [`crate::client::QUIET_US`]).
 //!
 //! **Why a reader never sees an old value.** The device hands out the value of an UPDATE whose
 //! stamp is the last one. The agent sent it when all writes were in the store that it had accepted
