@@ -4,7 +4,7 @@ use crate::options::Format;
 use crate::top::{ask_line, connect};
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use overbank_device::hot::{Hot, HotKey, SCHEMA};
+use overbank_device::hot::{Hot, HotKey, HotServer, SCHEMA};
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
@@ -59,13 +59,13 @@ fn shown(key: &str) -> String {
 fn render(hot: &Hot) -> String {
     let mut table = crate::switch::table(&["key", "server", "port", "hits", "valid", "install"]);
     for HotKey { key, hits, valid, server, install } in &hot.keys {
-        let HotServer { port, address, udp_port } = server;
+        let HotServer { port, address, udp_port, .. } = server;
         let server = match address.contains(':') {
             true => format!("[{address}]:{udp_port}"),
             false => format!("{address}:{udp_port}"),
         };
         let valid = if *valid { "yes" } else { "no" };
-        let numbers = [port.to_string(), (hits << hot.sample_log2.min(32)).to_string()];
+        let numbers = [port.to_string(), (u64::from(*hits) << hot.sample_log2.min(32)).to_string()];
         let head = [shown(key), server].into_iter().chain(numbers);
         table.add_row(head.chain([valid.to_owned(), install.to_string()]));
     }

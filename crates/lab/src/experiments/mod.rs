@@ -64,6 +64,8 @@ pub const ALL: &[Experiment] = &[
     scalebricks::GPT_VS_RANGE,
     scalebricks::FIB_VALUES,
     kv::KVTHEORY,
+    kv::KV9A,
+    kv::KV9B,
     kv::KV10A,
     kv::KV10B,
     kv::KV10C,

@@ -3,6 +3,7 @@
 //! | experiment | file | content |
 //! |---|---|---|
 //! | `kvtheory` | `theory.rs` | how many keys are enough, by the number of servers |
+//! | `kv9a`, `kv9b` | `pipeline.rs` | what the device answers on one core |
 //! | `kv10a` | `skew.rs` | throughput by skew, with a cache and without |
 //! | `kv10b` | `balance.rs` | what each server serves |
 //! | `kv10c` | `latency.rs` | latency by throughput |
@@ -21,6 +22,7 @@ mod dynamics;
 mod items;
 mod latency;
 mod law;
+mod pipeline;
 mod popularity;
 mod rack;
 mod racks;
@@ -32,6 +34,7 @@ pub(super) use balance::KV10B;
 pub(super) use dynamics::{KV11A, KV11B, KV11C};
 pub(super) use items::KV10E;
 pub(super) use latency::KV10C;
+pub(super) use pipeline::{KV9A, KV9B};
 pub(super) use racks::KV10F;
 pub(super) use skew::KV10A;
 pub(super) use theory::KVTHEORY;
