@@ -134,8 +134,8 @@ fn measure(size: Size, kind: Kind, load: &Load, seed: u64) -> Result<(f64, f64),
     let items = if kind == Kind::None { 0 } else { size.items };
     let protocol = if kind == Kind::Paper { Protocol::Paper } else { Protocol::Stamps };
     let plan = Plan { protocol, ..size.plan(items, seed) };
-    // Epochs of a thousandth of those by default: so is the time that a run has.
-    let quick = controller::Settings { epoch_us: 1000, decide_us: 1000, ..plan.controller };
+    // Epochs are short here, as is the time that a run has.
+    let quick = controller::Settings { epoch_us: 500, decide_us: 500, ..plan.controller };
     let never = controller::Settings { writes_epochs: u8::MAX, ..plan.controller };
     let controller = if kind == Kind::LeftOut { quick } else { never };
     let mut rack = Rack::new(Plan { controller, ..plan })?;
@@ -152,7 +152,7 @@ fn measure(size: Size, kind: Kind, load: &Load, seed: u64) -> Result<(f64, f64),
     };
     // Between a rack whose cache is of no use, and one whose keys are always valid.
     let span = (0.7 * alone(0), 1.1 * alone(items as u64));
-    let lead_ns = if kind == Kind::LeftOut { 6_000_000 } else { size.lead_ns };
+    let lead_ns = size.lead_ns + if kind == Kind::LeftOut { 2_000_000 } else { 0 };
     let (rate, run) = rack.saturate(load, span, (lead_ns, size.ns), (LOSS_MAX, EXACT));
     Ok((rate, run.outcome.write_ns as f64 / run.outcome.written.max(1) as f64 / 1e3))
 }
@@ -160,10 +160,10 @@ fn measure(size: Size, kind: Kind, load: &Load, seed: u64) -> Result<(f64, f64),
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let size = Size::of(context);
     let (keys, shares): (u64, &[f64]) = match context.smoke() {
-        true => (100_000, &[0.0, 0.2]),
-        false => (100_000_000, &[0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0]),
+        true => (100_000, &[0.2]),
+        false => (100_000_000, &[0.0, 0.05, 0.2, 0.5, 1.0]),
     };
-    let thetas: &[f64] = if context.smoke() { &[0.0, 0.99] } else { &THETAS };
+    let thetas: &[f64] = if context.smoke() { &[0.99] } else { &THETAS };
     let law = Law::new(keys, READS)?;
     let mut all = Vec::new();
     for (nth, &theta) in thetas.iter().enumerate() {

@@ -86,8 +86,9 @@ pub(super) struct Rack {
     full: usize,
     device: Device,
     servers: Vec<Server>,
-    /// When agents have something to do, the earliest first.
+    /// When agents have something to do, the earliest first: what is not in `due_at` is over.
     due: BinaryHeap<Reverse<(u64, u16)>>,
+    due_at: Vec<u64>,
     client: Client,
 }
 
@@ -138,9 +139,10 @@ impl Rack {
             device: Device::new(&parts)?,
             servers: (0..plan.placement.servers).map(server).collect(),
             due: BinaryHeap::new(),
+            due_at: vec![u64::MAX; usize::from(plan.placement.servers)],
             client: Client::new(plan.placement, plan.seed),
         };
-        rack.due.extend((0..plan.placement.servers).map(|place| Reverse((0, place))));
+        (0..plan.placement.servers).for_each(|place| rack.wake(place, 0));
         // Agents say hello, and serve from then on.
         rack.run(None, 1_000_000);
         Ok(rack)
@@ -219,6 +221,15 @@ impl Rack {
         self.take(ns)
     }
 
+    /// An agent has something to do at this time, or before.
+    fn wake(&mut self, place: u16, at: u64) {
+        let due = &mut self.due_at[usize::from(place)];
+        if at < *due {
+            *due = at;
+            self.due.push(Reverse((at, place)));
+        }
+    }
+
     fn at(&mut self, at: u64) -> &mut Slice {
         let nth = (at.max(self.now) / self.slice_ns) as usize % self.ring.len();
         let slice = &mut self.ring[nth];
@@ -272,8 +283,11 @@ impl Rack {
         self.serve(&slice, &mut out);
         while let Some(Reverse((due, place))) = self.due.peek().copied().filter(|d| d.0.0 < end) {
             self.due.pop();
-            let next = self.servers[usize::from(place)].tick(due.max(self.now), &mut out);
-            self.due.push(Reverse((next.max(end), place)));
+            if self.due_at[usize::from(place)] == due {
+                self.due_at[usize::from(place)] = u64::MAX;
+                let next = self.servers[usize::from(place)].tick(due.max(self.now), &mut out);
+                self.wake(place, next.max(end));
+            }
         }
         for packet in &mut out {
             self.enter(packet, false);
@@ -308,7 +322,7 @@ impl Rack {
             };
             // What was said to the device is repeated unless it is answered.
             if out[before..].iter().any(|packet| packet.to == CONTROLLER) {
-                self.due.push(Reverse((self.now, place)));
+                self.wake(place, self.now);
             }
         }
     }
