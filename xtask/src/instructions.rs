@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`: instructions per packet in each tier and of tunnels, counted by
-//! valgrind.
+//! `cargo xtask instructions`: instructions per packet in each tier, of tunnels and of messages of
+//! the key-value protocol, counted by valgrind.
 //!
 //! The count does not depend on the load of the machine, so commits can be compared. Valgrind lacks
 //! AVX-512: the lookups of tier 1 are those for AVX2.
@@ -30,6 +30,8 @@ pub fn run(options: &Options) -> Result<()> {
     packages::ensure(VALGRIND, true)?;
     steps::run(&mut cargo("build --release -p overbank-products --example tiers"))?;
     steps::run(&mut cargo("build --release -p overbank-wire --example tunnel"))?;
+    steps::run(&mut cargo("build --release -p overbank-netcache --example queries"))?;
+    steps::run(&mut cargo("build --release -p overbank --example sketch"))?;
     println!("instructions per packet, 60-byte UDP frames, 20 megaflow masks\n");
     for design in &options.designs {
         let count = count("tiers", &["1", design])?;
@@ -37,7 +39,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     println!("tier 2, hit, no tier 1            {:>8.1}", count("tiers", &["2"])?);
     println!("tier 3, caches emptied before     {:>8.1}", count("tiers", &["3"])?);
-    tunnels()
+    tunnels()?;
+    queries()
 }
 
 /// Counts the ways of a packet of 46 bytes into a GTP-U tunnel and out of it.
@@ -57,6 +60,23 @@ fn tunnels() -> Result<()> {
                 count("tunnel", &[what, version])?
             );
         }
+    }
+    Ok(())
+}
+
+/// Counts what a device does to a message, and its sketch to a key.
+fn queries() -> Result<()> {
+    println!("\ninstructions per message of the key-value protocol, 1,024 cached keys\n");
+    for (what, text) in
+        [("hit", "read, answered"), ("miss", "read, forwarded"), ("put", "write, marked")]
+    {
+        for bytes in ["16", "128"] {
+            println!("{text:<18} {bytes:>3} bytes      {:>8.1}", count("queries", &[what, bytes])?);
+        }
+    }
+    println!("\ninstructions per key in the sketch\n");
+    for log2 in ["0", "10"] {
+        println!("one in 2^{log2:<2} sampled          {:>8.1}", count("sketch", &["count", log2])?);
     }
     Ok(())
 }
