@@ -163,12 +163,14 @@ struct Room {
     frame: [u8; HEAD_MAX + VALUE_MAX],
 }
 
-/// What a frame is to the device.
+/// What a frame is to the device. Small: it is returned for each frame.
 enum Seen<'a> {
     /// Nothing.
     Other,
-    Message(Datagram<'a>, Message<'a>),
-    Question(Question),
+    /// It has what may be a message.
+    Datagram(Datagram<'a>),
+    /// It asks for the device's MAC address.
+    Question,
     Drop(DropReason),
 }
 
@@ -231,15 +233,7 @@ impl Core {
         }
         match Datagram::of(frame, self.udp_port) {
             Ok(None) => {}
-            Ok(Some(datagram)) => {
-                return match Message::parse(datagram.payload()) {
-                    Ok(message) => match self.refuse(dst, &datagram, message.op) {
-                        None => Seen::Message(datagram, message),
-                        Some(reason) => Seen::Drop(reason),
-                    },
-                    Err(refused) => Seen::Drop(refused.into()),
-                };
-            }
+            Ok(Some(datagram)) => return Seen::Datagram(datagram),
             Err(broken) => return Seen::Drop(broken.into()),
         }
         let is_own = dst == mac;
@@ -247,15 +241,16 @@ impl Core {
             && let Some(question) = Question::of(frame)
             && self.address.has(question.target)
         {
-            return Seen::Question(question);
+            return Seen::Question;
         }
         if is_own { Seen::Drop(Denied::ToDevice.into()) } else { Seen::Other }
     }
 
     /// Returns why a message may not be sent to this address.
     #[inline(always)]
-    fn refuse(&self, dst: &[u8], datagram: &Datagram<'_>, op: Op) -> Option<DropReason> {
-        let is_own = dst == self.address.mac;
+    fn refuse(&self, frame: &[u8], datagram: &Datagram<'_>, op: Op) -> Option<DropReason> {
+        let dst = frame.first_chunk::<6>()?;
+        let is_own = *dst == self.address.mac;
         match op {
             Op::Update | Op::Fence | Op::Adopted | Op::Hello | Op::Refresh => {
                 if !is_own || !self.address.has(datagram.dst().ip) {
@@ -368,9 +363,9 @@ impl<S: Sink> Burst<'_, S> {
 
     /// Answers a question for the device's MAC address.
     #[cold]
-    fn introduce(&mut self, index: usize, question: &Question) {
-        let mut room = [0; ANSWER_MAX];
-        match question.answer(self.core.address.mac, &mut room) {
+    fn introduce(&mut self, index: usize, frame: &[u8]) {
+        let (mac, mut room) = (self.core.address.mac, [0; ANSWER_MAX]);
+        match Question::of(frame).and_then(|question| question.answer(mac, &mut room)) {
             Some(len) => {
                 self.core.totals.kv_neighbours += 1;
                 self.out.output(index, self.ingress, &room[..len]);
@@ -387,22 +382,32 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
     fn admit(&mut self, first: usize, frames: &[&[u8]], may: u32) -> u32 {
         self.chunk = Chunk { first, ..Chunk::default() };
         let mut go = may;
-        let mut messages = ArrayVec::<(usize, Datagram<'_>), CHUNK>::new();
+        let mut messages = ArrayVec::<(u32, Datagram<'_>), CHUNK>::new();
         let mut packets = ArrayVec::<Packet<'_>, CHUNK>::new();
         for (i, frame) in frames.iter().enumerate() {
             if may >> i & 1 == 0 {
                 continue;
             }
-            match self.core.see(frame) {
+            let refused = match self.core.see(frame) {
                 Seen::Other => continue,
-                Seen::Message(datagram, message) => {
-                    self.chunk.nth[i] = packets.len() as u8;
-                    messages.push((i, datagram));
-                    packets.push(Packet { message, port: self.ingress });
-                    continue;
-                }
-                Seen::Question(question) => self.introduce(first + i, &question),
-                Seen::Drop(reason) => self.out.drop(first + i, reason),
+                Seen::Datagram(datagram) => match Message::parse(datagram.payload()) {
+                    Ok(message) => match self.core.refuse(frame, &datagram, message.op) {
+                        None => {
+                            self.chunk.nth[i] = packets.len() as u8;
+                            packets.push(Packet { message, port: self.ingress });
+                            messages.push((i as u32, datagram));
+                            continue;
+                        }
+                        Some(reason) => Some(reason),
+                    },
+                    Err(refused) => Some(refused.into()),
+                },
+                Seen::Question => None,
+                Seen::Drop(reason) => Some(reason),
+            };
+            match refused {
+                Some(reason) => self.out.drop(first + i, reason),
+                None => self.introduce(first + i, frame),
             }
             go &= !(1 << i);
         }
@@ -414,7 +419,8 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
         let hot = pipeline.burst(&packets, verdicts, &mut room.values);
         visitor.leave();
         for (nth, ((i, datagram), packet)) in messages.iter().zip(&packets).enumerate() {
-            if !self.settle(nth, first + i, datagram, &packet.message, frames[*i]) {
+            let at = *i as usize;
+            if !self.settle(nth, first + at, datagram, &packet.message, frames[at]) {
                 go &= !(1 << i);
             }
             self.chunk.hot |= u32::from(hot >> nth & 1 == 1) << i;
