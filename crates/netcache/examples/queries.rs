@@ -23,8 +23,8 @@ fn measured(pipeline: &mut Pipeline, messages: &[Vec<u8>]) -> usize {
     let (mut verdicts, mut values) = ([Verdict::Forward; BURST], [[0; VALUE_MAX]; BURST]);
     let mut written = 0;
     for burst in messages.chunks(BURST) {
-        let packet = |bytes: &'_ Vec<u8>| Message::parse(bytes).ok();
-        let read = burst.iter().filter_map(packet).map(|message| Packet { message, port: 0 });
+        let read = burst.iter().filter_map(|bytes| Message::parse(bytes).ok());
+        let read = read.map(|message| Packet { message, port: 0 });
         let mut packets = [Packet { message: Message::new(Op::Get, 0, 0, 0), port: 0 }; BURST];
         packets.iter_mut().zip(read).for_each(|(to, packet)| *to = packet);
         pipeline.burst(&packets, &mut verdicts, &mut values);
