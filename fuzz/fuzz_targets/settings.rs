@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use overbank_bridge::settings::BridgeSettings;
 use overbank_declare::settings::{Check, Section, Source, Table};
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
-use overbank_runtime::settings::{PortSettings, WorkerSettings};
+use overbank_runtime::settings::{PortNumber, PortSettings, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 
@@ -60,7 +60,7 @@ fn read(check: &mut Check) -> Option<()> {
         workers.options(check, &[0, 1]);
     }
     if let (Some(bridge), Some(ports)) = (&bridge, &ports) {
-        bridge.isolated(check, ports);
+        PortNumber::all(&bridge.isolated, check, ports);
     }
     rules.and(workers).and(controllers).and(bridge).and(stations).and(service).and(ports).map(drop)
 }

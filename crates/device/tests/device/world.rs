@@ -91,7 +91,7 @@ impl Server {
     }
 
     pub fn serves(&self) -> bool {
-        self.agent.serves()
+        self.agent.serves(self.start.elapsed().as_micros() as u64)
     }
 
     pub fn turn(&mut self) {
