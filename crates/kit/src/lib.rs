@@ -10,6 +10,7 @@
 //!   [`naive`]: the same for any geometry.
 //! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by
 //!   name.
+//! - [`histories`]: is a recorded history of a register one that a single register could have had?
 //! - [`recommended`]: the design for traffic that is not known.
 //! - [`report`]: pages, curves, bars, tables.
 //!
@@ -18,6 +19,7 @@
 pub mod experiment;
 pub mod explosion;
 pub mod geometry;
+pub mod histories;
 pub mod keyed;
 pub mod machine;
 pub mod micro;
