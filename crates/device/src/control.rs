@@ -19,10 +19,10 @@ use overbank::fib::{self, MacVlan};
 use overbank::sketch;
 use overbank_declare::counters::Exposition;
 use overbank_handover::grace::Grace;
-use overbank_netcache::Micros;
 use overbank_netcache::agent::Letter;
 use overbank_netcache::controller::{Controller, Settings, Watch as KeyWatch};
 use overbank_netcache::pipeline::{Config, Counts, Pipeline, Table};
+use overbank_netcache::{Micros, Protocol};
 use overbank_runtime::{
     ConfiguredPort, Control, ControlStatus, Handle, Options, Parts, PortDesc, Publisher, Running,
 };
@@ -62,6 +62,7 @@ pub struct Setup {
     /// Messages for the controller, and reports of hot keys, that wait at most, for each worker.
     pub queue: usize,
     pub boot: Boot,
+    pub protocol: Protocol,
 }
 
 /// Why a device does not start.
@@ -154,7 +155,8 @@ impl DeviceControl {
                     counts,
                     counter,
                     setup.seed,
-                ),
+                )
+                .following(setup.protocol),
                 visitor,
                 news,
                 address: setup.address,

@@ -2,8 +2,17 @@
 
 use crate::address::{DeviceAddress, EXAMPLE, SYNTAX};
 use overbank_declare::settings::{Check, Commas, Location, Range, SettingValue};
+use overbank_netcache::Protocol;
 use overbank_runtime::settings::{PortNumber, PortSetting};
 use std::path::PathBuf;
+
+overbank_declare::choices! {
+    /// Which protocol servers speak.
+    pub enum Spoken: "PROTOCOL" {
+        Stamps = "stamps", "ours";
+        Paper = "paper", "the paper's, which returns old values";
+    }
+}
 
 overbank_declare::settings! {
     /// The key-value cache on the path.
@@ -30,6 +39,18 @@ overbank_declare::settings! {
         kv_state: Option<PathBuf>,
             "File with the number of the device's last run, in a folder where it may be replaced"
             or "the number of a run is the time of its start" example "/var/lib/overbank/kv";
+        kv_protocol: Spoken = "stamps",
+            "Protocol of the servers: stamps, or paper, which is wrong on purpose: tests have to \
+            find the old values that it returns";
+    }
+}
+
+impl From<Spoken> for Protocol {
+    fn from(spoken: Spoken) -> Protocol {
+        match spoken {
+            Spoken::Stamps => Protocol::Stamps,
+            Spoken::Paper => Protocol::Paper,
+        }
     }
 }
 

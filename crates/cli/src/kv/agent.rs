@@ -81,6 +81,7 @@ impl Config {
             device: agent.device.map(|device| device.0),
             receive_bytes: agent.receive_buffer << 10,
             machine: agent.machine(check),
+            protocol: agent.protocol.into(),
         };
         Some(Config { agent, setup, service, metrics_required })
     }

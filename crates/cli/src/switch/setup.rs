@@ -76,6 +76,7 @@ fn device(
         controller: overbank_device::controller::Settings::default(),
         queue: settings.kv_queue,
         boot: Boot::next(settings.kv_state.as_deref())?,
+        protocol: settings.kv_protocol.into(),
     })
 }
 

@@ -4,6 +4,7 @@ use overbank_device::boot::Boot;
 use overbank_device::controller::Settings as ControllerSettings;
 use overbank_device::pipeline::Config;
 use overbank_device::{DeviceAddress, DeviceControl, Setup, start};
+use overbank_netcache::Protocol;
 use overbank_netcache::agent::{Action, Agent, Answer, Ask, Letter, Settings};
 use overbank_ports::looped::{MemoryHandle, MemoryOptions, MemoryPort};
 use overbank_runtime::{ConfiguredPort, Options, Running};
@@ -190,6 +191,7 @@ impl World {
             },
             queue: 256,
             boot: Boot { number: BOOT, installs_from_ms: 0 },
+            protocol: Protocol::Stamps,
         };
         let running = start(&setup, configured).expect("started");
         let server = Server::new(way, 2, ports[1].clone(), 1);

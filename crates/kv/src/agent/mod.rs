@@ -30,8 +30,8 @@ mod tests;
 use crate::client::unguessable;
 use crate::store::{Answers, Store, StoreError};
 use crate::udp::{DATAGRAM_MAX, Udp, canonical};
-use overbank_netcache::Micros;
 use overbank_netcache::agent::{Action, Agent, Settings, Totals};
+use overbank_netcache::{Micros, Protocol, Server};
 use overbank_wire::netcache::{Message, Op, Refused};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -98,6 +98,7 @@ pub struct Setup {
     /// Datagrams that the kernel keeps, in bytes.
     pub receive_bytes: usize,
     pub machine: Settings,
+    pub protocol: Protocol,
 }
 
 /// What the agent's thread shares.
@@ -154,8 +155,8 @@ impl Running {
         let store = open(wake.try_clone()?)?;
         let epoch = unguessable()?;
         let agent = match setup.device {
-            Some(_) => Agent::new(setup.machine, epoch),
-            None => Agent::alone(setup.machine, epoch),
+            Some(_) => Server::new(setup.protocol, setup.machine, epoch),
+            None => Server::Stamps(Agent::alone(setup.machine, epoch)),
         };
         let totals = Mutex::new(AgentTotals::default());
         let shared = Arc::new(Shared { totals, stop: AtomicBool::new(false), wake });
@@ -212,7 +213,7 @@ impl Drop for Running {
 struct Serving {
     udp: Udp,
     device: Option<SocketAddr>,
-    agent: Agent<SocketAddr>,
+    agent: Server<SocketAddr>,
     store: Box<dyn Store>,
     /// Readable when answers of the store have come, or it is to stop.
     woken: UnixStream,

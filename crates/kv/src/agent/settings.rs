@@ -3,6 +3,7 @@
 use crate::PORT;
 use crate::store::Place;
 use overbank_declare::settings::{Check, Location, Range, SettingValue};
+use overbank_netcache::Protocol;
 use overbank_netcache::agent::Settings;
 use overbank_netcache::client::QUIET_US;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +11,14 @@ use std::time::Duration;
 
 /// How long requests may live: an agent over a store that outlives it is quiet for that time.
 pub const QUIET: Duration = Duration::from_micros(QUIET_US);
+
+overbank_declare::choices! {
+    /// Which protocol an agent speaks.
+    pub enum Spoken: "PROTOCOL" {
+        Stamps = "stamps", "ours";
+        Paper = "paper", "the paper's, with which the device returns old values";
+    }
+}
 
 overbank_declare::settings! {
     /// An agent.
@@ -39,6 +48,18 @@ overbank_declare::settings! {
         device_value: usize = 128, in 1..=1408, "Longest value that the device takes, in bytes";
         receive_buffer: usize = 4096, in 64..=1_048_576,
             "Received datagrams that the kernel keeps, in KiB; net.core.rmem_max may allow less";
+        protocol: Spoken = "stamps",
+            "Protocol towards the device: stamps, or paper, which is wrong on purpose: tests have \
+            to find the old values that it returns";
+    }
+}
+
+impl From<Spoken> for Protocol {
+    fn from(spoken: Spoken) -> Protocol {
+        match spoken {
+            Spoken::Stamps => Protocol::Stamps,
+            Spoken::Paper => Protocol::Paper,
+        }
     }
 }
 

@@ -26,7 +26,8 @@ impl Store for Late {
 
 fn setup(device: Option<SocketAddr>) -> Setup {
     let listen = "127.0.0.1:0".parse().expect("an address");
-    Setup { listen, device, receive_bytes: 1 << 20, machine: Settings::DEFAULT }
+    let (machine, protocol) = (Settings::DEFAULT, Protocol::Stamps);
+    Setup { listen, device, receive_bytes: 1 << 20, machine, protocol }
 }
 
 fn start(setup: &Setup) -> Running {

@@ -3,6 +3,7 @@
 use crate::agent;
 use overbank_kv::client::{Client, Error, Outcome, Request};
 use overbank_kv::key;
+use overbank_netcache::Protocol;
 use overbank_netcache::agent::Settings;
 use overbank_netcache::client::{GIVE_UP_US, TRIES_MAX};
 use overbank_wire::netcache::{FLAG_BYPASS, Message, Op, Stamp, Status};
@@ -153,7 +154,8 @@ fn both_families_reach_one_agent() {
     use overbank_kv::agent::{Running, Setup};
     use overbank_kv::store::Memory;
     let listen = "[::]:0".parse().expect("an address");
-    let setup = Setup { listen, device: None, receive_bytes: 1 << 20, machine: Settings::DEFAULT };
+    let (machine, protocol) = (Settings::DEFAULT, Protocol::Stamps);
+    let setup = Setup { listen, device: None, receive_bytes: 1 << 20, machine, protocol };
     let agent = Running::start(&setup, |_| Ok(Box::new(Memory::new(1 << 20)))).expect("it starts");
     let port = agent.handle().address().port();
     let at = |ip: &str| SocketAddr::new(ip.parse().expect("an address"), port);

@@ -6,6 +6,7 @@ mod relay;
 
 use overbank_kv::agent::{Running, Setup};
 use overbank_kv::store::{Answers, Memory, Store};
+use overbank_netcache::Protocol;
 use overbank_netcache::agent::{Ask, Settings};
 use overbank_wire::netcache::Key;
 use std::collections::HashMap;
@@ -34,7 +35,8 @@ impl Store for Logged {
 
 fn agent(machine: Settings) -> (Running, Log) {
     let listen = "127.0.0.1:0".parse().expect("an address");
-    let setup = Setup { listen, device: None, receive_bytes: 4 << 20, machine };
+    let protocol = Protocol::Stamps;
+    let setup = Setup { listen, device: None, receive_bytes: 4 << 20, machine, protocol };
     let log = Log::default();
     let store = Logged { memory: Memory::new(1 << 30), log: log.clone() };
     let agent = Running::start(&setup, |_| Ok(Box::new(store))).expect("it starts");

@@ -246,8 +246,9 @@ impl Pipeline {
         if self.protocol == Protocol::Stamps && !is_last {
             return answer(Op::UpdateOk, Said::Stale, now, 0);
         }
-        // A repeated one: it has been stored.
-        if status.is_valid() {
+        // A repeated one: it has been stored. The paper's device stores what comes; with several
+        // workers, a get at that time may return parts of two values.
+        if self.protocol == Protocol::Stamps && status.is_valid() {
             return answer(Op::UpdateOk, Said::Ok, now, 0);
         }
         let room = entry.place.units() as usize * crate::slots::UNIT;
