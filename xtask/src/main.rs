@@ -6,6 +6,7 @@
 
 mod bench;
 mod binaries;
+mod coherence;
 mod faults;
 mod fixture;
 mod fuzz;
@@ -108,6 +109,11 @@ enum Task {
         cargo xtask faults all:idle etcd-cut:moving\n  \
         cargo xtask faults --minutes 30 --seed 7  random cases for half an hour")]
     Faults(faults::Options),
+    /// Record operations on keys that a device caches while every process is killed (as root)
+    #[command(after_help = "Examples:\n  \
+        cargo xtask coherence                          a million operations, minutes\n  \
+        cargo xtask coherence --operations 100000 --seed 7")]
+    Coherence(coherence::Options),
     /// Run the slow tasks, each at a bounded size: at most 70 minutes on two cores (as root)
     ///
     /// The tasks are sanitize, fuzz, peers, soak, faults, the models with three preemptions, and
@@ -141,6 +147,7 @@ fn main() -> ExitCode {
         Task::Peers(options) => peers::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::Faults(options) => faults::run(&options),
+        Task::Coherence(options) => coherence::run(&options),
         Task::Nightly(options) => nightly::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Fixture => fixture::run(),

@@ -287,6 +287,7 @@ const MODELS_DEVICE: &str = "test -p overbank-netcache --lib --features loom --l
 /// Binaries that wait most of their time: for ports, timers and other programs.
 const WAITING: &[&str] = &[
     "crates/cli test capture_e2e",
+    "crates/cli test coherence",
     "crates/cli test faults",
     "crates/cli test kv",
     "crates/cli test switch",
