@@ -75,6 +75,9 @@ pub const ALL: &[Experiment] = &[
     kv::KV11A,
     kv::KV11B,
     kv::KV11C,
+    kv::KVSKETCH,
+    kv::KVCONTROL,
+    kv::KVCOHERENCE,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

@@ -11,6 +11,9 @@
 //! | `kv10e` | `items.rs` | throughput by the number of cached keys |
 //! | `kv10f` | `racks.rs` | throughput by the number of racks |
 //! | `kv11a`, `kv11b`, `kv11c` | `dynamics.rs` | throughput while popularity changes |
+//! | `kvsketch` | `sketch.rs` | what the sketch reports, beside exact counts |
+//! | `kvcontrol` | `control.rs` | the controller beside an oracle |
+//! | `kvcoherence` | `coherence.rs` | stale reads and the time of writes |
 //!
 //! The paper has 128 servers and a switch; here they are a [`rack`] in virtual time. Every record
 //! says so, and has the *ideal* beside what was measured: the load of each server, added up key by
@@ -18,6 +21,8 @@
 //! pipeline, the controller and the protocol.
 
 mod balance;
+mod coherence;
+mod control;
 mod dynamics;
 mod items;
 mod latency;
@@ -26,16 +31,20 @@ mod pipeline;
 mod popularity;
 mod rack;
 mod racks;
+mod sketch;
 mod skew;
 mod theory;
 mod writes;
 
 pub(super) use balance::KV10B;
+pub(super) use coherence::KVCOHERENCE;
+pub(super) use control::KVCONTROL;
 pub(super) use dynamics::{KV11A, KV11B, KV11C};
 pub(super) use items::KV10E;
 pub(super) use latency::KV10C;
 pub(super) use pipeline::{KV9A, KV9B};
 pub(super) use racks::KV10F;
+pub(super) use sketch::KVSKETCH;
 pub(super) use skew::KV10A;
 pub(super) use theory::KVTHEORY;
 pub(super) use writes::KV10D;
@@ -44,7 +53,7 @@ use crate::prelude::*;
 use law::{Law, Placement, fullest};
 use overbank_netcache::{Protocol, controller};
 use popularity::Popularity;
-use rack::{Load, NOTHING, Plan, Rack, Run};
+use rack::{Load, NOTHING, Outcome, Plan, Rack, Run};
 
 /// Requests a second of a server, an input (section 7.1).
 const RATE: f64 = 1e7;

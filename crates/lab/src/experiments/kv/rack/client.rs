@@ -1,6 +1,9 @@
 //! Clients: requests at random times, at a rate that does not depend on their answers.
 
-use overbank_wire::netcache::{Message, Op, Stamp};
+use std::collections::HashMap;
+
+use overbank_netcache::slots::VALUE_MAX;
+use overbank_wire::netcache::{Key, Message, Op, Stamp};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
@@ -9,6 +12,8 @@ use super::super::law::{Law, Placement, key};
 use super::super::popularity::Popularity;
 use super::packet::{CLIENT, Packet};
 
+/// Written values begin with this, and the number of their write.
+const WRITTEN: [u8; 8] = *b"overbank";
 /// Requests whose time of sending is remembered.
 const REMEMBERED: usize = 1 << 20;
 
@@ -36,6 +41,8 @@ pub(crate) struct Outcome {
     pub(crate) written: u64,
     /// Writes that the server refused.
     pub(crate) refused: u64,
+    /// Reads of a value that another write had replaced, and that was answered before they were sent.
+    pub(crate) stale: u64,
     /// Nanoseconds of all writes that were answered.
     pub(crate) write_ns: u64,
     /// Nanoseconds of each answered request.
@@ -48,7 +55,10 @@ pub(super) struct Client {
     /// When the next request is sent, in nanoseconds.
     next: f64,
     number: u64,
-    sent: Vec<u64>,
+    /// When requests were sent, and the last write of their key that was answered by then.
+    sent: Vec<(u64, u64)>,
+    /// By key: the last write that was answered, by its number from 1 on.
+    answered: HashMap<Key, u64>,
     /// Requests before this one are not counted.
     first: u64,
     pub(super) outcome: Outcome,
@@ -61,7 +71,8 @@ impl Client {
             placement,
             next: 0.0,
             number: 0,
-            sent: vec![0; REMEMBERED],
+            sent: vec![(0, 0); REMEMBERED],
+            answered: HashMap::new(),
             first: 0,
             outcome: Outcome::default(),
         }
@@ -88,11 +99,14 @@ impl Client {
                 && (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= load.writes;
             let law = load.write_law.as_ref().filter(|_| is_write).unwrap_or(&load.law);
             let rank = load.ranks.key(law.draw(&mut self.random));
-            let value = [self.number as u8; 128];
+            let mut value = [0; VALUE_MAX];
+            value[..8].copy_from_slice(&WRITTEN);
+            value[8..16].copy_from_slice(&(self.number + 1).to_le_bytes());
             let (op, len) = if is_write { (Op::Put, load.value_len) } else { (Op::Get, 0) };
             let message =
                 Message { value: &value[..len], ..Message::new(op, 1, self.number, key(rank)) };
-            self.sent[self.number as usize % REMEMBERED] = at;
+            let known = self.answered.get(&key(rank)).copied().unwrap_or(0);
+            self.sent[self.number as usize % REMEMBERED] = (at, known);
             self.outcome.sent += 1;
             self.number += 1;
             out.push(Packet::new(at, CLIENT, self.placement.server(rank), &message));
@@ -103,21 +117,40 @@ impl Client {
     pub(super) fn take(&mut self, packet: &Packet) {
         let message = packet.message();
         let number = message.request;
-        if number < self.first || self.number - number > REMEMBERED as u64 {
+        if self.number - number > REMEMBERED as u64 {
             return;
         }
-        let outcome = &mut self.outcome;
+        let (at, known) = self.sent[number as usize % REMEMBERED];
+        if message.op == Op::WriteOk {
+            let last = self.answered.entry(message.key).or_default();
+            *last = (*last).max(number + 1);
+        }
+        if number < self.first {
+            return;
+        }
+        let (outcome, took) = (&mut self.outcome, packet.at - at);
         match message.op {
-            Op::GetOk | Op::NotFound if message.stamp == Stamp::NONE => outcome.misses += 1,
-            Op::GetOk | Op::NotFound => outcome.hits += 1,
-            Op::WriteOk => outcome.written += 1,
+            Op::GetOk | Op::NotFound => {
+                let of_server = message.stamp == Stamp::NONE;
+                outcome.misses += u64::from(of_server);
+                outcome.hits += u64::from(!of_server);
+                outcome.stale += u64::from(version(message.value) < known);
+            }
+            Op::WriteOk => {
+                outcome.written += 1;
+                outcome.write_ns += took;
+            }
             _ => {
                 outcome.refused += 1;
                 return;
             }
         }
-        let took = packet.at - self.sent[number as usize % REMEMBERED];
-        outcome.write_ns += if message.op == Op::WriteOk { took } else { 0 };
         outcome.times.push(took.min(u64::from(u32::MAX)) as u32);
     }
+}
+
+/// Returns the number of the write that a value is of, from 1 on; 0: of none.
+fn version(value: &[u8]) -> u64 {
+    let number = value.strip_prefix(&WRITTEN).and_then(|rest| rest.first_chunk());
+    number.map_or(0, |number| u64::from_le_bytes(*number))
 }
