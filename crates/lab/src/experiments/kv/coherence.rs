@@ -1,8 +1,8 @@
 //! What coherence costs and what it is worth: our protocol and the paper's under writes.
 //!
-//! Nothing is lost, late or repeated here, and nothing fails. Each write has a value of its own; a
-//! read is *stale* if it returns one that another write had replaced, and that write was answered
-//! before the read was sent.
+//! Nothing is lost, late or repeated here, and nothing fails. No two writes have the same value. A
+//! read is *stale* if a later write had replaced what it returns, and had been answered before the
+//! read was sent.
 
 use super::*;
 

@@ -1,10 +1,10 @@
 //! What the device answers on one core, from and to ports in memory (figures 9a and 9b).
 //!
-//! The paper's switch is the same at any size, as its stages are passed whatever is in them. Here
-//! a value is copied and memory is reached through caches, so it cannot be flat: what must hold is
-//! how much is lost. In the paper, clients and switch are joined so that a packet passes it 32 times;
-//! here the frames of a store pass the device in bursts, beside an Ethernet switch on the same
-//! frames, in turns.
+//! The paper's switch is as fast at any size: its stages are passed whatever is in them. Here a
+//! value is copied, and memory is behind caches. What must hold is how much is lost.
+//!
+//! In the paper, a packet passes the switch 32 times between its clients. Here the frames of a
+//! store pass the device in bursts, beside an Ethernet switch on the same frames, in turns.
 
 use std::time::Instant;
 

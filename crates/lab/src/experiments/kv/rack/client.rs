@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) written: u64,
     /// Writes that the server refused.
     pub(crate) refused: u64,
-    /// Reads of a value that another write had replaced, and that was answered before they were sent.
+    /// Reads of a value that a later write had replaced which was answered before they were sent.
     pub(crate) stale: u64,
     /// Nanoseconds of all writes that were answered.
     pub(crate) write_ns: u64,
