@@ -316,6 +316,10 @@ mod tests {
             let found = passes(&mut device, Message::new(Op::Get, 2, 3, KEY), 0);
             let old = matches!(found, (Verdict::Answer { op: Op::GetOk, .. }, 1));
             assert_eq!(old, protocol == Protocol::Paper, "{found:?}");
+            // The update of the second write ends that.
+            passes(&mut device, update_of(&out).message(), 1);
+            let found = passes(&mut device, Message::new(Op::Get, 2, 4, KEY), 0);
+            assert!(matches!(found, (Verdict::Answer { op: Op::GetOk, .. }, 2)), "{found:?}");
         }
     }
 }
