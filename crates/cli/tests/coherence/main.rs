@@ -9,9 +9,10 @@
 //! ```
 //!
 //! In each round, the device with its controller and both agents are killed by SIGKILL and started
-//! again, at random times; now and then a client is gone with its requests in flight. Redis lives
-//! on. Each operation is recorded with the times of its call and its reply, and each key is judged
-//! (`overbank_kit::histories`): a quarter of the keys is deleted, too, and judged less strictly.
+//! again, at random times; the device has packet sockets and AF_XDP in turn. Now and then a client
+//! is gone with its requests in flight. Redis lives on. Each operation is recorded with the times
+//! of its call and its reply, and each key is judged (`overbank_kit::histories`). A quarter of the
+//! keys is deleted, too, and judged less strictly.
 //!
 //! What must hold, and where it is judged:
 //! - no key has a violation with the protocol of stamps, and one has with the paper's (below);

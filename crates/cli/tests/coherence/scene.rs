@@ -116,7 +116,7 @@ impl Scene {
                 let mut client = Client::new(&[server(agent)]).expect("a socket");
                 until(|| client.get(&[]).is_ok());
             });
-            served.join().expect("it serves");
+            served.join().unwrap_or_else(|_| panic!("it does not serve\n{}", scene.logs()));
         }
         Some(scene)
     }
@@ -158,7 +158,8 @@ impl Scene {
             let (near, seed) = (self.net.near(host), self.seed % 1_000_000 * 1000 + self.runs);
             let port = host + 1;
             command.arg("--port");
-            command.arg(format!("{port}=afpacket:{near},{FAULTS},fault-seed={seed}{port}"));
+            let kind = if self.runs.is_multiple_of(2) { "afxdp" } else { "afpacket" };
+            command.arg(format!("{port}={kind}:{near},{FAULTS},fault-seed={seed}{port}"));
         }
         let stdout = File::create(stdout).expect("a file");
         self.device = Some(Process::start(command, stdout, &log));
