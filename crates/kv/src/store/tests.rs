@@ -34,6 +34,16 @@ fn spawn(command: &[String], port: u16) -> Child {
 }
 
 impl Program {
+    /// Returns the state of each of its threads.
+    fn states(&self) -> Vec<char> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let of = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+            stat.rsplit_once(')')?.1.trim_start().chars().next()
+        };
+        threads.into_iter().flatten().flatten().filter_map(of).collect()
+    }
+
     fn start(command: &[&str], port: u16) -> Program {
         let command: Vec<String> = command.iter().map(ToString::to_string).collect();
         let child = spawn(&command, port);
@@ -175,6 +185,10 @@ fn memcached_is_a_map_and_may_be_gone_for_a_while() {
     let (mut store, _woken) = open(&place, Duration::from_millis(50));
     assert_eq!(at_last(&mut *store, 7, &Ask::Write(None)), Answer::Written);
     signal(&program, "STOP");
+    let stopped = || program.states().iter().all(|state| *state == 'T');
+    while !stopped() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(ask(&mut *store, 7, Ask::Read), Answer::Failed);
     signal(&program, "CONT");
     assert_eq!(at_last(&mut *store, 7, &Ask::Read), Answer::Read(None));
