@@ -82,12 +82,13 @@ kv-index-bits = 10
 kv-threshold = 7
 kv-sample-bits = 3
 kv-queue = 5
+kv-protocol = "paper"
 kv-state = "/var/lib/overbank/kv"
 "#;
 
 #[test]
 fn every_setting_can_be_in_the_file() {
-    assert_eq!(names().count(), 52);
+    assert_eq!(names().count(), 53);
     for name in names() {
         let line = format!("\n{name} = ");
         assert!(WHOLE.contains(&line) || CACHE.contains(&line), "{name}");

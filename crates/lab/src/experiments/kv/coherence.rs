@@ -1,4 +1,4 @@
-//! What coherence costs and what it is worth: our protocol and the paper's under writes.
+//! What coherence costs: our protocol and the paper's under writes.
 //!
 //! Nothing is lost, late or repeated here, and nothing fails. No two writes have the same value. A
 //! read is *stale* if a later write had replaced what it returns, and had been answered before the
@@ -40,11 +40,6 @@ const CLAIMS: &[Claim<[Of]>] = &[
         let (stale, reads): (u64, u64) =
             (of().map(|of| of.stale).sum(), of().map(|of| of.reads).sum());
         Finding::new(stale == 0, format!("{stale} of {reads}"))
-    }),
-    Claim::new("the paper's: reads are stale without a loss", "a hole", |all: &[Of]| {
-        let of = all.iter().filter(|of| of.protocol == Protocol::Paper);
-        let stale: u64 = of.map(|of| of.stale).sum();
-        Finding::new(stale > 0, format!("{stale} reads"))
     }),
     Claim::new(
         "a write of ours takes no longer than the paper's",
@@ -106,8 +101,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         ],
     ));
     record.note(
-        "Part of what the paper's protocol answers from the switch are values that have been \
-         replaced. Faults are tested with processes: `cargo xtask` and the tests of `overbank kv`.",
+        "Here the answer to a write passes the switch just before its update, on the same way, so \
+         that readers find no stale value with the paper's protocol either. Where the answer is \
+         ahead, they do: `cargo xtask coherence` and its short form in the tests, with processes.",
     );
     Ok(record)
 }

@@ -141,9 +141,10 @@ fn measure(
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let size = Size::of(context);
     let (keyspaces, placements): (&[u64], u64) = match context.smoke() {
-        true => (&[100_000], 2),
+        true => (&[100_000], 1),
         false => (&[100_000_000, 800_000_000], 10),
     };
+    let thetas: &[f64] = if context.smoke() { &[0.0, 0.99] } else { &THETAS };
     let mut record = None;
     for (nth, &keys) in keyspaces.iter().enumerate() {
         let part = |nth: usize| nth as f64 / keyspaces.len() as f64;
@@ -151,8 +152,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             let theta =
                 |context: &mut Context<'_>, theta| measure(context, size, keys, theta, placements);
             let mut by = Vec::new();
-            for (nth, &of) in THETAS.iter().enumerate() {
-                let part = |nth: usize| nth as f64 / THETAS.len() as f64;
+            for (nth, &of) in thetas.iter().enumerate() {
+                let part = |nth: usize| nth as f64 / thetas.len() as f64;
                 by.push(context.part((part(nth), part(nth + 1)), |context| theta(context, of))?);
             }
             Ok(by)
