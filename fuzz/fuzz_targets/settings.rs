@@ -7,18 +7,20 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use overbank_bridge::settings::BridgeSettings;
 use overbank_declare::settings::{Check, Section, Source, Table};
+use overbank_device::settings::DeviceSettings;
 use overbank_ofctl::settings::{ControllerSettings, RuleSettings};
 use overbank_runtime::settings::{PortNumber, PortSettings, WorkerSettings};
 use overbank_service::options::ServiceSettings;
 use overbank_stations::settings::StationSettings;
 
 /// Sections of the libraries; the program adds its own two settings.
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     PortSettings::SECTION,
     WorkerSettings::SECTION,
     RuleSettings::SECTION,
     ControllerSettings::SECTION,
     BridgeSettings::SECTION,
+    DeviceSettings::SECTION,
     StationSettings::SECTION,
     ServiceSettings::SECTION,
 ];
@@ -49,6 +51,7 @@ fn read(check: &mut Check) -> Option<()> {
     let rules = RuleSettings::read(check);
     let controllers = ControllerSettings::read(check);
     let bridge = BridgeSettings::read(check);
+    let device = DeviceSettings::read(check);
     let stations = StationSettings::read(check);
     let service = ServiceSettings::read(check);
     if let Some(controllers) = &controllers {
@@ -62,5 +65,13 @@ fn read(check: &mut Check) -> Option<()> {
     if let (Some(bridge), Some(ports)) = (&bridge, &ports) {
         PortNumber::all(&bridge.isolated, check, ports);
     }
-    rules.and(workers).and(controllers).and(bridge).and(stations).and(service).and(ports).map(drop)
+    rules
+        .and(workers)
+        .and(controllers)
+        .and(bridge)
+        .and(device)
+        .and(stations)
+        .and(service)
+        .and(ports)
+        .map(drop)
 }

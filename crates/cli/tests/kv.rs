@@ -196,8 +196,8 @@ fn without_an_agent_requests_fail_in_a_bounded_time() {
         let (code, line) = &failures[nth];
         assert!(*code == Some(status) && line.contains(what), "{nth}: {code:?}: {line}");
     };
-    is(0, 2, "no answer; a write may have been applied or not; is an agent running there?");
-    is(1, 1, "no answer; a write may have been applied or not; is an agent running there?");
+    is(0, 2, "no answer; is an agent running there?");
+    is(1, 1, "no answer; the write may have been applied or not; is an agent running there?");
     is(2, 1, "no answer to 64 requests: gave_up");
     is(3, 1, "cannot set the keys: gave_up");
 }

@@ -58,7 +58,7 @@ pub enum Error {
     #[error("{server}: as many requests are in flight as a server remembers")]
     Full { server: SocketAddr },
     /// A write may have been applied, or not.
-    #[error("{server}: no answer; a write may have been applied or not")]
+    #[error("{server}: no answer")]
     GaveUp { server: SocketAddr },
     #[error("{server}: {}", of(*.status))]
     Refused { server: SocketAddr, status: Status },

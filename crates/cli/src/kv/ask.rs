@@ -66,20 +66,29 @@ impl Get {
     }
 }
 
-/// Says of a failure what can be done.
-fn explained(error: Error) -> anyhow::Error {
-    let advice = match &error {
-        Error::GaveUp { .. } | Error::NotSent { .. } => {
-            "is an agent running there? see --server and `overbank kv agent`"
+const ADVICE: &str = "is an agent running there? see --server and `overbank kv agent`";
+
+/// Says of a read's failure what can be done.
+fn not_read(error: Error) -> anyhow::Error {
+    match error {
+        Error::GaveUp { .. } | Error::NotSent { .. } => anyhow::anyhow!("{error}; {ADVICE}"),
+        _ => error.into(),
+    }
+}
+
+/// Likewise of a write's, and what became of it.
+fn not_written(error: Error) -> anyhow::Error {
+    match error {
+        Error::GaveUp { .. } => {
+            anyhow::anyhow!("{error}; the write may have been applied or not; {ADVICE}")
         }
-        _ => return error.into(),
-    };
-    anyhow::anyhow!("{error}; {advice}")
+        _ => not_read(error),
+    }
 }
 
 /// Prints the value; returns whether there is one.
 pub fn get(args: &Get) -> Result<bool> {
-    let value = args.servers.connect()?.get(args.key.as_bytes()).map_err(explained)?;
+    let value = args.servers.connect()?.get(args.key.as_bytes()).map_err(not_read)?;
     let Some(mut value) = value else { return Ok(false) };
     if !args.raw {
         value.push(b'\n');
@@ -100,9 +109,9 @@ pub fn put(args: &Put) -> Result<()> {
         }
         value => value,
     };
-    args.servers.connect()?.put(args.key.as_bytes(), value).map_err(explained)
+    args.servers.connect()?.put(args.key.as_bytes(), value).map_err(not_written)
 }
 
 pub fn del(args: &Del) -> Result<()> {
-    args.servers.connect()?.delete(args.key.as_bytes()).map_err(explained)
+    args.servers.connect()?.delete(args.key.as_bytes()).map_err(not_written)
 }

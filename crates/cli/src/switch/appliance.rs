@@ -93,6 +93,24 @@ impl Appliance for RuleControl {
     }
 }
 
+/// A switch without rules has no file to reload and no sessions to serve.
+macro_rules! without_rules {
+    () => {
+        fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
+            tracing::warn!(NO_RULES);
+            None::<fn()>
+        }
+
+        fn serve(
+            _: &Config,
+            _: Served<Self>,
+            stop: watch::Receiver<bool>,
+        ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
+            until_stopped(stop)
+        }
+    };
+}
+
 impl Appliance for BridgeControl {
     type Config = Config;
     type Extra = SwitchExtra;
@@ -103,18 +121,7 @@ impl Appliance for BridgeControl {
 
     answer_fdb!(overbank_bridge::listing);
 
-    fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
-        tracing::warn!(NO_RULES);
-        None::<fn()>
-    }
-
-    fn serve(
-        _: &Config,
-        _: Served<Self>,
-        stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
-        until_stopped(stop)
-    }
+    without_rules!();
 }
 
 impl Appliance for DeviceControl {
@@ -132,16 +139,5 @@ impl Appliance for DeviceControl {
         line.starts_with("fdb").then(|| serde_json::to_vec(&overbank_device::listing(handle, line)))
     }
 
-    fn reload(_: &Config, _: &Handle<Self>) -> Option<impl FnOnce() + Send + 'static> {
-        tracing::warn!(NO_RULES);
-        None::<fn()>
-    }
-
-    fn serve(
-        _: &Config,
-        _: Served<Self>,
-        stop: watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), RunError>> + Send + 'static {
-        until_stopped(stop)
-    }
+    without_rules!();
 }
