@@ -70,8 +70,8 @@ fn queries() -> Result<()> {
     for (what, text) in
         [("hit", "read, answered"), ("miss", "read, forwarded"), ("put", "write, marked")]
     {
-        for bytes in ["16", "128"] {
-            println!("{text:<18} {bytes:>3} bytes      {:>8.1}", count("queries", &[what, bytes])?);
+        for bytes in ["16", "128", "1408"] {
+            println!("{text:<18} {bytes:>4} bytes     {:>8.1}", count("queries", &[what, bytes])?);
         }
     }
     println!("\ninstructions per key in the sketch\n");

@@ -13,7 +13,8 @@
 //!   port are answers of servers, and none of the device's business.
 //! - What only a device or its controller may say is dropped if it comes in by a port. What is for
 //!   them counts only if it is addressed to this device: another one's fences are not answered.
-//! - A marked frame is sent in two parts: its new headers, and the rest as it came in.
+//! - A marked frame is sent in two parts: its new headers, and the rest as it came in. So is an
+//!   answer: the headers, and the value.
 //!
 //! Cost of a hit beside a forwarded frame: the lookup of the key, the lines of status, length and
 //! value, and the headers written. No packet allocates. Panics: none, on any bytes.
@@ -48,6 +49,8 @@ overbank_stations::counters! {
         kv_fences: counter packets "FENCEs answered";
         kv_others: counter packets "Other messages passed on: writes of keys that are not cached, \
             answers, reads past the device";
+        kv_passes: counter packets "Further passes through the pipeline, of values longer than 128 \
+            bytes";
         kv_neighbours: counter packets
             "ARP requests and neighbour solicitations for the device's address answered";
         kv_reports: counter reports "Keys reported as hot to the controller";
@@ -154,13 +157,8 @@ struct Core {
     common: Arc<Common>,
     totals: DeviceTotals,
     verdicts: [Verdict; CHUNK],
-    room: Box<Room>,
-}
-
-/// Memory for the answers of a chunk.
-struct Room {
-    values: [[u8; VALUE_MAX]; CHUNK],
-    frame: [u8; HEAD_MAX + VALUE_MAX],
+    /// Of the answers of a chunk.
+    values: Box<[[u8; VALUE_MAX]; CHUNK]>,
 }
 
 /// What a frame is to the device. Small: it is returned for each frame.
@@ -181,8 +179,7 @@ impl Device {
         let Parts { udp_port, servers, common, .. } = parts;
         let totals = DeviceTotals::default();
         let verdicts = [Verdict::Control; CHUNK];
-        let frame = [0; HEAD_MAX + VALUE_MAX];
-        let room = Box::new(Room { values: [[0; VALUE_MAX]; CHUNK], frame });
+        let values = Box::new([[0; VALUE_MAX]; CHUNK]);
         let core = Core {
             watch,
             pipeline,
@@ -194,7 +191,7 @@ impl Device {
             common,
             totals,
             verdicts,
-            room,
+            values,
         };
         Device { forwarder, core }
     }
@@ -215,6 +212,7 @@ impl Device {
     /// Returns what was counted.
     pub fn counted(&self) -> DeviceTotals {
         DeviceTotals {
+            kv_passes: self.core.pipeline.passes(),
             learn_limited: self.core.watch.learner().limited(),
             learn_queue_full: self.core.watch.learner().queue_full(),
             ..self.core.totals
@@ -333,11 +331,11 @@ impl<S: Sink> Burst<'_, S> {
                 return true;
             }
             Verdict::Answer { op, flags, status, stamp, len } => {
-                let Room { values, frame } = &mut *core.room;
-                let value = values[nth].get(..usize::from(len)).unwrap_or_default();
+                let value = core.values[nth].get(..usize::from(len)).unwrap_or_default();
                 let said = Message { op, flags, status, stamp, value, ..*message };
-                let Some(len) = datagram.answer(&said, frame) else {
-                    debug_assert!(false, "the room has the longest answer");
+                let mut head = [0; HEAD_MAX];
+                let Some(len) = datagram.answer(&said, &mut head) else {
+                    debug_assert!(false, "no value is longer than a packet");
                     return true;
                 };
                 match op {
@@ -345,7 +343,7 @@ impl<S: Sink> Burst<'_, S> {
                     Op::FenceOk => core.totals.kv_fences += 1,
                     _ => core.totals.kv_hits += 1,
                 }
-                out.output(index, *ingress, &frame[..len]);
+                out.output_parts(index, *ingress, &head[..len], value);
             }
             Verdict::Control => {
                 let from = server(*ingress, frame, datagram.src());
@@ -382,8 +380,10 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
     fn admit(&mut self, first: usize, frames: &[&[u8]], may: u32) -> u32 {
         self.chunk = Chunk { first, ..Chunk::default() };
         let mut go = may;
-        let mut messages = ArrayVec::<(u32, Datagram<'_>), CHUNK>::new();
-        let mut packets = ArrayVec::<Packet<'_>, CHUNK>::new();
+        // No vectors: their pushes of what is so large cost more than all else here.
+        let mut messages = [const { None }; CHUNK];
+        let mut packets = [Packet::NONE; CHUNK];
+        let mut count = 0;
         for (i, frame) in frames.iter().enumerate() {
             if may >> i & 1 == 0 {
                 continue;
@@ -393,9 +393,10 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
                 Seen::Datagram(datagram) => match Message::parse(datagram.payload()) {
                     Ok(message) => match self.core.refuse(frame, &datagram, message.op) {
                         None => {
-                            self.chunk.nth[i] = packets.len() as u8;
-                            packets.push(Packet { message, port: self.ingress });
-                            messages.push((i as u32, datagram));
+                            self.chunk.nth[i] = count as u8;
+                            packets[count] = Packet { message, port: self.ingress };
+                            messages[count] = Some((i, datagram));
+                            count += 1;
                             continue;
                         }
                         Some(reason) => Some(reason),
@@ -411,16 +412,16 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
             }
             go &= !(1 << i);
         }
-        if packets.is_empty() {
+        if count == 0 {
             return go;
         }
-        let Core { pipeline, visitor, verdicts, room, .. } = &mut *self.core;
+        let Core { pipeline, visitor, verdicts, values, .. } = &mut *self.core;
         visitor.enter();
-        let hot = pipeline.burst(&packets, verdicts, &mut room.values);
+        let hot = pipeline.burst(&packets[..count], verdicts, &mut values[..]);
         visitor.leave();
-        for (nth, ((i, datagram), packet)) in messages.iter().zip(&packets).enumerate() {
-            let at = *i as usize;
-            if !self.settle(nth, first + at, datagram, &packet.message, frames[at]) {
+        for (nth, (message, packet)) in messages.iter().flatten().zip(&packets).enumerate() {
+            let (i, datagram) = message;
+            if !self.settle(nth, first + i, datagram, &packet.message, frames[*i]) {
                 go &= !(1 << i);
             }
             self.chunk.hot |= u32::from(hot >> nth & 1 == 1) << i;

@@ -11,6 +11,7 @@ use overbank::fib;
 use overbank::sketch;
 use overbank_handover::grace::Grace;
 use overbank_netcache::pipeline::{Config, Counts, Pipeline, Table, TableError};
+use overbank_netcache::slots::passes_of;
 use overbank_runtime::link::Common;
 use overbank_stations::forward::{self, Forwarder, Role};
 use overbank_stations::{Limits, Reports, Sighting, Stations, Watch};
@@ -73,7 +74,8 @@ impl Loaded {
         let mut stations = Stations::new(limits, PORTS, 0, SEED)?;
         let roles = [Role::default(); PORTS];
         let forwarder = |of: &Stations| Forwarder::new(of.reader(), &roles).learning(of.epoch());
-        let mut table = Table::new(Config::default(), BOOT)?;
+        let config = Config { passes: passes_of(bytes), ..Config::default() };
+        let mut table = Table::new(config, BOOT)?;
         let (counts, _) = Counts::new(table.items());
         let counting = sketch::Settings { threshold: sketch::COUNT_MAX, sample_log2: 0 };
         let (counter, _) = sketch::Config::default().build(SEED, counting)?;

@@ -27,6 +27,8 @@ overbank_declare::settings! {
         kv_items: usize = 65536, in 1..=65536, "Limit of cached keys";
         kv_index_bits: u32 = 16, in 0..=16,
             "Logarithm of the lines of value memory, 128 bytes each";
+        kv_passes: usize = 1, in 1..=11,
+            "Passes of a cached value through the pipeline at most: one for each 128 bytes";
         kv_threshold: u32 = 128, in 1..=32767,
             "Reads in a second from which a key is reported as hot, at the start; then the \
             controller steers it";

@@ -8,7 +8,7 @@
 
 use overbank::sketch;
 use overbank_netcache::pipeline::{Config, Counts, Packet, Pipeline, Table, Verdict};
-use overbank_netcache::slots::VALUE_MAX;
+use overbank_netcache::slots::{VALUE_MAX, passes_of};
 use overbank_wire::netcache::{HEADER_LEN, Message, Op, Stamp};
 use std::error::Error;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ fn measured(pipeline: &mut Pipeline, messages: &[Vec<u8>]) -> usize {
     for burst in messages.chunks(BURST) {
         let read = burst.iter().filter_map(|bytes| Message::parse(bytes).ok());
         let read = read.map(|message| Packet { message, port: 0 });
-        let mut packets = [Packet { message: Message::new(Op::Get, 0, 0, 0), port: 0 }; BURST];
+        let mut packets = [Packet::NONE; BURST];
         packets.iter_mut().zip(read).for_each(|(to, packet)| *to = packet);
         pipeline.burst(&packets, &mut verdicts, &mut values);
         for ((verdict, value), packet) in verdicts.iter().zip(&values).zip(&packets) {
@@ -50,7 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "put" => (Op::Put, 0),
         _ => return Err(format!("{what:?}: must be hit, miss or put").into()),
     };
-    let mut table = Table::new(Config::default(), 1)?;
+    let config = Config { passes: passes_of(value.len()), ..Config::default() };
+    let mut table = Table::new(config, 1)?;
     let counting = sketch::Settings { threshold: u16::MAX, sample_log2: 10 };
     let (counter, _keeper) = sketch::Config::default().build(1, counting)?;
     let (counts, _tally) = Counts::new(table.items());

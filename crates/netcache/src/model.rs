@@ -32,7 +32,8 @@ use overbank_wire::netcache::{Key, Message, Op, Stamp, Status as Said};
 const KEY: Key = 1;
 const CLIENT: u16 = 1;
 const SERVER: u16 = 7;
-const ENTRY: Entry = Entry { place: Place { index: 0, stages: 1 }, item: 0, port: SERVER };
+const ENTRY: Entry =
+    Entry { place: Place { index: 0, stages: 1, units: 1 }, item: 0, port: SERVER };
 const SETTINGS: Settings =
     Settings { retry_us: 0, tries_max: u32::MAX, waiting_max: 8, ..Settings::DEFAULT };
 
@@ -124,7 +125,8 @@ fn bytes(letter: &Message<'_>) -> Vec<u8> {
 
 thread_local! {
     static DEVICE: std::cell::RefCell<Pipeline> = std::cell::RefCell::new({
-        let table = Table::new(crate::pipeline::Config { items: 1, indexes_log2: 0 }, 0);
+        let config = crate::pipeline::Config { items: 1, indexes_log2: 0, passes: 1 };
+        let table = Table::new(config, 0);
         Pipeline::of_one_item(&table.expect("memory"))
     });
 }

@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_late_update_brings_an_old_value_back() {
         for protocol in [Protocol::Paper, Protocol::Stamps] {
-            let config = Config { items: 1, indexes_log2: 1 };
+            let config = Config { items: 1, indexes_log2: 1, passes: 1 };
             let mut table = Table::new(config, 1).unwrap();
             let mut device = Pipeline::of_one_item(&table).following(protocol);
             let installed = table.install(KEY, 1, 1).unwrap();

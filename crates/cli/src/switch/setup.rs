@@ -68,6 +68,7 @@ fn device(
         cache: overbank_device::pipeline::Config {
             items: settings.kv_items,
             indexes_log2: settings.kv_index_bits,
+            passes: settings.kv_passes,
         },
         counting: sketch::Settings {
             threshold: small(settings.kv_threshold),

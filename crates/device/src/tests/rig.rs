@@ -6,6 +6,7 @@ use crate::reason::DropReason;
 use overbank::sketch::{self, Keeper};
 use overbank_handover::grace::Grace;
 use overbank_netcache::pipeline::{Config, Counts, Pipeline, Table};
+use overbank_netcache::slots::PASSES_MAX;
 use overbank_reasons::Reasons;
 use overbank_runtime::link::Common;
 use overbank_stations::forward::{Forwarder, Role};
@@ -101,7 +102,7 @@ impl Rig {
         let stations = Stations::new(limits, usize::from(PORTS), 0, 3).expect("memory");
         let (watch, reports) = Watch::new(&stations, usize::from(PORTS), &limits);
         let roles = [Role::default(); PORTS as usize];
-        let config = Config { items: 64, indexes_log2: 6 };
+        let config = Config { items: 64, indexes_log2: 8, passes: PASSES_MAX };
         let table = Table::new(config, BOOT).expect("memory");
         let (counts, _) = Counts::new(config.items);
         let counting = sketch::Settings { threshold, sample_log2: 0 };

@@ -1,7 +1,7 @@
 //! The device beside a naive twin: maps, one frame after another.
 
 use super::rig::{BOOT, DEVICE, Fate, PORTS, Rig, address, check, end, framed, mac};
-use overbank_netcache::slots::{UNIT, VALUE_MAX, units_of};
+use overbank_netcache::slots::{PASS, UNIT, VALUE_MAX, units_of};
 use overbank_wire::bridge::Header;
 use overbank_wire::neighbour::Question;
 use overbank_wire::netcache::frame::Datagram;
@@ -51,6 +51,8 @@ use Decision::{Answered, Control, Dropped, Introduced, Marked, On};
 struct Twin {
     stations: HashMap<([u8; 6], u16), u16>,
     cached: BTreeMap<Key, Cached>,
+    /// Those of values beyond the first.
+    passes: u64,
 }
 
 impl Twin {
@@ -99,6 +101,7 @@ impl Twin {
             Op::Get if said.flags & FLAG_BYPASS == 0 => match self.cached.get(&said.key) {
                 Some(Cached { valid: Some(Some(value)), .. }) => {
                     let stamp = self.cached[&said.key].stamp();
+                    self.passes += further(value);
                     Answered(Op::GetOk, 0, Status::Ok, stamp, value.clone())
                 }
                 Some(cached @ Cached { valid: Some(None), .. }) => {
@@ -139,6 +142,7 @@ impl Twin {
             }
             let absent = said.flags & FLAG_ABSENT != 0;
             cached.valid = Some((!absent).then(|| said.value.to_vec()));
+            self.passes += cached.valid.iter().flatten().map(|value| further(value)).sum::<u64>();
         }
         answer(Status::Ok, now)
     }
@@ -227,6 +231,11 @@ impl Twin {
     }
 }
 
+/// Passes of a value beyond the first.
+fn further(value: &[u8]) -> u64 {
+    (value.len().max(1) as u64 - 1) / 128
+}
+
 /// Makes frames of all kinds.
 struct Source {
     random: Pcg64Mcg,
@@ -295,7 +304,7 @@ impl Source {
                     _ => Stamp::NONE,
                 };
                 let flags = [0, 0, 0, FLAG_BYPASS, FLAG_ABSENT][random.random_range(0..5)];
-                let mut value = vec![0; random.random_range(0..VALUE_MAX + 9)];
+                let mut value = vec![0; length(random)];
                 random.fill(&mut value[..]);
                 let value = if op.has_value() { &value[..] } else { &[] };
                 let names = (random.random(), random.random());
@@ -315,6 +324,12 @@ impl Source {
         }
         frame
     }
+}
+
+/// Returns a length of a value; of one pass mostly.
+fn length(random: &mut Pcg64Mcg) -> usize {
+    let most = if random.random_ratio(1, 4) { VALUE_MAX } else { PASS + 8 };
+    random.random_range(0..=most)
 }
 
 fn question(random: &mut Pcg64Mcg, from: u8, about: u8) -> Vec<u8> {
@@ -366,7 +381,8 @@ fn the_device_does_what_its_twin_does() {
     let totals = rig.device.counted();
     let seen = [totals.kv_hits, totals.kv_writes, totals.kv_fences, totals.kv_neighbours];
     assert!(seen.iter().all(|count| *count > 500), "{totals:?}");
-    assert!(reported > 100, "{reported}");
+    assert_eq!(totals.kv_passes, twin.passes);
+    assert!(twin.passes > 100 && reported > 100, "{} {reported}", twin.passes);
     // All that can happen has happened.
     let refused = [Refused::Magic, Refused::UnknownOp, Refused::Length].map(Refused::name);
     let own = ["own_source", "to_device", "to_group", "other_device", "forged", "wrong_port"];
@@ -393,9 +409,9 @@ fn change(rig: &mut Rig, twin: &mut Twin, source: &mut Source, round: u32) {
         rig.table.evict(key).expect("it is cached");
         rig.table.settle(1);
     } else {
-        let (port, bytes) = (random.random_range(0..PORTS), random.random_range(1..=VALUE_MAX));
+        let (port, bytes) = (random.random_range(0..PORTS), length(random));
         let installed = rig.table.install(key, port, bytes).expect("room");
-        let room = units_of(bytes) as usize * UNIT;
+        let room = units_of(bytes) * UNIT;
         let install = installed.install;
         twin.cached.insert(key, Cached { install, writes: 0, port, room, valid: None });
     }

@@ -180,7 +180,7 @@ impl World {
             address: device,
             udp_port: PORT,
             servers: vec![2],
-            cache: Config { items: 64, indexes_log2: 6 },
+            cache: Config { items: 64, indexes_log2: 6, passes: 1 },
             counting: overbank::sketch::Settings { threshold: 2, sample_log2: 0 },
             controller: ControllerSettings {
                 decide_us: 10_000,

@@ -87,7 +87,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, faults: Faults) -> World {
-        let table = Table::new(Config { items: 4, indexes_log2: 2 }, 1).expect("memory");
+        let table = Table::new(Config { items: 4, indexes_log2: 2, passes: 1 }, 1).expect("memory");
         let (counts, _) = Counts::new(4);
         let settings = sketch::Settings { threshold: 9, sample_log2: 0 };
         let sketch = sketch::Config { counters_log2: 4, bloom_log2: 6 };

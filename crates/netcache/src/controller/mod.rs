@@ -26,7 +26,7 @@ mod tests;
 use crate::Micros;
 use crate::agent::Letter;
 use crate::pipeline::{Installed, Table, TableError, Tally};
-use crate::slots::VALUE_MAX;
+use crate::slots::PASS;
 use overbank::random::Pcg32;
 use overbank::sketch::{self, Keeper};
 use overbank_wire::netcache::{Key, Message, Op, Stamp, Status};
@@ -79,7 +79,7 @@ impl Default for Settings {
             retry_us: 2_000,
             tries_max: 10,
             waiting_max: 1 << 14,
-            first_bytes: VALUE_MAX,
+            first_bytes: PASS,
         }
     }
 }
@@ -336,7 +336,7 @@ impl<S: Clone + Eq + Hash> Controller<S> {
         let server = cached.server.clone();
         self.tell_evicted(now, said.key, out);
         let bytes = usize::try_from(said.client).unwrap_or(usize::MAX);
-        if said.status == Status::TooLong && bytes <= VALUE_MAX {
+        if said.status == Status::TooLong && bytes <= self.table.value_max() {
             self.wanted.insert(said.key, Wanted { port, server, bytes });
         } else if said.status != Status::Busy {
             self.bar(now, said.key);

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   status, by item   install, 32 bits │ writes, 31 bits │ valid
-//!   length, by item   busy │ absent │ bytes, 8 bits
+//!   length, by item   busy │ absent │ bytes, 11 bits
+//!   next, by index    index, 16 bits │ stages, 8 bits: where the next pass of a long value goes
 //!   value, by index   8 × 16 bytes
 //! ```
 //!
@@ -15,7 +16,8 @@
 //!   sets `valid` if the status is still the one of its stamp, and gives the length back. One that
 //!   finds the item busy is dropped, as packets are; servers repeat updates.
 //! - A **get** loads a valid status, length and value, and the status again. If that has changed,
-//!   the get goes on as for an item that is not valid.
+//!   the get goes on as for an item that is not valid. In a switch, where a long value takes more
+//!   passes, each of them looks at the status first; here, the look at the end is enough.
 //!
 //! **Why a get is right.** All that a get returns was stored by updates, each the only one at the
 //! time. Assume that an update stored some of it after the one that made the status valid which the
@@ -27,9 +29,9 @@
 //!
 //! The controller takes an item from a key by clearing its status, then the key from the lookup
 //! table; it gives the item to another key only once no worker is in a burst that began before
-//! ([`Table`](super::Table)).
+//! ([`Table`](super::Table)). `next` is the controller's, too, and changes while the item rests.
 
-use crate::slots::{Item, Place, STAGES, UNIT, VALUE_MAX};
+use crate::slots::{Item, PASS, Place, STAGES, UNIT};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use overbank::prefetch::prefetch;
 use overbank_wire::netcache::Stamp;
@@ -43,7 +45,7 @@ const UNIT_WORDS: usize = UNIT / 8;
 
 const VALID: u64 = 1;
 const BUSY: u32 = 1 << 31;
-const ABSENT: u32 = 1 << 8;
+const ABSENT: u32 = 1 << 16;
 
 /// The status of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,8 +86,8 @@ impl Status {
 /// A value as its server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Length {
-    /// Bytes, [`VALUE_MAX`] at most.
-    pub bytes: u8,
+    /// Bytes, [`VALUE_MAX`](crate::slots::VALUE_MAX) at most.
+    pub bytes: u16,
     /// The key has no value: it was deleted.
     pub absent: bool,
 }
@@ -96,7 +98,7 @@ impl Length {
     }
 
     const fn unpack(word: u32) -> Length {
-        Length { bytes: word as u8, absent: word & ABSENT != 0 }
+        Length { bytes: word as u16, absent: word & ABSENT != 0 }
     }
 }
 
@@ -109,6 +111,7 @@ pub struct Arrays {
     boot: AtomicU32,
     status: Box<[AtomicU64]>,
     lengths: Box<[AtomicU32]>,
+    next: Box<[AtomicU32]>,
     values: Box<[Units]>,
 }
 
@@ -120,15 +123,17 @@ impl Arrays {
             boot: AtomicU32::new(0),
             status: (0..items).map(|_| AtomicU64::new(0)).collect(),
             lengths: (0..items).map(|_| AtomicU32::new(0)).collect(),
+            next: (0..indexes).map(|_| AtomicU32::new(0)).collect(),
             values: (0..indexes).map(|_| units()).collect(),
         }
     }
 
     /// Returns each array's name, and its bits in a switch.
-    pub fn resources(&self) -> [(&'static str, u64); 3] {
+    pub fn resources(&self) -> [(&'static str, u64); 4] {
         [
             ("status", 64 * self.status.len() as u64),
-            ("length", 9 * self.lengths.len() as u64),
+            ("length", 12 * self.lengths.len() as u64),
+            ("next", 24 * self.next.len() as u64),
             ("value", (8 * UNIT * STAGES * self.values.len()) as u64),
         ]
     }
@@ -182,6 +187,29 @@ impl Arrays {
         self.status[usize::from(item)].swap(status.0, Ordering::AcqRel);
     }
 
+    /// Sets where the pass after that of a place goes, whose item no worker finds. Only the
+    /// controller does this.
+    pub(super) fn go_on(&self, place: Place, next: Place) {
+        let word = u32::from(next.stages) << 16 | u32::from(next.index);
+        self.next[usize::from(place.index)].store(word, Ordering::Relaxed);
+    }
+
+    /// Returns where the pass after that of a place goes; `None` if it is the last one.
+    #[inline(always)]
+    pub(super) fn next(&self, place: Place) -> Option<Place> {
+        if !place.goes_on() {
+            return None;
+        }
+        let word = self.next[usize::from(place.index)].load(Ordering::Relaxed);
+        let next = Place {
+            index: word as u16,
+            stages: (word >> 16) as u8,
+            units: place.units - STAGES as u8,
+        };
+        self.prefetch_values(next);
+        Some(next)
+    }
+
     /// Returns the length of an item's value.
     #[inline(always)]
     pub(super) fn length(&self, item: Item) -> Length {
@@ -226,7 +254,7 @@ impl Arrays {
 
     /// Loads the units of a place, one after the other, into `room`.
     #[inline(always)]
-    pub(super) fn load(&self, place: Place, room: &mut [u8; VALUE_MAX]) {
+    pub(super) fn load(&self, place: Place, room: &mut [u8; PASS]) {
         let units = &self.values[usize::from(place.index)].0;
         for (unit, bytes) in stages(place).zip(room.chunks_exact_mut(UNIT)) {
             let low = units[unit][0].load(Ordering::Relaxed);
@@ -247,6 +275,14 @@ impl Arrays {
     pub(super) fn prefetch(&self, item: Item, place: Place) {
         prefetch(&self.status[usize::from(item)]);
         prefetch(&self.lengths[usize::from(item)]);
+        self.prefetch_values(place);
+        if place.goes_on() {
+            prefetch(&self.next[usize::from(place.index)]);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_values(&self, place: Place) {
         let units = &self.values[usize::from(place.index)].0;
         prefetch(&units[0]);
         prefetch(&units[STAGES / 2]);
@@ -274,6 +310,12 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    /// Whether no write has passed since.
+    #[inline(always)]
+    pub(super) fn holds(&self) -> bool {
+        self.arrays.status(self.item) == self.seen
+    }
+
     /// Makes the item valid, all of its value being stored; returns false, without a change, if
     /// another write has passed.
     #[inline(always)]

@@ -4,12 +4,14 @@
 use super::arrays::{Arrays, Length, Status};
 use super::stages::AtStatus;
 use crate::entry::Entry;
-use crate::slots::{Place, VALUE_MAX};
+use crate::slots::{PASS, Place};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-const ENTRY: Entry = Entry { place: Place { index: 0, stages: 1 }, item: 0, port: 0 };
+const ENTRY: Entry = Entry { place: Place { index: 0, stages: 1, units: 1 }, item: 0, port: 0 };
+/// Of a value that takes two passes. Only a unit of the first one is kept, to have fewer orders.
+const LONG: Entry = Entry { place: Place { units: 9, ..ENTRY.place }, ..ENTRY };
 
 fn arrays() -> Arc<Arrays> {
     let arrays = Arrays::new(1, 1);
@@ -29,7 +31,7 @@ fn update(arrays: &Arrays, writes: u32) -> bool {
         return false;
     }
     let value = value(writes);
-    let at = at.set(Length { bytes: value.len() as u8, absent: false });
+    let at = at.set(Length { bytes: value.len() as u16, absent: false });
     at.is_some_and(|at| at.write(&value))
 }
 
@@ -40,7 +42,7 @@ fn get(arrays: &Arrays) -> Option<u32> {
         return None;
     }
     let (length, at) = at.read();
-    let mut room = [0; VALUE_MAX];
+    let mut room = [0; PASS];
     at.read(&mut room).then(|| {
         let expected = value(status.writes());
         assert_eq!(room[..length.bytes.into()], expected, "of one update");
@@ -108,5 +110,36 @@ fn writes_of_two_workers_are_both_counted_and_an_eviction_ends_all() {
         other.join().expect("ends");
         assert_eq!(get(&arrays), None);
         assert!(!update(&arrays, 2));
+    });
+}
+
+#[test]
+fn a_get_of_two_passes_has_the_value_of_one_update() {
+    loom::model(|| {
+        let arrays = Arrays::new(1, 2);
+        arrays.go_on(LONG.place, Place { index: 1, stages: 1, units: 1 });
+        arrays.install(0, 1);
+        let arrays = Arc::new(arrays);
+        let update = |arrays: &Arrays, writes: u8| {
+            let (_, at) = AtStatus::begin(arrays, LONG).read();
+            let at = at.set(Length { bytes: 136, absent: false });
+            let at = at.and_then(|at| at.pass(&[writes; 8]));
+            at.is_some_and(|at| at.write(&[writes; 8]))
+        };
+        let own = arrays.clone();
+        let writer = thread::spawn(move || {
+            update(&own, 1);
+            write(&own);
+            update(&own, 2);
+        });
+        let (status, at) = AtStatus::begin(&arrays, LONG).read();
+        if status.is_valid() {
+            let mut rooms = [[0; PASS]; 2];
+            let at = at.read().1.pass(&mut rooms[0]);
+            if at.is_some_and(|at| at.read(&mut rooms[1])) {
+                assert_eq!(rooms.map(|room| u32::from(room[0])), [status.writes() + 1; 2]);
+            }
+        }
+        writer.join().expect("ends");
     });
 }

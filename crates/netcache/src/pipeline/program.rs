@@ -12,10 +12,10 @@
 
 use super::arrays::{Arrays, Length, Status, WRITES_MAX};
 use super::counts::Counts;
-use super::stages::AtStatus;
+use super::stages::{AtStatus, AtUpdate, AtValue};
 use crate::Protocol;
 use crate::entry::Entry;
-use crate::slots::VALUE_MAX;
+use crate::slots::{PASS, UNIT, VALUE_MAX, passes_of};
 use overbank::fib::Reader;
 use overbank::sketch;
 use overbank_wire::netcache::{FLAG_ABSENT, FLAG_BYPASS, Key, Message, Op, Stamp, Status as Said};
@@ -41,6 +41,11 @@ pub struct Packet<'a> {
     pub port: u16,
 }
 
+impl Packet<'_> {
+    /// A place for one.
+    pub const NONE: Packet<'static> = Packet { message: Message::new(Op::Get, 0, 0, 0), port: 0 };
+}
+
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -55,7 +60,7 @@ pub enum Verdict {
         status: Said,
         stamp: Stamp,
         /// Bytes of the value, in the burst's room for this message.
-        len: u8,
+        len: u16,
     },
     /// It is for the controller.
     Control,
@@ -70,6 +75,7 @@ pub struct Pipeline {
     sketch: sketch::Counter,
     seed: u64,
     protocol: Protocol,
+    passes: u64,
 }
 
 impl Pipeline {
@@ -81,13 +87,20 @@ impl Pipeline {
         sketch: sketch::Counter,
         seed: u64,
     ) -> Pipeline {
-        Pipeline { lookup, arrays, hits, sketch, seed, protocol: Protocol::Stamps }
+        let protocol = Protocol::Stamps;
+        Pipeline { lookup, arrays, hits, sketch, seed, protocol, passes: 0 }
     }
 
     /// Returns the same with another protocol.
     #[must_use]
     pub fn following(self, protocol: Protocol) -> Pipeline {
         Pipeline { protocol, ..self }
+    }
+
+    /// Returns how many passes there were beyond the first of a message: for values longer than
+    /// [`PASS`].
+    pub fn passes(&self) -> u64 {
+        self.passes
     }
 
     /// Takes the epoch that the controller wants, as each burst does. A worker without messages
@@ -158,7 +171,7 @@ impl Pipeline {
 
     #[cfg(test)]
     pub(crate) fn of(&self, entry: Entry) -> (Status, Length, u8) {
-        let mut room = [0; VALUE_MAX];
+        let mut room = [0; PASS];
         self.arrays.load(entry.place, &mut room);
         (self.arrays.status(entry.item), self.arrays.length(entry.item), room[0])
     }
@@ -195,7 +208,8 @@ impl Pipeline {
             return Verdict::Forward;
         }
         let (length, at) = at.read();
-        if !at.read(room) {
+        self.passes += passes_of(length.bytes.into()) as u64 - 1;
+        if !load(at, length.bytes.into(), room) {
             return Verdict::Forward;
         }
         if self.sketch.sample() {
@@ -231,7 +245,7 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    fn update(&self, packet: &Packet<'_>, entry: Option<Entry>) -> Verdict {
+    fn update(&mut self, packet: &Packet<'_>, entry: Option<Entry>) -> Verdict {
         let Some(entry) = entry else { return absent(Op::UpdateOk) };
         if packet.port != entry.port {
             return Verdict::Drop(Unread::WrongPort);
@@ -251,15 +265,47 @@ impl Pipeline {
         if self.protocol == Protocol::Stamps && status.is_valid() {
             return answer(Op::UpdateOk, Said::Ok, now, 0);
         }
-        let room = entry.place.units() as usize * crate::slots::UNIT;
-        let Some(bytes) = u8::try_from(value.len()).ok().filter(|_| value.len() <= room) else {
+        let room = usize::from(entry.place.units) * UNIT;
+        if value.len() > room {
             return answer(Op::UpdateOk, Said::TooLong, now, 0);
-        };
-        let length = Length { bytes, absent: flags & FLAG_ABSENT != 0 };
+        }
+        let absent = flags & FLAG_ABSENT != 0;
+        let value = if absent { &[] } else { value };
+        // The room is less than 2 KiB.
+        let length = Length { bytes: value.len() as u16, absent };
         let Some(at) = at.set(length) else { return Verdict::Drop(Unread::Busy) };
-        let said = if at.write(value) { Said::Ok } else { Said::Stale };
+        self.passes += passes_of(value.len()) as u64 - 1;
+        let said = if store(at, value) { Said::Ok } else { Said::Stale };
         answer(Op::UpdateOk, said, now, 0)
     }
+}
+
+/// Reads a value of this length; returns false if what was read is of no use.
+#[inline(always)]
+fn load(mut at: AtValue<'_>, bytes: usize, room: &mut [u8; VALUE_MAX]) -> bool {
+    let (last, before) = (bytes.saturating_sub(1) / PASS, room.as_chunks_mut::<PASS>().0);
+    for room in before.iter_mut().take(last) {
+        match at.pass(room) {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    before.get_mut(last).is_some_and(|room| at.read(room))
+}
+
+/// Stores a value; returns false if a write has passed.
+#[inline(always)]
+fn store(mut at: AtUpdate<'_>, value: &[u8]) -> bool {
+    let mut rest = value;
+    while let Some((first, after)) = rest.split_at_checked(PASS)
+        && !after.is_empty()
+    {
+        match at.pass(first) {
+            Some(next) => (at, rest) = (next, after),
+            None => return false,
+        }
+    }
+    at.write(rest)
 }
 
 /// Whether an item still belongs to a key: workers may see its entry for a moment after that.
@@ -267,7 +313,7 @@ const fn has_key(status: Status) -> bool {
     status.install() != 0
 }
 
-const fn answer(op: Op, status: Said, stamp: Stamp, len: u8) -> Verdict {
+const fn answer(op: Op, status: Said, stamp: Stamp, len: u16) -> Verdict {
     let flags = if matches!(op, Op::NotFound) { FLAG_ABSENT } else { 0 };
     Verdict::Answer { op, flags, status, stamp, len }
 }

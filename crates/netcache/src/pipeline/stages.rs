@@ -21,12 +21,15 @@
 //! }
 //! ```
 //!
+//! After its last stage, a packet may pass again, for the next 128 bytes of a long value (section
+//! 5: recirculation). It begins with the status again, and goes on if that is the one that it saw.
+//!
 //! An access is at the item, or the index, that the lookup table has said: a program has no say in
 //! it, and cannot go through an array.
 
 use super::arrays::{Arrays, Claim, Length, Status};
 use crate::entry::Entry;
-use crate::slots::VALUE_MAX;
+use crate::slots::PASS;
 
 /// What a pass is at.
 #[derive(Clone, Copy)]
@@ -83,20 +86,43 @@ impl<'a> AtLength<'a> {
     }
 }
 
-impl AtValue<'_> {
-    /// Reads the value's units from all stages; returns whether the status is still the one that
-    /// was read. If not, what is in `room` is of no use.
+impl<'a> AtValue<'a> {
+    /// Reads this pass's units from all stages, and begins the next pass; `None` if there is none,
+    /// or the status is another one by now.
     #[inline(always)]
-    pub fn read(self, room: &mut [u8; VALUE_MAX]) -> bool {
+    pub fn pass(self, room: &mut [u8; PASS]) -> Option<AtValue<'a>> {
+        let Pass { arrays, entry } = self.0;
+        let next = arrays.next(entry.place)?;
+        arrays.load(entry.place, room);
+        let again = AtStatus::begin(arrays, Entry { place: next, ..entry });
+        let (status, at) = again.read();
+        (status == self.1).then(|| at.read().1)
+    }
+
+    /// Reads the last pass's units from all stages; returns whether the status is still the one
+    /// that was read. If not, what was read is of no use.
+    #[inline(always)]
+    pub fn read(self, room: &mut [u8; PASS]) -> bool {
         let Pass { arrays, entry } = self.0;
         arrays.load(entry.place, room);
         arrays.still(entry.item, self.1)
     }
 }
 
-impl AtUpdate<'_> {
-    /// Writes the value's units in all stages and makes the key valid; returns false if a write
-    /// has passed since the status was read.
+impl<'a> AtUpdate<'a> {
+    /// Writes this pass's units in all stages, and begins the next pass; `None` if there is none,
+    /// or a write has passed.
+    #[inline(always)]
+    pub fn pass(self, value: &[u8]) -> Option<AtUpdate<'a>> {
+        let AtUpdate(Pass { arrays, entry }, claim) = self;
+        let next = arrays.next(entry.place)?;
+        arrays.store(entry.place, value);
+        let again = Pass { arrays, entry: Entry { place: next, ..entry } };
+        claim.holds().then_some(AtUpdate(again, claim))
+    }
+
+    /// Writes the last pass's units in all stages and makes the key valid; returns false if a
+    /// write has passed since the status was read.
     #[inline(always)]
     pub fn write(self, value: &[u8]) -> bool {
         self.0.arrays.store(self.0.entry.place, value);

@@ -20,11 +20,13 @@ pub struct Config {
     pub items: usize,
     /// Logarithm of the indexes of the value memory, 16 at most.
     pub indexes_log2: u32,
+    /// Passes of a value, 1 to [`PASSES_MAX`](crate::slots::PASSES_MAX): 128 bytes for each.
+    pub passes: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { items: 1 << 16, indexes_log2: 16 }
+        Self { items: 1 << 16, indexes_log2: 16, passes: 1 }
     }
 }
 
@@ -82,7 +84,7 @@ impl Table {
         Ok(Table {
             lookup: Writer::new(&fib::Config::entries(items))?,
             arrays: Arc::new(arrays),
-            slots: Slots::new(indexes_log2),
+            slots: Slots::new(indexes_log2, config.passes),
             keys: vec![0; items].into(),
             free: (0..items).rev().map(|item| item as Item).collect(),
             resting: VecDeque::new(),
@@ -108,6 +110,11 @@ impl Table {
     /// Returns how many keys can be cached.
     pub fn items(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Returns the bytes of the longest value that may be cached.
+    pub fn value_max(&self) -> usize {
+        self.slots.value_max()
     }
 
     /// Returns how many units of the value memory are free.
@@ -154,6 +161,9 @@ impl Table {
         let place = self.slots.insert(item, bytes)?;
         let entry = Entry { place, item, port };
         // No worker finds the item yet.
+        for (place, next) in self.slots.passes(item).zip(self.slots.passes(item).skip(1)) {
+            self.arrays.go_on(place, next);
+        }
         self.arrays.install(item, install);
         if let Err(full) = self.lookup.insert(key, entry.pack()) {
             self.arrays.install(item, 0);

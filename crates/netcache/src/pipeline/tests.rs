@@ -1,5 +1,5 @@
 use super::*;
-use crate::slots::VALUE_MAX;
+use crate::slots::{PASS, PASSES_MAX, VALUE_MAX};
 use overbank::sketch;
 use overbank_wire::netcache::{FLAG_ABSENT, FLAG_BYPASS, Key, Message, Op, Stamp, Status as Said};
 use rand::{Rng, SeedableRng};
@@ -41,7 +41,7 @@ impl Cached {
 type Seen = (Verdict, Vec<u8>);
 
 fn answered(op: Op, flags: u8, status: Said, stamp: Stamp, value: &[u8]) -> Seen {
-    (Verdict::Answer { op, flags, status, stamp, len: value.len() as u8 }, value.to_vec())
+    (Verdict::Answer { op, flags, status, stamp, len: value.len() as u16 }, value.to_vec())
 }
 
 impl Naive {
@@ -111,8 +111,8 @@ struct Pair {
 const COUNTED: sketch::Settings = sketch::Settings { threshold: 3, sample_log2: 0 };
 
 impl Pair {
-    fn new(items: usize, indexes_log2: u32) -> Pair {
-        let table = Table::new(Config { items, indexes_log2 }, BOOT).expect("memory");
+    fn new(items: usize, indexes_log2: u32, passes: usize) -> Pair {
+        let table = Table::new(Config { items, indexes_log2, passes }, BOOT).expect("memory");
         let (counts, tally) = Counts::new(items);
         let (sketch, keeper) = sketch::Config::default().build(5, COUNTED).expect("memory");
         let pipeline = Pipeline::new(table.reader(), table.arrays(), counts, sketch, 9);
@@ -121,7 +121,7 @@ impl Pair {
 
     fn install(&mut self, key: Key, port: u16, bytes: usize) -> Result<(), TableError> {
         let Installed { entry, install } = self.table.install(key, port, bytes)?;
-        let room = 16 * entry.place.units() as usize;
+        let room = 16 * usize::from(entry.place.units);
         assert!(room >= bytes);
         let cached = Cached { install, writes: 0, port, room, valid: None };
         assert!(self.naive.cached.insert(key, cached).is_none());
@@ -162,13 +162,24 @@ fn operations() -> usize {
 
 #[test]
 fn every_message_gets_what_maps_would_give_it() {
+    each_message(1, 3);
+    // In several passes.
+    each_message(PASSES_MAX, 5);
+}
+
+fn each_message(passes: usize, indexes_log2: u32) {
+    let most = |random: &mut Pcg64Mcg| match random.random_range(0..4) {
+        0 => passes * PASS,
+        _ => PASS,
+    };
     let mut random = Pcg64Mcg::seed_from_u64(1);
     // Fewer items than keys, and little room for values.
-    let mut pair = Pair::new(16, 3);
-    let (mut hits, mut stored, mut moves, mut left) = (0, 0, 0, operations());
+    let mut pair = Pair::new(16, indexes_log2, passes);
+    let (mut hits, mut stored, mut moves, mut left) = (0, 0, 0, operations() / 2);
     while left > 0 {
         let key = random.random_range(0..KEYS);
-        let bytes = random.random_range(0..=VALUE_MAX);
+        let most_bytes = most(&mut random);
+        let bytes = random.random_range(0..=most_bytes);
         match random.random_range(0..16) {
             0 => {
                 let _ = pair.install(key, random.random_range(0..3), bytes);
@@ -190,13 +201,14 @@ fn every_message_gets_what_maps_would_give_it() {
                 _ => Op::Get,
             };
             let key = random.random_range(0..KEYS);
-            let bytes = if op == Op::Update { random.random_range(0..=64) } else { 0 };
+            let known = pair.naive.cached.get(&key);
+            let room = known.map_or(64, |known| known.room + 16).min(VALUE_MAX);
+            let bytes = if op == Op::Update { random.random_range(0..=room) } else { 0 };
             let flags = match random.random_range(0..16) {
                 0 => FLAG_BYPASS,
                 1 => FLAG_ABSENT,
                 _ => 0,
             };
-            let known = pair.naive.cached.get(&key);
             let mut stamp = known.map_or(Stamp::NONE, Cached::stamp);
             if random.random_range(0..8) == 0 {
                 stamp.writes = stamp.writes.wrapping_sub(random.random_range(0..2));
@@ -246,7 +258,7 @@ fn packet(op: Op, key: Key) -> Packet<'static> {
 
 #[test]
 fn hot_keys_are_reported_once_and_hits_are_counted() {
-    let mut pair = Pair::new(4, 2);
+    let mut pair = Pair::new(4, 2, 1);
     let gets = [packet(Op::Get, 1), packet(Op::Put, 1), packet(Op::Get, 2), packet(Op::Get, 1)];
     assert_eq!(pair.burst(&gets).1, 0);
     assert_eq!(pair.burst(&gets).1, 1, "the third GET of key 1");
@@ -277,7 +289,7 @@ fn hot_keys_are_reported_once_and_hits_are_counted() {
 
 #[test]
 fn an_item_rests_before_another_key_has_it() {
-    let mut pair = Pair::new(1, 0);
+    let mut pair = Pair::new(1, 0, 1);
     pair.install(1, 7, 0).expect("room");
     pair.evict(1);
     assert_eq!(pair.table.install(2, 7, 0), Err(TableError::Items(1)));
@@ -293,7 +305,7 @@ fn an_item_rests_before_another_key_has_it() {
 
 #[test]
 fn a_place_is_made_by_moving_one() {
-    let mut pair = Pair::new(8, 1);
+    let mut pair = Pair::new(8, 1, 1);
     for (key, bytes) in [(0, 32), (1, 96), (2, 96)] {
         pair.install(key, 7, bytes).expect("room");
     }
@@ -313,7 +325,10 @@ fn a_switch_would_have_these_bits() {
     let table = Table::new(Config::default(), 1).expect("memory");
     let bits: BTreeMap<_, _> = table.resources().into_iter().collect();
     let mib = |bits: u64| bits >> 23;
-    assert_eq!(bits.keys().copied().collect::<Vec<_>>(), ["length", "lookup", "status", "value"]);
+    assert_eq!(
+        bits.keys().copied().collect::<Vec<_>>(),
+        ["length", "lookup", "next", "status", "value"]
+    );
     assert_eq!(mib(bits["value"]), 8, "the paper's 8 MB (section 6)");
     assert_eq!(bits["lookup"], 184 << 16);
 }

@@ -12,6 +12,15 @@
 //!
 //! First fit: the lowest index with enough free units, and of these the first ones.
 //!
+//! # Longer values (section 5)
+//! A packet passes the stages again for each 128 bytes. Such a value has a whole index for each
+//! pass but the last one, and for that one what is left, by first fit. [`Place::units`] counts the
+//! units of this pass and of those after it; an array says where the next pass goes:
+//!
+//! ```text
+//!   place of E: index 3, all stages, 19 units ─▶ index 4, all stages, 11 ─▶ index 2, 3 stages, 3
+//! ```
+//!
 //! # Errors of the paper's listing
 //! - `n ← value_size / 16` forgets the last, partly filled unit: it must be rounded up.
 //! - EVICT leaves the key in its map. A second one frees units that others have by then, and the
@@ -24,9 +33,9 @@
 //! which value to move so that they come together: the shortest one of an index with many free
 //! units, to the index in which it leaves the fewest. Each move brings the sum of the squares of
 //! free units up, so moves end. They may end before the value fits: values of five units leave
-//! three in each index for good.
+//! three in each index for good. Values of several passes stay where they are.
 //!
-//! Memory for 2^16 indexes: 2.4 MiB.
+//! Memory for 2^16 indexes: 2.7 MiB.
 
 mod index_set;
 #[cfg(test)]
@@ -39,8 +48,14 @@ use thiserror::Error;
 pub const STAGES: usize = 8;
 /// Bytes of a unit.
 pub const UNIT: usize = 16;
+/// Bytes of a value in one pass.
+pub const PASS: usize = STAGES * UNIT;
+/// Passes of a value at most.
+pub const PASSES_MAX: usize = 11;
 /// Bytes of the longest value.
-pub const VALUE_MAX: usize = STAGES * UNIT;
+pub const VALUE_MAX: usize = PASSES_MAX * PASS;
+
+const _: () = assert!(VALUE_MAX == overbank_wire::netcache::VALUE_MAX);
 
 /// A cached key, by the number of its counter and status.
 pub type Item = u16;
@@ -50,19 +65,24 @@ const NONE: u32 = u32::MAX;
 /// Indexes of a number of free units that a repacking looks at.
 const CANDIDATES: usize = 64;
 
-/// Where a value lies.
+/// Where a value lies, as a pass finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The index, in all stages.
     pub index: u16,
     /// The stages: bit n for stage n. Never 0.
     pub stages: u8,
+    /// Units of this pass and of those after it, 88 at most.
+    pub units: u8,
 }
 
 impl Place {
-    /// Returns how many units it has.
-    pub const fn units(self) -> u32 {
-        self.stages.count_ones()
+    /// No place.
+    const NONE: Place = Place { index: 0, stages: 0, units: 0 };
+
+    /// Returns whether another pass follows.
+    pub const fn goes_on(self) -> bool {
+        self.units as usize > STAGES
     }
 }
 
@@ -78,8 +98,8 @@ pub struct Move {
 /// Why a value has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SlotError {
-    /// No index has as many free units.
-    #[error("no index has {units} free units; {free} are free in all")]
+    /// No index has as many free units, or too few indexes have.
+    #[error("no place has {units} free units; {free} are free in all")]
     Full {
         /// Units that the value needs.
         units: u32,
@@ -87,10 +107,12 @@ pub enum SlotError {
         free: u32,
     },
     /// The value has more bytes than a place.
-    #[error("a value of {bytes} bytes: must have at most {VALUE_MAX}")]
+    #[error("a value of {bytes} bytes: must have at most {most}")]
     TooLong {
         /// Bytes of the value.
         bytes: usize,
+        /// Bytes of all passes.
+        most: usize,
     },
     /// The item has a place already.
     #[error("item {0} has a place")]
@@ -103,11 +125,19 @@ pub const fn units_of(bytes: usize) -> usize {
     if units == 0 { 1 } else { units }
 }
 
+/// Returns how many passes a value of this length takes.
+pub const fn passes_of(bytes: usize) -> usize {
+    units_of(bytes).div_ceil(STAGES)
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    /// The place of each item; `stages` is 0 if it has none.
+    passes: usize,
+    /// The place of each item; [`Place::NONE`] if it has none.
     places: Box<[Place]>,
+    /// By index: where the next pass goes, if all units are of one item and there is one.
+    next: Box<[Place]>,
     /// The item of each unit, by index and stage.
     holders: Box<[[u32; STAGES]]>,
     /// Free units: bit n of an index for stage n.
@@ -118,13 +148,14 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Returns a memory without values, of 2^`indexes_log2` indexes; 16 at most, and more is taken
-    /// as 16.
-    pub fn new(indexes_log2: u32) -> Slots {
+    /// Returns a memory without values, of 2^`indexes_log2` indexes (16 at most), for values of up
+    /// to `passes` ([`PASSES_MAX`] at most). What is more is taken as that.
+    pub fn new(indexes_log2: u32, passes: usize) -> Slots {
         let indexes = 1usize << indexes_log2.min(16);
-        let none = Place { index: 0, stages: 0 };
         Slots {
-            places: vec![none; 1 << 16].into(),
+            passes: passes.clamp(1, PASSES_MAX),
+            places: vec![Place::NONE; 1 << 16].into(),
+            next: vec![Place::NONE; indexes].into(),
             holders: vec![[NONE; STAGES]; indexes].into(),
             free: vec![u8::MAX; indexes].into(),
             with_free: std::array::from_fn(|free| {
@@ -135,14 +166,25 @@ impl Slots {
         }
     }
 
+    /// Returns the bytes of the longest value that may have a place.
+    pub fn value_max(&self) -> usize {
+        self.passes * PASS
+    }
+
     /// Returns how many units are free.
     pub fn free_units(&self) -> u32 {
         self.free_units
     }
 
-    /// Returns where an item's value lies.
+    /// Returns where an item's value lies: its first pass.
     pub fn place(&self, item: Item) -> Option<Place> {
-        Some(self.places[usize::from(item)]).filter(|place| place.stages != 0)
+        Some(self.places[usize::from(item)]).filter(|place| *place != Place::NONE)
+    }
+
+    /// Returns where it lies, pass by pass.
+    pub fn passes(&self, item: Item) -> impl Iterator<Item = Place> {
+        let next = |place: &Place| place.goes_on().then(|| self.next[usize::from(place.index)]);
+        std::iter::successors(self.place(item), next)
     }
 
     /// Returns the items that have units of an index, in their order.
@@ -161,37 +203,68 @@ impl Slots {
         if self.place(item).is_some() {
             return Err(SlotError::Placed(item));
         }
-        if bytes > VALUE_MAX {
-            return Err(SlotError::TooLong { bytes });
+        if bytes > self.value_max() {
+            return Err(SlotError::TooLong { bytes, most: self.value_max() });
         }
         let units = units_of(bytes);
-        let Some(index) = self.first_fit(units) else {
-            return Err(SlotError::Full { units: units as u32, free: self.free_units });
-        };
-        Ok(self.take(item, index, units as u32))
+        let full = SlotError::Full { units: units as u32, free: self.free_units };
+        if self.lacks(units).is_some() {
+            return Err(full);
+        }
+        let (mut left, mut before) = (units, None);
+        while left > 0 {
+            let here = left.min(STAGES);
+            let place = self.take(item, self.first_fit(here).ok_or(full)?, here, left);
+            match before {
+                None => self.places[usize::from(item)] = place,
+                Some(before) => self.next[usize::from(before)] = place,
+            }
+            (left, before) = (left - here, Some(place.index));
+        }
+        Ok(self.places[usize::from(item)])
     }
 
-    /// Takes an item's place from it; returns it.
+    /// Takes an item's place from it; returns its first pass.
     pub fn remove(&mut self, item: Item) -> Option<Place> {
-        let place = self.place(item)?;
-        self.places[usize::from(item)].stages = 0;
-        self.set_free(place.index, self.free[usize::from(place.index)] | place.stages);
-        for holder in self.stages(place) {
-            *holder = NONE;
+        let first = self.place(item)?;
+        let passes: Vec<Place> = self.passes(item).collect();
+        for place in passes {
+            self.set_free(place.index, self.free[usize::from(place.index)] | place.stages);
+            for holder in self.stages(place) {
+                *holder = NONE;
+            }
         }
-        Some(place)
+        self.places[usize::from(item)] = Place::NONE;
+        Some(first)
     }
 
     /// Gives the item `to` a place for the value of another one, which the caller removes once
     /// nothing uses it: a value of this length comes nearer to a place then. Returns `None`,
     /// without a change, if there is room already, no move helps, or `to` has a place.
     pub fn repack(&mut self, bytes: usize, to: Item) -> Option<Move> {
-        let units = units_of(bytes.min(VALUE_MAX));
-        if self.first_fit(units).is_some() || self.place(to).is_some() {
+        let lacks = self.lacks(units_of(bytes.min(self.value_max())))?;
+        if self.place(to).is_some() {
             return None;
         }
-        let (from, index) = self.best_move(units)?;
-        Some(Move { from, to, place: self.take(to, index, self.units(from)) })
+        let (from, index) = self.best_move(lacks)?;
+        let units = usize::from(self.places[usize::from(from)].units);
+        let place = self.take(to, index, units, units);
+        self.places[usize::from(to)] = place;
+        Some(Move { from, to, place })
+    }
+
+    /// Returns how many free units of one index a value of this many units lacks; `None` if there
+    /// is room for it.
+    fn lacks(&self, units: usize) -> Option<usize> {
+        let (whole, last) = ((units - 1) / STAGES, (units - 1) % STAGES + 1);
+        let free = self.with_free[STAGES].iter().take(whole + 1).count();
+        match free.checked_sub(whole) {
+            None => Some(STAGES),
+            Some(0) if self.with_free[last..STAGES].iter().all(|set| set.first().is_none()) => {
+                Some(last)
+            }
+            Some(_) => None,
+        }
     }
 
     /// Returns the lowest index with that many free units.
@@ -203,11 +276,12 @@ impl Slots {
     fn best_move(&self, units: usize) -> Option<(Item, u16)> {
         for free in (1..units).rev() {
             for index in self.with_free[free].iter().take(CANDIDATES) {
-                let mut items: Vec<(u32, Item)> = Vec::with_capacity(STAGES);
-                items.extend(self.items(index).map(|item| (self.units(item), item)));
+                let mut items: Vec<(usize, Item)> = Vec::with_capacity(STAGES);
+                let of = |item: Item| self.places[usize::from(item)];
+                let items_here = self.items(index).filter(|item| !of(*item).goes_on());
+                items.extend(items_here.map(|item| (of(item).units.into(), item)));
                 items.sort_by_key(|item| item.0);
                 for (len, item) in items {
-                    let len = len as usize;
                     // Into the fullest one; more free units than would come together are none won.
                     let to = (len..free + len).filter_map(|left| self.with_free.get(left));
                     let mut to = to.filter_map(|set| set.iter().find(|&to| to != index));
@@ -220,19 +294,15 @@ impl Slots {
         None
     }
 
-    fn units(&self, item: Item) -> u32 {
-        self.places[usize::from(item)].units()
-    }
-
-    fn take(&mut self, item: Item, index: u16, units: u32) -> Place {
+    /// Takes the first `here` free units of an index for an item that lacks `left`.
+    fn take(&mut self, item: Item, index: u16, here: usize, left: usize) -> Place {
         let free = self.free[usize::from(index)];
-        let mut left = free;
-        for _ in 0..units {
-            left &= left.wrapping_sub(1);
+        let mut rest = free;
+        for _ in 0..here {
+            rest &= rest.wrapping_sub(1);
         }
-        let place = Place { index, stages: free & !left };
-        self.set_free(index, left);
-        self.places[usize::from(item)] = place;
+        let place = Place { index, stages: free & !rest, units: left as u8 };
+        self.set_free(index, rest);
         for holder in self.stages(place) {
             *holder = u32::from(item);
         }

@@ -6,35 +6,38 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Algorithm 2 as it is printed, but for the errors that the module names. Moves by trying all.
+/// Algorithm 2 as it is printed, but for the errors that the module names, once for each pass.
+/// Moves by trying all.
 struct Naive {
     memory: Vec<u8>,
-    key_map: BTreeMap<Item, Place>,
+    key_map: BTreeMap<Item, Vec<Place>>,
+    passes: usize,
 }
 
 impl Naive {
     fn insert(&mut self, item: Item, bytes: usize) -> Option<Place> {
-        if self.key_map.contains_key(&item) {
+        if self.key_map.contains_key(&item) || bytes > 128 * self.passes {
             return None;
         }
-        let n = bytes.div_ceil(16).max(1);
-        for index in 0..self.memory.len() {
-            if self.memory[index].count_ones() as usize >= n {
-                let bits = (0..8u8).filter(|bit| self.memory[index] >> bit & 1 == 1);
-                let stages = bits.take(n).fold(0u8, |stages, bit| stages | 1 << bit);
-                self.memory[index] &= !stages;
-                let place = Place { index: index as u16, stages };
-                self.key_map.insert(item, place);
-                return Some(place);
-            }
+        let (mut memory, mut places) = (self.memory.clone(), Vec::new());
+        let mut left = bytes.div_ceil(16).max(1);
+        while left > 0 {
+            let n = left.min(8);
+            let index = memory.iter().position(|free| free.count_ones() as usize >= n)?;
+            let bits = (0..8u8).filter(|bit| memory[index] >> bit & 1 == 1);
+            let stages = bits.take(n).fold(0u8, |stages, bit| stages | 1 << bit);
+            memory[index] &= !stages;
+            places.push(Place { index: index as u16, stages, units: left as u8 });
+            left -= n;
         }
-        None
+        self.memory = memory;
+        Some(self.key_map.entry(item).or_insert(places)[0])
     }
 
     fn evict(&mut self, item: Item) -> Option<Place> {
-        let place = self.key_map.remove(&item)?;
-        self.memory[usize::from(place.index)] |= place.stages;
-        Some(place)
+        let places = self.key_map.remove(&item)?;
+        places.iter().for_each(|it| self.memory[usize::from(it.index)] |= it.stages);
+        places.first().copied()
     }
 
     fn squares(&self) -> u32 {
@@ -46,9 +49,10 @@ impl Naive {
 struct Pair(Slots, Naive);
 
 impl Pair {
-    fn new(indexes_log2: u32) -> Pair {
+    fn new(indexes_log2: u32, passes: usize) -> Pair {
         let memory = vec![u8::MAX; 1 << indexes_log2];
-        Pair(Slots::new(indexes_log2), Naive { memory, key_map: BTreeMap::new() })
+        let naive = Naive { memory, key_map: BTreeMap::new(), passes };
+        Pair(Slots::new(indexes_log2, passes), naive)
     }
 
     fn insert(&mut self, item: Item, bytes: usize) {
@@ -71,10 +75,10 @@ impl Pair {
             let free = &mut naive.memory[usize::from(place.index)];
             assert_eq!(*free & place.stages, place.stages, "units of others");
             *free &= !place.stages;
-            naive.key_map.insert(to, place);
+            naive.key_map.insert(to, vec![place]);
             let left = slots.remove(from);
             assert_eq!(naive.evict(from), left);
-            assert_eq!(left.map(Place::units), Some(place.units()));
+            assert_eq!(left.map(|left| left.units), Some(place.units));
             assert!(naive.squares() > before);
             moves += 1;
         }
@@ -91,10 +95,10 @@ impl Pair {
             let mut of_items = 0;
             let mut items = BTreeSet::new();
             for item in slots.items(index as u16) {
-                let place = slots.place(item).expect("placed");
-                assert_eq!(usize::from(place.index), index);
-                assert_eq!(of_items & place.stages, 0, "owned twice");
-                of_items |= place.stages;
+                let here = |place: &Place| usize::from(place.index) == index;
+                let stages = slots.passes(item).find(here).expect("placed").stages;
+                assert_eq!(of_items & stages, 0, "owned twice");
+                of_items |= stages;
                 assert!(items.insert(item));
             }
             assert_eq!(of_items, !free, "leaked");
@@ -103,8 +107,9 @@ impl Pair {
                 assert_eq!(is_in, with == free.count_ones() as usize);
             }
         }
-        let placed = (0..=u16::MAX).filter_map(|item| Some((item, slots.place(item)?)));
-        assert!(placed.eq(naive.key_map.iter().map(|(item, place)| (*item, *place))));
+        let placed = (0..=u16::MAX).filter(|item| slots.place(*item).is_some());
+        let placed = placed.map(|item| (item, slots.passes(item).collect::<Vec<Place>>()));
+        assert!(placed.eq(naive.key_map.iter().map(|(item, places)| (*item, places.clone()))));
     }
 }
 
@@ -113,29 +118,32 @@ impl Pair {
 fn no_unit_is_owned_twice_and_none_leaks() {
     let operations = std::env::var("OVERBANK_SLOT_OPERATIONS");
     let operations = operations.ok().and_then(|text| text.parse().ok()).unwrap_or(200_000u64);
-    let mut random = Pcg64Mcg::seed_from_u64(7);
-    let mut pair = Pair::new(6);
-    let mut moves = 0;
-    for nth in 0..operations {
-        // About as many values as there is room for.
-        let item = random.random_range(0..160);
-        let bytes = random.random_range(0..=VALUE_MAX);
-        match random.random_range(0..8) {
-            0..4 => pair.insert(item, bytes),
-            4..7 => pair.remove(item),
-            _ => moves += pair.repack(bytes),
+    for passes in [1, 3, PASSES_MAX] {
+        let mut random = Pcg64Mcg::seed_from_u64(7);
+        let mut pair = Pair::new(6, passes);
+        let mut moves = 0;
+        for nth in 0..operations / 3 {
+            // About as many values as there is room for, and some that are too long.
+            let item = random.random_range(0..320 / (1 + passes as Item));
+            let most = if random.random_ratio(1, 2) { PASS } else { passes * PASS };
+            let bytes = random.random_range(0..=most + 1);
+            match random.random_range(0..8) {
+                0..4 => pair.insert(item, bytes),
+                4..7 => pair.remove(item),
+                _ => moves += pair.repack(bytes),
+            }
+            if nth % 4096 == 0 {
+                pair.check();
+            }
         }
-        if nth % 4096 == 0 {
-            pair.check();
-        }
+        pair.check();
+        assert!(moves > 100, "{moves} moves with {passes} passes");
     }
-    pair.check();
-    assert!(moves > 100, "{moves} moves");
 }
 
 #[test]
 fn moves_bring_free_units_together() {
-    let mut pair = Pair::new(4);
+    let mut pair = Pair::new(4, 1);
     for item in 0..64 {
         pair.insert(item, 32);
     }
@@ -148,23 +156,53 @@ fn moves_bring_free_units_together() {
     assert_eq!(pair.0.repack(16, 200), None, "there is room");
     pair.check();
     // Values of five units leave three in each index, for good.
-    let mut pair = Pair::new(4);
+    let mut pair = Pair::new(4, 1);
     (0..16).for_each(|item| pair.insert(item, 80));
     assert_eq!(pair.0.free_units(), 48);
     assert_eq!(pair.repack(64), 0);
 }
 
 #[test]
+fn a_long_value_has_whole_indexes_and_a_rest() {
+    let mut pair = Pair::new(2, PASSES_MAX);
+    pair.insert(0, 48);
+    pair.insert(1, 300);
+    let place = |index, stages, units| Place { index, stages, units };
+    let wanted = [place(1, 0xff, 19), place(2, 0xff, 11), place(0, 0b11_1000, 3)];
+    assert!(pair.0.passes(1).eq(wanted));
+    // Nine units are left: one whole index, and not two.
+    assert_eq!(pair.0.insert(2, 256), Err(SlotError::Full { units: 16, free: 10 }));
+    pair.insert(2, 160);
+    assert!(pair.0.passes(2).eq([place(3, 0xff, 10), place(0, 0b1100_0000, 2)]));
+    assert_eq!(pair.0.free_units(), 0);
+    // What is in pieces stays where it is, and gives all of them back.
+    assert_eq!(pair.repack(128), 0);
+    pair.remove(1);
+    pair.check();
+    assert_eq!(pair.0.free_units(), 19);
+    // Two whole indexes come free by a move.
+    let mut pair = Pair::new(2, PASSES_MAX);
+    (0..4).for_each(|item| pair.insert(item, 64));
+    (4..8).for_each(|item| pair.insert(item, 64));
+    [0, 2, 4, 6].iter().for_each(|item| pair.remove(*item));
+    assert_eq!(pair.0.insert(9, 256), Err(SlotError::Full { units: 16, free: 16 }));
+    assert_eq!(pair.repack(256), 2);
+    pair.insert(9, 256);
+    assert_eq!(pair.0.place(9).map(|place| place.units), Some(16));
+    pair.check();
+}
+
+#[test]
 fn what_is_refused_changes_nothing() {
-    let mut slots = Slots::new(0);
+    let mut slots = Slots::new(0, 1);
     let place = slots.insert(7, 0).expect("room");
-    assert_eq!(place, Place { index: 0, stages: 1 });
+    assert_eq!(place, Place { index: 0, stages: 1, units: 1 });
     let error = slots.insert(7, 16).expect_err("placed");
     assert_eq!(error.to_string(), "item 7 has a place");
     let error = slots.insert(8, 129).expect_err("too long");
     assert_eq!(error.to_string(), "a value of 129 bytes: must have at most 128");
     let error = slots.insert(8, 128).expect_err("full");
-    assert_eq!(error.to_string(), "no index has 8 free units; 7 are free in all");
+    assert_eq!(error.to_string(), "no place has 8 free units; 7 are free in all");
     assert_eq!((slots.free_units(), slots.remove(8)), (7, None));
     // Once, and not again: the paper's EVICT would free the units of the next item.
     assert_eq!(slots.remove(7), Some(place));
@@ -177,6 +215,9 @@ fn what_is_refused_changes_nothing() {
 fn lengths_are_rounded_up() {
     for (bytes, units) in [(0, 1), (1, 1), (16, 1), (17, 2), (112, 7), (113, 8), (128, 8)] {
         assert_eq!(units_of(bytes), units, "{bytes}");
+    }
+    for (bytes, passes) in [(0, 1), (128, 1), (129, 2), (256, 2), (1281, 11), (1408, 11)] {
+        assert_eq!(passes_of(bytes), passes, "{bytes}");
     }
 }
 

@@ -168,11 +168,19 @@ impl<'a> Message<'a> {
     /// change, if the room is too small or the value too long.
     #[inline]
     pub fn emit(&self, room: &mut [u8]) -> Option<usize> {
-        let len = self.emit_len();
+        let (header, value) = room.get_mut(..self.emit_len())?.split_first_chunk_mut()?;
+        self.emit_header(header)?;
+        value.copy_from_slice(self.value);
+        Some(self.emit_len())
+    }
+
+    /// Writes the header alone. Returns `None`, without a change, if the value is too long.
+    #[inline]
+    pub fn emit_header(&self, header: &mut [u8; HEADER_LEN]) -> Option<()> {
         let value_len = u16::try_from(self.value.len()).ok()?;
-        let fits = self.value.len() <= VALUE_MAX;
-        let (header, value) = room.get_mut(..len).filter(|_| fits)?.split_first_chunk_mut()?;
-        let header: &mut [u8; HEADER_LEN] = header;
+        if self.value.len() > VALUE_MAX {
+            return None;
+        }
         header[..2].copy_from_slice(&MAGIC.to_be_bytes());
         header[2..at::LENGTH].copy_from_slice(&[
             VERSION,
@@ -185,7 +193,6 @@ impl<'a> Message<'a> {
         header[at::REQUEST..at::KEY].copy_from_slice(&self.request.to_be_bytes());
         header[at::KEY..at::STAMP].copy_from_slice(&self.key.to_be_bytes());
         header[at::STAMP..].copy_from_slice(&self.stamp.bytes());
-        value.copy_from_slice(self.value);
-        Some(len)
+        Some(())
     }
 }

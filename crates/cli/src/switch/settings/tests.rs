@@ -79,6 +79,7 @@ kv-port = 9000
 kv-servers = [2, 3]
 kv-items = 1000
 kv-index-bits = 10
+kv-passes = 11
 kv-threshold = 7
 kv-sample-bits = 3
 kv-queue = 5
@@ -88,7 +89,7 @@ kv-state = "/var/lib/overbank/kv"
 
 #[test]
 fn every_setting_can_be_in_the_file() {
-    assert_eq!(names().count(), 53);
+    assert_eq!(names().count(), 54);
     for name in names() {
         let line = format!("\n{name} = ");
         assert!(WHOLE.contains(&line) || CACHE.contains(&line), "{name}");
@@ -173,6 +174,7 @@ fn a_cache_needs_no_more_than_its_mode_and_its_address() {
     assert_eq!(ips, (Some("10.0.0.254".to_owned()), Some("fd00::fe".to_owned())));
     assert_eq!((address.mac, servers), ([2, 0, 0, 0, 0, 0xfe], vec![2, 3]));
     assert_eq!((settings.kv_port, settings.kv_items, settings.kv_index_bits), (9000, 1000, 10));
+    assert_eq!(settings.kv_passes, 11);
     assert_eq!((settings.kv_threshold, settings.kv_sample_bits, settings.kv_queue), (7, 3, 5));
     assert_eq!(settings.kv_state.as_deref(), Some(Path::new("/var/lib/overbank/kv")));
     let short = "port = [\"1=memory:\", \"2=memory:\"]\nmode = \"netcache\"\n\

@@ -12,6 +12,7 @@ use super::*;
 use overbank::random::Pcg32;
 use overbank_device::loaded::{Loaded, get, put};
 use overbank_device::{DropReason, Sink};
+use overbank_netcache::slots::passes_of;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use overbank_ports::queue::{Port as _, Queue};
@@ -34,6 +35,9 @@ const FRAMES: usize = 1 << 16;
 const ITEMS: usize = 1 << 16;
 const BYTES: [usize; 6] = [16, 32, 48, 64, 96, 128];
 const WRITES: [f64; 3] = [0.0, 0.5, 1.0];
+/// Values of 1 to 11 passes, and keys that have room for all of these.
+const LONG: [usize; 6] = [128, 256, 512, 768, 1024, 1408];
+const LONG_ITEMS: usize = 1 << 12;
 
 /// Takes what leaves by ports in memory.
 struct Out {
@@ -211,10 +215,15 @@ fn sizes(context: &mut Context<'_>) -> Result<Record, LabError> {
         true => (&[16, 128], 1024),
         false => (&BYTES, ITEMS),
     };
+    let (long, long_items): (&[usize], usize) = match context.smoke() {
+        true => (&[256, 1408], 64),
+        false => (&LONG, LONG_ITEMS),
+    };
     context.step("devices", 0.0)?;
     let seed = context.seed;
-    let all =
-        pairs(bytes, &WRITES).into_iter().map(|(bytes, of)| Bench::new(items, bytes, of, seed));
+    let sizes = pairs(bytes, &WRITES).into_iter().map(|(bytes, of)| (items, bytes, of));
+    let all = sizes.chain(long.iter().map(|&bytes| (long_items, bytes, 0.0)));
+    let all = all.map(|(items, bytes, of)| Bench::new(items, bytes, of, seed));
     let of = measure(context, all.collect::<Result<_, _>>()?)?;
     let mut record = KV9A.record(context);
     record.judge("", CLAIMS, &of);
@@ -225,7 +234,19 @@ fn sizes(context: &mut Context<'_>) -> Result<Record, LabError> {
     });
     let plot = Plot::new("frames a second of a core", "bytes of a value", "million/s");
     record.plots.push(plot.with(curves));
+    let point = |&bytes: &usize| (bytes as f64, of.device.spread(of.at(long_items, bytes, 0.0)));
+    let plot = Plot::new("hits a second of a core, in several passes", "bytes", "million/s");
+    let title = format!("{long_items} keys");
+    record.plots.push(plot.with([Series::rounds(title, long.iter().map(point))]));
     report(&mut record, &of);
+    record.note(
+        "A value takes a pass through the pipeline for each 128 bytes, as in a switch that \
+         recirculates packets (section 5).",
+    );
+    record.note(
+        "No snake of cables: there, the paper's packets go through all ports as queries. A device \
+         that answers by the port that a query came in by ends a snake at its first pass.",
+    );
     Ok(record)
 }
 
@@ -259,6 +280,7 @@ fn report(record: &mut Record, of: &Measured) {
         &[
             ("cached keys", &|(_, bench)| bench.items.to_string()),
             ("bytes", &|(_, bench)| bench.bytes.to_string()),
+            ("passes", &|(_, bench)| passes_of(bench.bytes).to_string()),
             ("writes", &|(_, bench)| percent(bench.writes, 0)),
             ("device", &|(nth, _)| of.device.spread(*nth).cell(2)),
             ("Ethernet switch", &|(nth, _)| of.plain.spread(*nth).cell(2)),

@@ -14,7 +14,7 @@
 //!
 //! Cost of [`Datagram::of`]: the lines of the headers. Panics: none, on any bytes; no allocation.
 
-use super::{HEADER_LEN, Message, Op, Stamp, mark};
+use super::{HEADER_LEN, Message, Op, Stamp, at, mark};
 use crate::checksum;
 use crate::extract::{Transport, extract};
 use crate::gtpu::Link;
@@ -204,43 +204,53 @@ impl<'a> Datagram<'a> {
         Some(len)
     }
 
-    /// Writes the frame that answers this one, back to where it came from. Returns its length;
-    /// `None` if it does not fit into `room`.
+    /// Writes the start of the frame that answers this one, back to where it came from: up to the
+    /// end of the message's header. The value of `message` follows it. `message` has the client,
+    /// request and key of this one. Returns the length of the start; `None` if the value is longer
+    /// than a packet.
     #[inline]
-    pub fn answer(&self, message: &Message<'_>, room: &mut [u8]) -> Option<usize> {
-        let (frame, (l3, l4, end)) = (self.frame, self.places());
+    pub fn answer(&self, message: &Message<'_>, head: &mut [u8; HEAD_MAX]) -> Option<usize> {
+        let (l3, l4, end) = self.places();
         let start = l4 + udp::HEADER_LEN;
-        let len = start + message.emit_len();
-        let room = room.get_mut(..len)?;
-        let (old, ends) = (frame.get(..end)?, self.ends());
-        room[..6].copy_from_slice(&old[6..12]);
-        room[6..12].copy_from_slice(&old[..6]);
-        room[12..l3].copy_from_slice(&old[12..l3]);
+        let old = self.frame.get(..end)?;
+        let link = chunk::<{ ethernet::HEADER_LEN + ethernet::TAG_LEN }>(old, 0)?;
+        head[..link.len()].copy_from_slice(link);
+        head[..6].copy_from_slice(&link[6..12]);
+        head[6..12].copy_from_slice(&link[..6]);
         let tos = if self.is_ip4() { old[l3 + 1] } else { old[l3] << 4 | old[l3 + 1] >> 4 };
-        let head = Head { proto: number::UDP, ttl: TTL, tos: tos & DSCP, label: 0 };
-        write_header(&mut room[l3..l4], &ends.swapped(), &head, len - l4)?;
-        message.emit(&mut room[start..])?;
-        let udp_len = u16::try_from(len - l4).ok()?;
-        let (new, of_message) = room[l4..].split_first_chunk_mut::<{ udp::HEADER_LEN }>()?;
-        let header: &[u8; udp::HEADER_LEN] = chunk(old, l4)?;
-        new[..2].copy_from_slice(&header[2..4]);
-        new[2..4].copy_from_slice(&header[..2]);
-        new[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        let stored = be16(header, udp::CHECKSUM);
-        let sum = if stored == 0 {
-            0
-        } else {
-            // The length counts twice, in the pseudo-header, too. Addresses and ports add up to the
-            // same.
-            let gone = checksum::sum(&old[start..]) + 2 * (end - l4) as u64;
-            let come = checksum::sum(of_message) + 2 * u64::from(udp_len);
-            not_zero(checksum::finish(
-                u64::from(!stored) + u64::from(checksum::finish(gone)) + come,
-            ))
+        let header = Head { proto: number::UDP, ttl: TTL, tos: tos & DSCP, label: 0 };
+        let len = udp::HEADER_LEN + message.emit_len();
+        write_header(head.get_mut(l3..l4)?, &self.ends().swapped(), &header, len)?;
+        let udp_len = u16::try_from(len).ok()?;
+        let (udp, of_message) = head[l4..].split_first_chunk_mut::<{ udp::HEADER_LEN }>()?;
+        let of_message: &mut [u8; HEADER_LEN] = of_message.first_chunk_mut()?;
+        message.emit_header(of_message)?;
+        let (old_udp, old_message) = (chunk::<{ udp::HEADER_LEN }>(old, l4)?, chunk(old, start)?);
+        udp[..2].copy_from_slice(&old_udp[2..4]);
+        udp[2..4].copy_from_slice(&old_udp[..2]);
+        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        let sum = match be16(old_udp, udp::CHECKSUM) {
+            0 => 0,
+            stored => {
+                // The length counts twice, in the pseudo-header, too. Addresses and ports add up to
+                // the same.
+                let of = |header, value, len| varying(header) + checksum::sum(value) + 2 * len;
+                let gone = of(old_message, &old[start + HEADER_LEN..], (end - l4) as u64);
+                let come = of(of_message, message.value, udp_len.into());
+                let left = u64::from(!stored) + u64::from(checksum::finish(gone));
+                not_zero(checksum::finish(left + come))
+            }
         };
-        new[udp::CHECKSUM..].copy_from_slice(&sum.to_be_bytes());
-        Some(len)
+        udp[udp::CHECKSUM..].copy_from_slice(&sum.to_be_bytes());
+        Some(start + HEADER_LEN)
     }
+}
+
+/// Returns the sum of what differs between a message's header and that of its answer: all but
+/// client, request and key.
+#[inline(always)]
+fn varying(header: &[u8; HEADER_LEN]) -> u64 {
+    checksum::sum(&header[..at::CLIENT]) + checksum::sum(&header[at::STAMP..])
 }
 
 /// Returns the UDP header at `l4` if it is one to this port.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use overbank_netcache::slots::VALUE_MAX;
+use overbank_netcache::slots::PASS;
 use overbank_wire::netcache::{Key, Message, Op, Stamp};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
@@ -99,7 +99,7 @@ impl Client {
                 && (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= load.writes;
             let law = load.write_law.as_ref().filter(|_| is_write).unwrap_or(&load.law);
             let rank = load.ranks.key(law.draw(&mut self.random));
-            let mut value = [0; VALUE_MAX];
+            let mut value = [0; PASS];
             value[..8].copy_from_slice(&WRITTEN);
             value[8..16].copy_from_slice(&(self.number + 1).to_le_bytes());
             let (op, len) = if is_write { (Op::Put, load.value_len) } else { (Op::Get, 0) };

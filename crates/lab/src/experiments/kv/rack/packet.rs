@@ -1,6 +1,6 @@
 //! Messages on their way, as bytes.
 
-use overbank_netcache::slots::VALUE_MAX;
+use overbank_netcache::slots::PASS;
 use overbank_wire::netcache::{HEADER_LEN, Message};
 
 /// Where a packet comes from or goes to: a server by its number, or one of these.
@@ -8,7 +8,7 @@ pub(super) type Place = u16;
 pub(super) const CLIENT: Place = 0xffff;
 pub(super) const CONTROLLER: Place = 0xfffe;
 
-const ROOM: usize = HEADER_LEN + VALUE_MAX;
+const ROOM: usize = HEADER_LEN + PASS;
 
 /// A message and its way.
 #[derive(Clone, Copy)]
