@@ -1,5 +1,6 @@
 //! What happens to the cluster.
 
+use crate::flood::Flood;
 use crate::scene::{Link, SERVERS, Scene};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const fn service(name: &'static str, seconds: u64, cause: fn(&mut Scene, usize) 
 }
 
 /// All of them.
-pub const FAULTS: [Fault; 13] = [
+pub const FAULTS: [Fault; 14] = [
     service("etcd-leader-killed", 10, |scene, _| {
         let leader = scene.etcd_leader();
         scene.etcd[leader] = None;
@@ -127,4 +128,9 @@ pub const FAULTS: [Fault; 13] = [
             Box::new(move |scene| scene.set_slow(node, false))
         })
     },
+    // Valid packets lose nothing to it.
+    service("flood", 10, |_, _| {
+        let flood = Flood::start();
+        Box::new(|_| flood.end())
+    }),
 ];

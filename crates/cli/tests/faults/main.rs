@@ -26,6 +26,7 @@
 #![cfg(feature = "cluster")]
 
 mod faults;
+mod flood;
 /// Namespaces; shared with the tests of ports.
 #[path = "../../../ports/tests/netns/mod.rs"]
 mod netns;

@@ -377,20 +377,32 @@ fn frame(mac: [u8; 6], session: u32, number: u64, up: bool) -> Vec<u8> {
     let mut payload = MAGIC.to_vec();
     payload.extend(number.to_be_bytes());
     payload.extend(session.to_be_bytes());
-    let (terminal, server) = (address(session).octets(), [203, 0, 113, 80]);
+    let terminal = address(session).octets();
+    // A source of packets of no session may be throttled, with all that it sends.
+    let (peer, server) = match session {
+        STRAY => ([198, 18, 0, 9], [198, 18, 0, 80]),
+        _ => ([198, 51, 100, 7], [203, 0, 113, 80]),
+    };
     let packet = if up {
         let inner = ip(terminal, server, [5000, 53], &payload);
         let mut gtpu = vec![0x30, 255];
         gtpu.extend((inner.len() as u16).to_be_bytes());
         gtpu.extend(session.to_be_bytes());
         gtpu.extend(inner);
-        ip([198, 51, 100, 7], [192, 0, 2, 1], [2152, 2152], &gtpu)
+        ip(peer, [192, 0, 2, 1], [2152, 2152], &gtpu)
     } else {
         ip(server, terminal, [53, 5000], &payload)
     };
     let mut frame = mac.to_vec();
     frame.extend([2, 0, 0, 0, 0, 0x13, 8, 0]);
     frame.extend(packet);
+    frame
+}
+
+/// A frame that comes in by N3 in a tunnel of no session.
+pub fn stray(mac: [u8; 6], teid: u32) -> Vec<u8> {
+    let mut frame = frame(mac, STRAY, 0, true);
+    frame[46..50].copy_from_slice(&teid.to_be_bytes());
     frame
 }
 
