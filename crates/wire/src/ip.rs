@@ -12,6 +12,8 @@ use crate::hash::{K, mix};
 use crate::proto::{array, be16, chunk, ethernet, ipv4, ipv6, number};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Flags and fragment offset of IPv4: the packet must not be fragmented.
+const DONT_FRAGMENT: u16 = 0x4000;
 /// Next header of IPv6: none follows.
 const NO_NEXT_HEADER: u8 = 59;
 
@@ -92,14 +94,22 @@ pub(crate) fn write_header(
 ) -> Option<()> {
     match ends {
         Ends::V4 { src, dst } => {
-            let total = u16::try_from(ipv4::HEADER_LEN + payload_len).ok()?.to_be_bytes();
+            let total = u16::try_from(ipv4::HEADER_LEN + payload_len).ok()?;
+            // Of the words, and not of the bytes: these are written one by one, and a load of a
+            // word that was written so waits until they are in the cache.
+            let words = u64::from(u16::from_be_bytes([0x45, head.tos]))
+                + u64::from(total)
+                + u64::from(DONT_FRAGMENT)
+                + u64::from(u16::from_be_bytes([head.ttl, head.proto]));
+            let sum = words + u64::from(src.to_bits()) + u64::from(dst.to_bits());
+            let (total, sum) = (total.to_be_bytes(), checksum::finish(sum).to_be_bytes());
             let out: &mut [u8; ipv4::HEADER_LEN] = out.try_into().ok()?;
             out[..4].copy_from_slice(&[0x45, head.tos, total[0], total[1]]);
-            out[4..12].copy_from_slice(&[0, 0, 0x40, 0, head.ttl, head.proto, 0, 0]);
+            let [flags, offset] = DONT_FRAGMENT.to_be_bytes();
+            let rest = [0, 0, flags, offset, head.ttl, head.proto, sum[0], sum[1]];
+            out[4..12].copy_from_slice(&rest);
             out[ipv4::SRC..ipv4::DST].copy_from_slice(&src.octets());
             out[ipv4::DST..].copy_from_slice(&dst.octets());
-            let sum = checksum::finish(checksum::sum(out));
-            out[ipv4::CHECKSUM..ipv4::SRC].copy_from_slice(&sum.to_be_bytes());
         }
         Ends::V6 { src, dst } => {
             let len = u16::try_from(payload_len).ok()?.to_be_bytes();

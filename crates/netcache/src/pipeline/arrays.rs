@@ -256,10 +256,15 @@ impl Arrays {
     #[inline(always)]
     pub(super) fn load(&self, place: Place, room: &mut [u8; PASS]) {
         let units = &self.values[usize::from(place.index)].0;
-        for (unit, bytes) in stages(place).zip(room.chunks_exact_mut(UNIT)) {
-            let low = units[unit][0].load(Ordering::Relaxed);
-            let high = units[unit][1].load(Ordering::Relaxed);
-            bytes.copy_from_slice(&(u128::from(low) | u128::from(high) << 64).to_le_bytes());
+        let rooms = &mut room.as_chunks_mut::<UNIT>().0[..];
+        let load = |unit: &[AtomicU64; UNIT_WORDS], bytes: &mut [u8; UNIT]| {
+            let [low, high] = [0, 1].map(|at| unit[at].load(Ordering::Relaxed));
+            *bytes = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
+        };
+        if place.stages == u8::MAX {
+            units.iter().zip(rooms).for_each(|(unit, bytes)| load(unit, bytes));
+        } else {
+            stages(place).zip(rooms).for_each(|(at, bytes)| load(&units[at], bytes));
         }
     }
 

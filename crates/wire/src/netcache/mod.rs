@@ -174,6 +174,21 @@ impl<'a> Message<'a> {
         Some(self.emit_len())
     }
 
+    /// Returns the sum of the header's words without client, request and key, which a request and
+    /// its answer share. It is of the values: written bytes that are read at once are waited for.
+    #[inline(always)]
+    fn varying_sum(&self) -> u64 {
+        let Stamp { boot, install, writes } = self.stamp;
+        let words = [
+            MAGIC,
+            u16::from_be_bytes([VERSION, self.op as u8]),
+            u16::from_be_bytes([self.flags, self.status as u8]),
+            self.value.len() as u16,
+        ];
+        let words: u64 = words.map(u64::from).iter().sum();
+        words + [boot, install, writes].map(u64::from).iter().sum::<u64>()
+    }
+
     /// Writes the header alone. Returns `None`, without a change, if the value is too long.
     #[inline]
     pub fn emit_header(&self, header: &mut [u8; HEADER_LEN]) -> Option<()> {

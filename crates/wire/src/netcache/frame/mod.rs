@@ -225,7 +225,8 @@ impl<'a> Datagram<'a> {
         let (udp, of_message) = head[l4..].split_first_chunk_mut::<{ udp::HEADER_LEN }>()?;
         let of_message: &mut [u8; HEADER_LEN] = of_message.first_chunk_mut()?;
         message.emit_header(of_message)?;
-        let (old_udp, old_message) = (chunk::<{ udp::HEADER_LEN }>(old, l4)?, chunk(old, start)?);
+        let old_udp = chunk::<{ udp::HEADER_LEN }>(old, l4)?;
+        let old_message = chunk::<HEADER_LEN>(old, start)?;
         udp[..2].copy_from_slice(&old_udp[2..4]);
         udp[2..4].copy_from_slice(&old_udp[..2]);
         udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
@@ -234,9 +235,11 @@ impl<'a> Datagram<'a> {
             stored => {
                 // The length counts twice, in the pseudo-header, too. Addresses and ports add up to
                 // the same.
-                let of = |header, value, len| varying(header) + checksum::sum(value) + 2 * len;
-                let gone = of(old_message, &old[start + HEADER_LEN..], (end - l4) as u64);
-                let come = of(of_message, message.value, udp_len.into());
+                let of = |header, value, len| header + checksum::sum(value) + 2 * len;
+                let was = checksum::sum(&old_message[..at::CLIENT])
+                    + checksum::sum(&old_message[at::STAMP..]);
+                let gone = of(was, &old[start + HEADER_LEN..], (end - l4) as u64);
+                let come = of(message.varying_sum(), message.value, udp_len.into());
                 let left = u64::from(!stored) + u64::from(checksum::finish(gone));
                 not_zero(checksum::finish(left + come))
             }
@@ -244,13 +247,6 @@ impl<'a> Datagram<'a> {
         udp[udp::CHECKSUM..].copy_from_slice(&sum.to_be_bytes());
         Some(start + HEADER_LEN)
     }
-}
-
-/// Returns the sum of what differs between a message's header and that of its answer: all but
-/// client, request and key.
-#[inline(always)]
-fn varying(header: &[u8; HEADER_LEN]) -> u64 {
-    checksum::sum(&header[..at::CLIENT]) + checksum::sum(&header[at::STAMP..])
 }
 
 /// Returns the UDP header at `l4` if it is one to this port.
