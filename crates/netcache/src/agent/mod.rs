@@ -35,8 +35,9 @@
 //! A stamp is taken for the device's. So the ways around the device must be free of strangers that
 //! send stamped messages: a stamp that is too high makes later writes of its key be dropped.
 //!
-//! Answers of the device name the number of what they answer. An answer to what is no longer asked
-//! changes nothing.
+//! Answers of the device name the run and the number of what they answer. An answer to what is no
+//! longer asked changes nothing. Without the run, a late answer to the run before, which had the
+//! same numbers, could say that a key is not cached which is.
 
 mod line;
 #[cfg(test)]
@@ -393,7 +394,7 @@ impl<P: Clone> Agent<P> {
     }
 
     fn device(&mut self, now: Micros, said: &Message<'_>, out: &mut Vec<Action<P>>) {
-        if self.lines.contains_key(&said.key) {
+        if said.client == self.epoch && self.lines.contains_key(&said.key) {
             self.with(now, said.key, out, |line, doing| line.answered(said, doing));
         }
     }
@@ -429,6 +430,7 @@ impl<P: Clone> Agent<P> {
             now,
             key,
             settings: &self.settings,
+            epoch: self.epoch,
             number: &mut self.number,
             asked: &mut self.asked,
             totals: &mut self.totals,
@@ -450,6 +452,7 @@ struct Doing<'a, P> {
     now: Micros,
     key: Key,
     settings: &'a Settings,
+    epoch: u64,
     number: &'a mut u64,
     asked: &'a mut BTreeMap<u64, (Key, For<P>)>,
     totals: &'a mut Totals,
@@ -471,7 +474,8 @@ impl<P> Doing<'_, P> {
 
     fn say(&mut self, op: Op, number: u64, (status, stamp): (Status, Stamp), value: &Value) {
         let flags = if op == Op::Update && value.is_none() { FLAG_ABSENT } else { 0 };
-        let head = Message { flags, status, stamp, ..Message::new(op, 0, number, self.key) };
+        let head =
+            Message { flags, status, stamp, ..Message::new(op, self.epoch, number, self.key) };
         let value = value.clone().unwrap_or_default();
         self.out.push(Action::Device(Letter { head, value }));
     }
