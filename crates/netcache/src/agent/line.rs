@@ -132,6 +132,12 @@ impl<P> Line<P> {
         self.queue.front().map(Write::name)
     }
 
+    /// Returns how many writes wait for a fence.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     #[cfg(test)]
     pub fn is_patient(&self) -> bool {
         self.cached.as_ref().is_some_and(|cached| cached.wants == Wants::Patience)
@@ -299,7 +305,7 @@ impl<P> Line<P> {
     }
 
     /// What was held goes to the store.
-    fn release(&mut self, doing: &mut Doing<'_, P>) {
+    pub fn release(&mut self, doing: &mut Doing<'_, P>) {
         for write in std::mem::take(&mut self.held) {
             self.enqueue(write, doing);
         }

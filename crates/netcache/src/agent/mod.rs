@@ -237,17 +237,27 @@ impl<P: Clone> Agent<P> {
         self.windows = Windows::new(clients_max, client_idle_us);
     }
 
-    /// Makes states equal that differ in how often something was said.
+    /// Makes states equal that differ in how often something was said, or in numbers above the
+    /// last one that was.
     #[cfg(test)]
-    pub(crate) fn forget_tries(&mut self) {
+    pub(crate) fn forget_tries(&mut self, last: u64) {
         self.lines.values_mut().for_each(Line::forget_tries);
         self.totals = Totals::default();
+        self.number = last;
     }
 
-    /// The client whose write of this key is at the store.
+    /// Client and request of this key's write that is at the store.
     #[cfg(test)]
-    pub(crate) fn writing(&self, key: Key) -> Option<u64> {
-        self.lines.get(&key)?.first().map(|name| name.0)
+    pub(crate) fn writing(&self, key: Key) -> Option<(u64, u64)> {
+        self.lines.get(&key)?.first()
+    }
+
+    /// Takes the writes of a key that wait for a fence, without one, if they are as many.
+    #[cfg(test)]
+    pub(crate) fn release(&mut self, key: Key, at_least: usize, out: &mut Vec<Action<P>>) {
+        if self.lines.get(&key).is_some_and(|line| line.held() >= at_least) {
+            self.with(0, key, out, |line, doing| line.release(doing));
+        }
     }
 
     /// Whether it would do something after some time that it has not done yet.
