@@ -30,7 +30,7 @@ pub struct Options {
     /// Never call apt-get: name the missing packages and fail
     #[arg(long)]
     no_install: bool,
-    /// The steps to run [default: all but models-full, twins-full and cluster-full]
+    /// The steps to run [default: all but those with -full]
     #[arg(value_enum)]
     steps: Vec<Step>,
 }
@@ -75,12 +75,14 @@ enum Step {
     /// The cluster engine: 10,000 seeds of its simulator, two with 100,000 sessions at 32 nodes,
     /// and its models a step deeper
     ClusterFull,
+    /// The key-value device under 20 million malformed frames
+    DeviceFull,
 }
 
 impl Step {
     /// Whether it runs only when it is named: it takes minutes.
     fn is_long(self) -> bool {
-        matches!(self, Step::ModelsFull | Step::TwinsFull | Step::ClusterFull)
+        matches!(self, Step::ModelsFull | Step::TwinsFull | Step::ClusterFull | Step::DeviceFull)
     }
 }
 
@@ -235,6 +237,11 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             cluster.env("OVERBANK_MODEL_DEPTH", "1");
             steps.tests("cluster full", &mut cluster)
         }
+        Step::DeviceFull => {
+            let mut device = cargo(DEVICE);
+            device.env("OVERBANK_MALFORMED_FRAMES", MALFORMED_FRAMES);
+            steps.tests("device full", &mut device)
+        }
     }
 }
 
@@ -263,6 +270,9 @@ const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
 /// The cluster engine's seeds and models.
 const CLUSTER: &str = "test -p overbank-cluster --lib --locked";
+/// The key-value device under malformed frames, and their number.
+const DEVICE: &str = "test -p overbank-device --lib --locked hostile";
+const MALFORMED_FRAMES: &str = "20000000";
 /// Operations of each of 96 kinds of table.
 const TWIN_OPERATIONS: &str = "200000";
 

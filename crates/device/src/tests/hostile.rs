@@ -4,11 +4,19 @@ use super::rig::{BOOT, DEVICE, Fate, Rig, end, framed};
 use overbank_wire::netcache::{Message, Op, PORT};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeMap;
+
+/// Malformed frames between two whole updates.
+const BETWEEN: u64 = 50;
 
 /// Every frame has a fate, and no update that is not whole gets into the cache.
+/// `OVERBANK_MALFORMED_FRAMES` sets the number (`cargo xtask test device-full`).
 #[test]
 fn malformed_frames_change_no_value() {
     const KEY: u128 = 7;
+    let frames = std::env::var("OVERBANK_MALFORMED_FRAMES").ok();
+    let frames = frames.map_or(1_000_000, |text| text.parse::<u64>().expect("a number"));
+    let mut fates = BTreeMap::<&str, u64>::new();
     let mut rig = Rig::new(u16::MAX, 64);
     rig.table.install(KEY, 1, 128).expect("room");
     let (server, client) = (end(1, true, PORT), end(2, true, 999));
@@ -24,16 +32,21 @@ fn malformed_frames_change_no_value() {
         Fate::Sent(sent) if sent[0].0 == 2 => Some(sent[0].1.clone()),
         _ => None,
     };
-    for round in 0..1000 {
+    for round in 0..frames.div_ceil(BETWEEN) {
         let value = [round as u8; 100];
         let whole = update(&rig, &value);
-        for _ in 0..50 {
+        for _ in 0..BETWEEN {
             let mut frame = [&whole, &get][random.random_range(0..2)].clone();
             // A bit beyond the Ethernet addresses: the checksum finds it wherever it is. More of
             // them may undo each other.
             let bit = random.random_range(12 * 8..8 * frame.len());
             frame[bit / 8] ^= 1 << (bit % 8);
-            rig.pass(1, &[frame]);
+            let fate = match &rig.pass(1, &[frame])[0] {
+                Fate::Sent(_) => "sent",
+                Fate::Dropped(reason) => reason,
+                Fate::Control => "control",
+            };
+            *fates.entry(fate).or_default() += 1;
             if let Some(answer) = answered(&mut rig) {
                 assert_eq!(answer[answer.len() - 100..], value);
             }
@@ -45,6 +58,8 @@ fn malformed_frames_change_no_value() {
         rig.pass(2, std::slice::from_ref(&put));
         assert_eq!(answered(&mut rig), None);
     }
+    println!("{fates:?}");
+    assert_eq!(fates.values().sum::<u64>(), BETWEEN * frames.div_ceil(BETWEEN));
 }
 
 /// Reports and messages wait up to their bound; the rest is counted or dropped by name.
