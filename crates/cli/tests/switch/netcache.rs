@@ -1,7 +1,7 @@
 //! `--mode netcache`: a server's agent and a client in namespaces, over sockets of the kernel.
 
 use crate::net::Net;
-use crate::process::{PATIENCE, Running, overbank, totals, wait};
+use crate::process::{PATIENCE, Running, must, overbank, sh, totals, wait};
 use overbank_netcache::agent::{Action, Agent, Answer, Ask, Letter, Settings};
 use overbank_wire::netcache::{Key, Message, Op, PORT, Stamp, VALUE_MAX};
 use serde_json::Value;
@@ -157,8 +157,34 @@ fn line(socket: &Path, line: &str) -> Value {
     serde_json::from_str(&answer).expect("one JSON document")
 }
 
+/// Taps for the switch, each in a bridge with the near end of a host's pair.
+struct Taps(Vec<String>);
+
+impl Taps {
+    fn new(net: &Net, hosts: u8) -> Taps {
+        let near: Vec<String> = (1..=hosts).map(|host| net.near(host)).collect();
+        for near in &near {
+            must(&format!(
+                "ip tuntap add dev {near}t mode tap multi_queue && ip link add {near}b type bridge \
+                 && ip link set {near} master {near}b && ip link set {near}t master {near}b up && \
+                 ip link set {near}b up"
+            ));
+        }
+        Taps(near)
+    }
+}
+
+impl Drop for Taps {
+    fn drop(&mut self) {
+        for near in &self.0 {
+            let _ = sh(&format!("ip link delete {near}b; ip link delete {near}t"));
+        }
+    }
+}
+
 fn through_it(kind: &str, tag: &str) {
     let Some(net) = Net::new(tag, 3) else { return };
+    let taps = (kind == "tap").then(|| Taps::new(&net, 3));
     let folder = tempfile::tempdir().expect("a folder");
     let (status, state) = (folder.path().join("socket"), folder.path().join("state"));
     let start = || {
@@ -168,7 +194,8 @@ fn through_it(kind: &str, tag: &str) {
         command.args(["--metrics", "off", "--kv-servers", "2", "--status-socket"]).arg(&status);
         command.args(["--kv-passes", "11", "--kv-state"]).arg(&state);
         for host in 1..=3 {
-            command.arg("--port").arg(format!("{host}={kind}:{}", net.near(host)));
+            let tap = if taps.is_some() { "t" } else { "" };
+            command.arg("--port").arg(format!("{host}={kind}:{}{tap}", net.near(host)));
         }
         Running::start(&mut command)
     };
@@ -249,4 +276,9 @@ fn a_server_behind_the_cache_on_packet_sockets() {
 #[test]
 fn a_server_behind_the_cache_on_af_xdp() {
     through_it("afxdp", "m");
+}
+
+#[test]
+fn a_server_behind_the_cache_on_taps() {
+    through_it("tap", "t");
 }
