@@ -17,7 +17,7 @@ use crate::test::cargo;
 
 #[derive(Args)]
 pub struct Options {
-    /// The cases as FAULT:WORK; either may be `all` [default: all, half an hour]
+    /// The cases as FAULT:WORK; either may be `all` [default: all, 40 minutes]
     cases: Vec<String>,
     /// Draw from these cases at random, for as long: any node, any length up to the fault's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]

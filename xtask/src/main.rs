@@ -105,7 +105,7 @@ enum Task {
     /// root. Its short form is part of the tests. Ends non-zero if a packet left twice or as
     /// another session's, an account did not close, or what was answered was gone.
     #[command(after_help = "Examples:\n  \
-        cargo xtask faults                        all cases, half an hour\n  \
+        cargo xtask faults                        all cases, 40 minutes\n  \
         cargo xtask faults node-killed:all        one fault, during all work\n  \
         cargo xtask faults all:idle etcd-cut:moving\n  \
         cargo xtask faults --minutes 30 --seed 7  random cases for half an hour")]

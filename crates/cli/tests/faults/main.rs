@@ -7,6 +7,8 @@
 //!                                        a0n3, a0n6 … ══ b0n3, b0n6 …┘ and its traffic
 //! ```
 //!
+//! The hub is an SMF, too: one node speaks PFCP with it (`smf.rs`).
+//!
 //! Each of [`faults::FAULTS`] happens while a cluster of four does each of [`work::WORK`], under
 //! packets of all sessions, in both directions and by every node that takes packets. What must
 //! hold, and where it is judged:
@@ -23,7 +25,7 @@
 //! `all` for all; `OVERBANK_FAULTS_REPORT` is a file for the results, a line of JSON each. With
 //! `OVERBANK_FAULTS_SECONDS` random ones follow each other for so long, by `OVERBANK_FAULTS_SEED`:
 //! any node, any length up to the fault's. No node may grow over them (`plan.rs`).
-#![cfg(feature = "cluster")]
+#![cfg(all(feature = "cluster", feature = "pfcp"))]
 
 mod faults;
 mod flood;
@@ -32,12 +34,14 @@ mod flood;
 mod netns;
 mod plan;
 mod scene;
+mod smf;
 mod traffic;
 mod work;
 
 use plan::{Case, Memory, Plan};
 use scene::{NODES, Scene};
 use serde_json::{Value, json};
+use smf::Smf;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -59,7 +63,7 @@ const SHORT: &str = "node-killed:establishing,stream-leader-killed:moving";
 #[test]
 fn what_was_answered_outlives_every_fault() {
     let Some(mut scene) = Scene::start() else { return };
-    let traffic = Traffic::start();
+    let (traffic, smf) = (Traffic::start(), Smf::start());
     by_all_nodes(&scene, 1..=SESSIONS, |control, number| {
         scene::add(control, number).unwrap_or_else(|why| panic!("session {number}: {why}"));
         traffic.add(number);
@@ -69,7 +73,7 @@ fn what_was_answered_outlives_every_fault() {
     let (mut problems, mut memory) = (Vec::new(), Memory::default());
     let mut next = SESSIONS + 1;
     for planned in Plan::new(SHORT) {
-        let mut result = case(&mut scene, &traffic, planned, &mut next, &mut problems);
+        let mut result = case((&mut scene, &smf), &traffic, planned, &mut next, &mut problems);
         result["memory_mib"] = json!(memory.note(scene.memory()) >> 10);
         println!("{result}");
         if let Some(path) = &report {
@@ -96,7 +100,7 @@ fn by_all_nodes(scene: &Scene, numbers: RangeInclusive<u32>, work: impl Fn(&Path
 }
 
 fn case(
-    scene: &mut Scene,
+    (scene, smf): (&mut Scene, &Smf),
     traffic: &Traffic,
     planned: Case,
     next: &mut u32,
@@ -105,8 +109,9 @@ fn case(
     let Case { fault, work, victim, lasts } = planned;
     let name = planned.name();
     eprintln!("{name}");
+    let victim = victim.unwrap_or_else(|| scene.speaker());
     traffic.begin(work.keeps_places());
-    let doing = work.start(scene, traffic, victim, *next);
+    let doing = work.start((scene, smf), traffic, victim, *next);
     let began = Instant::now();
     let undone = (fault.cause)(scene, victim);
     if fault.takes_node {
@@ -159,13 +164,19 @@ fn case(
     if !anew && !fault.takes_node && !fault.cuts_fabric && lost != before {
         problem(format!("nodes received {} packets fewer than were sent to them", lost - before));
     }
-    // What was answered is there to be removed.
+    // What was answered is there to be removed, and not there if it was to be deleted.
     let gone = Mutex::new(Vec::new());
     by_all_nodes(scene, added, |control, number| {
         let known = traffic.remove(number);
-        let removed = scene::ask(control, "DELETE", &format!("/sessions/{number}"), "");
-        if known && !matches!(removed, Ok((200..300, _))) {
-            gone.lock().expect("whole").push(format!("session {number} is gone: {removed:?}"));
+        let removed = match work {
+            Work::Pfcp => smf.remove(control, number),
+            _ => scene::ask(control, "DELETE", &format!("/sessions/{number}"), "")
+                .map(|(status, _)| (200..300).contains(&status)),
+        };
+        let deleted = done.deleted.lock().expect("whole").contains(&number);
+        if known && removed != Ok(true) || deleted && removed != Ok(false) {
+            let what = format!("session {number}, known {known}, deleted {deleted}: {removed:?}");
+            gone.lock().expect("whole").push(what);
         }
     });
     gone.into_inner().expect("whole").into_iter().for_each(&mut problem);

@@ -18,20 +18,25 @@ const GROWTH_MAX: u64 = 32 << 10;
 pub struct Case {
     pub fault: &'static Fault,
     pub work: Work,
-    /// The node that it happens to, and that drains if one does.
-    pub victim: usize,
+    /// The node that it happens to, and that drains if one does; `None`: the one that speaks PFCP.
+    pub victim: Option<usize>,
     pub lasts: Duration,
 }
 
 impl Case {
     fn of(fault: &'static Fault, work: Work) -> Case {
-        let victim = if work == Work::Draining { NODES - 1 } else { 0 };
+        let victim = match work {
+            Work::Draining => Some(NODES - 1),
+            Work::Pfcp => None,
+            _ => Some(0),
+        };
         Case { fault, work, victim, lasts: fault.lasts }
     }
 
     pub fn name(&self) -> String {
         let Case { fault, work, victim, lasts } = self;
-        format!("{}:{} at node {victim} for {} s", fault.name, work.name(), lasts.as_secs())
+        let node = victim.map_or("the speaker".to_owned(), |victim| format!("node {victim}"));
+        format!("{}:{} at {node} for {} s", fault.name, work.name(), lasts.as_secs())
     }
 }
 
@@ -91,7 +96,7 @@ impl Iterator for Plan {
                 let case = of[random.random_range(0..of.len())];
                 let longest = case.lasts.as_secs();
                 let lasts = random.random_range(SHORTEST.as_secs()..=longest);
-                let victim = random.random_range(0..NODES);
+                let victim = Some(random.random_range(0..NODES));
                 Some(Case { victim, lasts: Duration::from_secs(lasts), ..case })
             }
         }

@@ -3,7 +3,7 @@
 use crate::netns::{enter, run, try_run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 pub const NODES: usize = 4;
 /// Of each service.
 pub const SERVERS: usize = 3;
+/// Where the node that speaks PFCP has N4, and the SMF: the hub.
+pub const N4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 9);
+pub const SMF: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 254);
 /// Longest wait for a start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for an answer: longer than the gateway waits for its cluster.
@@ -120,7 +123,7 @@ impl Scene {
                 "ip -n {hub} link add {bridge} type bridge && ip -n {hub} link set {bridge} up"
             ));
         }
-        run(&format!("ip -n {hub} address add 10.99.0.254/24 dev control"));
+        run(&format!("ip -n {hub} address add {SMF}/24 dev control"));
         for node in 0..NODES {
             let space = self.space(&format!("n{node}"));
             for role in ["n3", "n6", "f", "c"] {
@@ -250,6 +253,18 @@ impl Scene {
         leader.expect("found")
     }
 
+    /// The node that speaks PFCP.
+    pub fn speaker(&self) -> usize {
+        let speaks =
+            |node: &usize| self.ask(*node, "GET", "/speaker", "").is_ok_and(|said| said.0 == 200);
+        let mut speaker = None;
+        wait("a node speaks", || {
+            speaker = (0..NODES).find(speaks);
+            speaker.is_some()
+        });
+        speaker.expect("found")
+    }
+
     pub fn start_node(&mut self, node: usize) {
         let mut words = vec!["gateway".to_owned()];
         let mut push = |name: &str, value: String| words.extend([format!("--{name}"), value]);
@@ -265,6 +280,8 @@ impl Scene {
         push("ue-pool", "10.45.0.0/16".to_owned());
         push("next-hop", "n6=default@02:00:00:00:00:16".to_owned());
         push("next-hop", "n3=default@02:00:00:00:00:13".to_owned());
+        push("pfcp", format!("{N4}:8805"));
+        push("pfcp-interface", format!("a{node}c"));
         push("metrics", "off".to_owned());
         let (space, log) = (format!("n{node}"), format!("node{node}.log"));
         let program = env!("CARGO_BIN_EXE_overbank");
@@ -398,8 +415,8 @@ pub fn peer_teid(number: u32, round: u32) -> u32 {
 }
 
 /// The address of a session's terminal.
-pub fn address(number: u32) -> std::net::Ipv4Addr {
-    std::net::Ipv4Addr::from_bits(u32::from_be_bytes([10, 45, 0, 0]) | number)
+pub fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from_be_bytes([10, 45, 0, 0]) | number)
 }
 
 pub fn ask(control: &Path, method: &str, path: &str, body: &str) -> Answer {

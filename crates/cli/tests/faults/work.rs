@@ -2,11 +2,12 @@
 
 use crate::SESSIONS;
 use crate::scene::{NODES, Scene, add, ask, peer_teid};
+use crate::smf::Smf;
 use crate::traffic::Traffic;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,11 +22,13 @@ pub enum Work {
     Establishing,
     /// The tunnels of sessions change all the time, by any node.
     Changing,
+    /// Sessions are established, changed and deleted all the time, by an SMF.
+    Pfcp,
 }
 
 /// All of them.
-pub const WORK: [Work; 5] =
-    [Work::Idle, Work::Moving, Work::Draining, Work::Establishing, Work::Changing];
+pub const WORK: [Work; 6] =
+    [Work::Idle, Work::Moving, Work::Draining, Work::Establishing, Work::Changing, Work::Pfcp];
 
 /// Traffic and work before a fault.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -34,6 +37,8 @@ const AT_A_TIME: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Further time between two sessions that a thread adds.
 const APART: Duration = Duration::from_millis(200);
+/// Time in which a packet has left that was sent before its session is deleted.
+const PASSED: Duration = Duration::from_millis(300);
 /// A drain begins so long before the fault: it has not come to its end.
 const DRAINED: Duration = Duration::from_millis(20);
 
@@ -51,6 +56,8 @@ pub struct Done {
     pub next: AtomicU32,
     pub answered: AtomicU64,
     pub refused: AtomicU64,
+    /// Sessions whose deletion was answered.
+    pub deleted: Mutex<Vec<u32>>,
 }
 
 impl Done {
@@ -68,20 +75,27 @@ impl Work {
             Work::Draining => "draining",
             Work::Establishing => "establishing",
             Work::Changing => "changing",
+            Work::Pfcp => "pfcp",
         }
     }
 
     /// Whether sessions stay where they are unless their node is gone.
     pub fn keeps_places(self) -> bool {
-        matches!(self, Work::Idle | Work::Establishing | Work::Changing)
+        matches!(self, Work::Idle | Work::Establishing | Work::Changing | Work::Pfcp)
     }
 
     /// Starts, and goes on for a while; sessions that are added have numbers from `next` on.
-    pub fn start(self, scene: &Scene, traffic: &Traffic, drained: usize, next: u32) -> Doing {
+    pub fn start(
+        self,
+        (scene, smf): (&Scene, &Smf),
+        traffic: &Traffic,
+        drained: usize,
+        next: u32,
+    ) -> Doing {
         let mut doing = Doing { stop: Arc::default(), threads: Vec::new(), done: Arc::default() };
         doing.done.next.store(next, Relaxed);
         let controls: Arc<[PathBuf]> = (0..NODES).map(|node| scene.control(node)).collect();
-        let step: fn(&Path, u32, &Done, &Traffic) = match self {
+        let step: fn((&Path, &Smf), u32, &Done, &Traffic) = match self {
             Work::Idle | Work::Draining => {
                 std::thread::sleep(BEFORE);
                 if self == Work::Draining {
@@ -93,12 +107,12 @@ impl Work {
                 }
                 return doing;
             }
-            Work::Moving => |control, nth, done, _| {
+            Work::Moving => |(control, _), nth, done, _| {
                 let session = nth.wrapping_mul(7) % SESSIONS + 1;
                 let moved = ask(control, "POST", &format!("/sessions/{session}/move"), "");
                 done.count(matches!(moved, Ok((200..300, _))));
             },
-            Work::Establishing => |control, _, done, traffic| {
+            Work::Establishing => |(control, _), _, done, traffic| {
                 // A number whose request was not answered may be taken or not.
                 let number = done.next.fetch_add(1, Relaxed);
                 std::thread::sleep(APART);
@@ -109,7 +123,7 @@ impl Work {
                 }
             },
             // A session is changed by one thread: its changes follow each other.
-            Work::Changing => |control, nth, done, traffic| {
+            Work::Changing => |(control, _), nth, done, traffic| {
                 let session = nth % (SESSIONS / AT_A_TIME * AT_A_TIME) + 1;
                 let round = traffic.change(session);
                 let tunnel = json!({ "peer_teid": peer_teid(session, round) }).to_string();
@@ -120,10 +134,36 @@ impl Work {
                     traffic.changed(session, round);
                 }
             },
+            // A session has one request at a time; every other one is deleted.
+            Work::Pfcp => |(_, smf), _, done, traffic| {
+                let number = done.next.fetch_add(1, Relaxed);
+                std::thread::sleep(APART);
+                let established = smf.establish(number).is_ok();
+                done.count(established);
+                if !established {
+                    return;
+                }
+                traffic.add(number);
+                let round = traffic.change(number);
+                let changed = smf.change(number, round).is_ok();
+                done.count(changed);
+                if changed {
+                    traffic.changed(number, round);
+                }
+                if number.is_multiple_of(2) {
+                    traffic.remove(number);
+                    std::thread::sleep(PASSED);
+                    let deleted = smf.delete(number).is_ok();
+                    done.count(deleted);
+                    if deleted {
+                        done.deleted.lock().expect("whole").push(number);
+                    }
+                }
+            },
         };
         for worker in 0..AT_A_TIME {
             let (stop, traffic) = (doing.stop.clone(), traffic.clone());
-            let (done, controls) = (doing.done.clone(), controls.clone());
+            let (done, controls, smf) = (doing.done.clone(), controls.clone(), smf.clone());
             doing.threads.push(std::thread::spawn(move || {
                 for nth in (worker..).step_by(AT_A_TIME as usize) {
                     if stop.load(Relaxed) {
@@ -131,7 +171,7 @@ impl Work {
                     }
                     let node = nth as usize % NODES;
                     if !traffic.avoids(node) {
-                        step(&controls[node], nth, &done, &traffic);
+                        step((&controls[node], &smf), nth, &done, &traffic);
                     }
                     std::thread::sleep(PAUSE);
                 }
