@@ -98,7 +98,7 @@ fn a_key_is_evicted_and_installed_again() {
 
 #[test]
 fn a_device_begins_anew() {
-    holds(&[A], Way::Around, Budget { writes: 1, ..REBOOTED });
+    holds(&[A], Way::Through, Budget { writes: 1, ..REBOOTED });
     holds(&[A], Way::Through, REBOOTED);
 }
 
