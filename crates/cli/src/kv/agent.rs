@@ -51,6 +51,7 @@ options override the file. Ctrl-C or SIGTERM ends the agent and prints the total
   overbank kv agent                                       values in memory, for this machine
   overbank kv agent --listen 192.0.2.1 --device 192.0.2.9
   overbank kv agent --listen 192.0.2.1 --store redis://127.0.0.1:6379/0
+  overbank kv agent --listen 192.0.2.1 --rate 20000       a store that takes no more
   overbank kv agent --config agent.toml --check";
 }
 
@@ -82,6 +83,8 @@ impl Config {
             receive_bytes: agent.receive_buffer << 10,
             machine: agent.machine(check),
             protocol: agent.protocol.into(),
+            // No more than the setting's range.
+            rate: agent.rate.map(|rate| rate as u32),
         };
         Some(Config { agent, setup, service, metrics_required })
     }
@@ -288,6 +291,7 @@ mod tests {
             ("store", "disk", "--store: \"disk\": must be one of `memory`, `redis://HOST:PORT/DB`"),
             ("store-name", "a b", "--store-name: \"a b\": must be 1 to 64 printable"),
             ("client-idle", "3", "--client-idle: 3s: must be at least 4 seconds"),
+            ("rate", "0", "--rate: \"0\": must be a number from 1 to 10000000"),
             ("device-value", "1409", "--device-value: \"1409\": must be a number from 1 to 1408"),
         ] {
             let problem = problems(&[(name, value)]);

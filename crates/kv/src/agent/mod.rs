@@ -15,6 +15,8 @@
 //!   forges the device's address cannot guess it.
 //! - A request is applied at most once, also over a store that outlives the agent: `quiet`,
 //!   explained in `netcache::client`.
+//! - With a rate, requests above it are dropped as if they had been lost: clients repeat them.
+//!   What keeps the device right is not limited.
 //! - Bounded: waiting requests, remembered clients, values in memory. What exceeds a bound is
 //!   refused and counted. What the kernel does not send is counted, and repeated as if lost.
 //!
@@ -23,6 +25,7 @@
 //!
 //! Cost: one thread; with the store in memory, no other is woken for a request. Panics: none.
 
+mod rate;
 pub mod settings;
 #[cfg(test)]
 mod tests;
@@ -33,6 +36,7 @@ use crate::udp::{DATAGRAM_MAX, Udp, canonical};
 use overbank_netcache::agent::{Action, Agent, Settings, Totals};
 use overbank_netcache::{Micros, Protocol, Server};
 use overbank_wire::netcache::{Message, Op, Refused};
+use rate::Rate;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -51,6 +55,7 @@ overbank_reasons::reasons! {
         NotDevice = "not_device", "What only the device says, from another address, or without one";
         Stamped = "stamped", "Stamped write without a device";
         NotForServers = "not_for_servers", "Operation that servers do not take";
+        Rate = "rate", "Request above the rate";
     }
 }
 
@@ -99,6 +104,8 @@ pub struct Setup {
     pub receive_bytes: usize,
     pub machine: Settings,
     pub protocol: Protocol,
+    /// Requests that are served in a second.
+    pub rate: Option<u32>,
 }
 
 /// What the agent's thread shares.
@@ -165,6 +172,7 @@ impl Running {
             device: setup.device.map(canonical),
             agent,
             store,
+            rate: setup.rate.map(Rate::new),
             woken,
             start: Instant::now(),
             totals: AgentTotals::default(),
@@ -215,6 +223,7 @@ struct Serving {
     device: Option<SocketAddr>,
     agent: Server<SocketAddr>,
     store: Box<dyn Store>,
+    rate: Option<Rate>,
     /// Readable when answers of the store have come, or it is to stop.
     woken: UnixStream,
     start: Instant,
@@ -279,12 +288,17 @@ impl Serving {
                 return;
             }
         };
-        if let Some(why) = dropped(message.op, from, self.device) {
+        let now = self.now();
+        let is_request = message.op == Op::Get || message.op.is_write();
+        let mut why = dropped(message.op, from, self.device);
+        if why.is_none() && is_request && self.rate.as_mut().is_some_and(|rate| !rate.allows(now)) {
+            why = Some(Dropped::Rate);
+        }
+        if let Some(why) = why {
             self.totals.dropped[why.index()] += 1;
             return;
         }
         self.totals.handled += 1;
-        let now = self.now();
         self.agent.message(now, from, &message, &mut self.out);
         self.act();
     }

@@ -36,6 +36,9 @@ overbank_declare::settings! {
         quiet: Option<Duration>, "Seconds after the start in which no request is served, so that \
             none is applied twice" or "4 with a store that outlives the agent; 0 with memory"
             example "4";
+        rate: Option<usize>, in 1..=10_000_000,
+            "Requests that are served in a second, in bursts of a tenth of a second at most; more \
+            are dropped as if lost" or "no limit" example "10000";
         requests: usize = 65536, in 1..=1_048_576,
             "Limit of requests that wait for store or device; more are refused";
         clients: usize = 65536, in 1..=1_048_576,

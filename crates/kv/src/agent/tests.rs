@@ -27,7 +27,7 @@ impl Store for Late {
 fn setup(device: Option<SocketAddr>) -> Setup {
     let listen = "127.0.0.1:0".parse().expect("an address");
     let (machine, protocol) = (Settings::DEFAULT, Protocol::Stamps);
-    Setup { listen, device, receive_bytes: 1 << 20, machine, protocol }
+    Setup { listen, device, receive_bytes: 1 << 20, machine, protocol, rate: None }
 }
 
 fn start(setup: &Setup) -> Running {
@@ -105,7 +105,7 @@ fn without_a_device_an_agent_serves_at_once_and_takes_no_stamps() {
     assert_eq!(client.ask(&message(Op::Get, 8)).0, Op::NotFound);
     let totals = agent.stop();
     closes(&totals);
-    assert_eq!(totals.dropped, [2, 2, 2]);
+    assert_eq!(totals.dropped, [2, 2, 2, 0]);
     assert_eq!((totals.repeated, totals.values, totals.to_device), (1, 0, 0));
 }
 
@@ -203,8 +203,40 @@ fn hostile_datagrams_are_counted_and_others_served() {
         let totals = agent.stop();
         closes(&totals);
         assert!(totals.malformed.iter().filter(|count| **count > 0).count() >= 8, "{totals:?}");
-        assert!(totals.dropped.iter().all(|count| *count > 0) || device.is_some(), "{totals:?}");
+        let by_reason = Dropped::ALL.iter().zip(totals.dropped);
+        let named = by_reason.filter(|(why, _)| **why != Dropped::Rate);
+        let all = named.map(|(_, count)| count).all(|count| count > 0);
+        assert!(all || device.is_some(), "{totals:?}");
     }
+}
+
+/// Above a rate, requests are lost; what the device says is not.
+#[test]
+fn requests_above_the_rate_are_dropped_and_counted() {
+    let device = UdpSocket::bind("127.0.0.2:0").expect("a free address");
+    let from_device = device.local_addr().expect("bound");
+    let agent = start(&Setup { rate: Some(1), ..setup(Some(from_device)) });
+    let device = Peer(device);
+    device.0.connect(agent.handle().address()).expect("an address");
+    device.0.set_read_timeout(Some(Duration::from_secs(10))).expect("a setting");
+    let (hello, _) = device.hear(&[Op::Hello]);
+    device.say(&hello.answer(Op::Resume, Status::Ok));
+    let client = Peer::new("127.0.0.1:0", &agent);
+    while agent.handle().totals().serving == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(client.ask(&put(1, b"one")).0, Op::WriteOk);
+    (2..12).for_each(|request| client.say(&put(request, b"more")));
+    (0..10).for_each(|_| device.say(&hello.answer(Op::Resume, Status::Ok)));
+    let handled = || agent.handle().totals().handled;
+    while agent.handle().totals().received < 22 {
+        std::thread::yield_now();
+    }
+    assert!(handled() >= 12, "{}", handled());
+    let totals = agent.stop();
+    closes(&totals);
+    // A slow machine may have let one or two more pass.
+    assert!((5..=10).contains(&totals.dropped[Dropped::Rate.index()]), "{totals:?}");
 }
 
 #[test]

@@ -155,7 +155,8 @@ fn both_families_reach_one_agent() {
     use overbank_kv::store::Memory;
     let listen = "[::]:0".parse().expect("an address");
     let (machine, protocol) = (Settings::DEFAULT, Protocol::Stamps);
-    let setup = Setup { listen, device: None, receive_bytes: 1 << 20, machine, protocol };
+    let setup =
+        Setup { listen, device: None, receive_bytes: 1 << 20, machine, protocol, rate: None };
     let agent = Running::start(&setup, |_| Ok(Box::new(Memory::new(1 << 20)))).expect("it starts");
     let port = agent.handle().address().port();
     let at = |ip: &str| SocketAddr::new(ip.parse().expect("an address"), port);

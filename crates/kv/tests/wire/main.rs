@@ -36,7 +36,8 @@ impl Store for Logged {
 fn agent(machine: Settings) -> (Running, Log) {
     let listen = "127.0.0.1:0".parse().expect("an address");
     let protocol = Protocol::Stamps;
-    let setup = Setup { listen, device: None, receive_bytes: 4 << 20, machine, protocol };
+    let setup =
+        Setup { listen, device: None, receive_bytes: 4 << 20, machine, protocol, rate: None };
     let log = Log::default();
     let store = Logged { memory: Memory::new(1 << 30), log: log.clone() };
     let agent = Running::start(&setup, |_| Ok(Box::new(store))).expect("it starts");
