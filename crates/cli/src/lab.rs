@@ -13,9 +13,10 @@ use overbank_kit::machine::Machine;
 use overbank_kit::micro::PENALTY_CYCLES;
 use overbank_kit::report;
 use overbank_kit::results::Outcome;
-use overbank_lab::experiments;
 use overbank_lab::experiments::fib::ENTRIES;
+use overbank_lab::experiments::{self, Servers};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,6 +40,26 @@ pub enum Command {
     Report(ReportArgs),
     /// Calculate the hit rate of any geometry, and simulate it
     Model(model::Args),
+    /// Serve the partitions of an experiment that starts this process
+    #[command(hide = true)]
+    Servers(ServersArgs),
+}
+
+#[derive(ClapArgs)]
+pub struct ServersArgs {
+    /// Address of the first one; the others follow it
+    #[arg(long, value_name = "ADDRESS")]
+    first: Ipv4Addr,
+    #[arg(long, value_name = "N")]
+    count: u16,
+    #[arg(long, value_name = "ADDRESS")]
+    device: Option<Ipv4Addr>,
+    /// Requests a second of each
+    #[arg(long, value_name = "N")]
+    rate: u32,
+    /// Bytes of a value
+    #[arg(long, value_name = "N")]
+    value: usize,
 }
 
 #[derive(ClapArgs)]
@@ -129,7 +150,14 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Run(args) => measure(args),
         Command::Report(args) => report(args),
         Command::Model(args) => model::run(args),
+        Command::Servers(args) => serve(args),
     }
+}
+
+fn serve(args: &ServersArgs) -> Result<()> {
+    let ServersArgs { first, count, device, rate, value: value_len, .. } = *args;
+    let servers = Servers { first, count, device, rate, value_len };
+    Ok(servers.serve(std::io::stdin().lock(), std::io::stdout().lock())?)
 }
 
 fn list() -> Result<()> {
@@ -263,11 +291,14 @@ fn one(
         bar.set_message(format!("{:<13} {what}", experiment.name));
     };
     progress("starts", 0.0);
+    // Unknown on some systems: an experiment that needs it says so.
+    let program = std::env::current_exe().ok();
     experiment.measure(&mut Context {
         size: if args.smoke { Size::Smoke } else { Size::Full },
         seed: args.seed,
         penalty_cycles: args.penalty.unwrap_or(PENALTY_CYCLES),
         entries: &args.entries,
+        program: program.as_deref(),
         stop,
         progress: &mut progress,
     })

@@ -321,6 +321,73 @@ fn ctrl_c_keeps_finished_records() {
     assert!(page.contains("id=\"slide15\"") && !page.contains("id=\"table1\""));
 }
 
+/// Returns what experiments with processes have left: processes, and names of namespaces.
+#[cfg(target_os = "linux")]
+fn left_by(process: u32) -> Vec<String> {
+    let entries = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
+    let command = |entry: &fs::DirEntry| {
+        // Most files of this folder are no processes, and processes end while they are looked at.
+        let bytes = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    };
+    let program = env!("CARGO_BIN_EXE_overbank");
+    let starts =
+        [format!("{program} lab servers"), format!("{program} switch --port 1=afpacket:c0")];
+    let is_started = |text: &String| starts.iter().any(|start| text.starts_with(start));
+    let processes = entries("/proc").map(|entry| command(&entry)).filter(is_started);
+    let tag = format!("obl{process}x");
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let names = entries("/run/netns").map(name).filter(|name| name.starts_with(&tag));
+    processes.chain(names).collect()
+}
+
+/// Racks of processes at smoke size, and one that Ctrl-C ends: nothing is left of them.
+#[test]
+#[cfg(target_os = "linux")]
+fn racks_of_processes_answer_and_leave_nothing() {
+    let root = Command::new("sh").args(["-c", "test $(id -u) = 0 && ip netns list"]).output();
+    if !overbank_testing::needs("root", root.is_ok_and(|done| done.status.success())) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(&temporary).expect("made");
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+        command.args(["lab", "run"]).args(arguments).current_dir(dir.path());
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the command starts")
+    };
+    let check = |process: u32| {
+        assert_eq!(left_by(process), Vec::<String>::new());
+        assert_eq!(fs::read_dir(&temporary).expect("readable").count(), 0);
+    };
+    let child = start(&["kv10a-real", "kv11a-real", "--smoke", "--format", "json"]);
+    let process = child.id();
+    let output = child.wait_with_output().expect("its output");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let records: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    let records = records.as_array().expect("records");
+    assert_eq!(records.len(), 2);
+    for check in records.iter().flat_map(|record| record["checks"].as_array().expect("checks")) {
+        assert_eq!(check["holds"], true, "{check}");
+    }
+    check(process);
+
+    let child = start(&["kv11c-real"]);
+    let (process, begun) = (child.id(), Instant::now());
+    while !left_by(process).iter().any(|left| left.contains(" lab servers ")) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it starts");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = Command::new("kill").args(["-INT", &process.to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let output = child.wait_with_output().expect("its output");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Ended early: 0 of 1 experiments done"));
+    check(process);
+}
+
 /// Refused before the first experiment: an output that cannot be written, and an option that no
 /// experiment uses.
 #[test]

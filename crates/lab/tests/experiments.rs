@@ -25,6 +25,8 @@ const DIFFERS: &[(&str, &str)] = &[
 
 /// Experiments in network namespaces.
 const NEED_ROOT: &[&str] = &["sb-latency"];
+/// Experiments that start `overbank`: run by `crates/cli/tests/lab.rs`.
+const NEED_PROGRAM: &[&str] = &["kv10a-real", "kv11a-real", "kv11b-real", "kv11c-real"];
 /// Experiments over NATS JetStream.
 const NEED_SERVICES: &[&str] = &["sb-log"];
 
@@ -35,6 +37,7 @@ fn can_run(name: &str) -> bool {
         || overbank_testing::needs("root", root().is_ok_and(|done| done.status.success()));
     (!NEED_ROOT.contains(&name) || is_root())
         && (!NEED_SERVICES.contains(&name) || cfg!(feature = "services"))
+        && !NEED_PROGRAM.contains(&name)
 }
 
 /// Runs it; what is wrong goes to `wrong`, so that one experiment does not hide the others.
@@ -79,6 +82,16 @@ fn every_experiment_holds_and_can_be_drawn() {
     assert!(!page.contains("NaN") && !page.contains("http"), "nothing from a network");
     let plots: usize = outcomes.iter().map(|o| o.record.plots.len()).sum();
     assert_eq!(page.matches("<svg").count(), plots);
+}
+
+#[test]
+fn experiments_that_start_the_program_say_so_without_it() {
+    for name in NEED_PROGRAM {
+        let (stop, mut silent) = (AtomicBool::new(false), |_: &str, _: f64| {});
+        let mut context = Context::smoke_run(&stop, &mut silent);
+        let error = by_name(name).expect("registered").measure(&mut context).expect_err("none");
+        assert!(error.to_string().starts_with("needs the program `overbank`"), "{error}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub use record::{Check, Column, Mark, Plot, Record, Series, Table};
 
 use crate::micro::PENALTY_CYCLES;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -63,6 +64,8 @@ pub struct Context<'a> {
     /// Entries of the forwarding tables of `fib5`, `fib6`, `fib7` and `fibwriter`; none: the
     /// experiment's own sizes.
     pub entries: &'a [u64],
+    /// The program `overbank`, for experiments that start it.
+    pub program: Option<&'a Path>,
     /// Ends it early: Ctrl-C.
     pub stop: &'a AtomicBool,
     /// Gets a line about what runs now and the share done, 0 to 1.
@@ -73,7 +76,7 @@ impl<'a> Context<'a> {
     /// Returns the context of a run at smoke size with seed 1.
     pub fn smoke_run(stop: &'a AtomicBool, progress: &'a mut dyn FnMut(&str, f64)) -> Context<'a> {
         let (size, penalty_cycles) = (Size::Smoke, PENALTY_CYCLES);
-        Context { size, seed: 1, penalty_cycles, entries: &[], stop, progress }
+        Context { size, seed: 1, penalty_cycles, entries: &[], program: None, stop, progress }
     }
 }
 
@@ -94,11 +97,12 @@ impl Context<'_> {
         (from, to): (f64, f64),
         work: impl FnOnce(&mut Context<'_>) -> Result<T, LabError>,
     ) -> Result<T, LabError> {
-        let Context { size, seed, penalty_cycles, entries, stop, .. } = *self;
+        let Context { size, seed, penalty_cycles, entries, program, stop, .. } = *self;
         let progress = &mut *self.progress;
         // Rounding must not go past the end, where the next part begins.
         let mut show = |what: &str, done: f64| progress(what, (from + (to - from) * done).min(to));
-        work(&mut Context { size, seed, penalty_cycles, entries, stop, progress: &mut show })
+        let progress = &mut show;
+        work(&mut Context { size, seed, penalty_cycles, entries, program, stop, progress })
     }
 
     /// Does the same work for each item, in equal pieces of the progress; `name` is what runs.

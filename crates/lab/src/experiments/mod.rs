@@ -12,12 +12,15 @@ mod fig8_9;
 mod floor;
 mod grid;
 mod kv;
+mod namespaces;
 mod partition;
 mod questions;
 mod scalebricks;
 mod slide15;
 mod table1;
 mod table3;
+
+pub use kv::Servers;
 
 use overbank_kit::experiment::Experiment;
 use overbank_kit::results::{self, Outcome};
@@ -67,6 +70,7 @@ pub const ALL: &[Experiment] = &[
     kv::KV9A,
     kv::KV9B,
     kv::KV10A,
+    kv::KV10A_REAL,
     kv::KV10B,
     kv::KV10C,
     kv::KV10D,
@@ -75,6 +79,9 @@ pub const ALL: &[Experiment] = &[
     kv::KV11A,
     kv::KV11B,
     kv::KV11C,
+    kv::KV11A_REAL,
+    kv::KV11B_REAL,
+    kv::KV11C_REAL,
     kv::KVSKETCH,
     kv::KVCONTROL,
     kv::KVCOHERENCE,

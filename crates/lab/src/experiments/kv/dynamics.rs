@@ -14,45 +14,43 @@ pub const KV11A: Experiment = Experiment {
     name: "kv11a",
     title: "Throughput while the coldest keys become the hottest",
     source: "NetCache, figure 11a",
-    run: |context| run(context, &HOT_IN),
+    run: |context| run(context, &KV11A, &HOT_IN),
 };
 pub const KV11B: Experiment = Experiment {
     name: "kv11b",
     title: "Throughput while random hot keys are replaced",
     source: "NetCache, figure 11b",
-    run: |context| run(context, &RANDOM),
+    run: |context| run(context, &KV11B, &RANDOM),
 };
 pub const KV11C: Experiment = Experiment {
     name: "kv11c",
     title: "Throughput while the hottest keys become the coldest",
     source: "NetCache, figure 11c",
-    run: |context| run(context, &HOT_OUT),
+    run: |context| run(context, &KV11C, &HOT_OUT),
 };
 
-const THETA: f64 = 0.99;
+pub(super) const THETA: f64 = 0.99;
 /// Requests a second of a server.
 const SCALED: f64 = RATE / 1000.0;
 /// Time between two decisions of the clients.
 const STEP_NS: u64 = 100_000_000;
 const STEPS_A_SECOND: u64 = 1_000_000_000 / STEP_NS;
 /// What clients multiply their rate by, and the losses at which they do.
-const UP: f64 = 1.03;
-const DOWN: f64 = 0.93;
-const LOSSES: [f64; 2] = [0.01, 0.05];
+pub(super) const UP: f64 = 1.03;
+pub(super) const DOWN: f64 = 0.93;
+pub(super) const LOSSES: [f64; 2] = [0.01, 0.05];
 /// Ranks that are looked up to know what servers would take.
 const LOOKED_UP: u64 = 1 << 20;
 
 /// A change of popularity, and what is said of it.
-struct Kind {
-    experiment: &'static Experiment,
+pub(super) struct Kind {
     /// Seconds between two changes.
-    every: u64,
-    change: fn(&mut Popularity, u64, &mut Pcg32, usize),
-    claims: &'static [Claim<Timeline>],
+    pub(super) every: u64,
+    pub(super) change: fn(&mut Popularity, u64, &mut Pcg32, usize),
+    pub(super) claims: &'static [Claim<Timeline>],
 }
 
-const HOT_IN: Kind = Kind {
-    experiment: &KV11A,
+pub(super) const HOT_IN: Kind = Kind {
     every: 10,
     change: |ranks, count, _, _| ranks.hot_in(count),
     claims: &[Claim::new(
@@ -65,8 +63,7 @@ const HOT_IN: Kind = Kind {
     )],
 };
 
-const RANDOM: Kind = Kind {
-    experiment: &KV11B,
+pub(super) const RANDOM: Kind = Kind {
     every: 1,
     change: |ranks, count, random, items| {
         for _ in 0..count {
@@ -85,8 +82,7 @@ const RANDOM: Kind = Kind {
     )],
 };
 
-const HOT_OUT: Kind = Kind {
-    experiment: &KV11C,
+pub(super) const HOT_OUT: Kind = Kind {
     every: 1,
     change: |ranks, count, _, _| ranks.hot_out(count),
     claims: &[Claim::new("each second has 0.9 of the steady rate", "steady", |of: &Timeline| {
@@ -96,20 +92,22 @@ const HOT_OUT: Kind = Kind {
 };
 
 /// Rates by second, from the first change on.
-struct Timeline {
-    every: u64,
-    /// Answers in a second; before the changes; what could be answered with what was cached.
-    answered: Vec<f64>,
-    before: Vec<f64>,
-    possible: Vec<f64>,
-    hit_share: Vec<f64>,
-    installed: u64,
-    evicted: u64,
-    reports: u64,
+#[derive(Default)]
+pub(super) struct Timeline {
+    pub(super) every: u64,
+    /// Answers in a second; before the changes; what could be answered with what was cached, where
+    /// that is known.
+    pub(super) answered: Vec<f64>,
+    pub(super) before: Vec<f64>,
+    pub(super) possible: Vec<f64>,
+    pub(super) hit_share: Vec<f64>,
+    pub(super) installed: u64,
+    pub(super) evicted: u64,
+    pub(super) reports: u64,
 }
 
 impl Timeline {
-    fn steady(&self) -> f64 {
+    pub(super) fn steady(&self) -> f64 {
         median(self.before.iter().copied())
     }
 
@@ -124,14 +122,15 @@ impl Timeline {
     }
 }
 
-struct Sizes {
-    servers: u16,
-    items: usize,
-    keys: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) servers: u16,
+    pub(super) items: usize,
+    pub(super) keys: u64,
     /// Keys of a change.
-    count: u64,
-    lead_s: u64,
-    seconds: u64,
+    pub(super) count: u64,
+    pub(super) lead_s: u64,
+    pub(super) seconds: u64,
 }
 
 /// Returns what the servers would take at most, with what is cached now.
@@ -166,16 +165,7 @@ fn measure(context: &mut Context<'_>, kind: &Kind, sizes: &Sizes) -> Result<Time
     rack.fill()?;
     let mut load = reads(&law, 0.8 * ideal);
     let mut random = Pcg32::new(context.seed, 11);
-    let mut of = Timeline {
-        every: kind.every,
-        answered: Vec::new(),
-        before: Vec::new(),
-        possible: Vec::new(),
-        hit_share: Vec::new(),
-        installed: 0,
-        evicted: 0,
-        reports: 0,
-    };
+    let mut of = Timeline { every: kind.every, ..Timeline::default() };
     let mut at_change = rack.control();
     for second in 0..sizes.lead_s + sizes.seconds {
         let done = second as f64 / (sizes.lead_s + sizes.seconds) as f64;
@@ -216,7 +206,11 @@ fn measure(context: &mut Context<'_>, kind: &Kind, sizes: &Sizes) -> Result<Time
     Ok(of)
 }
 
-fn run(context: &mut Context<'_>, kind: &Kind) -> Result<Record, LabError> {
+fn run(
+    context: &mut Context<'_>,
+    experiment: &Experiment,
+    kind: &Kind,
+) -> Result<Record, LabError> {
     let sizes = match context.smoke() {
         true => Sizes { servers: 8, items: 100, keys: 50_000, count: 4, lead_s: 3, seconds: 3 },
         false => Sizes {
@@ -229,38 +223,53 @@ fn run(context: &mut Context<'_>, kind: &Kind) -> Result<Record, LabError> {
         },
     };
     let of = measure(context, kind, &sizes)?;
-    let mut record = kind.experiment.record(context);
+    let mut record = experiment.record(context);
     record.setting("instrument", "a rack in virtual time");
     record.setting("servers", sizes.servers);
     record.setting("requests/s of a server (input)", SCALED);
+    report(&mut record, kind, &sizes, &of);
+    record.note(
+        "What is possible is added up once a second, key by key, with what the switch answers then. \
+         Clients need time to find that rate: they know their losses alone.",
+    );
+    Ok(record)
+}
+
+/// Adds settings, claims at full size, curves and the table.
+pub(super) fn report(record: &mut Record, kind: &Kind, sizes: &Sizes, of: &Timeline) {
     record.setting("keys", sizes.keys);
     record.setting("θ", THETA);
     record.setting("cached keys", sizes.items);
     record.setting("keys of a change", sizes.count);
     record.setting("seconds between changes", kind.every);
-    if !context.smoke() {
-        record.judge("", kind.claims, &of);
+    if record.size == overbank_kit::experiment::Size::Full {
+        record.judge("", kind.claims, of);
     }
+    // Racks of millions a second, and of thousands.
+    let (unit, name, short) = match of.steady() {
+        many if many >= 1e6 => (1e6, "million answers/s", "M/s"),
+        _ => (1e3, "thousand answers/s", "k/s"),
+    };
     let curve = |name: &str, rates: &[f64]| {
-        let points = rates.iter().enumerate().map(|(second, rate)| (second as f64, rate / 1e6));
+        let points = rates.iter().enumerate().map(|(second, rate)| (second as f64, rate / unit));
         Series::measured(name, points.collect())
     };
     let tens: Vec<f64> = of.tens().flat_map(|ten| [ten; 10]).take(of.answered.len()).collect();
-    let plot =
-        Plot::new("answers by second", "seconds since the first change", "million answers/s");
-    record.plots.push(plot.with([
-        curve("each second", &of.answered),
-        curve("mean of 10 s", &tens),
-        Series { model: true, ..curve("possible with what is cached", &of.possible) },
-    ]));
+    let plot = Plot::new("answers by second", "seconds since the first change", name);
+    let mut plot = plot.with([curve("each second", &of.answered), curve("mean of 10 s", &tens)]);
+    if !of.possible.is_empty() {
+        let possible = curve("possible with what is cached", &of.possible);
+        plot = plot.with([Series { model: true, ..possible }]);
+    }
+    record.plots.push(plot);
     let mut shares: Vec<f64> = of.answered.iter().map(|rate| rate / of.steady()).collect();
     shares.sort_by(f64::total_cmp);
     let per_second = |count: u64| format!("{:.0}", count as f64 / sizes.seconds as f64);
     record.tables.push(Table::of(
         "From the first change on",
-        [&of],
+        [of],
         &[
-            ("steady, M/s", &|of| format!("{:.3}", of.steady() / 1e6)),
+            (&format!("steady, {short}"), &|of| format!("{:.3}", of.steady() / unit)),
             ("lowest second", &|_| format!("{:.3}", shares[0])),
             ("median second", &|_| format!("{:.3}", shares[shares.len() / 2])),
             ("by the cache", &|of| percent(median(of.hit_share.iter().copied()), 1)),
@@ -269,9 +278,4 @@ fn run(context: &mut Context<'_>, kind: &Kind) -> Result<Record, LabError> {
             ("evicted/s", &|of| per_second(of.evicted)),
         ],
     ));
-    record.note(
-        "What is possible is added up once a second, key by key, with what the switch answers then. \
-         Clients need time to find that rate: they know their losses alone.",
-    );
-    Ok(record)
 }

@@ -11,6 +11,7 @@
 //! | `kv10e` | `items.rs` | throughput by the number of cached keys |
 //! | `kv10f` | `racks.rs` | throughput by the number of racks |
 //! | `kv11a`, `kv11b`, `kv11c` | `dynamics.rs` | throughput while popularity changes |
+//! | `kv10a-real`, `kv11a-real` … | `real/` | some of these with processes and sockets |
 //! | `kvsketch` | `sketch.rs` | what the sketch reports, beside exact counts |
 //! | `kvcontrol` | `control.rs` | the controller beside an oracle |
 //! | `kvcoherence` | `coherence.rs` | stale reads and the time of writes |
@@ -18,7 +19,7 @@
 //! The paper has 128 servers and a switch; here they are a [`rack`] in virtual time. Every record
 //! says so, and has the *ideal* beside what was measured: the load of each server, added up key by
 //! key ([`law`]). Ideal and rack must agree: that checks the rack. What the rack tests is the
-//! pipeline, the controller and the protocol.
+//! pipeline, the controller and the protocol. [`real`] is the same rack, far slower, as processes.
 
 mod balance;
 mod coherence;
@@ -31,6 +32,7 @@ mod pipeline;
 mod popularity;
 mod rack;
 mod racks;
+mod real;
 mod sketch;
 mod skew;
 mod theory;
@@ -44,6 +46,8 @@ pub(super) use items::KV10E;
 pub(super) use latency::KV10C;
 pub(super) use pipeline::{KV9A, KV9B};
 pub(super) use racks::KV10F;
+pub use real::Servers;
+pub(super) use real::{KV10A_REAL, KV11A_REAL, KV11B_REAL, KV11C_REAL};
 pub(super) use sketch::KVSKETCH;
 pub(super) use skew::KV10A;
 pub(super) use theory::KVTHEORY;

@@ -20,6 +20,7 @@ mod server;
 mod tests;
 
 pub(crate) use client::{Load, Outcome};
+pub(super) use server::cold;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

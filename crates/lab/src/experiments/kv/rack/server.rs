@@ -123,11 +123,13 @@ impl Server {
     }
 
     fn read(&self, key: Key) -> Value {
-        let cold = || {
-            let word = mix(key as u64).to_le_bytes();
-            let bytes: Arc<[u8]> = word.into_iter().cycle().take(self.value_len).collect();
-            Some(bytes)
-        };
-        self.written.get(&key).cloned().unwrap_or_else(cold)
+        self.written.get(&key).cloned().unwrap_or_else(|| cold(key, self.value_len))
     }
+}
+
+/// Returns the value of a key that was not written.
+pub(in super::super) fn cold(key: Key, len: usize) -> Value {
+    let word = mix(key as u64).to_le_bytes();
+    let bytes: Arc<[u8]> = word.into_iter().cycle().take(len).collect();
+    Some(bytes)
 }

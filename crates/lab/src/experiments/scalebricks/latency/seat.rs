@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::super::handling;
 use super::super::nodes::{Architecture, END, FlowKey, Frame, Node, Outbox, Role};
-use super::net::{NodePorts, Open, wait};
+use super::net::NodePorts;
+use crate::experiments::namespaces::{Open, wait};
 use crate::prelude::LabError;
 
 /// A packet that is under way for so long is lost.
