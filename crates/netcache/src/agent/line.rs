@@ -1,6 +1,6 @@
 //! One key at its server: the writes that wait, in their order, and what the device knows of it.
 
-use super::{Action, Ask, Doing, For, Letter, Value};
+use super::{Action, Ask, Doing, For, Letter, Settings, Value};
 use crate::Micros;
 use overbank_wire::netcache::{Message, Op, Stamp, Status};
 use std::collections::VecDeque;
@@ -46,6 +46,10 @@ struct Cached {
     /// When that is repeated, and how often it was sent.
     due: Micros,
     tries: u32,
+    /// Fences that were sent again since the last update that counted. Each of them counts a write
+    /// at the device, so that the update which follows does not count: if the device takes longer
+    /// than the time of repeating, that time has to grow until it does not.
+    again: u32,
 }
 
 /// What has to happen next, so that the device may hand out the value.
@@ -69,7 +73,7 @@ enum Wants {
 
 impl Cached {
     fn new(last: Stamp) -> Cached {
-        Cached { last, wants: Wants::Nothing, due: 0, tries: 0 }
+        Cached { last, wants: Wants::Nothing, due: 0, tries: 0, again: 0 }
     }
 
     fn want<P>(&mut self, wants: Wants, doing: &mut Doing<'_, P>) {
@@ -99,7 +103,8 @@ impl Cached {
 
     /// Says what is wanted, for the first time or again.
     fn say<P>(&mut self, doing: &mut Doing<'_, P>) {
-        self.due = doing.now + (doing.settings.retry_us << self.tries.min(6));
+        let doublings = (self.tries + self.again).min(Settings::DOUBLINGS_MAX);
+        self.due = doing.now + (doing.settings.retry_us << doublings);
         let stamp = (Status::Ok, self.last);
         match &self.wants {
             Wants::Fence(number) => doing.say(Op::Fence, *number, stamp, &None),
@@ -145,7 +150,7 @@ impl<P> Line<P> {
 
     #[cfg(test)]
     pub fn forget_tries(&mut self) {
-        self.cached.iter_mut().for_each(|cached| cached.tries = 0);
+        self.cached.iter_mut().for_each(|cached| (cached.tries, cached.again) = (0, 0));
     }
 
     /// Whether this stamp or a later one was accepted.
@@ -219,11 +224,12 @@ impl<P> Line<P> {
             (_, Status::Absent) => self.forget(doing),
             (Op::FenceOk, Status::Ok) if said.stamp > cached.last => {
                 (cached.last, cached.wants) = (said.stamp, Wants::Nothing);
+                cached.again = (cached.again + cached.tries).min(Settings::DOUBLINGS_MAX);
                 self.release(doing);
                 self.settle(doing);
             }
             (Op::FenceOk, _) => cached.fence(doing),
-            (_, Status::Ok) => cached.wants = Wants::Nothing,
+            (_, Status::Ok) => (cached.wants, cached.again) = (Wants::Nothing, 0),
             (_, Status::TooLong) => {
                 let len = match &cached.wants {
                     Wants::Update(_, Some(value)) => value.len() as u64,

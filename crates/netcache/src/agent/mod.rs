@@ -128,6 +128,9 @@ impl Settings {
         quiet_us: 0,
     };
 
+    /// Repeating takes twice as long each time, so often at most.
+    const DOUBLINGS_MAX: u32 = 6;
+
     /// Longest time between two HELLOs: it doubles from [`Settings::retry_us`] on.
     pub const HELLO_MAX_US: Micros = 500_000;
 }

@@ -513,3 +513,48 @@ fn an_unanswered_hello_is_repeated_ever_more_rarely() {
         said.len()
     );
 }
+
+/// A device that takes ten times as long to answer as the agent waits. A fence that comes again
+/// counts another write there: without longer waits, no update would ever be the last one's.
+#[test]
+fn a_slow_device_has_the_value_in_the_end() {
+    let settings = Settings::DEFAULT;
+    let delay = 10 * settings.retry_us;
+    let mut table = Table::new(Config { items: 1, indexes_log2: 0, passes: 1 }, 1).expect("memory");
+    let mut pipeline = Pipeline::of_one_item(&table);
+    let install = table.install(7, SERVER, 16).expect("room").install;
+    let mut agent = Agent::<usize>::alone(settings, 5);
+    let (mut out, mut under_way, mut fences) = (Vec::new(), Vec::<(Micros, Letter)>::new(), 0);
+    let stamp = Stamp { boot: 1, install, writes: 0 };
+    agent.message(0, 0, &Message { stamp, ..Message::new(Op::Adopt, 0, 0, 7) }, &mut out);
+    let valid_after = (0..1_000_000).step_by(100).find(|&now| {
+        agent.tick(now, &mut out);
+        while let Some((_, letter)) = under_way.pop_if(|(due, _)| *due <= now) {
+            let packet = Packet { message: letter.message(), port: SERVER };
+            let (mut verdict, mut room) = ([Verdict::Control], [[0; VALUE_MAX]]);
+            pipeline.burst(&[packet], &mut verdict, &mut room);
+            if let Verdict::Answer { op, status, stamp, .. } = verdict[0] {
+                let answer = Message { stamp, ..letter.head.answer(op, status) };
+                agent.message(now, 0, &answer, &mut out);
+            }
+        }
+        for action in std::mem::take(&mut out) {
+            match action {
+                Action::Device(letter) => {
+                    fences += u32::from(letter.head.op == Op::Fence);
+                    under_way.insert(0, (now + delay, letter));
+                }
+                Action::Store { number, .. } => {
+                    let value = Some(Arc::from([1; 16]));
+                    agent.stored(now, number, Answer::Read(value), &mut out);
+                }
+                Action::Reply(..) => {}
+            }
+        }
+        table.status(7).is_some_and(|status| status.is_valid())
+    });
+    assert!(
+        valid_after.is_some_and(|after| after < 500_000) && fences < 10,
+        "{valid_after:?} {fences}"
+    );
+}

@@ -2,13 +2,10 @@
 //! the model before each step.
 
 use crate::entry::Entry;
-use crate::pipeline::{
-    Config, Length, Packet, Pipeline, Status, Table, TableError, Verdict, WRITES_MAX,
-};
+use crate::pipeline::{Config, Length, Packet, Pipeline, Status, Table, TableError, Verdict};
 use crate::slots::VALUE_MAX;
-use overbank_wire::netcache::{Key, Message, Op, Stamp};
+use overbank_wire::netcache::{Key, Message, Stamp};
 use std::cell::RefCell;
-use std::sync::OnceLock;
 
 /// The port of the server.
 pub const SERVER: u16 = 7;
@@ -49,7 +46,8 @@ thread_local! {
 
 impl Machine {
     fn new() -> Machine {
-        let mut table = Table::new(Config { items: 1, indexes_log2: 0, passes: 1 }, 0).expect("memory");
+        let mut table =
+            Table::new(Config { items: 1, indexes_log2: 0, passes: 1 }, 0).expect("memory");
         let pipeline = Pipeline::of_one_item(&table);
         let entry = table.install(0, SERVER, 1).expect("room").entry;
         Machine { shape: Device::new(0).shape.having(1, Some(0)), table, pipeline, entry }
@@ -95,7 +93,7 @@ impl Device {
     pub fn new(boot: u32) -> Device {
         let shape = Shape { boot, install: 0, key: None, rests: false };
         let length = Length { bytes: 0, absent: false };
-        Device { shape, status: Status::of(0), length, value: 0 }
+        Device { shape, status: Status::of(0, 0), length, value: 0 }
     }
 
     fn with<R>(&mut self, act: impl FnOnce(&mut Machine) -> R) -> R {
@@ -170,21 +168,4 @@ impl Device {
             machine.shape.rests = false;
         });
     }
-}
-
-/// Returns the status of the first installation when the count of writes is one below its end.
-/// Counts that far, once.
-pub fn nearly_full() -> Status {
-    static STATUS: OnceLock<Status> = OnceLock::new();
-    *STATUS.get_or_init(|| {
-        let mut machine = Machine::new();
-        let (entry, mut room) = (machine.entry, [0; VALUE_MAX]);
-        let packet = Packet { message: Message::new(Op::Fence, 0, 0, 0), port: SERVER };
-        for _ in 1..WRITES_MAX {
-            machine.pipeline.one(&packet, Some(entry), &mut room);
-        }
-        let status = machine.pipeline.of(entry).0;
-        assert_eq!((status.install(), status.writes()), (1, WRITES_MAX - 1));
-        status
-    })
 }

@@ -33,7 +33,7 @@ use crate::agent::{Action, Agent, Answer, Ask, Settings, WINDOW};
 use crate::client::Requests;
 use crate::entry::Entry;
 use crate::pipeline::{Status, Verdict, WRITES_MAX};
-use device::{Device, SERVER, nearly_full};
+use device::{Device, SERVER};
 use overbank_wire::netcache::{Key, Message, Op, Stamp, Status as Said};
 use stateright::{Model, Property};
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,7 +209,7 @@ impl Protocol {
         }
         let counts = message.op == Op::Fence || message.op.is_write();
         if self.broken == Broken::Wraps && counts && status.writes() == WRITES_MAX {
-            world.device.status = Status::of(status.install());
+            world.device.status = Status::of(status.install(), 0);
         }
         let (verdict, room) = world.device.pass(&message, port, entry);
         match verdict {
@@ -260,7 +260,7 @@ impl Protocol {
             world.device.status = before;
         }
         if self.broken == Broken::Installs {
-            world.device.status = Status::of(1);
+            world.device.status = Status::of(1, 0);
             stamp.install = 1;
         }
         world.send(To::Agent, &Message { stamp, ..Message::new(Op::Adopt, 0, 0, key) });
@@ -376,7 +376,7 @@ impl Protocol {
             }
             Step::Full => {
                 next.left.full = false;
-                next.device.status = nearly_full();
+                next.device.status = Status::of(1, WRITES_MAX - 1);
             }
             Step::Reboot => {
                 next.left.reboots -= 1;

@@ -56,10 +56,10 @@ impl Status {
         Status((install as u64) << 32 | (writes as u64) << 1 | valid as u64)
     }
 
-    /// Returns that of an installation which has had no write.
+    /// Returns that of an installation which has had this many writes.
     #[cfg(test)]
-    pub(crate) const fn of(install: u32) -> Status {
-        Status::new(install, 0, false)
+    pub(crate) const fn of(install: u32, writes: u32) -> Status {
+        Status::new(install, writes, false)
     }
 
     /// Returns the number of the installation; 0 if the item has no key any more.

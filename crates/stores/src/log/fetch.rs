@@ -4,8 +4,8 @@
 //! What a consumer says is checked by its numbers, and what it lacks is got one by one: a server of
 //! three that was started again may skip messages of a subject, and number them otherwise than the
 //! others (nats-server 2.9.10). What is got one by one comes from the leader. The leader may have
-//! such a server's index, too, after all three were started again: it has the messages, and does not
-//! find them by their subject. So before batches are taken for purged, the stream is read without a
+//! such a server's index, too, after all three were started again: it has the messages, and does
+//! not find them by their subject. So before batches are taken for purged, the stream is read without a
 //! subject.
 
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Log {
     }
 
     /// Takes what a consumer has of a subject, or of all if that is empty: from this position on,
-    /// so many messages at a time.
+    /// that many messages at a time.
     async fn by_consumer(
         &self,
         partition: Partition,
