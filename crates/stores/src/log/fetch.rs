@@ -5,8 +5,8 @@
 //! three that was started again may skip messages of a subject, and number them otherwise than the
 //! others (nats-server 2.9.10). What is got one by one comes from the leader. The leader may have
 //! such a server's index, too, after all three were started again: it has the messages, and does
-//! not find them by their subject. So before batches are taken for purged, the stream is read without a
-//! subject.
+//! not find them by their subject. So before batches are taken for purged, the stream is read
+//! without a subject.
 
 use std::sync::Arc;
 use std::time::Duration;
