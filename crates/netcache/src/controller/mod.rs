@@ -26,7 +26,7 @@ mod tests;
 use crate::Micros;
 use crate::agent::Letter;
 use crate::pipeline::{Installed, Table, TableError, Tally};
-use crate::slots::PASS;
+use crate::slots::{PASS, passes_of};
 use overbank::random::Pcg32;
 use overbank::sketch::{self, Keeper};
 use overbank_wire::netcache::{Key, Message, Op, Stamp, Status};
@@ -309,7 +309,7 @@ impl<S: Clone + Eq + Hash> Controller<S> {
                 let resume = said.answer(Op::Resume, Status::Ok);
                 out.push((from, Letter { head: resume, value: Arc::default() }));
             }
-            Op::Refresh => self.refresh(now, port, said, out),
+            Op::Refresh => self.refresh(now, (port, from), said, out),
             _ => {}
         }
     }
@@ -324,15 +324,26 @@ impl<S: Clone + Eq + Hash> Controller<S> {
         self.leaving.retain(|_, (to, _)| to != server);
     }
 
-    /// A server cannot update a key: `client` of the message has the length of the value.
-    fn refresh(&mut self, now: Micros, port: u16, said: &Message<'_>, out: &mut Vec<(S, Letter)>) {
+    /// A server cannot update a key: `client` of the message has the length of the value. One that
+    /// asks for a key that is not cached as it knows it learns that: until then, it holds writes.
+    fn refresh(
+        &mut self,
+        now: Micros,
+        (port, from): (u16, S),
+        said: &Message<'_>,
+        out: &mut Vec<(S, Letter)>,
+    ) {
+        let of = (said.stamp.boot, said.stamp.install);
         let cached = self.cached.get(&said.key);
-        let Some(cached) = cached.filter(|cached| {
-            cached.port == port
-                && (said.stamp.boot, said.stamp.install) == (self.boot, cached.install)
-        }) else {
+        let Some(cached) = cached.filter(|cached| of == (self.boot, cached.install)) else {
+            if said.stamp.boot <= self.boot {
+                out.push(tell(Op::Evicted, said.key, (from, said.stamp)));
+            }
             return;
         };
+        if cached.port != port {
+            return;
+        }
         let server = cached.server.clone();
         self.tell_evicted(now, said.key, out);
         let bytes = usize::try_from(said.client).unwrap_or(usize::MAX);
@@ -385,11 +396,22 @@ impl<S: Clone + Eq + Hash> Controller<S> {
                     if scattered && self.repack(now, bytes, out) {
                         continue;
                     }
-                    if let Some((coldest, cold)) = self.coldest()
-                        && hotter(count, cold, self.settings.hotter_percent)
-                    {
-                        // Its item is free at the next decision.
-                        self.tell_evicted(now, coldest, out);
+                    // Items and places are free at the next decision.
+                    let passes = passes_of(bytes);
+                    let before = self.totals.evicted;
+                    for _ in 0..passes {
+                        match self.coldest() {
+                            Some((coldest, cold))
+                                if hotter(count, cold, self.settings.hotter_percent) =>
+                            {
+                                self.tell_evicted(now, coldest, out);
+                            }
+                            _ => break,
+                        }
+                    }
+                    // A long value needs whole indexes: colder keys would take them one by one.
+                    if passes > 1 && self.totals.evicted > before {
+                        return;
                     }
                 }
             }

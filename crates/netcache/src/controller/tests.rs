@@ -209,7 +209,7 @@ fn a_longer_value_gets_more_room_and_one_that_is_too_long_none() {
     let entry = bench.controller.table().entry(1).expect("cached");
     assert_eq!(entry.place.units, 7);
     assert!(bench.pass(&[1]) == 1, "valid");
-    // Of another port, or of an installation that is gone: nothing.
+    // Of another port: nothing. Of an installation that is gone: its server learns that.
     let stamp = Stamp { boot: 1, install: 2, writes: 0 };
     let refresh = |len, stamp| {
         let refresh = Message::new(Op::Refresh, len, 0, 1);
@@ -221,6 +221,8 @@ fn a_longer_value_gets_more_room_and_one_that_is_too_long_none() {
         bench.controller.message(now, (port, 1), &refresh(200, stamp), &mut out);
         assert!(bench.controller.table().entry(1).is_some());
     }
+    let [(1, Letter { head, .. })] = out[..] else { panic!("{out:?}") };
+    assert_eq!((head.op, head.stamp), (Op::Evicted, Stamp { install: 1, ..stamp }));
     bench.controller.message(now, (PORT, 1), &refresh(200, stamp), &mut out);
     assert!(bench.controller.table().entry(1).is_none());
     bench.run(4, &[1; 9]);
@@ -271,4 +273,20 @@ fn values_are_moved_where_units_are_scattered() {
     bench.run(8, &[101; 9]);
     assert!(bench.controller.table().entry(101).is_some());
     assert!(bench.controller.totals().moved > 0);
+}
+
+#[test]
+fn a_long_value_that_is_hotter_gets_whole_indexes() {
+    let mut bench =
+        Bench::new(Settings::default(), Config { items: 64, indexes_log2: 4, passes: 8 });
+    bench.len = 128;
+    let cold: Vec<i64> = (1..=16).flat_map(|key| [key; 6]).collect();
+    bench.run(12, &cold);
+    assert_eq!(bench.controller.table().free_units(), 0);
+    bench.len = 1024;
+    // Others of one pass are reported meanwhile, and would take what comes free.
+    let hot: Vec<i64> = cold.iter().copied().chain((20..40).flat_map(|key| [key; 7])).collect();
+    bench.run(30, &hot.iter().copied().chain([99; 200]).collect::<Vec<_>>());
+    let entry = bench.controller.table().entry(99);
+    assert_eq!(entry.map(|entry| entry.place.units), Some(64));
 }

@@ -1,7 +1,7 @@
 //! What is explored, and what is found without one part of the protocol.
 //!
 //! A test goes as far as its budget, the shortest orders first; where all states were seen, it says
-//! so. The first one with a full count of writes makes it so: 2^31 fences pass, for ten seconds.
+//! so.
 
 use super::{Broken, Budget, KEYS, Protocol, Step, Way};
 use overbank_wire::netcache::{Key, Message, Op};

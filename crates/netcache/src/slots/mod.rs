@@ -149,11 +149,11 @@ pub struct Slots {
 
 impl Slots {
     /// Returns a memory without values, of 2^`indexes_log2` indexes (16 at most), for values of up
-    /// to `passes` ([`PASSES_MAX`] at most). What is more is taken as that.
+    /// to `passes` ([`PASSES_MAX`] and the indexes at most). What is more is taken as that.
     pub fn new(indexes_log2: u32, passes: usize) -> Slots {
         let indexes = 1usize << indexes_log2.min(16);
         Slots {
-            passes: passes.clamp(1, PASSES_MAX),
+            passes: passes.clamp(1, PASSES_MAX).min(indexes),
             places: vec![Place::NONE; 1 << 16].into(),
             next: vec![Place::NONE; indexes].into(),
             holders: vec![[NONE; STAGES]; indexes].into(),
