@@ -6,6 +6,8 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 
 const PORT: u16 = 7;
+/// A key whose value takes eight passes.
+const LONG: Key = 99;
 const COUNTING: sketch::Settings = sketch::Settings { threshold: 4, sample_log2: 0 };
 
 /// A device with its controller, and servers that answer at once.
@@ -13,7 +15,7 @@ struct Bench {
     now: Micros,
     pipeline: Pipeline,
     controller: Controller<u8>,
-    /// Lengths of the servers' values.
+    /// Lengths of the servers' values, but for [`LONG`].
     len: usize,
     /// Servers that do not answer.
     silent: bool,
@@ -60,8 +62,12 @@ impl Bench {
         hits
     }
 
+    fn len(&self, key: Key) -> usize {
+        if key == LONG { 1024 } else { self.len }
+    }
+
     fn update(&mut self, key: Key, stamp: Stamp) -> Status {
-        let value = vec![1; self.len];
+        let value = vec![1; self.len(key)];
         let message = Message { stamp, value: &value, ..Message::new(Op::Update, 0, 0, key) };
         let (mut verdicts, mut room) = ([Verdict::Control], [[0; VALUE_MAX]]);
         let packet = Packet { message, port: PORT };
@@ -82,7 +88,7 @@ impl Bench {
             }
             let status = match head.op {
                 Op::Adopt if self.update(head.key, head.stamp) == Status::TooLong => {
-                    let refresh = Message::new(Op::Refresh, self.len as u64, 0, head.key);
+                    let refresh = Message::new(Op::Refresh, self.len(head.key) as u64, 0, head.key);
                     let refresh = Message { status: Status::TooLong, stamp: head.stamp, ..refresh };
                     self.controller.message(self.now, (PORT, server), &refresh, &mut more);
                     continue;
@@ -283,10 +289,9 @@ fn a_long_value_that_is_hotter_gets_whole_indexes() {
     let cold: Vec<i64> = (1..=16).flat_map(|key| [key; 6]).collect();
     bench.run(12, &cold);
     assert_eq!(bench.controller.table().free_units(), 0);
-    bench.len = 1024;
-    // Others of one pass are reported meanwhile, and would take what comes free.
-    let hot: Vec<i64> = cold.iter().copied().chain((20..40).flat_map(|key| [key; 7])).collect();
-    bench.run(30, &hot.iter().copied().chain([99; 200]).collect::<Vec<_>>());
-    let entry = bench.controller.table().entry(99);
+    // Others are reported meanwhile, and would take what comes free.
+    let others = (1..60).flat_map(|key| [key; 6]);
+    bench.run(30, &others.chain([LONG as i64; 200]).collect::<Vec<_>>());
+    let entry = bench.controller.table().entry(LONG);
     assert_eq!(entry.map(|entry| entry.place.units), Some(64));
 }

@@ -9,7 +9,7 @@
 //! without a subject.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::stream::RawMessageErrorKind;
@@ -18,7 +18,7 @@ use overbank_cluster::log::{Batch, Reply};
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Partition, Sequence};
 
-use super::{Failed, Found, Log};
+use super::{Failed, Found, Log, REQUEST_MAX};
 
 /// Batches of a reply to a fetch, and their bytes at most.
 const FETCH_MAX: usize = 256;
@@ -128,14 +128,14 @@ impl Log {
     }
 
     /// Takes what a consumer has of a subject, or of all if that is empty: from this position on,
-    /// that many messages at a time.
+    /// that many messages at a time. A gap that was found before stays one if nothing is found.
     async fn by_consumer(
         &self,
         partition: Partition,
         (start_sequence, filter_subject, at_a_time): (u64, String, usize),
         run: &mut Run,
     ) -> Result<(), Failed> {
-        run.gap = None;
+        let (gap, end) = (run.gap.take(), Instant::now() + REQUEST_MAX);
         let consumer = self
             .stream
             .create_consumer(pull::Config {
@@ -150,13 +150,13 @@ impl Log {
             .await?;
         let subject = self.subject("log", partition);
         let mut seen = 0;
-        while !run.is_full() && seen < SCAN_MAX {
+        while !run.is_full() && seen < SCAN_MAX && Instant::now() < end {
             let before = seen;
             let mut messages = consumer.fetch().max_messages(at_a_time).messages().await?;
             while let Some(message) = messages.next().await {
                 let message = message?;
                 seen += 1;
-                if *message.subject == *subject {
+                if *message.subject == *subject && !run.is_full() {
                     let (sequence, batch) = self.read(&message.payload)?;
                     run.take(sequence, batch, message.payload.len());
                 }
@@ -164,6 +164,9 @@ impl Log {
             if seen == before {
                 break;
             }
+        }
+        if run.batches.is_empty() {
+            run.gap = run.gap.or(gap);
         }
         // The server removes it otherwise, after `inactive_threshold`.
         let _ = self.stream.delete_consumer(&consumer.cached_info().name).await;
