@@ -84,8 +84,6 @@ fn describe(record: &mut Record, plan: &Plan, watched: Watched, is_smoke: bool) 
     record.setting("instrument", "a rack of processes over veth pairs");
     record.setting("servers", plan.placement.servers);
     record.setting("requests/s of a server (input)", plan.rate);
-    let retry_ms = servers::RETRY_US / 1000;
-    record.setting("agents repeat to the device after (input)", format!("{retry_ms} ms"));
     record.setting("cores", overbank_kit::machine::usable_cores().len());
     record.setting("cores in use, at most", percent(watched.cores, 0));
     record.setting("lost outside of servers, at most", percent(watched.elsewhere, 3));

@@ -15,11 +15,6 @@ use super::super::rack::cold;
 
 /// Bytes that the kernel keeps of what an agent has not read yet.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Time after which an agent repeats what the device has not answered. The controller installs up
-/// to 1,000 keys at once. On a few cores, answers then take longer than the default of 2 ms; each
-/// repeated fence makes the update that follows the first one stale, and all of them go on.
-pub(super) const RETRY_US: u64 = 50_000;
-
 /// Agents on consecutive addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers {
@@ -96,7 +91,7 @@ impl Servers {
                 listen: SocketAddr::from((address, PORT)),
                 device: self.device.map(|device| SocketAddr::from((device, PORT))),
                 receive_bytes: RECEIVE_BYTES,
-                machine: Settings { retry_us: RETRY_US, ..Settings::default() },
+                machine: Settings::default(),
                 protocol: Protocol::Stamps,
                 rate: Some(self.rate),
             };
