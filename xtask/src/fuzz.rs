@@ -59,6 +59,7 @@ const TARGETS: &[Target] = &[
     Target::new("requests", 512),
     Target::new("pfcp", 512),
     Target::new("device", 1024),
+    Target::new("kv_agent", 1024),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -75,7 +76,8 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
     /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu,
-    /// stores, requests, pfcp, device [default: all]
+    /// stores, requests, pfcp, device,
+    /// kv_agent [default: all]
     target: Option<String>,
 }
 

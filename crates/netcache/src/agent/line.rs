@@ -29,11 +29,13 @@ pub struct Line<P> {
     queue: VecDeque<Write<P>>,
     /// Writes without a stamp, which wait for that of a fence.
     held: Vec<Write<P>>,
+    /// What the store is asked for the value with, wanted or not any more: one read at a time.
+    reading: Option<u64>,
 }
 
 impl<P> Default for Line<P> {
     fn default() -> Self {
-        Self { cached: None, queue: VecDeque::new(), held: Vec::new() }
+        Self { cached: None, queue: VecDeque::new(), held: Vec::new(), reading: None }
     }
 }
 
@@ -122,7 +124,8 @@ impl Cached {
 
 impl<P> Line<P> {
     pub fn is_empty(&self) -> bool {
-        self.cached.is_none() && self.queue.is_empty() && self.held.is_empty()
+        let waits = !self.queue.is_empty() || !self.held.is_empty() || self.reading.is_some();
+        self.cached.is_none() && !waits
     }
 
     /// Returns when [`Line::again`] is to be called.
@@ -203,6 +206,7 @@ impl<P> Line<P> {
 
     /// The store has this value, if it could say.
     pub fn read(&mut self, number: u64, value: Option<Value>, doing: &mut Doing<'_, P>) {
+        self.reading = None;
         let Some(cached) = self.cached.as_mut() else { return };
         if cached.wants == Wants::Read(number) {
             match value {
@@ -210,6 +214,8 @@ impl<P> Line<P> {
                 None => cached.want(Wants::Patience, doing),
             }
         }
+        // A stamp was accepted meanwhile.
+        self.settle(doing);
     }
 
     /// The device has answered a fence or an update.
@@ -290,9 +296,10 @@ impl<P> Line<P> {
         if let Some(cached) = self.cached.as_mut()
             && cached.wants == Wants::Nothing
             && self.queue.is_empty()
+            && self.reading.is_none()
         {
             let number = doing.store(Ask::Read, For::Update);
-            cached.wants = Wants::Read(number);
+            (self.reading, cached.wants) = (Some(number), Wants::Read(number));
         }
     }
 

@@ -558,3 +558,33 @@ fn a_slow_device_has_the_value_in_the_end() {
         "{valid_after:?} {fences}"
     );
 }
+
+/// However often a write comes again, and the device stamps it anew, while the store is slow.
+#[test]
+fn the_store_is_asked_for_one_read_of_a_key_at_a_time() {
+    let mut agent = Agent::<usize>::alone(Settings::DEFAULT, 5);
+    let mut out = Vec::new();
+    let mut put = |agent: &mut Agent<usize>, writes| {
+        let stamp = Stamp { boot: 1, install: 1, writes };
+        let put = Message { stamp, value: b"value", ..Message::new(Op::PutCached, 1, 1, 7) };
+        agent.message(0, 0, &put, &mut out);
+        let asked = out.drain(..).filter_map(|action| match action {
+            Action::Store { number, .. } => Some(number),
+            _ => None,
+        });
+        asked.collect::<Vec<u64>>()
+    };
+    let [write] = put(&mut agent, 1)[..] else { panic!("a write") };
+    agent.stored(0, write, Answer::Written, &mut Vec::new());
+    let asked: Vec<u64> = (2..50).flat_map(|writes| put(&mut agent, writes)).collect();
+    let [first] = asked[..] else { panic!("{asked:?}") };
+    // What was read before the last stamp is not for it.
+    let mut out = Vec::new();
+    let value = Answer::Read(Some(Arc::from(*b"value")));
+    agent.stored(0, first, value.clone(), &mut out);
+    let [Action::Store { number: second, ask: Ask::Read, .. }] = out[..] else { panic!("{out:?}") };
+    out.clear();
+    agent.stored(0, second, value, &mut out);
+    let [Action::Device(Letter { head, .. })] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((head.op, head.stamp.writes), (Op::Update, 49));
+}
