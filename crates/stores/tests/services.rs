@@ -209,8 +209,8 @@ fn a_lost_server_of_three_loses_nothing_and_a_stale_owner_is_refused() {
     wait_for("every packet is handled without a member", LONG, || all_handled(&sites, 200));
     assert!(sites.iter().all(Site::is_running));
 
-    // Servers that are killed one after the other have all that they had: a node that begins then
-    // finds every session. (It would not, had the log been purged by subject.)
+    // Servers that are killed one after the other, or all at once, have all that they had: a node
+    // that begins then finds every session. (It would not, had the log been purged.)
     for server in 0..3 {
         wait_for("all servers have all of the log", LONG, || are_current(&services));
         services.stop_nats(server);
@@ -223,6 +223,22 @@ fn a_lost_server_of_three_loses_nothing_and_a_stale_owner_is_refused() {
     sites.push(services.join(4));
     wait_for("a node that begins", LONG, || sites[4].is_ingress());
     wait_for("it knows of every session", LONG, || all_handled(&sites, 290));
+    assert!(first_of_log(&services) > 1, "batches are deleted behind snapshots");
+    (0..3).for_each(|server| services.stop_nats(server));
+    (0..3).for_each(|server| services.start_nats(server));
+    sites.push(services.join(5));
+    wait_for("another node that begins", LONG, || sites[5].is_ingress());
+    wait_for("it knows of every session, too", LONG, || all_handled(&sites, 290));
+}
+
+/// Position of the first message of the log.
+fn first_of_log(services: &Services) -> u64 {
+    kit::runtime().block_on(async {
+        let client = async_nats::connect(services.nats_urls()).await.expect("connected");
+        let context = async_nats::jetstream::new(client);
+        let stream = context.get_stream("overbank-test-log").await.expect("the log");
+        stream.cached_info().state.first_sequence
+    })
 }
 
 /// Whether every server has all of the log.

@@ -3,13 +3,11 @@
 //!
 //! What a consumer says is checked by its numbers, and what it lacks is got one by one: a server of
 //! three that was started again may skip messages of a subject, and number them otherwise than the
-//! others (nats-server 2.9.10). What is got one by one comes from the leader. The leader may have
-//! such a server's index, too, after all three were started again: it has the messages, and does
-//! not find them by their subject. So before batches are taken for purged, the stream is read
-//! without a subject.
+//! others (nats-server 2.9.10). What is got one by one comes from the leader, which is right. Only
+//! the leader's first message of a subject says that batches are purged.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::stream::RawMessageErrorKind;
@@ -18,7 +16,7 @@ use overbank_cluster::log::{Batch, Reply};
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Partition, Sequence};
 
-use super::{Failed, Found, Log, REQUEST_MAX};
+use super::{Failed, Found, Log};
 
 /// Batches of a reply to a fetch, and their bytes at most.
 const FETCH_MAX: usize = 256;
@@ -27,16 +25,11 @@ const FETCH_BYTES_MAX: usize = 16 << 20;
 const SINGLE_MAX: u64 = 128;
 /// Messages that are looked at for a batch whose position is not known.
 const SEARCH_MAX: u64 = 4096;
-/// Messages of all partitions that are read for a batch that is not found otherwise, and at a time.
-const SCAN_MAX: usize = 1 << 17;
-const SCAN: usize = 4096;
 
 /// Batches that follow each other without a gap.
 #[derive(Default)]
 struct Run {
     next: Sequence,
-    /// The last one of the log.
-    last: Sequence,
     batches: Vec<(Sequence, Arc<Batch<Dense>>)>,
     bytes: usize,
     /// The batch that was found in place of the next one.
@@ -57,7 +50,7 @@ impl Run {
 
     fn is_full(&self) -> bool {
         let is_long = self.batches.len() >= FETCH_MAX || self.bytes >= FETCH_BYTES_MAX;
-        is_long || self.gap.is_some() || self.next > self.last
+        is_long || self.gap.is_some()
     }
 }
 
@@ -69,17 +62,17 @@ impl Log {
         from: Sequence,
     ) -> Result<Reply<Dense>, Failed> {
         let mut run = Run { next: from, ..Run::default() };
+        let mut last = 0;
         if let Some(Found { sequence, batch, bytes, .. }) = self.last(partition).await? {
-            run.last = sequence;
+            last = sequence;
             if sequence <= from {
                 run.take(sequence, batch, bytes);
             } else {
-                let start = self.before(partition, from) + 1;
                 if sequence - from >= SINGLE_MAX {
-                    let subject = self.subject("log", partition);
-                    self.by_consumer(partition, (start, subject, FETCH_MAX), &mut run).await?;
+                    self.by_consumer(partition, sequence, &mut run).await?;
                 }
                 if run.batches.is_empty() {
+                    let start = self.before(partition, from) + 1;
                     self.singly(partition, (start, SINGLE_MAX), &mut run).await?;
                 }
                 // The next batch is in the log, or purged: a position was another leader's.
@@ -87,16 +80,11 @@ impl Log {
                     self.forget(partition);
                     self.singly(partition, (1, SEARCH_MAX), &mut run).await?;
                 }
-                // Or it is not found by its subject.
-                if run.batches.is_empty() {
-                    let all = String::new();
-                    self.by_consumer(partition, (1, all, SCAN), &mut run).await?;
-                }
             }
         }
         Ok(match run.gap {
             Some(first) if run.batches.is_empty() => Reply::Purged { partition, first },
-            _ => Reply::Fetched { partition, batches: run.batches, last: run.last },
+            _ => Reply::Fetched { partition, batches: run.batches, last },
         })
     }
 
@@ -127,46 +115,35 @@ impl Log {
         Ok(())
     }
 
-    /// Takes what a consumer has of a subject, or of all if that is empty: from this position on,
-    /// that many messages at a time. A gap that was found before stays one if nothing is found.
     async fn by_consumer(
         &self,
         partition: Partition,
-        (start_sequence, filter_subject, at_a_time): (u64, String, usize),
+        last: Sequence,
         run: &mut Run,
     ) -> Result<(), Failed> {
-        let (gap, end) = (run.gap.take(), Instant::now() + REQUEST_MAX);
+        let start_sequence = self.before(partition, run.next) + 1;
         let consumer = self
             .stream
             .create_consumer(pull::Config {
                 deliver_policy: DeliverPolicy::ByStartSequence { start_sequence },
                 ack_policy: AckPolicy::None,
-                filter_subject,
+                filter_subject: self.subject("log", partition),
                 inactive_threshold: Duration::from_secs(5),
                 memory_storage: true,
                 num_replicas: 1,
                 ..pull::Config::default()
             })
             .await?;
-        let subject = self.subject("log", partition);
-        let mut seen = 0;
-        while !run.is_full() && seen < SCAN_MAX && Instant::now() < end {
-            let before = seen;
-            let mut messages = consumer.fetch().max_messages(at_a_time).messages().await?;
+        let mut goes_on = true;
+        while goes_on && !run.is_full() {
+            let mut messages = consumer.fetch().max_messages(FETCH_MAX).messages().await?;
+            goes_on = false;
             while let Some(message) = messages.next().await {
                 let message = message?;
-                seen += 1;
-                if *message.subject == *subject && !run.is_full() {
-                    let (sequence, batch) = self.read(&message.payload)?;
-                    run.take(sequence, batch, message.payload.len());
-                }
+                let (sequence, batch) = self.read(&message.payload)?;
+                goes_on = sequence < last;
+                run.take(sequence, batch, message.payload.len());
             }
-            if seen == before {
-                break;
-            }
-        }
-        if run.batches.is_empty() {
-            run.gap = run.gap.or(gap);
         }
         // The server removes it otherwise, after `inactive_threshold`.
         let _ = self.stream.delete_consumer(&consumer.cached_info().name).await;

@@ -10,11 +10,13 @@
 //! that of partition 0 purges what is below the floors of all. So a partition without changes has
 //! to go on, too: its owner appends an empty batch now and then.
 //!
-//! Streams are purged as a whole and never by subject: a server of three (nats-server 2.9.10) that
-//! starts again after that loses all that it had.
+//! Messages are deleted one by one. A server (nats-server 2.9.10, three of them) that is started
+//! again repeats a purge from its journal, and then removes all that the stream had at the time of
+//! the purge, whatever sequence or subject the purge named. A deletion it repeats as it was.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use futures_util::{StreamExt, future, stream};
 use overbank_cluster::log::Snapshot;
 use overbank_cluster::table::Dense;
 use overbank_cluster::{Partition, Sequence};
@@ -24,6 +26,9 @@ use crate::bytes;
 
 /// Bytes of a snapshot that is kept in the message; longer ones are in parts of as many.
 const PART: usize = 256 << 10;
+/// Messages that are deleted with a snapshot at most, and at the same time.
+const DELETED_MAX: u64 = 1 << 15;
+const DELETED_AT_ONCE: usize = 16;
 /// Parts of a snapshot at most: 1 GiB.
 const PARTS_MAX: usize = 4096;
 
@@ -128,9 +133,11 @@ impl Log {
             }
         }
         for (stream, floor) in [(&self.stream, log), (&self.parts, parts)] {
-            if floor > 1 {
-                stream.purge().sequence(floor).await?;
-            }
+            let first = stream.get_info().await?.state.first_sequence;
+            let gone = first..floor.min(first + DELETED_MAX);
+            let deleted = stream::iter(gone).map(|position| stream.delete_message(position));
+            // One that is gone is refused.
+            deleted.buffer_unordered(DELETED_AT_ONCE).for_each(|_| future::ready(())).await;
         }
         Ok(())
     }
