@@ -75,6 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
         progress: &mut progress,
         penalty_cycles: 0.0,
         entries: &[],
+        program: None,
     };
     let start = Instant::now();
     let mut record = measure(&mut context)?;

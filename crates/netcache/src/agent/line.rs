@@ -135,23 +135,23 @@ impl<P> Line<P> {
     }
 
     /// Returns the name of the write that is at the store.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn first(&self) -> Option<(u64, u64)> {
         self.queue.front().map(Write::name)
     }
 
     /// Returns how many writes wait for a fence.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn is_patient(&self) -> bool {
         self.cached.as_ref().is_some_and(|cached| cached.wants == Wants::Patience)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn forget_tries(&mut self) {
         self.cached.iter_mut().for_each(|cached| (cached.tries, cached.again) = (0, 0));
     }

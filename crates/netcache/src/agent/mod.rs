@@ -227,14 +227,14 @@ impl<P: Clone> Agent<P> {
     }
 
     /// Returns an agent in another run, whose store has remembered what it has applied.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn again(&self, epoch: u64) -> Agent<P> {
         let mut windows = self.windows.clone();
         windows.forget_waiting();
         Agent { windows, ..Agent::new(self.settings, epoch) }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn forget_windows(&mut self) {
         let Settings { clients_max, client_idle_us, .. } = self.settings;
         self.windows = Windows::new(clients_max, client_idle_us);
@@ -242,7 +242,7 @@ impl<P: Clone> Agent<P> {
 
     /// Makes states equal that differ in how often something was said, or in numbers above the
     /// last one that was.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn forget_tries(&mut self, last: u64) {
         self.lines.values_mut().for_each(Line::forget_tries);
         self.totals = Totals::default();
@@ -250,13 +250,13 @@ impl<P: Clone> Agent<P> {
     }
 
     /// Client and request of this key's write that is at the store.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn writing(&self, key: Key) -> Option<(u64, u64)> {
         self.lines.get(&key)?.first()
     }
 
     /// Takes the writes of a key that wait for a fence, without one, if they are as many.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn release(&mut self, key: Key, at_least: usize, out: &mut Vec<Action<P>>) {
         if self.lines.get(&key).is_some_and(|line| line.held() >= at_least) {
             self.with(0, key, out, |line, doing| line.release(doing));
@@ -264,7 +264,7 @@ impl<P: Clone> Agent<P> {
     }
 
     /// Whether it would do something after some time that it has not done yet.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn is_due(&self) -> bool {
         self.lines.values().any(Line::is_patient)
     }

@@ -57,7 +57,7 @@ impl Status {
     }
 
     /// Returns that of an installation which has had this many writes.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) const fn of(install: u32, writes: u32) -> Status {
         Status::new(install, writes, false)
     }
@@ -139,7 +139,7 @@ impl Arrays {
     }
 
     /// Sets all of an item, for the model of the protocol.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn set(&self, item: Item, status: Status, length: Length) {
         self.status[usize::from(item)].store(status.0, Ordering::Relaxed);
         self.lengths[usize::from(item)].store(length.pack(), Ordering::Relaxed);

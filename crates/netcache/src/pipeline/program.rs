@@ -149,7 +149,7 @@ impl Pipeline {
     }
 
     /// Returns a device whose state the model of the protocol sets and reads.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn of_one_item(table: &super::Table) -> Pipeline {
         let settings = sketch::Settings { threshold: u16::MAX, sample_log2: 0 };
         let sketch = sketch::Config { counters_log2: 2, bloom_log2: 6 }.build(1, settings);
@@ -157,7 +157,7 @@ impl Pipeline {
         Pipeline::new(table.reader(), table.arrays(), counts, sketch.expect("memory").0, 1)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn set(
         &mut self,
         entry: Entry,
@@ -169,7 +169,7 @@ impl Pipeline {
         self.arrays.store(entry.place, value);
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn of(&self, entry: Entry) -> (Status, Length, u8) {
         let mut room = [0; PASS];
         self.arrays.load(entry.place, &mut room);
