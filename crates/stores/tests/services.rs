@@ -223,21 +223,32 @@ fn a_lost_server_of_three_loses_nothing_and_a_stale_owner_is_refused() {
     sites.push(services.join(4));
     wait_for("a node that begins", LONG, || sites[4].is_ingress());
     wait_for("it knows of every session", LONG, || all_handled(&sites, 290));
-    assert!(first_of_log(&services) > 1, "batches are deleted behind snapshots");
+    let before = positions(&services).0;
+    let mut next = 290;
+    wait_for("batches are deleted behind snapshots", LONG, || {
+        establish(&sites, next..next + 20);
+        next += 20;
+        positions(&services).0 > before
+    });
+    let (first, last) = positions(&services);
     (0..3).for_each(|server| services.stop_nats(server));
     (0..3).for_each(|server| services.start_nats(server));
+    wait_for("all servers have all of the log", LONG, || are_current(&services));
+    let now = positions(&services).0;
+    assert!(now < first + (last - first) / 2, "from {first} to {last}, and from {now} on");
     sites.push(services.join(5));
     wait_for("another node that begins", LONG, || sites[5].is_ingress());
-    wait_for("it knows of every session, too", LONG, || all_handled(&sites, 290));
+    wait_for("it knows of every session, too", LONG, || all_handled(&sites, next));
 }
 
-/// Position of the first message of the log.
-fn first_of_log(services: &Services) -> u64 {
+/// Positions of the first and the last message of the log.
+fn positions(services: &Services) -> (u64, u64) {
     kit::runtime().block_on(async {
         let client = async_nats::connect(services.nats_urls()).await.expect("connected");
         let context = async_nats::jetstream::new(client);
         let stream = context.get_stream("overbank-test-log").await.expect("the log");
-        stream.cached_info().state.first_sequence
+        let state = &stream.cached_info().state;
+        (state.first_sequence, state.last_sequence)
     })
 }
 
