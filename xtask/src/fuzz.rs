@@ -76,8 +76,7 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
     /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu,
-    /// stores, requests, pfcp, device,
-    /// kv_agent [default: all]
+    /// stores, requests, pfcp, device, kv_agent [default: all]
     target: Option<String>,
 }
 

@@ -40,7 +40,7 @@
 //! same numbers, could say that a key is not cached which is.
 
 mod line;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;
 mod window;
 

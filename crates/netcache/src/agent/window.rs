@@ -85,7 +85,7 @@ impl Windows {
     }
 
     /// Forgets what waits.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn forget_waiting(&mut self) {
         let clients = self.clients.values_mut();
         clients.for_each(|client| client.requests.retain(|_, status| status.is_some()));
