@@ -380,7 +380,7 @@ impl<S: Sink> forward::Sink for Burst<'_, S> {
     fn admit(&mut self, first: usize, frames: &[&[u8]], may: u32) -> u32 {
         self.chunk = Chunk { first, ..Chunk::default() };
         let mut go = may;
-        // No vectors: their pushes of what is so large cost more than all else here.
+        // No vectors: what is as large as this is copied twice by a push.
         let mut messages = [const { None }; CHUNK];
         let mut packets = [Packet::NONE; CHUNK];
         let mut count = 0;

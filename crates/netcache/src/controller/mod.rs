@@ -13,6 +13,8 @@
 //!   the cached one's hits, both of this epoch and with the same sampling.
 //! - A key displaces the coldest of [`Settings::candidates`] that are drawn, if it is hotter by
 //!   [`Settings::hotter_percent`], and if that one has been cached for an epoch.
+//! - A value of several passes displaces as many keys, if it is hotter than each of them; colder
+//!   keys wait meanwhile.
 //! - The threshold follows the number of reports, the sampling the largest counter.
 //! - A key that is written often is invalid most of the time: it is left out for a while (7.3 says
 //!   that the cache should be off then).

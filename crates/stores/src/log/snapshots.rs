@@ -7,7 +7,7 @@
 //! **Purging.** Of each partition, the log keeps the last batch of the snapshot before the last one
 //! and all after it: never less than the last message of a subject, which the next expectation
 //! needs. A writer leaves the positions up to which its partition needs nothing (the *floor*), and
-//! that of partition 0 purges what is below the floors of all. So a partition without changes has
+//! that of partition 0 deletes what is below the floors of all. So a partition without changes has
 //! to go on, too: its owner appends an empty batch now and then.
 //!
 //! Messages are deleted one by one. A server (nats-server 2.9.10, three of them) that is started
@@ -26,9 +26,11 @@ use crate::bytes;
 
 /// Bytes of a snapshot that is kept in the message; longer ones are in parts of as many.
 const PART: usize = 256 << 10;
-/// Messages that are deleted with a snapshot at most, and at the same time.
-const DELETED_MAX: u64 = 1 << 15;
-const DELETED_AT_ONCE: usize = 16;
+/// Messages that are deleted with a snapshot at most, and at the same time: three servers on two
+/// cores take 20,000 of these a second. The rest waits for the next snapshot of partition 0, which
+/// is made every 300 s at least; so a log grows without bound above 800 batches/s.
+const DELETED_MAX: u64 = 1 << 18;
+const DELETED_AT_ONCE: usize = 64;
 /// Parts of a snapshot at most: 1 GiB.
 const PARTS_MAX: usize = 4096;
 

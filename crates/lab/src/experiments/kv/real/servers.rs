@@ -15,6 +15,7 @@ use super::super::rack::cold;
 
 /// Bytes that the kernel keeps of what an agent has not read yet.
 const RECEIVE_BYTES: usize = 1 << 20;
+
 /// Agents on consecutive addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Servers {
