@@ -156,6 +156,15 @@ impl<P> Line<P> {
         self.cached.iter_mut().for_each(|cached| (cached.tries, cached.again) = (0, 0));
     }
 
+    /// The number of what the device is asked for.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn number(&mut self) -> Option<&mut u64> {
+        match &mut self.cached.as_mut()?.wants {
+            Wants::Fence(number) | Wants::Update(number, _) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Whether this stamp or a later one was accepted.
     pub fn has_accepted(&self, stamp: Stamp) -> bool {
         self.cached.as_ref().is_some_and(|cached| stamp <= cached.last)

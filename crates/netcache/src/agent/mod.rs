@@ -249,6 +249,14 @@ impl<P: Clone> Agent<P> {
         self.number = last;
     }
 
+    /// Gives what the device is asked for the numbers from 1 on; returns those before.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn renumber(&mut self) -> Vec<u64> {
+        let asked = self.lines.values_mut().filter_map(Line::number);
+        let before = asked.zip(1..).map(|(number, nth)| std::mem::replace(number, nth)).collect();
+        before
+    }
+
     /// Client and request of this key's write that is at the store.
     #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn writing(&self, key: Key) -> Option<(u64, u64)> {
@@ -261,6 +269,12 @@ impl<P: Clone> Agent<P> {
         if self.lines.get(&key).is_some_and(|line| line.held() >= at_least) {
             self.with(0, key, out, |line, doing| line.release(doing));
         }
+    }
+
+    /// Whether it serves and no write waits.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn rests(&self) -> bool {
+        self.serves && self.waiting == 0
     }
 
     /// Whether it would do something after some time that it has not done yet.

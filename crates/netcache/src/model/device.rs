@@ -109,6 +109,15 @@ impl Device {
         self.shape.boot
     }
 
+    /// Returns the lowest stamp that an update may still count with.
+    pub fn stamp(&self) -> Stamp {
+        let Shape { boot, install, key, .. } = self.shape;
+        match key {
+            Some(_) => Stamp { boot, install, writes: self.status.writes() },
+            None => Stamp { boot, install: install + 1, writes: 0 },
+        }
+    }
+
     /// Returns the key that has the item.
     pub fn key(&self) -> Option<Key> {
         self.shape.key
