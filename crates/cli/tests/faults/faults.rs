@@ -18,6 +18,8 @@ pub struct Fault {
     pub cuts_fabric: bool,
     /// Whether any packet may be lost.
     pub may_lose: bool,
+    /// Whether packets may be lost if the cores have no time left.
+    pub takes_cores: bool,
     /// Begins it; for a node, at this one.
     pub cause: fn(&mut Scene, usize) -> Undo,
 }
@@ -25,7 +27,8 @@ pub struct Fault {
 const fn service(name: &'static str, seconds: u64, cause: fn(&mut Scene, usize) -> Undo) -> Fault {
     let lasts = Duration::from_secs(seconds);
     let (takes_node, renews_node, cuts_fabric, may_lose) = (false, false, false, false);
-    Fault { name, lasts, takes_node, renews_node, cuts_fabric, may_lose, cause }
+    let takes_cores = false;
+    Fault { name, lasts, takes_node, renews_node, cuts_fabric, may_lose, takes_cores, cause }
 }
 
 /// All of them.
@@ -128,9 +131,12 @@ pub const FAULTS: [Fault; 14] = [
             Box::new(move |scene| scene.set_slow(node, false))
         })
     },
-    // Valid packets lose nothing to it.
-    service("flood", 10, |_, _| {
-        let flood = Flood::start();
-        Box::new(|_| flood.end())
-    }),
+    // Valid packets lose nothing to it, while the cores have time.
+    Fault {
+        takes_cores: true,
+        ..service("flood", 10, |_, _| {
+            let flood = Flood::start();
+            Box::new(|_| flood.end())
+        })
+    },
 ];

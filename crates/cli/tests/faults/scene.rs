@@ -56,7 +56,7 @@ impl Drop for Scene {
             let _ = try_run(&format!("ip netns del {space}"));
         }
         if std::thread::panicking() {
-            self.show_logs();
+            self.show_logs(&[0; NODES + 2], 25);
         }
     }
 }
@@ -168,12 +168,26 @@ impl Scene {
         Process(command.spawn().expect("it starts"))
     }
 
-    fn show_logs(&self) {
+    /// Names and texts of the logs.
+    fn logs(&self) -> impl Iterator<Item = (String, String)> {
         let nodes = (0..NODES).map(|node| format!("node{node}.log"));
-        for log in nodes.chain(["etcd.log".to_owned(), "nats.log".to_owned()]) {
+        let all = nodes.chain(["etcd.log".to_owned(), "nats.log".to_owned()]);
+        all.map(|log| {
             let text = std::fs::read_to_string(self.path(&log)).unwrap_or_default();
-            let lines: Vec<&str> = text.lines().collect();
-            eprintln!("{log}:\n{}", lines[lines.len().saturating_sub(25)..].join("\n"));
+            (log, text)
+        })
+    }
+
+    /// Returns how long each log is.
+    pub fn log_ends(&self) -> Vec<usize> {
+        self.logs().map(|(_, text)| text.len()).collect()
+    }
+
+    /// Shows what was logged since [`Scene::log_ends`]; the last lines, if they are many.
+    pub fn show_logs(&self, ends: &[usize], lines_max: usize) {
+        for ((log, text), end) in self.logs().zip(ends) {
+            let lines: Vec<&str> = text.get(*end..).unwrap_or_default().lines().collect();
+            eprintln!("{log}:\n{}", lines[lines.len().saturating_sub(lines_max)..].join("\n"));
         }
     }
 
