@@ -77,16 +77,9 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
                 sample_log2: 0,
             };
             let settings = controller::Settings::default();
-            let mut rack = Rack::new(Plan {
-                placement,
-                rate: SCALED,
-                items,
-                value_len: VALUE_LEN,
-                counting,
-                controller: controller::Settings { candidates, ..settings },
-                protocol: Protocol::Stamps,
-                seed,
-            })?;
+            let controller = controller::Settings { candidates, ..settings };
+            let plan = Plan::of(placement, SCALED, items);
+            let mut rack = Rack::new(Plan { counting, controller, ..plan })?;
             let (mut hits, mut before) = (Vec::new(), rack.control());
             for second in 0..seconds {
                 if second == seconds / 2 {

@@ -151,16 +151,8 @@ fn measure(context: &mut Context<'_>, kind: &Kind, sizes: &Sizes) -> Result<Time
     let placement = Placement { servers: sizes.servers, seed: context.seed };
     let law = Law::new(sizes.keys, THETA)?;
     let ideal = SCALED / fullest(&placement.loads(&law, sizes.items as u64));
-    let plan = Plan {
-        placement,
-        rate: SCALED,
-        items: sizes.items,
-        value_len: VALUE_LEN,
-        counting: sketch::Settings { threshold: (ideal / 8192.0).max(2.0) as u16, sample_log2: 0 },
-        controller: controller::Settings::default(),
-        protocol: Protocol::Stamps,
-        seed: context.seed,
-    };
+    let counting = sketch::Settings { threshold: (ideal / 8192.0).max(2.0) as u16, sample_log2: 0 };
+    let plan = Plan { counting, ..Plan::of(placement, SCALED, sizes.items) };
     let mut rack = Rack::new(plan)?;
     rack.fill()?;
     let mut load = reads(&law, 0.8 * ideal);

@@ -57,7 +57,7 @@ use crate::prelude::*;
 use law::{Law, Placement, fullest};
 use overbank_netcache::{Protocol, controller};
 use popularity::Popularity;
-use rack::{Load, NOTHING, Outcome, Plan, Rack, Run};
+use rack::{Faults, Load, Plan, Rack, Run};
 
 /// Requests a second of a server, an input (section 7.1).
 const RATE: f64 = 1e7;
@@ -82,17 +82,7 @@ impl Size {
     }
 
     fn plan(self, items: usize, seed: u64) -> Plan {
-        let placement = Placement { servers: self.servers, seed };
-        Plan {
-            placement,
-            rate: RATE,
-            items,
-            value_len: VALUE_LEN,
-            counting: NOTHING,
-            controller: controller::Settings::default(),
-            protocol: Protocol::Stamps,
-            seed,
-        }
+        Plan::of(Placement { servers: self.servers, seed }, RATE, items)
     }
 
     /// Returns what the servers take in all if their loads are equal.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use overbank_kit::histories::{Kind, Operation, judge};
 use overbank_netcache::slots::PASS;
 use overbank_wire::netcache::{Key, Message, Op, Stamp};
 use rand_distr::{Distribution, Exp1};
@@ -14,6 +15,8 @@ use super::packet::{CLIENT, Packet};
 
 /// Written values begin with this, and the number of their write.
 const WRITTEN: [u8; 8] = *b"overbank";
+/// Requests are from so many clients in turn: a server remembers a client's last ones by number.
+const CLIENTS: u64 = 64;
 /// Requests whose time of sending is remembered.
 const REMEMBERED: usize = 1 << 20;
 
@@ -61,11 +64,13 @@ pub(super) struct Client {
     answered: HashMap<Key, u64>,
     /// Requests before this one are not counted.
     first: u64,
+    recorder: Recorder,
     pub(super) outcome: Outcome,
 }
 
 impl Client {
-    pub(super) fn new(placement: Placement, seed: u64) -> Client {
+    /// Returns a client that records the histories of the `watched` hottest keys.
+    pub(super) fn new(placement: Placement, watched: u64, seed: u64) -> Client {
         Client {
             random: Pcg64Mcg::seed_from_u64(seed),
             placement,
@@ -74,6 +79,7 @@ impl Client {
             sent: vec![(0, 0); REMEMBERED],
             answered: HashMap::new(),
             first: 0,
+            recorder: Recorder { watched, histories: HashMap::new() },
             outcome: Outcome::default(),
         }
     }
@@ -82,6 +88,11 @@ impl Client {
     pub(super) fn count(&mut self) -> Outcome {
         self.first = self.number;
         std::mem::take(&mut self.outcome)
+    }
+
+    /// Returns how many of the recorded histories have no order.
+    pub(super) fn wrong(&self) -> usize {
+        self.recorder.wrong()
     }
 
     /// Sends nothing before this time.
@@ -103,8 +114,10 @@ impl Client {
             value[..8].copy_from_slice(&WRITTEN);
             value[8..16].copy_from_slice(&(self.number + 1).to_le_bytes());
             let (op, len) = if is_write { (Op::Put, load.value_len) } else { (Op::Get, 0) };
+            let (client, request) = (self.number % CLIENTS, self.number / CLIENTS);
             let message =
-                Message { value: &value[..len], ..Message::new(op, 1, self.number, key(rank)) };
+                Message { value: &value[..len], ..Message::new(op, client, request, key(rank)) };
+            self.recorder.sent(rank, is_write.then_some(self.number), at);
             let known = self.answered.get(&key(rank)).copied().unwrap_or(0);
             self.sent[self.number as usize % REMEMBERED] = (at, known);
             self.outcome.sent += 1;
@@ -116,7 +129,7 @@ impl Client {
     /// Takes an answer.
     pub(super) fn take(&mut self, packet: &Packet) {
         let message = packet.message();
-        let number = message.request;
+        let number = message.request * CLIENTS + message.client;
         if self.number - number > REMEMBERED as u64 {
             return;
         }
@@ -125,6 +138,7 @@ impl Client {
             let last = self.answered.entry(message.key).or_default();
             *last = (*last).max(number + 1);
         }
+        self.recorder.answered(&message, number, (at, packet.at));
         if number < self.first {
             return;
         }
@@ -146,6 +160,57 @@ impl Client {
             }
         }
         outcome.times.push(took.min(u64::from(u32::MAX)) as u32);
+    }
+}
+
+/// Histories of the hottest keys.
+struct Recorder {
+    /// How many keys.
+    watched: u64,
+    histories: HashMap<Key, History>,
+}
+
+#[derive(Default)]
+struct History {
+    /// By number.
+    writes: HashMap<u64, Operation>,
+    reads: Vec<Operation>,
+}
+
+impl Recorder {
+    fn sent(&mut self, rank: u64, write: Option<u64>, at: u64) {
+        if rank > self.watched {
+            return;
+        }
+        let history = self.histories.entry(key(rank)).or_default();
+        if let Some(number) = write {
+            let put = Operation { kind: Kind::Put(number + 1), call: at + 1, reply: None };
+            history.writes.insert(number, put);
+        }
+    }
+
+    fn answered(&mut self, message: &Message<'_>, number: u64, (call, reply): (u64, u64)) {
+        let Some(history) = self.histories.get_mut(&message.key) else { return };
+        match message.op {
+            Op::GetOk => {
+                let kind = Kind::Read(Some(version(message.value)).filter(|&version| version > 0));
+                history.reads.push(Operation { kind, call: call + 1, reply: Some(reply + 1) });
+            }
+            Op::WriteOk => {
+                let write = history.writes.get_mut(&number);
+                write.map(|write| write.reply.get_or_insert(reply + 1));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns how many of the histories have no order.
+    fn wrong(&self) -> usize {
+        let wrong = self.histories.values().filter(|history| {
+            let operations = history.writes.values().chain(&history.reads);
+            judge(&operations.copied().collect::<Vec<_>>()).is_err()
+        });
+        wrong.count()
     }
 }
 

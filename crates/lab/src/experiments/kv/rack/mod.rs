@@ -27,7 +27,11 @@ use std::collections::BinaryHeap;
 
 use overbank::sketch;
 use overbank_netcache::{Protocol, controller};
+use rand_distr::{Distribution, StandardUniform};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::SeedableRng;
 
+use super::VALUE_LEN;
 use super::law::{Placement, fullest, key};
 use crate::prelude::LabError;
 use client::Client;
@@ -40,6 +44,8 @@ const CLIENT_NS: u64 = 3500;
 const SERVER_NS: u64 = 3950;
 /// Requests that wait at a server at most.
 const WAITING_MAX: usize = 128;
+/// Slices between two looks at the status of watched keys.
+const LOOK: u64 = 100;
 
 /// What a rack is made of.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +59,47 @@ pub(super) struct Plan {
     pub(super) counting: sketch::Settings,
     pub(super) controller: controller::Settings,
     pub(super) protocol: Protocol,
+    /// No update follows a write: the controller has the value of the hottest key that is invalid
+    /// brought again, one key each so many nanoseconds.
+    pub(super) around_ns: Option<u64>,
+    pub(super) faults: Faults,
+    /// Hottest keys whose histories are judged and whose status is looked at now and then.
+    pub(super) watched: u64,
     pub(super) seed: u64,
 }
 
+impl Plan {
+    /// Returns a rack in which nothing becomes hot and nothing fails.
+    pub(super) fn of(placement: Placement, rate: f64, items: usize) -> Plan {
+        Plan {
+            placement,
+            rate,
+            items,
+            value_len: VALUE_LEN,
+            counting: NOTHING,
+            controller: controller::Settings::default(),
+            protocol: Protocol::Stamps,
+            around_ns: None,
+            faults: Faults::default(),
+            watched: 0,
+            seed: placement.seed,
+        }
+    }
+}
+
+/// What may happen to a packet on each of its two ways, as shares of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) lost: f64,
+    /// It arrives twice, the second time late.
+    pub(super) twice: f64,
+    pub(super) late: f64,
+    /// Nanoseconds that a late one takes longer at most.
+    pub(super) late_ns: u64,
+}
+
 /// Nothing becomes hot.
-pub(super) const NOTHING: sketch::Settings =
-    sketch::Settings { threshold: u16::MAX, sample_log2: 0 };
+const NOTHING: sketch::Settings = sketch::Settings { threshold: u16::MAX, sample_log2: 0 };
 
 /// What happens in a slice of time.
 #[derive(Default)]
@@ -91,6 +132,18 @@ pub(super) struct Rack {
     due: BinaryHeap<Reverse<(u64, u16)>>,
     due_at: Vec<u64>,
     client: Client,
+    /// Of the faults.
+    random: Pcg64Mcg,
+    /// When the controller has a value brought again.
+    around_at: u64,
+    looks: Looks,
+}
+
+/// How often a watched key was looked at, and how often it was invalid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    all: u64,
+    invalid: u64,
 }
 
 /// What a run gave.
@@ -101,6 +154,8 @@ pub(super) struct Run {
     /// What each server has served in a second, and the share that it has dropped.
     pub(super) served: Vec<f64>,
     pub(super) dropped: Vec<f64>,
+    /// Share of the time that a watched key was invalid.
+    pub(super) invalid: f64,
 }
 
 impl Run {
@@ -122,6 +177,7 @@ impl Rack {
         let service = Service { ns, waiting_max: WAITING_MAX };
         let slice_ns = ns.min(CLIENT_NS).min(SERVER_NS);
         let longest = (ns * (WAITING_MAX as u64 + 1)).max(CLIENT_NS).max(SERVER_NS);
+        let longest = longest + plan.faults.late_ns;
         let parts = Parts {
             items: plan.items,
             counting: plan.counting,
@@ -129,7 +185,8 @@ impl Rack {
             protocol: plan.protocol,
             seed: plan.seed,
         };
-        let server = |place| Server::new(place, plan.value_len, plan.protocol);
+        let server =
+            |place| Server::new(place, plan.value_len, plan.protocol, plan.around_ns.is_some());
         let mut rack = Rack {
             plan,
             service,
@@ -141,7 +198,10 @@ impl Rack {
             servers: (0..plan.placement.servers).map(server).collect(),
             due: BinaryHeap::new(),
             due_at: vec![u64::MAX; usize::from(plan.placement.servers)],
-            client: Client::new(plan.placement, plan.seed),
+            client: Client::new(plan.placement, plan.watched, plan.seed),
+            random: Pcg64Mcg::seed_from_u64(plan.seed),
+            around_at: 0,
+            looks: Looks::default(),
         };
         (0..plan.placement.servers).for_each(|place| rack.wake(place, 0));
         // Agents say hello, and serve from then on.
@@ -197,12 +257,19 @@ impl Rack {
             self.servers.iter_mut().map(|server| std::mem::take(&mut server.count)).collect();
         let seconds = ns as f64 / 1e9;
         let dropped = |count: &Count| count.dropped as f64 / count.arrived.max(1) as f64;
+        let looks = std::mem::take(&mut self.looks);
         Run {
             outcome: self.client.count(),
             seconds,
             served: counts.iter().map(|count| count.served as f64 / seconds).collect(),
             dropped: counts.iter().map(dropped).collect(),
+            invalid: looks.invalid as f64 / looks.all.max(1) as f64,
         }
+    }
+
+    /// Returns how many of the watched keys' histories have no order.
+    pub(super) fn wrong(&self) -> usize {
+        self.client.wrong()
     }
 
     /// Returns what the controller has counted.
@@ -247,6 +314,27 @@ impl Rack {
     }
 
     fn enter(&mut self, packet: &mut Packet, from_switch: bool) {
+        let Faults { lost, twice, late, late_ns } = self.plan.faults;
+        if lost + twice + late > 0.0 {
+            let random = &mut self.random;
+            let [is_lost, is_twice, is_late, part, second]: [f64; 5] =
+                StandardUniform.sample(random);
+            if is_lost < lost {
+                return;
+            }
+            if is_twice < twice {
+                let mut again = *packet;
+                again.at += (second * late_ns as f64) as u64;
+                self.arrive(&mut again, from_switch);
+            }
+            if is_late < late {
+                packet.at += (part * late_ns as f64) as u64;
+            }
+        }
+        self.arrive(packet, from_switch);
+    }
+
+    fn arrive(&mut self, packet: &mut Packet, from_switch: bool) {
         if from_switch {
             packet.at += if packet.to == CLIENT { CLIENT_NS } else { SERVER_NS };
             let is_client = packet.to == CLIENT;
@@ -266,6 +354,9 @@ impl Rack {
         let mut out = Vec::new();
         if self.device.due < end {
             self.device.tick(self.now, &mut out);
+        }
+        if load.is_some() {
+            self.look(&mut out);
         }
         slice.switch.sort_by_key(|packet| packet.at);
         self.device.burst(&slice.switch, &mut out);
@@ -294,6 +385,21 @@ impl Rack {
             self.enter(packet, false);
         }
         self.now = end;
+    }
+
+    /// Looks at keys that may be invalid; has the hottest one's value brought, if that is due.
+    fn look(&mut self, out: &mut Vec<Packet>) {
+        if self.plan.watched > 0 && (self.now / self.slice_ns).is_multiple_of(LOOK) {
+            let invalid = (1..=self.plan.watched).filter(|&rank| !self.is_valid(rank)).count();
+            self.looks.all += self.plan.watched;
+            self.looks.invalid += invalid as u64;
+        }
+        let Some(each) = self.plan.around_ns.filter(|_| self.now >= self.around_at) else { return };
+        self.around_at = self.now + each;
+        if let Some(rank) = (1..=self.plan.items as u64).find(|&rank| !self.is_valid(rank)) {
+            let server = self.plan.placement.server(rank);
+            self.device.report(self.now, key(rank), server, out);
+        }
     }
 
     /// Requests arrive at servers and are served, in the order of their times.

@@ -1,12 +1,12 @@
 //! A server: a queue that takes as long for each request, and the product's agent behind it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use overbank::hash::mix;
-use overbank_netcache::agent::{Action, Answer, Ask, Settings, Value};
+use overbank_netcache::agent::{Action, Answer, Ask, Letter, Settings, Value};
 use overbank_netcache::{Protocol, Server as Side};
-use overbank_wire::netcache::{Key, Op};
+use overbank_wire::netcache::{Key, Op, Status};
 
 use super::packet::{CONTROLLER, Packet, Place};
 
@@ -22,6 +22,8 @@ pub(super) struct Server {
     free_at: u64,
     pub(super) count: Count,
     actions: Vec<Action<Place>>,
+    /// Without updates after writes: keys whose value the controller has asked for since.
+    around: Option<HashSet<Key>>,
 }
 
 /// What a server has counted since this was taken last.
@@ -40,7 +42,8 @@ pub(super) struct Service {
 }
 
 impl Server {
-    pub(super) fn new(place: Place, value_len: usize, protocol: Protocol) -> Server {
+    /// `around`: the device gets a value only if its controller has asked for it.
+    pub(super) fn new(place: Place, value_len: usize, protocol: Protocol, around: bool) -> Server {
         Server {
             place,
             agent: Side::new(protocol, Settings::default(), mix(u64::from(place)) | 1),
@@ -50,6 +53,7 @@ impl Server {
             free_at: 0,
             count: Count::default(),
             actions: Vec::new(),
+            around: around.then(HashSet::new),
         }
     }
 
@@ -86,6 +90,13 @@ impl Server {
 
     fn handle(&mut self, now: u64, packet: &Packet, out: &mut Vec<Packet>) {
         let message = packet.message();
+        if let Some(asked) = &mut self.around {
+            match message.op {
+                Op::Adopt => _ = asked.insert(message.key),
+                Op::PutCached | Op::DeleteCached | Op::UpdateOk => _ = asked.remove(&message.key),
+                _ => {}
+            }
+        }
         self.agent.message(now / 1000, packet.from, &message, &mut self.actions);
         self.carry_out(now, out);
     }
@@ -104,6 +115,10 @@ impl Server {
                     Action::Reply(to, letter) => {
                         out.push(Packet::new(now, self.place, to, &letter.message()));
                     }
+                    Action::Device(letter) if self.keeps(&letter) => {
+                        let answer = letter.head.answer(Op::UpdateOk, Status::Ok);
+                        self.agent.message(now / 1000, CONTROLLER, &answer, &mut self.actions);
+                    }
                     Action::Device(letter) => {
                         out.push(Packet::new(now, self.place, CONTROLLER, &letter.message()));
                     }
@@ -120,6 +135,12 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Whether a letter to the device is an update that nothing has asked for.
+    fn keeps(&self, letter: &Letter) -> bool {
+        let asked = |asked: &HashSet<Key>| asked.contains(&letter.head.key);
+        letter.head.op == Op::Update && self.around.as_ref().is_some_and(|all| !asked(all))
     }
 
     fn read(&self, key: Key) -> Value {

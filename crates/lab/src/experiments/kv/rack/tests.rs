@@ -5,18 +5,7 @@ use super::super::popularity::Popularity;
 use super::*;
 
 fn plan(servers: u16, items: usize) -> Plan {
-    let placement = Placement { servers, seed: 1 };
-    let (controller, protocol) = (controller::Settings::default(), Protocol::Stamps);
-    Plan {
-        placement,
-        rate: 1e7,
-        items,
-        value_len: 128,
-        counting: NOTHING,
-        controller,
-        protocol,
-        seed: 1,
-    }
+    Plan::of(Placement { servers, seed: 1 }, 1e7, items)
 }
 
 fn load(theta: f64, rate: f64) -> Load {
@@ -61,6 +50,50 @@ fn a_rack_without_a_cache_saturates_where_its_fullest_server_does() {
         assert!((found / ideal - 1.0).abs() < 0.03, "{found} {ideal}");
         assert_eq!(run.outcome.hits, 0);
     }
+}
+
+#[test]
+fn faults_lose_and_delay_what_they_are_said_to() {
+    let faults = Faults { lost: 0.1, twice: 0.05, late: 0.2, late_ns: 5000 };
+    let mut rack = Rack::new(Plan { faults, ..plan(4, 0) }).unwrap();
+    let run = rack.measure(&load(0.9, 1e6), 0, 50_000_000);
+    let Outcome { sent, misses, ref times, .. } = run.outcome;
+    let answered = misses as f64 / sent as f64;
+    // Four ways, each of which loses; a request or an answer may come twice.
+    assert!((0.66..0.80).contains(&answered), "{answered}");
+    let late = times.iter().filter(|&&ns| ns > 15_300).count() as f64 / times.len() as f64;
+    assert!((0.5..0.8).contains(&late), "{late}");
+    assert!(times.iter().all(|&ns| ns < 45_000));
+}
+
+#[test]
+fn without_updates_a_written_key_is_invalid_until_it_is_brought_again() {
+    let invalid = |around_ns: Option<u64>| {
+        let plan = Plan { around_ns, watched: 50, ..plan(4, 50) };
+        let mut rack = Rack::new(plan).unwrap();
+        rack.fill().unwrap();
+        let run = rack.measure(&Load { writes: 0.2, ..load(0.99, 1e6) }, 0, 10_000_000);
+        assert_eq!((run.outcome.stale, rack.wrong()), (0, 0));
+        run.invalid
+    };
+    let [updated, often, never] = [None, Some(50_000), Some(u64::MAX / 2)].map(invalid);
+    assert!(updated < often && often < never, "{updated} {often} {never}");
+    assert!(updated < 0.3 && never > 0.8, "{updated} {never}");
+}
+
+/// With updates that are late, the paper's protocol gives old values back; the judge sees it.
+#[test]
+fn histories_of_the_papers_protocol_have_no_order() {
+    let wrong = |protocol: Protocol| {
+        let faults = Faults { late: 0.3, late_ns: 10_000, ..Faults::default() };
+        let plan = Plan { protocol, faults, watched: 20, ..plan(4, 20) };
+        let mut rack = Rack::new(plan).unwrap();
+        rack.fill().unwrap();
+        rack.measure(&Load { writes: 0.1, ..load(0.99, 1e7) }, 0, 10_000_000);
+        rack.wrong()
+    };
+    assert_eq!(wrong(Protocol::Stamps), 0);
+    assert!(wrong(Protocol::Paper) > 0);
 }
 
 #[test]
