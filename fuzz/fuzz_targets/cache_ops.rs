@@ -10,9 +10,7 @@
 use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
-use overbank::cache::{
-    BURST, Config, Design, Inserted, LayoutKind, MISS, Probes, SignatureCache, fingerprint,
-};
+use overbank::cache::{BURST, Config, Design, DynCache, Fingerprint, Inserted, LayoutKind, Probes};
 use overbank::hash::mix;
 use overbank::isa::Isa;
 
@@ -26,8 +24,8 @@ fuzz_target!(|data: &[u8]| {
     let layout = LayoutKind::ALL[usize::from(*layout) % LayoutKind::ALL.len()];
     let buckets = usize::from(*buckets % 32) + 4;
     let mut answers = Isa::available().map(|isa| {
-        let config = Config::buckets(buckets).seed(7).isa(Some(isa));
-        let cache = design.build_from(&config, layout).expect("the size is in range");
+        let config = Config::buckets(buckets).layout(layout).seed(7).isa(Some(isa));
+        let cache = design.build(&config).expect("the size is in range");
         (isa, run(cache, ops))
     });
     let (_, first) = answers.next().expect("the portable one is always there");
@@ -46,7 +44,7 @@ fn hash_of(key: u8) -> u64 {
 }
 
 /// Reports of the cache, in order.
-fn run(mut cache: Box<dyn SignatureCache>, ops: &[u8]) -> Vec<u64> {
+fn run(mut cache: Box<dyn DynCache>, ops: &[u8]) -> Vec<u64> {
     let mut model = Model::new();
     let mut said = Vec::new();
     for (value, op) in ops.chunks_exact(2).enumerate() {
@@ -70,7 +68,7 @@ fn run(mut cache: Box<dyn SignatureCache>, ops: &[u8]) -> Vec<u64> {
             14 => {
                 let keep = |value: u32| value % 7 != u32::from(op[1]) % 7;
                 let removed = cache.retain(&mut |print, value| {
-                    assert_eq!(print, fingerprint(model[&value]));
+                    assert_eq!(print, Fingerprint::of(model[&value]));
                     keep(value)
                 });
                 let before = model.len();
@@ -100,57 +98,53 @@ fn check_found(model: &Model, hash: u64, found: Option<u32>) {
     assert_eq!(found.is_some(), there, "hash {hash:#x}");
 }
 
-fn insert(cache: &mut dyn SignatureCache, model: &mut Model, hash: u64, value: u32) -> u64 {
+fn insert(cache: &mut dyn DynCache, model: &mut Model, hash: u64, value: u32) -> u64 {
     let Ok(inserted) = cache.insert(hash, value) else {
         assert!(value > cache.layout().value_max());
         return 0;
     };
     let lost = match inserted {
         Inserted::Fresh => None,
-        Inserted::Replaced { value } => Some((fingerprint(hash), value)),
+        Inserted::Replaced { value } => Some((Fingerprint::of(hash), value)),
         Inserted::Evicted { fingerprint, value } => Some((fingerprint, value)),
     };
     if let Some((print, lost)) = lost {
         let owner = model.remove(&lost).expect("the cache lost an entry that it did not have");
-        assert_eq!(print, fingerprint(owner));
+        assert_eq!(print, Fingerprint::of(owner));
     }
     model.insert(value, hash);
-    lost.map_or(1, |(print, value)| u64::from(print) << 32 | u64::from(value))
+    lost.map_or(1, |(print, value)| u64::from(print.get()) << 32 | u64::from(value))
 }
 
 /// Looks up a burst of neighbouring keys by probe, verify and commit, as the datapath does.
-fn burst(cache: &mut dyn SignatureCache, model: &Model, first: u8) -> Vec<u64> {
+fn burst(cache: &mut dyn DynCache, model: &Model, first: u8) -> Vec<u64> {
     let len = usize::from(first) % (BURST + 1);
     let hashes: Vec<u64> = (0..len).map(|i| hash_of(first.wrapping_add(i as u8))).collect();
     let mut probes = Probes::new();
     cache.probe_batch_ahead(&hashes, &[u64::from(first); 3], &mut probes);
     let ahead = probes.clone();
     cache.probe_batch(&hashes, &mut probes);
-    assert_eq!((ahead.matched, &ahead.mask[..len]), (probes.matched, &probes.mask[..len]));
-    assert_eq!(ahead.value[..len], probes.value[..len]);
-    assert_eq!(probes.len, len);
-    let (mut slots, mut refused) = ([MISS; BURST], 0);
-    let mut said = Vec::new();
+    assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));
+    assert_eq!(probes.len(), len);
+    let mut found = [None; BURST];
+    let hits = probes.resolve(&*cache, &hashes, |i, value| {
+        let is_right = belongs(model, value, hashes[i]);
+        found[i] = is_right.then_some(value);
+        is_right
+    });
     for (i, &hash) in hashes.iter().enumerate() {
-        assert_eq!(probes.matched >> i & 1 == 1, probes.mask[i] != 0);
+        assert_eq!(hits.found().contains(i), found[i].is_some());
+        assert_eq!(probes.matched().contains(i), probes.slots(i).next().is_some());
+        assert!(ahead.slots(i).eq(probes.slots(i)));
         if let Some(first) = probes.slots(i).next() {
-            assert_eq!(probes.value[i], cache.candidate(hash, first));
-        }
-        let mut found = None;
-        for slot in probes.slots(i) {
-            let value = cache.candidate(hash, slot);
-            if belongs(model, value, hash) {
-                (slots[i], found) = (slot, Some(value));
-                break;
-            }
-            refused += 1;
+            assert_eq!(probes.values()[i], cache.candidate(hash, first));
         }
         // A probe may leave out the second bucket after another key's match in the first.
-        if found.is_some() || probes.mask[i] == 0 {
-            check_found(model, hash, found);
+        if found[i].is_some() || !probes.matched().contains(i) {
+            check_found(model, hash, found[i]);
         }
-        said.push(found.map_or(u64::MAX, u64::from));
     }
-    cache.commit_hits(&hashes, &slots[..len], refused);
+    cache.commit(&hashes, &hits);
+    let said = found[..len].iter().map(|found| found.map_or(u64::MAX, u64::from)).collect();
     said
 }

@@ -73,10 +73,10 @@ pub enum StartError {
     Stations(#[from] StationsError),
     /// There is no table of keys.
     #[error("kv-items: {0}")]
-    Keys(#[from] fib::Error),
+    Keys(#[from] fib::FibError),
     /// There is no sketch.
     #[error("no memory for the sketch of hot keys: {0}")]
-    Sketch(#[from] sketch::Error),
+    Sketch(#[from] sketch::SketchError),
     /// The run has no number.
     #[error(transparent)]
     Boot(#[from] crate::boot::BootError),

@@ -39,9 +39,9 @@ pub enum LoadError {
     #[error(transparent)]
     Keys(#[from] TableError),
     #[error(transparent)]
-    Table(#[from] fib::Error),
+    Table(#[from] fib::FibError),
     #[error(transparent)]
-    Sketch(#[from] sketch::Error),
+    Sketch(#[from] sketch::SketchError),
     #[error(transparent)]
     System(#[from] io::Error),
     #[error("the device has not taken the value of key {0}")]

@@ -13,24 +13,24 @@ use crate::geometry::{AnyGeometry, Family};
 use crate::models::blp_held;
 use crate::workload::FlowStream;
 use overbank::cache::{
-    BURST, Config, Cuckoo, Design, Error, Geometry, GeometryKind, LayoutKind, MISS, PolicyKind,
-    Probes, SetAssoc, SignatureCache,
+    BURST, CacheError, Config, Cuckoo, Design, DynCache, Geometry, GeometryKind, LayoutKind,
+    PolicyKind, Probes, SetAssoc,
 };
 use overbank::hash::mix;
 
 pub struct KeyedTable {
-    cache: Box<dyn SignatureCache>,
+    cache: Box<dyn DynCache>,
     geometry: AnyGeometry,
     seed: u64,
 }
 
 impl KeyedTable {
     /// Builds an empty table of at least `entries` slots.
-    pub fn new(kind: GeometryKind, entries: usize, seed: u64) -> Result<KeyedTable, Error> {
+    pub fn new(kind: GeometryKind, entries: usize, seed: u64) -> Result<KeyedTable, CacheError> {
         let design = Design::new(kind, PolicyKind::Random);
         let design = design.expect("random eviction works on every geometry");
         let config = Config::entries(entries).seed(seed);
-        let cache = design.build_from(&config, LayoutKind::Fp16V32)?;
+        let cache = design.build(&config.layout(LayoutKind::Fp16V32))?;
         Ok(KeyedTable { cache, geometry: kind.into(), seed })
     }
 
@@ -87,7 +87,7 @@ pub fn seeded(id: u32, seed: u64) -> u64 {
 }
 
 /// Looks each key up and inserts it when it is missing; gives the number of hits.
-pub fn look_up(cache: &mut dyn SignatureCache, keys: &[u32], hash: impl Fn(u32) -> u64) -> u64 {
+pub fn look_up(cache: &mut dyn DynCache, keys: &[u32], hash: impl Fn(u32) -> u64) -> u64 {
     let mut probes = Probes::new();
     let mut hashes = [0; BURST];
     let mut hits = 0;
@@ -95,15 +95,11 @@ pub fn look_up(cache: &mut dyn SignatureCache, keys: &[u32], hash: impl Fn(u32) 
         let hashes = &mut hashes[..burst.len()];
         hashes.iter_mut().zip(burst).for_each(|(to, &key)| *to = hash(key));
         cache.probe_batch(hashes, &mut probes);
-        let mut slots = [MISS; BURST];
-        for (i, &key) in burst.iter().enumerate() {
-            let mut matches = probes.slots(i);
-            slots[i] =
-                matches.find(|&slot| cache.candidate(hashes[i], slot) == key).unwrap_or(MISS);
-        }
-        cache.commit_hits(hashes, &slots[..burst.len()], 0);
+        let found = probes.resolve(cache, hashes, |i, value| value == burst[i]);
+        cache.commit(hashes, &found);
         hits += burst.len() as u64;
-        for (i, &key) in burst.iter().enumerate().filter(|(i, _)| slots[*i] == MISS) {
+        for i in found.missed() {
+            let key = burst[i];
             if cache.lookup(hashes[i], &mut |value| value == key).is_none() {
                 cache.insert(hashes[i], key).expect("a slot holds any 32 bits");
                 hits -= 1;

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use overbank::cache::{self, BURST, Design, LayoutKind, Probes, SignatureCache};
+use overbank::cache::{self, BURST, Design, DynCache, Probes};
 use overbank::fib::{Config, Key6, Reader, Writer};
 use overbank::hash::mix;
 use overbank::prefetch::{Prefetch, l2_bytes};
@@ -83,9 +83,9 @@ fn forwarding(bytes: usize) -> Result<[[f64; 3]; 2], Failure> {
 fn caches(bytes: usize) -> Result<[f64; 3], Failure> {
     let design: Design = "blp-2-16".parse()?;
     let slots = bytes / 4;
-    let [near, far] = KINDS.map(|prefetch| -> Result<Box<dyn SignatureCache>, Failure> {
+    let [near, far] = KINDS.map(|prefetch| -> Result<Box<dyn DynCache>, Failure> {
         let config = cache::Config::entries(slots).seed(7).prefetch(prefetch);
-        let mut cache = design.build_from(&config, LayoutKind::Fp16V16)?;
+        let mut cache = design.build(&config)?;
         for number in 0..slots as u64 {
             cache.insert(mix(number), number as u32 & 0xffff)?;
         }
@@ -96,7 +96,7 @@ fn caches(bytes: usize) -> Result<[f64; 3], Failure> {
     Ok(compare(slots as u64, mix, |which, hashes| {
         for hashes in hashes.chunks(BURST) {
             caches[which].probe_batch(hashes, &mut probes);
-            black_box(probes.matched);
+            black_box(probes.matched());
         }
     }))
 }

@@ -9,7 +9,7 @@
 //!
 //! Columns, in nanoseconds: `probe`, a key through `probe_batch`, hit or miss, its value used;
 //! `lookup`, the same with every match verified (against a value that is at hand, so the cost of
-//! the caller's entry is not in it) and reported by `commit_hits`; `insert`, an insertion after a
+//! the caller's entry is not in it) and reported by `commit`; `insert`, an insertion after a
 //! miss, alone and not prefetched. The line above them is what one random read of a table of that
 //! size costs when the reads are independent and the CPU may overlap them.
 
@@ -17,7 +17,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::cache::{BURST, Config, Design, DynCache, Probes, Slot};
 use overbank::hash::mix;
 use overbank::isa::Isa;
 use overbank::random::Pcg32;
@@ -50,39 +50,23 @@ struct Figures {
 }
 
 /// Verified lookups of all keys, and insertions for the misses, with the time of each part.
-fn replay(cache: &mut dyn SignatureCache, traffic: &Traffic, ahead: bool) -> (f64, f64) {
+fn replay(cache: &mut dyn DynCache, traffic: &Traffic, ahead: bool) -> (f64, f64) {
     let mut probes = Probes::new();
     let (mut lookup, mut insert, mut misses) = (0.0, 0.0, 0u32);
     let mut missed = Vec::with_capacity(DRAWS);
     let start = Instant::now();
     let bursts = traffic.hashes.chunks(BURST).zip(traffic.values.chunks(BURST));
     for (b, (hashes, values)) in bursts.enumerate() {
-        let mut slots = [MISS; BURST];
-        let mut refused = 0;
         if ahead {
             let next = traffic.hashes.get((b + 1) * BURST..).unwrap_or_default();
             cache.probe_batch_ahead(hashes, next, &mut probes);
         } else {
             cache.probe_batch(hashes, &mut probes);
         }
-        for (i, &hash) in hashes.iter().enumerate() {
-            let want = u32::from(values[i]);
-            if probes.mask[i] != 0 && probes.value[i] == want {
-                slots[i] = probes.mask[i].trailing_zeros() as u8;
-                continue;
-            }
-            for slot in probes.slots(i) {
-                if cache.candidate(hash, slot) == want {
-                    slots[i] = slot;
-                    break;
-                }
-                refused += 1;
-            }
-            if slots[i] == MISS {
-                missed.push((b * BURST + i) as u32);
-            }
-        }
-        cache.commit_hits(hashes, &slots[..hashes.len()], refused);
+        let is_right = |i: usize, value: u32| value == u32::from(values[i]);
+        let hits = probes.resolve(cache, hashes, is_right);
+        cache.commit(hashes, &hits);
+        missed.extend(hits.missed().iter().map(|i| (b * BURST + i) as u32));
     }
     lookup += start.elapsed().as_secs_f64();
     let start = Instant::now();
@@ -94,7 +78,7 @@ fn replay(cache: &mut dyn SignatureCache, traffic: &Traffic, ahead: bool) -> (f6
     (lookup * 1e9 / traffic.hashes.len() as f64, insert * 1e9 / f64::from(misses.max(1)))
 }
 
-fn measure(cache: &mut dyn SignatureCache, keys: u32) -> Figures {
+fn measure(cache: &mut dyn DynCache, keys: u32) -> Figures {
     let mut pcg = Pcg32::new(1, 2);
     let mut traffic = Traffic { hashes: vec![0; DRAWS], values: vec![0; DRAWS] };
     // Twenty times the working set: the contents have settled.
@@ -117,8 +101,8 @@ fn measure(cache: &mut dyn SignatureCache, keys: u32) -> Figures {
         let start = Instant::now();
         for hashes in traffic.hashes.chunks(BURST) {
             cache.probe_batch(hashes, &mut probes);
-            let found = probes.value[..probes.len].iter().fold(0u32, |a, &v| a.wrapping_add(v));
-            sum = sum.wrapping_add(found ^ probes.matched);
+            let found = probes.values().iter().fold(0u32, |a, &v| a.wrapping_add(v));
+            sum = sum.wrapping_add(found ^ probes.matched().bits());
         }
         black_box(sum);
         best.probe_ns = best.probe_ns.min(start.elapsed().as_secs_f64() * 1e9 / DRAWS as f64);
@@ -136,15 +120,16 @@ fn measure(cache: &mut dyn SignatureCache, keys: u32) -> Figures {
 fn floor_ns(bytes: usize) -> f64 {
     // A cache of the same size, so that the pages are of the same kind; set-16 reads one line.
     let design: Design = "set-16".parse().expect("a design's name");
-    let Ok(cache) = design.build(bytes / 4, LayoutKind::Fp16V16, 1, None) else { return f64::NAN };
+    let Ok(cache) = design.build(&Config::entries(bytes / 4).seed(1)) else { return f64::NAN };
     let mut pcg = Pcg32::new(3, 4);
     let hashes: Vec<u64> = (0..DRAWS).map(|_| mix(u64::from(pcg.draw()))).collect();
+    let Some(first) = Slot::new(0) else { return f64::NAN };
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {
         let start = Instant::now();
         let mut sum = 0;
         for &hash in &hashes {
-            sum ^= black_box(cache.candidate(hash, 0));
+            sum ^= black_box(cache.candidate(hash, first));
         }
         black_box(sum);
         best = best.min(start.elapsed().as_secs_f64() * 1e9 / DRAWS as f64);
@@ -177,7 +162,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     );
     for design in designs {
         for isa in Isa::available() {
-            let mut cache = design.build(entries, LayoutKind::Fp16V16, 1, Some(isa))?;
+            let mut cache = design.build(&Config::entries(entries).seed(1).isa(Some(isa)))?;
             let Figures { hit_rate, probe_ns, lookup_ns, ahead_ns, insert_ns } =
                 measure(&mut *cache, keys);
             println!(

@@ -9,7 +9,7 @@ use overbank::memory::{MemoryError, Pages};
 pub enum StationsError {
     /// There is no memory for it.
     #[error("{setting}: {0}", setting = setting_of(.0))]
-    Table(#[from] fib::Error),
+    Table(#[from] fib::FibError),
     /// It exceeds the available memory; the system would kill a process to get more.
     #[error(
         "mac-entries: {entries} stations take {needs_mib} MiB, and {available_mib} MiB of memory \
@@ -29,9 +29,9 @@ pub enum StationsError {
 }
 
 /// Returns the setting that asked for what is not available.
-fn setting_of(error: &fib::Error) -> &'static str {
+fn setting_of(error: &fib::FibError) -> &'static str {
     match error {
-        fib::Error::Memory(MemoryError::NoGigabytePages { .. }) => "mac-pages",
+        fib::FibError::Memory(MemoryError::NoGigabytePages { .. }) => "mac-pages",
         _ => "mac-entries",
     }
 }

@@ -33,7 +33,7 @@ use super::MacTotals;
 use super::learn::Reports;
 use super::station::{EPOCHS, Epoch, News, STATION_PORTS_MAX, Sighting, Station};
 use crate::settings::StationSettings;
-use overbank::fib::{Config, Error, Full, MacVlan, Reader, Writer};
+use overbank::fib::{Config, FibError, Full, MacVlan, Reader, Writer};
 use overbank::memory::{HugePages, Pages};
 use overbank_declare::settings::Table as _;
 
@@ -159,7 +159,12 @@ impl Stations {
     ///
     /// # Errors
     /// There is no memory for it, or not on such pages.
-    pub fn new(limits: Limits, ports: usize, fixed: usize, seed: u64) -> Result<Stations, Error> {
+    pub fn new(
+        limits: Limits,
+        ports: usize,
+        fixed: usize,
+        seed: u64,
+    ) -> Result<Stations, FibError> {
         let writer = Writer::new(&Self::config(limits, fixed).seed(seed))?;
         let port = Port { learnt: 0, up: true, flushing: false };
         let epoch_ms = u64::from(limits.age_s.max(1)) * 1000 / u64::from(AGE_EPOCHS);

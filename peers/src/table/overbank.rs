@@ -1,20 +1,20 @@
 //! Overbank's signature caches, used as in a data plane: probe, verify, commit.
 
 use anyhow::Result;
-use overbank::cache::{Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::cache::{Config, Design, DynCache, Probes};
 use overbank::hash::mix;
 
 use super::{BURST, Key, Table};
 
 struct Signatures {
-    cache: Box<dyn SignatureCache>,
+    cache: Box<dyn DynCache>,
     probes: Probes,
 }
 
 /// Returns the cache of the design of that name.
 pub fn make(name: &'static str, entries: u32) -> Result<Box<dyn Table>> {
     let design: Design = name.parse()?;
-    let cache = design.build(entries as usize, LayoutKind::Fp16V16, 1, None)?;
+    let cache = design.build(&Config::entries(entries as usize).seed(1))?;
     Ok(Box::new(Signatures { cache, probes: Probes::new() }))
 }
 
@@ -26,31 +26,16 @@ fn hash(key: &Key) -> u64 {
 
 impl Table for Signatures {
     fn lookup(&mut self, keys: &[Key], values: &[u16]) -> u32 {
-        let (mut hashes, mut slots) = ([0; BURST], [MISS; BURST]);
+        let mut hashes = [0; BURST];
         for (out, key) in hashes.iter_mut().zip(keys) {
             *out = hash(key);
         }
         let hashes = &hashes[..keys.len()];
-        let (mut found, mut refused) = (0, 0);
         self.cache.probe_batch(hashes, &mut self.probes);
-        for (i, &value) in values.iter().enumerate() {
-            let want = u32::from(value);
-            if self.probes.mask[i] != 0 && self.probes.value[i] == want {
-                slots[i] = self.probes.mask[i].trailing_zeros() as u8;
-                found |= 1 << i;
-                continue;
-            }
-            for slot in self.probes.slots(i) {
-                if self.cache.candidate(hashes[i], slot) == want {
-                    slots[i] = slot;
-                    found |= 1 << i;
-                    break;
-                }
-                refused += 1;
-            }
-        }
-        self.cache.commit_hits(hashes, &slots[..keys.len()], refused);
-        found
+        let is_right = |i: usize, value: u32| value == u32::from(values[i]);
+        let hits = self.probes.resolve(&*self.cache, hashes, is_right);
+        self.cache.commit(hashes, &hits);
+        hits.found().bits()
     }
 
     fn insert(&mut self, key: &Key, value: u16) {

@@ -8,7 +8,7 @@
 
 use super::Addresses;
 use crate::session::{Key, Prefix64};
-use overbank::fib::{Config, Error, Reader, Writer};
+use overbank::fib::{Config, FibError, Reader, Writer};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
 
@@ -56,7 +56,7 @@ fn place(addresses: &Addresses, key: Key) -> Option<Place> {
 impl Keys {
     /// Returns tables for the keys of this many sessions, filled to three quarters by them: an
     /// insertion into a table of random buckets is then practically never refused.
-    pub(super) fn new(sessions: usize, seed: u64) -> Result<Keys, Error> {
+    pub(super) fn new(sessions: usize, seed: u64) -> Result<Keys, FibError> {
         let config = |keys: usize| Config::entries(keys + keys / 4 + 64).seed(seed);
         Ok(Keys { wide: Writer::new(&config(2 * sessions))?, six: Writer::new(&config(sessions))? })
     }

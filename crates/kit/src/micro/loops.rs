@@ -9,7 +9,7 @@ use super::Way;
 use super::keys::Keys;
 use super::row::rate;
 use crate::spread::median;
-use overbank::cache::{BURST, MISS, Probes, SignatureCache};
+use overbank::cache::{BURST, DynCache, Mask, Probes};
 
 const STRETCH: usize = 4096;
 
@@ -24,12 +24,12 @@ pub(super) struct Times {
 }
 
 pub(super) struct Lane {
-    pub(super) cache: Box<dyn SignatureCache>,
+    pub(super) cache: Box<dyn DynCache>,
     pub(super) times: [Times; 2],
 }
 
 impl Lane {
-    pub(super) fn new(cache: Box<dyn SignatureCache>) -> Lane {
+    pub(super) fn new(cache: Box<dyn DynCache>) -> Lane {
         Lane { cache, times: Default::default() }
     }
 
@@ -61,7 +61,7 @@ pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
 /// first has then been asked for.
 #[inline(always)]
 fn bursts<'a>(
-    cache: &dyn SignatureCache,
+    cache: &dyn DynCache,
     way: Way,
     hashes: &'a [u64],
 ) -> impl Iterator<Item = (&'a [u64], Option<&'a [u64]>)> + use<'a> {
@@ -77,11 +77,7 @@ fn bursts<'a>(
 }
 
 #[inline(always)]
-fn probe(
-    cache: &dyn SignatureCache,
-    (hashes, next): (&[u64], Option<&[u64]>),
-    probes: &mut Probes,
-) {
+fn probe(cache: &dyn DynCache, (hashes, next): (&[u64], Option<&[u64]>), probes: &mut Probes) {
     match next {
         None => cache.probe_batch(hashes, probes),
         Some(next) => cache.probe_batch_ahead(hashes, next, probes),
@@ -90,15 +86,15 @@ fn probe(
 
 /// Probes in batches alone; returns a checksum, so that it is not optimised away.
 #[inline(never)]
-pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u32 {
+pub(super) fn probes(cache: &dyn DynCache, way: Way, hashes: &[u64]) -> u32 {
     let mut probes = Probes::new();
     let mut sum = 0u32;
     // Whole bursts only.
     let hashes = &hashes[..hashes.len() - hashes.len() % BURST];
     for burst in bursts(cache, way, hashes) {
         probe(cache, burst, &mut probes);
-        let found = probes.value.iter().fold(0u32, |a, &v| a.wrapping_add(v));
-        sum = sum.wrapping_add(found ^ probes.matched);
+        let found = probes.values().iter().fold(0u32, |a, &v| a.wrapping_add(v));
+        sum = sum.wrapping_add(found ^ probes.matched().bits());
     }
     sum
 }
@@ -106,52 +102,28 @@ pub(super) fn probes(cache: &dyn SignatureCache, way: Way, hashes: &[u64]) -> u3
 /// Looks up a burst, verifies and reports it; returns a bit for each key that missed.
 #[inline(always)]
 fn lookup_burst(
-    cache: &mut dyn SignatureCache,
+    cache: &mut dyn DynCache,
     probes: &mut Probes,
     (hashes, next): (&[u64], Option<&[u64]>),
     values: &[u16],
-) -> u32 {
+) -> Mask {
     probe(cache, (hashes, next), probes);
-    let mut slots = [MISS; BURST];
-    let mut missed = 0u32;
-    // Almost every match is the right one: no branch depends on the data here. A miss sets all bits
-    // of the slot, which is `MISS`.
-    for (i, &value) in values.iter().take(BURST).enumerate() {
-        let right = (probes.mask[i] != 0) & (probes.value[i] == u32::from(value));
-        slots[i] = probes.mask[i].trailing_zeros() as u8 | u8::from(!right).wrapping_neg();
-        missed |= u32::from(!right) << i;
-    }
-    // Wrong first matches, about one lookup in thousands.
-    let mut refused = 0;
-    let mut wrong = missed & probes.matched;
-    while wrong != 0 {
-        let i = wrong.trailing_zeros() as usize;
-        wrong &= wrong - 1;
-        for slot in probes.slots(i) {
-            if cache.candidate(hashes[i], slot) == u32::from(values[i]) {
-                slots[i] = slot;
-                missed &= !(1 << i);
-                break;
-            }
-            refused += 1;
-        }
-    }
-    cache.commit_hits(hashes, &slots[..hashes.len()], refused);
-    missed
+    // Almost every match is the right one: no branch depends on the data here.
+    let hits = probes.resolve_branchless(cache, hashes, |i, value| value == u32::from(values[i]));
+    cache.commit(hashes, &hits);
+    hits.missed()
 }
 
 #[inline(always)]
-fn insert_missed(cache: &mut dyn SignatureCache, hashes: &[u64], values: &[u16], mut missed: u32) {
-    while missed != 0 {
-        let i = missed.trailing_zeros() as usize;
-        missed &= missed - 1;
+fn insert_missed(cache: &mut dyn DynCache, hashes: &[u64], values: &[u16], missed: Mask) {
+    for i in missed {
         cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");
     }
 }
 
 /// Looks up and verifies all keys; inserts what missed after its burst.
 #[inline(never)]
-pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], values: &[u16]) {
+pub(super) fn run(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values: &[u16]) {
     let mut probes = Probes::new();
     for (burst, values) in bursts(cache, way, hashes).zip(values.chunks(BURST)) {
         let missed = lookup_burst(cache, &mut probes, burst, values);
@@ -161,13 +133,8 @@ pub(super) fn run(cache: &mut dyn SignatureCache, way: Way, hashes: &[u64], valu
 
 /// Runs as [`run`], but inserts what missed after each [`STRETCH`], when the clock does not run.
 /// Gives nanoseconds per key.
-pub(super) fn lookups(
-    cache: &mut dyn SignatureCache,
-    way: Way,
-    hashes: &[u64],
-    values: &[u16],
-) -> f64 {
-    let mut missed = [0u32; STRETCH / BURST];
+pub(super) fn lookups(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values: &[u16]) -> f64 {
+    let mut missed = [Mask::default(); STRETCH / BURST];
     let stretches = hashes.chunks(STRETCH).zip(values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
         let start = Instant::now();
@@ -186,11 +153,11 @@ pub(super) fn lookups(
 /// Looks up and verifies a stretch; writes the keys that missed, a word per burst.
 #[inline(never)]
 fn lookup_stretch(
-    cache: &mut dyn SignatureCache,
+    cache: &mut dyn DynCache,
     way: Way,
     hashes: &[u64],
     values: &[u16],
-    missed: &mut [u32],
+    missed: &mut [Mask],
 ) {
     let mut probes = Probes::new();
     let bursts = bursts(cache, way, hashes).zip(values.chunks(BURST));
@@ -203,12 +170,12 @@ fn lookup_stretch(
 mod tests {
     use super::*;
     use crate::micro::designs;
-    use overbank::cache::LayoutKind;
+    use overbank::cache::Config;
 
     #[test]
     fn a_burst_is_verified_key_by_key() {
         let mut cache =
-            designs(&["set-4"]).unwrap()[0].build(64, LayoutKind::Fp16V16, 1, None).unwrap();
+            designs(&["set-4"]).unwrap()[0].build(&Config::entries(64).seed(1)).unwrap();
         let mut keys = Keys::default();
         keys.set(0..40);
         keys.hashes.iter().take(20).enumerate().for_each(|(i, &hash)| {
@@ -222,12 +189,12 @@ mod tests {
         };
         let missed = look(32, None);
         for i in 0..32 {
-            assert_eq!(missed >> i & 1 == 1, i >= 20 || i & 1 == 1, "key {i}");
+            assert_eq!(missed.contains(i), i >= 20 || i & 1 == 1, "key {i}");
         }
         // Ahead of the other keys; shorter bursts, and nothing at all.
         assert_eq!(look(32, Some(&keys.hashes[32..])), missed);
-        assert_eq!(look(3, None), 0b010);
-        assert_eq!(look(0, Some(&[])), 0);
+        assert_eq!(look(3, None).bits(), 0b010);
+        assert!(look(0, Some(&[])).is_empty());
         assert_eq!((cache.counters().lookups, cache.counters().hits), (67, 22));
         assert_eq!(cache.counters().false_positives, 21);
     }
@@ -236,7 +203,7 @@ mod tests {
     #[test]
     fn both_ways_do_the_same() {
         let build =
-            || designs(&["set-4"]).unwrap()[0].build(256, LayoutKind::Fp16V16, 1, None).unwrap();
+            || designs(&["set-4"]).unwrap()[0].build(&Config::entries(256).seed(1)).unwrap();
         let mut keys = Keys::default();
         keys.set((0..300).chain(100..275));
         let counters = Way::ALL.map(|way| {
@@ -259,8 +226,7 @@ mod tests {
 
     #[test]
     fn lookups_also_insert_misses() {
-        let mut cache =
-            designs(&["blp-2-16"]).unwrap()[0].build(1 << 14, LayoutKind::Fp16V16, 1, None);
+        let mut cache = designs(&["blp-2-16"]).unwrap()[0].build(&Config::entries(1 << 14).seed(1));
         let cache = &mut **cache.as_mut().unwrap();
         let mut keys = Keys::default();
         keys.set(0..9000);

@@ -66,7 +66,7 @@ pub use gather::Gather;
 use gather::refusal;
 use keys::Keys;
 use loops::{Lane, Times, lookups, probes, run};
-use overbank::cache::{BURST, Design, LayoutKind};
+use overbank::cache::{BURST, Config, Design};
 use overbank::memory::HugePages;
 use row::rate;
 use warm::warm;
@@ -131,7 +131,7 @@ pub fn measure(
     let mut lanes = Vec::with_capacity(designs.len());
     for design in designs {
         let cache = design
-            .build(cell.entries, LayoutKind::Fp16V16, seed, None)
+            .build(&Config::entries(cell.entries).seed(seed))
             .map_err(|e| failed(format!("{design}: {e}")))?;
         lanes.push(Lane::new(cache));
     }

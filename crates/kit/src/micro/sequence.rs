@@ -7,7 +7,7 @@ use super::{Way, lead_in_keys};
 use crate::experiment::LabError;
 use crate::rounds::turns;
 use crate::spread::median;
-use overbank::cache::{BURST, Design, LayoutKind};
+use overbank::cache::{BURST, Config, Design};
 
 const ROUNDS: usize = 7;
 /// Keys timed in a round, for each design.
@@ -32,7 +32,7 @@ pub fn lookup_ns(
     let mut lanes = Vec::with_capacity(designs.len());
     for design in designs {
         let cache = design
-            .build(entries, LayoutKind::Fp16V16, seed, None)
+            .build(&Config::entries(entries).seed(seed))
             .map_err(|error| LabError::Failed(format!("{design}: {error}")))?;
         lanes.push(Lane::new(cache));
     }

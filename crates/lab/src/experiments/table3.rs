@@ -14,7 +14,7 @@
 //! on the luck of the keys: the full size takes the mean of `KEY_SETS` sets.
 
 use crate::prelude::*;
-use overbank::cache::{BURST, Design, LayoutKind, MISS, Probes, SignatureCache};
+use overbank::cache::{BURST, Config, Design, DynCache, Probes};
 use overbank_kit::micro::keys::Keys;
 use std::time::Instant;
 
@@ -86,28 +86,23 @@ impl Approximate {
 
 /// Looks up a burst and believes its matches; returns how many were right and wrong.
 fn burst(
-    cache: &mut dyn SignatureCache,
+    cache: &mut dyn DynCache,
     probes: &mut Probes,
     hashes: &[u64],
     values: &[u16],
 ) -> (u32, u32) {
     cache.probe_batch(hashes, probes);
-    let mut slots = [MISS; BURST];
     let mut right = 0u32;
-    for (i, &value) in values.iter().take(BURST).enumerate() {
-        let matched = probes.mask[i] != 0;
-        slots[i] = probes.mask[i].trailing_zeros() as u8 | u8::from(!matched).wrapping_neg();
-        right += u32::from(matched & (probes.value[i] == u32::from(value)));
+    let hits = probes.resolve_branchless(cache, hashes, |_, _| true);
+    for i in 0..hits.len() {
+        let is_right = probes.values()[i] == u32::from(values[i]);
+        right += u32::from(hits.found().contains(i) & is_right);
     }
-    cache.commit_hits(hashes, &slots[..hashes.len()], 0);
-    let all = u32::MAX >> (BURST - hashes.len().clamp(1, BURST));
-    let mut missed = !probes.matched & all;
-    while missed != 0 {
-        let i = missed.trailing_zeros() as usize;
-        missed &= missed - 1;
+    cache.commit(hashes, &hits);
+    for i in hits.missed() {
         cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");
     }
-    (right, probes.matched.count_ones() - right)
+    (right, hits.found().len() as u32 - right)
 }
 
 /// Measures one design with `entries` slots and `flows` flows drawn evenly.
@@ -118,8 +113,7 @@ pub(super) fn approximate(
     bursts: usize,
     seed: u64,
 ) -> Result<Approximate, LabError> {
-    let mut cache =
-        design.build(entries, LayoutKind::Fp16V16, seed, None).map_err(LabError::failed)?;
+    let mut cache = design.build(&Config::entries(entries).seed(seed)).map_err(LabError::failed)?;
     let mut stream = draws(flows, 0.0, seed)?;
     let mut probes = Probes::new();
     let mut keys = Keys::seeded(seed);
@@ -151,7 +145,7 @@ pub(super) fn approximate(
         keys.set((0..chunk as u32).map(|i| first.wrapping_add(i)));
         for hashes in keys.hashes.chunks_exact(BURST) {
             cache.probe_batch(hashes, &mut probes);
-            foreign += u64::from(probes.matched.count_ones());
+            foreign += probes.matched().len() as u64;
         }
     }
     let probed = 2 * looked_up;
@@ -311,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_match_is_believed() {
-        let mut cache = design("set-4").unwrap().build(64, LayoutKind::Fp16V16, 1, None).unwrap();
+        let mut cache = design("set-4").unwrap().build(&Config::entries(64).seed(1)).unwrap();
         let mut keys = Keys::default();
         keys.set(0..10);
         cache.insert(keys.hashes[0], 0).unwrap();

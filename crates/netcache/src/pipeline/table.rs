@@ -76,7 +76,7 @@ impl Table {
     ///
     /// # Errors
     /// There is no memory for the lookup table.
-    pub fn new(config: Config, boot: u32) -> Result<Table, fib::Error> {
+    pub fn new(config: Config, boot: u32) -> Result<Table, fib::FibError> {
         let items = config.items.clamp(1, 1 << 16);
         let indexes_log2 = config.indexes_log2.min(16);
         let arrays = Arrays::new(items, 1 << indexes_log2);

@@ -1,5 +1,6 @@
 //! Size and run-time options of a cache.
 
+use super::design::LayoutKind;
 use crate::isa::Isa;
 use crate::prefetch::Prefetch;
 
@@ -27,6 +28,7 @@ pub struct Config {
     pub(crate) isa: Option<Isa>,
     pub(crate) prefetch: Prefetch,
     pub(crate) promote_every: u32,
+    pub(crate) layout: LayoutKind,
 }
 
 impl Config {
@@ -47,6 +49,7 @@ impl Config {
             isa: None,
             prefetch: Prefetch::Automatic,
             promote_every: PROMOTE_EVERY,
+            layout: LayoutKind::Fp16V16,
         }
     }
 
@@ -71,6 +74,14 @@ impl Config {
     #[must_use]
     pub const fn prefetch(mut self, prefetch: Prefetch) -> Self {
         self.prefetch = prefetch;
+        self
+    }
+
+    /// Sets the widths of a slot's fields, for [`Design::build`](super::Design::build): where a type
+    /// names the layout, that counts.
+    #[must_use]
+    pub const fn layout(mut self, layout: LayoutKind) -> Self {
+        self.layout = layout;
         self
     }
 

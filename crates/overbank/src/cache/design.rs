@@ -9,17 +9,15 @@
 use core::fmt;
 use core::str::FromStr;
 
-use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 
 use super::config::{Config, PROMOTE_EVERY, PROMOTE_EVERY_MAX};
-use super::error::{DesignError, Error};
+use super::dynamic::DynCache;
+use super::error::{CacheError, DesignError};
 use super::flow::FlowCache;
 use super::geometry::{Blp, Cuckoo, SetAssoc};
 use super::layout::{Fp16V16, Fp16V32};
 use super::policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Random};
-use super::signature::SignatureCache;
-use crate::isa::Isa;
 
 /// The names of designs, for error messages and help texts.
 pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, cuckoo-2-16, blp-2-4, blp-2-8, \
@@ -166,8 +164,7 @@ impl Design {
                 Err(DesignError::Combination { geometry, policy })
             }
             PolicyKind::Pblru { every } if !(1..=PROMOTE_EVERY_MAX).contains(&every) => {
-                let name = alloc::format!("{design}");
-                Err(DesignError::Promotion { name, max: PROMOTE_EVERY_MAX })
+                Err(DesignError::Promotion)
             }
             _ => Ok(design),
         }
@@ -202,27 +199,11 @@ impl Design {
         })
     }
 
-    /// Builds a cache of this design with at least `entries` slots.
-    pub fn build(
-        self,
-        entries: usize,
-        layout: LayoutKind,
-        seed: u64,
-        isa: Option<Isa>,
-    ) -> Result<Box<dyn SignatureCache>, Error> {
-        self.build_from(&Config::entries(entries).seed(seed).isa(isa), layout)
-    }
-
-    /// Builds a cache of this design from a configuration. The design's `promote_every` overrides
-    /// the configuration's.
-    pub fn build_from(
-        self,
-        config: &Config,
-        layout: LayoutKind,
-    ) -> Result<Box<dyn SignatureCache>, Error> {
+    /// Builds a cache of this design. The design's `promote_every` overrides the configuration's.
+    pub fn build(self, config: &Config) -> Result<Box<dyn DynCache>, CacheError> {
         macro_rules! cache {
             ($geometry:ty, $policy:ty, $config:expr) => {
-                match layout {
+                match config.layout {
                     LayoutKind::Fp16V16 => {
                         Box::new(FlowCache::<$geometry, $policy, Fp16V16>::new($config)?)
                     }
@@ -256,7 +237,7 @@ impl Design {
                 policies!($geometry, cache!($geometry, BubbleLru, config))
             };
         }
-        let cache: Box<dyn SignatureCache> = match self.geometry {
+        let cache: Box<dyn DynCache> = match self.geometry {
             GeometryKind::Set4 => set!(SetAssoc<4>),
             GeometryKind::Set8 => set!(SetAssoc<8>),
             GeometryKind::Set16 => set!(SetAssoc<16>),
@@ -296,7 +277,7 @@ impl FromStr for Design {
         let geometry = GeometryKind::ALL
             .into_iter()
             .find(|kind| kind.name() == geometry)
-            .ok_or_else(|| DesignError::UnknownGeometry { name: name.to_owned() })?;
+            .ok_or(DesignError::UnknownGeometry)?;
         let policy = match policy {
             None => PolicyKind::Random,
             Some("bubble") => PolicyKind::Bubble,
@@ -304,20 +285,12 @@ impl FromStr for Design {
             Some("dc-bubble") => PolicyKind::DcBubble,
             Some("half-bubble") => PolicyKind::HalfBubble,
             Some(policy) => {
-                let every = policy
-                    .strip_prefix("pblru/")
-                    .ok_or_else(|| DesignError::UnknownPolicy { name: name.to_owned() })?;
+                let every = policy.strip_prefix("pblru/").ok_or(DesignError::UnknownPolicy)?;
                 let digits = !every.is_empty() && every.bytes().all(|b| b.is_ascii_digit());
                 let every = every.parse().ok().filter(|_| digits).unwrap_or(0);
                 PolicyKind::Pblru { every }
             }
         };
-        Self::new(geometry, policy).map_err(|error| match error {
-            // Shows the name as given: "pblru/x" was read as 0.
-            DesignError::Promotion { max, .. } => {
-                DesignError::Promotion { name: name.to_owned(), max }
-            }
-            other => other,
-        })
+        Self::new(geometry, policy)
     }
 }

@@ -1,7 +1,5 @@
 //! Errors of making or naming a cache.
 
-use alloc::string::String;
-
 use thiserror::Error;
 
 use crate::isa::IsaError;
@@ -10,7 +8,7 @@ use crate::memory::MemoryError;
 /// Why a cache cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CacheError {
     /// Zero buckets or entries.
     #[error("a cache needs at least one entry")]
     Empty,
@@ -57,29 +55,18 @@ pub enum Error {
 }
 
 /// Why the name of a design is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DesignError {
     /// The geometry is unknown.
-    #[error("unknown cache design \"{name}\"; known: {}", super::design::KNOWN)]
-    UnknownGeometry {
-        /// The whole name as given.
-        name: String,
-    },
+    #[error("unknown geometry; known designs: {}", super::design::KNOWN)]
+    UnknownGeometry,
     /// The policy is unknown.
-    #[error("unknown policy in cache design \"{name}\"; known: {}", super::design::KNOWN)]
-    UnknownPolicy {
-        /// The whole name as given.
-        name: String,
-    },
+    #[error("unknown policy; known designs: {}", super::design::KNOWN)]
+    UnknownPolicy,
     /// The N of `pblru/N` is no number or out of range.
-    #[error("\"{name}\": pblru/N takes a number N from 1 to {max}")]
-    Promotion {
-        /// The whole name as given.
-        name: String,
-        /// The largest N.
-        max: u32,
-    },
+    #[error("pblru/N takes a number N from 1 to {}", super::config::PROMOTE_EVERY_MAX)]
+    Promotion,
     /// The policy does not work on the geometry.
     #[error("{policy} works on set-4, set-8 and set-16 only, not on {geometry}")]
     Combination {

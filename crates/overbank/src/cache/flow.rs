@@ -5,12 +5,12 @@ use core::fmt;
 use super::config::Config;
 use super::counters::Counters;
 use super::design::Design;
-use super::error::Error;
-use super::geometry::{Geometry, fingerprint};
+use super::error::CacheError;
+use super::geometry::{Fingerprint, Geometry, fingerprint};
 use super::layout::{Fp16V16, Layout};
 use super::policy::{Policy, Random};
-use super::probes::{BURST, MISS, Probes, Slots};
-use super::table::{Entry, Slot, Table};
+use super::probes::{BURST, Hits, Probes, Slot, Slots};
+use super::table::{Entry, Place, Table};
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
@@ -28,7 +28,7 @@ pub enum Inserted {
     /// All candidate slots were taken, and the policy evicted one entry.
     Evicted {
         /// Fingerprint of the lost entry.
-        fingerprint: u16,
+        fingerprint: Fingerprint,
         /// Its value.
         value: u32,
     },
@@ -67,7 +67,7 @@ pub struct Unverified(pub u32);
 /// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "dns"), Some(1));
 /// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "web"), None);
 /// assert_eq!(cache.counters().false_positives, 1);
-/// # Ok::<(), overbank::cache::Error>(())
+/// # Ok::<(), overbank::cache::CacheError>(())
 /// ```
 pub struct FlowCache<G, P = Random, L = Fp16V16> {
     table: Table<G, L>,
@@ -78,7 +78,7 @@ pub struct FlowCache<G, P = Random, L = Fp16V16> {
 
 impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Allocates, zeroes and touches the table. Later calls allocate nothing.
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    pub fn new(config: &Config) -> Result<Self, CacheError> {
         let table = Table::new(config)?;
         let policy = P::new(table.buckets(), config)?;
         let design = Design::of(G::KIND, policy.kind());
@@ -89,8 +89,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// is the number probed.
     ///
     /// Prefetches all cache lines before it reads the first. Changes and counts nothing. The caller
-    /// verifies the matches ([`Probes::value`], then [`Self::candidate`] for further ones of
-    /// [`Probes::slots`]) and reports them with [`Self::commit_hits`].
+    /// verifies the matches ([`Probes::resolve`]) and reports them ([`Self::commit`]).
     #[inline]
     pub fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
         self.table.probe(hashes, None, out);
@@ -110,21 +109,20 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Returns the value now in a candidate slot of `hash`. Slots count modulo
     /// [`Self::candidates`].
     #[inline]
-    pub fn candidate(&self, hash: u64, slot: u8) -> u32 {
-        self.table.value(self.table.candidate(hash, usize::from(slot))).into()
+    pub fn candidate(&self, hash: u64, slot: Slot) -> u32 {
+        self.table.value(self.table.candidate(hash, usize::from(slot.get()))).into()
     }
 
-    /// Reports verified lookups, in order: for each hash the candidate slot whose value was right,
-    /// or [`MISS`] (as is any number that is no slot). `false_positives` is the number of matches
-    /// that verification refused.
+    /// Reports verified lookups, in order: for each hash the candidate slot whose value was right.
     ///
     /// Counts, and lets the policy promote. A promotion first checks that the slot still has the
-    /// fingerprint, since an earlier one of the same burst may have moved the entry. Slices of
-    /// different lengths are cut to the shorter one.
+    /// fingerprint, since an earlier one of the same burst may have moved the entry. Of hashes and
+    /// hits, those count that both have.
     #[inline]
-    pub fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64) {
-        let count = hashes.len().min(slots.len());
-        let (hashes, slots) = (&hashes[..count], &slots[..count]);
+    pub fn commit(&mut self, hashes: &[u64], hits: &Hits) {
+        let count = hashes.len().min(hits.len());
+        let (hashes, slots, false_positives) =
+            (&hashes[..count], &hits.slots()[..count], hits.refused());
         let hits = slots.iter().map(|&s| u32::from(usize::from(s) < G::CANDIDATES)).sum::<u32>();
         self.counters.lookups = self.counters.lookups.wrapping_add(count as u64);
         self.counters.hits = self.counters.hits.wrapping_add(u64::from(hits));
@@ -136,18 +134,18 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// `verify` once per match, in the order of the candidate slots, until it returns true.
     #[inline]
     pub fn lookup(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
-        let mut refused = 0;
-        let mut found = (MISS, None);
+        let (mut hits, mut found) = (Hits::none(1), None);
         for slot in Slots::of(self.table.scan(hash).matching) {
             let value = self.candidate(hash, slot);
             if verify(value) {
-                found = (slot, Some(value));
+                hits.hit(0, slot);
+                found = Some(value);
                 break;
             }
-            refused += 1;
+            hits.refuse(1);
         }
-        self.commit_hits(&[hash], &[found.0], refused);
-        found.1
+        self.commit(&[hash], &hits);
+        found
     }
 
     /// Returns the value in the first slot whose fingerprint matches, right or wrong.
@@ -171,26 +169,24 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         let mut next = hashes.chunks(BURST);
         self.probe_batch_ahead(&[], next.next().unwrap_or_default(), &mut probes);
         for (b, (hashes, out)) in hashes.chunks(BURST).zip(out.chunks_mut(BURST)).enumerate() {
-            let mut slots = [MISS; BURST];
-            let mut refused = 0;
+            let mut hits = Hits::none(hashes.len());
             self.probe_batch_ahead(hashes, next.next().unwrap_or_default(), &mut probes);
             for (i, &hash) in hashes.iter().enumerate() {
                 out[i] = None;
                 let mut left = probes.mask[i];
-                while left != 0 {
-                    let slot = left.trailing_zeros() as u8;
+                while let Some(slot) = Slots::of(left).next() {
                     let value = self.candidate(hash, slot);
                     if verify(b * BURST + i, value) {
-                        slots[i] = slot;
+                        hits.hit(i, slot);
                         out[i] = Some(value);
                         break;
                     }
-                    refused += 1;
+                    hits.refuse(1);
                     // A probe may omit second buckets after a match in the first.
-                    left = self.table.scan(hash).matching & (u32::MAX - 1) << slot;
+                    left = self.table.scan(hash).matching & (u32::MAX - 1) << slot.get();
                 }
             }
-            self.commit_hits(hashes, &slots[..hashes.len()], refused);
+            self.commit(hashes, &hits);
         }
     }
 
@@ -212,7 +208,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
             let (slot, victim) = self.policy.evict(&mut self.table, hash);
             self.counters.evictions = self.counters.evictions.wrapping_add(1);
             let Entry { fingerprint, value } = victim;
-            (slot, Inserted::Evicted { fingerprint, value: value.into() })
+            (slot, Inserted::Evicted { fingerprint: Fingerprint(fingerprint), value: value.into() })
         };
         self.table.set(slot, Entry { fingerprint, value });
         self.policy.inserted(&self.table, hash);
@@ -224,13 +220,13 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         let (slot, value) = Slots::of(self.table.scan(hash).matching)
             .map(|slot| (slot, self.candidate(hash, slot)))
             .find(|&(_, value)| verify(value))?;
-        self.table.set_fingerprint(self.table.candidate(hash, usize::from(slot)), 0);
+        self.table.set_fingerprint(self.table.candidate(hash, usize::from(slot.get())), 0);
         self.removed(1);
         Some(value)
     }
 
     /// Keeps the entries for which `keep(fingerprint, value)` is true; returns the number removed.
-    pub fn retain(&mut self, keep: impl FnMut(u16, u32) -> bool) -> usize {
+    pub fn retain(&mut self, keep: impl FnMut(Fingerprint, u32) -> bool) -> usize {
         self.sweep(0, usize::MAX, keep).removed
     }
 
@@ -240,16 +236,18 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         &mut self,
         start: usize,
         buckets: usize,
-        mut keep: impl FnMut(u16, u32) -> bool,
+        mut keep: impl FnMut(Fingerprint, u32) -> bool,
     ) -> Swept {
         let all = self.table.buckets_with_buffer();
         let end = start.saturating_add(buckets).min(all);
         let mut removed = 0;
         for bucket in start..end {
             for index in 0..G::SLOTS {
-                let slot = Slot { bucket, index };
+                let slot = Place { bucket, index };
                 let fingerprint = self.table.fingerprint(slot);
-                if fingerprint != 0 && !keep(fingerprint, self.table.value(slot).into()) {
+                if fingerprint != 0
+                    && !keep(Fingerprint(fingerprint), self.table.value(slot).into())
+                {
                     self.table.set_fingerprint(slot, 0);
                     removed += 1;
                 }
@@ -336,12 +334,12 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
 
     /// Returns the entry in a slot of a bucket, buffer buckets included: `(fingerprint, value)`.
     /// Returns `None` if the slot is empty or out of range.
-    pub fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)> {
+    pub fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)> {
         if bucket >= self.table.buckets_with_buffer() || slot >= G::SLOTS {
             return None;
         }
-        let Entry { fingerprint, value } = self.table.entry(Slot { bucket, index: slot });
-        (fingerprint != 0).then(|| (fingerprint, value.into()))
+        let Entry { fingerprint, value } = self.table.entry(Place { bucket, index: slot });
+        (fingerprint != 0).then(|| (Fingerprint(fingerprint), value.into()))
     }
 }
 

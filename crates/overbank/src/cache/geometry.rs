@@ -21,10 +21,26 @@
 
 use super::design::GeometryKind;
 
+/// What a slot knows of its key: 16 bits of the hash, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub(crate) u16);
+
+impl Fingerprint {
+    /// Returns the fingerprint of a hash.
+    pub const fn of(hash: u64) -> Fingerprint {
+        Fingerprint(fingerprint(hash))
+    }
+
+    /// Returns its bits.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
 /// Returns the fingerprint of a hash: its low 16 bits, with 0 mapped to 1 because 0 marks an empty
 /// slot.
 #[inline(always)]
-pub const fn fingerprint(hash: u64) -> u16 {
+pub(crate) const fn fingerprint(hash: u64) -> u16 {
     let low = hash as u16;
     low | (low == 0) as u16
 }

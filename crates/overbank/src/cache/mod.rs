@@ -24,33 +24,25 @@
 //! | blp-2-16 | 32 | 2 side by side | 98 % |
 //!
 //! A type names a design at compile time. [`Design`] names it at run time (`blp-2-16+pblru`) and
-//! builds a boxed [`SignatureCache`], whose virtual calls are paid once per burst.
+//! builds a boxed [`DynCache`], whose virtual calls are paid once per burst.
 //!
 //! A burst through a cache:
 //!
 //! ```
-//! use overbank::cache::{Config, Design, LayoutKind, MISS, Probes};
+//! use overbank::cache::{Config, Design, Probes};
 //! use overbank::hash::mix;
 //!
 //! let design: Design = "blp-2-16+pblru".parse()?;
-//! let mut cache = design.build(1 << 12, LayoutKind::Fp16V16, 1, None)?;
+//! let mut cache = design.build(&Config::entries(1 << 12))?;
 //! let hashes: Vec<u64> = (0..32).map(mix).collect();
 //! let belongs = |i: usize, value: u32| value == i as u32; // The caller knows the keys.
 //!
+//! let mut probes = Probes::new();
 //! for round in 0..2 {
-//!     let (mut probes, mut slots, mut refused) = (Probes::new(), [MISS; 32], 0);
 //!     cache.probe_batch(&hashes, &mut probes);
-//!     for (i, &hash) in hashes.iter().enumerate() {
-//!         for slot in probes.slots(i) {
-//!             if belongs(i, cache.candidate(hash, slot)) {
-//!                 slots[i] = slot;
-//!                 break;
-//!             }
-//!             refused += 1;
-//!         }
-//!     }
-//!     cache.commit_hits(&hashes, &slots, refused);
-//!     for i in (0..32).filter(|&i| slots[i] == MISS) {
+//!     let hits = probes.resolve(&*cache, &hashes, belongs);
+//!     cache.commit(&hashes, &hits);
+//!     for i in hits.missed() {
 //!         cache.insert(hashes[i], i as u32)?; // What the slower tables said.
 //!     }
 //! }
@@ -65,23 +57,23 @@
 mod config;
 mod counters;
 mod design;
+mod dynamic;
 mod error;
 mod flow;
 mod geometry;
 mod layout;
 mod policy;
 mod probes;
-mod signature;
 mod simd;
 mod table;
 
 pub use config::{BUCKETS_MAX, Config, PROMOTE_EVERY, PROMOTE_EVERY_MAX};
 pub use counters::Counters;
 pub use design::{Design, GeometryKind, KNOWN, LayoutKind, PolicyKind};
-pub use error::{DesignError, Error, ValueTooWide};
+pub use dynamic::DynCache;
+pub use error::{CacheError, DesignError, ValueTooWide};
 pub use flow::{FlowCache, Inserted, Swept, Unverified};
-pub use geometry::{Blp, Cuckoo, Geometry, SetAssoc, fingerprint};
+pub use geometry::{Blp, Cuckoo, Fingerprint, Geometry, SetAssoc};
 pub use layout::{Fp16V16, Fp16V32, Layout};
 pub use policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Policy, Random};
-pub use probes::{BURST, MISS, Probes, Slots};
-pub use signature::SignatureCache;
+pub use probes::{BURST, Hits, Mask, Ones, Probes, Slot, Slots};

@@ -8,7 +8,7 @@
 use core::marker::PhantomData;
 
 use super::config::{BUCKETS_MAX, Config, Size};
-use super::error::Error;
+use super::error::CacheError;
 use super::geometry::Geometry;
 use super::layout::Layout;
 use super::probes::Probes;
@@ -18,7 +18,7 @@ use crate::memory::{HugePages, Memory};
 
 /// Place of a slot: its bucket (buffer buckets follow the others) and its number in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct Place {
     pub(crate) bucket: usize,
     pub(crate) index: usize,
 }
@@ -44,23 +44,23 @@ pub struct Table<G, L> {
 impl<G: Geometry, L: Layout> Table<G, L> {
     const STRIDE: usize = G::SLOTS * L::SLOT_BYTES;
 
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+    pub(crate) fn new(config: &Config) -> Result<Self, CacheError> {
         let buckets = match config.size {
-            Size::Buckets(0) | Size::Entries(0) => return Err(Error::Empty),
+            Size::Buckets(0) | Size::Entries(0) => return Err(CacheError::Empty),
             Size::Buckets(buckets) => buckets,
             Size::Entries(entries) => entries.div_ceil(G::SLOTS).max(G::BUCKETS_MIN),
         };
         if buckets < G::BUCKETS_MIN {
             let geometry = G::KIND.name();
-            return Err(Error::TooFewBuckets { geometry, buckets, min: G::BUCKETS_MIN });
+            return Err(CacheError::TooFewBuckets { geometry, buckets, min: G::BUCKETS_MIN });
         }
         if buckets > BUCKETS_MAX {
-            return Err(Error::TooManyBuckets { buckets, max: BUCKETS_MAX });
+            return Err(CacheError::TooManyBuckets { buckets, max: BUCKETS_MAX });
         }
         let bytes = (buckets + G::BUFFER_BUCKETS)
             .checked_mul(Self::STRIDE)
             .filter(|&bytes| isize::try_from(bytes).is_ok())
-            .ok_or(Error::SizeOverflow { buckets, bucket_bytes: Self::STRIDE })?;
+            .ok_or(CacheError::SizeOverflow { buckets, bucket_bytes: Self::STRIDE })?;
         let isa = Isa::choose(config.isa)?;
         let far = config.prefetch.is_far(bytes);
         let kernels = Kernels::of::<G, L>(isa, far)?;
@@ -134,47 +134,47 @@ impl<G: Geometry, L: Layout> Table<G, L> {
 
     /// Returns the place of a hash's candidate slot; numbers past the last one wrap.
     #[inline(always)]
-    pub(crate) fn candidate(&self, hash: u64, slot: usize) -> Slot {
+    pub(crate) fn candidate(&self, hash: u64, slot: usize) -> Place {
         let slot = slot & (G::CANDIDATES - 1);
-        Slot { bucket: G::bucket(hash, self.buckets, slot / G::SLOTS), index: slot % G::SLOTS }
+        Place { bucket: G::bucket(hash, self.buckets, slot / G::SLOTS), index: slot % G::SLOTS }
     }
 
     #[inline(always)]
-    fn fingerprint_offset(slot: Slot) -> usize {
+    fn fingerprint_offset(slot: Place) -> usize {
         slot.bucket * Self::STRIDE + slot.index * 2
     }
 
     #[inline(always)]
-    fn value_offset(slot: Slot) -> usize {
+    fn value_offset(slot: Place) -> usize {
         slot.bucket * Self::STRIDE + G::SLOTS * 2 + slot.index * L::VALUE_BYTES
     }
 
     #[inline(always)]
-    pub(crate) fn fingerprint(&self, slot: Slot) -> u16 {
+    pub(crate) fn fingerprint(&self, slot: Place) -> u16 {
         let at = Self::fingerprint_offset(slot);
         let bytes = &self.memory.bytes()[at..at + 2];
         u16::from_le_bytes([bytes[0], bytes[1]])
     }
 
     #[inline(always)]
-    pub(crate) fn value(&self, slot: Slot) -> L::Value {
+    pub(crate) fn value(&self, slot: Place) -> L::Value {
         let at = Self::value_offset(slot);
         L::load(&self.memory.bytes()[at..at + L::VALUE_BYTES])
     }
 
     #[inline(always)]
-    pub(crate) fn entry(&self, slot: Slot) -> Entry<L::Value> {
+    pub(crate) fn entry(&self, slot: Place) -> Entry<L::Value> {
         Entry { fingerprint: self.fingerprint(slot), value: self.value(slot) }
     }
 
     #[inline(always)]
-    pub(crate) fn set_fingerprint(&mut self, slot: Slot, fingerprint: u16) {
+    pub(crate) fn set_fingerprint(&mut self, slot: Place, fingerprint: u16) {
         let at = Self::fingerprint_offset(slot);
         self.memory.bytes_mut()[at..at + 2].copy_from_slice(&fingerprint.to_le_bytes());
     }
 
     #[inline(always)]
-    pub(crate) fn set(&mut self, slot: Slot, entry: Entry<L::Value>) {
+    pub(crate) fn set(&mut self, slot: Place, entry: Entry<L::Value>) {
         self.set_fingerprint(slot, entry.fingerprint);
         let at = Self::value_offset(slot);
         L::store(entry.value, &mut self.memory.bytes_mut()[at..at + L::VALUE_BYTES]);
@@ -183,13 +183,13 @@ impl<G: Geometry, L: Layout> Table<G, L> {
     /// Bubbles: swaps the entry with the one of the next higher priority in its bucket, if the slot
     /// still holds `fingerprint` and is not the first.
     #[inline(always)]
-    pub(crate) fn promote(&mut self, slot: Slot, fingerprint: u16) {
+    pub(crate) fn promote(&mut self, slot: Place, fingerprint: u16) {
         if slot.index == 0 {
             return;
         }
         // Neighbours in memory: one load, one rotation and one store swap both fingerprints, and
         // the same again both values.
-        let above = Slot { index: slot.index - 1, ..slot };
+        let above = Place { index: slot.index - 1, ..slot };
         let at = Self::fingerprint_offset(above);
         let Some(pair) = self.memory.bytes_mut()[at..].first_chunk_mut::<4>() else { return };
         let both = u32::from_le_bytes(*pair);

@@ -9,7 +9,7 @@ use crate::memory::MemoryError;
 /// Why a table cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum FibError {
     /// Fewer than two buckets, or more than the hash can distinguish.
     #[error("a table has 2 to {BUCKETS_MAX} buckets, not {buckets}")]
     Buckets {

@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use super::bucket::Bucket;
 use super::config::{BUCKETS_MAX, Config};
-use super::error::Error;
+use super::error::FibError;
 use super::key::{Key, Value};
 use super::writer::Writer;
 use crate::file::{BLOCK_HEADER, Blocks, Damage, FIELDS, FIELDS_AT, FileError, HEADER};
@@ -81,7 +81,7 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
         /// Reason.
-        error: Error,
+        error: FibError,
     },
 }
 

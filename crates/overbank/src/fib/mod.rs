@@ -133,7 +133,7 @@ mod table;
 mod writer;
 
 pub use config::{BUCKETS_MAX, Config, OCCUPANCY_PERCENT, SEARCH_MAX};
-pub use error::{Error, Full};
+pub use error::{FibError, Full};
 #[cfg(feature = "std")]
 pub use image::ImageError;
 pub use key::{Key, Key6, MacVlan, Value};

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use super::bucket::{Bucket, Header, LINE};
 use super::candidates::Candidates;
 use super::config::{BUCKETS_MAX, Config};
-use super::error::Error;
+use super::error::FibError;
 use super::key::{Key, Value};
 use super::simd::{Kernels, View};
 use crate::hash::Hasher;
@@ -34,12 +34,12 @@ pub(super) struct Table<K, V> {
 }
 
 impl<K: Key, V: Value> Table<K, V> {
-    pub(super) fn new(config: &Config) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config) -> Result<Self, FibError> {
         let count = config.bucket_count::<K, V>();
         let buckets = u32::try_from(count)
             .ok()
             .filter(|_| (2..=BUCKETS_MAX).contains(&count))
-            .ok_or(Error::Buckets { buckets: count })?;
+            .ok_or(FibError::Buckets { buckets: count })?;
         let isa = if cfg!(feature = "loom") { Isa::Portable } else { Isa::choose(config.isa)? };
         // At most 2^29 buckets of 16 words on 64-bit machines; on others the allocation fails.
         let words = count.saturating_mul(Bucket::<K, V>::STRIDE);

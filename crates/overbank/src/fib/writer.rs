@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::bucket::{Bucket, CLASSES};
 use super::candidates::Candidates;
 use super::config::Config;
-use super::error::{Error, Full};
+use super::error::{FibError, Full};
 use super::key::{Key, Value};
 use super::reader::Reader;
 use super::search::Search;
@@ -48,7 +48,7 @@ pub struct Writer<K, V> {
 
 impl<K: Key, V: Value> Writer<K, V> {
     /// Returns the writer of an empty table.
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    pub fn new(config: &Config) -> Result<Self, FibError> {
         Ok(Self {
             table: Arc::new(Table::new(config)?),
             search: Search::new(config.search::<K, V>()),

@@ -82,12 +82,12 @@ impl Default for Config {
 
 impl Config {
     /// Builds an empty sketch in its first epoch. `seed` decides which packets are sampled.
-    pub fn build(self, seed: u64, settings: Settings) -> Result<(Counter, Keeper), Error> {
+    pub fn build(self, seed: u64, settings: Settings) -> Result<(Counter, Keeper), SketchError> {
         if !(2..=16).contains(&self.counters_log2) {
-            return Err(Error::Counters { log2: self.counters_log2 });
+            return Err(SketchError::Counters { log2: self.counters_log2 });
         }
         if !(6..=18).contains(&self.bloom_log2) {
-            return Err(Error::Bloom { log2: self.bloom_log2 });
+            return Err(SketchError::Bloom { log2: self.bloom_log2 });
         }
         let shared = generation::Shared::new(self, settings)?;
         Ok((Counter::new(shared.clone(), seed), Keeper::new(shared)))
@@ -106,7 +106,7 @@ pub struct Settings {
 /// Why a sketch cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum SketchError {
     /// The rows of counters are too short or too long.
     #[error("a row has 2^2 to 2^16 counters, not 2^{log2}")]
     Counters {

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::random::Pcg32;
-use crate::sketch::{BLOOM_ROWS, COUNT_MAX, COUNT_ROWS, Config, Counter, Error, Settings};
+use crate::sketch::{BLOOM_ROWS, COUNT_MAX, COUNT_ROWS, Config, Counter, Settings, SketchError};
 
 fn hash(key: u32) -> u128 {
     xxh3_128_with_seed(&key.to_le_bytes(), 5)
@@ -181,10 +181,10 @@ fn settings_and_sizes_out_of_range_are_mended_or_refused() {
         Config { counters_log2, bloom_log2 }.build(0, settings(1, 0)).err()
     };
     for log2 in [0, 1, 17, u32::MAX] {
-        assert_eq!(of(log2, 18), Some(Error::Counters { log2 }));
+        assert_eq!(of(log2, 18), Some(SketchError::Counters { log2 }));
     }
     for log2 in [0, 5, 19, u32::MAX] {
-        assert_eq!(of(16, log2), Some(Error::Bloom { log2 }));
+        assert_eq!(of(16, log2), Some(SketchError::Bloom { log2 }));
     }
 }
 

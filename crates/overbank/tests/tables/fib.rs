@@ -355,7 +355,7 @@ fn extreme_keys_are_keys_like_others() {
 fn impossible_tables_are_an_error() {
     for buckets in [0, 1, BUCKETS_MAX + 1, usize::MAX] {
         let error = Writer::<u128, u64>::new(&Config::buckets(buckets)).unwrap_err();
-        assert_eq!(error, Error::Buckets { buckets });
+        assert_eq!(error, FibError::Buckets { buckets });
     }
     assert!(Writer::<u128, u64>::new(&Config::entries(usize::MAX)).is_err());
     let pages = Pages::Gigabyte { required: false };

@@ -273,7 +273,7 @@ impl Twin {
                 std::mem::replace(&mut self.table[bucket][index], new)
             };
             let (fingerprint, value) = lost.unwrap();
-            Inserted::Evicted { fingerprint, value }
+            Inserted::Evicted { fingerprint: Fingerprint::of(fingerprint.into()), value }
         };
         self.last_was_hit.get_mut(home).into_iter().for_each(|bit| *bit = false);
         outcome
@@ -363,7 +363,8 @@ fn agree<G: Geometry, P: Policy<G>, L: Layout>(config: &Config, buckets: usize, 
             let context = || format!("{} {isa} {:?} after {op:?}", cache.design(), L::KIND);
             for (bucket, slots) in twin.table.iter().enumerate() {
                 for (slot, &entry) in slots.iter().enumerate() {
-                    assert_eq!(cache.peek(bucket, slot), entry, "{bucket}/{slot}: {}", context());
+                    let found = cache.peek(bucket, slot).map(|(fp, value)| (fp.get(), value));
+                    assert_eq!(found, entry, "{bucket}/{slot}: {}", context());
                 }
             }
             assert_eq!(cache.len(), twin.len(), "{}", context());
@@ -435,13 +436,15 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
         }
         Op::Retain(divisor) => {
             let keep = |fp: u16, value: u32| !(u32::from(fp) + value).is_multiple_of(*divisor);
-            assert_eq!(cache.retain(keep), twin.sweep(0, usize::MAX, &keep));
+            let ours = |fp: Fingerprint, value: u32| keep(fp.get(), value);
+            assert_eq!(cache.retain(ours), twin.sweep(0, usize::MAX, &keep));
         }
         Op::Sweep(start, count, divisor) => {
             let keep = |_: u16, value: u32| !value.is_multiple_of(*divisor);
             let removed = twin.sweep(*start, *count, &keep);
             let next = if start + count < twin.table.len() { start + count } else { 0 };
-            assert_eq!(cache.sweep(*start, *count, keep), Swept { removed, next });
+            let ours = |fp: Fingerprint, value: u32| keep(fp.get(), value);
+            assert_eq!(cache.sweep(*start, *count, ours), Swept { removed, next });
         }
         Op::Clear => {
             cache.clear();
@@ -452,46 +455,52 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
 }
 
 /// A burst by hand, through the interface that hides the types.
-fn burst(cache: &mut dyn SignatureCache, twin: &mut Twin, keys: &[(u64, u32)]) {
+fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     let hashes: Vec<u64> = keys.iter().map(|&(hash, _)| hash).collect();
     let mut probes = Probes::new();
     // As the next burst of none, with another next one, and alone: the answer is the same.
     let next: Vec<u64> = hashes.iter().rev().map(|hash| !hash).cycle().take(40).collect();
     cache.probe_batch_ahead(&[], &hashes, &mut probes);
-    assert_eq!((probes.len, probes.matched), (0, 0));
+    assert!(probes.is_empty() && probes.matched().is_empty());
     cache.probe_batch_ahead(&hashes, &next, &mut probes);
     let ahead = probes.clone();
     cache.probe_batch(&hashes, &mut probes);
-    let n = keys.len();
-    assert_eq!(
-        (ahead.len, ahead.matched, &ahead.mask[..n]),
-        (n, probes.matched, &probes.mask[..n])
-    );
-    assert_eq!(ahead.value[..n], probes.value[..n]);
-    assert_eq!(probes.len, keys.len());
-    let (mut slots, mut refused) = (Vec::new(), 0);
+    assert_eq!((ahead.len(), probes.len()), (keys.len(), keys.len()));
+    assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));
+    let mut by_hand = Hits::none(keys.len());
     for (i, &(hash, key)) in keys.iter().enumerate() {
         let matches = twin.probed(hash);
-        let mask = matches.iter().fold(0u32, |mask, &c| mask | 1 << c);
-        assert_eq!(probes.mask[i], mask, "{} {}", cache.design(), cache.isa());
-        assert_eq!(probes.slots(i).map(usize::from).collect::<Vec<_>>(), matches);
-        assert_eq!(probes.matched >> i & 1 == 1, mask != 0);
+        let slots = |probes: &Probes| probes.slots(i).map(|slot| usize::from(slot.get())).collect();
+        let [found, found_ahead]: [Vec<usize>; 2] = [slots(&probes), slots(&ahead)];
+        assert_eq!((&found, &found_ahead), (&matches, &matches), "{}", cache.design());
+        assert_eq!(probes.matched().contains(i), !matches.is_empty());
         if let Some(&first) = matches.first() {
             let slot = twin.candidates(hash)[first];
-            assert_eq!(Some(probes.value[i]), twin.at(slot).map(|entry| entry.1));
+            assert_eq!(Some(probes.values()[i]), twin.at(slot).map(|entry| entry.1));
         }
-        let mut verdict = MISS;
         for slot in probes.slots(i) {
             if belongs(cache.candidate(hash, slot), key) {
-                verdict = slot;
+                by_hand.hit(i, slot);
                 break;
             }
-            refused += 1;
+            by_hand.refuse(1);
         }
-        slots.push(verdict);
     }
-    assert_eq!(u64::from(probes.matched) >> keys.len(), 0);
-    cache.commit_hits(&hashes, &slots, refused);
+    assert_eq!(u64::from(probes.matched().bits()) >> keys.len(), 0);
+    // Each way to decide gives the same report.
+    let is_right = |i: usize, value: u32| belongs(value, keys[i].1);
+    let mut asked = Vec::new();
+    let hits = probes.resolve(&*cache, &hashes, |i, value| {
+        asked.push(i);
+        is_right(i, value)
+    });
+    let of = |hits: &Hits| (hits.len(), hits.found(), hits.missed(), hits.refused());
+    assert_eq!(of(&hits), of(&by_hand));
+    assert!(asked.is_sorted() && asked.iter().all(|&i| probes.matched().contains(i)));
+    let branchless = probes.resolve_branchless(&*cache, &hashes, is_right);
+    assert_eq!(format!("{branchless:?}"), format!("{by_hand:?}"));
+    assert_eq!(format!("{hits:?}"), format!("{by_hand:?}"));
+    cache.commit(&hashes, &hits);
     twin.lookup_burst(keys, true);
 }
 

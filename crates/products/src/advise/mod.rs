@@ -43,7 +43,7 @@ mod trial;
 
 use crate::TrafficSource;
 use law::Law;
-use overbank::cache::{Design, Error, LayoutKind, PolicyKind};
+use overbank::cache::{CacheError, Config, Design, PolicyKind};
 use overbank_kit::workload::{FlowStream, Trace};
 use predict::Model;
 use profile::profile;
@@ -95,7 +95,7 @@ pub enum AdviseError {
     #[error("no packets to look at")]
     NoPackets,
     #[error("{design}: {reason}")]
-    Table { design: String, reason: Error },
+    Table { design: String, reason: CacheError },
     #[error("stopped before there was an answer")]
     Stopped,
 }
@@ -199,7 +199,7 @@ impl<'a> Work<'a> {
         let Simulated { hit_rate, full, .. } =
             simulate(design, entries, self.sequence(), span.0, span.1, question.seed, stop)?;
         let table = design
-            .build(entries, LayoutKind::Fp16V16, question.seed, None)
+            .build(&Config::entries(entries).seed(question.seed))
             .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
         let state = State { hit_rate, full, even: self.even };
         let packets = self.ids.len().saturating_sub(span.0).min(span.1);

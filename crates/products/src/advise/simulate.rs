@@ -2,7 +2,7 @@
 //! flow's number, so every match is verified exactly ([`overbank_kit::keyed`]).
 
 use super::AdviseError;
-use overbank::cache::{Design, LayoutKind};
+use overbank::cache::{Config, Design, LayoutKind};
 use overbank_kit::keyed::{look_up, seeded};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,7 +43,7 @@ pub fn simulate(
     stop: &AtomicBool,
 ) -> Result<Simulated, AdviseError> {
     let mut cache = design
-        .build(entries, LayoutKind::Fp16V32, seed, None)
+        .build(&Config::entries(entries).layout(LayoutKind::Fp16V32).seed(seed))
         .map_err(|reason| AdviseError::Table { design: design.to_string(), reason })?;
     let mut pass = |ids: &[u32]| {
         let mut hits = 0;
@@ -87,7 +87,9 @@ mod tests {
             let expected = 1.0 - flows as f64 / ids.len() as f64;
             assert!((rate - expected).abs() < 1e-4, "{name}: {rate} {expected}");
 
-            let mut cache = design.build(1 << 10, LayoutKind::Fp16V32, 1, None).unwrap();
+            let mut cache = design
+                .build(&Config::entries(1 << 10).layout(LayoutKind::Fp16V32).seed(1))
+                .unwrap();
             for (at, &id) in ids.iter().enumerate() {
                 if at == 20_000 {
                     cache.reset_counters();

@@ -7,7 +7,7 @@ use super::record::{DesignRecord, PortTally, Totals};
 use super::split::Split;
 use super::txlog::TxLog;
 use super::{Contestant, OutputFrames, Plan, ReplayError};
-use overbank::cache::{Probes, SignatureCache};
+use overbank::cache::{DynCache, Probes};
 use overbank::memory::HugePages;
 use overbank_kit::spread::{Spread, median};
 use overbank_ports::queue;
@@ -103,7 +103,7 @@ impl Runner<'_> {
 }
 
 /// Returns the nanoseconds of a lookup of one of these frames; `None` for less than a burst.
-fn time_lookups(cache: &dyn SignatureCache, frames: &[Frame<'_>]) -> Option<f64> {
+fn time_lookups(cache: &dyn DynCache, frames: &[Frame<'_>]) -> Option<f64> {
     let mut key = FlowKey::default();
     let hash = |frame: &Frame<'_>| {
         extract(frame.bytes, frame.in_port, &mut key).ok().map(|_| key.microflow_hash())

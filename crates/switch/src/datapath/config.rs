@@ -35,7 +35,7 @@ pub struct CacheConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("signature cache: {0}")]
-    Cache(cache::Error),
+    Cache(cache::CacheError),
     #[error("megaflow cache: {0}")]
     Megaflows(SizeError),
 }

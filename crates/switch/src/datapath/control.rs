@@ -14,7 +14,7 @@ use crate::sink::Sink;
 use crate::tables::Tables;
 use crate::translate;
 use crate::verdict::credit;
-use overbank::cache::SignatureCache;
+use overbank::cache::DynCache;
 use overbank_wire::FlowKey;
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::extract::extract_within;
@@ -171,7 +171,7 @@ impl Datapath {
     }
 
     /// Returns tier 1, if the datapath has one.
-    pub fn cache(&self) -> Option<&dyn SignatureCache> {
+    pub fn cache(&self) -> Option<&dyn DynCache> {
         self.cache.as_deref()
     }
 

@@ -35,7 +35,7 @@ use crate::tables::Tables;
 use crate::translate;
 use crate::verdict::{Shortcut, Verdicts};
 use arrayvec::ArrayVec;
-use overbank::cache::{self, LayoutKind, Probes, SignatureCache};
+use overbank::cache::{self, DynCache, LayoutKind, Probes};
 use overbank::prefetch::l2_bytes;
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::extract::extract_within;
@@ -110,7 +110,6 @@ struct Burst {
     offsets: [Offsets; BURST],
     hashes: [u64; BURST],
     verdicts: [u32; BURST],
-    slots: [u8; BURST],
     probes: Probes,
     /// Frames without a key.
     unreadable: ArrayVec<(u8, DropReason), BURST>,
@@ -124,7 +123,6 @@ impl Burst {
             offsets: [Offsets::default(); BURST],
             hashes: [0; BURST],
             verdicts: [0; BURST],
-            slots: [0; BURST],
             probes: Probes::new(),
             unreadable: ArrayVec::new(),
         })
@@ -168,7 +166,7 @@ fn translation_cost(tables: &Tables, answer: &translate::Translation) -> u32 {
 }
 
 /// Inserts a signature. The layout was chosen so that every megaflow's id fits.
-fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
+fn install_signature(cache: &mut dyn DynCache, hash: u64, id: u32) {
     let installed = cache.insert(hash, id);
     debug_assert!(installed.is_ok(), "megaflow ids fit into the cache's values");
 }
@@ -177,7 +175,7 @@ fn install_signature(cache: &mut dyn SignatureCache, hash: u64, id: u32) {
 pub struct Datapath {
     tables: Arc<Tables>,
     ports: Ports,
-    cache: Option<Box<dyn SignatureCache>>,
+    cache: Option<Box<dyn DynCache>>,
     megaflows: MegaflowCache,
     verdicts: Verdicts,
     /// Verdict references to release after the burst.
@@ -209,7 +207,8 @@ impl Datapath {
         };
         let cache = match config.cache {
             Some(c) => {
-                let cache = c.design.build(c.entries, layout, config.seed, c.isa);
+                let size = cache::Config::entries(c.entries).layout(layout);
+                let cache = c.design.build(&size.seed(config.seed).isa(c.isa));
                 Some(cache.map_err(ConfigError::Cache)?)
             }
             None => None,
@@ -318,33 +317,22 @@ impl Datapath {
         } else {
             cache.probe_batch(hashes, &mut burst.probes);
         }
-        for i in 0..n {
-            self.megaflows.prefetch(burst.probes.value[i]);
+        for &id in burst.probes.values() {
+            self.megaflows.prefetch(id);
         }
-        let mut refused = 0;
-        for (i, &hash) in hashes.iter().enumerate() {
-            let mut mask = burst.probes.mask[i];
-            let mut id = burst.probes.value[i];
-            burst.slots[i] = cache::MISS;
-            while mask != 0 {
-                if self.megaflows.verify(id, &burst.keys[i]) {
-                    burst.slots[i] = mask.trailing_zeros() as u8;
-                    burst.verdicts[i] = self.megaflows.use_entry(id, now_ms);
-                    break;
-                }
-                refused += 1;
-                self.stale_signatures +=
-                    u64::from(self.megaflows.is_stale_match(id, &burst.keys[i]));
-                mask &= mask - 1;
-                if mask != 0 {
-                    id = cache.candidate(hash, mask.trailing_zeros() as u8);
-                }
+        let (keys, verdicts) = (&burst.keys, &mut burst.verdicts);
+        let hits = burst.probes.resolve(&**cache, hashes, |i, id| {
+            let is_right = self.megaflows.verify(id, &keys[i]);
+            if is_right {
+                verdicts[i] = self.megaflows.use_entry(id, now_ms);
+            } else {
+                let is_stale = self.megaflows.is_stale_match(id, &keys[i]);
+                self.stale_signatures += u64::from(is_stale);
             }
-            if mask == 0 {
-                missed.push(i as u8);
-            }
-        }
-        cache.commit_hits(hashes, &burst.slots[..n], refused);
+            is_right
+        });
+        cache.commit(hashes, &hits);
+        missed.extend(hits.missed().iter().map(|i| i as u8));
         missed
     }
 

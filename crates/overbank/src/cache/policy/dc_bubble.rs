@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use super::{Policy, hits, promote, sealed};
 use crate::cache::config::Config;
 use crate::cache::design::PolicyKind;
-use crate::cache::error::Error;
+use crate::cache::error::CacheError;
 use crate::cache::geometry::{Geometry, SetAssoc};
 use crate::cache::layout::Layout;
-use crate::cache::table::{Entry, Slot, Table};
+use crate::cache::table::{Entry, Place, Table};
 use crate::memory::MemoryError;
 
 /// DC-Bubble (section 5.3, after Zhang and Xue 2009), on set-associative caches only.
@@ -46,7 +46,7 @@ impl<const M: usize> Policy<SetAssoc<M>> for DcBubble
 where
     SetAssoc<M>: Geometry,
 {
-    fn new(buckets: usize, _config: &Config) -> Result<Self, Error> {
+    fn new(buckets: usize, _config: &Config) -> Result<Self, CacheError> {
         let words = buckets.div_ceil(64);
         let mut hit = Vec::new();
         hit.try_reserve_exact(words).map_err(|_| MemoryError::OutOfMemory { bytes: words * 8 })?;
@@ -77,15 +77,15 @@ where
         &mut self,
         table: &mut Table<SetAssoc<M>, L>,
         hash: u64,
-    ) -> (Slot, Entry<L::Value>) {
+    ) -> (Place, Entry<L::Value>) {
         let last = table.candidate(hash, M - 1);
         if self.was_hit(last.bucket) {
             return (last, table.entry(last));
         }
-        let victim = table.entry(Slot { index: 0, ..last });
+        let victim = table.entry(Place { index: 0, ..last });
         for index in 1..M {
-            let moved = table.entry(Slot { index, ..last });
-            table.set(Slot { index: index - 1, ..last }, moved);
+            let moved = table.entry(Place { index, ..last });
+            table.set(Place { index: index - 1, ..last }, moved);
         }
         (last, victim)
     }

@@ -35,12 +35,12 @@
 use super::{Policy, last_of_random_bucket, promote, sealed};
 use crate::cache::config::Config;
 use crate::cache::design::PolicyKind;
-use crate::cache::error::Error;
+use crate::cache::error::CacheError;
 use crate::cache::geometry::Geometry;
 use crate::cache::layout::Layout;
 use crate::cache::policy::STREAM;
 use crate::cache::probes::MISS;
-use crate::cache::table::{Entry, Slot, Table};
+use crate::cache::table::{Entry, Place, Table};
 use crate::random::Pcg32;
 
 /// Bubbles from the lower half of a bucket while popularity differs. See the module.
@@ -131,7 +131,7 @@ fn hits_with(bit: u8, slots: &[u8], candidates: usize) -> u32 {
 impl sealed::Sealed for HalfBubble {}
 
 impl<G: Geometry> Policy<G> for HalfBubble {
-    fn new(_buckets: usize, config: &Config) -> Result<Self, Error> {
+    fn new(_buckets: usize, config: &Config) -> Result<Self, CacheError> {
         let pcg = Pcg32::new(config.seed, STREAM);
         let mut new = Self { pcg, countdown: 0, rest: 0, seen: Seen::default() };
         new.redraw();
@@ -184,7 +184,7 @@ impl<G: Geometry> Policy<G> for HalfBubble {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
         if self.rest == 0 && Self::crowded(table) {
             return last_of_random_bucket(&mut self.pcg, table, hash);
         }

@@ -19,10 +19,10 @@ pub use half_bubble::HalfBubble;
 
 use super::config::{Config, PROMOTE_EVERY_MAX};
 use super::design::PolicyKind;
-use super::error::Error;
+use super::error::CacheError;
 use super::geometry::{Geometry, fingerprint};
 use super::layout::Layout;
-use super::table::{Entry, Slot, Table};
+use super::table::{Entry, Place, Table};
 use crate::random::Pcg32;
 
 mod sealed {
@@ -33,7 +33,7 @@ mod sealed {
 pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
     /// Returns a policy for a table of `buckets`.
     #[doc(hidden)]
-    fn new(buckets: usize, config: &Config) -> Result<Self, Error>;
+    fn new(buckets: usize, config: &Config) -> Result<Self, CacheError>;
 
     /// Returns the policy as a value.
     #[doc(hidden)]
@@ -53,7 +53,7 @@ pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
     /// Evicts when all candidate slots of `hash` are taken: returns the slot to overwrite and the
     /// lost entry.
     #[doc(hidden)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>);
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>);
 
     /// Handles an insertion of any outcome.
     #[doc(hidden)]
@@ -96,7 +96,7 @@ fn last_of_random_bucket<G: Geometry, L: Layout>(
     pcg: &mut Pcg32,
     table: &Table<G, L>,
     hash: u64,
-) -> (Slot, Entry<L::Value>) {
+) -> (Place, Entry<L::Value>) {
     let choice = pcg.below(G::CHOICES as u32) as usize;
     let slot = table.candidate(hash, choice * G::SLOTS + G::SLOTS - 1);
     (slot, table.entry(slot))
@@ -111,7 +111,7 @@ pub struct Random {
 impl sealed::Sealed for Random {}
 
 impl<G: Geometry> Policy<G> for Random {
-    fn new(_buckets: usize, config: &Config) -> Result<Self, Error> {
+    fn new(_buckets: usize, config: &Config) -> Result<Self, CacheError> {
         Ok(Self { pcg: Pcg32::new(config.seed, STREAM) })
     }
 
@@ -123,7 +123,7 @@ impl<G: Geometry> Policy<G> for Random {
     fn report<L: Layout>(&mut self, _: &mut Table<G, L>, _: &[u64], _: &[u8], _: u32) {}
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
         let slot = table.candidate(hash, self.pcg.below(G::CANDIDATES as u32) as usize);
         (slot, table.entry(slot))
     }
@@ -139,7 +139,7 @@ pub struct BubbleLru {
 impl sealed::Sealed for BubbleLru {}
 
 impl<G: Geometry> Policy<G> for BubbleLru {
-    fn new(_buckets: usize, config: &Config) -> Result<Self, Error> {
+    fn new(_buckets: usize, config: &Config) -> Result<Self, CacheError> {
         Ok(Self { pcg: Pcg32::new(config.seed, STREAM) })
     }
 
@@ -159,7 +159,7 @@ impl<G: Geometry> Policy<G> for BubbleLru {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
         last_of_random_bucket(&mut self.pcg, table, hash)
     }
 }
@@ -185,10 +185,10 @@ impl Pblru {
 impl sealed::Sealed for Pblru {}
 
 impl<G: Geometry> Policy<G> for Pblru {
-    fn new(_buckets: usize, config: &Config) -> Result<Self, Error> {
+    fn new(_buckets: usize, config: &Config) -> Result<Self, CacheError> {
         let every = config.promote_every;
         if !(1..=PROMOTE_EVERY_MAX).contains(&every) {
-            return Err(Error::PromotionOutOfRange { every, max: PROMOTE_EVERY_MAX });
+            return Err(CacheError::PromotionOutOfRange { every, max: PROMOTE_EVERY_MAX });
         }
         let mut new = Self { pcg: Pcg32::new(config.seed, STREAM), every, countdown: 0 };
         new.redraw();
@@ -221,7 +221,7 @@ impl<G: Geometry> Policy<G> for Pblru {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Slot, Entry<L::Value>) {
+    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
         last_of_random_bucket(&mut self.pcg, table, hash)
     }
 }

@@ -14,7 +14,7 @@
 use super::{Scan, Simd};
 use crate::cache::geometry::{Geometry, fingerprint};
 use crate::cache::layout::Layout;
-use crate::cache::probes::{BURST, Probes, Slots};
+use crate::cache::probes::{BURST, Mask, Probes};
 use crate::prefetch::prefetch_at;
 
 /// A table's slots, as a kernel sees them.
@@ -262,11 +262,11 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout, const FAR
         ask(view.bucket::<G, L>(hash, 0));
     }
     let absent = !matched & ((1u64 << count) - 1) as u32;
-    for i in Slots::of(absent).map(usize::from) {
+    for i in Mask(absent) {
         bucket[i] = view.bucket::<G, L>(hashes[i], 1);
         ask(bucket[i]);
     }
-    for i in Slots::of(absent).map(usize::from) {
+    for i in Mask(absent) {
         matched |= look(i, bucket[i], 1);
     }
     out.matched = matched;

@@ -28,6 +28,6 @@ mod table;
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
 
-pub use table::{Config, Error, GroupDelta, SetSep, Stats};
+pub use table::{Config, GroupDelta, SetSep, SetSepError, Stats};
 
 pub use search::Search;

@@ -64,7 +64,7 @@ impl Config {
 /// A table cannot be built; nothing is left of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum SetSepError {
     /// Value bits outside of 1 to 8.
     #[error("values have 1 to 8 bits, not {bits}")]
     ValueBits {
@@ -166,16 +166,17 @@ impl SetSep {
     pub fn build(
         config: &Config,
         entries: impl IntoIterator<Item = (u64, u8)>,
-    ) -> Result<(SetSep, Stats), Error> {
+    ) -> Result<(SetSep, Stats), SetSepError> {
         let Config { value_bits: bits, index_bits: index, m, keys, .. } = *config;
         if !(1..=8).contains(&bits) {
-            return Err(Error::ValueBits { bits });
+            return Err(SetSepError::ValueBits { bits });
         }
         if !matches!(index, 8 | 16) || !(2..=30).contains(&m) {
-            return Err(Error::Setting { index, m });
+            return Err(SetSepError::Setting { index, m });
         }
         let blocks = (keys.saturating_add(BLOCK_KEYS / 2) / BLOCK_KEYS).max(1);
-        let blocks = u32::try_from(blocks).map_err(|_| Error::Keys { keys: keys.min(1 << 42) })?;
+        let blocks =
+            u32::try_from(blocks).map_err(|_| SetSepError::Keys { keys: keys.min(1 << 42) })?;
         let count = blocks as usize;
         let mut table = Self {
             config: config.clone(),
@@ -191,8 +192,8 @@ impl SetSep {
         let (all, block_of) = (0..count, |hash| table.block(hash));
         let sorted = Sorted::new(entries, (keys, bits as usize), &all, block_of);
         let sorted = sorted.map_err(|bad| match bad {
-            BadEntry::TooMany => Error::Keys { keys },
-            BadEntry::Value { hash, value } => Error::Value { hash, value, bits },
+            BadEntry::TooMany => SetSepError::Keys { keys },
+            BadEntry::Value { hash, value } => SetSepError::Value { hash, value, bits },
             BadEntry::Memory(error) => error.into(),
         })?;
         let stats = table.fill(&sorted)?;
@@ -221,7 +222,7 @@ impl SetSep {
         hash as usize % BUCKETS
     }
 
-    fn fill(&mut self, sorted: &Sorted) -> Result<Stats, Error> {
+    fn fill(&mut self, sorted: &Sorted) -> Result<Stats, SetSepError> {
         let mut stats = Stats { groups: self.blocks as usize * GROUPS, ..Stats::default() };
         let mut pcg = Pcg32::new(1, 1);
         let mut groups: Vec<Vec<(u64, u8)>> = vec![Vec::new(); GROUPS];
@@ -244,7 +245,7 @@ impl SetSep {
                 keys.dedup();
                 if let Some(two) = keys.windows(2).find(|two| two[0].0 == two[1].0) {
                     let [(hash, first), (_, second)] = [two[0], two[1]];
-                    return Err(Error::Conflict { hash, first, second });
+                    return Err(SetSepError::Conflict { hash, first, second });
                 }
                 let delta = self.solve(block * GROUPS + group, keys, &mut stats.trials);
                 stats.fallback += delta.fallback.len();

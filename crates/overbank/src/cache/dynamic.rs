@@ -4,19 +4,19 @@ use super::counters::Counters;
 use super::design::{Design, LayoutKind};
 use super::error::ValueTooWide;
 use super::flow::{FlowCache, Inserted, Swept};
-use super::geometry::Geometry;
+use super::geometry::{Fingerprint, Geometry};
 use super::layout::Layout;
 use super::policy::Policy;
-use super::probes::Probes;
+use super::probes::{Hits, Probes, Slot};
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
 /// The methods of every [`FlowCache`], without its type parameters; documented there. Made by
 /// [`Design::build`].
 ///
-/// Meant to be called per burst: [`probe_batch`](Self::probe_batch), verify each hint, then
-/// [`commit_hits`](Self::commit_hits).
-pub trait SignatureCache: Send + Sync {
+/// Meant to be called per burst: [`probe_batch`](Self::probe_batch), [`Probes::resolve`], then
+/// [`commit`](Self::commit). Only the caches of this crate implement it.
+pub trait DynCache: sealed::Sealed + Send + Sync {
     /// Returns geometry and policy.
     fn design(&self) -> Design;
     /// Returns the widths of a slot's fields.
@@ -30,9 +30,9 @@ pub trait SignatureCache: Send + Sync {
     /// See [`FlowCache::probe_batch_ahead`].
     fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes);
     /// See [`FlowCache::candidate`].
-    fn candidate(&self, hash: u64, slot: u8) -> u32;
-    /// See [`FlowCache::commit_hits`].
-    fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64);
+    fn candidate(&self, hash: u64, slot: Slot) -> u32;
+    /// See [`FlowCache::commit`].
+    fn commit(&mut self, hashes: &[u64], hits: &Hits);
     /// See [`FlowCache::lookup`].
     fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::insert`]; fails if the layout cannot hold the value.
@@ -40,13 +40,13 @@ pub trait SignatureCache: Send + Sync {
     /// See [`FlowCache::remove`].
     fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::retain`].
-    fn retain(&mut self, keep: &mut dyn FnMut(u16, u32) -> bool) -> usize;
+    fn retain(&mut self, keep: &mut dyn FnMut(Fingerprint, u32) -> bool) -> usize;
     /// See [`FlowCache::sweep`].
     fn sweep(
         &mut self,
         start: usize,
         buckets: usize,
-        keep: &mut dyn FnMut(u16, u32) -> bool,
+        keep: &mut dyn FnMut(Fingerprint, u32) -> bool,
     ) -> Swept;
     /// See [`FlowCache::clear`].
     fn clear(&mut self);
@@ -63,7 +63,7 @@ pub trait SignatureCache: Send + Sync {
     /// See [`FlowCache::candidates`].
     fn candidates(&self) -> usize;
     /// See [`FlowCache::peek`].
-    fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)>;
+    fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)>;
     /// See [`FlowCache::memory_bytes`].
     fn memory_bytes(&self) -> usize;
     /// See [`FlowCache::huge_pages`].
@@ -74,7 +74,13 @@ pub trait SignatureCache: Send + Sync {
     fn reset_counters(&mut self);
 }
 
-impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L> {
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> sealed::Sealed for FlowCache<G, P, L> {}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
     fn design(&self) -> Design {
         self.design()
     }
@@ -99,12 +105,12 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
         self.probe_batch_ahead(hashes, next, out);
     }
 
-    fn candidate(&self, hash: u64, slot: u8) -> u32 {
+    fn candidate(&self, hash: u64, slot: Slot) -> u32 {
         self.candidate(hash, slot)
     }
 
-    fn commit_hits(&mut self, hashes: &[u64], slots: &[u8], false_positives: u64) {
-        self.commit_hits(hashes, slots, false_positives);
+    fn commit(&mut self, hashes: &[u64], hits: &Hits) {
+        self.commit(hashes, hits);
     }
 
     fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
@@ -121,7 +127,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
         self.remove(hash, verify)
     }
 
-    fn retain(&mut self, keep: &mut dyn FnMut(u16, u32) -> bool) -> usize {
+    fn retain(&mut self, keep: &mut dyn FnMut(Fingerprint, u32) -> bool) -> usize {
         self.retain(keep)
     }
 
@@ -129,7 +135,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
         &mut self,
         start: usize,
         buckets: usize,
-        keep: &mut dyn FnMut(u16, u32) -> bool,
+        keep: &mut dyn FnMut(Fingerprint, u32) -> bool,
     ) -> Swept {
         self.sweep(start, buckets, keep)
     }
@@ -154,7 +160,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> SignatureCache for FlowCache<G, P, L>
         G::CANDIDATES
     }
 
-    fn peek(&self, bucket: usize, slot: usize) -> Option<(u16, u32)> {
+    fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)> {
         self.peek(bucket, slot)
     }
 
