@@ -145,6 +145,5 @@ fn burst(cache: &mut dyn DynCache, model: &Model, first: u8) -> Vec<u64> {
         }
     }
     cache.commit(&hashes, &hits);
-    let said = found[..len].iter().map(|found| found.map_or(u64::MAX, u64::from)).collect();
-    said
+    found[..len].iter().map(|found| found.map_or(u64::MAX, u64::from)).collect()
 }

@@ -18,7 +18,7 @@ use std::fs;
 
 use image::{HEADER, block, path, seal};
 use libfuzzer_sys::fuzz_target;
-use overbank::fib::{Config, ImageError, Key, Key6, MacVlan, Value, Writer};
+use overbank::fib::{Config, FibImageError, Key, Key6, MacVlan, Value, Writer};
 use overbank::file::FileError;
 use overbank::isa::Isa;
 
@@ -54,11 +54,11 @@ fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
             let message = error.to_string();
             assert!(!message.is_empty() && message.lines().count() == 1, "{message:?}");
             match error {
-                ImageError::File(FileError::Damaged { at, .. })
-                | ImageError::Misplaced { at, .. } => {
+                FibImageError::File(FileError::Damaged { at, .. })
+                | FibImageError::Misplaced { at, .. } => {
                     assert!(at <= file.len() as u64, "{message}");
                 }
-                ImageError::File(FileError::Io { .. }) => panic!("the file can be read: {message}"),
+                FibImageError::File(FileError::Io { .. }) => panic!("the file can be read: {message}"),
                 _ => {}
             }
         }

@@ -19,7 +19,7 @@ use overbank::file::FileError;
 use overbank::hash::mix;
 use overbank::isa::Isa;
 use overbank::memory::Pages;
-use overbank::partition::{ImageError, Replica};
+use overbank::partition::{PartitionImageError, Replica};
 
 const CHANGES_MAX: u8 = 4;
 const CHOICES: usize = 256;
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
             let message = error.to_string();
             assert!(!message.is_empty() && message.lines().count() == 1, "{message:?}");
             match error {
-                ImageError::File(FileError::Damaged { at, .. }) => {
+                PartitionImageError::File(FileError::Damaged { at, .. }) => {
                     assert!(at <= file.len() as u64, "{message}");
                 }
                 error => panic!("the file can be read: {error}"),

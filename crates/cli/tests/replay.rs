@@ -398,8 +398,8 @@ fn a_wrong_instruction_set_in_the_environment_is_named() {
     let output = command.output().expect("the command starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("mmx") && errors.contains("portable"), "{errors}");
-    assert_eq!(errors.matches("mmx").count(), 1, "said once: {errors}");
+    assert!(errors.contains("OVERBANK_SIMD") && errors.contains("portable"), "{errors}");
+    assert_eq!(errors.matches("OVERBANK_SIMD").count(), 1, "said once: {errors}");
 }
 
 /// The cores that a process may run on, as the kernel lists them.

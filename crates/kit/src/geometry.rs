@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(geometry(name).to_string(), name);
         }
         // What there are kernels for has the same name.
-        for kind in GeometryKind::ALL {
+        for &kind in GeometryKind::ALL {
             assert_eq!(AnyGeometry::from(kind).to_string(), kind.name());
         }
         for name in ["", "set", "set-", "set-x", "set-+4", "blp-4", "set-2-4", "lru-4", "blp-2-4-8"]

@@ -11,8 +11,6 @@
 //!
 //! Naming a set that the CPU lacks is an error, never a silent fallback.
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
@@ -34,7 +32,7 @@ pub enum Isa {
 
 impl Isa {
     /// All sets, each kind of machine from slowest to fastest.
-    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon];
+    pub const ALL: &[Isa] = &[Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon];
 
     /// The environment variable that forces a set.
     pub const VARIABLE: &'static str = "OVERBANK_SIMD";
@@ -67,7 +65,7 @@ impl Isa {
 
     /// Iterates over the sets of this machine, slowest first; never empty.
     pub fn available() -> impl Iterator<Item = Isa> {
-        Self::ALL.into_iter().filter(|isa| isa.is_available())
+        Self::ALL.iter().copied().filter(|isa| isa.is_available())
     }
 
     /// Returns the fastest set of this machine.
@@ -80,7 +78,8 @@ impl Isa {
     pub fn from_env() -> Result<Option<Isa>, IsaError> {
         #[cfg(feature = "std")]
         if let Some(name) = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
-            return name.to_string_lossy().parse::<Isa>()?.checked().map(Some);
+            let isa: Option<Isa> = name.to_str().and_then(|name| name.parse().ok());
+            return isa.ok_or(IsaError::Variable)?.checked().map(Some);
         }
         Ok(None)
     }
@@ -118,10 +117,7 @@ impl FromStr for Isa {
     type Err = IsaError;
 
     fn from_str(name: &str) -> Result<Self, IsaError> {
-        Self::ALL
-            .into_iter()
-            .find(|isa| isa.name() == name)
-            .ok_or_else(|| IsaError::Unknown { name: name.to_owned() })
+        Self::ALL.iter().copied().find(|isa| isa.name() == name).ok_or(IsaError::Unknown)
     }
 }
 
@@ -171,15 +167,15 @@ mod detect {
 }
 
 /// Why an instruction set cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IsaError {
     /// The name is unknown.
-    #[error("unknown instruction set \"{name}\" (known: portable, avx2, avx512, neon)")]
-    Unknown {
-        /// Name given.
-        name: String,
-    },
+    #[error("unknown instruction set; known: portable, avx2, avx512, neon")]
+    Unknown,
+    /// So is that of the variable.
+    #[error("{} names no instruction set; known: portable, avx2, avx512, neon", Isa::VARIABLE)]
+    Variable,
     /// The CPU or the build lacks it.
     #[error("the instruction set {name} is not available on this machine")]
     Unavailable {
@@ -195,10 +191,10 @@ mod tests {
     #[test]
     fn names_are_read_back_and_others_are_errors() {
         for isa in Isa::ALL {
-            assert_eq!(isa.name().parse(), Ok(isa));
+            assert_eq!(isa.name().parse(), Ok(*isa));
         }
         let error = "sve".parse::<Isa>().unwrap_err();
-        assert_eq!(error, IsaError::Unknown { name: "sve".to_owned() });
+        assert_eq!(error, IsaError::Unknown);
         assert!(Isa::available().any(|isa| isa == Isa::Portable));
         assert_eq!(Isa::choose(Some(Isa::Portable)), Ok(Isa::Portable));
     }

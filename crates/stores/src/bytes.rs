@@ -29,7 +29,7 @@ pub enum BytesError {
     #[error("damaged deltas: {0}")]
     Deltas(#[from] overbank::partition::BatchError),
     #[error("damaged table: {0}")]
-    Table(#[from] overbank::partition::ImageError),
+    Table(#[from] overbank::partition::PartitionImageError),
     #[error("a table that is too large: {0}")]
     Size(#[from] std::io::Error),
 }

@@ -94,8 +94,8 @@ fn burst(
     cache.probe_batch(hashes, probes);
     let mut right = 0u32;
     let hits = probes.resolve_branchless(cache, hashes, |_, _| true);
-    for i in 0..hits.len() {
-        let is_right = probes.values()[i] == u32::from(values[i]);
+    for (i, (found, &value)) in probes.values().iter().zip(values).enumerate() {
+        let is_right = *found == u32::from(value);
         right += u32::from(hits.found().contains(i) & is_right);
     }
     cache.commit(hashes, &hits);

@@ -253,8 +253,7 @@ impl<P: Clone> Agent<P> {
     #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn renumber(&mut self) -> Vec<u64> {
         let asked = self.lines.values_mut().filter_map(Line::number);
-        let before = asked.zip(1..).map(|(number, nth)| std::mem::replace(number, nth)).collect();
-        before
+        asked.zip(1..).map(|(number, nth)| std::mem::replace(number, nth)).collect()
     }
 
     /// Client and request of this key's write that is at the store.

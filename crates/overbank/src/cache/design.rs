@@ -26,6 +26,7 @@ pub const KNOWN: &str = "set-4, set-8, set-16, cuckoo-2-4, cuckoo-2-8, cuckoo-2-
 /// A geometry as a value. See [`Geometry`](super::Geometry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // The names give the ways, or H and m.
+#[non_exhaustive]
 pub enum GeometryKind {
     Set4,
     Set8,
@@ -41,7 +42,7 @@ pub enum GeometryKind {
 
 impl GeometryKind {
     /// All geometries.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: &[Self] = &[
         Self::Set4,
         Self::Set8,
         Self::Set16,
@@ -90,6 +91,7 @@ impl GeometryKind {
 
 /// A policy as a value. See [`Policy`](super::Policy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PolicyKind {
     /// Random eviction.
     Random,
@@ -125,6 +127,7 @@ impl PolicyKind {
 
 /// A layout as a value. See [`Layout`](super::Layout).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LayoutKind {
     /// 16-bit fingerprint, 16-bit value: 4 bytes a slot.
     #[default]
@@ -135,7 +138,7 @@ pub enum LayoutKind {
 
 impl LayoutKind {
     /// All layouts.
-    pub const ALL: [Self; 2] = [Self::Fp16V16, Self::Fp16V32];
+    pub const ALL: &[Self] = &[Self::Fp16V16, Self::Fp16V32];
 
     /// Returns the largest value that fits a slot.
     pub const fn value_max(self) -> u32 {
@@ -194,7 +197,7 @@ impl Design {
             PolicyKind::HalfBubble,
             PolicyKind::DcBubble,
         ];
-        GeometryKind::ALL.into_iter().flat_map(move |geometry| {
+        GeometryKind::ALL.iter().flat_map(move |&geometry| {
             policies.into_iter().filter_map(move |policy| Self::new(geometry, policy).ok())
         })
     }
@@ -275,7 +278,8 @@ impl FromStr for Design {
             None => (name, None),
         };
         let geometry = GeometryKind::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|kind| kind.name() == geometry)
             .ok_or(DesignError::UnknownGeometry)?;
         let policy = match policy {

@@ -45,7 +45,7 @@ const BLOCK_BUCKETS: u64 = 4096;
 /// Why an image cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ImageError {
+pub enum FibImageError {
     /// The file cannot be written or read, or is no whole image.
     #[error(transparent)]
     File(#[from] FileError),
@@ -124,12 +124,12 @@ impl<K: Key, V: Value> Sizes<K, V> {
     }
 
     /// Checks the whole header, including the length of the file.
-    fn head(loader: &Loader) -> Result<Head, ImageError> {
+    fn head(loader: &Loader) -> Result<Head, FibImageError> {
         let field = |at: usize, bytes: usize| number(&loader.fields()[at - FIELDS_AT..][..bytes]);
         let found = (field(12, 2) as u16, field(14, 2) as u16);
         let expected = (Self::KEY as u16, Self::VALUE as u16);
         if found != expected {
-            return Err(ImageError::Types { path: loader.path().to_owned(), found, expected });
+            return Err(FibImageError::Types { path: loader.path().to_owned(), found, expected });
         }
         let head = Head { buckets: field(16, 8), entries: field(32, 8), seed: field(40, 8) };
         let slots = field(24, 8);
@@ -156,7 +156,7 @@ impl<K: Key, V: Value> Writer<K, V> {
     /// Writes all entries to a file. An existing file is replaced once the new one is on disk; of
     /// several saves to one file at a time, the last to finish wins. Readers continue; the table
     /// cannot change meanwhile.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FibImageError> {
         let table = self.table();
         let head = Head {
             buckets: u64::from(table.buckets),
@@ -191,7 +191,7 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// Reads a table from an image. Size and seed are the file's; the other settings are those of
     /// `config`. Any changed byte is an error that says where.
-    pub fn load(path: impl AsRef<Path>, config: &Config) -> Result<Self, ImageError> {
+    pub fn load(path: impl AsRef<Path>, config: &Config) -> Result<Self, FibImageError> {
         let mut loader = Loader::open(path.as_ref(), &IMAGE)?;
         let head = Sizes::<K, V>::head(&loader)?;
         let path = || path.as_ref().to_owned();
@@ -200,7 +200,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         read_block::<K, V>(&mut loader, head, 0, &mut content)?;
         let config = config.resized(head.buckets as usize).seed(head.seed);
         let mut writer =
-            Writer::new(&config).map_err(|error| ImageError::Table { path: path(), error })?;
+            Writer::new(&config).map_err(|error| FibImageError::Table { path: path(), error })?;
         for block in 0..head.buckets.div_ceil(BLOCK_BUCKETS) {
             if block != 0 {
                 read_block::<K, V>(&mut loader, head, block, &mut content)?;
@@ -211,7 +211,7 @@ impl<K: Key, V: Value> Writer<K, V> {
                     return Err(loader.damaged_block().into());
                 };
                 rest = restore_bucket(&mut writer, bucket as u32, occupied, after).ok_or_else(
-                    || ImageError::Misplaced { path: path(), bucket, at: loader.at() },
+                    || FibImageError::Misplaced { path: path(), bucket, at: loader.at() },
                 )?;
             }
             if !rest.is_empty() {
@@ -225,7 +225,7 @@ impl<K: Key, V: Value> Writer<K, V> {
             Ok(()) => Ok(writer),
             Err(bucket) => {
                 let (bucket, at) = (u64::from(bucket), HEADER as u64);
-                Err(ImageError::Misplaced { path: path(), bucket, at })
+                Err(FibImageError::Misplaced { path: path(), bucket, at })
             }
         }
     }

@@ -135,7 +135,7 @@ mod writer;
 pub use config::{BUCKETS_MAX, Config, OCCUPANCY_PERCENT, SEARCH_MAX};
 pub use error::{FibError, Full};
 #[cfg(feature = "std")]
-pub use image::ImageError;
+pub use image::FibImageError;
 pub use key::{Key, Key6, MacVlan, Value};
 pub use reader::Reader;
 pub use table::BURST_MAX;

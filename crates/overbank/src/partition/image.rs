@@ -48,7 +48,7 @@ const FALLBACK_MAX: u64 = 4096;
 /// An image could not be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ImageError {
+pub enum PartitionImageError {
     /// The file could not be written or read, or is no whole image.
     #[error(transparent)]
     File(#[from] FileError),
@@ -154,7 +154,7 @@ impl Writer {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), PartitionImageError> {
         self.replica()?.save(path)
     }
 }
@@ -164,7 +164,7 @@ impl Replica {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), PartitionImageError> {
         let (fields, fallback) = self.image_head();
         let content = |out: &mut Blocks<'_>| self.write_to(out, &fallback);
         Ok(save(path.as_ref(), &IMAGE, &fields, content)?)
@@ -225,7 +225,7 @@ impl Replica {
         path: impl AsRef<Path>,
         isa: Option<Isa>,
         pages: Pages,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, PartitionImageError> {
         let path = path.as_ref();
         Self::load_from(Loader::open(path, &IMAGE)?, path, isa, pages)
     }
@@ -234,7 +234,11 @@ impl Replica {
     ///
     /// # Errors
     /// They are no whole image, or there is no memory for the table.
-    pub fn decode(bytes: &[u8], isa: Option<Isa>, pages: Pages) -> Result<Self, ImageError> {
+    pub fn decode(
+        bytes: &[u8],
+        isa: Option<Isa>,
+        pages: Pages,
+    ) -> Result<Self, PartitionImageError> {
         let path = Path::new("image");
         let loader = Loader::over(path, std::boxed::Box::new(bytes), bytes.len() as u64, &IMAGE)?;
         Self::load_from(loader, path, isa, pages)
@@ -245,7 +249,7 @@ impl Replica {
         path: &Path,
         isa: Option<Isa>,
         pages: Pages,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Self, PartitionImageError> {
         let head = Head::read(&loader)?;
         let mut content = Vec::new();
         let read = |loader: &mut Loader<'_>, content: &mut Vec<u8>, len: u64| {
@@ -259,7 +263,7 @@ impl Replica {
             return Err(loader.damaged_block().into());
         }
         let (keys, seed) = (number(&content[..8]), number(&content[8..16]));
-        let failed = |error| ImageError::Table { path: path.to_owned(), error };
+        let failed = |error| PartitionImageError::Table { path: path.to_owned(), error };
         let isa = Isa::choose(isa).map_err(|error| failed(error.into()))?;
         let Form { row, planes, groups } = head.form;
         let shape = Shape::new(row, usize::from(planes), usize::from(groups));

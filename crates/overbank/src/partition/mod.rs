@@ -109,7 +109,7 @@ pub use build::{
 pub use delta::Delta;
 pub use fallback::FallbackFull;
 #[cfg(feature = "std")]
-pub use image::ImageError;
+pub use image::PartitionImageError;
 pub use shape::RowBits;
 pub use table::{BURST_MAX, TableError};
 pub use writer::{DeltaError, InsertError, Reader, Replica, Writer};

@@ -62,7 +62,7 @@ fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, ImageError> {
+fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, FibImageError> {
     Writer::load(path, &Config::buckets(2))
 }
 
@@ -77,7 +77,7 @@ fn damage_at_any_byte_is_refused() {
             damaged[at] ^= change;
             fs::write(&path, &damaged).unwrap();
             let error = load(&path).unwrap_err();
-            let ImageError::File(FileError::Damaged { what, at: place, .. }) = &error else {
+            let FibImageError::File(FileError::Damaged { what, at: place, .. }) = &error else {
                 panic!("{error}")
             };
             match at {
@@ -103,7 +103,7 @@ fn another_length_is_refused() {
         let expected = if length < 64 { 64 } else { bytes.len() as u64 };
         let found = length as u64;
         assert!(
-            matches!(&error, ImageError::File(FileError::Damaged { what: Damage::Length { found: f, expected: e }, .. })
+            matches!(&error, FibImageError::File(FileError::Damaged { what: Damage::Length { found: f, expected: e }, .. })
                 if (*f, *e) == (found, expected)),
             "{error}"
         );
@@ -165,7 +165,7 @@ fn a_file_that_was_forged_is_refused() {
     let error = load(&path).unwrap_err();
     let place = 76 + length as u64;
     assert!(
-        matches!(&error, ImageError::File(FileError::Damaged { what: Damage::Block(1), at, .. }) if *at == place),
+        matches!(&error, FibImageError::File(FileError::Damaged { what: Damage::Block(1), at, .. }) if *at == place),
         "{error}"
     );
 }
@@ -185,7 +185,7 @@ fn damage_is_found_before_there_is_a_table() {
     let config = Config::buckets(2).pages(Pages::Gigabyte { required: true });
     let error = Writer::<Key6, u16>::load(&path, &config).unwrap_err();
     assert!(
-        matches!(error, ImageError::File(FileError::Damaged { what: Damage::Block(0), .. })),
+        matches!(error, FibImageError::File(FileError::Damaged { what: Damage::Block(0), .. })),
         "{error}"
     );
 }
@@ -279,7 +279,7 @@ fn keys_that_a_kind_does_not_have_are_refused() {
         let loaded = Writer::<MacVlan, u16>::load(&path, &Config::buckets(2));
         match loaded {
             Ok(_) => assert!(fits, "{top:x}"),
-            Err(ImageError::Misplaced { .. }) => assert!(!fits),
+            Err(FibImageError::Misplaced { .. }) => assert!(!fits),
             Err(error) => panic!("{error}"),
         }
     }

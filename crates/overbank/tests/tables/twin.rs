@@ -152,6 +152,7 @@ impl Twin {
                 now
             }
             PolicyKind::HalfBubble => self.bubbling.contains(&index),
+            other => panic!("{other:?} has no twin"),
         };
         let still = self.at((bucket, index)).is_some_and(|e| e.0 == Self::fingerprint(hash));
         if promote && still && index > 0 {

@@ -55,7 +55,8 @@ impl Costs {
             PolicyKind::HalfBubble if full < room || even || hit_rate > nearly_all => 0.0,
             PolicyKind::HalfBubble => self.half_bubble_ns,
             PolicyKind::Pblru { .. } => self.promote_ns,
-            PolicyKind::Bubble | PolicyKind::DcBubble => self.bubble_ns,
+            // Bubble, DC-Bubble: each hit.
+            _ => self.bubble_ns,
         };
         let fifths = design.geometry().home_first_fifths();
         let two_lines = fifths > 0 && full * 5.0 > fifths as f64;

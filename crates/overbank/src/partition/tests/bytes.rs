@@ -20,7 +20,7 @@ fn changed(row: RowBits, bits: usize) -> (Writer, BTreeMap<u64, u8>) {
     (writer, map)
 }
 
-fn load(path: &Path, isa: Isa) -> Result<Replica, ImageError> {
+fn load(path: &Path, isa: Isa) -> Result<Replica, PartitionImageError> {
     Replica::load(path, Some(isa), Pages::Small)
 }
 
