@@ -18,7 +18,7 @@ use std::fs;
 
 use image::{HEADER, block, path, seal};
 use libfuzzer_sys::fuzz_target;
-use overbank::fib::{Config, FibImageError, Key, Key6, MacVlan, Value, Writer};
+use overbank::fib::{Config, FibImageError, Key, MacAddr, MacVlan, Value, Writer};
 use overbank::file::FileError;
 use overbank::isa::Isa;
 
@@ -29,7 +29,7 @@ const CHANGES_MAX: u8 = 4;
 fuzz_target!(|data: &[u8]| {
     let [what, rest @ ..] = data else { return };
     match what % 8 {
-        0 | 1 => check::<Key6, u16>(*what, rest, 6),
+        0 | 1 => check::<MacAddr, u16>(*what, rest, 6),
         2 => check::<MacVlan, u16>(*what, rest, 8),
         3 => check::<u64, u32>(*what, rest, 8),
         4 => check::<u64, u64>(*what, rest, 8),

@@ -2,7 +2,7 @@
 //! addresses.
 
 use super::*;
-use overbank::fib::{Config, Key6, MacVlan, Writer};
+use overbank::fib::{Config, MacAddr, MacVlan, Writer};
 use overbank_stations::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -391,7 +391,7 @@ fn a_full_queue_blocks_no_worker() {
 #[test]
 fn a_long_list_is_forwarded_as_its_chunks_are() {
     struct Sent(usize, Vec<(usize, Result<u16, DropReason>)>);
-    impl Sink<Key6> for Sent {
+    impl Sink<MacAddr> for Sent {
         fn output(&mut self, index: usize, port: u16, _: &[u8]) {
             self.1.push((self.0 + index, Ok(port)));
         }
@@ -399,10 +399,10 @@ fn a_long_list_is_forwarded_as_its_chunks_are() {
             self.1.push((self.0 + index, Err(reason)));
         }
     }
-    let mut fib = Writer::<Key6, u16>::new(&Config::entries(1_000_000)).expect("memory");
+    let mut fib = Writer::<MacAddr, u16>::new(&Config::entries(1_000_000)).expect("memory");
     for n in 0..100u8 {
         let station = Station::fixed(u16::from(n % 4));
-        fib.insert(Key6::from(host(n)), station.bits()).expect("room");
+        fib.insert(MacAddr::from(host(n)), station.bits()).expect("room");
     }
     assert!(fib.reader().bytes() > 8 << 20, "a large table");
     let forwarder = Forwarder::new(fib.reader(), &[Role::default(); 4]);
@@ -433,21 +433,21 @@ fn a_long_list_is_forwarded_as_its_chunks_are() {
 #[test]
 fn a_filled_table_forwards_without_learning() {
     struct Sent(Vec<Result<u16, DropReason>>);
-    impl Sink<Key6> for Sent {
+    impl Sink<MacAddr> for Sent {
         fn output(&mut self, _: usize, port: u16, _: &[u8]) {
             self.0.push(Ok(port));
         }
         fn drop(&mut self, _: usize, reason: DropReason) {
             self.0.push(Err(reason));
         }
-        fn saw(&mut self, _: Sighting<Key6>) {
+        fn saw(&mut self, _: Sighting<MacAddr>) {
             panic!("a fixed table learned an address");
         }
     }
-    let mut fib = Writer::<Key6, u16>::new(&Config::entries(100)).expect("memory");
+    let mut fib = Writer::<MacAddr, u16>::new(&Config::entries(100)).expect("memory");
     for n in 0..100u8 {
         let station = Station::learnt(u16::from(n % 4), 0);
-        fib.insert(Key6::from(host(n)), station.bits()).expect("room");
+        fib.insert(MacAddr::from(host(n)), station.bits()).expect("room");
     }
     let forwarder = Forwarder::new(fib.reader(), &[Role::default(); 3]);
     let frames: Vec<Vec<u8>> =
@@ -459,7 +459,7 @@ fn a_filled_table_forwards_without_learning() {
     let expected = [Ok(0), Ok(1), Err(DropReason::SamePort), Err(DropReason::NoPort)];
     assert!(sent.0.iter().eq(expected.iter().cycle().take(100)), "{:?}", sent.0);
     // A group goes to all ports, also if the table has it.
-    fib.insert(Key6::from([0xff; 6]), Station::fixed(1).bits()).expect("room");
+    fib.insert(MacAddr::from([0xff; 6]), Station::fixed(1).bits()).expect("room");
     let mut sent = Sent(Vec::new());
     forwarder.forward(2, &[&frame([0xff; 6], host(1), None, 0)], &mut sent);
     assert_eq!(sent.0, [Ok(0), Ok(1)]);

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::fib::{Config, MacAddr, Reader, Writer};
 use overbank::isa::Isa;
 use overbank::random::Pcg32;
 
@@ -27,9 +27,9 @@ const DRAWS: usize = 1 << 14;
 type Failure = Box<dyn std::error::Error>;
 
 /// The address of a number below 2^48; all differ.
-fn address(number: u64) -> Key6 {
+fn address(number: u64) -> MacAddr {
     let bits = number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff;
-    Key6::new(bits).expect("masked to 48 bits")
+    MacAddr::new(bits).expect("masked to 48 bits")
 }
 
 /// How a burst is looked up.
@@ -46,7 +46,7 @@ enum Way {
 }
 
 /// Lookups of all keys; the number of hits.
-fn look_up(reader: &Reader<Key6, u16>, keys: &[Key6], burst: usize, way: Way) -> u32 {
+fn look_up(reader: &Reader<MacAddr, u16>, keys: &[MacAddr], burst: usize, way: Way) -> u32 {
     if matches!(way, Way::All) {
         let (mut values, mut found) = ([0u16; 256], [0; 4]);
         let (mut hits, mut sum) = (0, 0u16);
@@ -95,7 +95,7 @@ fn median(figures: &mut [f64]) -> f64 {
 }
 
 /// Fills the table to its last ten per cent in steps; prints the rate of each.
-fn build(entries: usize, isa: Option<Isa>) -> Result<Writer<Key6, u16>, Failure> {
+fn build(entries: usize, isa: Option<Isa>) -> Result<Writer<MacAddr, u16>, Failure> {
     let mut writer = Writer::new(&Config::entries(entries).seed(7).isa(isa))?;
     print!("  insertions, M/s up to each occupancy:");
     let (mut done, start) = (0, Instant::now());
@@ -123,8 +123,8 @@ fn build(entries: usize, isa: Option<Isa>) -> Result<Writer<Key6, u16>, Failure>
 
 struct Draws {
     pcg: Pcg32,
-    hits: Vec<Key6>,
-    misses: Vec<Key6>,
+    hits: Vec<MacAddr>,
+    misses: Vec<MacAddr>,
     hashes: Vec<u64>,
 }
 
@@ -145,7 +145,7 @@ impl Draws {
     }
 }
 
-fn idle(reader: &Reader<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
+fn idle(reader: &Reader<MacAddr, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
     let mut draws = Draws::new();
     const WAYS: [Way; 4] = [Way::Alone, Way::Prefetched, Way::Ahead, Way::All];
     // Floor, one by one; hits and misses of each way, in nanoseconds and in floors.
@@ -197,7 +197,7 @@ enum Work {
     Move,
 }
 
-fn busy(mut writer: Writer<Key6, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
+fn busy(mut writer: Writer<MacAddr, u16>, entries: usize, burst: usize) -> Result<(), Failure> {
     let reader = writer.reader();
     let mut draws = Draws::new();
     for work in [Work::Replace, Work::RemoveAndInsert, Work::Move] {

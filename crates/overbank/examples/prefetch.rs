@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use overbank::cache::{self, BURST, Design, DynCache, Probes};
-use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::fib::{Config, MacAddr, Reader, Writer};
 use overbank::hash::mix;
 use overbank::prefetch::{Prefetch, l2_bytes};
 use overbank::random::Pcg32;
@@ -24,9 +24,9 @@ const KINDS: [Prefetch; 2] = [Prefetch::Near, Prefetch::Far];
 
 type Failure = Box<dyn std::error::Error>;
 
-fn address(number: u64) -> Key6 {
+fn address(number: u64) -> MacAddr {
     let bits = number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff;
-    Key6::new(bits).expect("masked to 48 bits")
+    MacAddr::new(bits).expect("masked to 48 bits")
 }
 
 fn seconds<T>(work: impl FnOnce() -> T) -> f64 {
@@ -60,7 +60,7 @@ fn compare<K>(entries: u64, make: impl Fn(u64) -> K, mut run: impl FnMut(usize, 
 
 fn forwarding(bytes: usize) -> Result<[[f64; 3]; 2], Failure> {
     let (buckets, entries) = (bytes / 64, (bytes / 64 * 7) as u64 * 9 / 10);
-    let [near, far] = KINDS.map(|prefetch| -> Result<Reader<Key6, u16>, Failure> {
+    let [near, far] = KINDS.map(|prefetch| -> Result<Reader<MacAddr, u16>, Failure> {
         let mut writer = Writer::new(&Config::buckets(buckets).seed(7).prefetch(prefetch))?;
         for number in 0..entries {
             writer.insert(address(number), number as u16)?;

@@ -6,10 +6,10 @@
 //! | | |
 //! |---|---|
 //! | 1 | the set that the table's configuration names |
-//! | 2 | the one that the variable [`OVERBANK_SIMD`](Isa::VARIABLE) names |
-//! | 3 | the fastest that the CPU has |
+//! | 2 | the fastest that the CPU has |
 //!
-//! Naming a set that the CPU lacks is an error, never a silent fallback.
+//! Naming a set that the CPU lacks is an error, never a silent fallback. [`Isa::from_env`] reads the
+//! name from a variable, for those who ask it to.
 
 use core::fmt;
 use core::str::FromStr;
@@ -74,9 +74,9 @@ impl Isa {
     }
 
     /// Returns the set that [`Isa::VARIABLE`] names; `None` if it is unset or empty (or without
-    /// `std`).
+    /// the feature `detect`).
     pub fn from_env() -> Result<Option<Isa>, IsaError> {
-        #[cfg(feature = "std")]
+        #[cfg(feature = "detect")]
         if let Some(name) = std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
             let isa: Option<Isa> = name.to_str().and_then(|name| name.parse().ok());
             return isa.ok_or(IsaError::Variable)?.checked().map(Some);
@@ -84,11 +84,14 @@ impl Isa {
         Ok(None)
     }
 
-    /// Returns the set for a new table: the forced one, else the environment's, else the best.
+    /// Returns the set for a new table: the forced one, else the best.
     pub fn choose(forced: Option<Isa>) -> Result<Isa, IsaError> {
         match forced {
             Some(isa) => isa.checked(),
-            None => Ok(Self::from_env()?.unwrap_or_else(Self::best)),
+            None if cfg!(any(test, feature = "internals")) => {
+                Ok(Self::from_env()?.unwrap_or_else(Self::best))
+            }
+            None => Ok(Self::best()),
         }
     }
 
@@ -122,7 +125,7 @@ impl FromStr for Isa {
 }
 
 /// Detects the CPU's features, every one that an entry point enables.
-#[cfg(all(target_arch = "x86_64", feature = "std"))]
+#[cfg(all(target_arch = "x86_64", feature = "detect"))]
 mod detect {
     use std::arch::is_x86_feature_detected as has;
 
@@ -139,7 +142,7 @@ mod detect {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+#[cfg(not(all(target_arch = "x86_64", feature = "detect")))]
 mod detect {
     pub(super) fn avx2() -> bool {
         cfg!(all(

@@ -12,10 +12,17 @@
 //! (huge pages), [`hash`], [`prefetch`], [`random`], `file` (checksummed blocks), and the words and
 //! atomics that threads share.
 //!
-//! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`. The
-//! default feature `std` adds detection of the CPU's instruction sets, the variable
-//! `OVERBANK_SIMD`, tables on huge pages, and images of `fib` and `partition` in files, its only
-//! input and output.
+//! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`.
+//! Default features add what needs more:
+//!
+//! | feature | |
+//! |---|---|
+//! | `detect` | detection of the CPU's instruction sets, and [`isa::Isa::from_env`] |
+//! | `huge-pages` | tables on pages of 2 MiB and 1 GiB |
+//! | `snapshot` | images of `fib` and `partition` in files, the only input and output |
+//!
+//! No table reads the environment: pass [`isa::Isa::from_env`] to a configuration to have the user
+//! choose. With the feature `internals`, for experiments, each table asks it.
 
 #![no_std]
 #![warn(missing_docs)]
@@ -26,22 +33,29 @@ extern crate std;
 
 pub mod cache;
 pub mod fib;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 pub mod file;
 pub mod hash;
 pub mod isa;
 pub mod memory;
 pub mod partition;
 pub mod prefetch;
+#[cfg(feature = "internals")]
 pub mod random;
+#[cfg(not(feature = "internals"))]
+mod random;
 pub mod sketch;
 mod sync;
 mod words;
 
-/// The example of the README, under test.
+/// The examples of the READMEs, under test.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod readmes {
+    #[doc = include_str!("../../../README.md")]
+    struct Project;
+    #[doc = include_str!("../README.md")]
+    struct Crate;
+}
 
 #[cfg(test)]
 mod tests {

@@ -111,13 +111,13 @@ pub(crate) fn filled<T: Copy>(count: usize, element: T) -> Result<Vec<T>, Memory
 
 enum Source {
     Allocator,
-    #[cfg(all(feature = "std", target_os = "linux"))]
+    #[cfg(all(feature = "huge-pages", target_os = "linux"))]
     Mapping {
         reservation: NonNull<u8>,
         reserved: usize,
     },
     /// Pages of 1 GiB; the mapping starts at the first byte.
-    #[cfg(all(feature = "std", target_os = "linux"))]
+    #[cfg(all(feature = "huge-pages", target_os = "linux"))]
     Gigabyte {
         reserved: usize,
     },
@@ -149,7 +149,7 @@ impl Memory {
             return Err(out_of_memory);
         }
         if let Pages::Gigabyte { required } = pages {
-            #[cfg(all(feature = "std", target_os = "linux"))]
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
             if let Some(memory) = linux::map_gigabytes(bytes) {
                 return Ok(memory);
             }
@@ -157,7 +157,7 @@ impl Memory {
                 return Err(MemoryError::NoGigabytePages { bytes });
             }
         }
-        #[cfg(all(feature = "std", target_os = "linux"))]
+        #[cfg(all(feature = "huge-pages", target_os = "linux"))]
         if bytes >= HUGE_PAGE {
             return linux::map(bytes, pages != Pages::Small).ok_or(out_of_memory);
         }
@@ -208,14 +208,14 @@ impl Memory {
     pub(crate) fn huge_pages(&self) -> HugePages {
         match self.source {
             Source::Allocator => HugePages::No,
-            #[cfg(all(feature = "std", target_os = "linux"))]
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
             Source::Mapping { .. } => match linux::huge_bytes(self.start.as_ptr() as usize) {
                 None => HugePages::Unknown,
                 Some(0) => HugePages::No,
                 Some(huge) if huge + HUGE_PAGE > self.bytes => HugePages::Yes,
                 Some(bytes) => HugePages::Partly { bytes },
             },
-            #[cfg(all(feature = "std", target_os = "linux"))]
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
             Source::Gigabyte { .. } => HugePages::Gigabyte,
         }
     }
@@ -231,12 +231,12 @@ impl Drop for Memory {
                     alloc::alloc::dealloc(self.start.as_ptr(), layout);
                 }
             }
-            #[cfg(all(feature = "std", target_os = "linux"))]
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
             Source::Mapping { reservation, reserved } => {
                 // SAFETY: exactly the reservation that `linux::map` made; nothing else points in.
                 unsafe { libc::munmap(reservation.as_ptr().cast(), reserved) };
             }
-            #[cfg(all(feature = "std", target_os = "linux"))]
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
             Source::Gigabyte { reserved } => {
                 // SAFETY: exactly the mapping that `linux::map_gigabytes` made.
                 unsafe { libc::munmap(self.start.as_ptr().cast(), reserved) };
@@ -245,7 +245,7 @@ impl Drop for Memory {
     }
 }
 
-#[cfg(all(feature = "std", target_os = "linux"))]
+#[cfg(all(feature = "huge-pages", target_os = "linux"))]
 mod linux {
     use std::fs::File;
     use std::io::{BufRead, BufReader};

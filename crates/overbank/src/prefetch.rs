@@ -99,7 +99,7 @@ mod l2 {
     }
 }
 
-#[cfg(all(not(target_arch = "x86_64"), target_os = "linux", feature = "std"))]
+#[cfg(all(not(target_arch = "x86_64"), target_os = "linux", feature = "detect"))]
 mod l2 {
     /// Returns the first level-2 cache for data that the kernel lists.
     pub(super) fn reported() -> Option<usize> {
@@ -116,7 +116,7 @@ mod l2 {
     }
 }
 
-#[cfg(not(any(target_arch = "x86_64", all(target_os = "linux", feature = "std"))))]
+#[cfg(not(any(target_arch = "x86_64", all(target_os = "linux", feature = "detect"))))]
 mod l2 {
     pub(super) const fn reported() -> Option<usize> {
         None
@@ -124,7 +124,7 @@ mod l2 {
 }
 
 /// Parses a size as in sysfs: `1024K`.
-#[cfg(any(test, all(not(target_arch = "x86_64"), target_os = "linux", feature = "std")))]
+#[cfg(any(test, all(not(target_arch = "x86_64"), target_os = "linux", feature = "detect")))]
 fn kibibytes(text: &str) -> Option<usize> {
     text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024)
 }

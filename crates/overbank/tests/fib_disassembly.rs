@@ -7,18 +7,18 @@ use std::hint::black_box;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::fib::{Config, MacAddr, Reader, Writer};
 use overbank::isa::Isa;
 
 #[inline(never)]
-fn looks_up_a_burst(reader: &Reader<Key6, u16>, keys: &[Key6], values: &mut [u16]) -> u64 {
+fn looks_up_a_burst(reader: &Reader<MacAddr, u16>, keys: &[MacAddr], values: &mut [u16]) -> u64 {
     reader.lookup_batch(keys, values)
 }
 
 #[inline(never)]
 fn looks_up_one_burst_after_the_other(
-    reader: &Reader<Key6, u16>,
-    keys: &[Key6],
+    reader: &Reader<MacAddr, u16>,
+    keys: &[MacAddr],
     values: &mut [u16],
 ) -> u64 {
     reader.lookup_batch_ahead(&keys[..1], values, &keys[1..])
@@ -26,8 +26,8 @@ fn looks_up_one_burst_after_the_other(
 
 #[inline(never)]
 fn looks_up_one_list(
-    reader: &Reader<Key6, u16>,
-    keys: &[Key6],
+    reader: &Reader<MacAddr, u16>,
+    keys: &[MacAddr],
     values: &mut [u16],
     hits: &mut [u64],
 ) {
@@ -125,12 +125,12 @@ fn reachable(functions: &Functions, names: &[&str]) -> BTreeSet<u64> {
 #[test]
 fn lookups_order_no_memory() {
     // All that is looked for has to be in the program.
-    let mut writer = Writer::<Key6, u16>::new(&Config::buckets(2)).unwrap();
-    writer.insert(Key6::from([1; 6]), 7).unwrap();
+    let mut writer = Writer::<MacAddr, u16>::new(&Config::buckets(2)).unwrap();
+    writer.insert(MacAddr::from([1; 6]), 7).unwrap();
     let wide = Writer::<u128, u64>::new(&Config::buckets(2)).unwrap();
     let mut values = [0];
-    assert_eq!(looks_up_a_burst(&writer.reader(), &[Key6::from([1; 6])], &mut values), 1);
-    let two = [Key6::from([1; 6]); 2];
+    assert_eq!(looks_up_a_burst(&writer.reader(), &[MacAddr::from([1; 6])], &mut values), 1);
+    let two = [MacAddr::from([1; 6]); 2];
     assert_eq!(looks_up_one_burst_after_the_other(&writer.reader(), &two, &mut values), 1);
     let mut hits = [0];
     looks_up_one_list(&writer.reader(), &two[..1], &mut values, &mut hits);

@@ -117,19 +117,19 @@ struct Answers<'a, K> {
 /// One worker's forwarding; see the module.
 ///
 /// ```
-/// use overbank::fib::{Config, Key6, Writer};
+/// use overbank::fib::{Config, MacAddr, Writer};
 /// use overbank_stations::Station;
 /// use overbank_stations::forward::{DropReason, Forwarder, Role, Sink};
 ///
 /// // A table of addresses, filled beforehand.
-/// let mut fib = Writer::<Key6, u16>::new(&Config::entries(1000))?;
-/// fib.insert(Key6::from([2, 0, 0, 0, 0, 7]), Station::fixed(1).bits())?;
+/// let mut fib = Writer::<MacAddr, u16>::new(&Config::entries(1000))?;
+/// fib.insert(MacAddr::from([2, 0, 0, 0, 0, 7]), Station::fixed(1).bits())?;
 ///
 /// /// Counts frames by port.
 /// #[derive(Default)]
 /// struct Counts { sent: [u64; 2], dropped: u64 }
 ///
-/// impl Sink<Key6> for Counts {
+/// impl Sink<MacAddr> for Counts {
 ///     fn output(&mut self, _index: usize, port: u16, _frame: &[u8]) {
 ///         self.sent[usize::from(port)] += 1;
 ///     }

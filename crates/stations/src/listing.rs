@@ -8,7 +8,7 @@
 //! Panics: none.
 
 use super::{Entry, Stations, mac_of};
-use overbank::fib::{Key6, MacVlan};
+use overbank::fib::{MacAddr, MacVlan};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use std::time::Duration;
@@ -145,7 +145,7 @@ impl Listing {
                 return;
             }
             listing.stations.push(StationStatus {
-                mac: Key6::from(entry.key.mac()).to_string(),
+                mac: MacAddr::from(entry.key.mac()).to_string(),
                 vlan: entry.key.vlan(),
                 port: number(entry.port),
                 is_static: entry.is_static,

@@ -5,10 +5,10 @@
 //!   │ static │  epoch   │   port     │     epoch: when the station was heard of last, modulo 64
 //! ```
 //!
-//! With [`Key6`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in 8.97
+//! With [`MacAddr`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in 8.97
 //! GiB. With [`MacVlan`] a bucket has five, 13.5 bytes an entry at 95 %.
 
-use overbank::fib::{Key, Key6, MacVlan};
+use overbank::fib::{Key, MacAddr, MacVlan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -136,10 +136,10 @@ pub trait Address: Key {
 }
 
 /// One table for all VLANs: the VLAN is ignored.
-impl Address for Key6 {
+impl Address for MacAddr {
     #[inline(always)]
-    fn of(mac: [u8; 6], _vlan: u16) -> Key6 {
-        Key6::from_bytes(mac)
+    fn of(mac: [u8; 6], _vlan: u16) -> MacAddr {
+        MacAddr::from_bytes(mac)
     }
 }
 

@@ -1,18 +1,18 @@
 //! `overbank::fib` itself, at 95 % of its slots.
 
 use anyhow::{Context, Result};
-use overbank::fib::{Config, Key6, Reader, Writer};
+use overbank::fib::{Config, MacAddr, Reader, Writer};
 
 use super::peer::{AHEAD_WAY, LIST, LIST_WAY, Lookup, Table, Tally};
 
 /// Keys by which a writer with a list prefetches ahead.
 const AHEAD: usize = 16;
 
-struct Fib(Writer<Key6, u16>);
+struct Fib(Writer<MacAddr, u16>);
 
 struct FibReader {
-    reader: Reader<Key6, u16>,
-    keys: Vec<Key6>,
+    reader: Reader<MacAddr, u16>,
+    keys: Vec<MacAddr>,
 }
 
 /// Returns a table that this many entries fill to 95 %.
@@ -21,9 +21,9 @@ pub fn make(entries: usize) -> Result<Box<dyn Table>> {
     Ok(Box::new(Fib(writer)))
 }
 
-fn key(number: u64) -> Key6 {
+fn key(number: u64) -> MacAddr {
     let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-    Key6::from_bytes([a, b, c, d, e, f])
+    MacAddr::from_bytes([a, b, c, d, e, f])
 }
 
 impl Table for Fib {

@@ -2,7 +2,7 @@
 //! twin in `l2/tests.rs` of the crate.
 
 use crate::common::{closed, frame, mac, number_of, quiet, wait};
-use overbank::fib::{Key6, MacVlan};
+use overbank::fib::{MacAddr, MacVlan};
 use overbank::memory::Pages;
 use overbank_bridge::{BridgeControl, Setup, listing, start};
 use overbank_ports::FrameStore;
@@ -192,7 +192,7 @@ fn a_silent_station_ages() {
     let switch = start(&setup, ports).expect("started");
     handles[0].inject(&frame(mac(1), mac(3), 5, 0));
     wait("learnt", || switch.status().control.stations.macs.learned == 1);
-    let known = |n| listing(switch.handle(), &format!("fdb mac={}", Key6::from(mac(n))));
+    let known = |n| listing(switch.handle(), &format!("fdb mac={}", MacAddr::from(mac(n))));
     wait("aged", || {
         // Station 2 is heard of all the time, and stays; on a machine that forgets us for a second,
         // it is learnt again. That it stays is shown without a clock, in `l2/stations/tests.rs`.

@@ -10,7 +10,7 @@ mod frames;
 mod garbage;
 
 use frames::{HOST, N3, PEER, frame, ipv4, terminal, tunnelled};
-use overbank::fib::{Config, Key6, Writer};
+use overbank::fib::{Config, MacAddr, Writer};
 use overbank_gateway::engine::{Answers, Gateway, Roles, Sink, View};
 use overbank_gateway::next_hops::{NextHops, PortHops};
 use overbank_gateway::prefix::Prefix;
@@ -54,7 +54,7 @@ impl Sink for Count {
     fn originate(&mut self, _: u16, _: &[u8]) {}
 }
 
-impl forward::Sink<Key6> for Count {
+impl forward::Sink<MacAddr> for Count {
     fn output(&mut self, _: usize, _: u16, bytes: &[u8]) {
         black_box(bytes);
         self.sent += 1;
@@ -114,9 +114,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let [a, b, c, d] = number.to_be_bytes();
         [2, 1, a, b, c, d]
     };
-    let mut fib = Writer::<Key6, u16>::new(&Config::entries(count as usize))?;
+    let mut fib = Writer::<MacAddr, u16>::new(&Config::entries(count as usize))?;
     for number in 1..=count {
-        fib.insert(Key6::from(mac(number)), Station::fixed(1).bits())?;
+        fib.insert(MacAddr::from(mac(number)), Station::fixed(1).bits())?;
     }
     let switch = Forwarder::new(fib.reader(), &[Role::default(); 2]);
 

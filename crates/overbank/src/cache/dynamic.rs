@@ -35,6 +35,10 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     fn commit(&mut self, hashes: &[u64], hits: &Hits);
     /// See [`FlowCache::lookup`].
     fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    /// See [`FlowCache::get`].
+    fn get(&self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    /// See [`FlowCache::iter`].
+    fn for_each(&self, each: &mut dyn FnMut(Fingerprint, u32));
     /// See [`FlowCache::insert`]; fails if the layout cannot hold the value.
     fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide>;
     /// See [`FlowCache::remove`].
@@ -63,6 +67,7 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     /// See [`FlowCache::candidates`].
     fn candidates(&self) -> usize;
     /// See [`FlowCache::peek`].
+    #[cfg(any(test, feature = "internals"))]
     fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)>;
     /// See [`FlowCache::memory_bytes`].
     fn memory_bytes(&self) -> usize;
@@ -117,6 +122,14 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         self.lookup(hash, verify)
     }
 
+    fn get(&self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        self.get(hash, verify)
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Fingerprint, u32)) {
+        self.iter().for_each(|(fingerprint, value)| each(fingerprint, value));
+    }
+
     fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide> {
         let bits = 8 * L::VALUE_BYTES as u32;
         let value = L::Value::try_from(value).map_err(|_| ValueTooWide { value, bits })?;
@@ -160,6 +173,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         G::CANDIDATES
     }
 
+    #[cfg(any(test, feature = "internals"))]
     fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)> {
         self.peek(bucket, slot)
     }

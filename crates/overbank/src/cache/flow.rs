@@ -148,6 +148,23 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         found
     }
 
+    /// Returns the value that `verify` accepts, as [`Self::lookup`] does, but counts and promotes
+    /// nothing.
+    pub fn get(&self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+        let matching = Slots::of(self.table.scan(hash).matching);
+        matching.map(|slot| self.candidate(hash, slot)).find(|&value| verify(value))
+    }
+
+    /// Iterates over all entries, bucket by bucket. Reads the whole table.
+    pub fn iter(&self) -> impl Iterator<Item = (Fingerprint, u32)> + '_ {
+        let places = (0..self.table.buckets_with_buffer())
+            .flat_map(|bucket| (0..G::SLOTS).map(move |index| Place { bucket, index }));
+        places.filter_map(|place| {
+            let Entry { fingerprint, value } = self.table.entry(place);
+            (fingerprint != 0).then(|| (Fingerprint(fingerprint), value.into()))
+        })
+    }
+
     /// Returns the value in the first slot whose fingerprint matches, right or wrong.
     #[inline]
     pub fn lookup_unverified(&mut self, hash: u64) -> Option<Unverified> {
@@ -334,6 +351,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
 
     /// Returns the entry in a slot of a bucket, buffer buckets included: `(fingerprint, value)`.
     /// Returns `None` if the slot is empty or out of range.
+    #[cfg(any(test, feature = "internals"))]
     pub fn peek(&self, bucket: usize, slot: usize) -> Option<(Fingerprint, u32)> {
         if bucket >= self.table.buckets_with_buffer() || slot >= G::SLOTS {
             return None;

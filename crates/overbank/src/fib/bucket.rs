@@ -1,7 +1,7 @@
 //! The layout of a bucket in its cache line, and its header word.
 //!
 //! ```text
-//!  Key6 → u16 (8 bytes an entry)        header │ 7 × key·value
+//!  MacAddr → u16, u32 → u16 or u32      header │ 7 × key·value (8 bytes an entry)
 //!  u64 → u16                            header │ 5 × key         │ 5 values of 16 bits in 2 words
 //!  u64 → u32                            header │ 4 × key         │ 4 values of 32 bits in 2 words
 //!  u64 → u64                            header │ 3 × key         │ 3 × value │ –
@@ -13,7 +13,8 @@
 //!          │  version    │ 8 markers of 3 bits     │ occupied │   bit i: word i is a key's
 //! ```
 //!
-//! `Key6` with wider values has the layout of `u64`. A value never straddles two words, so one
+//! Keys of other sizes have the layouts of the words that they take; `MacAddr` with wider values
+//! has that of `u64`. A value never straddles two words, so one
 //! store replaces it. Two slots in a line would fill to 90 % at most, so those kinds use two
 //! adjacent lines.
 //!
@@ -25,7 +26,7 @@
 
 use core::marker::PhantomData;
 
-use super::key::{Key, Value};
+use super::key::{Key, Value, Words as _};
 
 /// 64-bit words of a cache line.
 pub(super) const LINE: usize = 8;
@@ -168,6 +169,7 @@ impl Header {
     }
 
     /// Returns the header with this marker's count, capped at its largest value.
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn with_marker(self, second: u32, count: u64) -> Header {
         let others = self.0 & !MARKERS[(second % CLASSES) as usize];
         Header(others | count.min(MARKER_MAX) << marker_at(second))
@@ -189,7 +191,7 @@ impl Header {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-    use crate::fib::{Key6, MacVlan};
+    use crate::fib::{MacAddr, MacVlan};
 
     fn check<K: Key, V: Value>(slots: usize, lines: usize) {
         assert_eq!((Bucket::<K, V>::SLOTS, Bucket::<K, V>::LINES), (slots, lines));
@@ -200,9 +202,14 @@ mod tests {
 
     #[test]
     fn shapes_are_those_of_the_picture() {
-        check::<Key6, u16>(7, 1);
-        check::<Key6, u32>(4, 1);
-        check::<Key6, u64>(3, 1);
+        check::<u32, u16>(7, 1);
+        check::<u32, u32>(7, 1);
+        check::<u32, u64>(3, 1);
+        check::<[u8; 3], u32>(7, 1);
+        check::<[u8; 9], u16>(3, 1);
+        check::<MacAddr, u16>(7, 1);
+        check::<MacAddr, u32>(4, 1);
+        check::<MacAddr, u64>(3, 1);
         check::<u64, u16>(5, 1);
         check::<MacVlan, u16>(5, 1);
         check::<u64, u32>(4, 1);

@@ -61,8 +61,7 @@ impl Config {
         self
     }
 
-    /// Forces an instruction set. Without it, `OVERBANK_SIMD` decides, or the best available is
-    /// used.
+    /// Forces an instruction set. Without it, the best available is used.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;
@@ -94,7 +93,7 @@ impl Config {
     }
 
     /// Returns the configuration for another size.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(super) const fn resized(&self, buckets: usize) -> Self {
         Self { size: Size::Buckets(buckets), ..*self }
     }

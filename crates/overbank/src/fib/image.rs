@@ -33,7 +33,7 @@ use thiserror::Error;
 use super::bucket::Bucket;
 use super::config::{BUCKETS_MAX, Config};
 use super::error::FibError;
-use super::key::{Key, Value};
+use super::key::{Key, Value, Words as _};
 use super::writer::Writer;
 use crate::file::{BLOCK_HEADER, Blocks, Damage, FIELDS, FIELDS_AT, FileError, HEADER};
 use crate::file::{Kind, Loader, number, save};
@@ -97,7 +97,7 @@ struct Head {
 struct Sizes<K, V>(PhantomData<(K, V)>);
 
 impl<K: Key, V: Value> Sizes<K, V> {
-    const KEY: usize = K::BITS / 8;
+    const KEY: usize = K::BITS.div_ceil(8);
     const VALUE: usize = V::BITS / 8;
     const ENTRY: usize = Self::KEY + Self::VALUE;
     const SLOTS: u64 = Bucket::<K, V>::SLOTS as u64;
@@ -260,7 +260,7 @@ fn restore_bucket<'a, K: Key, V: Value>(
         let (key, value) = entry.split_at(Sizes::<K, V>::KEY);
         let (low, high) = key.split_at(key.len().min(8));
         let words = (number(low), number(high));
-        let key = K::from_words(words.0, words.1);
+        let key = K::from_words([words.0, words.1]);
         // Bits that a key of this type cannot have.
         if (key.low(), key.high()) != words {
             return None;

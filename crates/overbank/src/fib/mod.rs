@@ -17,7 +17,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | keys | [`Key6`], `u64`, [`MacVlan`], `u128` |
+//! | keys | up to 128 bits: integers, IP and Ethernet addresses, bytes, others by [`Key`] |
 //! | values | `u16`, `u32`, `u64` |
 //! | occupancy before an insertion is refused | 95 % at least, 99 % with 7 slots |
 //! | bytes an Ethernet entry at 95 % | 9.63 (8.97 GiB for a billion) |
@@ -30,16 +30,16 @@
 //! room for the *markers*, which settle most absent keys with the home line alone.
 //!
 //! ```
-//! use overbank::fib::{Config, Key6, Writer};
+//! use overbank::fib::{Config, MacAddr, Writer};
 //!
-//! let mut writer = Writer::<Key6, u16>::new(&Config::entries(1000))?;
+//! let mut writer = Writer::<MacAddr, u16>::new(&Config::entries(1000))?;
 //! let reader = writer.reader(); // Clone it, and send it to other threads.
 //!
-//! let host = Key6::from([0x02, 0, 0, 0, 0, 7]);
+//! let host = MacAddr::from([0x02, 0, 0, 0, 0, 7]);
 //! assert_eq!(writer.insert(host, 3)?, None);
 //! assert_eq!(reader.lookup(host), Some(3));
 //!
-//! let burst = [host, Key6::from([0xff; 6])];
+//! let burst = [host, MacAddr::from([0xff; 6])];
 //! let mut ports = [0; 2];
 //! assert_eq!(reader.lookup_batch(&burst, &mut ports), 0b01);
 //! assert_eq!(ports, [3, 0]);
@@ -120,9 +120,12 @@
 mod bucket;
 mod candidates;
 mod config;
+mod drain;
 mod error;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 mod image;
+#[cfg(any(test, feature = "internals"))]
+mod internals;
 mod key;
 #[cfg(all(test, feature = "loom"))]
 mod model;
@@ -133,10 +136,11 @@ mod table;
 mod writer;
 
 pub use config::{BUCKETS_MAX, Config, OCCUPANCY_PERCENT, SEARCH_MAX};
+pub use drain::Drain;
 pub use error::{FibError, Full};
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 pub use image::FibImageError;
-pub use key::{Key, Key6, MacVlan, Value};
+pub use key::{Key, MacAddr, MacVlan, Value};
 pub use reader::Reader;
 pub use table::BURST_MAX;
 pub use writer::{Stats, Writer};

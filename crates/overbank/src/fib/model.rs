@@ -17,7 +17,7 @@ use loom::thread;
 
 use super::candidates::Candidates;
 use super::key::{Key, Value};
-use super::{Config, Key6, Reader, Writer};
+use super::{Config, MacAddr, Reader, Writer};
 
 /// Runs a scene in every order with at most that many preemptions, `LOOM_MAX_PREEMPTIONS` if that
 /// is fewer.
@@ -46,8 +46,8 @@ fn keys(count: usize) -> Vec<u64> {
     keys
 }
 
-fn key6(key: u64) -> Key6 {
-    Key6::new(key).expect("small")
+fn key6(key: u64) -> MacAddr {
+    MacAddr::new(key).expect("small")
 }
 
 /// Returns a table of two buckets.
@@ -112,7 +112,7 @@ fn join(readers: Vec<thread::JoinHandle<()>>) {
 fn a_displaced_entry_is_never_absent() {
     explore(3, || {
         let key = key6(keys(1)[0]);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(key, 7).expect("empty");
         let readers = two_readers(&writer, move |_, table| assert_eq!(table.lookup(key), Some(7)));
         assert!(writer.flip(key));
@@ -125,7 +125,7 @@ fn a_displaced_entry_is_never_absent() {
 fn an_entry_that_comes_back_is_never_absent() {
     explore(3, || {
         let key = key6(keys(1)[0]);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(key, 7).expect("empty");
         let reader = writer.reader();
         let reader = thread::spawn(move || assert_eq!(reader.lookup(key), Some(7)));
@@ -139,7 +139,7 @@ fn an_entry_that_comes_back_is_never_absent() {
 fn a_displaced_entry_is_never_absent_from_a_burst() {
     explore(3, || {
         let key = key6(keys(1)[0]);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(key, 7).expect("empty");
         let reader = writer.reader();
         let reader = thread::spawn(move || {
@@ -215,13 +215,13 @@ fn values_do_not_go_back() {
 /// the new one.
 fn insert_by_displacement(
     count: usize,
-    look: impl Fn(usize, &Reader<Key6, u16>, Key6, Key6) + Clone + Send + 'static,
+    look: impl Fn(usize, &Reader<MacAddr, u16>, MacAddr, MacAddr) + Clone + Send + 'static,
 ) {
     // Home and second of `new` are full; the entry at home can go to bucket 2.
     let place = |home, second| move |p: Candidates| (p.home, p.second) == (home, second);
     let [old, other, new] =
         [place(0, 2), place(1, 0), place(0, 1)].map(|p| key6(key_where(3, 1, p)));
-    let mut writer = Writer::<Key6, u16>::new(&Config::buckets(3)).expect("a small table");
+    let mut writer = Writer::<MacAddr, u16>::new(&Config::buckets(3)).expect("a small table");
     for key in [old, other] {
         writer.insert(key, 1).expect("room at home");
     }
@@ -260,7 +260,7 @@ fn an_insertion_that_moves_others_appears_once_and_for_all() {
 fn a_list_beside_changes_finds_what_stays() {
     explore(2, || {
         let [stays, gone, new] = <[u64; 3]>::try_from(keys(3)).expect("three").map(key6);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(stays, 1).expect("room");
         writer.insert(gone, 2).expect("room in the second bucket");
         let reader = writer.reader();
@@ -284,7 +284,7 @@ fn a_list_beside_changes_finds_what_stays() {
 fn a_key_that_moves_is_never_absent_from_a_list() {
     explore(2, || {
         let key = key6(keys(1)[0]);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(key, 7).expect("empty");
         assert!(writer.flip(key), "to its second bucket");
         let reader = writer.reader();
@@ -303,7 +303,7 @@ fn a_key_that_moves_is_never_absent_from_a_list() {
 fn removed_keys_do_not_come_back() {
     explore(3, || {
         let [stays, gone] = [keys(2)[0], keys(2)[1]].map(key6);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(stays, 1).expect("room");
         writer.insert(gone, 1).expect("room in the second bucket");
         let readers = two_readers(&writer, move |number, table| {
@@ -323,7 +323,7 @@ fn removed_keys_do_not_come_back() {
 fn an_inserted_key_stays() {
     explore_both(|count| {
         let [old, new] = [keys(2)[0], keys(2)[1]].map(key6);
-        let mut writer = table::<Key6, u16>();
+        let mut writer = table::<MacAddr, u16>();
         writer.insert(old, 1).expect("room");
         let told = Told::default();
         let readers = readers(count, &writer, move |number, table| {

@@ -113,23 +113,6 @@ impl<K: Key, V: Value> Reader<K, V> {
         }
     }
 
-    /// Measures the floor of lookups, for experiments: reads one line of the table for each hash
-    /// and compares nothing. It works in bursts of `burst`, 1 to [`BURST_MAX`]. All lines of a
-    /// burst are prefetched before its first is read, or, with `ahead`, while the previous burst is
-    /// read. Returns a checksum, so that the reads are not optimised away.
-    #[inline(never)]
-    pub fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
-        self.table.touch(burst.clamp(1, BURST_MAX), ahead, hashes)
-    }
-
-    /// Returns the number of lines that the lookup of this key would read if it were absent, for
-    /// experiments.
-    pub fn lines_if_absent(&self, key: K) -> usize {
-        let candidates = self.table.candidates(key);
-        let marked = self.table.seen_header(candidates.home).marked(candidates.second);
-        super::bucket::Bucket::<K, V>::LINES * (1 + usize::from(marked))
-    }
-
     /// Returns the number of entries at some recent instant.
     pub fn len(&self) -> usize {
         self.table.len()

@@ -8,7 +8,7 @@ use super::bucket::{Bucket, Header, LINE};
 use super::candidates::Candidates;
 use super::config::{BUCKETS_MAX, Config};
 use super::error::FibError;
-use super::key::{Key, Value};
+use super::key::{Key, Value, Words as _};
 use super::simd::{Kernels, View};
 use crate::hash::Hasher;
 use crate::isa::Isa;
@@ -92,11 +92,13 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// Returns a bucket's header at some instant, as a reader sees it.
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn seen_header(&self, bucket: u32) -> Header {
         Header(self.word(bucket, 0).load(Ordering::Relaxed))
     }
 
     /// Reads one word of a line for each hash, chosen by its high half.
+    #[cfg(any(test, feature = "internals"))]
     #[inline(always)]
     pub(super) fn touch(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         if self.far {
@@ -106,6 +108,7 @@ impl<K: Key, V: Value> Table<K, V> {
         }
     }
 
+    #[cfg(any(test, feature = "internals"))]
     #[inline(always)]
     fn touch_as<const FAR: bool>(&self, burst: usize, ahead: bool, hashes: &[u64]) -> u64 {
         let words = self.words.get();
@@ -191,7 +194,7 @@ impl<K: Key, V: Value> Table<K, V> {
     pub(super) fn key(&self, bucket: u32, slot: usize) -> K {
         let low = self.load(bucket, Bucket::<K, V>::KEYS + slot) >> Bucket::<K, V>::KEY_SHIFT;
         let high = if K::WORDS == 2 { self.load(bucket, Bucket::<K, V>::HIGHS + slot) } else { 0 };
-        K::from_words(low, high)
+        K::from_words([low, high])
     }
 
     pub(super) fn value(&self, bucket: u32, slot: usize) -> V {
@@ -251,6 +254,7 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// Corrects a marker that has lost count.
+    #[cfg(any(test, feature = "internals"))]
     pub(super) fn correct(&self, bucket: u32, second: u32, count: u64) {
         self.set_header(bucket, self.header(bucket).bumped().with_marker(second, count));
     }

@@ -1,16 +1,17 @@
 //! Changes of a table, by its one writer.
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::bucket::{Bucket, CLASSES};
 use super::candidates::Candidates;
 use super::config::Config;
+use super::drain::Drain;
 use super::error::{FibError, Full};
 use super::key::{Key, Value};
 use super::reader::Reader;
 use super::search::Search;
 use super::table::Table;
+#[cfg(any(test, feature = "internals"))]
 use crate::random::Pcg32;
 use crate::sync::Arc;
 
@@ -39,11 +40,12 @@ pub struct Stats {
 /// An operation reads and writes the key's two buckets; an insertion into full buckets searches a
 /// bounded number of others. No change of an entry allocates.
 pub struct Writer<K, V> {
-    table: Arc<Table<K, V>>,
-    search: Search,
-    len: usize,
-    stats: Stats,
-    pcg: Pcg32,
+    pub(super) table: Arc<Table<K, V>>,
+    pub(super) search: Search,
+    pub(super) len: usize,
+    pub(super) stats: Stats,
+    #[cfg(any(test, feature = "internals"))]
+    pub(super) pcg: Pcg32,
 }
 
 impl<K: Key, V: Value> Writer<K, V> {
@@ -54,6 +56,7 @@ impl<K: Key, V: Value> Writer<K, V> {
             search: Search::new(config.search::<K, V>()),
             len: 0,
             stats: Stats::default(),
+            #[cfg(any(test, feature = "internals"))]
             pcg: Pcg32::new(config.seed, 11),
         })
     }
@@ -74,7 +77,7 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// Returns the key's bucket and slot.
     #[inline]
-    fn find(&self, candidates: Candidates, key: K) -> Option<(u32, usize)> {
+    pub(super) fn find(&self, candidates: Candidates, key: K) -> Option<(u32, usize)> {
         if let Some(slot) = self.table.find(candidates.home, key) {
             return Some((candidates.home, slot));
         }
@@ -158,8 +161,23 @@ impl<K: Key, V: Value> Writer<K, V> {
     /// Removes a key and returns its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         self.churn();
+        let place = self.find(self.table.candidates(key), key)?;
+        Some(self.vacate(key, place))
+    }
+
+    /// Removes all entries and iterates over them. Readers find fewer and fewer.
+    pub fn drain(&mut self) -> Drain<'_, K, V> {
+        Drain::new(self)
+    }
+
+    /// Removes all entries, as [`Writer::drain`] does. The markers that have lost count stay.
+    pub fn clear(&mut self) {
+        drop(self.drain());
+    }
+
+    /// Removes a key from the place where it is; returns its value.
+    pub(super) fn vacate(&mut self, key: K, (bucket, slot): (u32, usize)) -> V {
         let candidates = self.table.candidates(key);
-        let (bucket, slot) = self.find(candidates, key)?;
         let old = self.table.value(bucket, slot);
         self.table.clear(bucket, slot);
         if bucket == candidates.second {
@@ -168,7 +186,7 @@ impl<K: Key, V: Value> Writer<K, V> {
         }
         self.set_len(self.len - 1);
         self.stats.removed += 1;
-        Some(old)
+        old
     }
 
     /// Returns the number of markers that have lost count of the keys in their second bucket. Each
@@ -177,69 +195,18 @@ impl<K: Key, V: Value> Writer<K, V> {
         self.stuck().count()
     }
 
-    fn stuck(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(super) fn stuck(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..self.table.buckets).flat_map(move |bucket| {
             let header = self.table.header(bucket);
             (0..CLASSES).filter(move |&class| header.stuck(class)).map(move |class| (bucket, class))
         })
     }
 
-    /// Recounts those markers and returns how many are right now. Reads the whole table and
-    /// allocates: for quiet hours, after the table's contents changed a thousand times over.
-    pub fn recount(&mut self) -> usize {
-        let mut counts: Vec<((u32, u32), u64)> = self.stuck().map(|marker| (marker, 0)).collect();
-        for bucket in 0..self.table.buckets {
-            let header = self.table.header(bucket);
-            for slot in (0..Bucket::<K, V>::SLOTS).filter(|&slot| header.has(slot)) {
-                let candidates = self.table.candidates(self.table.key(bucket, slot));
-                let marker = (candidates.home, candidates.second % CLASSES);
-                if bucket == candidates.second
-                    && let Ok(at) = counts.binary_search_by_key(&marker, |count| count.0)
-                {
-                    counts[at].1 += 1;
-                }
-            }
-        }
-        for &((bucket, class), count) in &counts {
-            self.table.correct(bucket, class, count);
-        }
-        counts.len() - self.stuck_markers()
-    }
-
-    /// Moves up to `moves` random entries to their other bucket, if that has room. Changes nothing
-    /// that a reader may see; for tests and experiments beside readers.
-    pub fn shuffle(&mut self, moves: usize) {
-        for _ in 0..moves {
-            let bucket = self.pcg.below(self.table.buckets);
-            let slot = self.pcg.below(Bucket::<K, V>::SLOTS as u32) as usize;
-            if !self.table.header(bucket).has(slot) {
-                continue;
-            }
-            let candidates = self.table.candidates(self.table.key(bucket, slot));
-            if let Some(free) = self.table.free_slot(candidates.other(bucket)) {
-                self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
-                self.stats.displaced += 1;
-            }
-        }
-    }
-
-    /// Moves a key to its other bucket, if the key is present and that bucket has room. Changes
-    /// nothing that a reader may see.
-    pub fn flip(&mut self, key: K) -> bool {
-        let candidates = self.table.candidates(key);
-        let Some((bucket, slot)) = self.find(candidates, key) else { return false };
-        let Some(free) = self.table.free_slot(candidates.other(bucket)) else { return false };
-        self.stats.second = self.table.displace(bucket, slot, free, self.stats.second);
-        self.stats.displaced += 1;
-        true
-    }
-
     /// Moves entries on every operation, with the feature `always-displace`.
     #[inline(always)]
     fn churn(&mut self) {
-        if cfg!(feature = "always-displace") {
-            self.shuffle(4);
-        }
+        #[cfg(feature = "always-displace")]
+        self.shuffle(4);
     }
 
     /// Iterates over every entry, in the order of the buckets. Reads the whole table.
@@ -267,14 +234,14 @@ impl<K: Key, V: Value> Writer<K, V> {
         self.table.buckets as usize
     }
 
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(super) fn table(&self) -> &Table<K, V> {
         &self.table
     }
 
     /// Puts an entry of an image into its free slot. Returns `false` if the key does not belong
     /// into this bucket or is already present; the table must not be used then.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(super) fn restore(&mut self, bucket: u32, slot: usize, key: K, value: V) -> bool {
         let candidates = self.table.candidates(key);
         let second = bucket == candidates.second;
@@ -292,7 +259,7 @@ impl<K: Key, V: Value> Writer<K, V> {
 
     /// Finishes after the last `restore`; fails with the bucket of a key that is in both of its
     /// buckets.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(super) fn settle(&mut self) -> Result<(), u32> {
         let table = &*self.table;
         for bucket in 0..table.buckets {
@@ -348,6 +315,7 @@ impl<K: Key, V: Value> core::fmt::Debug for Writer<K, V> {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn markers_count_down_to_nothing() {

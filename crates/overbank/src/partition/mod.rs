@@ -73,19 +73,18 @@
 //! Panics: bursts of the wrong length; none otherwise.
 
 /// Hashes a key of any length under a seed, as `overbank partition` does: 64-bit XXH3.
-#[cfg(feature = "std")]
 pub fn hash_key(key: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }
 
 mod balance;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 mod batch;
 mod block;
 mod build;
 mod delta;
 mod fallback;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 mod image;
 mod keys;
 #[cfg(all(test, feature = "loom"))]
@@ -101,14 +100,14 @@ mod table;
 mod tests;
 mod writer;
 
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 pub use batch::BatchError;
 pub use build::{
     BuildError, BuildStats, BuiltPiece, Config, GROWTH_MAX, KEYS_MAX, PARTITIONS_MAX, Piece, Plan,
 };
 pub use delta::Delta;
 pub use fallback::FallbackFull;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 pub use image::PartitionImageError;
 pub use shape::RowBits;
 pub use table::{BURST_MAX, TableError};

@@ -60,7 +60,7 @@ pub(super) struct Form {
 
 impl Form {
     /// Words of a group.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(super) const fn group_words(self) -> usize {
         self.planes as usize * (self.row.get() / 64)
     }

@@ -2,6 +2,7 @@
 //! set; occupancy, refusals, bursts.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv6Addr;
 
 use overbank::fib::*;
 use overbank::isa::Isa;
@@ -14,20 +15,51 @@ trait Made: Copy + PartialEq + std::fmt::Debug {
     fn of(number: u64) -> Self;
 }
 
-impl Made for Key6 {
+impl Made for MacAddr {
     fn of(number: u64) -> Self {
-        Key6::new(number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff).unwrap()
+        MacAddr::new(number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff).unwrap()
     }
 }
 impl Made for MacVlan {
     fn of(number: u64) -> Self {
-        MacVlan::new(Key6::of(number / 3).to_bytes(), (number % 3) as u16)
+        MacVlan::new(MacAddr::of(number / 3).to_bytes(), (number % 3) as u16)
     }
 }
 impl Made for u128 {
     /// Low words repeat, so that only both words tell keys apart.
     fn of(number: u64) -> Self {
         u128::from(number) << 64 | u128::from(number % 5)
+    }
+}
+impl Made for Ipv6Addr {
+    fn of(number: u64) -> Self {
+        u128::of(number).into()
+    }
+}
+impl Made for [u8; 9] {
+    fn of(number: u64) -> Self {
+        let [low, high] = [number, number % 3].map(u64::to_le_bytes);
+        [low[0], low[1], 0, 0xff, high[0], 7, 0, low[2], high[0]]
+    }
+}
+
+/// A caller's own key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Own(u64);
+impl Key for Own {
+    const BITS: usize = 20;
+    fn to_words(self) -> [u64; 2] {
+        // What is past the bits is ignored.
+        [self.0 | u64::MAX << 20, u64::MAX]
+    }
+    fn from_words([low, high]: [u64; 2]) -> Self {
+        assert_eq!((low >> 20, high), (0, 0));
+        Own(low)
+    }
+}
+impl Made for Own {
+    fn of(number: u64) -> Self {
+        Own((number * 0x1_2345) & 0xf_ffff)
     }
 }
 impl Made for u16 {
@@ -49,9 +81,15 @@ impl Made for u64 {
 /// Calls `$check::<K, V>` for every pair of types.
 macro_rules! every_kind {
     ($check:ident $(, $argument:expr)*) => {
-        $check::<Key6, u16>($($argument),*);
-        $check::<Key6, u32>($($argument),*);
-        $check::<Key6, u64>($($argument),*);
+        $check::<MacAddr, u16>($($argument),*);
+        $check::<MacAddr, u32>($($argument),*);
+        $check::<MacAddr, u64>($($argument),*);
+        $check::<u32, u16>($($argument),*);
+        $check::<u32, u32>($($argument),*);
+        $check::<u32, u64>($($argument),*);
+        $check::<Own, u16>($($argument),*);
+        $check::<[u8; 9], u32>($($argument),*);
+        $check::<Ipv6Addr, u16>($($argument),*);
         $check::<u64, u16>($($argument),*);
         $check::<u64, u32>($($argument),*);
         $check::<u64, u64>($($argument),*);
@@ -123,7 +161,8 @@ fn twin<K: Key + Made, V: Value + Made>(isa: Isa, seed: u64) {
         assert_eq!(reader.lookup_batch_ahead(&keys[..count], &mut ahead, next), hits);
         assert_eq!(ahead, values);
     }
-    assert_eq!(sorted(writer.iter()), sorted(twin.into_iter()));
+    let all = sorted(twin.into_iter());
+    assert_eq!(sorted(writer.iter()), all);
     assert_eq!((writer.buckets(), config.bytes::<K, V>()), (buckets, reader.bytes()));
     let slices = (0..buckets + 3).step_by(3).flat_map(|from| writer.iter_in(from..from + 3));
     assert!(slices.eq(writer.iter()));
@@ -131,6 +170,14 @@ fn twin<K: Key + Made, V: Value + Made>(isa: Isa, seed: u64) {
     assert_eq!(stats.refused, refused);
     assert_eq!(stats.inserted - stats.removed, writer.len() as u64);
     assert!(stats.searches >= refused && stats.displaced > 0 && overflowed > 0);
+    // All leave, those too that nothing asks for.
+    assert_eq!(writer.drain().len(), all.len());
+    assert_eq!((writer.len(), reader.len()), (0, 0));
+    let again = all.iter().copied().filter(|&(key, value)| writer.insert(key, value).is_ok());
+    let again = again.collect::<Vec<_>>();
+    assert_eq!(sorted(writer.drain()), again);
+    assert!(all.iter().all(|entry| reader.lookup(entry.0).is_none()));
+    assert_eq!((writer.iter().count(), writer.stats().second), (0, 0));
 }
 
 #[test]
@@ -186,18 +233,18 @@ fn as_many_entries_as_were_asked_for_find_a_place() {
 fn a_refused_insertion_changes_nothing() {
     for search_max in [0, 2, 5, 100] {
         let config = Config::buckets(50).search_max(search_max);
-        let mut writer = Writer::<Key6, u16>::new(&config).unwrap();
+        let mut writer = Writer::<MacAddr, u16>::new(&config).unwrap();
         let mut number = 0;
-        while writer.insert(Key6::of(number), 1).is_ok() {
+        while writer.insert(MacAddr::of(number), 1).is_ok() {
             number += 1;
         }
         for number in number..number + 50 {
             let (before, stats) = (writer.iter().collect::<Vec<_>>(), writer.stats());
-            let Err(full) = writer.insert(Key6::of(number), 2) else { continue };
+            let Err(full) = writer.insert(MacAddr::of(number), 2) else { continue };
             assert_eq!((full.entries, full.slots), (writer.len(), 350));
             assert!(full.searched <= search_max.max(2));
             assert!(full.to_string().starts_with("the table is full: "), "{full}");
-            assert_eq!(writer.get(Key6::of(number)), None);
+            assert_eq!(writer.get(MacAddr::of(number)), None);
             if !cfg!(feature = "always-displace") {
                 assert_eq!(writer.iter().collect::<Vec<_>>(), before, "not even the order");
                 assert_eq!(writer.stats().displaced, stats.displaced);
@@ -279,8 +326,8 @@ fn a_list_of_any_length_is_that_many_lookups() {
 
 #[test]
 fn the_floor_touches_the_lines_of_its_hashes() {
-    let mut writer = Writer::<Key6, u16>::new(&Config::buckets(64)).unwrap();
-    (0..300).for_each(|number| assert!(writer.insert(Key6::of(number), 9).is_ok()));
+    let mut writer = Writer::<MacAddr, u16>::new(&Config::buckets(64)).unwrap();
+    (0..300).for_each(|number| assert!(writer.insert(MacAddr::of(number), 9).is_ok()));
     let reader = writer.reader();
     // A line by its high half, a word of it by the low bits: all entries are seen.
     let hash = |line: u64, word: u64| line << 58 | word;
@@ -306,25 +353,25 @@ fn the_floor_touches_the_lines_of_its_hashes() {
 #[test]
 #[cfg(not(feature = "always-displace"))] // Which drives half of the entries from home.
 fn most_misses_are_settled_by_one_line() {
-    let mut writer = Writer::<Key6, u16>::new(&Config::entries(100_000)).unwrap();
-    (0..100_000).for_each(|number| assert!(writer.insert(Key6::of(number), 1).is_ok()));
+    let mut writer = Writer::<MacAddr, u16>::new(&Config::entries(100_000)).unwrap();
+    (0..100_000).for_each(|number| assert!(writer.insert(MacAddr::of(number), 1).is_ok()));
     assert!(writer.occupancy() > 0.949);
-    let settled = |reader: &Reader<Key6, u16>| {
+    let settled = |reader: &Reader<MacAddr, u16>| {
         (1 << 30..(1 << 30) + 100_000)
-            .filter(|&number| reader.lines_if_absent(Key6::of(number)) == 1)
+            .filter(|&number| reader.lines_if_absent(MacAddr::of(number)) == 1)
             .count()
     };
     let share = settled(&writer.reader());
     assert!(share > 80_000, "{share} of 100000 at 95 %");
     // Replacing every entry ten times leaves no marks behind.
     for number in 0..1_000_000 {
-        writer.remove(Key6::of(number)).unwrap();
-        writer.insert(Key6::of(number + 100_000), 1).unwrap();
+        writer.remove(MacAddr::of(number)).unwrap();
+        writer.insert(MacAddr::of(number + 100_000), 1).unwrap();
     }
     let share = settled(&writer.reader());
     assert!(share > 70_000, "{share} of 100000 after much coming and going");
     for number in 1_000_000..1_100_000 {
-        writer.remove(Key6::of(number)).unwrap();
+        writer.remove(MacAddr::of(number)).unwrap();
     }
     assert_eq!(writer.stats().second, 0);
     let (stuck, right) = (writer.stuck_markers(), writer.recount());
@@ -340,8 +387,8 @@ fn extreme_keys_are_keys_like_others() {
         assert_eq!(writer.insert(key, key), Ok(None));
     }
     assert_eq!((writer.get(0), writer.get(u64::MAX)), (Some(0), Some(u64::MAX)));
-    let mut writer = Writer::<Key6, u16>::new(&Config::buckets(2)).unwrap();
-    let keys = [Key6::from([0; 6]), Key6::from([0xff; 6])];
+    let mut writer = Writer::<MacAddr, u16>::new(&Config::buckets(2)).unwrap();
+    let keys = [MacAddr::from([0; 6]), MacAddr::from([0xff; 6])];
     let mut values = [9; 2];
     assert_eq!(writer.reader().lookup_batch(&keys, &mut values), 0);
     for key in keys {
@@ -370,7 +417,7 @@ fn impossible_tables_are_an_error() {
 #[test]
 fn a_billion_ethernet_entries_take_less_than_9_gib() {
     // By the arithmetic of a thousandth; the whole is built by the lab.
-    let writer = Writer::<Key6, u16>::new(&Config::entries(1_000_000)).unwrap();
+    let writer = Writer::<MacAddr, u16>::new(&Config::entries(1_000_000)).unwrap();
     assert!(writer.reader().bytes() * 1000 < 9 << 30);
 }
 
@@ -382,7 +429,7 @@ fn the_prefetch_is_used_as_requested() {
     for (buckets, automatic) in [(2, false), (large - 1, false), (large, true)] {
         let far = |prefetch| {
             let config = Config::buckets(buckets).prefetch(prefetch);
-            let reader = Writer::<Key6, u16>::new(&config).unwrap().reader();
+            let reader = Writer::<MacAddr, u16>::new(&config).unwrap().reader();
             assert_eq!(reader.clone().prefetches_far(), reader.prefetches_far());
             reader.prefetches_far()
         };
@@ -392,11 +439,11 @@ fn the_prefetch_is_used_as_requested() {
     // The same answers.
     let readers = [Prefetch::Near, Prefetch::Far].map(|prefetch| {
         let mut writer =
-            Writer::<Key6, u16>::new(&Config::buckets(300).prefetch(prefetch)).unwrap();
-        (0..1900).for_each(|i| assert_eq!(writer.insert(Key6::of(i), i as u16), Ok(None)));
+            Writer::<MacAddr, u16>::new(&Config::buckets(300).prefetch(prefetch)).unwrap();
+        (0..1900).for_each(|i| assert_eq!(writer.insert(MacAddr::of(i), i as u16), Ok(None)));
         writer.reader()
     });
-    let keys: Vec<Key6> = (0..3800).map(Key6::of).collect();
+    let keys: Vec<MacAddr> = (0..3800).map(MacAddr::of).collect();
     let answers = readers.map(|reader| {
         let (mut values, mut hits) = (vec![0; keys.len()], vec![0; keys.len().div_ceil(64)]);
         reader.lookup_all(&keys, &mut values, &mut hits);

@@ -47,22 +47,22 @@ fn round_trip<K: Key, V: Value>(key: impl Fn(u64) -> K, value: impl Fn(u64) -> V
 
 #[test]
 fn every_kind_comes_back() {
-    round_trip(|n| Key6::new(n * 77).unwrap(), |n| n as u16);
-    round_trip(|n| Key6::new(n * 77).unwrap(), |n| n);
+    round_trip(|n| MacAddr::new(n * 77).unwrap(), |n| n as u16);
+    round_trip(|n| MacAddr::new(n * 77).unwrap(), |n| n);
     round_trip(|n| n << 40 | n, |n| n as u32);
-    round_trip(|n| MacVlan::new(Key6::new(n).unwrap().to_bytes(), n as u16), |n| n as u16);
+    round_trip(|n| MacVlan::new(MacAddr::new(n).unwrap().to_bytes(), n as u16), |n| n as u16);
     round_trip(|n| u128::from(n) << 64 | 9, |n| n as u16);
     round_trip(|n| u128::from(n) << 64 | 9, |n| !n);
 }
 
 fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
     let path = folder.path().join("small");
-    filled(6, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    filled(6, |n| MacAddr::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
     let bytes = fs::read(&path).unwrap();
     (path, bytes)
 }
 
-fn load(path: &PathBuf) -> Result<Writer<Key6, u16>, FibImageError> {
+fn load(path: &PathBuf) -> Result<Writer<MacAddr, u16>, FibImageError> {
     Writer::load(path, &Config::buckets(2))
 }
 
@@ -155,7 +155,7 @@ fn a_file_that_was_forged_is_refused() {
 
     // Two blocks. The header tells 513 entries less than the first one has, which is as long as
     // the second one's buckets and all but 4 bytes of its head, so that the length is right.
-    filled(8192, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    filled(8192, |n| MacAddr::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
     let mut forged = fs::read(&path).unwrap();
     let length = u32::from_le_bytes(forged[64..68].try_into().unwrap()) as usize;
     let entries = (length - 4096) / 8;
@@ -183,7 +183,7 @@ fn damage_is_found_before_there_is_a_table() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(64 + 12 * (buckets / 4096) + buckets).unwrap();
     let config = Config::buckets(2).pages(Pages::Gigabyte { required: true });
-    let error = Writer::<Key6, u16>::load(&path, &config).unwrap_err();
+    let error = Writer::<MacAddr, u16>::load(&path, &config).unwrap_err();
     assert!(
         matches!(error, FibImageError::File(FileError::Damaged { what: Damage::Block(0), .. })),
         "{error}"
@@ -236,7 +236,7 @@ fn a_forged_file_with_a_key_twice_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("twice");
     // Of two buckets, all keys may be in either.
-    filled(2, |n| Key6::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
+    filled(2, |n| MacAddr::new(n * 77).unwrap(), |n| n as u16).save(&path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     assert_eq!((bytes[76], bytes[133], bytes.len()), (0x7f, 0x7f, 64 + 12 + 2 * (1 + 7 * 8)));
     bytes.copy_within(77..83, 134);

@@ -46,9 +46,9 @@ const LARGE: Size =
 trait Made {
     fn of(number: u32) -> Self;
 }
-impl Made for Key6 {
+impl Made for MacAddr {
     fn of(number: u32) -> Self {
-        Key6::new(u64::from(number) * 0x1_0001).unwrap()
+        MacAddr::new(u64::from(number) * 0x1_0001).unwrap()
     }
 }
 impl Made for u64 {
@@ -369,7 +369,7 @@ fn large_table<K: Key + Made, V: Stamp>() {
 
 #[test]
 fn packed_entries() {
-    small_table::<Key6, u16>();
+    small_table::<MacAddr, u16>();
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn buckets_of_two_lines() {
 
 #[test]
 fn packed_entries_in_a_large_table() {
-    large_table::<Key6, u16>();
+    large_table::<MacAddr, u16>();
 }
 
 #[test]

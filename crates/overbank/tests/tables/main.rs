@@ -2,7 +2,7 @@
 
 mod cache;
 mod fib;
-#[cfg(feature = "std")]
+#[cfg(feature = "snapshot")]
 mod fib_image;
 mod fib_readers;
 mod twin;

@@ -368,6 +368,8 @@ fn agree<G: Geometry, P: Policy<G>, L: Layout>(config: &Config, buckets: usize, 
                     assert_eq!(found, entry, "{bucket}/{slot}: {}", context());
                 }
             }
+            let listed = cache.iter().map(|(fingerprint, value)| (fingerprint.get(), value));
+            assert!(listed.eq(twin.table.iter().flatten().flatten().copied()), "{}", context());
             assert_eq!(cache.len(), twin.len(), "{}", context());
             assert_eq!(*cache.counters(), twin.counters, "{}", context());
         }
@@ -409,7 +411,9 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
             assert_eq!(cache.insert(hashes[*key], narrow), twin.insert(hashes[*key], value));
         }
         Op::Lookup(key) => {
+            let got = cache.get(hashes[*key], |value| belongs(value, *key as u32));
             let found = cache.lookup(hashes[*key], |value| belongs(value, *key as u32));
+            assert_eq!(got, found);
             assert_eq!(vec![found], twin.lookup_burst(&pairs(&[*key]), false));
         }
         Op::Batch(keys) => {

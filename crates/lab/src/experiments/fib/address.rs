@@ -5,7 +5,7 @@
 //!                                                             local, not a group
 //! ```
 
-use overbank::fib::Key6;
+use overbank::fib::MacAddr;
 
 /// Numbers below this have addresses, all different.
 const NUMBERS: u64 = 1 << 46;
@@ -14,7 +14,7 @@ const ABSENT: u64 = 1 << 45;
 
 /// Returns the unicast address of a number below 2⁴⁵. Never zero.
 #[inline(always)]
-pub(in crate::experiments) fn address(number: u64) -> Key6 {
+pub(in crate::experiments) fn address(number: u64) -> MacAddr {
     let mask = NUMBERS - 1;
     // Each step can be undone: odd factors, and shifts by half of the bits.
     let x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
@@ -23,12 +23,12 @@ pub(in crate::experiments) fn address(number: u64) -> Key6 {
     let x = x ^ x >> 23;
     let (high, low) = (x >> 40, x & ((1 << 40) - 1));
     let [_, _, a, b, c, d, e, f] = (high << 42 | 0b10 << 40 | low).to_be_bytes();
-    Key6::from_bytes([a, b, c, d, e, f])
+    MacAddr::from_bytes([a, b, c, d, e, f])
 }
 
 /// Returns the address of a number below 2⁴⁵ that no table has.
 #[inline(always)]
-pub(super) fn absent(number: u64) -> Key6 {
+pub(super) fn absent(number: u64) -> MacAddr {
     address(number + ABSENT)
 }
 
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn addresses_differ_and_are_unicast() {
         let numbers = (0..200_000).chain((1 << 45) - 200_000..1 << 45);
-        let mut all: Vec<Key6> = numbers.flat_map(|n| [address(n), absent(n)]).collect();
+        let mut all: Vec<MacAddr> = numbers.flat_map(|n| [address(n), absent(n)]).collect();
         assert!(all.iter().all(|key| key.to_bytes()[0] & 3 == 2));
         let count = all.len();
         all.sort_unstable();

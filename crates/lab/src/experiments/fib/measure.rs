@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use super::{absent, address, sizes};
 use crate::prelude::*;
-use overbank::fib::{BURST_MAX, Config, Key6, Reader, Writer};
+use overbank::fib::{BURST_MAX, Config, MacAddr, Reader, Writer};
 use overbank::hash::mix;
 use overbank::memory::Pages;
 use overbank_kit::workload::{Gray, Workload};
 
-pub(super) type Fib = Writer<Key6, u16>;
+pub(super) type Fib = Writer<MacAddr, u16>;
 
 /// Entries between two looks at progress and Ctrl-C.
 const STEP: u64 = 1 << 20;
@@ -59,7 +59,7 @@ pub(super) struct Draws {
     stream: Box<dyn Workload>,
     ids: Vec<u32>,
     /// The keys that were drawn last.
-    pub(super) keys: Vec<Key6>,
+    pub(super) keys: Vec<MacAddr>,
     /// A hash of each, for the gather kernel.
     hashes: Vec<u64>,
     /// What lookups of each stretch must find.
@@ -99,7 +99,7 @@ impl Draws {
 
     pub(super) fn draw(&mut self, which: Which, count: usize) {
         self.numbers(count);
-        let (key, there): (fn(u64) -> Key6, _) = match which {
+        let (key, there): (fn(u64) -> MacAddr, _) = match which {
             Which::Present => (address, true),
             Which::Absent => (absent, false),
         };
@@ -164,7 +164,7 @@ pub(super) type Turn<'a> = Box<dyn FnMut(&mut Draws) -> Result<f64, LabError> + 
 pub(super) fn looks_up<'a>(
     name: &'a str,
     (which, keys, bytes): (Which, usize, usize),
-    mut work: impl FnMut(&[Key6]) -> Answers + 'a,
+    mut work: impl FnMut(&[MacAddr]) -> Answers + 'a,
 ) -> Turn<'a> {
     Box::new(move |draws| {
         draws.draw(which, lead_in(bytes));
@@ -185,7 +185,7 @@ pub(super) fn looks_up<'a>(
 /// Runs the gather kernel on the lines of the table itself, no other memory, which the host may
 /// keep otherwise; the cheapest of `ways`: bursts alone, or ahead.
 pub(super) fn floor<'a>(
-    reader: &'a Reader<Key6, u16>,
+    reader: &'a Reader<MacAddr, u16>,
     (burst, ways): (usize, &'a [bool]),
     keys: usize,
 ) -> Turn<'a> {
@@ -214,11 +214,11 @@ pub(super) fn rounds(
 }
 
 /// A way to look up keys in bursts of a size.
-pub(super) type LookUp = fn(&Reader<Key6, u16>, usize, &[Key6]) -> Answers;
+pub(super) type LookUp = fn(&Reader<MacAddr, u16>, usize, &[MacAddr]) -> Answers;
 
 /// Looks up in bursts, each alone.
 #[inline(never)]
-pub(super) fn look_up(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
+pub(super) fn look_up(reader: &Reader<MacAddr, u16>, burst: usize, keys: &[MacAddr]) -> Answers {
     let mut values = [0; BURST_MAX];
     let mut answers = Answers::default();
     for keys in keys.chunks(burst.clamp(1, BURST_MAX)) {
@@ -230,7 +230,11 @@ pub(super) fn look_up(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -
 
 /// Looks up in bursts, each of which names the next one; the first is prefetched.
 #[inline(never)]
-pub(super) fn look_up_ahead(reader: &Reader<Key6, u16>, burst: usize, keys: &[Key6]) -> Answers {
+pub(super) fn look_up_ahead(
+    reader: &Reader<MacAddr, u16>,
+    burst: usize,
+    keys: &[MacAddr],
+) -> Answers {
     let mut values = [0; BURST_MAX];
     let mut answers = Answers::default();
     let bursts = keys.chunks(burst.clamp(1, BURST_MAX));
@@ -248,7 +252,7 @@ pub(super) const LIST: usize = 1024;
 
 /// Looks up lists of [`LIST`] keys.
 #[inline(never)]
-pub(super) fn look_up_lists(reader: &Reader<Key6, u16>, _: usize, keys: &[Key6]) -> Answers {
+pub(super) fn look_up_lists(reader: &Reader<MacAddr, u16>, _: usize, keys: &[MacAddr]) -> Answers {
     let (mut values, mut hits) = ([0; LIST], [0; LIST / 64]);
     let mut answers = Answers::default();
     for keys in keys.chunks(LIST) {
@@ -328,7 +332,7 @@ pub(super) mod tests {
     #[test]
     fn both_ways_find_all_entries() {
         let reader = filled(1000).reader();
-        let keys: Vec<Key6> = (0..2000).rev().map(address).collect();
+        let keys: Vec<MacAddr> = (0..2000).rev().map(address).collect();
         let expected = Answers { hits: 1000, sum: (0..1000).sum() };
         for burst in [1, 7, 32, BURST_MAX, 1000] {
             assert_eq!(look_up(&reader, burst, &keys), expected, "{burst}");

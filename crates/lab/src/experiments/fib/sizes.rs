@@ -113,12 +113,12 @@ pub(super) fn name_of(entries: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::fib::{Config, Key6, Writer};
+    use overbank::fib::{Config, MacAddr, Writer};
 
     #[test]
     fn bytes_are_those_of_the_tables() {
         for entries in [1000, 12_345, 1_000_000] {
-            let table = Writer::<Key6, u16>::new(&Config::entries(entries as usize)).unwrap();
+            let table = Writer::<MacAddr, u16>::new(&Config::entries(entries as usize)).unwrap();
             assert_eq!(fib_bytes(entries), table.reader().bytes() as u64);
         }
         // Under 9 GiB for a billion.

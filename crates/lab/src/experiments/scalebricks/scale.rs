@@ -13,7 +13,7 @@ use super::gpt::Gpt;
 use super::{handling, hash, node_bits};
 use crate::experiments::fib::address;
 use crate::prelude::*;
-use overbank::fib::{Config as FibConfig, Key6, Writer};
+use overbank::fib::{Config as FibConfig, MacAddr, Writer};
 use overbank::memory::Pages;
 
 pub const SB_SCALE: Experiment = Experiment {
@@ -146,7 +146,7 @@ fn build(
     let mut fibs = Vec::new();
     for &count in &counts {
         let config = FibConfig::entries(count as usize).seed(context.seed).pages(Pages::Huge);
-        fibs.push(Writer::<Key6, u16>::new(&config).map_err(LabError::failed)?);
+        fibs.push(Writer::<MacAddr, u16>::new(&config).map_err(LabError::failed)?);
     }
     for key in 0..keys {
         let fib = &mut fibs[usize::from(handling(key, nodes))];

@@ -19,7 +19,7 @@ use core::mem::MaybeUninit;
 use super::Simd;
 use crate::fib::bucket::{Bucket, Header, LINE};
 use crate::fib::candidates::Home;
-use crate::fib::key::{Key, Value};
+use crate::fib::key::{Key, Value, Words as _};
 use crate::fib::table::BURST_MAX;
 use crate::hash::Hasher;
 use crate::prefetch::prefetch_at;
@@ -416,7 +416,7 @@ mod tests {
     use super::super::Kernels;
     use super::super::portable::Portable;
     use super::*;
-    use crate::fib::{Config, Key6, Reader, Writer};
+    use crate::fib::{Config, MacAddr, Reader, Writer};
     use crate::isa::Isa;
     use std::vec::Vec;
 
@@ -464,8 +464,8 @@ mod tests {
         std::vec![T::default(); count]
     }
 
-    fn mac(number: u64) -> Key6 {
-        Key6::new(number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff).expect("48 bits")
+    fn mac(number: u64) -> MacAddr {
+        MacAddr::new(number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff).expect("48 bits")
     }
 
     fn wide(number: u64) -> u128 {
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn near_and_far_kernels_agree() {
-        agree::<Key6, u16>(mac, |i| i as u16 + 1);
+        agree::<MacAddr, u16>(mac, |i| i as u16 + 1);
         agree::<u64, u16>(|i| i, |i| i as u16 + 1);
         agree::<u64, u32>(|i| i << 9, |i| i as u32 + 1);
         agree::<u64, u64>(|i| i << 40, |i| i + 1);
@@ -486,7 +486,7 @@ mod tests {
     /// Answers would be the same with more of them, and later.
     #[test]
     fn second_lines_are_prefetched_only_if_the_home_says_so() {
-        let (reader, keys) = full::<Key6, u16>(mac, |i| i as u16);
+        let (reader, keys) = full::<MacAddr, u16>(mac, |i| i as u16);
         let view = reader.table.view();
         let (mut open, mut settled) = (0, 0);
         for keys in keys.chunks(BURST_MAX) {
@@ -494,8 +494,8 @@ mod tests {
             let mut values = [0; BURST_MAX];
             // SAFETY: the view is of a table of these types; every CPU has the portable lookups.
             unsafe {
-                burst.ask::<Key6, u16, false>(&view, keys);
-                burst.first_round::<Portable, Key6, u16, false>(&view, keys, &mut values);
+                burst.ask::<MacAddr, u16, false>(&view, keys);
+                burst.first_round::<Portable, MacAddr, u16, false>(&view, keys, &mut values);
             }
             for (i, &key) in keys.iter().enumerate() {
                 let home = view.home(key);

@@ -53,7 +53,7 @@ impl Config {
         self
     }
 
-    /// Forces an instruction set. Otherwise `OVERBANK_SIMD` decides, or the best available one.
+    /// Forces an instruction set. Without it, the best available is used.
     #[must_use]
     pub const fn isa(mut self, isa: Option<Isa>) -> Self {
         self.isa = isa;

@@ -31,7 +31,7 @@ impl Table {
     ///
     /// # Errors
     /// There is no room for all; nothing changes.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "snapshot")]
     pub(in crate::partition) fn set_fallback(&self, entries: &[Entry]) -> Result<(), FallbackFull> {
         let mut change = self.begin_runs([0..0, 0..0]);
         change.replace_fallback(|_| true, entries.iter().copied())

@@ -13,7 +13,7 @@ use super::{FRAME, INGRESS, PORTS, RING, learning, port_of};
 use crate::experiments::fib::address;
 use crate::experiments::fib::measure::{Draws, Plan};
 use crate::prelude::*;
-use overbank::fib::Key6;
+use overbank::fib::MacAddr;
 use overbank_ports::FrameStore;
 use overbank_ports::looped::{MemoryOptions, MemoryPort};
 use overbank_ports::queue::{BURST, Port, PortError, Received, Transmit};
@@ -23,7 +23,7 @@ use overbank_stations::{Address, Sighting};
 /// The first bytes of a frame: destination, source, IPv4, and what follows.
 type Head = [u8; 16];
 
-fn head(to: u64, from: Key6) -> Head {
+fn head(to: u64, from: MacAddr) -> Head {
     let mut head = [0; 16];
     head[..6].copy_from_slice(&address(to).to_bytes());
     head[6..12].copy_from_slice(&from.to_bytes());
@@ -36,7 +36,7 @@ type Frames = fn(&mut Draws, usize) -> Vec<(Head, u16)>;
 
 /// Draws frames from one station, which is not looked up, to every entry.
 pub(super) fn to_entries(draws: &mut Draws, count: usize) -> Vec<(Head, u16)> {
-    const ONE_STATION: Key6 = Key6::from_bytes([2, 0, 0, 0, 0, 1]);
+    const ONE_STATION: MacAddr = MacAddr::from_bytes([2, 0, 0, 0, 0, 1]);
     let numbers = draws.numbers(count).iter().map(|&to| u64::from(to));
     numbers.map(|to| (head(to, ONE_STATION), port_of(to))).collect()
 }

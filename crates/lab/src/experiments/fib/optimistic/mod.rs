@@ -19,7 +19,7 @@ pub(super) use reads::LOOK_UPS;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use overbank::fib::Key6;
+use overbank::fib::MacAddr;
 use overbank::hash::mix;
 use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::Prefetch;
@@ -91,7 +91,7 @@ impl Optimistic {
 
     /// Returns both buckets of a key, which differ.
     #[inline(always)]
-    fn places(&self, key: Key6) -> (u32, u32) {
+    fn places(&self, key: MacAddr) -> (u32, u32) {
         let hash = mix(key.get() ^ self.seed);
         let scale = |bits: u64| ((bits * u64::from(self.buckets)) >> 32) as u32;
         let (first, second) = (scale(hash >> 32), scale(hash & 0xffff_ffff));
@@ -111,7 +111,7 @@ impl Optimistic {
     }
 
     #[inline(always)]
-    fn find(&self, bucket: u32, key: Key6) -> Option<u16> {
+    fn find(&self, bucket: u32, key: MacAddr) -> Option<u16> {
         let (mut bits, mut value) = (0u32, 0u64);
         // All four, without a branch between them.
         for (i, slot) in self.slots(bucket).iter().enumerate() {
@@ -127,8 +127,8 @@ impl Optimistic {
         self.slots(bucket).iter().position(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 
-    fn key(&self, bucket: u32, slot: usize) -> Option<Key6> {
-        Key6::new(self.slots(bucket)[slot].load(Ordering::Relaxed) >> 16)
+    fn key(&self, bucket: u32, slot: usize) -> Option<MacAddr> {
+        MacAddr::new(self.slots(bucket)[slot].load(Ordering::Relaxed) >> 16)
     }
 
     /// Returns the entries of the first buckets, at most `buckets_max`, and those of them in their
@@ -185,14 +185,14 @@ impl Filler<'_> {
         Filler { table, search: Search::at_most(SEARCH_MAX) }
     }
 
-    pub(super) fn prefetch(&self, key: Key6) {
+    pub(super) fn prefetch(&self, key: MacAddr) {
         let (first, second) = self.table.places(key);
         overbank::prefetch::prefetch(&self.table.slots(first)[0]);
         overbank::prefetch::prefetch(&self.table.slots(second)[0]);
     }
 
     /// Inserts a key that is not there yet and is not 0. An error changes nothing.
-    pub(super) fn insert(&mut self, key: Key6, value: u16) -> Result<(), Full> {
+    pub(super) fn insert(&mut self, key: MacAddr, value: u16) -> Result<(), Full> {
         let table = self.table;
         let places = |key| <[_; 2]>::from(table.places(key)).into_iter().map(|b| b as usize);
         let others = |bucket, slot| places(table.key(bucket as u32, slot).expect("a full bucket"));

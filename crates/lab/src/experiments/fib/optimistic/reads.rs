@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::{BATCH_MAX, Optimistic};
 use crate::experiments::fib::measure::Answers;
-use overbank::fib::Key6;
+use overbank::fib::MacAddr;
 use overbank::prefetch::{prefetch, prefetch_far};
 
 /// Reads a version before or after the buckets: by a locked addition of zero (Algorithm
@@ -34,7 +34,7 @@ fn odd(version: u32) -> bool {
 }
 
 /// Looks keys up, in batches of this size where it knows batches.
-pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[Key6]) -> Answers;
+pub(in crate::experiments::fib) type LookUp = fn(&Optimistic, usize, &[MacAddr]) -> Answers;
 
 /// In the order of figure 5.
 pub(in crate::experiments::fib) const LOOK_UPS: [LookUp; 4] = [
@@ -46,14 +46,14 @@ pub(in crate::experiments::fib) const LOOK_UPS: [LookUp; 4] = [
 
 impl Optimistic {
     #[inline(never)]
-    fn one_by_one<const LOCKED: bool>(&self, _: usize, keys: &[Key6]) -> Answers {
+    fn one_by_one<const LOCKED: bool>(&self, _: usize, keys: &[MacAddr]) -> Answers {
         let mut answers = Answers::default();
         keys.iter().for_each(|&key| answers.add(self.one::<LOCKED>(key)));
         answers
     }
 
     #[inline(always)]
-    fn one<const LOCKED: bool>(&self, key: Key6) -> Option<u16> {
+    fn one<const LOCKED: bool>(&self, key: MacAddr) -> Option<u16> {
         let (first, second) = self.places(key);
         let versions =
             |before| (read::<LOCKED>(self, first, before), read::<LOCKED>(self, second, before));
@@ -78,7 +78,7 @@ impl Optimistic {
     }
 
     #[inline(never)]
-    fn in_batches<const PREFETCH: bool>(&self, batch: usize, keys: &[Key6]) -> Answers {
+    fn in_batches<const PREFETCH: bool>(&self, batch: usize, keys: &[MacAddr]) -> Answers {
         let mut answers = Answers::default();
         let mut found = [None; BATCH_MAX];
         for keys in keys.chunks(batch.clamp(1, BATCH_MAX)) {
@@ -91,7 +91,7 @@ impl Optimistic {
 
     /// Runs Algorithm 3 on at most [`BATCH_MAX`] keys.
     #[inline(always)]
-    fn batch<const PREFETCH: bool>(&self, keys: &[Key6], found: &mut [Option<u16>]) {
+    fn batch<const PREFETCH: bool>(&self, keys: &[MacAddr], found: &mut [Option<u16>]) {
         let mut places = [(0, 0); BATCH_MAX];
         let mut before = [(0, 0); BATCH_MAX];
         let (places, before) = (&mut places[..keys.len()], &mut before[..keys.len()]);

@@ -17,11 +17,11 @@ fn filled(entries: usize, numbers: u64, seed: u64) -> Optimistic {
 fn all_lookups_agree_with_a_map() {
     let entries = 30_000;
     let table = filled(30_000, entries, 7);
-    let twin: HashMap<Key6, u16> = (0..entries).map(|i| (address(i), i as u16)).collect();
+    let twin: HashMap<MacAddr, u16> = (0..entries).map(|i| (address(i), i as u16)).collect();
     let small = table.copy(false).unwrap();
     assert_eq!((small.bytes(), table.bytes()), (table.bytes(), Optimistic::bytes_for(30_000)));
     // Every other key is absent.
-    let keys: Vec<Key6> = (0..2 * entries).map(|i| address(i * 7919 % (2 * entries))).collect();
+    let keys: Vec<MacAddr> = (0..2 * entries).map(|i| address(i * 7919 % (2 * entries))).collect();
     for keys in keys.chunks(97) {
         let mut expected = Answers::default();
         keys.iter().for_each(|key| expected.add(twin.get(key).copied()));
@@ -42,7 +42,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     let mut filler = Filler::of(&table);
     let inside = (0..).take_while(|&i| filler.insert(address(i), 5) == Ok(())).count() as u64;
     assert!(inside >= 100, "{inside}");
-    let keys: Vec<Key6> = (0..=inside).map(address).collect();
+    let keys: Vec<MacAddr> = (0..=inside).map(address).collect();
     assert_eq!(LOOK_UPS[1](&table, 1, &keys), Answers { hits: inside, sum: 5 * inside });
     assert!(Optimistic::new(usize::MAX / 1000, true, 1).is_none());
 }
@@ -50,7 +50,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
 /// Asserts that every lookup finds the first `entries` keys while `write` changes the table.
 fn found_beside(table: &Optimistic, entries: u64, batch: usize, write: impl FnOnce(Filler<'_>)) {
     let done = AtomicBool::new(false);
-    let keys: Vec<Key6> = (0..entries).map(address).collect();
+    let keys: Vec<MacAddr> = (0..entries).map(address).collect();
     let expected = Answers { hits: entries, sum: (0..entries).map(|i| u64::from(i as u16)).sum() };
     std::thread::scope(|scope| {
         for (i, look_up) in LOOK_UPS.into_iter().enumerate() {

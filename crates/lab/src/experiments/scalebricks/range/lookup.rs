@@ -2,7 +2,7 @@
 
 use super::site::{Site, chunk};
 use crate::prelude::*;
-use overbank::fib::{Config as FibConfig, Key6, Reader, Writer};
+use overbank::fib::{Config as FibConfig, MacAddr, Reader, Writer};
 use overbank::hash::mix;
 use overbank::partition::Reader as GptReader;
 
@@ -19,7 +19,7 @@ pub(super) fn hash(which: usize, key: u32) -> u64 {
 
 pub(super) struct Ranges {
     pub(super) owner: Vec<u8>,
-    pub(super) exceptions: Option<Reader<Key6, u16>>,
+    pub(super) exceptions: Option<Reader<MacAddr, u16>>,
 }
 
 impl Ranges {
@@ -32,9 +32,10 @@ impl Ranges {
             return Ok(Ranges { owner: site.owner.clone(), exceptions: None });
         }
         let config = FibConfig::entries(all.len()).seed(seed);
-        let mut writer = Writer::<Key6, u16>::new(&config).map_err(LabError::failed)?;
+        let mut writer = Writer::<MacAddr, u16>::new(&config).map_err(LabError::failed)?;
         for (key, node) in all {
-            let key = Key6::new(key).ok_or_else(|| LabError::Failed("a key is too long".into()))?;
+            let key =
+                MacAddr::new(key).ok_or_else(|| LabError::Failed("a key is too long".into()))?;
             writer.insert(key, node.into()).map_err(LabError::failed)?;
         }
         Ok(Ranges { owner: site.owner.clone(), exceptions: Some(writer.reader()) })
@@ -49,10 +50,10 @@ impl Ranges {
             *node = self.owner[chunk(key)];
         }
         if let Some(exceptions) = &self.exceptions {
-            let (mut wide, mut values) = ([Key6::from_bytes([0; 6]); BURST], [0; BURST]);
+            let (mut wide, mut values) = ([MacAddr::from_bytes([0; 6]); BURST], [0; BURST]);
             for (wide, &key) in wide.iter_mut().zip(keys) {
                 let [_, _, bytes @ ..] = tagged(which, key).to_be_bytes();
-                *wide = Key6::from_bytes(bytes);
+                *wide = MacAddr::from_bytes(bytes);
             }
             let mut found = exceptions.lookup_batch(&wide[..keys.len()], &mut values);
             while found != 0 {
