@@ -52,6 +52,8 @@ enum Step {
     ClippyFuzz,
     /// clippy of the tables for AArch64, whose vectors have separate files
     Aarch64,
+    /// clippy of the tables with none of their features, and with each one alone
+    Features,
     /// Builds the tests once
     Build,
     /// Unit, property and end-to-end tests
@@ -185,6 +187,13 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 true
             }
         },
+        // All are tried, whatever comes of the first ones.
+        Step::Features => FEATURES.into_iter().fold(true, |ready, features| {
+            let what = "clippy -p overbank --lib --locked --no-default-features --features";
+            let mut command = cargo(what);
+            command.args([features, "--", "-D", "warnings"]);
+            steps.command(&format!("tables, {features:?}"), &mut command) & ready
+        }),
         Step::Build => {
             let mut command = cargo(BUILD);
             steps.step("build", BUILD, || {
@@ -411,6 +420,9 @@ pub fn cargo(arguments: &str) -> Command {
     command.current_dir(root()).args(arguments.split_whitespace());
     command
 }
+
+/// Features of the tables, each alone.
+const FEATURES: [&str; 5] = ["", "detect", "huge-pages", "snapshot", "internals"];
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
