@@ -4,6 +4,7 @@
 //! commands one after another and sums up; [`nightly`] runs the other tasks. Everything ends
 //! non-zero on any failure.
 
+mod api;
 mod bench;
 mod binaries;
 mod coherence;

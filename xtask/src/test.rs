@@ -17,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::api;
 use crate::binaries::{self, Binary};
 use crate::packages;
 use crate::peers;
@@ -54,6 +55,8 @@ enum Step {
     Aarch64,
     /// clippy of the tables with none of their features, and with each one alone
     Features,
+    /// The public face of the tables is that of the list
+    Api,
     /// Builds the tests once
     Build,
     /// Unit, property and end-to-end tests
@@ -194,6 +197,17 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             command.args([features, "--", "-D", "warnings"]);
             steps.command(&format!("tables, {features:?}"), &mut command) & ready
         }),
+        Step::Api => {
+            let mut unknown = None;
+            let ready = steps.step("api", "the public face of the tables", || {
+                unknown = api::run()?;
+                Ok(Counts::default())
+            });
+            if let Some(why) = unknown {
+                steps.note(&format!("not compared: {why}"));
+            }
+            ready
+        }
         Step::Build => {
             let mut command = cargo(BUILD);
             steps.step("build", BUILD, || {
