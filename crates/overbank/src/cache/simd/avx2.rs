@@ -1,4 +1,4 @@
-//! x86-64 with AVX2: 128-bit and 256-bit compares, the byte mask halved by packing or by PEXT.
+//! x86-64 with AVX2: 128-bit and 256-bit compares, the byte mask halved by packing.
 
 use core::arch::x86_64::*;
 
@@ -80,12 +80,16 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn eq_pair(p: *const u8, fp: u16) -> u32 {
-        // One load of both buckets, the value lanes masked off (paper, section 6).
-        // SAFETY: the caller's promise: AVX2, BMI2, and 32 readable bytes.
+        // One load of both buckets, the value lanes masked off (paper, section 6). PEXT would do it
+        // in one step, but takes some 50 cycles on Zen 1 and 2.
+        // SAFETY: the caller's promise: AVX2, and 32 readable bytes.
         unsafe {
             let pattern = _mm256_set1_epi16(fp as i16);
             let equal = _mm256_cmpeq_epi16(_mm256_loadu_si256(p.cast()), pattern);
-            _pext_u32(_mm256_movemask_epi8(equal) as u32, 0x0055_0055)
+            // Per 128-bit half: a byte for each lane, fingerprints first, then zeros.
+            let packed = _mm256_packs_epi16(equal, _mm256_setzero_si256());
+            let lanes = _mm256_movemask_epi8(packed) as u32;
+            lanes & 0xf | lanes >> 12 & 0xf0
         }
     }
 }
