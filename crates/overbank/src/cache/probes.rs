@@ -187,7 +187,7 @@ impl Probes {
         mut verify: impl FnMut(usize, u32) -> bool,
     ) -> Hits {
         let mut hits = Hits::none(self.len.min(hashes.len()));
-        for i in 0..hits.len {
+        for (i, &hash) in hashes[..hits.len].iter().enumerate() {
             let mask = self.mask[i];
             if mask == 0 {
                 continue;
@@ -196,7 +196,7 @@ impl Probes {
                 hits.set(i, mask.trailing_zeros() as u8);
             } else {
                 hits.refused += 1;
-                others(&mut hits, cache, (i, hashes[i], mask & (mask - 1)), &mut verify);
+                others(&mut hits, cache, (i, hash, mask & (mask - 1)), &mut verify);
             }
         }
         hits
