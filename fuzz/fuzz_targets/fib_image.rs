@@ -58,7 +58,9 @@ fn check<K: Key, V: Value>(what: u8, rest: &[u8], key_len: usize) {
                 | FibImageError::Misplaced { at, .. } => {
                     assert!(at <= file.len() as u64, "{message}");
                 }
-                FibImageError::File(FileError::Io { .. }) => panic!("the file can be read: {message}"),
+                FibImageError::File(FileError::Io { .. }) => {
+                    panic!("the file can be read: {message}")
+                }
                 _ => {}
             }
         }

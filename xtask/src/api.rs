@@ -16,8 +16,8 @@ const FORMAT: u64 = 57;
 
 const LIST: &str = "crates/overbank/public-api.txt";
 
-/// Compares the crate with its list, or writes the list anew (`OVERBANK_UPDATE=1`); returns why this
-/// toolchain cannot.
+/// Compares the crate with its list, or writes the list anew (`OVERBANK_UPDATE=1`); returns why
+/// this toolchain cannot.
 pub fn run() -> Result<Option<String>> {
     let mut command = cargo("rustdoc -p overbank --lib --locked --target-dir target/api --");
     command.args("-Z unstable-options --output-format json --cap-lints allow".split(' '));

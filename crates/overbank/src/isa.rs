@@ -8,8 +8,8 @@
 //! | 1 | the set that the table's configuration names |
 //! | 2 | the fastest that the CPU has |
 //!
-//! Naming a set that the CPU lacks is an error, never a silent fallback. [`Isa::from_env`] reads the
-//! name from a variable, for those who ask it to.
+//! Naming a set that the CPU lacks is an error, never a silent fallback. [`Isa::from_env`] reads
+//! the name from a variable; a caller passes it to a configuration.
 
 use core::fmt;
 use core::str::FromStr;

@@ -5,8 +5,8 @@
 //!   │ static │  epoch   │   port     │     epoch: when the station was heard of last, modulo 64
 //! ```
 //!
-//! With [`MacAddr`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in 8.97
-//! GiB. With [`MacVlan`] a bucket has five, 13.5 bytes an entry at 95 %.
+//! With [`MacAddr`] an entry takes 8 bytes and a bucket has seven of them: a billion entries in
+//! 8.97 GiB. With [`MacVlan`] a bucket has five, 13.5 bytes an entry at 95 %.
 
 use overbank::fib::{Key, MacAddr, MacVlan};
 use std::sync::Arc;

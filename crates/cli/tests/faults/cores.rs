@@ -8,8 +8,8 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Reads `/proc/stat`: its first line is of all cores, idle and waiting for disks are the fourth
-    /// and the fifth number.
+    /// Reads `/proc/stat`: its first line is of all cores. The fourth number is idle, the fifth
+    /// waits for disks.
     pub fn now() -> Cores {
         let text = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
         let first = text.lines().next().expect("a line");

@@ -76,8 +76,8 @@ impl Config {
         self
     }
 
-    /// Sets the widths of a slot's fields, for [`Design::build`](super::Design::build): where a type
-    /// names the layout, that counts.
+    /// Sets the widths of a slot's fields, for [`Design::build`](super::Design::build). Where a
+    /// type names the layout, that counts.
     #[must_use]
     pub const fn layout(mut self, layout: LayoutKind) -> Self {
         self.layout = layout;

@@ -280,7 +280,7 @@ impl Hits {
         }
     }
 
-    /// Says that so many matches more were wrong.
+    /// Adds matches that were wrong.
     pub fn refuse(&mut self, count: u64) {
         self.refused += count;
     }

@@ -15,7 +15,7 @@ use super::packet::{CLIENT, Packet};
 
 /// Written values begin with this, and the number of their write.
 const WRITTEN: [u8; 8] = *b"overbank";
-/// Requests are from so many clients in turn: a server remembers a client's last ones by number.
+/// Requests come from these clients in turn: a server remembers a client's last ones by number.
 const CLIENTS: u64 = 64;
 /// Requests whose time of sending is remembered.
 const REMEMBERED: usize = 1 << 20;

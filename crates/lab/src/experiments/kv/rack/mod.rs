@@ -60,7 +60,7 @@ pub(super) struct Plan {
     pub(super) controller: controller::Settings,
     pub(super) protocol: Protocol,
     /// No update follows a write: the controller has the value of the hottest key that is invalid
-    /// brought again, one key each so many nanoseconds.
+    /// brought again, one key in each of these periods (nanoseconds).
     pub(super) around_ns: Option<u64>,
     pub(super) faults: Faults,
     /// Hottest keys whose histories are judged and whose status is looked at now and then.
