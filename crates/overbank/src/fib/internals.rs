@@ -10,8 +10,9 @@ use super::table::BURST_MAX;
 use super::writer::Writer;
 
 impl<K: Key, V: Value> Writer<K, V> {
-    /// Recounts the [stuck markers](Writer::stuck_markers) and returns how many are right now. Reads
-    /// the whole table and allocates: for quiet hours, after the table's contents changed a thousand times over.
+    /// Recounts the [stuck markers](Writer::stuck_markers) and returns how many are right now.
+    /// Reads the whole table and allocates: for quiet hours, after the table's contents changed a
+    /// thousand times over.
     pub fn recount(&mut self) -> usize {
         let mut counts: Vec<((u32, u32), u64)> = self.stuck().map(|marker| (marker, 0)).collect();
         for bucket in 0..self.table.buckets {
