@@ -3,7 +3,7 @@
 /// Event counts since construction or the last reset. They wrap after 2⁶⁴ events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Keys looked up and reported, by `lookup`, `lookup_batch` and `commit_hits`.
+    /// Keys looked up and reported, by `lookup`, `lookup_batch` and `commit`.
     pub lookups: u64,
     /// Lookups with a verified match.
     pub hits: u64,

@@ -313,7 +313,7 @@ enum Op {
     Lookup(usize),
     /// Through `lookup_batch`: any length.
     Batch(Vec<usize>),
-    /// Through `probe_batch` and `commit_hits`: a burst.
+    /// Through `probe_batch`, `resolve` and `commit`: a burst.
     Burst(Vec<usize>),
     Unverified(usize),
     Remove(usize),

@@ -162,7 +162,7 @@ impl SetSep {
     /// Builds a table of `(hash, value)` pairs; the same pair twice counts once.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`SetSepError`].
     pub fn build(
         config: &Config,
         entries: impl IntoIterator<Item = (u64, u8)>,
