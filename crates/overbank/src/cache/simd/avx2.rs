@@ -81,7 +81,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn eq_pair(p: *const u8, fp: u16) -> u32 {
         // One load of both buckets, the value lanes masked off (paper, section 6). PEXT would do it
-        // in one step, but is slow on Zen 1 and 2: 16.1 ns a key, 3.9 without (family 23, model 49).
+        // in one step, but is slow on Zen 1 and 2: 16.1 ns a key, 3.9 without (Zen 2).
         // SAFETY: the caller's promise: AVX2, and 32 readable bytes.
         unsafe {
             let pattern = _mm256_set1_epi16(fp as i16);
