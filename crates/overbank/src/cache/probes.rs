@@ -273,7 +273,8 @@ impl Hits {
         Hits { slots: [MISS; BURST], hit: 0, len, refused: 0 }
     }
 
-    /// Says that key `i` was found in this slot. Ignores keys that are none of the burst.
+    /// Says that key `i` was found in this slot. Ignores keys that are none of the burst; a slot
+    /// that the cache does not have counts as a miss there.
     pub fn hit(&mut self, i: usize, slot: Slot) {
         if i < self.len {
             self.set(i, slot.0);
@@ -282,7 +283,7 @@ impl Hits {
 
     /// Adds matches that were wrong.
     pub fn refuse(&mut self, count: u64) {
-        self.refused += count;
+        self.refused = self.refused.saturating_add(count);
     }
 
     #[inline(always)]

@@ -259,10 +259,10 @@ fn restore_bucket<'a, K: Key, V: Value>(
         rest = after;
         let (key, value) = entry.split_at(Sizes::<K, V>::KEY);
         let (low, high) = key.split_at(key.len().min(8));
-        let words = (number(low), number(high));
-        let key = K::from_words([words.0, words.1]);
+        let words = [number(low), number(high)];
         // Bits that a key of this type cannot have.
-        if (key.low(), key.high()) != words {
+        let key = K::fits(words).then(|| K::from_words(words))?;
+        if [key.low(), key.high()] != words {
             return None;
         }
         if !writer.restore(bucket, slot, key, V::from_bits(number(value))) {

@@ -53,7 +53,8 @@ pub trait Key: Copy + Debug + Eq + Hash + Ord + Send + Sync + 'static {
     /// Returns the key's bits, the lower 64 first. Those past [`Key::BITS`] are ignored.
     fn to_words(self) -> [u64; 2];
 
-    /// Returns the key of these bits, which are those of a key.
+    /// Returns the key of these bits: those of a key, or any within [`Key::BITS`] if they are from
+    /// an image that another program has written.
     fn from_words(words: [u64; 2]) -> Self;
 }
 
@@ -66,6 +67,13 @@ pub(super) trait Words: Key {
     };
     /// The key's bits in its last word.
     const LAST: u64 = u64::MAX >> (64 * Self::WORDS - Self::BITS);
+
+    /// Whether words have no bit past [`Key::BITS`].
+    fn fits([low, high]: [u64; 2]) -> bool {
+        let (low_max, high_max) =
+            if Self::WORDS == 1 { (Self::LAST, 0) } else { (u64::MAX, Self::LAST) };
+        low <= low_max && high <= high_max
+    }
 
     /// Returns the low word.
     #[inline(always)]

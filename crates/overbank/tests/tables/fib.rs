@@ -180,6 +180,41 @@ fn twin<K: Key + Made, V: Value + Made>(isa: Isa, seed: u64) {
     assert_eq!((writer.iter().count(), writer.stats().second), (0, 0));
 }
 
+/// A key whose words do not tell it from others, nor make it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Lying(u64);
+impl Key for Lying {
+    const BITS: usize = 64;
+    fn to_words(self) -> [u64; 2] {
+        [self.0 / 3, self.0]
+    }
+    fn from_words([low, high]: [u64; 2]) -> Self {
+        Lying(low.rotate_left(7) ^ high)
+    }
+}
+
+#[test]
+fn a_key_that_lies_harms_nothing_but_its_entries() {
+    for isa in Isa::available() {
+        let config = Config::buckets(20).isa(Some(isa)).search_max(64);
+        let mut writer = Writer::<Lying, u16>::new(&config).unwrap();
+        let (reader, mut pcg) = (writer.reader(), Pcg32::new(3, 3));
+        for step in 0..20_000 {
+            let key = Lying(u64::from(pcg.below(300)));
+            match pcg.below(8) {
+                0..=4 => _ = writer.insert(key, step as u16),
+                5 => _ = writer.remove(key),
+                6 => writer.shuffle(4),
+                _ => _ = reader.lookup_batch(&[key; 64], &mut [0; 64]),
+            }
+            if step % 5000 == 4999 {
+                let len = writer.len();
+                assert_eq!((writer.drain().count(), reader.len()), (len, 0));
+            }
+        }
+    }
+}
+
 #[test]
 fn agrees_with_its_twin() {
     for isa in Isa::available() {

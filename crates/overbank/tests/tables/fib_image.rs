@@ -2,6 +2,7 @@
 //! refused with what and where.
 
 use std::fs;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::Barrier;
 
@@ -53,6 +54,35 @@ fn every_kind_comes_back() {
     round_trip(|n| MacVlan::new(MacAddr::new(n).unwrap().to_bytes(), n as u16), |n| n as u16);
     round_trip(|n| u128::from(n) << 64 | 9, |n| n as u16);
     round_trip(|n| u128::from(n) << 64 | 9, |n| !n);
+    round_trip(|n| n as u32, |n| n as u32);
+    round_trip(|n| Ipv6Addr::from(u128::from(n) << 100 | 1), |n| n as u16);
+    round_trip(|n| [n as u8, (n >> 8) as u8, (n >> 16) as u8, 0xff, 1, 2, 3, 4, n as u8], |n| n);
+    round_trip(|n| Narrow(n), |n| n as u16);
+}
+
+/// A caller's own key: 20 bits, and words of more are not for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Narrow(u64);
+impl Key for Narrow {
+    const BITS: usize = 20;
+    fn to_words(self) -> [u64; 2] {
+        [self.0, 0]
+    }
+    fn from_words([low, high]: [u64; 2]) -> Self {
+        assert!(low < 1 << 20 && high == 0, "{low:x} {high:x}");
+        Narrow(low)
+    }
+}
+
+#[test]
+fn a_key_is_not_made_of_bits_that_it_does_not_have() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("fib");
+    // The same sizes: three bytes, here with all their bits.
+    let full = |n: u64| [n as u8, (n >> 8) as u8, 0xf0];
+    filled(6, full, |n| n as u16).save(&path).unwrap();
+    let error = Writer::<Narrow, u16>::load(&path, &Config::buckets(2)).unwrap_err();
+    assert!(matches!(error, FibImageError::Misplaced { .. }), "{error}");
 }
 
 fn small(folder: &TempDir) -> (PathBuf, Vec<u8>) {
