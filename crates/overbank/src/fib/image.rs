@@ -243,6 +243,12 @@ fn read_block<K: Key, V: Value>(
     loader.read_block(buckets..=buckets * bucket_max, content)
 }
 
+/// Whether words have no bit past [`Key::BITS`].
+fn fits<K: Key>([low, high]: [u64; 2]) -> bool {
+    let (low_max, high_max) = if K::WORDS == 1 { (K::LAST, 0) } else { (u64::MAX, K::LAST) };
+    low <= low_max && high <= high_max
+}
+
 /// Restores a bucket's entries to their slots. Returns the bytes after them, or `None` if one of
 /// them does not belong there.
 fn restore_bucket<'a, K: Key, V: Value>(
@@ -261,7 +267,7 @@ fn restore_bucket<'a, K: Key, V: Value>(
         let (low, high) = key.split_at(key.len().min(8));
         let words = [number(low), number(high)];
         // Bits that a key of this type cannot have.
-        let key = K::fits(words).then(|| K::from_words(words))?;
+        let key = fits::<K>(words).then(|| K::from_words(words))?;
         if [key.low(), key.high()] != words {
             return None;
         }

@@ -68,13 +68,6 @@ pub(super) trait Words: Key {
     /// The key's bits in its last word.
     const LAST: u64 = u64::MAX >> (64 * Self::WORDS - Self::BITS);
 
-    /// Whether words have no bit past [`Key::BITS`].
-    fn fits([low, high]: [u64; 2]) -> bool {
-        let (low_max, high_max) =
-            if Self::WORDS == 1 { (Self::LAST, 0) } else { (u64::MAX, Self::LAST) };
-        low <= low_max && high <= high_max
-    }
-
     /// Returns the low word.
     #[inline(always)]
     fn low(self) -> u64 {
