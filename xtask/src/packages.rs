@@ -100,6 +100,17 @@ pub const STORES: &[Package] = &[
     },
 ];
 
+/// Further packages of `test`: what compiles programs in C against the tables, and judges them.
+pub const C: &[Package] = &[
+    Package { name: "gcc", sign: &["gcc", "--version"], needed_by: "tests: the tables from C" },
+    Package { name: "g++", sign: &["g++", "--version"], needed_by: "tests: the header in C++" },
+    Package {
+        name: "valgrind",
+        sign: &["valgrind", "--version"],
+        needed_by: "tests: the tables from C",
+    },
+];
+
 /// A virtual environment of Python in `target`, for tests against programs of others.
 pub struct Environment {
     /// Its folder, and its name in messages.

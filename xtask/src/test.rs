@@ -139,6 +139,7 @@ pub fn others(steps: &mut Steps, may_install: bool) -> bool {
         packages::ensure(packages::CONTROL, may_install)?;
         packages::ensure(packages::CLUSTER, may_install)?;
         packages::ensure(packages::STORES, may_install)?;
+        packages::ensure(packages::C, may_install)?;
         Ok(Counts::default())
     });
     // From another registry, which may be out of reach: then its tests fail, or are skipped.

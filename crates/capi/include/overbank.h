@@ -888,6 +888,7 @@ enum overbank_status overbank_partition_lookup(const struct overbank_partition_r
 /**
  * Applies a change of overbank_partition_set. Changes come in order and once each:
  * OVERBANK_DAMAGED, with the copy as it was, for one that does not follow, or is of another table.
+ * An empty one changes nothing.
  *
  * Requires:
  * The copy is NULL or live, and in no other call but lookups; `data` has `len` bytes.

@@ -6,6 +6,8 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use overbank::isa::{Isa, IsaError};
+
 /// What a function says of its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -355,13 +357,14 @@ pub unsafe extern "C" fn overbank_bytes_free(bytes: *mut overbank_bytes) {
 ///
 /// # Safety
 /// As [`text`].
-pub(crate) unsafe fn isa(name: *const c_char) -> Result<Option<overbank::isa::Isa>, Failure> {
+pub(crate) unsafe fn isa(name: *const c_char) -> Result<Option<Isa>, Failure> {
     if name.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
     let name = unsafe { text(name, "isa") }?;
-    name.parse().map(Some).map_err(|error: overbank::isa::IsaError| Failure::invalid(error))
+    let isa = name.parse().map(Some);
+    isa.map_err(|error: IsaError| Failure::invalid(format_args!("isa {name:?}: {error}")))
 }
 
 /// Refuses options of a later version.

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 
 use overbank::cache::{
-    BURST, CacheError, Config, Design, DesignError, DynCache, Hits, Inserted, LayoutKind, Probes,
-    Slot, ValueTooWide,
+    BURST, CacheError, Config, Design, DynCache, Hits, Inserted, LayoutKind, Probes, Slot,
+    ValueTooWide,
 };
 use overbank::hash::Hash64;
 
@@ -103,12 +103,6 @@ impl Blame for CacheError {
     }
 }
 
-impl Blame for DesignError {
-    fn status(&self) -> overbank_status {
-        OVERBANK_INVALID
-    }
-}
-
 impl Blame for ValueTooWide {
     fn status(&self) -> overbank_status {
         OVERBANK_INVALID
@@ -147,7 +141,10 @@ pub unsafe extern "C" fn overbank_cache_create(
                     return Err(Failure::invalid(format_args!("value_bits: 16 or 32, not {bits}")));
                 }
             };
-            let design: Design = text(design, "design")?.parse::<Design>()?;
+            let name = text(design, "design")?;
+            let design = name.parse::<Design>();
+            let design = design
+                .map_err(|error| Failure::invalid(format_args!("design {name:?}: {error}")))?;
             let config = Config::entries(entries).seed(options.seed).layout(layout);
             Handle::give(out, design.build(&config.isa(isa(options.isa)?))?)
         }

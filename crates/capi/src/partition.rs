@@ -358,6 +358,7 @@ pub unsafe extern "C" fn overbank_partition_lookup(
 
 /// Applies a change of overbank_partition_set. Changes come in order and once each:
 /// OVERBANK_DAMAGED, with the copy as it was, for one that does not follow, or is of another table.
+/// An empty one changes nothing.
 ///
 /// # Safety
 /// The copy is NULL or live, and in no other call but lookups; `data` has `len` bytes.
@@ -370,8 +371,13 @@ pub unsafe extern "C" fn overbank_replica_apply(
     border(|| {
         // SAFETY: the caller's promise.
         unsafe {
-            let deltas = Delta::decode(elements(data, len, "data")?)?;
-            Copied::change(replica, |replica| Ok(replica.apply_all(&deltas)?))
+            Copied::change(replica, |replica| {
+                let data = elements(data, len, "data")?;
+                if data.is_empty() {
+                    return Ok(());
+                }
+                Ok(replica.apply_all(&Delta::decode(data)?)?)
+            })
         }
     })
 }
