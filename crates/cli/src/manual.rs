@@ -75,7 +75,13 @@ fn add(command: &Command, pages: &mut Vec<(String, String)>) {
     let man = Man::new(command.clone()).source(format!("overbank {VERSION}")).manual("Overbank");
     let mut text = Vec::new();
     render(&man, command, &mut text).expect("a Vec takes all");
-    pages.push((man.get_filename(), String::from_utf8(text).expect("made of strings")));
+    let text = String::from_utf8(text).expect("made of strings");
+    // A long list as a default may be broken after its commas.
+    let lines = text.lines().map(|line| match line.split_once("[default: ") {
+        Some((head, default)) => format!("{head}[default: {}\n", default.replace(',', ",\\:")),
+        None => format!("{line}\n"),
+    });
+    pages.push((man.get_filename(), lines.collect()));
 }
 
 /// Renders a page. Its examples keep their lines; the version is that of the head, the same on

@@ -3,7 +3,7 @@
 use overbank::isa::Isa;
 use std::sync::LazyLock;
 
-/// `0.1.0 (4674817b7bb1 2026-11-26)`, the commit and its day; the number alone if built without git.
+/// `0.1.0 (4674817b7bb1 2026-11-26)`, the commit and its day; without git, the number alone.
 pub const VERSION: &str = env!("OVERBANK_VERSION");
 
 /// Sets that the tables have kernels for, in this build.

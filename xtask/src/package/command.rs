@@ -35,7 +35,9 @@ pub fn build(may_install: bool) -> Result<PathBuf> {
         let script = output_of(Command::new(&program).args(["completions", shell]))?;
         write(&to(&format!("{NAME}.{shell}")), script)?;
     }
-    write(&to("doc/licences"), licences::of("overbank-cli", FEATURES)?)?;
+    let licences = to("doc/licences");
+    write(&licences, licences::of("overbank-cli", FEATURES)?)?;
+    super::run_command(Command::new("gzip").arg("-9n").arg(&licences))?;
     let changes = workspace().join("CHANGELOG.md");
     fs::copy(&changes, to("doc/changelog")).with_context(|| changes.display().to_string())?;
     write(&to("changelog"), changelog()?)?;

@@ -1,9 +1,9 @@
 //! `cargo xtask package`: Debian packages of what people install, each tried in a clean Debian.
 //!
 //! ```text
-//!  cargo build ─▶ target/package: pages, completions, licences ─▶ cargo-deb ─▶ target/package/*.deb
-//!                                                                                     │ --check
-//!         lintian;  a clean Debian (mmdebstrap, kept as an archive) ─▶ apt installs it ─▶ used ─▶ purged
+//!  cargo build ─▶ target/package: pages, completions, licences ─▶ cargo-deb ─▶ *.deb
+//!                                                                                │ --check
+//!  a clean Debian (mmdebstrap, kept as an archive) ─▶ apt installs it ─▶ used ─▶ purged
 //! ```
 //!
 //! One file per package: [`command`]. [`root`] is the clean Debian, [`licences`] what the crates
@@ -151,7 +151,7 @@ fn deb(arguments: &str, may_install: bool) -> Result<PathBuf> {
     let program = tools.join("bin/cargo-deb");
     let mut version = Command::new(&program);
     let version = version.arg("--version").stdin(Stdio::null()).output();
-    if !version.is_ok_and(|output| output.stdout.trim_ascii() == CARGO_DEB.as_bytes()) {
+    if !version.is_ok_and(|output| output.stdout.trim_ascii().ends_with(CARGO_DEB.as_bytes())) {
         let mut install = cargo("install cargo-deb --locked --version");
         install.args([CARGO_DEB, "--root"]).arg(&tools);
         if !may_install {
@@ -161,7 +161,8 @@ fn deb(arguments: &str, may_install: bool) -> Result<PathBuf> {
         run_command(&mut install)?;
     }
     let mut command = Command::new(&program);
-    command.current_dir(workspace()).arg("deb").args(arguments.split_whitespace());
+    // Quiet: it warns of each staged file below `target`. What it would say else, lintian says.
+    command.current_dir(workspace()).args(["deb", "--quiet"]).args(arguments.split_whitespace());
     command.arg("--output").arg(folder());
     // The same commit gives the same package.
     command.env("SOURCE_DATE_EPOCH", git(&["log", "-1", "--format=%ct"])?);
