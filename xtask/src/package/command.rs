@@ -72,6 +72,7 @@ fn changelog() -> Result<String> {
 
 /// Something that people do with the package, in a clean Debian.
 struct Use {
+    name: &'static str,
     what: &'static str,
     script: &'static str,
     /// Parts of what it prints.
@@ -79,7 +80,8 @@ struct Use {
 }
 
 const INSTALL: Use = Use {
-    what: "install: depends on nothing that is missing, starts and enables nothing",
+    name: "install",
+    what: "depends on nothing that is missing, enables nothing",
     script: "
 apt-get install --yes --no-install-recommends ./overbank_*.deb
 dpkg --status overbank | grep -q '^Status: install ok installed$'
@@ -91,27 +93,28 @@ if ls /etc/systemd/system/*.wants/overbank* 2> /dev/null; then false; fi",
 const ALONE: &[Use] = &[
     INSTALL,
     Use {
-        what: "replay: measures",
+        name: "replay",
+        what: "measures",
         script: "overbank replay --flows 2000 --rounds 2 --cache none,blp-2-16,set-4 --quiet",
-        says: &["blp-2-16", "set-4", "every design forwarded every packet alike"],
+        says: &["blp-2-16", "set-4", "packets alike, byte for byte"],
     },
     Use {
-        what: "example configurations: valid",
+        name: "configurations",
+        what: "the examples are valid",
         script: "
 overbank switch --config /etc/overbank/switch.toml --check
 overbank gateway --config /etc/overbank/gateway.toml --check",
-        says: &[
-            "configuration is valid: 2 ports, 0 rules",
-            "configuration is valid: 2 ports, 0 sess",
-        ],
+        says: &["configuration is valid: 2 ports, 0 rules", "configuration is valid: 0 sessions"],
     },
     Use {
-        what: "example configuration: runs between two interfaces",
+        name: "switch",
+        what: "runs by its example between two interfaces",
         script: "overbank switch --config /etc/overbank/switch.toml --duration 2",
         says: &["eth1", "eth2", " 0 rules"],
     },
     Use {
-        what: "a changed configuration stays when the package is installed again, and removed",
+        name: "conffile",
+        what: "a changed one outlives another installation and a removal",
         script: "
 echo '# mine' >> /etc/overbank/switch.toml
 apt-get install --yes --reinstall ./overbank_*.deb
@@ -127,7 +130,8 @@ if command -v overbank; then false; fi",
 const WITH_TOOLS: &[Use] = &[
     INSTALL,
     Use {
-        what: "bash completes",
+        name: "bash",
+    what: "completes",
         script: r#"
 cat > /tmp/complete << 'END'
 . /usr/share/bash-completion/bash_completion
@@ -141,31 +145,35 @@ bash -u /tmp/complete 2> /dev/null || bash /tmp/complete"#,
         says: &["-F _overbank", "found: replay"],
     },
     Use {
-        what: "zsh completes",
+        name: "zsh",
+    what: "completes",
         script: r#"
 zsh -n /usr/share/zsh/vendor-completions/_overbank
 zsh -fc 'autoload -Uz compinit; compinit -D -u; print "found: $_comps[overbank]"'"#,
         says: &["found: _overbank"],
     },
     Use {
-        what: "fish completes",
-        script: r#"fish --no-config -c 'complete -C "overbank repl"; complete -C "overbank kv ge"'"#,
+        name: "fish",
+    what: "completes",
+        script: r#"fish -c 'complete -C "overbank repl"; complete -C "overbank kv ge"'"#,
         says: &["replay\t", "get\t"],
     },
     Use {
-        what: "each command has its page",
+        name: "man",
+    what: "has a page for each command, without warnings",
         script: "
 mandb --quiet
 whatis overbank overbank-replay overbank-gateway-sessions-list
-man overbank-switch | cat
+man overbank-switch | tail -n 16
 for page in /usr/share/man/man1/overbank*.1.gz; do
-    said=$(man --warnings -l -E UTF-8 -T utf8 -Z $page 2>&1 > /dev/null)
+    said=$(man --warnings -l -E UTF-8 -Tutf8 -Z $page 2>&1 > /dev/null)
     if [ -n \"$said\" ]; then echo \"$page: $said\"; false; fi
 done",
         says: &["overbank-replay (1)", "overbank switch --config switch.toml --check\n"],
     },
     Use {
-        what: "systemd takes the units",
+        name: "systemd",
+    what: "takes the units",
         script: "
 systemd-analyze verify --man=yes /usr/lib/systemd/system/overbank-*.service
 systemd-analyze security --offline=yes --threshold=50 /usr/lib/systemd/system/overbank-switch.service |
@@ -173,7 +181,8 @@ systemd-analyze security --offline=yes --threshold=50 /usr/lib/systemd/system/ov
         says: &["Overall exposure level"],
     },
     Use {
-        what: "a unit that is enabled is disabled by a purge",
+        name: "enable",
+    what: "units and state, for the purge to remove",
         script: "systemctl enable overbank-switch overbank-gateway; mkdir -p /var/lib/private/overbank
 touch /var/lib/private/overbank/kv; ln -s private/overbank /var/lib/overbank",
         says: &["overbank-switch.service"],
@@ -196,16 +205,17 @@ pub fn check(package: &Path) -> Result<()> {
         let root = Root::new(name, packages)?;
         let before = root.files(NAME)?;
         root.take(package)?;
+        let named = |step: &str| format!("{name} {step}");
         for used in uses {
-            steps.step(name, used.what, || used.try_in(&root));
-            if used.what == INSTALL.what {
-                steps.step(name, "--version: commit and instruction sets", || version(&root));
-                if cfg!(target_arch = "x86_64") && packages.is_empty() {
-                    steps.step(name, "the oldest CPU: no AVX", || oldest(&root));
+            steps.step(&named(used.name), used.what, || used.try_in(&root));
+            if used.name == INSTALL.name {
+                steps.step(&named("version"), "has commit and instruction sets", || version(&root));
+                if cfg!(target_arch = "x86_64") {
+                    steps.step(&named("old CPU"), "is enough: no AVX", || oldest(&root));
                 }
             }
         }
-        steps.step(name, "purge: leaves nothing", || {
+        steps.step(&named("purge"), "leaves nothing", || {
             root.run("apt-get purge --yes overbank; rm overbank_*.deb")?;
             left(&before, &root.files(NAME)?)
         });
@@ -215,27 +225,23 @@ pub fn check(package: &Path) -> Result<()> {
 
 impl Use {
     fn try_in(&self, root: &Root) -> Result<Counts> {
-        let said = root.run(self.script)?;
-        println!("{}", said.trim_end());
-        contains(&said, self.says)
+        says(&root.run(self.script)?, self.says)
     }
 }
 
-fn contains(said: &str, parts: &[&str]) -> Result<Counts> {
+/// Prints what a program said; fails if a part is not in it.
+fn says(said: &str, parts: &[&str]) -> Result<Counts> {
+    println!("{}", said.trim_end());
     match parts.iter().find(|part| !said.contains(**part)) {
         None => Ok(Counts::default()),
-        Some(part) => bail!("{part:?} is not in what it printed\n{said}"),
+        Some(part) => bail!("{part:?} is not in what it printed"),
     }
 }
 
 fn version(root: &Root) -> Result<Counts> {
     let said = root.run("overbank --version; overbank -V")?;
-    println!("{}", said.trim_end());
     let commit = git(&["log", "-1", "--abbrev=12", "--format=(%h %cs)"])?;
-    contains(
-        &said,
-        &[&commit, "instruction sets of the tables: portable", "this CPU has: portable"],
-    )
+    says(&said, &[&commit, "instruction sets of the tables: portable", "this CPU has: portable"])
 }
 
 /// Runs the program on an emulated CPU that has nothing beyond x86-64.
@@ -247,10 +253,9 @@ fn oldest(root: &Root) -> Result<Counts> {
         output_of(&mut emulator)
     };
     let version = emulated("--version")?;
-    println!("{}", version.trim_end());
-    contains(&version, &["this CPU has: portable; tables take portable"])?;
+    says(&version, &["this CPU has: portable; tables take portable"])?;
     let replay = "replay --flows 500 --rounds 1 --warmup 1 --loops 1 --entries 4096 --cache none,blp-2-16 --quiet";
-    contains(&emulated(replay)?, &["every design forwarded every packet alike"])
+    says(&emulated(replay)?, &["packets alike, byte for byte"])
 }
 
 /// Fails if files are there that were not before, or are gone.
