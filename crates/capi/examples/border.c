@@ -24,8 +24,9 @@ uint64_t bursts(const struct calls *calls, struct overbank_cache *cache, const u
 		for (size_t i = 0; i < OVERBANK_BURST; i++) {
 			while (hints[i].slot != OVERBANK_MISS && hints[i].value != expected[at + i])
 				calls->next(cache, hashes[at + i], &hints[i]);
-			found += hints[i].slot != OVERBANK_MISS;
 		}
+		for (size_t i = 0; i < OVERBANK_BURST; i++)
+			found += hints[i].slot != OVERBANK_MISS;
 		if (calls->commit(cache, hashes + at, OVERBANK_BURST, hints) != OVERBANK_OK)
 			return 0;
 	}

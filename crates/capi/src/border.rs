@@ -75,17 +75,16 @@ pub extern "C" fn overbank_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Why a call failed.
-pub(crate) struct Failure {
-    status: overbank_status,
-    text: String,
-}
+/// Why a call failed. One pointer, so that a call that succeeds returns it in a register.
+pub(crate) struct Failure(Box<(overbank_status, String)>);
 
 impl Failure {
+    #[cold]
     pub(crate) fn new(status: overbank_status, text: impl Display) -> Failure {
-        Failure { status, text: text.to_string() }
+        Failure(Box::new((status, text.to_string())))
     }
 
+    #[cold]
     pub(crate) fn invalid(text: impl Display) -> Failure {
         Failure::new(OVERBANK_INVALID, text)
     }
@@ -104,7 +103,8 @@ impl<E: Blame> From<E> for Failure {
 
 /// Says an outcome, and keeps its text.
 #[cold]
-fn failed(Failure { status, text }: Failure) -> overbank_status {
+fn failed(failure: Failure) -> overbank_status {
+    let (status, text) = *failure.0;
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     LAST.set(text);
     status
@@ -140,6 +140,7 @@ impl<T> Handle<T> {
 
     /// # Safety
     /// `handle` is NULL, or is from [`Handle::give`] for this `T` and was not destroyed.
+    #[inline(always)]
     unsafe fn checked<H>(handle: *const H) -> Result<*mut Handle<T>, Failure> {
         let handle = handle.cast::<Handle<T>>().cast_mut();
         if handle.is_null() {
@@ -214,15 +215,20 @@ impl Drop for Fuse<'_> {
     }
 }
 
+#[inline(always)]
 fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
-    if pointer.is_null() {
-        return Err(Failure::invalid(format_args!("{name} is NULL")));
-    }
-    if !pointer.is_aligned() {
-        let bytes = align_of::<T>();
-        return Err(Failure::invalid(format_args!("{name} is not aligned to {bytes} bytes")));
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(no_pointer(pointer.is_null(), name, align_of::<T>()));
     }
     Ok(())
+}
+
+#[cold]
+fn no_pointer(is_null: bool, name: &str, bytes: usize) -> Failure {
+    if is_null {
+        return Failure::invalid(format_args!("{name} is NULL"));
+    }
+    Failure::invalid(format_args!("{name} is not aligned to {bytes} bytes"))
 }
 
 /// Returns the place that an argument names.
@@ -253,12 +259,18 @@ pub(crate) unsafe fn or_default<T: Copy + Default>(
     Ok(unsafe { *pointer })
 }
 
+#[inline(always)]
 fn fits<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
     check(pointer, name)?;
     if count > isize::MAX as usize / size_of::<T>().max(1) {
-        return Err(Failure::invalid(format_args!("{name}: {count} elements exceed any memory")));
+        return Err(too_many(name, count));
     }
     Ok(())
+}
+
+#[cold]
+fn too_many(name: &str, count: usize) -> Failure {
+    Failure::invalid(format_args!("{name}: {count} elements exceed any memory"))
 }
 
 /// Returns `count` elements to read. NULL is right for none.

@@ -182,9 +182,7 @@ pub unsafe extern "C" fn overbank_cache_probe(
         unsafe {
             Cache::read(cache, |cache| {
                 let (hashes, hints) = burst(hashes, hints, count)?;
-                let mut probes = Probes::new();
-                cache.probe_batch(hashes, &mut probes);
-                write(&probes, hints);
+                probe(&**cache, hashes, None, hints);
                 Ok(())
             })
         }
@@ -212,9 +210,7 @@ pub unsafe extern "C" fn overbank_cache_probe_ahead(
                 let (hashes, hints) = burst(hashes, hints, count)?;
                 let next =
                     Hash64::slice(within("next_count", elements(next, next_count, "next")?)?);
-                let mut probes = Probes::new();
-                cache.probe_batch_ahead(hashes, next, &mut probes);
-                write(&probes, hints);
+                probe(&**cache, hashes, Some(next), hints);
                 Ok(())
             })
         }
@@ -225,10 +221,14 @@ pub unsafe extern "C" fn overbank_cache_probe_ahead(
 #[inline(always)]
 fn within<'a, T>(name: &str, elements: &'a [T]) -> Result<&'a [T], Failure> {
     if elements.len() > OVERBANK_BURST {
-        let len = elements.len();
-        return Err(Failure::invalid(format_args!("{name}: at most {OVERBANK_BURST}, not {len}")));
+        return Err(too_many(name, elements.len()));
     }
     Ok(elements)
+}
+
+#[cold]
+fn too_many(name: &str, len: usize) -> Failure {
+    Failure::invalid(format_args!("{name}: at most {OVERBANK_BURST}, not {len}"))
 }
 
 /// # Safety
@@ -245,12 +245,48 @@ unsafe fn burst<'a>(
     Ok((Hash64::slice(within("count", hashes)?), hints))
 }
 
-#[inline(always)]
-fn write(probes: &Probes, hints: &mut [overbank_hint]) {
-    for (i, (hint, &value)) in hints.iter_mut().zip(probes.values()).enumerate() {
-        let slot = probes.slots(i).next().map_or(OVERBANK_MISS, |slot| u16::from(slot.get()));
-        *hint = overbank_hint { value, slot, refused: 0 };
+/// Probes a burst, and `next` meanwhile. A function by itself: inside of the border's closure the
+/// compiler keeps every variable in memory.
+#[inline(never)]
+fn probe(
+    cache: &dyn DynCache,
+    hashes: &[Hash64],
+    next: Option<&[Hash64]>,
+    hints: &mut [overbank_hint],
+) {
+    let mut probes = Probes::new();
+    match next {
+        None => cache.probe_batch(hashes, &mut probes),
+        Some(next) => cache.probe_batch_ahead(hashes, next, &mut probes),
     }
+    for (hint, (&value, &mask)) in hints.iter_mut().zip(probes.values().iter().zip(probes.masks()))
+    {
+        // The lowest bit's number is the exponent of its power of two, and a hint is stored in one
+        // piece: so the loop is vectors.
+        let lowest = (mask & mask.wrapping_neg()) as i32 as f32;
+        let slot = (lowest.to_bits() >> 23 & 0xff).wrapping_sub(127);
+        let none = u32::from(mask == 0).wrapping_neg();
+        *hint = overbank_hint::of(value, (slot | none) as u16);
+    }
+}
+
+impl overbank_hint {
+    #[inline(always)]
+    fn of(value: u32, slot: u16) -> Self {
+        let slot_first =
+            if cfg!(target_endian = "little") { slot.into() } else { u32::from(slot) << 16 };
+        // SAFETY: both are 8 bytes, and any are a hint.
+        unsafe { std::mem::transmute::<[u32; 2], overbank_hint>([value, slot_first]) }
+    }
+}
+
+/// Counts and promotes; a function by itself as [`probe`] is.
+#[inline(never)]
+fn commit(cache: &mut dyn DynCache, hashes: &[Hash64], hints: &[overbank_hint]) {
+    let slot = |hint: &overbank_hint| u8::try_from(hint.slot).ok().and_then(Slot::new);
+    let mut hits = Hits::of(hints.iter().map(slot));
+    hits.refuse(hints.iter().map(|hint| u32::from(hint.refused)).sum::<u32>().into());
+    cache.commit(hashes, &hits);
 }
 
 /// Says that a hint was wrong: replaces it by the next match of its hash, or by OVERBANK_MISS, and
@@ -309,16 +345,7 @@ pub unsafe extern "C" fn overbank_cache_commit(
         unsafe {
             Cache::change(cache, |cache| {
                 let hashes = Hash64::slice(within("count", elements(hashes, count, "hashes")?)?);
-                let mut hits = Hits::none(count);
-                let mut refused = 0;
-                for (i, hint) in elements(hints, count, "hints")?.iter().enumerate() {
-                    refused += u64::from(hint.refused);
-                    if let Some(slot) = u8::try_from(hint.slot).ok().and_then(Slot::new) {
-                        hits.hit(i, slot);
-                    }
-                }
-                hits.refuse(refused);
-                cache.commit(hashes, &hits);
+                commit(&mut **cache, hashes, elements(hints, count, "hints")?);
                 Ok(())
             })
         }

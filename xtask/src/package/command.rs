@@ -4,15 +4,17 @@
 //! Which files go where, and what it depends on: `crates/cli/Cargo.toml`. For any CPU of its
 //! architecture: the tables choose their instruction sets at run time.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::root::Root;
-use super::{build as build_program, deb, empty, folder, git, licences, output_of, write};
+use super::{
+    build as build_program, changelog, deb, empty, folder, git, left, licences, lintian, output_of,
+    says, write,
+};
 use crate::root as workspace;
 use crate::steps::{Counts, Steps};
 
@@ -40,7 +42,7 @@ pub fn build(may_install: bool) -> Result<PathBuf> {
     super::run_command(Command::new("gzip").arg("-9n").arg(&licences))?;
     let changes = workspace().join("CHANGELOG.md");
     fs::copy(&changes, to("doc/changelog")).with_context(|| changes.display().to_string())?;
-    write(&to("changelog"), changelog()?)?;
+    write(&to("changelog"), changelog(NAME)?.1)?;
     if !git(&["status", "--porcelain"])?.is_empty() {
         println!("the package has changes that are not committed; its version names the commit");
     }
@@ -49,25 +51,6 @@ pub fn build(may_install: bool) -> Result<PathBuf> {
     let inside = fs::metadata(&program).with_context(|| program.display().to_string())?.len();
     println!("{}: {bytes} bytes, of a program of {inside}", made.display());
     Ok(made)
-}
-
-/// Returns Debian's list of changes: this version.
-fn changelog() -> Result<String> {
-    let manifest = |path: &str| -> Result<toml::Table> {
-        let path = workspace().join(path);
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        text.parse().with_context(|| path.display().to_string())
-    };
-    let (all, own) = (manifest("Cargo.toml")?, manifest("crates/cli/Cargo.toml")?);
-    let version = all["workspace"]["package"]["version"].as_str().context("a version")?;
-    let maintainer = own["package"]["metadata"]["deb"]["maintainer"].as_str();
-    let maintainer = maintainer.context("a maintainer")?;
-    let (commit, date) =
-        (git(&["log", "-1", "--abbrev=12", "--format=%h"])?, git(&["log", "-1", "--format=%cD"])?);
-    Ok(format!(
-        "{NAME} ({version}-1) unstable; urgency=medium\n\n  * Package of commit {commit}; \
-         changelog.gz has the changes.\n\n -- {maintainer}  {date}\n"
-    ))
 }
 
 /// Something that people do with the package, in a clean Debian.
@@ -192,13 +175,7 @@ touch /var/lib/private/overbank/kv; ln -s private/overbank /var/lib/overbank",
 /// Installs the package in clean Debians, uses it as people do, and purges it.
 pub fn check(package: &Path) -> Result<()> {
     let mut steps = Steps::default();
-    steps.step("lintian", "no errors and no warnings", || {
-        // Overrides have their reasons: packaging/debian/overbank.lintian-overrides.
-        let mut lintian = Command::new("lintian");
-        lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0", "--allow-root"]);
-        print!("{}", output_of(lintian.arg(package))?);
-        Ok(Counts::default())
-    });
+    steps.step("lintian", "no errors and no warnings", || lintian(&[package.to_path_buf()]));
     for (name, packages, uses) in
         [("alone", "", ALONE), ("tools", "man-db,bash-completion,zsh,fish,systemd", WITH_TOOLS)]
     {
@@ -229,15 +206,6 @@ impl Use {
     }
 }
 
-/// Prints what a program said; fails if a part is not in it.
-fn says(said: &str, parts: &[&str]) -> Result<Counts> {
-    println!("{}", said.trim_end());
-    match parts.iter().find(|part| !said.contains(**part)) {
-        None => Ok(Counts::default()),
-        Some(part) => bail!("{part:?} is not in what it printed"),
-    }
-}
-
 fn version(root: &Root) -> Result<Counts> {
     let said = root.run("overbank --version; overbank -V")?;
     let commit = git(&["log", "-1", "--abbrev=12", "--format=(%h %cs)"])?;
@@ -256,44 +224,4 @@ fn oldest(root: &Root) -> Result<Counts> {
     says(&version, &["this CPU has: portable; tables take portable"])?;
     let replay = "replay --flows 500 --rounds 1 --warmup 1 --loops 1 --entries 4096 --cache none,blp-2-16 --quiet";
     says(&emulated(replay)?, &["packets alike, byte for byte"])
-}
-
-/// Fails if files are there that were not before, or are gone.
-fn left(before: &[String], after: &[String]) -> Result<Counts> {
-    let (before, after): (BTreeSet<_>, BTreeSet<_>) =
-        (before.iter().collect(), after.iter().collect());
-    let changed: Vec<&str> =
-        before.symmetric_difference(&after).map(|file| file.as_str()).collect();
-    if !changed.is_empty() {
-        bail!("{} files were left or are gone\n{}", changed.len(), changed.join("\n"));
-    }
-    Ok(Counts::default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_or_gone_is_named() {
-        let files =
-            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let before = files(&["etc/passwd", "usr/bin/sh"]);
-        assert!(left(&before, &before).is_ok());
-        let error = left(&before, &files(&["etc/overbank/mine", "usr/bin/sh"])).expect_err("both");
-        assert_eq!(
-            error.to_string(),
-            "2 files were left or are gone\netc/overbank/mine\netc/passwd"
-        );
-    }
-
-    #[test]
-    fn the_list_of_changes_has_version_and_maintainer() {
-        let text = changelog().expect("two manifests and a commit");
-        assert!(
-            text.starts_with(concat!("overbank (", env!("CARGO_PKG_VERSION"), "-1) ")),
-            "{text}"
-        );
-        assert!(text.contains("\n -- The Overbank contributors <"), "{text}");
-    }
 }

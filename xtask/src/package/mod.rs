@@ -6,15 +6,17 @@
 //!  a clean Debian (mmdebstrap, kept as an archive) ─▶ apt installs it ─▶ used ─▶ purged
 //! ```
 //!
-//! One file per package: [`command`]. [`root`] is the clean Debian, [`licences`] what the crates
+//! A file for what is packaged: [`command`], [`c`]. [`root`] is the clean Debian, [`licences`] what the crates
 //! inside ask to be passed on. cargo-deb brings what is easy to get wrong by hand: dependencies by
 //! `dpkg-shlibdeps`, conffiles, and the scripts of systemd units. It is built once, in
 //! `target/tools`.
 
+mod c;
 mod command;
 mod licences;
 mod root;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,7 +27,7 @@ use serde_json::Value;
 
 use crate::packages::{self, Package};
 use crate::root as workspace;
-use crate::steps::{run as run_command, shown};
+use crate::steps::{Counts, run as run_command, shown};
 use crate::test::cargo;
 
 const CARGO_DEB: &str = "3.8.0";
@@ -69,6 +71,11 @@ enum What {
         cargo xtask package command               target/package/overbank_*.deb\n  \
         cargo xtask package command --check       and tries it in a clean Debian (as root)")]
     Command(Common),
+    /// Package the tables for C: liboverbank1 and liboverbank-dev
+    #[command(after_help = "Examples:\n  \
+        cargo xtask package c                     target/package/liboverbank*.deb\n  \
+        cargo xtask package c --check             and tries them in a clean Debian (as root)")]
+    C(Common),
 }
 
 /// Arguments of every package.
@@ -84,7 +91,7 @@ struct Common {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let What::Command(common) = &options.what;
+    let (What::Command(common) | What::C(common)) = &options.what;
     packages::ensure(BUILD, !common.no_install)?;
     if common.check {
         if !packages::is_root() {
@@ -92,8 +99,16 @@ pub fn run(options: &Options) -> Result<()> {
         }
         packages::ensure(CHECK, !common.no_install)?;
     }
-    let package = command::build(!common.no_install)?;
-    if common.check { command::check(&package) } else { Ok(()) }
+    match &options.what {
+        What::Command(_) => {
+            let package = command::build(!common.no_install)?;
+            if common.check { command::check(&package) } else { Ok(()) }
+        }
+        What::C(_) => {
+            let packages = c::build(!common.no_install)?;
+            if common.check { c::check(&packages) } else { Ok(()) }
+        }
+    }
 }
 
 /// Returns the folder of packages and of what they are made from.
@@ -147,19 +162,7 @@ fn build(arguments: &str, name: &str) -> Result<PathBuf> {
 
 /// Makes a package of what is built and staged, and returns its file.
 fn deb(arguments: &str, may_install: bool) -> Result<PathBuf> {
-    let tools = workspace().join("target/tools");
-    let program = tools.join("bin/cargo-deb");
-    let mut version = Command::new(&program);
-    let version = version.arg("--version").stdin(Stdio::null()).output();
-    if !version.is_ok_and(|output| output.stdout.trim_ascii().ends_with(CARGO_DEB.as_bytes())) {
-        let mut install = cargo("install cargo-deb --locked --version");
-        install.args([CARGO_DEB, "--root"]).arg(&tools);
-        if !may_install {
-            bail!("cargo-deb {CARGO_DEB} is missing: {}", shown(&install));
-        }
-        println!("{}", shown(&install));
-        run_command(&mut install)?;
-    }
+    let program = tool("cargo-deb", "cargo-deb", CARGO_DEB, may_install)?;
     let mut command = Command::new(&program);
     // Quiet: it warns of each staged file below `target`. What it would say else, lintian says.
     command.current_dir(workspace()).args(["deb", "--quiet"]).args(arguments.split_whitespace());
@@ -170,7 +173,106 @@ fn deb(arguments: &str, may_install: bool) -> Result<PathBuf> {
     made.lines().last().map(PathBuf::from).context("cargo-deb names the package")
 }
 
+/// Returns a program of a crate from the registry, in `target/tools`; builds it if it is not there.
+fn tool(name: &str, program: &str, version: &str, may_install: bool) -> Result<PathBuf> {
+    let tools = workspace().join("target/tools");
+    let program = tools.join("bin").join(program);
+    // What cargo says that it has installed there.
+    let list = cargo("install --list --root").arg(&tools).output();
+    let there = list.is_ok_and(|list| {
+        String::from_utf8_lossy(&list.stdout).contains(&format!("{name} v{version}:"))
+    });
+    if !(there && program.exists()) {
+        let mut install = cargo("install --locked");
+        install.args([name, "--version", version, "--root"]).arg(&tools);
+        if !may_install {
+            bail!("{name} {version} is missing: {}", shown(&install));
+        }
+        println!("{}", shown(&install));
+        run_command(&mut install)?;
+    }
+    Ok(program)
+}
+
+/// Returns the version of a Debian package, and its list of changes: this version.
+fn changelog(source: &str) -> Result<(String, String)> {
+    let manifest = |path: &str| -> Result<toml::Table> {
+        let path = workspace().join(path);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        text.parse().with_context(|| path.display().to_string())
+    };
+    let (all, own) = (manifest("Cargo.toml")?, manifest("crates/cli/Cargo.toml")?);
+    let version = all["workspace"]["package"]["version"].as_str().context("a version")?;
+    let maintainer = own["package"]["metadata"]["deb"]["maintainer"].as_str();
+    let maintainer = maintainer.context("a maintainer")?;
+    let (commit, date) =
+        (git(&["log", "-1", "--abbrev=12", "--format=%h"])?, git(&["log", "-1", "--format=%cD"])?);
+    let changes = format!(
+        "{source} ({version}-1) unstable; urgency=medium\n\n  * Package of commit {commit}; \
+         changelog.gz has the changes.\n\n -- {maintainer}  {date}\n"
+    );
+    Ok((format!("{version}-1"), changes))
+}
+
+fn lintian(packages: &[PathBuf]) -> Result<Counts> {
+    // Overrides have their reasons: packaging/debian.
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0", "--allow-root"]);
+    print!("{}", output_of(lintian.args(packages))?);
+    Ok(Counts::default())
+}
+
+/// Prints what a program said; fails if a part is not in it.
+fn says(said: &str, parts: &[&str]) -> Result<Counts> {
+    println!("{}", said.trim_end());
+    match parts.iter().find(|part| !said.contains(**part)) {
+        None => Ok(Counts::default()),
+        Some(part) => bail!("{part:?} is not in what it printed"),
+    }
+}
+
+/// Fails if files are there that were not before, or are gone.
+fn left(before: &[String], after: &[String]) -> Result<Counts> {
+    let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+        (before.iter().collect(), after.iter().collect());
+    let changed: Vec<&str> =
+        before.symmetric_difference(&after).map(|file| file.as_str()).collect();
+    if !changed.is_empty() {
+        bail!("{} files were left or are gone\n{}", changed.len(), changed.join("\n"));
+    }
+    Ok(Counts::default())
+}
+
 fn git(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     Ok(output_of(command.current_dir(workspace()).args(arguments))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_or_gone_is_named() {
+        let files =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let before = files(&["etc/passwd", "usr/bin/sh"]);
+        assert!(left(&before, &before).is_ok());
+        let error = left(&before, &files(&["etc/overbank/mine", "usr/bin/sh"])).expect_err("both");
+        assert_eq!(
+            error.to_string(),
+            "2 files were left or are gone\netc/overbank/mine\netc/passwd"
+        );
+    }
+
+    #[test]
+    fn the_list_of_changes_has_version_and_maintainer() {
+        let (version, text) = changelog("overbank").expect("two manifests and a commit");
+        assert!(version.ends_with("-1"));
+        assert!(
+            text.starts_with(concat!("overbank (", env!("CARGO_PKG_VERSION"), "-1) ")),
+            "{text}"
+        );
+        assert!(text.contains("\n -- The Overbank contributors <"), "{text}");
+    }
 }

@@ -168,6 +168,12 @@ impl Probes {
         &self.value[..self.len.min(BURST)]
     }
 
+    /// Returns the matching candidate slots of each key: bit `s` for slot `s`.
+    #[inline]
+    pub fn masks(&self) -> &[u32] {
+        &self.mask[..self.len.min(BURST)]
+    }
+
     /// Iterates over the matching candidate slots of key `i`, first to last; empty if `i` is out of
     /// range.
     #[inline]
@@ -274,6 +280,24 @@ impl Hits {
         Hits { slots: [MISS; BURST], hit: 0, len, refused: 0 }
     }
 
+    /// Returns a report of the slots in which the keys of a burst were found. Ignores those past
+    /// [`BURST`].
+    #[inline(always)]
+    pub fn of(found: impl ExactSizeIterator<Item = Option<Slot>>) -> Hits {
+        let mut hits = Hits::none(found.len());
+        for (place, slot) in hits.slots.iter_mut().zip(found) {
+            *place = slot.map_or(MISS, Slot::get);
+        }
+        // The top bit of each byte that is a slot, eight at a time, gathered by a product.
+        let (words, _) = hits.slots.as_chunks::<8>();
+        for (i, &word) in words.iter().enumerate() {
+            let slots = !u64::from_le_bytes(word) & 0x8080_8080_8080_8080;
+            let bits = (slots >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            hits.hit |= (bits as u32) << (8 * i);
+        }
+        hits
+    }
+
     /// Says that key `i` was found in this slot. Ignores keys that are none of the burst; a slot
     /// that the cache does not have counts as a miss there.
     #[inline]
@@ -324,5 +348,24 @@ impl Hits {
     #[inline(always)]
     pub(crate) fn slots(&self) -> &[u8] {
         &self.slots[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_of_slots_are_those_said_one_by_one() {
+        for len in 0..=BURST + 1 {
+            let slot = |i: usize| Slot::new((i * 37 % 61) as u8);
+            let mut expected = Hits::none(len);
+            for (i, slot) in (0..len).filter_map(|i| Some((i, slot(i)?))) {
+                expected.hit(i, slot);
+            }
+            let hits = Hits::of((0..len).map(slot));
+            assert_eq!((hits.slots(), hits.found()), (expected.slots(), expected.found()));
+            assert_eq!((hits.len(), hits.missed()), (expected.len(), expected.missed()));
+        }
     }
 }
