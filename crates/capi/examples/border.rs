@@ -4,10 +4,10 @@
 //! taskset -c 1 cargo run --release -p overbank-capi --example border
 //! ```
 //!
-//! Both sides have a table each of the same entries, in the order in which they were inserted, and
-//! the same keys. Rust has what a Rust program has: a boxed cache of a design named at run time, and
-//! a typed reader. C calls through pointers. Each round is short, and C and Rust take turns, first
-//! one and then the other; the ratio is that of a round's pair.
+//! Both sides have a table each, of the same entries inserted in the same order, and the same keys.
+//! Rust has what a Rust program has: a boxed cache of a design named at run time, and a typed
+//! reader. C calls through pointers. Each round is short. C and Rust take turns, and so does which
+//! of them is first; the ratio is that of a round's pair.
 
 #![allow(unsafe_code)] // Calls of C.
 

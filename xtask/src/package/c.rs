@@ -5,7 +5,7 @@
 //!                                                 dpkg-shlibdeps, -gensymbols, -gencontrol
 //! ```
 //!
-//! What they are: `packaging/debian/c/control`. What the library is called: `crates/capi/Cargo.toml`.
+//! What they are: `packaging/debian/c/control`. Names of the library: `crates/capi/Cargo.toml`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,11 @@
 //!  a clean Debian (mmdebstrap, kept as an archive) ─▶ apt installs it ─▶ used ─▶ purged
 //! ```
 //!
-//! A file for what is packaged: [`command`], [`c`]. [`root`] is the clean Debian, [`licences`] what the crates
-//! inside ask to be passed on. cargo-deb brings what is easy to get wrong by hand: dependencies by
-//! `dpkg-shlibdeps`, conffiles, and the scripts of systemd units. It is built once, in
-//! `target/tools`.
+//! One file for each thing that is packaged: [`command`], [`c`]. [`root`] is the clean Debian,
+//! [`licences`] what the crates inside ask to be passed on. For the command, cargo-deb brings what
+//! is easy to get wrong by hand: dependencies by `dpkg-shlibdeps`, conffiles, and the scripts of
+//! systemd units. For the library, cargo-c knows how libraries are named and found. Both are built
+//! once, in `target/tools`.
 
 mod c;
 mod command;
