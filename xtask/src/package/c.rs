@@ -57,6 +57,8 @@ pub fn build(may_install: bool) -> Result<[PathBuf; 2]> {
     };
     let shared = real(&library.join(&libraries).join(SONAME))?;
     strip(&["--strip-unneeded", "--remove-section=.comment"], &shared)?;
+    // As Debian has them: libraries are no programs.
+    super::run_command(Command::new("chmod").arg("644").arg(&shared))?;
     let archive = development.join(&libraries).join("liboverbank.a");
     strip(&["--strip-debug", "--enable-deterministic-archives"], &archive)?;
     let examples = development.join("usr/share/doc").join(DEVELOPMENT).join("examples");
@@ -78,6 +80,7 @@ pub fn build(may_install: bool) -> Result<[PathBuf; 2]> {
         command.current_dir(&work);
         command
     };
+    let since = format!("-v{}", version.trim_end_matches("-1"));
     let symbols = format!("-Odebian/{LIBRARY}/DEBIAN/symbols");
     let tree = format!("-Pdebian/{LIBRARY}");
     let lib = format!("-edebian/{LIBRARY}/{}/{SONAME}", libraries.display());
@@ -86,10 +89,17 @@ pub fn build(may_install: bool) -> Result<[PathBuf; 2]> {
         &tree,
         &symbols,
         &lib,
+        &since,
         "-q",
     ]))?;
+    let substitutions = |name: &str| format!("-Tdebian/{name}.substvars");
     let depends = format!("-e{}", shared.display());
-    super::run_command(here("dpkg-shlibdeps").args([&format!("-Sdebian/{LIBRARY}"), &depends]))?;
+    super::run_command(here("dpkg-shlibdeps").args([
+        &format!("-S{}", &tree[2..]),
+        &substitutions(LIBRARY),
+        &depends,
+    ]))?;
+    write(&work.join(format!("debian/{DEVELOPMENT}.substvars")), "")?;
     let mut made = Vec::new();
     for name in [LIBRARY, DEVELOPMENT] {
         let tree = work.join("debian").join(name);
@@ -100,6 +110,11 @@ pub fn build(may_install: bool) -> Result<[PathBuf; 2]> {
         write(&documents.join("licences"), &inside)?;
         write(&documents.join("changelog.Debian"), &changes)?;
         fs::copy(workspace().join("CHANGELOG.md"), documents.join("changelog"))?;
+        // Not an upload to Debian: there is no request to close.
+        let overrides = tree.join("usr/share/lintian/overrides");
+        fs::create_dir_all(&overrides)?;
+        let lintian = format!("{name}: initial-upload-closes-no-bugs\n");
+        write(&overrides.join(name), lintian)?;
         let texts = ["licences", "changelog.Debian", "changelog"];
         super::run_command(here("gzip").arg("-9n").args(texts.map(|text| documents.join(text))))?;
         let sums = output_of(
@@ -109,7 +124,9 @@ pub fn build(may_install: bool) -> Result<[PathBuf; 2]> {
         )?;
         write(&tree.join("DEBIAN/md5sums"), sums)?;
         let package = format!("-p{name}");
-        super::run_command(here("dpkg-gencontrol").args([&package, &format!("-Pdebian/{name}")]))?;
+        let tree_argument = format!("-Pdebian/{name}");
+        let arguments = [&package, &tree_argument, &substitutions(name)];
+        super::run_command(here("dpkg-gencontrol").args(arguments))?;
         let mut deb = here("dpkg-deb");
         deb.env("SOURCE_DATE_EPOCH", git(&["log", "-1", "--format=%ct"])?);
         deb.args(["--root-owner-group", "--build"]).arg(&tree).arg(folder());
