@@ -114,6 +114,24 @@ impl Steps {
         });
     }
 
+    /// Runs a step that this machine may be unable to: then its result says why.
+    pub fn possible(
+        &mut self,
+        name: &str,
+        what: &str,
+        work: impl FnOnce() -> Result<Option<String>>,
+    ) -> bool {
+        let mut unable = None;
+        let ready = self.step(name, what, || {
+            unable = work()?;
+            Ok(Counts::default())
+        });
+        if let Some(why) = unable {
+            self.note(&format!("not done: {why}"));
+        }
+        ready
+    }
+
     /// Adds a result to the last step's line of the summary.
     pub fn note(&mut self, what: &str) {
         if let Some(row) = self.rows.last_mut() {

@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 
 use crate::api;
 use crate::binaries::{self, Binary};
+use crate::oldest;
 use crate::packages;
 use crate::peers;
 use crate::root;
@@ -55,6 +56,8 @@ enum Step {
     Aarch64,
     /// clippy of the tables with none of their features, and with each one alone
     Features,
+    /// The tables with the oldest Rust that they are for
+    Oldest,
     /// The public face of the tables is that of the list
     Api,
     /// Builds the tests once
@@ -197,17 +200,10 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             command.args([features, "--", "-D", "warnings"]);
             steps.command(&format!("tables, {features:?}"), &mut command) & ready
         }),
-        Step::Api => {
-            let mut unknown = None;
-            let ready = steps.step("api", "the public face of the tables", || {
-                unknown = api::run()?;
-                Ok(Counts::default())
-            });
-            if let Some(why) = unknown {
-                steps.note(&format!("not compared: {why}"));
-            }
-            ready
-        }
+        Step::Oldest => steps.possible("oldest Rust", "cargo check of the tables", || {
+            oldest::run(!options.no_install)
+        }),
+        Step::Api => steps.possible("api", "the public face of the tables", api::run),
         Step::Build => {
             let mut command = cargo(BUILD);
             steps.step("build", BUILD, || {
