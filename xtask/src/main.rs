@@ -15,6 +15,7 @@ mod instructions;
 mod mutants;
 mod nightly;
 mod oldest;
+mod package;
 mod packages;
 mod peers;
 mod sanitize;
@@ -135,6 +136,11 @@ enum Task {
         cargo xtask mutants               all of them, ten minutes\n  \
         cargo xtask mutants stations      those with this in their name or file")]
     Mutants(mutants::Options),
+    /// Make Debian packages of what people install; --check tries them in a clean Debian
+    #[command(after_help = "Examples:\n  \
+        cargo xtask package command               target/package/overbank_*.deb\n  \
+        cargo xtask package command --check       and tries it in a clean Debian (as root)")]
+    Package(package::Options),
     /// Make tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -153,6 +159,7 @@ fn main() -> ExitCode {
         Task::Coherence(options) => coherence::run(&options),
         Task::Nightly(options) => nightly::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Fixture => fixture::run(),
     };
     match outcome {

@@ -5,6 +5,7 @@ use crate::model;
 use crate::options::Format;
 use crate::setup::{command_line, pin, progress_bar, stop_on_ctrl_c};
 use crate::text;
+use crate::version::VERSION;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use indicatif::ProgressBar;
@@ -201,7 +202,8 @@ fn measure(args: &RunArgs) -> Result<()> {
         };
         match one(experiment, args, &stop, &bar, number) {
             Ok(record) => {
-                let outcome = Outcome::new(record, machine.clone(), command_line());
+                let mut outcome = Outcome::new(record, machine.clone(), command_line());
+                outcome.version = VERSION.to_owned();
                 let claimed = Pending::claim(&path(experiment));
                 if let Err(error) = claimed.and_then(|file| file.finish(&outcome.json())) {
                     fails(&format!("{error:#}"));

@@ -12,6 +12,7 @@ mod gateway;
 mod kv;
 mod lab;
 mod live;
+mod manual;
 mod model;
 mod options;
 mod partition;
@@ -20,6 +21,7 @@ mod setup;
 mod switch;
 mod text;
 mod top;
+mod version;
 
 use clap::{Parser, Subcommand};
 use std::io::Write as _;
@@ -27,7 +29,8 @@ use std::process::ExitCode;
 
 /// Run, measure and choose lookup and cache structures for software data planes.
 #[derive(Parser)]
-#[command(name = "overbank", version, max_term_width = 100)]
+#[command(name = "overbank", max_term_width = 100)]
+#[command(version = version::VERSION, long_version = version::long())]
 #[command(after_help = "Examples:
   overbank replay                                        built-in traffic and rules, all designs
   overbank replay capture.pcapng --rules rules.txt       your traffic and rules
@@ -65,7 +68,6 @@ enum Command {
     #[command(
         subcommand,
         after_help = "Examples:
-  overbank gateway --config gateway.toml                 GTP-U tunnels of a mobile network
   overbank partition build keys.csv -o keys.table
   overbank partition query keys.table 192.0.2.1"
     )]
@@ -79,6 +81,8 @@ enum Command {
   overbank lab report out/lab"
     )]
     Lab(lab::Command),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +96,8 @@ fn main() -> ExitCode {
         Command::Fdb(args) => fdb::run(&args),
         Command::Partition(command) => partition::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Kv(command) => return reported(kv::run(&command)),
     };
     reported(result.map(|()| ExitCode::SUCCESS))

@@ -146,6 +146,18 @@ fn peers_are_checked_with_the_settings() {
     assert!(alone.contains("it is of a cluster: give the node's number, too"), "{alone}");
 }
 
+/// Settings that are not commented out in `packaging/gateway.toml`.
+const ACTIVE: [&str; 4] = ["port", "n3-address", "ue-pool", "control"];
+
+#[test]
+fn the_packaged_configuration_is_right() {
+    let text = text::example("gateway", &SECTIONS, &ACTIVE);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/gateway.toml");
+    document::whole(path, &text).unwrap_or_else(|error| panic!("{error}"));
+    let Config { ports, control, .. } = config(&text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((ports.len(), control.0.is_some()), (2, true));
+}
+
 #[test]
 fn the_documents_are_made_of_the_tables() {
     let path = |name| format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -174,7 +174,7 @@ fn help_shows_every_flag_with_its_default() {
 
 #[test]
 fn documents_are_made_of_the_tables() {
-    let text = text::example(&SECTIONS, &["name"]);
+    let text = text::example("program", &SECTIONS, &["name"]);
     assert!(text.contains("\n# Names; once for each\nname = [\"a\", \"b\"]\n"), "{text}");
     assert!(
         text.contains("\n# Cores; without it: those that are allowed\n# cores = []\n"),

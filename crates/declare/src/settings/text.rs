@@ -8,10 +8,16 @@ const WIDTH: usize = 100;
 /// Why `expect` on writes to a string.
 const STRING: &str = "writing to a string does not fail";
 
-/// Returns an example file with every setting. Settings in `active` have values; the others are
-/// comments that show the default or an example.
-pub fn example(sections: &[Section], active: &[&str]) -> String {
-    let mut text = String::new();
+/// Returns an example file of a command with every setting. Settings in `active` have their example
+/// or default as values; the others are comments that show the default or an example.
+pub fn example(command: &str, sections: &[Section], active: &[&str]) -> String {
+    let mut text = format!(
+        "\
+# Configuration of `overbank {command} --config {command}.toml`; `--check` reports its problems.
+# Every setting is also an option of the command. Commented settings show the default, or an
+# example where there is none.
+"
+    );
     for section in sections {
         writeln!(text, "\n# --- {} ---", section.title).expect(STRING);
         for setting in section.settings {
@@ -21,8 +27,12 @@ pub fn example(sections: &[Section], active: &[&str]) -> String {
             };
             text.push('\n');
             wrapped(&mut text, &help);
-            let comment = if active.contains(&setting.name) { "" } else { "# " };
-            writeln!(text, "{comment}{} = {}", setting.name, value(setting)).expect(STRING);
+            let (comment, shown) = if active.contains(&setting.name) {
+                ("", setting.example.or(setting.default))
+            } else {
+                ("# ", setting.default.or(setting.example))
+            };
+            writeln!(text, "{comment}{} = {}", setting.name, value(setting, shown)).expect(STRING);
         }
     }
     text
@@ -41,9 +51,8 @@ fn wrapped(text: &mut String, help: &str) {
     writeln!(text, "{line}").expect(STRING);
 }
 
-/// Returns the default or the example as TOML. Spaces separate several examples.
-fn value(setting: &Setting) -> String {
-    let shown = setting.default.or(setting.example);
+/// Returns a default or an example as TOML. Spaces separate several examples.
+fn value(setting: &Setting, shown: Option<&str>) -> String {
     match setting.arity {
         Arity::Many | Arity::Commas => {
             let values = shown.into_iter().flat_map(|all| all.split(' ')).map(toml);

@@ -407,19 +407,13 @@ fn files_that_cannot_be_read_are_named() {
 /// Settings that are not commented out in `packaging/switch.toml`.
 const ACTIVE: [&str; 2] = ["port", "openflow"];
 
-const HEAD: &str = "\
-# Configuration of `overbank switch --config switch.toml`; `--check` reports its problems.
-# Every setting is also an option of the command. Commented settings show the default, or an
-# example where there is none.
-";
-
 fn repository(path: &str) -> String {
     format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
 fn documents_are_made_of_the_tables() {
-    let text = format!("{HEAD}{}", text::example(&SECTIONS, &ACTIVE));
+    let text = text::example("switch", &SECTIONS, &ACTIVE);
     document::whole(repository("packaging/switch.toml"), &text).unwrap_or_else(|e| panic!("{e}"));
     let mut reference = String::new();
     for section in &SECTIONS {
