@@ -22,7 +22,7 @@ use crate::binaries::{self, Binary};
 use crate::packages;
 use crate::peers;
 use crate::root;
-use crate::steps::{Counts, Steps};
+use crate::steps::{Counts, Steps, run as run_command};
 use crate::words;
 
 /// Arguments of `test`.
@@ -63,6 +63,8 @@ enum Step {
     Tests,
     /// The crate that measures what others have built: clippy, and its tests
     Peers,
+    /// The Python package: built, installed in a virtual environment, tested there
+    Python,
     /// Examples in the documentation
     DocTests,
     /// The documentation builds without warnings
@@ -241,6 +243,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 ) & steps.command("clippy peers", &mut cargo(PEERS_CLIPPY))
                     & steps.tests("tests peers", &mut cargo(PEERS))
         }
+        Step::Python => python(steps, !options.no_install),
         Step::DocTests => steps.tests("doc tests", &mut cargo(DOC_TESTS)),
         Step::Doc => steps.command("doc", cargo(DOC).envs(deny)),
         Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set, built)),
@@ -288,6 +291,52 @@ const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/p
                      --no-fail-fast --bins --test fib --test partition";
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
                             target/peers/check --all-targets -- -D warnings";
+
+/// Builds the Python package as a wheel (checked arithmetic, as in all tests), installs it in a
+/// virtual environment, and runs its tests there; then whether its types are those of the module.
+fn python(steps: &mut Steps, may_install: bool) -> bool {
+    let there = steps.step("packages python", "Debian packages", || {
+        packages::ensure(packages::PYTHON, may_install).map(|()| Counts::default())
+    });
+    if !there {
+        return false;
+    }
+    // From another registry, which may be out of reach.
+    if let Err(error) = packages::ensure_environment(&packages::OVERBANK, may_install) {
+        steps.not_run("tests python", &format!("{error:#}"));
+        return true;
+    }
+    let folder = root().join("target/python");
+    let command = |program: &str, arguments: &str| {
+        let mut command = Command::new(folder.join("bin").join(program));
+        command.current_dir(root().join("crates/python")).args(arguments.split_whitespace());
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("MYPY_CACHE_DIR", folder.join("mypy"));
+        command
+    };
+    let wheels = folder.join("wheels");
+    // What an earlier version left there would be installed as well.
+    let _ = fs::remove_dir_all(&wheels);
+    let built = steps.command(
+        "wheel",
+        command("maturin", "build --quiet --locked --out")
+            .arg(&wheels)
+            .arg("--interpreter")
+            .arg(folder.join("bin/python")),
+    ) && steps.step("wheel installed", "pip install", || {
+        let mut install = command("pip", PIP_INSTALL);
+        for wheel in fs::read_dir(&wheels)? {
+            install.arg(wheel?.path());
+        }
+        run_command(&mut install).map(|()| Counts::default())
+    });
+    built
+        && steps.tests("tests python", &mut command("python", "-m pytest"))
+            & steps.command("types python", &mut command("python", "-m mypy.stubtest overbank"))
+            & steps.command("mypy", &mut command("python", "-m mypy -p overbank"))
+}
+
+/// Without its dependencies, which are those of the tests.
+const PIP_INSTALL: &str = "install --quiet --disable-pip-version-check --no-deps --force-reinstall";
 
 /// The partition table's operations beside those of a map.
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
