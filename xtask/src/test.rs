@@ -22,7 +22,7 @@ use crate::binaries::{self, Binary};
 use crate::packages;
 use crate::peers;
 use crate::root;
-use crate::steps::{Counts, Steps, run as run_command};
+use crate::steps::{self, Counts, Steps};
 use crate::words;
 
 /// Arguments of `test`.
@@ -271,20 +271,21 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
     }
 }
 
-/// Builds all tests.
-const BUILD: &str = "test --workspace --features overbank-cli/full,overbank-stores/services --lib \
-                     --bins --tests --examples --locked --no-run";
+/// Builds all tests; those of the Python package are not Rust's.
+const BUILD: &str = "test --workspace --exclude overbank-python --lib --bins --tests --examples \
+                     --features overbank-cli/full,overbank-stores/services --locked --no-run";
 
 /// The examples of the documentation, and the documentation: of what `BUILD` has built.
-const DOC_TESTS: &str = "test --workspace --features overbank-cli/full,overbank-stores/services \
-                         --doc --locked --no-fail-fast";
-const DOC: &str = "doc --workspace --features overbank-cli/full,overbank-stores/services --no-deps \
-                   --locked";
+const DOC_TESTS: &str = "test --workspace --exclude overbank-python --doc --locked --no-fail-fast \
+                         --features overbank-cli/full,overbank-stores/services";
+const DOC: &str = "doc --workspace --exclude overbank-python --no-deps --locked \
+                   --features overbank-cli/full,overbank-stores/services";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
-const MOVING: &str = "test --workspace --locked --no-fail-fast --test tables --features \
-                      overbank/always-displace,overbank-cli/full,overbank-stores/services fib";
+const MOVING: &str = "test --workspace --exclude overbank-python --locked --no-fail-fast --features \
+                      overbank/always-displace,overbank-cli/full,overbank-stores/services \
+                      --test tables fib";
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
@@ -293,7 +294,7 @@ const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir
                             target/peers/check --all-targets -- -D warnings";
 
 /// Builds the Python package as a wheel (checked arithmetic, as in all tests), installs it in a
-/// virtual environment, and runs its tests there; then whether its types are those of the module.
+/// virtual environment, and runs its tests there.
 fn python(steps: &mut Steps, may_install: bool) -> bool {
     let there = steps.step("packages python", "Debian packages", || {
         packages::ensure(packages::PYTHON, may_install).map(|()| Counts::default())
@@ -327,13 +328,15 @@ fn python(steps: &mut Steps, may_install: bool) -> bool {
         for wheel in fs::read_dir(&wheels)? {
             install.arg(wheel?.path());
         }
-        run_command(&mut install).map(|()| Counts::default())
+        steps::run(&mut install).map(|()| Counts::default())
     });
     built
         && steps.tests("tests python", &mut command("python", "-m pytest"))
-            & steps.command("types python", &mut command("python", "-m mypy.stubtest overbank"))
-            & steps.command("mypy", &mut command("python", "-m mypy -p overbank"))
+            & steps.command("types python", &mut command("python", STUBTEST))
 }
+
+/// Checks the package's types, and that those of its Rust part are what the module has.
+const STUBTEST: &str = "-m mypy.stubtest overbank --mypy-config-file pyproject.toml";
 
 /// Without its dependencies, which are those of the tests.
 const PIP_INSTALL: &str = "install --quiet --disable-pip-version-check --no-deps --force-reinstall";

@@ -3,8 +3,8 @@
     taskset -c 1 python benches/fib.py RUST_PROGRAM [--entries N] [--turns N]
 
 RUST_PROGRAM is `cargo build --release -p overbank --example lookup_all`; it and this program take
-turns, each time with a new table of the same entries. Prints nanoseconds a key as JSON: the median
-of the turns' medians, the lowest and the highest, and ratios of the same turn.
+turns, each time with a new table of the same entries. Prints nanoseconds a key, the median of each
+turn's repetitions, and ratios within a turn: their median, lowest and highest.
 """
 
 import argparse
@@ -45,30 +45,21 @@ def python(entries: int) -> dict[str, float]:
     out = np.empty(KEYS, np.uint64), np.empty(KEYS, bool)
     values, found = fib.lookup(keys, out=out)
     assert found.all()
-    return {
-        "lookup": nanoseconds(lambda: fib.lookup(keys), KEYS, REPETITIONS),
-        "lookup_out": nanoseconds(lambda: fib.lookup(keys, out=out), KEYS, REPETITIONS),
-        "sum": int(values.sum()),
-    }
-
-
-def loop(entries: int) -> float:
-    """The loop that people write: a dict of ints, a list of ints."""
-    fib, keys = table(entries)
     of = dict(zip(*(column.tolist() for column in fib.items())))
     asked = keys.tolist()
 
-    def run() -> None:
+    def loop() -> None:
+        """What people write: a dict of ints, a list of ints."""
         answers = []
         for key in asked:
             answers.append(of.get(key))
 
-    return nanoseconds(run, KEYS, 5)
-
-
-def spread(of: list[float]) -> dict[str, float]:
-    rounded = [round(one, 3) for one in (statistics.median(of), min(of), max(of))]
-    return dict(zip(("median", "min", "max"), rounded))
+    return {
+        "lookup": nanoseconds(lambda: fib.lookup(keys), KEYS, REPETITIONS),
+        "lookup_out": nanoseconds(lambda: fib.lookup(keys, out=out), KEYS, REPETITIONS),
+        "dict": nanoseconds(loop, KEYS, 3),
+        "sum": int(values.sum()),
+    }
 
 
 def main() -> None:
@@ -78,27 +69,24 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     arguments = parser.parse_args()
     entries = arguments.entries
-    dicts, rust, ours = loop(entries), [], []
+    rust, ours = [], []
     for _ in range(arguments.turns):
         command = [arguments.rust, str(entries), str(KEYS), str(REPETITIONS)]
         run = subprocess.run(command, check=True, capture_output=True, text=True)
         rust.append(json.loads(run.stdout))
         ours.append(python(entries))
-    assert {one["sum"] for one in rust} == {one["sum"] for one in ours}, "different answers"
-    result = {
-        "entries": entries,
-        "keys": KEYS,
-        "turns": arguments.turns,
-        "rust": spread([one["lookup_all"] for one in rust]),
-        "lookup": spread([one["lookup"] for one in ours]),
-        "lookup_out": spread([one["lookup_out"] for one in ours]),
-        "dict": round(dicts, 1),
+    assert {one["sum"] for one in rust + ours} == {ours[0]["sum"]}, "different answers"
+    pairs = list(zip(ours, rust))
+    figures = {
+        "rust": [one["lookup_all"] for one in rust],
+        **{name: [one[name] for one in ours] for name in ("lookup", "lookup_out", "dict")},
+        "lookup over rust": [one["lookup"] / of["lookup_all"] for one, of in pairs],
+        "lookup_out over rust": [one["lookup_out"] / of["lookup_all"] for one, of in pairs],
+        "dict over lookup": [one["dict"] / one["lookup"] for one in ours],
     }
-    for name in ("lookup", "lookup_out"):
-        pairs = zip(ours, rust)
-        result[f"{name}_over_rust"] = spread([a[name] / b["lookup_all"] for a, b in pairs])
-        result[f"dict_over_{name}"] = spread([dicts / one[name] for one in ours])
-    print(json.dumps(result, indent=1))
+    print(f"{entries} entries, {KEYS} keys, {arguments.turns} turns: median (lowest to highest)")
+    for name, of in figures.items():
+        print(f"{name:22} {statistics.median(of):8.2f} ({min(of):.2f} to {max(of):.2f})")
 
 
 main()

@@ -18,13 +18,14 @@ import numpy as np
 import overbank
 
 arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-arguments.add_argument("--entries", type=int, default=1 << 15, help="slots of each cache")
+arguments.add_argument("--entries", type=int, default=1 << 14, help="slots of each cache")
 arguments.add_argument("--seed", type=int, default=1)
 arguments.add_argument("-o", "--output", default="hit_rate.png")
 arguments = arguments.parse_args()
 
 DESIGNS = ["set-4", "set-8", "blp-2-4", "cuckoo-2-4", "blp-2-16"]
-COLOURS = ["#9a9a9a", "#e69f00", "#0072b2", "#009e73", "#cc3d6e"]
+COLOURS = ["#8c8c8c", "#e69f00", "#0072b2", "#009e73", "#cc3d6e"]
+MARKERS = ["o", "s", "D", "^", "v"]
 THETAS = [0.0, 0.99]
 ALPHAS = np.array([0.5, 0.75, 0.95, 1.25, 1.5, 2.0])
 # From an empty table on; around α = 1 the last slots fill slowly.
@@ -54,7 +55,7 @@ measured = {
 }
 
 # %% The same by calculation, on a finer grid; with skew, at the size that was measured
-GRID = {0.0: np.linspace(ALPHAS[0], ALPHAS[-1], 61), 0.99: np.linspace(ALPHAS[0], ALPHAS[-1], 13)}
+GRID = {theta: np.linspace(ALPHAS[0], ALPHAS[-1], 25 if theta else 61) for theta in THETAS}
 models = {
     (design, theta): overbank.hit_rate(design, GRID[theta], theta, entries=arguments.entries)
     for theta in THETAS
@@ -65,22 +66,18 @@ models = {
 plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
 for panel, theta in zip(panels, THETAS):
-    for design, colour in zip(DESIGNS, COLOURS):
-        panel.plot(GRID[theta], 100 * models[design, theta], color=colour, linewidth=1.6)
-        panel.plot(
-            ALPHAS, 100 * measured[design, theta], "o", color=colour, markersize=5, label=design
-        )
-    panel.set_title("uniform flows" if theta == 0 else f"Zipf, θ = {theta}", loc="left")
+    for design, colour, marker in zip(DESIGNS, COLOURS, MARKERS):
+        panel.plot(GRID[theta], 100 * models[design, theta], color=colour, linewidth=1.4, zorder=2)
+        look = {"s": 38, "color": colour, "edgecolor": "white", "linewidth": 0.7, "zorder": 3}
+        panel.scatter(ALPHAS, 100 * measured[design, theta], marker=marker, label=design, **look)
+    panel.set_title("all flows as popular" if theta == 0 else f"Zipf, θ = {theta}", loc="left")
     panel.set_xlabel("α: flows per slot")
     panel.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     panel.set_axisbelow(True)
     panel.margins(x=0.03)
 panels[0].set_ylabel("hit rate, %")
-panels[0].legend(frameon=False, title="points: measured\nlines: model", alignment="left")
-figure.suptitle(
-    f"{arguments.entries:,} slots, random eviction, seed {arguments.seed}",
-    x=0.008, ha="left", fontsize=9, color="#555555",
-)  # fmt: skip
+panels[0].legend(frameon=False, loc="lower left", title="points: measured\nlines: model")
+figure.suptitle(f"Five flow caches of {arguments.entries:,} slots with random eviction")
 figure.savefig(arguments.output, dpi=150)
 
 # %% Where they differ most: the model of cuckoo is an upper bound without skew

@@ -1,3 +1,4 @@
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -25,3 +26,10 @@ def test_the_example_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "argv", ["hit_rate.py", "--entries", "4096", "-o", str(picture)])
     runpy.run_path(str(ROOT / "examples" / "hit_rate.py"), run_name="__main__")
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000
+
+
+def test_the_examples_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT.parents[1])
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) > 4
+    exec("\n".join(blocks), {})

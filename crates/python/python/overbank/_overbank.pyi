@@ -12,7 +12,20 @@ _Bools = NDArray[np.bool_]
 _Keys = _U64 | Sequence[str | bytes]
 _Path = str | PathLike[str]
 
-__all__: list[str]
+__all__ = [
+    "Cache",
+    "Design",
+    "Fib",
+    "ImageError",
+    "Partition",
+    "PartitionReplica",
+    "Sketch",
+    "TableFull",
+    "__version__",
+    "hash_bytes",
+    "hit_rate",
+    "mix",
+]
 __version__: str
 
 class TableFull(Exception):
