@@ -1,5 +1,6 @@
 //! `Design`, and hit rates by calculation.
 
+use numpy::PyUntypedArray;
 use overbank::cache::{GeometryKind, PolicyKind};
 use overbank_models::geometry::{AnyGeometry, Family};
 use overbank_models::law::Law;
@@ -141,7 +142,9 @@ pub fn hit_rate<'py>(
     let name = text(geometry, "geometry")?;
     let entries = entries.map_or(Ok(1 << 20), |given| whole(given, "entries", 1..=ENTRIES_MAX))?;
     let of = of(&name, theta, entries as usize)?;
-    if let Ok(alpha) = alpha.extract::<f64>() {
+    // An array of one number is a number to Python, too.
+    let is_array = alpha.is_instance_of::<PyUntypedArray>();
+    if let (false, Ok(alpha)) = (is_array, alpha.extract::<f64>()) {
         let rate = py.detach(|| of.hit_rate(alpha)).map_err(value)?;
         return Ok(rate.into_pyobject(py)?.into_any());
     }

@@ -163,7 +163,7 @@ def test_refuses_in_one_line() -> None:
         (lambda: overbank.Cache("set-4", 0), ValueError, "entries 0"),
         (lambda: overbank.Cache("set-4", -1), ValueError, "entries -1"),
         (lambda: overbank.Cache("set-4", 1e6), TypeError, "entries: float"),
-        (lambda: overbank.Cache("set-4", 1 << 30), ValueError, "max_bytes=1073741824"),
+        (lambda: overbank.Cache("set-4", 300_000_000), ValueError, "max_bytes=1073741824"),
         (lambda: overbank.Cache("set-4", MASK, max_bytes=MASK), ValueError, "max_bytes"),
         (lambda: overbank.Cache("set-4", 64, value_bits=24), ValueError, "must be 16 or 32"),
         (lambda: overbank.Cache("set-4", 64, value_bits=8), ValueError, "value_bits 8"),

@@ -150,21 +150,6 @@ def test_is_read_by_threads_while_one_writes() -> None:
     assert not wrong
 
 
-def test_lookups_let_other_threads_run() -> None:
-    """Without the GIL: a second thread counts while a lookup runs."""
-    fib = overbank.Fib(1000)
-    keys = np.zeros(4_000_000, dtype=np.uint64)
-    out = np.zeros(len(keys), np.uint64), np.zeros(len(keys), bool)
-    done = threading.Event()
-    looking = threading.Thread(target=lambda: (fib.lookup(keys, out=out), done.set()))
-    looking.start()
-    counted = 0
-    while not done.is_set():
-        counted += 1
-    looking.join()
-    assert counted > 0
-
-
 def test_refuses_in_one_line() -> None:
     fib = overbank.Fib(100, key="u4", value="u2")
     keys = np.arange(10, dtype=np.uint32)
@@ -189,7 +174,7 @@ def test_refuses_in_one_line() -> None:
         (lambda: overbank.Fib(10**400), ValueError, "entries 1000000000000"),
         (lambda: overbank.Fib("many"), TypeError, "entries: str"),
         (lambda: overbank.Fib(float("nan")), TypeError, "entries: float"),
-        (lambda: overbank.Fib(10**9), ValueError, "more than max_bytes=1073741824"),
+        (lambda: overbank.Fib(80_000_000), ValueError, "more than max_bytes=1073741824"),
         (lambda: overbank.Fib(10**13, max_bytes=1 << 62), ValueError, "entries"),
         (lambda: overbank.Fib(1 << 34, max_bytes=1 << 62), ValueError, "buckets"),
         (lambda: overbank.Fib(10, key="i4"), TypeError, "key int32, value uint64"),

@@ -61,3 +61,6 @@ def test_refuses_in_one_line() -> None:
             call()
         assert "\n" not in str(caught.value)
     assert of(overbank.Design("set-4"), 1.0) == of("set-4", 1.0)
+    # One number in an array stays in an array; none, too.
+    assert of("set-4", np.array([1.0])).tolist() == [of("set-4", 1)]
+    assert of("set-4", np.zeros(0)).tolist() == []

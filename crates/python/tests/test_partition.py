@@ -127,7 +127,7 @@ def test_refuses_in_one_line() -> None:
         (lambda: overbank.Partition(keys, parts, value_bits=9), ValueError, "value_bits 9"),
         (lambda: overbank.Partition(keys, parts + 9, value_bits=2), ValueError, "more than 2 bits"),
         (lambda: overbank.Partition(keys, parts, room=99), ValueError, "room 99: must be between"),
-        (lambda: overbank.Partition(keys, parts, room=1 << 35), ValueError, "max_bytes"),
+        (lambda: overbank.Partition(keys, parts, room=1 << 33), ValueError, "max_bytes"),
         (lambda: table.insert(keys[:1], np.array([4], "u1")), ValueError, r"parts\[0\] = 4"),
         (lambda: table.lookup(keys.astype("u4")), TypeError, "keys: dtype uint32"),
         (lambda: table.replica().apply("text"), TypeError, "bytes"),
