@@ -276,7 +276,7 @@ impl Fib {
     /// Makes a table for a number of entries, which fill it to 95 %.
     ///
     /// key is the dtype of the keys, uint32 or uint64; value that of the values, uint16, uint32 or
-    /// uint64. An entry takes 8 bytes if both have 64 bits together, otherwise up to 16. A table
+    /// uint64. An entry takes 9 bytes if both have 64 bits together, otherwise up to 23. A table
     /// larger than max_bytes is refused. Use a random seed if strangers choose the keys.
     #[new]
     #[pyo3(signature = (entries, *, key = None, value = None, seed = None, max_bytes = None))]
