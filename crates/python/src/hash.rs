@@ -3,6 +3,7 @@
 //! A number is mixed with the seed of its table; text and bytes are hashed under it; a caller that
 //! has good hashes passes them as they are (`hashed=True`).
 
+use overbank::hash::Hash64;
 use overbank::partition::hash_key;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -11,9 +12,6 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::arrays::{Input, Output};
 use crate::errors::{reserve, type_name, whole};
-
-/// What a cache takes.
-pub type Hash = u64;
 
 /// How the numbers of an array become hashes.
 #[derive(Clone, Copy)]
@@ -35,13 +33,13 @@ impl Hashing {
 
     /// Returns the hash as caches take it.
     #[inline(always)]
-    pub fn of(self, key: u64) -> Hash {
-        self.number(key)
+    pub fn of(self, key: u64) -> Hash64 {
+        Hash64::new(self.number(key))
     }
 
     /// Hashes a burst for a cache; returns as many hashes.
     #[inline(always)]
-    pub fn burst<'a>(self, keys: &[u64], to: &'a mut [Hash]) -> &'a [Hash] {
+    pub fn burst<'a>(self, keys: &[u64], to: &'a mut [Hash64]) -> &'a [Hash64] {
         let to = &mut to[..keys.len()];
         to.iter_mut().zip(keys).for_each(|(to, &key)| *to = self.of(key));
         to
