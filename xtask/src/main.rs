@@ -14,6 +14,7 @@ mod fuzz;
 mod instructions;
 mod mutants;
 mod nightly;
+mod oldest;
 mod package;
 mod packages;
 mod peers;

@@ -59,12 +59,14 @@ pub const CONTROL: &[Package] = &[
         sign: &["osmo-ggsn", "--version"],
         needed_by: "tests: GTP-U and Echo of others",
     },
-    Package {
-        name: "python3-venv",
-        sign: &["python3", "-c", "import ensurepip, venv"],
-        needed_by: "tests: os-ken and scapy, programs of others",
-    },
+    VENV,
 ];
+
+const VENV: Package = Package {
+    name: "python3-venv",
+    sign: &["python3", "-c", "import ensurepip, venv"],
+    needed_by: "tests: the Python package; os-ken and scapy, programs of others",
+};
 
 /// Further packages of `test`, for a cluster: its services, and what builds etcd's client.
 pub const CLUSTER: &[Package] = &[
@@ -111,11 +113,14 @@ pub const C: &[Package] = &[
     },
 ];
 
-/// A virtual environment of Python in `target`, for tests against programs of others.
+/// Packages of the tests of the Python package.
+pub const PYTHON: &[Package] = &[VENV];
+
+/// A virtual environment of Python in `target`.
 pub struct Environment {
     /// Its folder, and its name in messages.
     pub name: &'static str,
-    /// Packages, at versions that work together.
+    /// Packages, at versions that work together: arguments of `pip install`.
     packages: &'static [&'static str],
     /// A script that succeeds if the tests can use them.
     sign: &'static str,
@@ -135,6 +140,18 @@ assert find_spec('os_ken.app.simple_switch_13')
     },
     Environment { name: "scapy", packages: &["scapy==2.8.0"], sign: "import scapy.contrib.gtp" },
 ];
+
+/// The environment in which the Python package is built and tested.
+pub const OVERBANK: Environment = Environment {
+    name: "python",
+    packages: &["--requirement", "crates/python/requirements.txt"],
+    sign: "\
+from importlib.metadata import version
+for line in open('crates/python/requirements.txt'):
+    name, equal, wanted = line.split('#')[0].strip().partition('==')
+    assert not name or version(name) == wanted
+",
+};
 
 /// Packages of `fuzz`.
 pub const FUZZ: &[Package] =
@@ -180,6 +197,7 @@ pub fn ensure_environment(environment: &Environment, may_install: bool) -> Resul
     let works = || {
         Command::new(folder.join("bin/python"))
             .args(["-W", "ignore", "-c", sign])
+            .current_dir(crate::root())
             .stdin(Stdio::null())
             .output()
             .is_ok_and(|output| output.status.success())
@@ -201,7 +219,8 @@ pub fn ensure_environment(environment: &Environment, may_install: bool) -> Resul
     run(venv.args(["-m", "venv", "--clear"]).arg(&folder))?;
     run(Command::new(&pip)
         .args(["install", "--quiet", "--disable-pip-version-check"])
-        .args(*packages))?;
+        .args(*packages)
+        .current_dir(crate::root()))?;
     if !works() {
         bail!("{name} was installed, but does not run");
     }

@@ -114,6 +114,24 @@ impl Steps {
         });
     }
 
+    /// Runs a step that this machine may be unable to: then its result says why.
+    pub fn possible(
+        &mut self,
+        name: &str,
+        what: &str,
+        work: impl FnOnce() -> Result<Option<String>>,
+    ) -> bool {
+        let mut unable = None;
+        let ready = self.step(name, what, || {
+            unable = work()?;
+            Ok(Counts::default())
+        });
+        if let Some(why) = unable {
+            self.note(&format!("not done: {why}"));
+        }
+        ready
+    }
+
     /// Adds a result to the last step's line of the summary.
     pub fn note(&mut self, what: &str) {
         if let Some(row) = self.rows.last_mut() {
@@ -254,18 +272,26 @@ fn run_tests(command: &mut Command) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+/// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; ...`, and what pytest ends with:
+/// `1 failed, 12 passed, 1 skipped in 3.21s`.
 pub fn parse_counts(line: &str) -> Option<Counts> {
-    let rest = line.strip_prefix("test result: ")?;
-    let rest = rest.split_once(". ")?.1;
+    let (rest, separator) = match line.strip_prefix("test result: ") {
+        Some(rest) => (rest.split_once(". ")?.1, "; "),
+        None => {
+            let (rest, seconds) = line.rsplit_once(" in ")?;
+            let seconds = seconds.split(' ').next()?.strip_suffix('s')?;
+            seconds.parse::<f64>().ok()?;
+            (rest, ", ")
+        }
+    };
     let mut counts = Counts::default();
-    for part in rest.split("; ") {
+    for part in rest.split(separator) {
         let (number, what) = part.split_once(' ')?;
         let Ok(number) = number.parse() else { continue };
         match what {
             "passed" => counts.passed = number,
-            "failed" => counts.failed = number,
-            "ignored" => counts.ignored = number,
+            "failed" | "error" | "errors" => counts.failed += number,
+            "ignored" | "skipped" => counts.ignored = number,
             _ => {}
         }
     }
@@ -280,6 +306,9 @@ mod tests {
     fn reads_the_counts_of_the_harness() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.03s";
         assert_eq!(parse_counts(line), Some(Counts { passed: 12, failed: 3, ignored: 1 }));
+        let line = "1 failed, 12 passed, 2 skipped, 2 errors in 63.21s (0:01:03)";
+        assert_eq!(parse_counts(line), Some(Counts { passed: 12, failed: 3, ignored: 2 }));
+        assert_eq!(parse_counts("test a::b ... ok, 3 passed in 2 rounds"), None);
         assert_eq!(parse_counts("test a::b ... ok"), None);
         assert_eq!(parse_counts("test result: "), None);
     }

@@ -19,10 +19,11 @@ use clap::{Args, ValueEnum};
 
 use crate::api;
 use crate::binaries::{self, Binary};
+use crate::oldest;
 use crate::packages;
 use crate::peers;
 use crate::root;
-use crate::steps::{Counts, Steps};
+use crate::steps::{self, Counts, Steps};
 use crate::words;
 
 /// Arguments of `test`.
@@ -55,6 +56,8 @@ enum Step {
     Aarch64,
     /// clippy of the tables with none of their features, and with each one alone
     Features,
+    /// The tables with the oldest Rust that they are for
+    Oldest,
     /// The public face of the tables is that of the list
     Api,
     /// Builds the tests once
@@ -63,6 +66,8 @@ enum Step {
     Tests,
     /// The crate that measures what others have built: clippy, and its tests
     Peers,
+    /// The Python package: built, installed in a virtual environment, tested there
+    Python,
     /// Examples in the documentation
     DocTests,
     /// The documentation builds without warnings
@@ -198,17 +203,10 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             command.args([features, "--", "-D", "warnings"]);
             steps.command(&format!("tables, {features:?}"), &mut command) & ready
         }),
-        Step::Api => {
-            let mut unknown = None;
-            let ready = steps.step("api", "the public face of the tables", || {
-                unknown = api::run()?;
-                Ok(Counts::default())
-            });
-            if let Some(why) = unknown {
-                steps.note(&format!("not compared: {why}"));
-            }
-            ready
-        }
+        Step::Oldest => steps.possible("oldest Rust", "cargo check of the tables", || {
+            oldest::run(!options.no_install)
+        }),
+        Step::Api => steps.possible("api", "the public face of the tables", api::run),
         Step::Build => {
             let mut command = cargo(BUILD);
             steps.step("build", BUILD, || {
@@ -242,6 +240,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 ) & steps.command("clippy peers", &mut cargo(PEERS_CLIPPY))
                     & steps.tests("tests peers", &mut cargo(PEERS))
         }
+        Step::Python => python(steps, !options.no_install),
         Step::DocTests => steps.tests("doc tests", &mut cargo(DOC_TESTS)),
         Step::Doc => steps.command("doc", cargo(DOC).envs(deny)),
         Step::Simd => SLOWER.iter().fold(true, |all, set| all & simd(steps, set, built)),
@@ -269,26 +268,75 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
     }
 }
 
-/// Builds all tests.
-const BUILD: &str = "test --workspace --features overbank-cli/full,overbank-stores/services --lib \
-                     --bins --tests --examples --locked --no-run";
+/// Builds all tests; those of the Python package are not Rust's.
+const BUILD: &str = "test --workspace --exclude overbank-python --lib --bins --tests --examples \
+                     --features overbank-cli/full,overbank-stores/services --locked --no-run";
 
 /// The examples of the documentation, and the documentation: of what `BUILD` has built.
-const DOC_TESTS: &str = "test --workspace --features overbank-cli/full,overbank-stores/services \
-                         --doc --locked --no-fail-fast";
-const DOC: &str = "doc --workspace --features overbank-cli/full,overbank-stores/services --no-deps \
-                   --locked";
+const DOC_TESTS: &str = "test --workspace --exclude overbank-python --doc --locked --no-fail-fast \
+                         --features overbank-cli/full,overbank-stores/services";
+const DOC: &str = "doc --workspace --exclude overbank-python --no-deps --locked \
+                   --features overbank-cli/full,overbank-stores/services";
 
 /// The forwarding table's tests, where each operation of the writer also moves entries. The whole
 /// workspace is selected so that dependencies keep their features.
-const MOVING: &str = "test --workspace --locked --no-fail-fast --test tables --features \
-                      overbank/always-displace,overbank-cli/full,overbank-stores/services fib";
+const MOVING: &str = "test --workspace --exclude overbank-python --locked --no-fail-fast --features \
+                      overbank/always-displace,overbank-cli/full,overbank-stores/services \
+                      --test tables fib";
 
 /// The tests of `peers` that need no Open vSwitch, in a separate target folder: other dependencies.
 const PEERS: &str = "test --manifest-path peers/Cargo.toml --target-dir target/peers/check \
                      --no-fail-fast --bins --test fib --test partition";
 const PEERS_CLIPPY: &str = "clippy --manifest-path peers/Cargo.toml --target-dir \
                             target/peers/check --all-targets -- -D warnings";
+
+/// Builds the Python package as a wheel (checked arithmetic, as in all tests), installs it in a
+/// virtual environment, and runs its tests there.
+fn python(steps: &mut Steps, may_install: bool) -> bool {
+    let there = steps.step("packages python", "Debian packages", || {
+        packages::ensure(packages::PYTHON, may_install).map(|()| Counts::default())
+    });
+    if !there {
+        return false;
+    }
+    // From another registry, which may be out of reach.
+    if let Err(error) = packages::ensure_environment(&packages::OVERBANK, may_install) {
+        steps.not_run("tests python", &format!("{error:#}"));
+        return true;
+    }
+    let folder = root().join("target/python");
+    let command = |program: &str, arguments: &str| {
+        let mut command = Command::new(folder.join("bin").join(program));
+        command.current_dir(root().join("crates/python")).args(arguments.split_whitespace());
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("MYPY_CACHE_DIR", folder.join("mypy"));
+        command
+    };
+    let wheels = folder.join("wheels");
+    // What an earlier version left there would be installed as well.
+    let _ = fs::remove_dir_all(&wheels);
+    let built = steps.command(
+        "wheel",
+        command("maturin", "build --quiet --locked --out")
+            .arg(&wheels)
+            .arg("--interpreter")
+            .arg(folder.join("bin/python")),
+    ) && steps.step("wheel installed", "pip install", || {
+        let mut install = command("pip", PIP_INSTALL);
+        for wheel in fs::read_dir(&wheels)? {
+            install.arg(wheel?.path());
+        }
+        steps::run(&mut install).map(|()| Counts::default())
+    });
+    built
+        && steps.tests("tests python", &mut command("python", "-m pytest"))
+            & steps.command("types python", &mut command("python", STUBTEST))
+}
+
+/// Checks the package's types, and that those of its Rust part are what the module has.
+const STUBTEST: &str = "-m mypy.stubtest overbank --mypy-config-file pyproject.toml";
+
+/// Without its dependencies, which are those of the tests.
+const PIP_INSTALL: &str = "install --quiet --disable-pip-version-check --no-deps --force-reinstall";
 
 /// The partition table's operations beside those of a map.
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";

@@ -434,7 +434,7 @@ mod tests {
         // SAFETY: none of these is read.
         unsafe {
             let odd = std::ptr::without_provenance_mut::<u64>(9);
-            let refused = |result: Result<(), Failure>| result.err().map(|failure| failure.text);
+            let refused = |result: Result<(), Failure>| result.err().map(|failure| failure.0.1);
             assert_eq!(
                 refused(place(odd, "out").map(drop)).unwrap(),
                 "out is not aligned to 8 bytes"

@@ -18,12 +18,10 @@
 
 pub mod experiment;
 pub mod explosion;
-pub mod geometry;
 pub mod histories;
 pub mod keyed;
 pub mod machine;
 pub mod micro;
-pub mod models;
 pub mod naive;
 pub mod recommended;
 pub mod report;
@@ -33,3 +31,5 @@ pub mod spread;
 pub mod traffic;
 pub mod workload;
 pub mod zipf;
+
+pub use overbank_models::{geometry, uniform as models};

@@ -14,6 +14,8 @@
 //! likes to use, is an approximation and only for θ < 1.) Construction takes O(n) time and 20 bytes
 //! a rank for a moment, 8 to keep.
 
+pub use overbank_models::law::power_sum;
+
 /// Most ranks of a [`Zipf`]: its table takes 2 GiB then.
 pub const RANKS_MAX: u32 = 1 << 28;
 
@@ -80,23 +82,6 @@ fn weights(n: u32, theta: f64) -> Vec<f64> {
     (0..n).map(|i| (f64::from(i) + 1.0).powf(-theta)).collect()
 }
 
-/// Sums r^−θ over from ≤ r ≤ to: term by term where that is cheap, else by Euler and Maclaurin.
-pub fn power_sum(from: f64, to: f64, theta: f64) -> f64 {
-    if to - from < 64.0 {
-        return (0..=(to - from) as u32).map(|i| (from + f64::from(i)).powf(-theta)).sum();
-    }
-    if from < 64.0 {
-        return power_sum(from, 63.0, theta) + power_sum(64.0, to, theta);
-    }
-    let integral = if (theta - 1.0).abs() < 1e-9 {
-        (to / from).ln()
-    } else {
-        (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta)
-    };
-    let ends = (from.powf(-theta) + to.powf(-theta)) / 2.0;
-    integral + ends + theta / 12.0 * (from.powf(-theta - 1.0) - to.powf(-theta - 1.0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,14 +130,5 @@ mod tests {
         }
         assert!(Zipf::new(0, 0.5).is_none());
         assert!(Zipf::new(RANKS_MAX + 1, 0.5).is_none());
-    }
-
-    #[test]
-    fn power_sums_are_those_of_the_terms() {
-        for theta in [0.0, 0.5, 0.99, 1.0, 1.2] {
-            let terms: f64 = (1..=100_000).rev().map(|r| f64::from(r).powf(-theta)).sum();
-            let sum = power_sum(1.0, 100_000.0, theta);
-            assert!((sum / terms - 1.0).abs() < 1e-10, "θ {theta}: {sum} {terms}");
-        }
     }
 }

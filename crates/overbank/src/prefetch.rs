@@ -65,6 +65,7 @@ pub fn l2_bytes() -> usize {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, unused_unsafe)] // Newer Rust calls these functions safe.
 mod l2 {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
 
@@ -74,12 +75,14 @@ mod l2 {
     }
 
     fn leaf(leaf: u32) -> Option<usize> {
-        if __cpuid(leaf & 0x8000_0000).eax < leaf {
+        // SAFETY: every x86-64 CPU has the instruction.
+        if unsafe { __cpuid(leaf & 0x8000_0000) }.eax < leaf {
             return None;
         }
         // No CPU has more than a handful of caches; type 0 ends the list.
         for cache in 0..16 {
-            let said = __cpuid_count(leaf, cache);
+            // SAFETY: as above, and the leaf exists.
+            let said = unsafe { __cpuid_count(leaf, cache) };
             let (kind, level) = (said.eax & 0x1f, said.eax >> 5 & 7);
             match (kind, level) {
                 (0, _) => return None,

@@ -6,8 +6,8 @@
 use overbank::cache::Design;
 use overbank_kit::models;
 use overbank_kit::workload::FlowStream;
-use overbank_products::advise::law::Law;
-use overbank_products::advise::predict::Model;
+use overbank_models::law::Law;
+use overbank_models::predict::Model;
 use overbank_products::advise::simulate::{Sequence, Simulated, simulate};
 use std::sync::atomic::AtomicBool;
 

@@ -24,16 +24,14 @@
 //!
 //! *Measured* is the hit rate of the real tables on the same sequence: a trace once from empty
 //! tables on, so that first packets count as misses; drawn traffic after a warm-up. *Predicted* is
-//! [`predict`]'s, from how often each flow came and from nothing else: it does not know in which
-//! order. They may differ by a point, and in small tables by as much as the luck of one set of keys
-//! has it (`noise.rs`). Where they differ by more, the packets of the trace in random order show
-//! whether it is the order that matters.
+//! [`overbank_models::predict`]'s, from how often each flow came and from nothing else: it does not
+//! know in which order. They may differ by a point, and in small tables by as much as the luck of
+//! one set of keys has it (`noise.rs`). Where they differ by more, the packets of the trace in
+//! random order show whether it is the order that matters.
 
 pub mod calibrate;
-pub mod law;
 mod noise;
 pub mod page;
-pub mod predict;
 pub mod profile;
 pub mod record;
 mod review;
@@ -42,10 +40,10 @@ pub mod simulate;
 mod trial;
 
 use crate::TrafficSource;
-use law::Law;
 use overbank::cache::{CacheError, Config, Design, PolicyKind};
 use overbank_kit::workload::{FlowStream, Trace};
-use predict::Model;
+use overbank_models::law::Law;
+use overbank_models::predict::Model;
 use profile::profile;
 pub use record::{Advice, Cell, Costs, Departure, ModelReview, Recommendation, SCHEMA, State};
 use review::review;

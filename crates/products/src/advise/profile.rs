@@ -14,8 +14,7 @@
 //! these moments do not. Near θ = 0 they are blunt: 0.06 is 0. Real traffic is no Zipf law: θ says
 //! how the popular flows weigh, no more. docs/advise-json.md says what each field means.
 
-use super::law::Law;
-use overbank_kit::zipf::power_sum;
+use overbank_models::law::{Law, power_sum};
 use serde::Serialize;
 
 const WINDOWS: usize = 50;

@@ -1,6 +1,7 @@
 //! Geometries of any number of buckets H and slots m, by name: `set-6`, `blp-3-5`, `cuckoo-2-12`.
 //!
-//! The tables of `overbank::cache` exist for the geometries that are fast; [`models`] speak of any.
+//! The tables of `overbank::cache` exist for the geometries that are fast;
+//! [`uniform`](crate::uniform) speaks of any.
 //!
 //! ```text
 //!  set-m        [ m slots ]                        one bucket a key
@@ -8,7 +9,7 @@
 //!  cuckoo-H-m   [▪][ ][ ][▪][ ][▪]                 H anywhere, not all different
 //! ```
 
-use crate::models::{self, ModelError};
+use crate::uniform::{self, ModelError};
 use overbank::cache::GeometryKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl std::str::FromStr for AnyGeometry {
             ("cuckoo", Some(&[h, m])) => (Family::Cuckoo, h, m),
             _ => return Err(GeometryError::Name(text.to_owned())),
         };
-        let checked = models::check(h, m, 1.0);
+        let checked = uniform::check(h, m, 1.0);
         checked.map_err(|error| GeometryError::Model(text.to_owned(), error))?;
         Ok(AnyGeometry { family, h, m })
     }
@@ -78,11 +79,11 @@ impl AnyGeometry {
     /// bound.
     pub fn hit_rate(self, alpha: f64) -> Result<f64, ModelError> {
         let AnyGeometry { family, h, m } = self;
-        models::check(h, m, alpha)?;
+        uniform::check(h, m, alpha)?;
         Ok(match family {
-            Family::Set => models::set_assoc(m, alpha),
-            Family::Blp => models::blp(h, m, alpha),
-            Family::Cuckoo => models::cuckoo_bound(h, m, alpha),
+            Family::Set => uniform::set_assoc(m, alpha),
+            Family::Blp => uniform::blp(h, m, alpha),
+            Family::Cuckoo => uniform::cuckoo_bound(h, m, alpha),
         })
     }
 }

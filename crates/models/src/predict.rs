@@ -36,9 +36,9 @@
 //! milliseconds to a tenth of a second. Accuracy: within a point of the real tables (see the
 //! tests).
 
-use super::law::Law;
+use crate::geometry::{AnyGeometry, Family};
+use crate::law::Law;
 use overbank::cache::GeometryKind;
-use overbank_kit::geometry::{AnyGeometry, Family};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::RngCore;
 
