@@ -212,6 +212,16 @@ static void refuses(void)
 	OK(overbank_cache_probe(cache, hashes, 1, hints));
 	CHECK(hints[0].slot != OVERBANK_MISS && hints[0].value == 9 && hints[0].refused == 0);
 
+	/* A wrong match: the hash is there, the value is another key's. */
+	OK(overbank_cache_counters_reset(cache));
+	OK(overbank_cache_next(cache, hashes[0], &hints[0]));
+	CHECK(hints[0].slot == OVERBANK_MISS && hints[0].refused == 1);
+	OK(overbank_cache_next(cache, hashes[0], &hints[0]));
+	CHECK(hints[0].refused == 1);
+	OK(overbank_cache_commit(cache, hashes, 1, hints));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.lookups == 1 && counters.hits == 0 && counters.false_positives == 1);
+
 	INVALID("", overbank_cache_insert(cache, 1, UINT16_MAX + 1));
 	INVALID("handle is NULL", overbank_cache_insert(NULL, 1, 1));
 	INVALID("handle is NULL", overbank_cache_erase(NULL, 1, 1));
