@@ -5,8 +5,10 @@
 //!  interface k ──▶ net_pcap port k ──▶ rules of the capture ──▶ files of ports 1 to 3
 //! ```
 //!
-//! A port is read as soon as it is there, so the one that frames come from is added last, and each
-//! interface has a switch. The frames come several times: later ones hit the signature cache.
+//! A capture is read as soon as its port is polled. So the other ports are pinned to the only thread,
+//! which then polls no port that is not, until all is ready. Each interface has a switch, because
+//! the order in which ports are polled could differ. The frames come several times: later ones hit
+//! the signature cache.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use crate::ovs::switch::{Build, Switch, parse};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 const PORTS: [u32; 3] = [1, 2, 3];
+/// A port's setting: core 1 polls it.
+const PINNED: &str = "pmd-rxq-affinity=\"0:1\"";
 /// How often the frames come.
 const TIMES: u32 = 8;
 
@@ -104,30 +108,25 @@ fn forward(build: &Build, port: u32, input: &Path, count: u64, rules: &str) -> R
         "set Open_vSwitch . other_config:emc-insert-inv-prob=0 other_config:smc-enable=true",
     )?;
     let sent = |port: u32| -> PathBuf { vswitch.file(&format!("{port}.pcap")) };
-    let add = |number: u32, input: String| {
-        let sent = sent(number);
-        let device = format!("net_pcap{number},{input}tx_pcap={}", sent.display());
-        vswitch.vsctl_arguments(&[
-            "add-port",
-            "br0",
-            &format!("p{number}"),
-            "--",
-            "set",
-            "interface",
-            &format!("p{number}"),
-            "type=dpdk",
-            &format!("ofport_request={number}"),
-            &format!("options:dpdk-devargs=\"{device}\""),
-        ])
+    let add = |number: u32, input: &str| {
+        let device = format!("net_pcap{number}{input},tx_pcap={}", sent(number).display());
+        let pinned =
+            if input.is_empty() { format!("other_config:{PINNED}") } else { String::new() };
+        let interface = format!(
+            "add-port br0 p{number} -- set interface p{number} type=dpdk ofport_request={number} \
+             options:dpdk-devargs=\"{device}\" {pinned}"
+        );
+        vswitch.vsctl(&interface)
     };
     let run = || -> Result<()> {
         vswitch.add_bridge()?;
         for other in PORTS.into_iter().filter(|&other| other != port) {
-            add(other, String::new())?;
+            add(other, "")?;
         }
+        add(port, &format!(",rx_pcap={}", input.display()))?;
         vswitch.add_rules(rules)?;
-        add(port, format!("rx_pcap={},", input.display()))?;
         vswitch.check_ports()?;
+        vswitch.vsctl(&format!("set interface p{port} other_config:{PINNED}"))?;
         let limit = Instant::now() + Duration::from_secs(10);
         loop {
             std::thread::sleep(Duration::from_millis(50));
