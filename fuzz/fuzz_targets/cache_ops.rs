@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
 use overbank::cache::{BURST, Config, Design, DynCache, Fingerprint, Inserted, LayoutKind, Probes};
-use overbank::hash::mix;
+use overbank::hash::{Hash64, mix};
 use overbank::isa::Isa;
 
 /// Hash of each live value. Values are given out once.
-type Model = HashMap<u32, u64>;
+type Model = HashMap<u32, Hash64>;
 
 fuzz_target!(|data: &[u8]| {
     let [design, layout, buckets, ops @ ..] = data else { return };
@@ -35,12 +35,12 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// Returns one of few keys, so that they meet: some spread, some share a fingerprint or a bucket.
-fn hash_of(key: u8) -> u64 {
-    match key >> 6 {
+fn hash_of(key: u8) -> Hash64 {
+    Hash64::new(match key >> 6 {
         0 | 1 => mix(u64::from(key)),
         2 => mix(u64::from(key)) & !0xffff | u64::from(key & 1),
         _ => u64::from(key).wrapping_mul(0x0001_0001),
-    }
+    })
 }
 
 /// Reports of the cache, in order.
@@ -89,16 +89,16 @@ fn run(mut cache: Box<dyn DynCache>, ops: &[u8]) -> Vec<u64> {
     said
 }
 
-fn belongs(model: &Model, value: u32, hash: u64) -> bool {
+fn belongs(model: &Model, value: u32, hash: Hash64) -> bool {
     *model.get(&value).expect("the cache offers a value that it no longer holds") == hash
 }
 
-fn check_found(model: &Model, hash: u64, found: Option<u32>) {
+fn check_found(model: &Model, hash: Hash64, found: Option<u32>) {
     let there = model.values().any(|&other| other == hash);
-    assert_eq!(found.is_some(), there, "hash {hash:#x}");
+    assert_eq!(found.is_some(), there, "hash {hash:?}");
 }
 
-fn insert(cache: &mut dyn DynCache, model: &mut Model, hash: u64, value: u32) -> u64 {
+fn insert(cache: &mut dyn DynCache, model: &mut Model, hash: Hash64, value: u32) -> u64 {
     let Ok(inserted) = cache.insert(hash, value) else {
         assert!(value > cache.layout().value_max());
         return 0;
@@ -119,9 +119,9 @@ fn insert(cache: &mut dyn DynCache, model: &mut Model, hash: u64, value: u32) ->
 /// Looks up a burst of neighbouring keys by probe, verify and commit, as the datapath does.
 fn burst(cache: &mut dyn DynCache, model: &Model, first: u8) -> Vec<u64> {
     let len = usize::from(first) % (BURST + 1);
-    let hashes: Vec<u64> = (0..len).map(|i| hash_of(first.wrapping_add(i as u8))).collect();
+    let hashes: Vec<Hash64> = (0..len).map(|i| hash_of(first.wrapping_add(i as u8))).collect();
     let mut probes = Probes::new();
-    cache.probe_batch_ahead(&hashes, &[u64::from(first); 3], &mut probes);
+    cache.probe_batch_ahead(&hashes, &[Hash64::new(u64::from(first)); 3], &mut probes);
     let ahead = probes.clone();
     cache.probe_batch(&hashes, &mut probes);
     assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));

@@ -16,7 +16,7 @@ use overbank::cache::{
     BURST, CacheError, Config, Cuckoo, Design, DynCache, Geometry, GeometryKind, LayoutKind,
     PolicyKind, Probes, SetAssoc,
 };
-use overbank::hash::mix;
+use overbank::hash::{Hash64, mix};
 
 pub struct KeyedTable {
     cache: Box<dyn DynCache>,
@@ -82,14 +82,14 @@ impl KeyedTable {
 
 /// Returns the hash of a number: another function for each seed.
 #[inline(always)]
-pub fn seeded(id: u32, seed: u64) -> u64 {
-    mix(mix(seed) ^ u64::from(id))
+pub fn seeded(id: u32, seed: u64) -> Hash64 {
+    Hash64::mix(mix(seed) ^ u64::from(id))
 }
 
 /// Looks each key up and inserts it when it is missing; gives the number of hits.
-pub fn look_up(cache: &mut dyn DynCache, keys: &[u32], hash: impl Fn(u32) -> u64) -> u64 {
+pub fn look_up(cache: &mut dyn DynCache, keys: &[u32], hash: impl Fn(u32) -> Hash64) -> u64 {
     let mut probes = Probes::new();
-    let mut hashes = [0; BURST];
+    let mut hashes = [Hash64::default(); BURST];
     let mut hits = 0;
     for burst in keys.chunks(BURST) {
         let hashes = &mut hashes[..burst.len()];

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use overbank::cache::{self, BURST, Design, DynCache, Probes};
 use overbank::fib::{Config, MacAddr, Reader, Writer};
-use overbank::hash::mix;
+use overbank::hash::Hash64;
 use overbank::prefetch::{Prefetch, l2_bytes};
 use overbank::random::Pcg32;
 
@@ -87,13 +87,13 @@ fn caches(bytes: usize) -> Result<[f64; 3], Failure> {
         let config = cache::Config::entries(slots).seed(7).prefetch(prefetch);
         let mut cache = design.build(&config)?;
         for number in 0..slots as u64 {
-            cache.insert(mix(number), number as u32 & 0xffff)?;
+            cache.insert(Hash64::mix(number), number as u32 & 0xffff)?;
         }
         Ok(cache)
     });
     let caches = [near?, far?];
     let mut probes = Probes::new();
-    Ok(compare(slots as u64, mix, |which, hashes| {
+    Ok(compare(slots as u64, Hash64::mix, |which, hashes| {
         for hashes in hashes.chunks(BURST) {
             caches[which].probe_batch(hashes, &mut probes);
             black_box(probes.matched());

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use overbank::cache::{BURST, Config, Design, DynCache, Probes, Slot};
-use overbank::hash::mix;
+use overbank::hash::Hash64;
 use overbank::isa::Isa;
 use overbank::random::Pcg32;
 
@@ -27,7 +27,7 @@ const DRAWS: usize = 1 << 18;
 
 /// Hashes of `DRAWS` keys drawn uniformly, and for each the value that belongs to it.
 struct Traffic {
-    hashes: Vec<u64>,
+    hashes: Vec<Hash64>,
     values: Vec<u16>,
 }
 
@@ -35,7 +35,7 @@ impl Traffic {
     fn draw(&mut self, pcg: &mut Pcg32, keys: u32) {
         for (hash, value) in self.hashes.iter_mut().zip(&mut self.values) {
             let key = pcg.below(keys);
-            *hash = mix(u64::from(key));
+            *hash = Hash64::mix(u64::from(key));
             *value = key as u16;
         }
     }
@@ -80,7 +80,7 @@ fn replay(cache: &mut dyn DynCache, traffic: &Traffic, ahead: bool) -> (f64, f64
 
 fn measure(cache: &mut dyn DynCache, keys: u32) -> Figures {
     let mut pcg = Pcg32::new(1, 2);
-    let mut traffic = Traffic { hashes: vec![0; DRAWS], values: vec![0; DRAWS] };
+    let mut traffic = Traffic { hashes: vec![Hash64::default(); DRAWS], values: vec![0; DRAWS] };
     // Twenty times the working set: the contents have settled.
     for _ in 0..(20 * keys as usize).div_ceil(DRAWS) {
         traffic.draw(&mut pcg, keys);
@@ -122,7 +122,7 @@ fn floor_ns(bytes: usize) -> f64 {
     let design: Design = "set-16".parse().expect("a design's name");
     let Ok(cache) = design.build(&Config::entries(bytes / 4).seed(1)) else { return f64::NAN };
     let mut pcg = Pcg32::new(3, 4);
-    let hashes: Vec<u64> = (0..DRAWS).map(|_| mix(u64::from(pcg.draw()))).collect();
+    let hashes: Vec<Hash64> = (0..DRAWS).map(|_| Hash64::mix(u64::from(pcg.draw()))).collect();
     let Some(first) = Slot::new(0) else { return f64::NAN };
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {

@@ -221,6 +221,28 @@ impl Memory {
     }
 }
 
+impl Clone for Memory {
+    /// Copies the bytes to pages of the same kind, as far as there are such.
+    ///
+    /// # Panics
+    /// Ends as every allocation without memory does ([`alloc::alloc::handle_alloc_error`]).
+    fn clone(&self) -> Self {
+        let pages = match self.source {
+            #[cfg(all(feature = "huge-pages", target_os = "linux"))]
+            Source::Gigabyte { .. } => Pages::Gigabyte { required: false },
+            _ => Pages::Huge,
+        };
+        let Ok(mut copy) = Memory::zeroed_on(self.bytes, pages) else {
+            alloc::alloc::handle_alloc_error(
+                Layout::from_size_align(self.bytes, LINE)
+                    .expect("that of bytes that were allocated"),
+            )
+        };
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        copy
+    }
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         match self.source {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use overbank::hash::mix;
+use overbank::hash::Hash64;
 use overbank_kit::micro::Way;
 use overbank_kit::micro::gather::Gather;
 
@@ -13,7 +13,7 @@ struct Floor(Arc<Gather>);
 
 struct FloorReader {
     lines: Arc<Gather>,
-    hashes: Vec<u64>,
+    hashes: Vec<Hash64>,
 }
 
 /// Makes lines of seven entries each, 95 % of them taken.
@@ -37,7 +37,7 @@ impl Table for Floor {
 impl Lookup for FloorReader {
     fn prepare(&mut self, keys: &[u64]) {
         self.hashes.clear();
-        self.hashes.extend(keys.iter().map(|&key| mix(key)));
+        self.hashes.extend(keys.iter().map(|&key| Hash64::mix(key)));
     }
 
     fn look_up(&mut self, way: usize, burst: usize) -> Tally {

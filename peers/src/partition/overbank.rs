@@ -1,6 +1,7 @@
 //! `overbank::partition` in its shapes, SetSep, and the floor.
 
 use anyhow::{Context, Result};
+use overbank::hash::Hash64;
 use overbank::partition::setsep::{Config as SetSepConfig, Search, SetSep};
 use overbank::partition::{Config, Reader, Replica, RowBits};
 use overbank_kit::micro::Way;
@@ -127,7 +128,7 @@ impl Table for Floor {
     fn look_up(&mut self, keys: &[u64], burst: usize, values: &mut [u8]) {
         let Floor { lines, sum, .. } = self;
         in_bursts(keys, burst, values, |hashes, _| {
-            *sum = sum.wrapping_add(lines.touch(burst, Way::Alone, hashes));
+            *sum = sum.wrapping_add(lines.touch(burst, Way::Alone, Hash64::slice(hashes)));
         });
     }
 }

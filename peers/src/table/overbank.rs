@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use overbank::cache::{Config, Design, DynCache, Probes};
-use overbank::hash::mix;
+use overbank::hash::{Hash64, mix};
 
 use super::{BURST, Key, Table};
 
@@ -19,14 +19,14 @@ pub fn make(name: &'static str, entries: u32) -> Result<Box<dyn Table>> {
 }
 
 #[inline]
-fn hash(key: &Key) -> u64 {
+fn hash(key: &Key) -> Hash64 {
     let word = u128::from_ne_bytes(*key);
-    mix(word as u64 ^ mix((word >> 64) as u64))
+    Hash64::mix(word as u64 ^ mix((word >> 64) as u64))
 }
 
 impl Table for Signatures {
     fn lookup(&mut self, keys: &[Key], values: &[u16]) -> u32 {
-        let mut hashes = [0; BURST];
+        let mut hashes = [Hash64::default(); BURST];
         for (out, key) in hashes.iter_mut().zip(keys) {
             *out = hash(key);
         }

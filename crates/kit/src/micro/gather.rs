@@ -13,6 +13,7 @@
 //! claim is judged, and the record has the line of [`refusal`].
 
 use super::Way;
+use overbank::hash::Hash64;
 use overbank::memory::{HugePages, Pages, Words};
 use overbank::prefetch::{Prefetch, prefetch, prefetch_far};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,7 +47,7 @@ impl Gather {
     /// asks for the lines of the next one. Returns a checksum, so that the reads are not optimised
     /// away.
     #[inline(never)]
-    pub fn touch(&self, burst: usize, way: Way, hashes: &[u64]) -> u64 {
+    pub fn touch(&self, burst: usize, way: Way, hashes: &[Hash64]) -> u64 {
         let ahead = way == Way::Ahead;
         match (Prefetch::Automatic.is_far(size_of_val(self.words.get())), ahead) {
             (false, false) => self.in_bursts::<false>(burst, hashes, prefetch),
@@ -60,13 +61,13 @@ impl Gather {
     fn in_bursts<const AHEAD: bool>(
         &self,
         burst: usize,
-        hashes: &[u64],
+        hashes: &[Hash64],
         prefetch: impl Fn(&AtomicU64),
     ) -> u64 {
         let words = self.words.get();
         let burst = burst.clamp(1, BURST_MAX);
         let (mut at, mut next_at) = ([0; BURST_MAX], [0; BURST_MAX]);
-        let ask_all = |at: &mut [usize], hashes: &[u64]| {
+        let ask_all = |at: &mut [usize], hashes: &[Hash64]| {
             at.iter_mut().zip(hashes).for_each(|(at, &hash)| *at = ask(words, hash, &prefetch));
         };
         let mut upcoming = hashes.chunks(burst);
@@ -83,7 +84,7 @@ impl Gather {
                 if AHEAD && let Some(&hash) = next.get(i) {
                     next_at[i] = ask(words, hash, &prefetch);
                 }
-                sum = sum.wrapping_add(words[at[i] + (hash & 7) as usize].load(Relaxed));
+                sum = sum.wrapping_add(words[at[i] + (hash.get() & 7) as usize].load(Relaxed));
             }
             if AHEAD {
                 std::mem::swap(&mut at, &mut next_at);
@@ -95,8 +96,8 @@ impl Gather {
 
 /// Prefetches the line of a hash; returns its first word.
 #[inline(always)]
-fn ask(words: &[AtomicU64], hash: u64, prefetch: &impl Fn(&AtomicU64)) -> usize {
-    let at = (((hash >> 32) * (words.len() / LINE) as u64) >> 32) as usize * LINE;
+fn ask(words: &[AtomicU64], hash: Hash64, prefetch: &impl Fn(&AtomicU64)) -> usize {
+    let at = (((hash.get() >> 32) * (words.len() / LINE) as u64) >> 32) as usize * LINE;
     prefetch(&words[at]);
     at
 }
@@ -161,7 +162,7 @@ pub fn refusal(tables: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use overbank::hash::mix;
+    use overbank::hash::Hash64;
 
     #[test]
     fn a_floor_on_other_pages_is_none() {
@@ -198,8 +199,8 @@ mod tests {
     fn touches_the_lines_of_the_hashes() {
         let gather = Gather::new(1 << 16).unwrap();
         for count in [0, 1, 31, 32, 33, 100] {
-            let hashes: Vec<u64> = (0..count).map(mix).collect();
-            let expected = hashes.iter().map(|h| h >> (64 - 10)).sum::<u64>();
+            let hashes: Vec<Hash64> = (0..count).map(Hash64::mix).collect();
+            let expected = hashes.iter().map(|h| h.get() >> (64 - 10)).sum::<u64>();
             for (burst, way) in
                 [0, 1, 2, 63, 64, 65].into_iter().flat_map(|b| Way::ALL.map(|w| (b, w)))
             {
@@ -210,7 +211,7 @@ mod tests {
         for mib in [4, 8] {
             let gather = Gather::new(mib << 20).unwrap();
             let last = (mib << 20) as u64 / 64 - 1;
-            let sums = Way::ALL.map(|way| gather.touch(32, way, &[u64::MAX, 0]));
+            let sums = Way::ALL.map(|way| gather.touch(32, way, Hash64::slice(&[u64::MAX, 0])));
             assert_eq!(sums, [last; 2]);
         }
     }

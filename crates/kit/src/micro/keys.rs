@@ -7,14 +7,14 @@
 //! and comparing its key costs more in a switch; `replay` measures that.
 
 use crate::workload::FlowStream;
-use overbank::hash::mix;
+use overbank::hash::{Hash64, mix};
 
 /// Hashes of keys, and for each the value that belongs to it. The default has one fixed hash
 /// function, [`Keys::seeded`] one of many.
 #[derive(Clone, Default)]
 pub struct Keys {
     /// `mix(salt ^ id)`.
-    pub hashes: Vec<u64>,
+    pub hashes: Vec<Hash64>,
     /// Low 16 bits of the id.
     pub values: Vec<u16>,
     ids: Vec<u32>,
@@ -43,7 +43,7 @@ impl Keys {
     }
 
     /// Replaces the keys by these flows with their hashes.
-    pub fn set_hashed(&mut self, flows: impl IntoIterator<Item = (u32, u64)>) {
+    pub fn set_hashed(&mut self, flows: impl IntoIterator<Item = (u32, Hash64)>) {
         (self.ids, self.hashes) = flows.into_iter().unzip();
         self.values.clear();
         self.values.extend(self.ids.iter().map(|&id| id as u16));
@@ -51,7 +51,7 @@ impl Keys {
 
     fn hash(&mut self) {
         self.hashes.clear();
-        self.hashes.extend(self.ids.iter().map(|&id| mix(self.salt ^ u64::from(id))));
+        self.hashes.extend(self.ids.iter().map(|&id| Hash64::mix(self.salt ^ u64::from(id))));
         self.values.clear();
         self.values.extend(self.ids.iter().map(|&id| id as u16));
     }
@@ -74,10 +74,10 @@ mod tests {
         stream.fill(&mut again);
         assert_eq!(keys.ids(), again);
         for (i, &id) in again.iter().enumerate() {
-            assert_eq!((keys.hashes[i], keys.values[i]), (mix(u64::from(id)), id as u16));
+            assert_eq!((keys.hashes[i], keys.values[i]), (Hash64::mix(u64::from(id)), id as u16));
         }
         let mut hashed = Keys::default();
-        hashed.set_hashed(again.iter().map(|&id| (id, mix(u64::from(id)))));
+        hashed.set_hashed(again.iter().map(|&id| (id, Hash64::mix(u64::from(id)))));
         let same = |a: &Keys, b: &Keys| {
             assert_eq!((a.ids(), &a.hashes, &a.values), (b.ids(), &b.hashes, &b.values));
         };
@@ -98,6 +98,6 @@ mod tests {
         assert_eq!(one.hashes, again.hashes);
         assert!(one.hashes.iter().all(|hash| !two.hashes.contains(hash)));
         assert_eq!((one.ids(), &one.values), (two.ids(), &two.values));
-        assert_eq!(one.hashes[7], mix(mix(1) ^ 7));
+        assert_eq!(one.hashes[7], Hash64::mix(mix(1) ^ 7));
     }
 }

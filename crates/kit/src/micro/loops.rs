@@ -10,6 +10,7 @@ use super::keys::Keys;
 use super::row::rate;
 use crate::spread::median;
 use overbank::cache::{BURST, DynCache, Mask, Probes};
+use overbank::hash::Hash64;
 
 const STRETCH: usize = 4096;
 
@@ -47,7 +48,7 @@ impl Lane {
 
 /// Times `work`, which gets a stretch of the keys at a time: nanoseconds per key, the median over
 /// the stretches, so that what the machine did in between for others falls out.
-pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
+pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[Hash64], &[u16])) -> f64 {
     let stretches = keys.hashes.chunks(STRETCH).zip(keys.values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
         let start = Instant::now();
@@ -63,8 +64,8 @@ pub fn ns_per_key(keys: &Keys, mut work: impl FnMut(&[u64], &[u16])) -> f64 {
 fn bursts<'a>(
     cache: &dyn DynCache,
     way: Way,
-    hashes: &'a [u64],
-) -> impl Iterator<Item = (&'a [u64], Option<&'a [u64]>)> + use<'a> {
+    hashes: &'a [Hash64],
+) -> impl Iterator<Item = (&'a [Hash64], Option<&'a [Hash64]>)> + use<'a> {
     let mut next = hashes.chunks(BURST);
     let first = next.next().unwrap_or_default();
     if way == Way::Ahead {
@@ -77,7 +78,11 @@ fn bursts<'a>(
 }
 
 #[inline(always)]
-fn probe(cache: &dyn DynCache, (hashes, next): (&[u64], Option<&[u64]>), probes: &mut Probes) {
+fn probe(
+    cache: &dyn DynCache,
+    (hashes, next): (&[Hash64], Option<&[Hash64]>),
+    probes: &mut Probes,
+) {
     match next {
         None => cache.probe_batch(hashes, probes),
         Some(next) => cache.probe_batch_ahead(hashes, next, probes),
@@ -86,7 +91,7 @@ fn probe(cache: &dyn DynCache, (hashes, next): (&[u64], Option<&[u64]>), probes:
 
 /// Probes in batches alone; returns a checksum, so that it is not optimised away.
 #[inline(never)]
-pub(super) fn probes(cache: &dyn DynCache, way: Way, hashes: &[u64]) -> u32 {
+pub(super) fn probes(cache: &dyn DynCache, way: Way, hashes: &[Hash64]) -> u32 {
     let mut probes = Probes::new();
     let mut sum = 0u32;
     // Whole bursts only.
@@ -104,7 +109,7 @@ pub(super) fn probes(cache: &dyn DynCache, way: Way, hashes: &[u64]) -> u32 {
 fn lookup_burst(
     cache: &mut dyn DynCache,
     probes: &mut Probes,
-    (hashes, next): (&[u64], Option<&[u64]>),
+    (hashes, next): (&[Hash64], Option<&[Hash64]>),
     values: &[u16],
 ) -> Mask {
     probe(cache, (hashes, next), probes);
@@ -115,7 +120,7 @@ fn lookup_burst(
 }
 
 #[inline(always)]
-fn insert_missed(cache: &mut dyn DynCache, hashes: &[u64], values: &[u16], missed: Mask) {
+fn insert_missed(cache: &mut dyn DynCache, hashes: &[Hash64], values: &[u16], missed: Mask) {
     for i in missed {
         cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");
     }
@@ -123,7 +128,7 @@ fn insert_missed(cache: &mut dyn DynCache, hashes: &[u64], values: &[u16], misse
 
 /// Looks up and verifies all keys; inserts what missed after its burst.
 #[inline(never)]
-pub(super) fn run(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values: &[u16]) {
+pub(super) fn run(cache: &mut dyn DynCache, way: Way, hashes: &[Hash64], values: &[u16]) {
     let mut probes = Probes::new();
     for (burst, values) in bursts(cache, way, hashes).zip(values.chunks(BURST)) {
         let missed = lookup_burst(cache, &mut probes, burst, values);
@@ -133,7 +138,12 @@ pub(super) fn run(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values: &[
 
 /// Runs as [`run`], but inserts what missed after each [`STRETCH`], when the clock does not run.
 /// Gives nanoseconds per key.
-pub(super) fn lookups(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values: &[u16]) -> f64 {
+pub(super) fn lookups(
+    cache: &mut dyn DynCache,
+    way: Way,
+    hashes: &[Hash64],
+    values: &[u16],
+) -> f64 {
     let mut missed = [Mask::default(); STRETCH / BURST];
     let stretches = hashes.chunks(STRETCH).zip(values.chunks(STRETCH));
     let times = stretches.map(|(hashes, values)| {
@@ -155,7 +165,7 @@ pub(super) fn lookups(cache: &mut dyn DynCache, way: Way, hashes: &[u64], values
 fn lookup_stretch(
     cache: &mut dyn DynCache,
     way: Way,
-    hashes: &[u64],
+    hashes: &[Hash64],
     values: &[u16],
     missed: &mut [Mask],
 ) {
@@ -183,7 +193,7 @@ mod tests {
             cache.insert(hash, i as u32 + (i as u32 & 1)).unwrap();
         });
         let mut probes = Probes::new();
-        let mut look = |count: usize, next: Option<&[u64]>| {
+        let mut look = |count: usize, next: Option<&[Hash64]>| {
             let (hashes, values) = (&keys.hashes[..count], &keys.values[..count]);
             lookup_burst(&mut *cache, &mut probes, (hashes, next), values)
         };

@@ -67,6 +67,7 @@ use gather::refusal;
 use keys::Keys;
 use loops::{Lane, Times, lookups, probes, run};
 use overbank::cache::{BURST, Config, Design};
+use overbank::hash::Hash64;
 use overbank::memory::HugePages;
 use row::rate;
 use warm::warm;
@@ -175,7 +176,8 @@ pub fn measure(
                     .whole
                     .push(ns_per_key(whole, |hashes, values| run(cache, way, hashes, values)));
                 times.lookup.push(lookups(cache, way, &lookup.hashes, &lookup.values));
-                let alone = |hashes: &[u64], _: &[u16]| _ = black_box(probes(cache, way, hashes));
+                let alone =
+                    |hashes: &[Hash64], _: &[u16]| _ = black_box(probes(cache, way, hashes));
                 times.probe.push(ns_per_key(probe, alone));
             }
         }

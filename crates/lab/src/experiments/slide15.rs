@@ -15,6 +15,7 @@
 
 use crate::prelude::*;
 use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Geometry, Random, SetAssoc};
+use overbank::hash::Hash64;
 use overbank::random::Pcg32;
 use overbank_kit::models::blp_held;
 
@@ -55,7 +56,7 @@ fn settle<G: Geometry>(seed: u64) -> Result<Settled, LabError> {
     let mut lookups = 0;
     for lookup in 1..=20_000 {
         let number = rng.below(keys.len() as u32) as usize;
-        let (_, hash) = keys[number];
+        let hash = Hash64::new(keys[number].1);
         if cache.lookup(hash, |value| usize::from(value as u16) == number).is_none() {
             let before = cache.len();
             cache.insert(hash, number as u16);

@@ -15,6 +15,7 @@
 
 use crate::prelude::*;
 use overbank::cache::{BURST, Config, Design, DynCache, Probes};
+use overbank::hash::Hash64;
 use overbank_kit::micro::keys::Keys;
 use std::time::Instant;
 
@@ -88,7 +89,7 @@ impl Approximate {
 fn burst(
     cache: &mut dyn DynCache,
     probes: &mut Probes,
-    hashes: &[u64],
+    hashes: &[Hash64],
     values: &[u16],
 ) -> (u32, u32) {
     cache.probe_batch(hashes, probes);

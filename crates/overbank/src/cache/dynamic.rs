@@ -1,5 +1,7 @@
 //! A cache whose design is chosen at run time.
 
+use alloc::boxed::Box;
+
 use super::counters::Counters;
 use super::design::{Design, LayoutKind};
 use super::error::ValueTooWide;
@@ -8,6 +10,7 @@ use super::geometry::{Fingerprint, Geometry};
 use super::layout::Layout;
 use super::policy::Policy;
 use super::probes::{Hits, Probes, Slot};
+use crate::hash::Hash64;
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
@@ -26,23 +29,23 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     /// See [`FlowCache::prefetches_far`].
     fn prefetches_far(&self) -> bool;
     /// See [`FlowCache::probe_batch`].
-    fn probe_batch(&self, hashes: &[u64], out: &mut Probes);
+    fn probe_batch(&self, hashes: &[Hash64], out: &mut Probes);
     /// See [`FlowCache::probe_batch_ahead`].
-    fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes);
+    fn probe_batch_ahead(&self, hashes: &[Hash64], next: &[Hash64], out: &mut Probes);
     /// See [`FlowCache::candidate`].
-    fn candidate(&self, hash: u64, slot: Slot) -> u32;
+    fn candidate(&self, hash: Hash64, slot: Slot) -> u32;
     /// See [`FlowCache::commit`].
-    fn commit(&mut self, hashes: &[u64], hits: &Hits);
+    fn commit(&mut self, hashes: &[Hash64], hits: &Hits);
     /// See [`FlowCache::lookup`].
-    fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    fn lookup(&mut self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::get`].
-    fn get(&self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    fn get(&self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::iter`].
     fn for_each(&self, each: &mut dyn FnMut(Fingerprint, u32));
     /// See [`FlowCache::insert`]; fails if the layout cannot hold the value.
-    fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide>;
+    fn insert(&mut self, hash: Hash64, value: u32) -> Result<Inserted, ValueTooWide>;
     /// See [`FlowCache::remove`].
-    fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+    fn remove(&mut self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::retain`].
     fn retain(&mut self, keep: &mut dyn FnMut(Fingerprint, u32) -> bool) -> usize;
     /// See [`FlowCache::sweep`].
@@ -52,8 +55,12 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
         buckets: usize,
         keep: &mut dyn FnMut(Fingerprint, u32) -> bool,
     ) -> Swept;
+    /// Removes all entries and hands each out; see [`FlowCache::drain`].
+    fn drain(&mut self, each: &mut dyn FnMut(Fingerprint, u32));
     /// See [`FlowCache::clear`].
     fn clear(&mut self);
+    /// Copies the cache, as its [`Clone`] does.
+    fn boxed(&self) -> Box<dyn DynCache>;
     /// See [`FlowCache::len`].
     fn len(&self) -> usize;
     /// See [`FlowCache::is_empty`].
@@ -79,6 +86,12 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     fn reset_counters(&mut self);
 }
 
+impl Clone for Box<dyn DynCache> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -102,27 +115,27 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         self.prefetches_far()
     }
 
-    fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
+    fn probe_batch(&self, hashes: &[Hash64], out: &mut Probes) {
         self.probe_batch(hashes, out);
     }
 
-    fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
+    fn probe_batch_ahead(&self, hashes: &[Hash64], next: &[Hash64], out: &mut Probes) {
         self.probe_batch_ahead(hashes, next, out);
     }
 
-    fn candidate(&self, hash: u64, slot: Slot) -> u32 {
+    fn candidate(&self, hash: Hash64, slot: Slot) -> u32 {
         self.candidate(hash, slot)
     }
 
-    fn commit(&mut self, hashes: &[u64], hits: &Hits) {
+    fn commit(&mut self, hashes: &[Hash64], hits: &Hits) {
         self.commit(hashes, hits);
     }
 
-    fn lookup(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+    fn lookup(&mut self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         self.lookup(hash, verify)
     }
 
-    fn get(&self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+    fn get(&self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         self.get(hash, verify)
     }
 
@@ -130,13 +143,13 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         self.iter().for_each(|(fingerprint, value)| each(fingerprint, value));
     }
 
-    fn insert(&mut self, hash: u64, value: u32) -> Result<Inserted, ValueTooWide> {
+    fn insert(&mut self, hash: Hash64, value: u32) -> Result<Inserted, ValueTooWide> {
         let bits = 8 * L::VALUE_BYTES as u32;
         let value = L::Value::try_from(value).map_err(|_| ValueTooWide { value, bits })?;
         Ok(self.insert(hash, value))
     }
 
-    fn remove(&mut self, hash: u64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+    fn remove(&mut self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         self.remove(hash, verify)
     }
 
@@ -153,8 +166,16 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         self.sweep(start, buckets, keep)
     }
 
+    fn drain(&mut self, each: &mut dyn FnMut(Fingerprint, u32)) {
+        self.drain().for_each(|(fingerprint, value)| each(fingerprint, value));
+    }
+
     fn clear(&mut self) {
         self.clear();
+    }
+
+    fn boxed(&self) -> Box<dyn DynCache> {
+        Box::new(self.clone())
     }
 
     fn len(&self) -> usize {

@@ -11,6 +11,7 @@ use super::layout::{Fp16V16, Layout};
 use super::policy::{Policy, Random};
 use super::probes::{BURST, Hits, Probes, Slot, Slots};
 use super::table::{Entry, Place, Table};
+use crate::hash::Hash64;
 use crate::isa::Isa;
 use crate::memory::HugePages;
 
@@ -54,15 +55,15 @@ pub struct Unverified(pub u32);
 /// the value belongs to its key. After construction nothing panics, allocates or blocks, whatever
 /// the hashes are. One owner, no locks: shared references only read.
 ///
-/// All 64 bits of a hash must be good; pass weaker ones through [`mix`](crate::hash::mix).
+/// A hash says where its bits come from: [`Hash64`].
 ///
 /// ```
 /// use overbank::cache::{Blp, Config, FlowCache, Fp16V16, Pblru};
-/// use overbank::hash::mix;
+/// use overbank::hash::Hash64;
 ///
 /// let mut cache = FlowCache::<Blp<2, 16>, Pblru, Fp16V16>::new(&Config::entries(4096))?;
 /// let flows = ["web", "dns"];
-/// let hash = mix(7);
+/// let hash = Hash64::mix(7);
 /// cache.insert(hash, 1);
 /// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "dns"), Some(1));
 /// assert_eq!(cache.lookup(hash, |value| flows[value as usize] == "web"), None);
@@ -91,7 +92,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Prefetches all cache lines before it reads the first. Changes and counts nothing. The caller
     /// verifies the matches ([`Probes::resolve`]) and reports them ([`Self::commit`]).
     #[inline]
-    pub fn probe_batch(&self, hashes: &[u64], out: &mut Probes) {
+    pub fn probe_batch(&self, hashes: &[Hash64], out: &mut Probes) {
         self.table.probe(hashes, None, out);
     }
 
@@ -102,14 +103,14 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// hashes), and does not prefetch their lines again. Otherwise the result is the same, but
     /// slower.
     #[inline]
-    pub fn probe_batch_ahead(&self, hashes: &[u64], next: &[u64], out: &mut Probes) {
+    pub fn probe_batch_ahead(&self, hashes: &[Hash64], next: &[Hash64], out: &mut Probes) {
         self.table.probe(hashes, Some(next), out);
     }
 
     /// Returns the value now in a candidate slot of `hash`. Slots count modulo
     /// [`Self::candidates`].
     #[inline]
-    pub fn candidate(&self, hash: u64, slot: Slot) -> u32 {
+    pub fn candidate(&self, hash: Hash64, slot: Slot) -> u32 {
         self.table.value(self.table.candidate(hash, usize::from(slot.get()))).into()
     }
 
@@ -119,7 +120,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// fingerprint, since an earlier one of the same burst may have moved the entry. Of hashes and
     /// hits, those count that both have.
     #[inline]
-    pub fn commit(&mut self, hashes: &[u64], hits: &Hits) {
+    pub fn commit(&mut self, hashes: &[Hash64], hits: &Hits) {
         let count = hashes.len().min(hits.len());
         let (hashes, slots, false_positives) =
             (&hashes[..count], &hits.slots()[..count], hits.refused());
@@ -133,7 +134,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Returns the value that `verify` accepts, among those whose fingerprint matches. Calls
     /// `verify` once per match, in the order of the candidate slots, until it returns true.
     #[inline]
-    pub fn lookup(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn lookup(&mut self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let (mut hits, mut found) = (Hits::none(1), None);
         for slot in Slots::of(self.table.scan(hash).matching) {
             let value = self.candidate(hash, slot);
@@ -150,7 +151,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
 
     /// Returns the value that `verify` accepts, as [`Self::lookup`] does, but counts and promotes
     /// nothing.
-    pub fn get(&self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn get(&self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let matching = Slots::of(self.table.scan(hash).matching);
         matching.map(|slot| self.candidate(hash, slot)).find(|&value| verify(value))
     }
@@ -167,7 +168,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
 
     /// Returns the value in the first slot whose fingerprint matches, right or wrong.
     #[inline]
-    pub fn lookup_unverified(&mut self, hash: u64) -> Option<Unverified> {
+    pub fn lookup_unverified(&mut self, hash: Hash64) -> Option<Unverified> {
         self.lookup(hash, |_| true).map(Unverified)
     }
 
@@ -176,7 +177,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// last lookup. Slices of different lengths are cut to the shorter one.
     pub fn lookup_batch(
         &mut self,
-        hashes: &[u64],
+        hashes: &[Hash64],
         mut verify: impl FnMut(usize, u32) -> bool,
         out: &mut [Option<u32>],
     ) {
@@ -210,7 +211,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Inserts an entry: over one with the same fingerprint, else in the first empty candidate
     /// slot, else in the slot that the policy evicts.
     #[inline]
-    pub fn insert(&mut self, hash: u64, value: L::Value) -> Inserted {
+    pub fn insert(&mut self, hash: Hash64, value: L::Value) -> Inserted {
         let scan = self.table.scan(hash);
         let fingerprint = fingerprint(hash);
         self.counters.inserts = self.counters.inserts.wrapping_add(1);
@@ -233,7 +234,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     }
 
     /// Removes the entry that `verify` accepts and returns its value.
-    pub fn remove(&mut self, hash: u64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn remove(&mut self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let (slot, value) = Slots::of(self.table.scan(hash).matching)
             .map(|slot| (slot, self.candidate(hash, slot)))
             .find(|&(_, value)| verify(value))?;
@@ -272,6 +273,12 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         }
         self.removed(removed);
         Swept { removed, next: if end < all && start < all { end } else { 0 } }
+    }
+
+    /// Removes all entries and iterates over them, bucket by bucket. Those that were not asked for
+    /// are removed when it is dropped.
+    pub fn drain(&mut self) -> Drain<'_, G, P, L> {
+        Drain { cache: self, slot: 0 }
     }
 
     /// Removes all entries.
@@ -358,6 +365,52 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         }
         let Entry { fingerprint, value } = self.table.entry(Place { bucket, index: slot });
         (fingerprint != 0).then(|| (Fingerprint(fingerprint), value.into()))
+    }
+}
+
+/// The entries of a cache, each removed as it is handed out; made by [`FlowCache::drain`].
+#[derive(Debug)]
+pub struct Drain<'a, G: Geometry, P: Policy<G>, L: Layout> {
+    cache: &'a mut FlowCache<G, P, L>,
+    /// The next slot of the table, counted over all buckets.
+    slot: usize,
+}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> Iterator for Drain<'_, G, P, L> {
+    type Item = (Fingerprint, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.slot < self.cache.capacity() {
+            let place = Place { bucket: self.slot / G::SLOTS, index: self.slot % G::SLOTS };
+            let Entry { fingerprint, value } = self.cache.table.entry(place);
+            self.slot += 1;
+            if fingerprint != 0 {
+                self.cache.table.set_fingerprint(place, 0);
+                self.cache.removed(1);
+                return Some((Fingerprint(fingerprint), value.into()));
+            }
+        }
+        None
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.cache.len(), Some(self.cache.len()))
+    }
+}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> ExactSizeIterator for Drain<'_, G, P, L> {}
+
+impl<G: Geometry, P: Policy<G>, L: Layout> Drop for Drain<'_, G, P, L> {
+    fn drop(&mut self) {
+        self.cache.clear();
+    }
+}
+
+impl<G, P: Clone, L> Clone for FlowCache<G, P, L> {
+    /// Copies the whole table. Without memory for it, ends as every allocation of that kind does.
+    fn clone(&self) -> Self {
+        let Self { table, policy, counters, design } = self;
+        Self { table: table.clone(), policy: policy.clone(), counters: *counters, design: *design }
     }
 }
 

@@ -20,6 +20,7 @@
 //! the last bucket spills into buffer buckets after the table (paper, section 6).
 
 use super::design::GeometryKind;
+use crate::hash::Hash64;
 
 /// What a slot knows of its key: 16 bits of the hash, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +28,7 @@ pub struct Fingerprint(pub(crate) u16);
 
 impl Fingerprint {
     /// Returns the fingerprint of a hash.
-    pub const fn of(hash: u64) -> Fingerprint {
+    pub const fn of(hash: Hash64) -> Fingerprint {
         Fingerprint(fingerprint(hash))
     }
 
@@ -40,21 +41,21 @@ impl Fingerprint {
 /// Returns the fingerprint of a hash: its low 16 bits, with 0 mapped to 1 because 0 marks an empty
 /// slot.
 #[inline(always)]
-pub(crate) const fn fingerprint(hash: u64) -> u16 {
-    let low = hash as u16;
+pub(crate) const fn fingerprint(hash: Hash64) -> u16 {
+    let low = hash.get() as u16;
     low | (low == 0) as u16
 }
 
 /// Returns the first (or only) bucket of a hash among `buckets`, by multiply-shift.
 #[inline(always)]
-pub(crate) const fn home(hash: u64, buckets: usize) -> usize {
-    (((hash >> 32) * buckets as u64) >> 32) as usize
+pub(crate) const fn home(hash: Hash64, buckets: usize) -> usize {
+    (((hash.get() >> 32) * buckets as u64) >> 32) as usize
 }
 
 /// Returns the second bucket of cuckoo-lite: any but `first`. Needs at least two buckets.
 #[inline(always)]
-pub(crate) const fn second(hash: u64, buckets: usize, first: usize) -> usize {
-    let stirred = hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+pub(crate) const fn second(hash: Hash64, buckets: usize, first: usize) -> usize {
+    let stirred = hash.get().wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     let other = ((stirred * (buckets as u64 - 1)) >> 32) as usize;
     other + (other >= first) as usize
 }
@@ -83,7 +84,7 @@ pub trait Geometry: sealed::Sealed + Copy + Send + Sync + 'static {
 
     /// Returns the bucket that holds candidate slots `choice*m .. (choice+1)*m` of a hash, in a
     /// table of `buckets` (without buffer buckets).
-    fn bucket(hash: u64, buckets: usize, choice: usize) -> usize;
+    fn bucket(hash: Hash64, buckets: usize, choice: usize) -> usize;
 }
 
 /// m-way set-associative: one bucket of `M` slots (paper, section 4.2).
@@ -111,7 +112,7 @@ macro_rules! geometry {
             const BUCKETS_MIN: usize = $min;
 
             #[inline(always)]
-            fn bucket($hash: u64, $n: usize, $choice: usize) -> usize {
+            fn bucket($hash: Hash64, $n: usize, $choice: usize) -> usize {
                 $bucket
             }
         }
@@ -157,13 +158,12 @@ blp!(4, 4, 3, Blp4x4);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::mix;
 
     #[test]
     fn zero_is_no_fingerprint() {
-        assert_eq!(fingerprint(0xffff_0000), 1);
-        assert_eq!(fingerprint(1), 1);
-        assert_eq!(fingerprint(0xabcd_ffff), 0xffff);
+        assert_eq!(fingerprint(Hash64::new(0xffff_0000)), 1);
+        assert_eq!(fingerprint(Hash64::new(1)), 1);
+        assert_eq!(fingerprint(Hash64::new(0xabcd_ffff)), 0xffff);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             let mut seen = std::vec![[0u32; 2]; n];
             let draws = n * 2000;
             for i in 0..draws as u64 {
-                let hash = mix(i);
+                let hash = Hash64::mix(i);
                 let first = home(hash, n);
                 seen[first][0] += 1;
                 if n > 1 {
@@ -185,9 +185,9 @@ mod tests {
             assert!(seen.iter().all(|s| even(s[0]) && (n == 1 || even(s[1]))), "{n}");
         }
         // The extremes of the index bits.
-        assert_eq!(home(u64::MAX, 7), 6);
-        assert_eq!(home(0xffff_ffff, 7), 0);
-        for hash in [0, u64::MAX, 1 << 63, 0xffff_ffff] {
+        assert_eq!(home(Hash64::new(u64::MAX), 7), 6);
+        assert_eq!(home(Hash64::new(0xffff_ffff), 7), 0);
+        for hash in [0, u64::MAX, 1 << 63, 0xffff_ffff].map(Hash64::new) {
             for n in [2, 3, 1 << 31] {
                 let first = home(hash, n);
                 let other = second(hash, n, first);

@@ -30,11 +30,11 @@
 //!
 //! ```
 //! use overbank::cache::{Config, Design, Probes};
-//! use overbank::hash::mix;
+//! use overbank::hash::Hash64;
 //!
 //! let design: Design = "blp-2-16+pblru".parse()?;
 //! let mut cache = design.build(&Config::entries(1 << 12))?;
-//! let hashes: Vec<u64> = (0..32).map(mix).collect();
+//! let hashes: Vec<Hash64> = (0..32).map(Hash64::mix).collect();
 //! let belongs = |i: usize, value: u32| value == i as u32; // The caller knows the keys.
 //!
 //! let mut probes = Probes::new();
@@ -72,7 +72,7 @@ pub use counters::Counters;
 pub use design::{Design, GeometryKind, KNOWN, LayoutKind, PolicyKind};
 pub use dynamic::DynCache;
 pub use error::{CacheError, DesignError, ValueTooWide};
-pub use flow::{FlowCache, Inserted, Swept, Unverified};
+pub use flow::{Drain, FlowCache, Inserted, Swept, Unverified};
 pub use geometry::{Blp, Cuckoo, Fingerprint, Geometry, SetAssoc};
 pub use layout::{Fp16V16, Fp16V32, Layout};
 pub use policy::{BubbleLru, DcBubble, HalfBubble, Pblru, Policy, Random};

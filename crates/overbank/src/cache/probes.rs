@@ -5,6 +5,7 @@
 //! ```
 
 use super::dynamic::DynCache;
+use crate::hash::Hash64;
 
 /// Most keys of one probe.
 pub const BURST: usize = 32;
@@ -183,7 +184,7 @@ impl Probes {
     pub fn resolve<C: DynCache + ?Sized>(
         &self,
         cache: &C,
-        hashes: &[u64],
+        hashes: &[Hash64],
         mut verify: impl FnMut(usize, u32) -> bool,
     ) -> Hits {
         let mut hits = Hits::none(self.len.min(hashes.len()));
@@ -208,7 +209,7 @@ impl Probes {
     pub fn resolve_branchless<C: DynCache + ?Sized>(
         &self,
         cache: &C,
-        hashes: &[u64],
+        hashes: &[Hash64],
         mut verify: impl FnMut(usize, u32) -> bool,
     ) -> Hits {
         let mut hits = Hits::none(self.len.min(hashes.len()));
@@ -234,7 +235,7 @@ impl Probes {
 fn others<C: DynCache + ?Sized>(
     hits: &mut Hits,
     cache: &C,
-    (i, hash, mask): (usize, u64, u32),
+    (i, hash, mask): (usize, Hash64, u32),
     verify: &mut impl FnMut(usize, u32) -> bool,
 ) {
     for slot in Slots::of(mask) {

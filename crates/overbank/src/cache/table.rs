@@ -13,6 +13,7 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use super::probes::Probes;
 use super::simd::{Kernels, Scan, View};
+use crate::hash::Hash64;
 use crate::isa::Isa;
 use crate::memory::{HugePages, Memory};
 
@@ -39,6 +40,12 @@ pub struct Table<G, L> {
     isa: Isa,
     far: bool,
     types: PhantomData<(G, L)>,
+}
+
+impl<G, L> Clone for Table<G, L> {
+    fn clone(&self) -> Self {
+        Self { memory: self.memory.clone(), types: PhantomData, ..*self }
+    }
 }
 
 impl<G: Geometry, L: Layout> Table<G, L> {
@@ -118,7 +125,7 @@ impl<G: Geometry, L: Layout> Table<G, L> {
     }
 
     #[inline(always)]
-    pub(crate) fn probe(&self, hashes: &[u64], next: Option<&[u64]>, out: &mut Probes) {
+    pub(crate) fn probe(&self, hashes: &[Hash64], next: Option<&[Hash64]>, out: &mut Probes) {
         let probe = if self.roomy() { self.kernels.probe_home_first } else { self.kernels.probe };
         // SAFETY: `new` allocated (buckets + BUFFER_BUCKETS) × STRIDE bytes for this G and L, with
         // at least BUCKETS_MIN buckets, and `Kernels::of` gave kernels for this G and L only
@@ -127,14 +134,14 @@ impl<G: Geometry, L: Layout> Table<G, L> {
     }
 
     #[inline(always)]
-    pub(crate) fn scan(&self, hash: u64) -> Scan {
+    pub(crate) fn scan(&self, hash: Hash64) -> Scan {
         // SAFETY: as in `probe`.
         unsafe { (self.kernels.scan)(self.view(), hash) }
     }
 
     /// Returns the place of a hash's candidate slot; numbers past the last one wrap.
     #[inline(always)]
-    pub(crate) fn candidate(&self, hash: u64, slot: usize) -> Place {
+    pub(crate) fn candidate(&self, hash: Hash64, slot: usize) -> Place {
         let slot = slot & (G::CANDIDATES - 1);
         Place { bucket: G::bucket(hash, self.buckets, slot / G::SLOTS), index: slot % G::SLOTS }
     }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use overbank::cache::*;
-use overbank::hash::mix;
+use overbank::hash::Hash64;
 use overbank::isa::Isa;
 use overbank::memory::HugePages;
 use overbank::prefetch::{FAR_L2S, Prefetch, l2_bytes};
@@ -21,9 +21,9 @@ fn matches(probes: &Probes) -> Vec<Vec<Slot>> {
 
 /// A hash with its parts chosen: the home bucket of `buckets`, the fingerprint, and the bits
 /// between, which only the second choice of cuckoo looks at.
-fn hash(home: usize, buckets: usize, fingerprint: u16, between: u16) -> u64 {
+fn hash(home: usize, buckets: usize, fingerprint: u16, between: u16) -> Hash64 {
     let high = ((home as u64) << 32).div_ceil(buckets as u64);
-    high << 32 | u64::from(between) << 16 | u64::from(fingerprint)
+    Hash64::new(high << 32 | u64::from(between) << 16 | u64::from(fingerprint))
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_last_bucket_spills_into_the_buffer() {
         const BUCKETS: usize = 5;
         let config = Config::buckets(BUCKETS).isa(Some(isa));
         let mut cache = FlowCache::<G>::new(&config).unwrap();
-        let key = |i: usize| u64::MAX << 32 | (i as u64 + 1);
+        let key = |i: usize| Hash64::new(u64::MAX << 32 | (i as u64 + 1));
         for i in 0..G::CANDIDATES {
             assert_eq!(cache.insert(key(i), i as u16), Inserted::Fresh);
             let (bucket, slot) = (BUCKETS - 1 + i / G::SLOTS, i % G::SLOTS);
@@ -117,12 +117,15 @@ fn the_last_bucket_spills_into_the_buffer() {
 #[test]
 fn the_best_policy_keeps_hit_entries() {
     let mut cache = FlowCache::<SetAssoc<4>, BubbleLru>::new(&Config::buckets(1)).unwrap();
-    (1..=4).for_each(|key| _ = cache.insert(key, key as u16));
+    (1..=4).for_each(|key| _ = cache.insert(Hash64::new(key), key as u16));
     // Three hits bring the last one to the top; then strangers pass through the last slot.
-    (0..3).for_each(|_| _ = cache.lookup(4, |_| true));
+    (0..3).for_each(|_| _ = cache.lookup(Hash64::new(4), |_| true));
     assert_eq!(peek(&cache, 0, 0), Some((4, 4)));
-    let lost = (5..50).map(|key| cache.insert(key, key as u16)).collect::<Vec<_>>();
-    assert_eq!(lost[0], Inserted::Evicted { fingerprint: Fingerprint::of(3), value: 3 });
+    let lost = (5..50).map(|key| cache.insert(Hash64::new(key), key as u16)).collect::<Vec<_>>();
+    assert_eq!(
+        lost[0],
+        Inserted::Evicted { fingerprint: Fingerprint::of(Hash64::new(3)), value: 3 }
+    );
     assert!((0..3).all(|slot| peek(&cache, 0, slot).is_some_and(|(fp, _)| fp < 5)));
     assert_eq!(cache.counters().evictions, 45);
 }
@@ -133,16 +136,16 @@ fn dc_bubble_evicts_the_last_after_a_hit_and_the_first_after_a_miss() {
     let bucket = |cache: &FlowCache<SetAssoc<4>, DcBubble>| {
         [0, 1, 2, 3].map(|slot| peek(cache, 0, slot).map_or(0, |(fp, _)| fp))
     };
-    (1..=4).for_each(|key| _ = cache.insert(key, 0));
+    (1..=4).for_each(|key| _ = cache.insert(Hash64::new(key), 0));
     // The last access was an insertion, a miss: the first leaves, the others move up.
-    cache.insert(5, 0);
+    cache.insert(Hash64::new(5), 0);
     assert_eq!(bucket(&cache), [2, 3, 4, 5]);
     // A hit bubbles 4 and sets the bit; the miss report in between is no access.
-    assert!(cache.lookup(4, |_| true).is_some());
-    assert!(cache.lookup(6, |_| true).is_none());
-    cache.insert(6, 0);
+    assert!(cache.lookup(Hash64::new(4), |_| true).is_some());
+    assert!(cache.lookup(Hash64::new(6), |_| true).is_none());
+    cache.insert(Hash64::new(6), 0);
     assert_eq!(bucket(&cache), [2, 4, 3, 6]);
-    cache.insert(7, 0);
+    cache.insert(Hash64::new(7), 0);
     assert_eq!(bucket(&cache), [4, 3, 6, 7]);
 }
 
@@ -151,10 +154,10 @@ fn a_promotion_looks_again() {
     for isa in Isa::available() {
         let config = Config::buckets(1).isa(Some(isa));
         let mut cache = FlowCache::<SetAssoc<4>, BubbleLru>::new(&config).unwrap();
-        (1..=4).for_each(|key| _ = cache.insert(key, key as u16));
+        (1..=4).for_each(|key| _ = cache.insert(Hash64::new(key), key as u16));
         // The same key three times in one burst: found in slot 3 each time, promoted once.
         let mut found = [None; 3];
-        cache.lookup_batch(&[4, 4, 4], |_, _| true, &mut found);
+        cache.lookup_batch(&[Hash64::new(4); 3], |_, _| true, &mut found);
         assert_eq!(found, [Some(4); 3]);
         assert_eq!([0, 1, 2, 3].map(|slot| peek(&cache, 0, slot).unwrap().0), [1, 2, 4, 3]);
         // A report of a slot that holds something else, or nothing, changes nothing.
@@ -162,7 +165,7 @@ fn a_promotion_looks_again() {
         hits.hit(0, Slot::new(2).unwrap());
         hits.hit(1, Slot::new(31).unwrap());
         hits.hit(2, Slot::new(0).unwrap());
-        cache.commit(&[9, 1], &hits);
+        cache.commit(&[9, 1].map(Hash64::new), &hits);
         assert_eq!([0, 1, 2, 3].map(|slot| peek(&cache, 0, slot).unwrap().0), [1, 2, 4, 3]);
         assert_eq!((cache.counters().lookups, cache.counters().hits), (5, 4));
     }
@@ -173,13 +176,13 @@ fn pblru_promotes_one_hit_in_n() {
     for every in [1, 4, 16, 100] {
         let config = Config::buckets(1).promote_every(every);
         let mut cache = FlowCache::<SetAssoc<16>, Pblru>::new(&config).unwrap();
-        (1..=16).for_each(|key| _ = cache.insert(key, 0));
+        (1..=16).for_each(|key| _ = cache.insert(Hash64::new(key), 0));
         let hits = 20_000;
         let mut moved = 0;
         for _ in 0..hits {
             // Always the key in the second slot, so that each promotion shows.
             let (fp, _) = peek(&cache, 0, 1).unwrap();
-            cache.lookup(u64::from(fp), |_| true);
+            cache.lookup(Hash64::new(u64::from(fp)), |_| true);
             moved += u32::from(peek(&cache, 0, 0).unwrap().0 == fp);
         }
         let expected = f64::from(hits) / f64::from(every);
@@ -193,7 +196,7 @@ fn bursts_of_any_length_are_safe() {
     for design in Design::all() {
         for isa in Isa::available() {
             let mut cache = design.build(&Config::entries(64).seed(1).isa(Some(isa))).unwrap();
-            let hashes: Vec<u64> = (0..100).map(mix).collect();
+            let hashes: Vec<Hash64> = (0..100).map(Hash64::mix).collect();
             let mut probes = Probes::new();
             for n in 0..=hashes.len() {
                 cache.probe_batch(&hashes[..n], &mut probes);
@@ -211,7 +214,7 @@ fn bursts_of_any_length_are_safe() {
             assert_eq!((none.len(), cache.counters().false_positives), (BURST, 5));
             assert_eq!(cache.counters().lookups, 10);
             for slot in (0..=u8::MAX).filter_map(Slot::new) {
-                assert_eq!(cache.candidate(u64::MAX, slot), 0);
+                assert_eq!(cache.candidate(Hash64::new(u64::MAX), slot), 0);
             }
             for (start, count) in [(0, 0), (usize::MAX, usize::MAX), (1, usize::MAX), (500, 1)] {
                 assert_eq!(cache.sweep(start, count, &mut |_, _| true).removed, 0);
@@ -225,7 +228,7 @@ fn a_sweep_in_steps_visits_every_bucket_once() {
     let design: Design = "blp-4-4".parse().unwrap();
     let mut cache =
         design.build(&Config::entries(200).layout(LayoutKind::Fp16V32).seed(1)).unwrap();
-    (0..150).for_each(|key| _ = cache.insert(mix(key), key as u32).unwrap());
+    (0..150).for_each(|key| _ = cache.insert(Hash64::mix(key), key as u32).unwrap());
     let before = cache.len();
     let (mut start, mut steps, mut visited) = (0, 0, 0);
     loop {
@@ -250,7 +253,7 @@ fn no_cache_holds_more_than_its_capacity() {
         let config = Config::buckets(8).seed(1);
         let mut cache = design.build(&config).unwrap();
         let mut most = 0;
-        for hash in (1..=20_000).map(mix) {
+        for hash in (1..=20_000).map(Hash64::mix) {
             cache.insert(hash, 1).unwrap();
             most = most.max(cache.len());
         }
@@ -320,13 +323,16 @@ fn impossible_sizes_are_errors() {
 fn values_that_do_not_fit_are_refused() {
     let design: Design = "blp-2-16".parse().unwrap();
     let mut narrow = design.build(&Config::entries(64).seed(0)).unwrap();
-    assert_eq!(narrow.insert(1, 65_536), Err(ValueTooWide { value: 65_536, bits: 16 }));
+    assert_eq!(
+        narrow.insert(Hash64::new(1), 65_536),
+        Err(ValueTooWide { value: 65_536, bits: 16 })
+    );
     assert_eq!((narrow.len(), narrow.counters().inserts), (0, 0));
-    assert_eq!(narrow.insert(1, 65_535), Ok(Inserted::Fresh));
-    assert_eq!(narrow.lookup(1, &mut |_| true), Some(65_535));
+    assert_eq!(narrow.insert(Hash64::new(1), 65_535), Ok(Inserted::Fresh));
+    assert_eq!(narrow.lookup(Hash64::new(1), &mut |_| true), Some(65_535));
     let mut wide = design.build(&Config::entries(64).layout(LayoutKind::Fp16V32).seed(0)).unwrap();
-    assert_eq!(wide.insert(1, u32::MAX), Ok(Inserted::Fresh));
-    assert_eq!(wide.lookup(1, &mut |_| true), Some(u32::MAX));
+    assert_eq!(wide.insert(Hash64::new(1), u32::MAX), Ok(Inserted::Fresh));
+    assert_eq!(wide.lookup(Hash64::new(1), &mut |_| true), Some(u32::MAX));
     assert_eq!([narrow.layout(), wide.layout()].map(LayoutKind::value_max), [65_535, u32::MAX]);
 }
 
@@ -334,13 +340,13 @@ fn values_that_do_not_fit_are_refused() {
 fn counters_count() {
     let mut cache = FlowCache::<SetAssoc<4>>::new(&Config::buckets(1)).unwrap();
     for key in [1, 2, 3, 4, 5, 5] {
-        cache.insert(key, key as u16);
+        cache.insert(Hash64::new(key), key as u16);
     }
-    cache.lookup(5, |value| value == 5);
-    cache.lookup(5, |_| false);
-    cache.lookup(99, |_| true);
-    cache.remove(5, |_| true);
-    cache.remove(5, |_| true);
+    cache.lookup(Hash64::new(5), |value| value == 5);
+    cache.lookup(Hash64::new(5), |_| false);
+    cache.lookup(Hash64::new(99), |_| true);
+    cache.remove(Hash64::new(5), |_| true);
+    cache.remove(Hash64::new(5), |_| true);
     cache.clear();
     let expected = Counters {
         lookups: 3,
@@ -397,8 +403,8 @@ fn the_same_seed_gives_the_same_table_on_every_instruction_set() {
             let mut pcg = Pcg32::new(5, 5);
             for _ in 0..2000 {
                 let key = u64::from(pcg.below(300));
-                if cache.lookup(mix(key), &mut |value| u64::from(value) == key).is_none() {
-                    cache.insert(mix(key), key as u32).unwrap();
+                if cache.lookup(Hash64::mix(key), &mut |value| u64::from(value) == key).is_none() {
+                    cache.insert(Hash64::mix(key), key as u32).unwrap();
                 }
             }
             let slots = (0..cache.buckets() + 3).flat_map(|b| (0..16).map(move |s| (b, s)));
@@ -465,10 +471,10 @@ fn the_prefetch_is_used_as_requested() {
     // The same answers.
     let mut caches = [Prefetch::Near, Prefetch::Far].map(|prefetch| build(1 << 12, prefetch));
     for cache in &mut caches {
-        (0..3000).for_each(|i| assert!(cache.insert(mix(i), i as u32).is_ok()));
+        (0..3000).for_each(|i| assert!(cache.insert(Hash64::mix(i), i as u32).is_ok()));
     }
     for first in (0..6000).step_by(BURST) {
-        let hashes: Vec<u64> = (first..first + BURST as u64).map(mix).collect();
+        let hashes: Vec<Hash64> = (first..first + BURST as u64).map(Hash64::mix).collect();
         let [near, far] = [&caches[0], &caches[1]].map(|cache| {
             let mut probes = Probes::new();
             cache.probe_batch(&hashes, &mut probes);
@@ -483,7 +489,7 @@ fn the_prefetch_is_used_as_requested() {
 fn large_tables_answer_as_they_must() {
     const ENTRIES: usize = 1 << 21;
     const FLOWS: u64 = 3000;
-    let flow = |i: u64| mix(i);
+    let flow = Hash64::mix;
     for (kind, isa) in
         GeometryKind::ALL.iter().copied().flat_map(|g| Isa::available().map(move |i| (g, i)))
     {
@@ -494,7 +500,7 @@ fn large_tables_answer_as_they_must() {
         for i in 0..FLOWS {
             cache.insert(flow(i), i as u32).unwrap();
         }
-        let hashes: Vec<u64> = (0..2 * FLOWS).map(flow).collect();
+        let hashes: Vec<Hash64> = (0..2 * FLOWS).map(flow).collect();
         let (mut alone, mut ahead) = (Probes::new(), Probes::new());
         let mut next = hashes.chunks(BURST).skip(1);
         cache.probe_batch_ahead(&[], &hashes[..BURST], &mut ahead);
@@ -512,4 +518,57 @@ fn large_tables_answer_as_they_must() {
             }
         }
     }
+}
+
+/// A copy goes on as the original does, each by itself, and both outlive the other.
+#[test]
+fn a_copy_has_the_same_entries_policy_and_counters() {
+    for design in Design::all() {
+        let mut cache = design.build(&Config::entries(512).seed(3)).unwrap();
+        (0..2000).for_each(|i| _ = cache.insert(Hash64::mix(i), i as u32).unwrap());
+        let mut copy = cache.clone();
+        let contents = |cache: &dyn DynCache| {
+            let mut all = Vec::new();
+            cache.for_each(&mut |fingerprint, value| all.push((fingerprint, value)));
+            (all, *cache.counters(), cache.len())
+        };
+        assert_eq!(contents(&*copy), contents(&*cache), "{design}");
+        // The same evictions and promotions: the policy's state was copied too.
+        for i in 2000..4000 {
+            for cache in [&mut cache, &mut copy] {
+                cache.lookup(Hash64::mix(i - 300), &mut |value| u64::from(value) == i - 300);
+                cache.insert(Hash64::mix(i), i as u32).unwrap();
+            }
+        }
+        let before = contents(&*copy);
+        assert_eq!(before, contents(&*cache), "{design}");
+        cache.clear();
+        drop(cache);
+        assert_eq!(contents(&*copy), before);
+    }
+}
+
+#[test]
+fn drain_hands_out_each_entry_once_and_the_rest_goes_when_it_is_dropped() {
+    let mut cache = FlowCache::<Blp<2, 4>, Pblru>::new(&Config::entries(64)).unwrap();
+    let fill = |cache: &mut FlowCache<Blp<2, 4>, Pblru>| {
+        (0..300).for_each(|i| _ = cache.insert(Hash64::mix(i), i as u16));
+        cache.iter().collect::<Vec<_>>()
+    };
+    let all = fill(&mut cache);
+    assert!(all.len() > 50);
+    let removals = cache.counters().removals;
+    let drain = cache.drain();
+    assert_eq!(drain.len(), all.len());
+    assert_eq!(drain.collect::<Vec<_>>(), all);
+    assert_eq!((cache.len(), cache.iter().count()), (0, 0));
+    assert_eq!(cache.counters().removals, removals + all.len() as u64);
+    let all = fill(&mut cache);
+    assert_eq!(cache.drain().take(3).collect::<Vec<_>>(), all[..3]);
+    assert!(cache.is_empty() && cache.iter().next().is_none());
+    let mut dynamic: Box<dyn DynCache> = Box::new(cache);
+    dynamic.insert(Hash64::mix(1), 7).unwrap();
+    let mut out = Vec::new();
+    dynamic.drain(&mut |_, value| out.push(value));
+    assert_eq!((out, dynamic.len()), (vec![7], 0));
 }

@@ -6,7 +6,7 @@
 //! everything collides all the time.
 
 use overbank::cache::*;
-use overbank::hash::mix;
+use overbank::hash::{Hash64, mix};
 use overbank::isa::Isa;
 use overbank::random::Pcg32;
 use proptest::prelude::*;
@@ -274,7 +274,10 @@ impl Twin {
                 std::mem::replace(&mut self.table[bucket][index], new)
             };
             let (fingerprint, value) = lost.unwrap();
-            Inserted::Evicted { fingerprint: Fingerprint::of(fingerprint.into()), value }
+            Inserted::Evicted {
+                fingerprint: Fingerprint::of(Hash64::new(fingerprint.into())),
+                value,
+            }
         };
         self.last_was_hit.get_mut(home).into_iter().for_each(|bit| *bit = false);
         outcome
@@ -408,18 +411,26 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
         Op::Insert(key, extra) => {
             let value = *key as u32 + 128 * extra;
             let narrow = L::Value::try_from(value).ok().expect("51,295 fits in 16 bits");
-            assert_eq!(cache.insert(hashes[*key], narrow), twin.insert(hashes[*key], value));
+            assert_eq!(
+                cache.insert(Hash64::new(hashes[*key]), narrow),
+                twin.insert(hashes[*key], value)
+            );
         }
         Op::Lookup(key) => {
-            let got = cache.get(hashes[*key], |value| belongs(value, *key as u32));
-            let found = cache.lookup(hashes[*key], |value| belongs(value, *key as u32));
+            let got = cache.get(Hash64::new(hashes[*key]), |value| belongs(value, *key as u32));
+            let found =
+                cache.lookup(Hash64::new(hashes[*key]), |value| belongs(value, *key as u32));
             assert_eq!(got, found);
             assert_eq!(vec![found], twin.lookup_burst(&pairs(&[*key]), false));
         }
         Op::Batch(keys) => {
             let hashes: Vec<u64> = keys.iter().map(|&k| hashes[k]).collect();
             let mut found = vec![Some(7); keys.len()];
-            cache.lookup_batch(&hashes, |i, value| belongs(value, keys[i] as u32), &mut found);
+            cache.lookup_batch(
+                Hash64::slice(&hashes),
+                |i, value| belongs(value, keys[i] as u32),
+                &mut found,
+            );
             let bursts = keys.chunks(BURST);
             let expected: Vec<_> =
                 bursts.flat_map(|b| twin.lookup_burst(&pairs(b), false)).collect();
@@ -431,12 +442,12 @@ fn step<G: Geometry, P: Policy<G>, L: Layout>(
             twin.start_burst(&[hit.map(|(c, _)| c)]);
             twin.report(hashes[*key], hit.map(|(c, _)| c));
             twin.end_burst();
-            let found = cache.lookup_unverified(hashes[*key]);
+            let found = cache.lookup_unverified(Hash64::new(hashes[*key]));
             assert_eq!(found, hit.map(|(_, value)| Unverified(value)));
         }
         Op::Remove(key) => {
             let verify = |value| belongs(value, *key as u32);
-            let removed = cache.remove(hashes[*key], verify);
+            let removed = cache.remove(Hash64::new(hashes[*key]), verify);
             assert_eq!(removed, twin.remove(hashes[*key], &verify));
         }
         Op::Retain(divisor) => {
@@ -465,11 +476,11 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     let mut probes = Probes::new();
     // As the next burst of none, with another next one, and alone: the answer is the same.
     let next: Vec<u64> = hashes.iter().rev().map(|hash| !hash).cycle().take(40).collect();
-    cache.probe_batch_ahead(&[], &hashes, &mut probes);
+    cache.probe_batch_ahead(&[], Hash64::slice(&hashes), &mut probes);
     assert!(probes.is_empty() && probes.matched().is_empty());
-    cache.probe_batch_ahead(&hashes, &next, &mut probes);
+    cache.probe_batch_ahead(Hash64::slice(&hashes), Hash64::slice(&next), &mut probes);
     let ahead = probes.clone();
-    cache.probe_batch(&hashes, &mut probes);
+    cache.probe_batch(Hash64::slice(&hashes), &mut probes);
     assert_eq!((ahead.len(), probes.len()), (keys.len(), keys.len()));
     assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));
     let mut by_hand = Hits::none(keys.len());
@@ -484,7 +495,7 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
             assert_eq!(Some(probes.values()[i]), twin.at(slot).map(|entry| entry.1));
         }
         for slot in probes.slots(i) {
-            if belongs(cache.candidate(hash, slot), key) {
+            if belongs(cache.candidate(Hash64::new(hash), slot), key) {
                 by_hand.hit(i, slot);
                 break;
             }
@@ -495,17 +506,17 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     // Each way to decide gives the same report.
     let is_right = |i: usize, value: u32| belongs(value, keys[i].1);
     let mut asked = Vec::new();
-    let hits = probes.resolve(&*cache, &hashes, |i, value| {
+    let hits = probes.resolve(&*cache, Hash64::slice(&hashes), |i, value| {
         asked.push(i);
         is_right(i, value)
     });
     let of = |hits: &Hits| (hits.len(), hits.found(), hits.missed(), hits.refused());
     assert_eq!(of(&hits), of(&by_hand));
     assert!(asked.is_sorted() && asked.iter().all(|&i| probes.matched().contains(i)));
-    let branchless = probes.resolve_branchless(&*cache, &hashes, is_right);
+    let branchless = probes.resolve_branchless(&*cache, Hash64::slice(&hashes), is_right);
     assert_eq!(format!("{branchless:?}"), format!("{by_hand:?}"));
     assert_eq!(format!("{hits:?}"), format!("{by_hand:?}"));
-    cache.commit(&hashes, &hits);
+    cache.commit(Hash64::slice(&hashes), &hits);
     twin.lookup_burst(keys, true);
 }
 

@@ -3,6 +3,7 @@
 
 use super::AdviseError;
 use overbank::cache::{Config, Design, LayoutKind};
+use overbank::hash::Hash64;
 use overbank_kit::keyed::{look_up, seeded};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,8 +19,8 @@ pub struct Sequence<'a> {
 }
 
 impl Sequence<'_> {
-    pub(super) fn hash(&self, id: u32, seed: u64) -> u64 {
-        self.hashes.map_or_else(|| seeded(id, seed), |hashes| hashes[id as usize])
+    pub(super) fn hash(&self, id: u32, seed: u64) -> Hash64 {
+        self.hashes.map_or_else(|| seeded(id, seed), |hashes| Hash64::new(hashes[id as usize]))
     }
 }
 

@@ -8,6 +8,7 @@ use super::split::Split;
 use super::txlog::TxLog;
 use super::{Contestant, OutputFrames, Plan, ReplayError};
 use overbank::cache::{DynCache, Probes};
+use overbank::hash::Hash64;
 use overbank::memory::HugePages;
 use overbank_kit::spread::{Spread, median};
 use overbank_ports::queue;
@@ -106,9 +107,11 @@ impl Runner<'_> {
 fn time_lookups(cache: &dyn DynCache, frames: &[Frame<'_>]) -> Option<f64> {
     let mut key = FlowKey::default();
     let hash = |frame: &Frame<'_>| {
-        extract(frame.bytes, frame.in_port, &mut key).ok().map(|_| key.microflow_hash())
+        extract(frame.bytes, frame.in_port, &mut key)
+            .ok()
+            .map(|_| Hash64::new(key.microflow_hash()))
     };
-    let hashes: Vec<u64> = frames.iter().filter_map(hash).collect();
+    let hashes: Vec<Hash64> = frames.iter().filter_map(hash).collect();
     let bursts = hashes.chunks_exact(BURST);
     let count = bursts.len() * BURST;
     let mut probes = Probes::new();

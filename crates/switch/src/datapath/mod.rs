@@ -36,6 +36,7 @@ use crate::translate;
 use crate::verdict::{Shortcut, Verdicts};
 use arrayvec::ArrayVec;
 use overbank::cache::{self, DynCache, LayoutKind, Probes};
+use overbank::hash::Hash64;
 use overbank::prefetch::l2_bytes;
 use overbank_wire::edit::FRAME_MAX;
 use overbank_wire::extract::extract_within;
@@ -108,7 +109,7 @@ struct Burst {
     frame: ArrayVec<u8, BURST>,
     keys: [FlowKey; BURST],
     offsets: [Offsets; BURST],
-    hashes: [u64; BURST],
+    hashes: [Hash64; BURST],
     verdicts: [u32; BURST],
     probes: Probes,
     /// Frames without a key.
@@ -121,7 +122,7 @@ impl Burst {
             frame: ArrayVec::new(),
             keys: [FlowKey::default(); BURST],
             offsets: [Offsets::default(); BURST],
-            hashes: [0; BURST],
+            hashes: [Hash64::default(); BURST],
             verdicts: [0; BURST],
             probes: Probes::new(),
             unreadable: ArrayVec::new(),
@@ -129,7 +130,7 @@ impl Burst {
     }
 
     #[inline]
-    fn hashes(&self) -> &[u64] {
+    fn hashes(&self) -> &[Hash64] {
         &self.hashes[..self.frame.len()]
     }
 
@@ -147,7 +148,7 @@ impl Burst {
             match extract_within(bytes, in_port, vlan_limit, &mut self.keys[n]) {
                 Ok(offsets) => {
                     self.offsets[n] = offsets;
-                    self.hashes[n] = self.keys[n].microflow_hash();
+                    self.hashes[n] = Hash64::new(self.keys[n].microflow_hash());
                     self.frame.push(i as u8);
                 }
                 Err(reason) => self.unreadable.push((i as u8, reason.into())),
@@ -166,7 +167,7 @@ fn translation_cost(tables: &Tables, answer: &translate::Translation) -> u32 {
 }
 
 /// Inserts a signature. The layout was chosen so that every megaflow's id fits.
-fn install_signature(cache: &mut dyn DynCache, hash: u64, id: u32) {
+fn install_signature(cache: &mut dyn DynCache, hash: Hash64, id: u32) {
     let installed = cache.insert(hash, id);
     debug_assert!(installed.is_ok(), "megaflow ids fit into the cache's values");
 }
@@ -380,7 +381,7 @@ impl Datapath {
         // Packets of this burst may still need the verdicts of evicted megaflows.
         let released = &mut self.released;
         let removed = |number| released.push(number);
-        let mask = self.megaflows.bounded(&answer.mask, hash, now_ms, removed);
+        let mask = self.megaflows.bounded(&answer.mask, hash.get(), now_ms, removed);
         let number = self.verdicts.acquire(answer, self.tables.stats());
         self.burst.verdicts[i] = number;
         let installed = mask.and_then(|mask| self.megaflows.install(key, &mask, number, now_ms));

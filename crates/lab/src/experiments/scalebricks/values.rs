@@ -16,6 +16,7 @@ use std::time::Instant;
 use super::{hash, table, table_for};
 use crate::prelude::*;
 use overbank::fib::{Reader, Value};
+use overbank::hash::Hash64;
 use overbank::memory::{Pages, Words};
 use overbank::prefetch::{Prefetch, prefetch, prefetch_far};
 use overbank::random::Pcg32;
@@ -157,7 +158,7 @@ fn measure(context: &mut Context<'_>, entries: u64, keys: usize) -> Result<Sized
         Box::new(|keys| sum(&four, keys, u64::from)),
         Box::new(|keys| sum(&eight, keys, |value| value)),
         Box::new(|keys| through(&four, &sessions, keys)),
-        Box::new(|keys| gather.touch(BURST, Way::Ahead, keys)),
+        Box::new(|keys| gather.touch(BURST, Way::Ahead, Hash64::slice(keys))),
         Box::new(|keys| sum(&roomy, keys, |value| value)),
     ];
     let mut pcg = Pcg32::new(seed, 5);

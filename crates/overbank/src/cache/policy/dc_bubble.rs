@@ -10,6 +10,7 @@ use crate::cache::error::CacheError;
 use crate::cache::geometry::{Geometry, SetAssoc};
 use crate::cache::layout::Layout;
 use crate::cache::table::{Entry, Place, Table};
+use crate::hash::Hash64;
 use crate::memory::MemoryError;
 
 /// DC-Bubble (section 5.3, after Zhang and Xue 2009), on set-associative caches only.
@@ -62,7 +63,7 @@ where
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<SetAssoc<M>, L>,
-        hashes: &[u64],
+        hashes: &[Hash64],
         slots: &[u8],
         _hits: u32,
     ) {
@@ -76,7 +77,7 @@ where
     fn evict<L: Layout>(
         &mut self,
         table: &mut Table<SetAssoc<M>, L>,
-        hash: u64,
+        hash: Hash64,
     ) -> (Place, Entry<L::Value>) {
         let last = table.candidate(hash, M - 1);
         if self.was_hit(last.bucket) {
@@ -91,7 +92,7 @@ where
     }
 
     #[inline(always)]
-    fn inserted<L: Layout>(&mut self, table: &Table<SetAssoc<M>, L>, hash: u64) {
+    fn inserted<L: Layout>(&mut self, table: &Table<SetAssoc<M>, L>, hash: Hash64) {
         self.record(table.candidate(hash, 0).bucket, false);
     }
 

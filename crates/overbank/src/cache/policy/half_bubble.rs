@@ -41,6 +41,7 @@ use crate::cache::layout::Layout;
 use crate::cache::policy::STREAM;
 use crate::cache::probes::MISS;
 use crate::cache::table::{Entry, Place, Table};
+use crate::hash::Hash64;
 use crate::random::Pcg32;
 
 /// Bubbles from the lower half of a bucket while popularity differs. See the module.
@@ -146,7 +147,7 @@ impl<G: Geometry> Policy<G> for HalfBubble {
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<G, L>,
-        hashes: &[u64],
+        hashes: &[Hash64],
         slots: &[u8],
         hits: u32,
     ) {
@@ -184,7 +185,11 @@ impl<G: Geometry> Policy<G> for HalfBubble {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
+    fn evict<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hash: Hash64,
+    ) -> (Place, Entry<L::Value>) {
         if self.rest == 0 && Self::crowded(table) {
             return last_of_random_bucket(&mut self.pcg, table, hash);
         }

@@ -23,6 +23,7 @@ use super::error::CacheError;
 use super::geometry::{Geometry, fingerprint};
 use super::layout::Layout;
 use super::table::{Entry, Place, Table};
+use crate::hash::Hash64;
 use crate::random::Pcg32;
 
 mod sealed {
@@ -30,7 +31,7 @@ mod sealed {
 }
 
 /// Promotion and eviction on a geometry. Only the table calls its methods.
-pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
+pub trait Policy<G: Geometry>: sealed::Sealed + Clone + Send + Sync + 'static {
     /// Returns a policy for a table of `buckets`.
     #[doc(hidden)]
     fn new(buckets: usize, config: &Config) -> Result<Self, CacheError>;
@@ -45,7 +46,7 @@ pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<G, L>,
-        hashes: &[u64],
+        hashes: &[Hash64],
         slots: &[u8],
         hits: u32,
     );
@@ -53,12 +54,16 @@ pub trait Policy<G: Geometry>: sealed::Sealed + Sized + Send + Sync + 'static {
     /// Evicts when all candidate slots of `hash` are taken: returns the slot to overwrite and the
     /// lost entry.
     #[doc(hidden)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>);
+    fn evict<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hash: Hash64,
+    ) -> (Place, Entry<L::Value>);
 
     /// Handles an insertion of any outcome.
     #[doc(hidden)]
     #[inline(always)]
-    fn inserted<L: Layout>(&mut self, _table: &Table<G, L>, _hash: u64) {}
+    fn inserted<L: Layout>(&mut self, _table: &Table<G, L>, _hash: Hash64) {}
 
     /// Handles the clearing of the table.
     #[doc(hidden)]
@@ -77,15 +82,15 @@ const STREAM: u64 = 54;
 /// Iterates over hashes and slots of the hits.
 #[inline(always)]
 fn hits<'a, G: Geometry>(
-    hashes: &'a [u64],
+    hashes: &'a [Hash64],
     slots: &'a [u8],
-) -> impl Iterator<Item = (u64, usize)> + 'a {
+) -> impl Iterator<Item = (Hash64, usize)> + 'a {
     let pairs = hashes.iter().zip(slots).map(|(&hash, &slot)| (hash, usize::from(slot)));
     pairs.filter(|&(_, slot)| slot < G::CANDIDATES)
 }
 
 #[inline(always)]
-fn promote<G: Geometry, L: Layout>(table: &mut Table<G, L>, hash: u64, slot: usize) {
+fn promote<G: Geometry, L: Layout>(table: &mut Table<G, L>, hash: Hash64, slot: usize) {
     table.promote(table.candidate(hash, slot), fingerprint(hash));
 }
 
@@ -95,7 +100,7 @@ fn promote<G: Geometry, L: Layout>(table: &mut Table<G, L>, hash: u64, slot: usi
 fn last_of_random_bucket<G: Geometry, L: Layout>(
     pcg: &mut Pcg32,
     table: &Table<G, L>,
-    hash: u64,
+    hash: Hash64,
 ) -> (Place, Entry<L::Value>) {
     let choice = pcg.below(G::CHOICES as u32) as usize;
     let slot = table.candidate(hash, choice * G::SLOTS + G::SLOTS - 1);
@@ -120,10 +125,14 @@ impl<G: Geometry> Policy<G> for Random {
     }
 
     #[inline(always)]
-    fn report<L: Layout>(&mut self, _: &mut Table<G, L>, _: &[u64], _: &[u8], _: u32) {}
+    fn report<L: Layout>(&mut self, _: &mut Table<G, L>, _: &[Hash64], _: &[u8], _: u32) {}
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
+    fn evict<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hash: Hash64,
+    ) -> (Place, Entry<L::Value>) {
         let slot = table.candidate(hash, self.pcg.below(G::CANDIDATES as u32) as usize);
         (slot, table.entry(slot))
     }
@@ -151,7 +160,7 @@ impl<G: Geometry> Policy<G> for BubbleLru {
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<G, L>,
-        hashes: &[u64],
+        hashes: &[Hash64],
         slots: &[u8],
         _hits: u32,
     ) {
@@ -159,7 +168,11 @@ impl<G: Geometry> Policy<G> for BubbleLru {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
+    fn evict<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hash: Hash64,
+    ) -> (Place, Entry<L::Value>) {
         last_of_random_bucket(&mut self.pcg, table, hash)
     }
 }
@@ -203,7 +216,7 @@ impl<G: Geometry> Policy<G> for Pblru {
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<G, L>,
-        hashes: &[u64],
+        hashes: &[Hash64],
         slots: &[u8],
         hits: u32,
     ) {
@@ -221,7 +234,11 @@ impl<G: Geometry> Policy<G> for Pblru {
     }
 
     #[inline(always)]
-    fn evict<L: Layout>(&mut self, table: &mut Table<G, L>, hash: u64) -> (Place, Entry<L::Value>) {
+    fn evict<L: Layout>(
+        &mut self,
+        table: &mut Table<G, L>,
+        hash: Hash64,
+    ) -> (Place, Entry<L::Value>) {
         last_of_random_bucket(&mut self.pcg, table, hash)
     }
 }

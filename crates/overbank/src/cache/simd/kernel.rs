@@ -15,6 +15,7 @@ use super::{Scan, Simd};
 use crate::cache::geometry::{Geometry, fingerprint};
 use crate::cache::layout::Layout;
 use crate::cache::probes::{BURST, Mask, Probes};
+use crate::hash::Hash64;
 use crate::prefetch::prefetch_at;
 
 /// A table's slots, as a kernel sees them.
@@ -31,14 +32,14 @@ impl View {
     /// Returns a bucket of a hash. It is below `buckets + BUFFER_BUCKETS` for every hash, so the
     /// address is in the table.
     #[inline(always)]
-    fn bucket<G: Geometry, L: Layout>(&self, hash: u64, choice: usize) -> *const u8 {
+    fn bucket<G: Geometry, L: Layout>(&self, hash: Hash64, choice: usize) -> *const u8 {
         self.base.wrapping_add(G::bucket(hash, self.buckets, choice) * Extent::<G, L>::STRIDE)
     }
 }
 
 /// Returns the hashes to prefetch for: at most a burst.
 #[inline(always)]
-fn upcoming(next: Option<&[u64]>) -> &[u64] {
+fn upcoming(next: Option<&[Hash64]>) -> &[Hash64] {
     let next = next.unwrap_or_default();
     &next[..next.len().min(BURST)]
 }
@@ -173,8 +174,8 @@ unsafe fn value_at<G: Geometry, L: Layout>(
 #[inline(always)]
 pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     view: View,
-    hashes: &[u64],
-    next: Option<&[u64]>,
+    hashes: &[Hash64],
+    next: Option<&[Hash64]>,
     out: &mut Probes,
 ) {
     let count = hashes.len().min(BURST);
@@ -182,7 +183,7 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     let (asked, next) = (next.is_some(), upcoming(next));
     let mut first = [core::ptr::null::<u8>(); BURST];
     let mut second = [core::ptr::null::<u8>(); BURST];
-    let buckets = |hash: u64| {
+    let buckets = |hash: Hash64| {
         let first = view.bucket::<G, L>(hash, 0);
         (first, if G::ADJACENT { first } else { view.bucket::<G, L>(hash, 1) })
     };
@@ -227,8 +228,8 @@ pub(super) unsafe fn probe<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
 #[inline(always)]
 pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout, const FAR: bool>(
     view: View,
-    hashes: &[u64],
-    next: Option<&[u64]>,
+    hashes: &[Hash64],
+    next: Option<&[Hash64]>,
     out: &mut Probes,
 ) {
     let count = hashes.len().min(BURST);
@@ -278,7 +279,7 @@ pub(super) unsafe fn probe_home_first<S: Simd, G: Geometry, L: Layout, const FAR
 /// # Safety
 /// As for [`probe`].
 #[inline(always)]
-pub(super) unsafe fn scan<S: Simd, G: Geometry, L: Layout>(view: View, hash: u64) -> Scan {
+pub(super) unsafe fn scan<S: Simd, G: Geometry, L: Layout>(view: View, hash: Hash64) -> Scan {
     let first = view.bucket::<G, L>(hash, 0);
     let second = if G::ADJACENT { first } else { view.bucket::<G, L>(hash, 1) };
     // SAFETY: both point at buckets of the view.

@@ -26,6 +26,7 @@ mod neon;
 use super::geometry::Geometry;
 use super::layout::Layout;
 use super::probes::Probes;
+use crate::hash::Hash64;
 use crate::isa::{Isa, IsaError};
 
 pub(crate) use kernel::View;
@@ -95,11 +96,11 @@ pub(crate) struct Scan {
 pub(crate) struct Kernels {
     /// Probes up to a burst of hashes; given the next burst, prefetches its lines instead of this
     /// one's.
-    pub(crate) probe: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
+    pub(crate) probe: unsafe fn(View, &[Hash64], Option<&[Hash64]>, &mut Probes),
     /// Probes second buckets only if the first have no match.
-    pub(crate) probe_home_first: unsafe fn(View, &[u64], Option<&[u64]>, &mut Probes),
+    pub(crate) probe_home_first: unsafe fn(View, &[Hash64], Option<&[Hash64]>, &mut Probes),
     /// Scans all candidate slots of one hash.
-    pub(crate) scan: unsafe fn(View, u64) -> Scan,
+    pub(crate) scan: unsafe fn(View, Hash64) -> Scan,
 }
 
 impl Kernels {
@@ -142,8 +143,8 @@ macro_rules! entry_points {
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn probe<G: Geometry, L: Layout, const FAR: bool>(
             view: View,
-            hashes: &[u64],
-            next: Option<&[u64]>,
+            hashes: &[Hash64],
+            next: Option<&[Hash64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
@@ -155,8 +156,8 @@ macro_rules! entry_points {
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn probe_home_first<G: Geometry, L: Layout, const FAR: bool>(
             view: View,
-            hashes: &[u64],
-            next: Option<&[u64]>,
+            hashes: &[Hash64],
+            next: Option<&[Hash64]>,
             out: &mut Probes,
         ) {
             // SAFETY: the caller's promises, passed on.
@@ -166,7 +167,7 @@ macro_rules! entry_points {
         /// # Safety
         /// See [`Kernels`](super::Kernels); the CPU has the instruction set.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn scan<G: Geometry, L: Layout>(view: View, hash: u64) -> Scan {
+        pub(super) unsafe fn scan<G: Geometry, L: Layout>(view: View, hash: Hash64) -> Scan {
             // SAFETY: the caller's promises, passed on.
             unsafe { kernel::scan::<$simd, G, L>(view, hash) }
         }

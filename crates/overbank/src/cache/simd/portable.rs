@@ -11,6 +11,7 @@ use super::{Scan, Simd, entry_points};
 use crate::cache::geometry::Geometry;
 use crate::cache::layout::Layout;
 use crate::cache::probes::Probes;
+use crate::hash::Hash64;
 
 pub(super) struct Portable;
 
