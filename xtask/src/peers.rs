@@ -368,9 +368,11 @@ fn vswitchd(patched: bool) -> Result<PathBuf> {
         fs::write(&stamp, wanted)?;
         // Some headers are generated; only the Makefile lists them.
         fs::write(folder.join("sources.mk"), "include Makefile\nmade: $(BUILT_SOURCES)\n")?;
-        let flags = library.as_ref().map(|(header, library)| {
+        let flags = library.as_ref().map(|library| {
+            let header = root().join("crates/capi/include");
+            let library = library.with_file_name("");
             let (header, library) = (header.display(), library.display());
-            format!("CPPFLAGS='-I{header}' LIBS='{library} -lgcc_s -lm'")
+            format!("CPPFLAGS='-I{header}' LIBS='-L{library} -loverbank -lgcc_s -lm'")
         });
         quietly(&format!(
             "./configure --with-dpdk=shared --disable-ssl --disable-libcapng \
@@ -380,7 +382,7 @@ fn vswitchd(patched: bool) -> Result<PathBuf> {
     }
     // No rule of theirs says that the program depends on the library.
     let modified = |file: &Path| fs::metadata(file).and_then(|data| data.modified()).ok();
-    if library.is_some_and(|(_, library)| modified(&library) > modified(&program)) {
+    if library.is_some_and(|library| modified(&library) > modified(&program)) {
         quietly("rm -f vswitchd/ovs-vswitchd")?;
     }
     quietly("make -j2 -f ../sources.mk made && make -j2 vswitchd/ovs-vswitchd")?;
@@ -395,17 +397,33 @@ fn patches() -> Result<Vec<PathBuf>> {
     Ok(series.lines().map(|name| folder.join(name)).collect())
 }
 
-/// Builds liboverbank; returns the folder of its header, and the archive.
-fn library() -> Result<(PathBuf, PathBuf)> {
+/// Builds liboverbank; returns the archive, in a folder without the shared library, which would be
+/// linked instead.
+fn library() -> Result<PathBuf> {
+    let target = folder().join("build");
     let mut build = cargo("build --release --package overbank-capi --locked");
+    build.env("CARGO_TARGET_DIR", &target);
     println!("\n=== {}", shown(&build));
     steps::run(&mut build)?;
-    Ok((root().join("crates/capi/include"), crate::test::target().join("release/liboverbank.a")))
+    let library = folder().join("lib/liboverbank.a");
+    fs::create_dir_all(library.with_file_name(""))?;
+    let _ = fs::remove_file(&library);
+    let built = target.join("release/liboverbank.a");
+    fs::hard_link(&built, &library).with_context(|| built.display().to_string())?;
+    Ok(library)
 }
 
 /// Groups of Open vSwitch's own tests that meet the datapath.
 const TESTS: [&str; 9] = [
-    "dpif-netdev", "pmd", "ofproto-dpif", "classifier", "dpif", "flow", "dpctl", "megaflow", "cmap",
+    "dpif-netdev",
+    "pmd",
+    "ofproto-dpif",
+    "classifier",
+    "dpif",
+    "flow",
+    "dpctl",
+    "megaflow",
+    "cmap",
 ];
 
 /// Runs Open vSwitch's own tests on both builds; fails unless the same ones pass.
@@ -417,14 +435,20 @@ fn own_tests() -> Result<()> {
     for patched in [false, true] {
         let program = vswitchd(patched)?;
         let source = program.ancestors().nth(2).context("the program lies in a folder")?;
-        let (log, groups) = (source.join("../check"), TESTS.map(|name| format!("-k {name}")).join(" "));
+        let (log, groups) =
+            (source.join("../check"), TESTS.map(|name| format!("-k {name}")).join(" "));
         println!("\n=== tests of Open vSwitch, patched: {patched}; output in {}", log.display());
         fs::write(&log, "")?;
         // Its failure is that of a test, which the comparison reports.
         let failed = shell(source, &log, &format!("make -j2 check TESTSUITEFLAGS='-j2 {groups}'"));
         let outcome = own_outcomes(&fs::read_to_string(&log)?);
         let count = |what: &str| outcome.values().filter(|found| found.starts_with(what)).count();
-        println!("{} passed, {} skipped, {} failed", count("ok"), count("skipped"), count("FAILED"));
+        println!(
+            "{} passed, {} skipped, {} failed",
+            count("ok"),
+            count("skipped"),
+            count("FAILED")
+        );
         if outcome.is_empty() {
             failed?;
             bail!("no tests ran; see {}", log.display());
