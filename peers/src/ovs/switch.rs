@@ -87,7 +87,9 @@ impl Switch {
 
     /// Starts a switch without ports.
     pub fn bare(build: &Build, flowgen: Option<&Path>) -> Result<Vswitch> {
-        let mut vswitch = Vswitch::start_database(&build.name, Home::default())?;
+        // A file's name in options of ports.
+        let name = build.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let mut vswitch = Vswitch::start_database(&name, Home::default())?;
         vswitch.vsctl(&format!(
             "--no-wait set Open_vSwitch . other_config:dpdk-init=true \
              other_config:dpdk-lcore-mask=0x1 other_config:pmd-cpu-mask=0x2 \

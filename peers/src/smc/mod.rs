@@ -189,12 +189,12 @@ fn builds(options: &Options, entries: usize) -> Result<Vec<Build>> {
     };
     let (stock, patched) = (given("native")?, given("patched")?);
     let contestant = |build: &Build, name: &str, design: Option<(&str, usize)>| {
-        let memory = format!("dpdk-socket-mem={MEMORY_MIB}");
+        let memory = ["mem", "limit"].map(|setting| format!("dpdk-socket-{setting}={MEMORY_MIB}"));
         let design = design.map(|(design, entries)| format!("smc-design={design}@{entries}"));
         Build {
             name: name.to_owned(),
             file: build.file.clone(),
-            settings: std::iter::once(memory).chain(design).collect(),
+            settings: memory.into_iter().chain(design).collect(),
             environment: &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")],
         }
     };
