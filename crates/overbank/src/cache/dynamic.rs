@@ -9,7 +9,7 @@ use super::flow::{FlowCache, Inserted, Swept};
 use super::geometry::{Fingerprint, Geometry};
 use super::layout::Layout;
 use super::policy::Policy;
-use super::probes::{Hits, Probes, Slot};
+use super::probes::{Hits, Probes, Slot, Slots};
 use crate::hash::Hash64;
 use crate::isa::Isa;
 use crate::memory::HugePages;
@@ -34,6 +34,8 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     fn probe_batch_ahead(&self, hashes: &[Hash64], next: &[Hash64], out: &mut Probes);
     /// See [`FlowCache::candidate`].
     fn candidate(&self, hash: Hash64, slot: Slot) -> u32;
+    /// See [`FlowCache::matches`].
+    fn matches(&self, hash: Hash64) -> Slots;
     /// See [`FlowCache::commit`].
     fn commit(&mut self, hashes: &[Hash64], hits: &Hits);
     /// See [`FlowCache::lookup`].
@@ -125,6 +127,10 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
 
     fn candidate(&self, hash: Hash64, slot: Slot) -> u32 {
         self.candidate(hash, slot)
+    }
+
+    fn matches(&self, hash: Hash64) -> Slots {
+        self.matches(hash)
     }
 
     fn commit(&mut self, hashes: &[Hash64], hits: &Hits) {

@@ -114,6 +114,13 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         self.table.value(self.table.candidate(hash, usize::from(slot.get()))).into()
     }
 
+    /// Returns all candidate slots with the fingerprint of `hash`, first to last: also those in
+    /// second buckets, which a probe may omit.
+    #[inline]
+    pub fn matches(&self, hash: Hash64) -> Slots {
+        Slots::of(self.table.scan(hash).matching)
+    }
+
     /// Reports verified lookups, in order: for each hash the candidate slot whose value was right.
     ///
     /// Counts, and lets the policy promote. A promotion first checks that the slot still has the
@@ -136,7 +143,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     #[inline]
     pub fn lookup(&mut self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
         let (mut hits, mut found) = (Hits::none(1), None);
-        for slot in Slots::of(self.table.scan(hash).matching) {
+        for slot in self.matches(hash) {
             let value = self.candidate(hash, slot);
             if verify(value) {
                 hits.hit(0, slot);
@@ -152,8 +159,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
     /// Returns the value that `verify` accepts, as [`Self::lookup`] does, but counts and promotes
     /// nothing.
     pub fn get(&self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
-        let matching = Slots::of(self.table.scan(hash).matching);
-        matching.map(|slot| self.candidate(hash, slot)).find(|&value| verify(value))
+        self.matches(hash).map(|slot| self.candidate(hash, slot)).find(|&value| verify(value))
     }
 
     /// Iterates over all entries, bucket by bucket. Reads the whole table.
@@ -235,7 +241,8 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
 
     /// Removes the entry that `verify` accepts and returns its value.
     pub fn remove(&mut self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
-        let (slot, value) = Slots::of(self.table.scan(hash).matching)
+        let (slot, value) = self
+            .matches(hash)
             .map(|slot| (slot, self.candidate(hash, slot)))
             .find(|&(_, value)| verify(value))?;
         self.table.set_fingerprint(self.table.candidate(hash, usize::from(slot.get())), 0);

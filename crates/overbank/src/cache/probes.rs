@@ -276,6 +276,7 @@ impl Hits {
 
     /// Says that key `i` was found in this slot. Ignores keys that are none of the burst; a slot
     /// that the cache does not have counts as a miss there.
+    #[inline]
     pub fn hit(&mut self, i: usize, slot: Slot) {
         if i < self.len {
             self.set(i, slot.0);
@@ -283,6 +284,7 @@ impl Hits {
     }
 
     /// Adds matches that were wrong.
+    #[inline]
     pub fn refuse(&mut self, count: u64) {
         self.refused = self.refused.saturating_add(count);
     }

@@ -1,0 +1,1042 @@
+/* overbank.h: lookup and cache tables for software data planes.
+ *
+ * Generated from crates/capi/src. SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * - Every function that can fail returns a status; overbank_last_error() has the words.
+ * - A function that fails changes nothing that its comment does not name.
+ * - Unless its comment says more, a handle is used by one thread at a time.
+ * - Options are zeroed and then set: zero is the default of each field, NULL that of all.
+ */
+
+#ifndef OVERBANK_H
+#define OVERBANK_H
+
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Spreads a hash that is good in fewer than 64 bits over all of them: a NIC's RSS hash, a CRC.
+ * (Hash64::mix of the crate.)
+ */
+static inline uint64_t overbank_mix(uint64_t hash) {
+  hash += 0x9e3779b97f4a7c15u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+
+/**
+ * Most hashes of one probe.
+ */
+#define OVERBANK_BURST 32
+
+/**
+ * The slot of a hint that is none: the key is not in the cache.
+ */
+#define OVERBANK_MISS 65535
+
+/**
+ * Most keys of one count.
+ */
+#define OVERBANK_SKETCH_BURST 64
+
+/**
+ * What a function says of its outcome.
+ */
+enum overbank_status {
+  /**
+   * Done.
+   */
+  OVERBANK_OK = 0,
+  /**
+   * An argument is NULL, not aligned, out of range, or a name that is none.
+   */
+  OVERBANK_INVALID = 1,
+  /**
+   * The system gives no memory.
+   */
+  OVERBANK_MEMORY = 2,
+  /**
+   * The table has no place for the key.
+   */
+  OVERBANK_FULL = 3,
+  /**
+   * The table does not have the key, or nothing to hand out yet. Not a fault.
+   */
+  OVERBANK_ABSENT = 4,
+  /**
+   * A file cannot be read or written.
+   */
+  OVERBANK_IO = 5,
+  /**
+   * An image or a delta is damaged, of another format, or of another table.
+   */
+  OVERBANK_DAMAGED = 6,
+  /**
+   * The library has a fault. The handle that was changed is poisoned; please report it.
+   */
+  OVERBANK_PANIC = 7,
+  /**
+   * An earlier call on this handle ended with OVERBANK_PANIC. It can only be destroyed.
+   */
+  OVERBANK_POISONED = 8,
+};
+
+/**
+ * A flow cache: a bounded table from 64-bit hashes to values of 16 or 32 bits, which evicts what
+ * it cannot hold. It keeps 16 bits of each hash and no key, so a match is a hint.
+ *
+ * One thread at a time uses it; nothing in it locks.
+ */
+struct overbank_cache;
+
+/**
+ * The side of a sketch that counts. Belongs to one thread.
+ */
+struct overbank_counter;
+
+/**
+ * The writing side of a forwarding table: an exact map of up to billions of entries, from keys of
+ * 4, 6, 8, 13 or 16 bytes to values of 2, 4 or 8.
+ *
+ * One thread at a time uses it, while others look up through their readers.
+ */
+struct overbank_fib;
+
+/**
+ * A thread's side of a forwarding table: looks up while the writer writes, and never waits.
+ *
+ * One thread at a time uses it. It keeps the table alive after overbank_fib_destroy.
+ */
+struct overbank_fib_reader;
+
+/**
+ * The side of a sketch that starts epochs and reads counts. Belongs to one thread.
+ */
+struct overbank_keeper;
+
+/**
+ * The owner of a partition table: knows the keys' hashes, changes the table and says each change
+ * in bytes for the copies. One thread at a time uses it, while others look up.
+ */
+struct overbank_partition;
+
+/**
+ * A thread's side of a partition table or of a copy. It keeps the table alive. Threads may share
+ * one.
+ */
+struct overbank_partition_reader;
+
+/**
+ * A copy of a partition table, without keys: 1.2 to 4.4 bits each. One thread at a time changes
+ * it, while others look up.
+ */
+struct overbank_replica;
+
+/**
+ * Bytes that the library allocated: to be freed by overbank_bytes_free.
+ */
+struct overbank_bytes {
+  /**
+   * The first byte; NULL if there are none.
+   */
+  uint8_t *data;
+  /**
+   * How many.
+   */
+  size_t len;
+};
+
+/**
+ * A hash of 128 bits, for sketches.
+ */
+struct overbank_hash128 {
+  /**
+   * Bits 0 to 63.
+   */
+  uint64_t low;
+  /**
+   * Bits 64 to 127.
+   */
+  uint64_t high;
+};
+
+/**
+ * How a cache is made. All zeroes are the defaults.
+ */
+struct overbank_cache_options {
+  /**
+   * Seed of random evictions and promotions.
+   */
+  uint64_t seed;
+  /**
+   * Bits of a value: 16 (0 is 16 too) or 32.
+   */
+  uint32_t value_bits;
+  /**
+   * Zero.
+   */
+  uint32_t unused;
+  /**
+   * "portable", "avx2", "avx512" or "neon"; NULL: the best that the CPU has.
+   */
+  const char *isa;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * A match of a hash: perhaps the key's, perhaps another's. Verify the value.
+ */
+struct overbank_hint {
+  /**
+   * The value in the slot; without a match it means nothing.
+   */
+  uint32_t value;
+  /**
+   * The candidate slot, or OVERBANK_MISS.
+   */
+  uint16_t slot;
+  /**
+   * Matches of this hash that were wrong, counted by overbank_cache_next.
+   */
+  uint16_t refused;
+};
+
+/**
+ * What a cache has counted since it was made or last reset.
+ */
+struct overbank_cache_counters {
+  /**
+   * Keys reported by overbank_cache_commit.
+   */
+  uint64_t lookups;
+  /**
+   * Those that had a slot.
+   */
+  uint64_t hits;
+  /**
+   * Matches that were wrong.
+   */
+  uint64_t false_positives;
+  /**
+   * Insertions.
+   */
+  uint64_t inserts;
+  /**
+   * Those that went over an entry of the same fingerprint.
+   */
+  uint64_t replacements;
+  /**
+   * Those that evicted another entry.
+   */
+  uint64_t evictions;
+  /**
+   * Entries removed, by overbank_cache_erase and overbank_cache_clear.
+   */
+  uint64_t removals;
+};
+
+/**
+ * What a cache is and holds.
+ */
+struct overbank_cache_info {
+  /**
+   * Entries.
+   */
+  size_t len;
+  /**
+   * Slots.
+   */
+  size_t capacity;
+  /**
+   * Buckets, without buffer buckets.
+   */
+  size_t buckets;
+  /**
+   * Candidate slots of a key.
+   */
+  size_t candidates;
+  /**
+   * Bytes of the table.
+   */
+  size_t bytes;
+};
+
+/**
+ * How a forwarding table is made. All zeroes are the defaults.
+ */
+struct overbank_fib_options {
+  /**
+   * Seed of the hash function, which strangers should not know.
+   */
+  uint64_t seed;
+  /**
+   * Pages of the table's memory: 0: 2 MiB where the system gives them; 1: the smallest;
+   * 2: 1 GiB where the system has them.
+   */
+  uint32_t pages;
+  /**
+   * Zero.
+   */
+  uint32_t unused;
+  /**
+   * "portable", "avx2", "avx512" or "neon"; NULL: the best that the CPU has.
+   */
+  const char *isa;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * What a forwarding table is and holds.
+ */
+struct overbank_fib_info {
+  /**
+   * Entries.
+   */
+  size_t len;
+  /**
+   * Slots. A table takes entries up to 95 % of them and often more.
+   */
+  size_t slots;
+  /**
+   * Bytes of the table.
+   */
+  size_t bytes;
+  /**
+   * Bytes of a key.
+   */
+  size_t key_bytes;
+  /**
+   * Bytes of a value.
+   */
+  size_t value_bytes;
+};
+
+/**
+ * How a partition table is made. All zeroes are the defaults.
+ */
+struct overbank_partition_options {
+  /**
+   * Keys that the table may grow to; 0: those that it is planned for.
+   */
+  size_t keys_max;
+  /**
+   * Parts of the table that grow each by itself, a power of two; 0 is 1.
+   */
+  size_t partitions;
+  /**
+   * Tells apart the tables of one name that were built anew.
+   */
+  uint32_t generation;
+  /**
+   * Pages of memory, as in overbank_fib_options.
+   */
+  uint32_t pages;
+  /**
+   * The seed that keys are hashed with. Images keep it; the table does not use it.
+   */
+  uint64_t seed;
+  /**
+   * As in overbank_fib_options.
+   */
+  const char *isa;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * What a copy of a partition table is.
+ */
+struct overbank_partition_info {
+  /**
+   * Name of the table, the same in all its copies.
+   */
+  uint64_t id;
+  /**
+   * Number of the last change.
+   */
+  uint64_t sequence;
+  /**
+   * The seed that keys are hashed with.
+   */
+  uint64_t seed;
+  /**
+   * Keys.
+   */
+  size_t keys;
+  /**
+   * Bytes of the table.
+   */
+  size_t bytes;
+  /**
+   * Bits of a value.
+   */
+  size_t value_bits;
+  /**
+   * Its generation.
+   */
+  uint32_t generation;
+  /**
+   * Zero.
+   */
+  uint32_t unused;
+};
+
+/**
+ * The size of a sketch, and how its first epoch counts. All zeroes are the sizes of NetCache,
+ * every key counted, and hot with its first count.
+ */
+struct overbank_sketch_options {
+  /**
+   * Logarithm of the counters in a row: 2 to 16; 0 is 16.
+   */
+  uint32_t counters_log2;
+  /**
+   * Logarithm of the bits in a row of the Bloom filter: 6 to 18; 0 is 18.
+   */
+  uint32_t bloom_log2;
+  /**
+   * Samples from which a key is hot, 65535 at most; 0 is 1.
+   */
+  uint32_t threshold;
+  /**
+   * Logarithm of the keys for each sample, 32 at most.
+   */
+  uint32_t sample_log2;
+  /**
+   * Decides which keys are sampled.
+   */
+  uint64_t seed;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * What a sketch has counted in an epoch.
+ */
+struct overbank_counts {
+  /**
+   * Samples.
+   */
+  uint64_t samples;
+  /**
+   * The largest counter.
+   */
+  uint32_t largest;
+  /**
+   * Number of the epoch whose counts grow.
+   */
+  uint32_t epoch;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns a status in words. Never NULL; the text lives as long as the program.
+ *
+ * Any thread. `status` may be any number.
+ */
+const char *overbank_strerror(int32_t status);
+
+/**
+ * Returns what the last failed call of this thread had to say: one line, which names the argument,
+ * the file or the limit. Empty before the first failure; never NULL.
+ *
+ * Any thread. The text is the library's and lives until the next failed call of the thread.
+ */
+const char *overbank_last_error(void);
+
+/**
+ * Returns the version of the library, "MAJOR.MINOR.PATCH". Any thread; the text lives as long as
+ * the program.
+ */
+const char *overbank_version(void);
+
+/**
+ * Frees bytes of the library and empties `bytes`. NULL, and empty bytes, are right.
+ *
+ * Any thread, once for each time that they were handed out.
+ *
+ * Requires:
+ * `bytes` is NULL, or holds what a function of the library wrote there.
+ */
+void overbank_bytes_free(struct overbank_bytes *bytes);
+
+/**
+ * Hashes a key of `len` bytes, good in all 64 bits. The same seed and bytes give the same hash on
+ * every machine. A sender that does not know the seed cannot choose keys that meet. 0 for a NULL
+ * that should have bytes.
+ *
+ * Any thread.
+ *
+ * Requires:
+ * `key` is valid for reads of `len` bytes.
+ */
+uint64_t overbank_hash(const uint8_t *key, size_t len, uint64_t seed);
+
+/**
+ * Hashes a key of `len` bytes to 128 bits (XXH3). Zeroes for a NULL that should have bytes.
+ *
+ * Any thread.
+ *
+ * Requires:
+ * `key` is valid for reads of `len` bytes.
+ */
+struct overbank_hash128 overbank_hash_128(const uint8_t *key, size_t len, uint64_t seed);
+
+/**
+ * Makes a cache of at least `entries` slots and sets `*out`.
+ *
+ * `design` is a name as "blp-2-16+pblru", "blp-2-4" or "cuckoo-2-16+half-bubble": geometry and
+ * policy, or the geometry alone for random eviction; "blp-2-4+pblru/8" promotes one hit in
+ * 8. `options` may be NULL. Fails with
+ * OVERBANK_INVALID for a name, a size or an option that cannot be, and with OVERBANK_MEMORY.
+ *
+ * Any thread. The caller owns the cache: overbank_cache_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_cache_create(const char *design,
+                                           size_t entries,
+                                           const struct overbank_cache_options *options,
+                                           struct overbank_cache **out);
+
+/**
+ * Frees a cache. NULL is none.
+ *
+ * Requires:
+ * The cache is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_cache_destroy(struct overbank_cache *cache);
+
+/**
+ * Looks for up to OVERBANK_BURST hashes, and writes a hint for each: its first match.
+ *
+ * Asks for all cache lines before it reads the first. Changes and counts nothing. Hashes need 64
+ * good bits (overbank_hash, overbank_mix).
+ *
+ * Threads may probe at the same time while none changes the cache.
+ *
+ * Requires:
+ * The cache is NULL or live; `hashes` and `hints` have `count` elements.
+ */
+enum overbank_status overbank_cache_probe(const struct overbank_cache *cache,
+                                          const uint64_t *hashes,
+                                          size_t count,
+                                          struct overbank_hint *hints);
+
+/**
+ * As overbank_cache_probe, and meanwhile asks for the lines of the `next` hashes, which the next
+ * call is expected to have as `hashes`: a burst then waits for no memory. Begin with `count` 0.
+ *
+ * Requires:
+ * As overbank_cache_probe; `next` has `next_count` elements, OVERBANK_BURST at most.
+ */
+enum overbank_status overbank_cache_probe_ahead(const struct overbank_cache *cache,
+                                                const uint64_t *hashes,
+                                                size_t count,
+                                                const uint64_t *next,
+                                                size_t next_count,
+                                                struct overbank_hint *hints);
+
+/**
+ * Says that a hint was wrong: replaces it by the next match of its hash, or by OVERBANK_MISS, and
+ * counts it in `refused`. A hint that is a miss stays one.
+ *
+ * Threads: as overbank_cache_probe.
+ *
+ * Requires:
+ * The cache is NULL or live; `hint` is NULL or valid.
+ */
+enum overbank_status overbank_cache_next(const struct overbank_cache *cache,
+                                         uint64_t hash,
+                                         struct overbank_hint *hint);
+
+/**
+ * Reports a burst whose hints were verified: counts lookups, hits and wrong matches, and lets the
+ * policy promote the hits.
+ *
+ * The hints are those of the same hashes: right ones with their slot, all others with
+ * OVERBANK_MISS. Between probe and commit the cache may change; a promotion looks first.
+ *
+ * Requires:
+ * As overbank_cache_probe; no other call uses the cache.
+ */
+enum overbank_status overbank_cache_commit(struct overbank_cache *cache,
+                                           const uint64_t *hashes,
+                                           size_t count,
+                                           const struct overbank_hint *hints);
+
+/**
+ * Inserts an entry: over one of the same fingerprint, else into an empty slot, else over the one
+ * that the policy evicts. Fails with OVERBANK_INVALID if the value has more bits than the cache.
+ *
+ * Requires:
+ * The cache is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_cache_insert(struct overbank_cache *cache,
+                                           uint64_t hash,
+                                           uint32_t value);
+
+/**
+ * Removes the entry of this hash that has this value. OVERBANK_ABSENT if there is none.
+ *
+ * Requires:
+ * The cache is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_cache_erase(struct overbank_cache *cache,
+                                          uint64_t hash,
+                                          uint32_t value);
+
+/**
+ * Removes all entries. Takes time for the whole table.
+ *
+ * Requires:
+ * The cache is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_cache_clear(struct overbank_cache *cache);
+
+/**
+ * Writes what the cache has counted.
+ *
+ * Requires:
+ * The cache is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_cache_counters(const struct overbank_cache *cache,
+                                             struct overbank_cache_counters *out);
+
+/**
+ * Sets what the cache has counted to zero; entries stay.
+ *
+ * Requires:
+ * The cache is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_cache_counters_reset(struct overbank_cache *cache);
+
+/**
+ * Writes what the cache is and holds.
+ *
+ * Requires:
+ * The cache is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_cache_info(const struct overbank_cache *cache,
+                                         struct overbank_cache_info *out);
+
+/**
+ * Makes a table for `entries` entries, and sets `*out`.
+ *
+ * Keys have `key_bytes` bytes: 4, 6, 8, 13 or 16, of no alignment; two are the same if their bytes
+ * are. Values have `value_bytes` bytes: 2, 4 or 8. `options` may be NULL.
+ *
+ * Any thread. The caller owns the table: overbank_fib_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_fib_create(size_t key_bytes,
+                                         size_t value_bytes,
+                                         size_t entries,
+                                         const struct overbank_fib_options *options,
+                                         struct overbank_fib **out);
+
+/**
+ * Frees the writing side; the table goes with its last reader. NULL is none.
+ *
+ * Requires:
+ * The table is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_fib_destroy(struct overbank_fib *fib);
+
+/**
+ * Makes a reader and sets `*out`. Each thread needs one.
+ *
+ * The caller owns it: overbank_fib_reader_destroy.
+ *
+ * Requires:
+ * The table is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_fib_reader_create(const struct overbank_fib *fib,
+                                                struct overbank_fib_reader **out);
+
+/**
+ * Frees a reader. NULL is none.
+ *
+ * Requires:
+ * The reader is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_fib_reader_destroy(struct overbank_fib_reader *reader);
+
+/**
+ * Inserts an entry or replaces its value. OVERBANK_FULL if the table has no place for it: it is as
+ * before.
+ *
+ * Readers see the entry at once or not yet, never half.
+ *
+ * Requires:
+ * The table is NULL or live, and in no other call of its writer; `key` has `key_bytes` bytes.
+ */
+enum overbank_status overbank_fib_insert(struct overbank_fib *fib, const void *key, uint64_t value);
+
+/**
+ * Removes an entry. OVERBANK_ABSENT if the key has none. `value` gets what it was; NULL if that is
+ * of no interest.
+ *
+ * Requires:
+ * As overbank_fib_insert; `value` is NULL or valid.
+ */
+enum overbank_status overbank_fib_remove(struct overbank_fib *fib,
+                                         const void *key,
+                                         uint64_t *value);
+
+/**
+ * Reads the value of one key, on the writer's side. OVERBANK_ABSENT if it has none.
+ *
+ * Requires:
+ * As overbank_fib_remove.
+ */
+enum overbank_status overbank_fib_get(const struct overbank_fib *fib,
+                                      const void *key,
+                                      uint64_t *value);
+
+/**
+ * Looks up any number of keys: sets bit `i % 64` of `hits[i / 64]` if key `i` has an entry, and
+ * then `values[i]`, else both to zero. Up to 64 keys are one burst; of more, bursts overlap.
+ *
+ * `keys` are `count` keys of `key_bytes` bytes, one after another. `values` are `count` integers
+ * of `value_bytes` bytes, `hits` are `(count + 63) / 64` words. Each key is looked up by itself: a
+ * list is no snapshot. Takes no lock and waits for nothing.
+ *
+ * Requires:
+ * The reader is NULL or live, and in no other call; the arrays are so long.
+ */
+enum overbank_status overbank_fib_lookup(const struct overbank_fib_reader *reader,
+                                         const void *keys,
+                                         size_t count,
+                                         void *values,
+                                         uint64_t *hits);
+
+/**
+ * Removes all entries. Readers see them go one by one.
+ *
+ * Requires:
+ * The table is NULL or live, and in no other call of its writer.
+ */
+enum overbank_status overbank_fib_clear(struct overbank_fib *fib);
+
+/**
+ * Writes what the table is and holds.
+ *
+ * Requires:
+ * The table is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_fib_info(const struct overbank_fib *fib,
+                                       struct overbank_fib_info *out);
+
+/**
+ * Writes all entries to a file, which is replaced once the new one is on disk. Readers go on.
+ *
+ * Requires:
+ * The table is NULL or live, and no other call changes it; `path` is NULL or a text.
+ */
+enum overbank_status overbank_fib_save(const struct overbank_fib *fib, const char *path);
+
+/**
+ * Makes a table from a file of overbank_fib_save, and sets `*out`. Size and seed are the file's;
+ * sizes of keys and values must be. Any changed byte is OVERBANK_DAMAGED.
+ *
+ * Requires:
+ * As overbank_fib_create; `path` is NULL or a text.
+ */
+enum overbank_status overbank_fib_load(const char *path,
+                                       size_t key_bytes,
+                                       size_t value_bytes,
+                                       const struct overbank_fib_options *options,
+                                       struct overbank_fib **out);
+
+/**
+ * Hashes a key of `len` bytes as the tables of a cluster do. Any thread. 0 for a NULL that should
+ * have bytes.
+ *
+ * Requires:
+ * `key` is valid for reads of `len` bytes.
+ */
+uint64_t overbank_partition_hash(const uint8_t *key, size_t len, uint64_t seed);
+
+/**
+ * Builds a table for `keys` keys with values of `value_bits` bits, 1 to 8, which has the `count`
+ * keys of these hashes with these values, and sets `*out`.
+ *
+ * Two keys of one hash are one key: with different values, OVERBANK_INVALID names the hash.
+ * `count` may be 0. `options` may be NULL.
+ *
+ * Any thread. The caller owns the table: overbank_partition_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid; `hashes` and `values` have `count` elements.
+ */
+enum overbank_status overbank_partition_build(size_t keys,
+                                              size_t value_bits,
+                                              const uint64_t *hashes,
+                                              const uint8_t *values,
+                                              size_t count,
+                                              const struct overbank_partition_options *options,
+                                              struct overbank_partition **out);
+
+/**
+ * Frees the owner's side. NULL is none.
+ *
+ * Requires:
+ * The table is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_partition_destroy(struct overbank_partition *table);
+
+/**
+ * Gives a key a value: a new key, or a move of one. `delta` gets the change for the copies, which
+ * is empty if nothing changed; NULL if there are none. OVERBANK_FULL if no key fits any more.
+ *
+ * Requires:
+ * The table is NULL or live, and in no other call of its owner; `delta` is NULL or valid.
+ */
+enum overbank_status overbank_partition_set(struct overbank_partition *table,
+                                            uint64_t hash,
+                                            uint8_t value,
+                                            struct overbank_bytes *delta);
+
+/**
+ * Removes a key; `value` gets its value, NULL if that is of no interest. OVERBANK_ABSENT if it is
+ * not there. Copies need not hear of it: they answer anything for a key that is not there.
+ *
+ * Requires:
+ * The table is NULL or live, and in no other call of its owner; `value` is NULL or valid.
+ */
+enum overbank_status overbank_partition_remove(struct overbank_partition *table,
+                                               uint64_t hash,
+                                               uint8_t *value);
+
+/**
+ * Reads the value of a key, exactly. OVERBANK_ABSENT if it is not there.
+ *
+ * Requires:
+ * As overbank_partition_remove.
+ */
+enum overbank_status overbank_partition_get(const struct overbank_partition *table,
+                                            uint64_t hash,
+                                            uint8_t *value);
+
+/**
+ * Writes the number of keys.
+ *
+ * Requires:
+ * The table is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_partition_len(const struct overbank_partition *table, size_t *out);
+
+/**
+ * Makes a reader of the owner's table, and sets `*out`. overbank_partition_reader_destroy.
+ *
+ * Requires:
+ * The table is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_partition_reader_create(const struct overbank_partition *table,
+                                                      struct overbank_partition_reader **out);
+
+/**
+ * Makes a copy of the owner's table as it is now, and sets `*out`. overbank_replica_destroy.
+ *
+ * Requires:
+ * As overbank_partition_reader_create.
+ */
+enum overbank_status overbank_partition_replica(const struct overbank_partition *table,
+                                                struct overbank_replica **out);
+
+/**
+ * Frees a reader. NULL is none.
+ *
+ * Requires:
+ * The reader is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_partition_reader_destroy(struct overbank_partition_reader *reader);
+
+/**
+ * Looks up any number of keys by their hashes: `values[i]` is that of `hashes[i]`. A key that was
+ * never in the table gets any value. Takes no lock; while a change is made, reads again.
+ *
+ * Requires:
+ * The reader is NULL or live; the arrays have `count` elements.
+ */
+enum overbank_status overbank_partition_lookup(const struct overbank_partition_reader *reader,
+                                               const uint64_t *hashes,
+                                               size_t count,
+                                               uint8_t *values);
+
+/**
+ * Applies a change of overbank_partition_set. Changes come in order and once each:
+ * OVERBANK_DAMAGED, with the copy as it was, for one that does not follow, or is of another table.
+ *
+ * Requires:
+ * The copy is NULL or live, and in no other call but lookups; `data` has `len` bytes.
+ */
+enum overbank_status overbank_replica_apply(struct overbank_replica *replica,
+                                            const uint8_t *data,
+                                            size_t len);
+
+/**
+ * Makes a reader of a copy, and sets `*out`. overbank_partition_reader_destroy.
+ *
+ * Requires:
+ * The copy is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_replica_reader(const struct overbank_replica *replica,
+                                             struct overbank_partition_reader **out);
+
+/**
+ * Writes what a copy is.
+ *
+ * Requires:
+ * As overbank_replica_reader.
+ */
+enum overbank_status overbank_replica_info(const struct overbank_replica *replica,
+                                           struct overbank_partition_info *out);
+
+/**
+ * Writes an image of a copy to `*out`: overbank_bytes_free.
+ *
+ * Requires:
+ * As overbank_replica_reader.
+ */
+enum overbank_status overbank_replica_encode(const struct overbank_replica *replica,
+                                             struct overbank_bytes *out);
+
+/**
+ * Makes a copy from an image, and sets `*out`. Any changed byte is OVERBANK_DAMAGED.
+ *
+ * Requires:
+ * `data` has `len` bytes; `out` is NULL or valid.
+ */
+enum overbank_status overbank_replica_decode(const uint8_t *data,
+                                             size_t len,
+                                             struct overbank_replica **out);
+
+/**
+ * Writes an image of a copy to a file, which is replaced once the new one is on disk.
+ *
+ * Requires:
+ * As overbank_replica_reader; `path` is NULL or a text.
+ */
+enum overbank_status overbank_replica_save(const struct overbank_replica *replica,
+                                           const char *path);
+
+/**
+ * Makes a copy from a file of overbank_replica_save, and sets `*out`.
+ *
+ * Requires:
+ * `path` is NULL or a text; `out` is NULL or valid.
+ */
+enum overbank_status overbank_replica_load(const char *path, struct overbank_replica **out);
+
+/**
+ * Frees a copy. NULL is none.
+ *
+ * Requires:
+ * The copy is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_replica_destroy(struct overbank_replica *replica);
+
+/**
+ * Makes a sketch and sets `*counter` and `*keeper`. `options` may be NULL.
+ *
+ * Any thread. The caller owns both sides: overbank_counter_destroy, overbank_keeper_destroy, in
+ * any order.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_sketch_create(const struct overbank_sketch_options *options,
+                                            struct overbank_counter **counter,
+                                            struct overbank_keeper **keeper);
+
+/**
+ * Frees the side that counts. NULL is none.
+ *
+ * Requires:
+ * The counter is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_counter_destroy(struct overbank_counter *counter);
+
+/**
+ * Frees the side that reads. NULL is none.
+ *
+ * Requires:
+ * The keeper is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_keeper_destroy(struct overbank_keeper *keeper);
+
+/**
+ * Counts up to OVERBANK_SKETCH_BURST keys. Bit `i` of `*hot` says that key `i` became hot in this
+ * epoch: each is reported once an epoch. A thread without keys calls it with `count` 0 now and
+ * then, or the keeper cannot go on.
+ *
+ * Requires:
+ * The counter is NULL or live, and in no other call; `hashes` has `count` elements; `hot` is NULL
+ * or valid.
+ */
+enum overbank_status overbank_counter_count(struct overbank_counter *counter,
+                                            const struct overbank_hash128 *hashes,
+                                            size_t count,
+                                            uint64_t *hot);
+
+/**
+ * Starts an epoch that counts so, and clears the counts of the one before the last.
+ * OVERBANK_ABSENT, with nothing changed, while the counter has not begun the current one.
+ *
+ * Requires:
+ * The keeper is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_keeper_turn(struct overbank_keeper *keeper,
+                                          uint32_t threshold,
+                                          uint32_t sample_log2);
+
+/**
+ * Reads the counts of an epoch: those that grow (`finished` 0), or the final ones of the epoch
+ * before (1): OVERBANK_ABSENT if there are none yet.
+ *
+ * Requires:
+ * The keeper is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_keeper_counts(const struct overbank_keeper *keeper,
+                                            int32_t finished,
+                                            struct overbank_counts *out);
+
+/**
+ * Estimates the samples of a key in an epoch (see overbank_keeper_counts): never too few, up to
+ * 65535.
+ *
+ * Requires:
+ * As overbank_keeper_counts.
+ */
+enum overbank_status overbank_keeper_estimate(const struct overbank_keeper *keeper,
+                                              int32_t finished,
+                                              struct overbank_hash128 hash,
+                                              uint32_t *out);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* OVERBANK_H */

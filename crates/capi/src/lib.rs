@@ -1,0 +1,38 @@
+//! `liboverbank`: the tables of the crate `overbank` for C and C++.
+//!
+//! ```text
+//!   overbank.h ── overbank_cache_*      cache.rs       ─▶ overbank::cache
+//!                 overbank_fib_*        fib.rs         ─▶ overbank::fib
+//!                 overbank_partition_*  partition.rs   ─▶ overbank::partition
+//!                 overbank_sketch_*     sketch.rs      ─▶ overbank::sketch
+//!                 status, messages      border.rs
+//! ```
+//!
+//! The header is generated from these files (`OVERBANK_UPDATE=1 cargo test -p overbank-capi`
+//! writes it), so their comments speak to programmers in C.
+//!
+//! # The border
+//!
+//! - No panic crosses it: one becomes `OVERBANK_PANIC`, and the handle that it met is poisoned.
+//! - A pointer that is `NULL` or not aligned is refused. One that leads to freed or foreign memory
+//!   cannot be seen.
+//! - A function that fails changes nothing that its comment does not name; what it would have
+//!   written stays as it was.
+
+#![allow(unsafe_code)] // Pointers of C, each with what the caller promises.
+#![allow(non_camel_case_types)] // The names that C sees.
+#![warn(missing_docs)]
+
+mod border;
+mod cache;
+mod fib;
+mod hash;
+mod partition;
+mod sketch;
+
+pub use border::*;
+pub use cache::*;
+pub use fib::*;
+pub use hash::*;
+pub use partition::*;
+pub use sketch::*;
