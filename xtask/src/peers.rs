@@ -401,14 +401,14 @@ fn patches() -> Result<Vec<PathBuf>> {
 /// linked instead.
 fn library() -> Result<PathBuf> {
     let target = folder().join("build");
-    let mut build = cargo("build --release --package overbank-capi --locked");
+    let mut build = cargo("rustc --release --package overbank-capi --crate-type staticlib --locked");
     build.env("CARGO_TARGET_DIR", &target);
     println!("\n=== {}", shown(&build));
     steps::run(&mut build)?;
     let library = folder().join("lib/liboverbank.a");
     fs::create_dir_all(library.with_file_name(""))?;
     let _ = fs::remove_file(&library);
-    let built = target.join("release/liboverbank.a");
+    let built = target.join("release/liboverbank_capi.a");
     fs::hard_link(&built, &library).with_context(|| built.display().to_string())?;
     Ok(library)
 }
