@@ -401,7 +401,8 @@ fn patches() -> Result<Vec<PathBuf>> {
 /// linked instead.
 fn library() -> Result<PathBuf> {
     let target = folder().join("build");
-    let mut build = cargo("rustc --release --package overbank-capi --crate-type staticlib --locked");
+    let mut build =
+        cargo("rustc --release --package overbank-capi --crate-type staticlib --locked");
     build.env("CARGO_TARGET_DIR", &target);
     println!("\n=== {}", shown(&build));
     steps::run(&mut build)?;
