@@ -6,7 +6,7 @@
  * OVERBANK_FLOWGEN holds `net_nullN.ids`, the port's first queue receives the flows of that file, in
  * order, again and again. A header of 16 bytes comes first:
  *
- *   0  "OBFLOWS1"     8  u32 classes     12  u32 log2 of the number of ids     16  u32 ids, in host order
+ *   0  "OBFLOWS1"     8  u32 classes (frame.h)     12  u32 log2 of the number of ids     16  u32 ids, in host order
  *
  * Without classes (0), ids are places in a list of frames that follows them:
  *
@@ -204,7 +204,7 @@ static struct source *open_source(uint16_t port)
 		memcpy(&s->classes, file + 8, 4);
 		memcpy(&log2, file + 12, 4);
 		s->stats = map(name, "stats", &stats_len, 1);
-		if (s->stats && s->classes <= 31 && log2 < 40 && len >= HEADER_LEN + (4ull << log2)) {
+		if (s->stats && (s->classes & 0xff) <= 31 && s->classes >> 8 <= 31 && log2 < 40 && len >= HEADER_LEN + (4ull << log2)) {
 			s->mask = (1ull << log2) - 1;
 			s->ids = (const uint32_t *)(file + HEADER_LEN);
 			if (s->classes || read_listed(s, file + HEADER_LEN + (4ull << log2), file + len))

@@ -17,6 +17,8 @@ static inline uint64_t split_mix(uint64_t *state)
 	return z ^ z >> 31;
 }
 
+/* Bits 0 to 7 of `classes` are those of the destination. The rest are those of the source; 0: no rule
+ * looks at it. */
 static inline void write_frame(uint8_t *frame, uint32_t id, uint32_t classes)
 {
 	static const uint8_t template[FRAME_LEN] = {
@@ -25,13 +27,18 @@ static inline void write_frame(uint8_t *frame, uint32_t id, uint32_t classes)
 	};
 	uint64_t state = 0x1234567 * 0x9e3779b97f4a7c15 + id;
 	uint64_t a = split_mix(&state), b = split_mix(&state), c = split_mix(&state);
-	uint32_t class = (uint32_t)(a >> 32) % classes, low = UINT32_MAX >> (class + 1);
+	uint32_t class = (uint32_t)(a >> 32) % (classes & 0xff), low = UINT32_MAX >> (class + 1);
 	uint32_t src = b, dst = ~(low << 1 | 1) | ((uint32_t)c & low);
 	uint16_t sport = b >> 32, dport = b >> 48;
-	uint32_t sum = 0x4500 + 46 + 0x4011 + (src >> 16) + (src & 0xffff) + (dst >> 16) + (dst & 0xffff);
 
 	sport = sport ? sport : 1;
 	dport = dport ? dport : 1;
+	if (classes >> 8) {
+		low = UINT32_MAX >> ((sport ^ dport) % (classes >> 8) + 1);
+		src = ~(low << 1 | 1) | (src & low);
+	}
+	uint32_t sum = 0x4500 + 46 + 0x4011 + (src >> 16) + (src & 0xffff) + (dst >> 16) + (dst & 0xffff);
+
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	uint16_t check = htons((uint16_t)~sum);

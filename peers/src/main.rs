@@ -3,7 +3,7 @@
 //!
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
 //! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
-//! to slow it, [`ovs::explosion`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
+//! to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
 //! the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`];
 //! `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.
@@ -21,6 +21,7 @@ mod output;
 mod ovs;
 mod partition;
 mod process;
+mod smc;
 mod table;
 mod tables;
 mod vswitch;
@@ -50,6 +51,8 @@ enum Command {
     Partition(partition::Options),
     /// Measures Open vSwitch with DPDK beside Overbank's datapath: cycles per packet (as root)
     Ovs(ovs::Options),
+    /// Measures tables of Overbank in the place of Open vSwitch's signature cache (as root)
+    Smc(smc::Options),
     /// Measures what both leave to packets of others, under packets made to have a mask each (as
     /// root)
     Explosion(ovs::explosion::Options),
@@ -87,6 +90,11 @@ fn list() -> Result<()> {
     }
     println!("ovs:");
     println!("  Open vSwitch 3.1 with DPDK, its cache configurations: {}", ovs::NAMES.join(", "));
+    println!("smc:");
+    println!(
+        "  Open vSwitch 3.1 with DPDK, as it is and with a table of Overbank: {}",
+        smc::list()
+    );
     println!("explosion:");
     println!("  Open vSwitch 3.1 with DPDK: {}", ovs::explosion::CONFIGURATIONS.join(", "));
     println!("gateway:");
@@ -107,6 +115,7 @@ fn main() -> ExitCode {
         Command::Fib(options) => fib::run(&options),
         Command::Partition(options) => partition::run(&options),
         Command::Ovs(options) => ovs::run(&options),
+        Command::Smc(options) => smc::run(&options),
         Command::Explosion(options) => ovs::explosion::run(&options),
         Command::Gateway(options) => gateway::run(&options),
         Command::Live(options) => live::run(&options),

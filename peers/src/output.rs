@@ -65,6 +65,11 @@ impl Report<'_> {
     /// Writes `NAME.json`, `NAME.txt`, `NAME.md` and `records/peers-NAME.json` to a folder, and
     /// prints the text.
     pub fn write(self, folder: &Path) -> Result<()> {
+        self.write_with(folder, |record| record)
+    }
+
+    /// Does the same; `more` adds to the record.
+    pub fn write_with(self, folder: &Path, more: impl FnOnce(Record) -> Record) -> Result<()> {
         let Report { name, ref intro, .. } = self;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let (mut text, mut markdown) = (format!("{intro}\n"), format!("{intro}\n"));
@@ -81,7 +86,7 @@ impl Report<'_> {
         println!("{text}");
         println!("recorded in {}/{name}.{{json,txt,md}}", folder.display());
         let core = self.core;
-        write_record(folder, self.outcome(), Some(core))
+        write_record(folder, more(self.outcome()), Some(core))
     }
 
     /// Converts to a record of the lab.

@@ -19,6 +19,7 @@ mod package;
 mod packages;
 mod peers;
 mod sanitize;
+mod semver;
 mod soak;
 mod steps;
 mod test;
@@ -141,6 +142,13 @@ enum Task {
         cargo xtask package command               target/package/overbank_*.deb\n  \
         cargo xtask package command --check       and tries it in a clean Debian (as root)")]
     Package(package::Options),
+    /// Compare the public face of the tables with the one that others build on
+    ///
+    /// Runs cargo-semver-checks, which it builds once, in minutes.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask semver                with the commit that the crate names\n  \
+        cargo xtask semver HEAD~3         with another one")]
+    Semver(semver::Options),
     /// Make tests/fixtures/lan.pcapng and lan.pcap.gz again (as root)
     #[command(after_help = "Example:\n  cargo xtask fixture")]
     Fixture,
@@ -159,6 +167,7 @@ fn main() -> ExitCode {
         Task::Coherence(options) => coherence::run(&options),
         Task::Nightly(options) => nightly::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Semver(options) => semver::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Fixture => fixture::run(),
     };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | fib | partition | live |
-//!  sources      tests of peers/             ovs | explosion | control  (peers/README.md)
+//!  sources      tests of peers/             ovs | smc | explosion | control  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
@@ -10,6 +10,7 @@
 //! and written below `target/peers`. Needs root to install packages, to reserve huge pages and to
 //! run Open vSwitch.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,6 +75,15 @@ const NATIVE: &[Package] = &[
     },
 ];
 
+const PATCHED: &[Package] = &[
+    Package { name: "patch", sign: &["patch", "--version"], needed_by: "peers ovs --patched" },
+    Package {
+        name: "librte-net-pcap23",
+        sign: &["sh", "-c", "ls /usr/lib/*/dpdk/pmds-*/librte_net_pcap.so*"],
+        needed_by: "peers ovs --patched: a capture through the switch",
+    },
+];
+
 /// The source of Debian's DPDK, and its SHA-256.
 const DPDK: [&str; 2] = [
     "http://deb.debian.org/debian/pool/main/d/dpdk/dpdk_22.11.11.orig.tar.xz",
@@ -133,7 +143,14 @@ enum What {
         /// Also build Open vSwitch for this processor (3 minutes, once) and measure it
         #[arg(long)]
         native: bool,
-        /// Arguments of `overbank-peers ovs`; `-- --help` lists them
+        /// Instead measure Open vSwitch with tables of Overbank inside, beside the native build:
+        /// `overbank-peers smc`
+        #[arg(long, conflicts_with = "native")]
+        patched: bool,
+        /// Measure nothing: run Open vSwitch's own tests of the datapath on both builds (20 minutes)
+        #[arg(long, requires = "patched")]
+        check: bool,
+        /// Arguments of `overbank-peers ovs` (or `smc`); `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -159,7 +176,7 @@ enum What {
 }
 
 /// Measurements beside Open vSwitch with DPDK.
-const WITH_DPDK: [&str; 3] = ["ovs", "explosion", "gateway"];
+const WITH_DPDK: [&str; 4] = ["ovs", "smc", "explosion", "gateway"];
 
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
@@ -173,7 +190,9 @@ pub fn run(options: &Options) -> Result<()> {
         Some(What::Fib { arguments }) => (alone("fib", arguments), false),
         Some(What::Partition { arguments }) => (alone("partition", arguments), false),
         Some(What::Live { arguments }) => (alone("live", arguments), false),
-        Some(What::Ovs { native, arguments }) => (alone("ovs", arguments), *native),
+        Some(What::Ovs { patched: true, check: true, .. }) => return own_tests(),
+        Some(What::Ovs { patched: true, arguments, .. }) => (alone("smc", arguments), true),
+        Some(What::Ovs { native, arguments, .. }) => (alone("ovs", arguments), *native),
         Some(What::Explosion { arguments }) => (alone("explosion", arguments), false),
         Some(What::Gateway { arguments }) => (alone("gateway", arguments), false),
         Some(What::Control { arguments }) => (alone("control", arguments), false),
@@ -191,8 +210,12 @@ pub fn run(options: &Options) -> Result<()> {
     if dpdk {
         packages::ensure(OVS, true)?;
     }
+    let patched = measures(&["smc"]);
     if native {
         packages::ensure(NATIVE, true)?;
+    }
+    if patched {
+        packages::ensure(PATCHED, true)?;
     }
     let program = build(!options.list)?;
     if options.list {
@@ -206,12 +229,19 @@ pub fn run(options: &Options) -> Result<()> {
         if let Some(plugin) = plugin.as_ref().filter(|_| WITH_DPDK.contains(&command)) {
             run.arg("--flowgen").arg(plugin).arg("--vswitchd").arg(format!("debian={DEBIAN}"));
         }
-        if native && command == "ovs" {
-            run.arg("--vswitchd").arg(format!("native={}", native_vswitchd()?.display()));
+        if native && ["ovs", "smc"].contains(&command) {
+            run.arg("--vswitchd").arg(format!("native={}", vswitchd(false)?.display()));
         }
-        let native = if native && command == "ovs" { " --native" } else { "" };
+        if command == "smc" {
+            run.arg("--vswitchd").arg(format!("patched={}", vswitchd(true)?.display()));
+        }
+        let task = match command {
+            "smc" => "ovs --patched",
+            "ovs" if native => "ovs --native",
+            _ => command,
+        };
         let separator = if arguments.is_empty() { "" } else { " -- " };
-        let task = format!("cargo xtask peers {command}{native}{separator}{}", arguments.join(" "));
+        let task = format!("cargo xtask peers {task}{separator}{}", arguments.join(" "));
         run.args(arguments).env("OVERBANK_PEERS_COMMAND", task);
         runs.push((command, run));
     }
@@ -309,27 +339,143 @@ fn flowgen() -> Result<PathBuf> {
     Ok(plugin)
 }
 
-/// Builds ovs-vswitchd from Debian's source for this processor.
-fn native_vswitchd() -> Result<PathBuf> {
-    let folder = folder().join("ovs-native");
+/// Builds ovs-vswitchd from Debian's source for this processor, as it is or with `peers/ovs/patches`
+/// and liboverbank.
+fn vswitchd(patched: bool) -> Result<PathBuf> {
+    let folder = folder().join(if patched { "ovs-patched" } else { "ovs-native" });
     let source = folder.join("openvswitch");
     let program = source.join("vswitchd/ovs-vswitchd");
-    if program.is_file() {
+    let patches = if patched { patches()? } else { Vec::new() };
+    let library = if patched { Some(library()?) } else { None };
+    // What the sources were patched with.
+    let stamp = folder.join("patched");
+    let wanted = patches.iter().map(fs::read_to_string).collect::<std::io::Result<String>>()?;
+    if source.exists() && fs::read_to_string(&stamp).unwrap_or_default() != wanted {
+        fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
+    }
+    if program.is_file() && library.is_none() {
         return Ok(program);
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    steps::run(Command::new("tar").args(["-xzf", SOURCE, "-C"]).arg(&folder))?;
-    // Some headers are generated; only the Makefile lists them.
-    fs::write(folder.join("sources.mk"), "include Makefile\nmade: $(BUILT_SOURCES)\n")?;
     let log = folder.join("log");
     println!("\n=== building Open vSwitch for this processor; output in {}", log.display());
     let quietly = |script: &str| shell(&source, &log, script);
-    quietly(
-        "./configure --with-dpdk=shared --disable-ssl --disable-libcapng \
-         CFLAGS='-O3 -march=native -g0'",
-    )?;
+    if !source.join("config.status").is_file() {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        steps::run(Command::new("tar").args(["-xzf", SOURCE, "-C"]).arg(&folder))?;
+        for patch in &patches {
+            quietly(&format!("patch -p1 <'{}'", patch.display()))?;
+        }
+        fs::write(&stamp, wanted)?;
+        // Some headers are generated; only the Makefile lists them.
+        fs::write(folder.join("sources.mk"), "include Makefile\nmade: $(BUILT_SOURCES)\n")?;
+        let flags = library.as_ref().map(|library| {
+            let header = root().join("crates/capi/include");
+            let library = library.with_file_name("");
+            let (header, library) = (header.display(), library.display());
+            format!("CPPFLAGS='-I{header}' LIBS='-L{library} -loverbank -lgcc_s -lm'")
+        });
+        quietly(&format!(
+            "./configure --with-dpdk=shared --disable-ssl --disable-libcapng \
+             CFLAGS='-O3 -march=native -g0' {}",
+            flags.unwrap_or_default()
+        ))?;
+    }
+    // No rule of theirs says that the program depends on the library.
+    let modified = |file: &Path| fs::metadata(file).and_then(|data| data.modified()).ok();
+    if library.is_some_and(|library| modified(&library) > modified(&program)) {
+        quietly("rm -f vswitchd/ovs-vswitchd")?;
+    }
     quietly("make -j2 -f ../sources.mk made && make -j2 vswitchd/ovs-vswitchd")?;
     Ok(program)
+}
+
+/// Returns the patches, in order.
+fn patches() -> Result<Vec<PathBuf>> {
+    let folder = root().join("peers/ovs/patches");
+    let series = folder.join("series");
+    let series = fs::read_to_string(&series).with_context(|| series.display().to_string())?;
+    Ok(series.lines().map(|name| folder.join(name)).collect())
+}
+
+/// Builds liboverbank; returns the archive, in a folder without the shared library, which would be
+/// linked instead.
+fn library() -> Result<PathBuf> {
+    let target = folder().join("build");
+    let mut build = cargo("rustc --release --package overbank-capi --crate-type staticlib --locked");
+    build.env("CARGO_TARGET_DIR", &target);
+    println!("\n=== {}", shown(&build));
+    steps::run(&mut build)?;
+    let library = folder().join("lib/liboverbank.a");
+    fs::create_dir_all(library.with_file_name(""))?;
+    let _ = fs::remove_file(&library);
+    let built = target.join("release/liboverbank_capi.a");
+    fs::hard_link(&built, &library).with_context(|| built.display().to_string())?;
+    Ok(library)
+}
+
+/// Groups of Open vSwitch's own tests that meet the datapath.
+const TESTS: [&str; 9] = [
+    "dpif-netdev",
+    "pmd",
+    "ofproto-dpif",
+    "classifier",
+    "dpif",
+    "flow",
+    "dpctl",
+    "megaflow",
+    "cmap",
+];
+
+/// Runs Open vSwitch's own tests on both builds; fails unless the same ones pass.
+fn own_tests() -> Result<()> {
+    packages::ensure(BUILD, true)?;
+    packages::ensure(NATIVE, true)?;
+    packages::ensure(PATCHED, true)?;
+    let mut outcomes = Vec::new();
+    for patched in [false, true] {
+        let program = vswitchd(patched)?;
+        let source = program.ancestors().nth(2).context("the program lies in a folder")?;
+        let (log, groups) =
+            (source.join("../check"), TESTS.map(|name| format!("-k {name}")).join(" "));
+        println!("\n=== tests of Open vSwitch, patched: {patched}; output in {}", log.display());
+        fs::write(&log, "")?;
+        // Its failure is that of a test, which the comparison reports.
+        let failed = shell(source, &log, &format!("make -j2 check TESTSUITEFLAGS='-j2 {groups}'"));
+        let outcome = own_outcomes(&fs::read_to_string(&log)?);
+        let count = |what: &str| outcome.values().filter(|found| found.starts_with(what)).count();
+        println!(
+            "{} passed, {} skipped, {} failed",
+            count("ok"),
+            count("skipped"),
+            count("FAILED")
+        );
+        if outcome.is_empty() {
+            failed?;
+            bail!("no tests ran; see {}", log.display());
+        }
+        outcomes.push(outcome);
+    }
+    let [unpatched, patched] = &outcomes[..] else { bail!("two builds") };
+    let differ = |(name, outcome): (&String, &String)| {
+        let other = patched.get(name).map_or("did not run", String::as_str);
+        (other != outcome).then(|| format!("{name}: unpatched {outcome}, patched {other}"))
+    };
+    match unpatched.iter().find_map(differ) {
+        Some(test) => bail!("{test}"),
+        None => Ok(()),
+    }
+}
+
+/// Returns the outcome of each test, by its number and name, from the output of an Autotest suite.
+fn own_outcomes(text: &str) -> BTreeMap<String, String> {
+    let outcome = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().rposition(|word| ["ok", "skipped", "FAILED"].contains(word))?;
+        let number = words.first()?.strip_suffix(':')?;
+        number.parse::<u32>().ok()?;
+        Some((words[..at].join(" "), words[at].to_owned()))
+    };
+    text.lines().filter_map(outcome).collect()
 }
 
 fn shell(folder: &Path, log: &Path, script: &str) -> Result<()> {
@@ -357,9 +503,12 @@ mod tests {
     #[test]
     fn arguments_after_the_dashes_are_handed_on() {
         let line = Line::parse_from(["x", "ovs", "--native", "--", "--rounds", "3"]);
-        let Some(What::Ovs { native, arguments }) = line.options.what else { panic!("ovs") };
+        let Some(What::Ovs { native, arguments, .. }) = line.options.what else { panic!("ovs") };
         assert!(native);
         assert_eq!(arguments, ["--rounds", "3"]);
+        assert!(Line::try_parse_from(["x", "ovs", "--patched", "--check"]).is_ok());
+        assert!(Line::try_parse_from(["x", "ovs", "--check"]).is_err());
+        assert!(Line::try_parse_from(["x", "ovs", "--patched", "--native"]).is_err());
         let line = Line::parse_from(["x", "fib", "--", "--sizes", "1"]);
         let Some(What::Fib { arguments }) = line.options.what else { panic!("fib") };
         assert_eq!(arguments, ["--sizes", "1"]);
@@ -377,5 +526,17 @@ mod tests {
         assert!(Line::parse_from(["x", "--smoke"]).options.smoke);
         assert!(Line::try_parse_from(["x", "--smoke", "--list"]).is_err());
         assert!(Line::parse_from(["x"]).options.what.is_none());
+    }
+
+    #[test]
+    fn outcomes_of_autotest_are_read_by_test() {
+        let text = "##\n1024: PMD - stats                      ok\n\
+                    1025: PMD - ok in its name   FAILED (pmd.at:3)\n7: x skipped (x.at:1)\n3 tests ok\n";
+        let found = own_outcomes(text);
+        let of = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!(found.len(), 3);
+        assert_eq!(of("1024: PMD - stats"), Some("ok"));
+        assert_eq!(of("1025: PMD - ok in its name"), Some("FAILED"));
+        assert_eq!(of("7: x"), Some("skipped"));
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::ovs::overbank::Datapaths;
-use crate::ovs::switch::{SOURCE, Switch};
+use crate::ovs::switch::{MEMORY_MIB, SOURCE, Switch};
 use crate::ovs::{Common, Machine, Window};
 use overbank::Runner;
 use traffic::{Direction, SKEWS, Traffic};
@@ -71,7 +71,7 @@ pub struct Workload {
 /// Measures all workloads and writes the results.
 pub fn run(options: &Options) -> Result<()> {
     let common = &options.common;
-    let machine = Machine::prepare(1)?;
+    let machine = Machine::prepare(1, MEMORY_MIB)?;
     let mut record = common.record(machine.hertz);
     let mut workloads = Vec::new();
     for &sessions in &options.sessions {

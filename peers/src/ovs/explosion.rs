@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::overbank::{Datapaths, Runner};
+use super::switch::MEMORY_MIB;
 use super::traffic::Ids;
 use super::{Common, Machine, Window};
 use crate::output::{Block, Report, target};
@@ -105,7 +106,7 @@ impl Share {
 /// Measures all sets of rules and writes the results.
 pub fn run(options: &Options) -> Result<()> {
     let common = &options.common;
-    let machine = Machine::prepare(PERCENTS.len())?;
+    let machine = Machine::prepare(PERCENTS.len(), MEMORY_MIB)?;
     let mut record = common.record(machine.hertz);
     let mut rows = Vec::new();
     for &fields in &options.fields {

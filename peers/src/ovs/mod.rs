@@ -22,7 +22,7 @@ pub mod explosion;
 pub mod overbank;
 mod report;
 pub mod switch;
-mod traffic;
+pub mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,8 +104,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Prepares it for `switches` at a time.
-    pub fn prepare(switches: usize) -> Result<Machine> {
+    /// Prepares it for `switches` at a time, each with `memory_mib` of huge pages.
+    pub fn prepare(switches: usize, memory_mib: u64) -> Result<Machine> {
         if machine::cpus() < 2 {
             bail!("two cores are needed: one forwards, one controls");
         }
@@ -113,7 +113,7 @@ impl Machine {
         // What this thread starts inherits the core.
         machine::keep_on(&[0])?;
         let hertz = clock::hertz();
-        let huge_pages = machine::HugePages::reserve(switch::MEMORY_MIB * switches as u64)?;
+        let huge_pages = machine::HugePages::reserve(memory_mib * switches as u64)?;
         Ok(Machine { stop, hertz, _huge_pages: huge_pages })
     }
 
@@ -126,16 +126,27 @@ impl Machine {
     fn warm(&self, build: &Build, flowgen: &Path, ids: &Ids, packets: u64) -> Result<Switch> {
         let switch = Switch::start(build, flowgen, ids)?;
         switch.configure("both")?;
-        let limit = Instant::now() + Duration::from_secs(30);
+        self.feed(&build.name, &switch, packets, Duration::from_secs(30))?;
+        Ok(switch)
+    }
+
+    /// Waits until a switch has had `packets` packets, at most for `patience`, and stops it.
+    pub fn feed(
+        &self,
+        name: &str,
+        switch: &Switch,
+        packets: u64,
+        patience: Duration,
+    ) -> Result<()> {
+        let limit = Instant::now() + patience;
         while switch.generated().0 < packets && Instant::now() < limit {
             self.check()?;
             std::thread::sleep(Duration::from_millis(50));
         }
         if switch.generated().0 == 0 {
-            bail!("{}: no packets: {}", build.name, switch.last_words());
+            bail!("{name}: no packets: {}", switch.last_words());
         }
-        switch.pause()?;
-        Ok(switch)
+        switch.pause()
     }
 }
 
@@ -217,6 +228,17 @@ pub struct Window {
     pub subtables: f64,
     /// Packets that went to the classifier.
     pub upcalls: u64,
+    /// What a table of Overbank counted in the place of Open vSwitch's signature cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<Table>,
+}
+
+/// Counts of a table of Overbank in Open vSwitch.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Table {
+    /// Flows that it took for others.
+    pub false_positives: u64,
+    pub evictions: u64,
 }
 
 impl Window {
@@ -248,7 +270,7 @@ pub struct Contestant {
 /// Measures all workloads and writes the results.
 pub fn run(options: &Options) -> Result<()> {
     let common = &options.common;
-    let machine = Machine::prepare(common.vswitchd.len())?;
+    let machine = Machine::prepare(common.vswitchd.len(), switch::MEMORY_MIB)?;
     let mut record = common.record(machine.hertz);
     let mut workloads = Vec::new();
     for &zipf in &options.zipf {

@@ -200,6 +200,7 @@ impl Work for Runner {
             megaflow: share(counters.megaflow.hits),
             subtables: counters.subtables_per_lookup(),
             upcalls: counters.classifier_lookups,
+            table: None,
         }
     }
 }

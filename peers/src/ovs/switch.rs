@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::Window;
 use super::traffic::{Ids, Map};
+use super::{Table, Window};
 use crate::machine;
 use crate::vswitch::{Home, Vswitch};
 
@@ -32,15 +32,24 @@ pub struct Build {
     pub name: String,
     /// Path of its ovs-vswitchd.
     pub file: PathBuf,
+    /// Further settings, KEY=VALUE of `other_config`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+    /// Further variables of its environment.
+    #[serde(skip)]
+    pub environment: &'static [(&'static str, &'static str)],
 }
 
 impl Build {
     /// Parses `NAME=FILE`.
     pub fn parse(text: &str) -> Result<Build, String> {
         match text.split_once('=') {
-            Some((name, file)) if !name.is_empty() && Path::new(file).is_file() => {
-                Ok(Build { name: name.into(), file: file.into() })
-            }
+            Some((name, file)) if !name.is_empty() && Path::new(file).is_file() => Ok(Build {
+                name: name.into(),
+                file: file.into(),
+                settings: Vec::new(),
+                environment: &[],
+            }),
             _ => Err("expected NAME=FILE with an existing file".into()),
         }
     }
@@ -65,10 +74,22 @@ impl Switch {
         inputs: &[(&Path, &str)],
         set_up: impl FnOnce(&Vswitch) -> Result<()>,
     ) -> Result<Switch> {
-        let mut vswitch = Vswitch::start_database(&build.name, Home::default())?;
+        let mut this = Switch { vswitch: Switch::bare(build, Some(flowgen))?, stats: None };
         for (file, suffix) in inputs {
-            fs::hard_link(file, vswitch.file(&format!("{SOURCE}.{suffix}")))?;
+            fs::hard_link(file, this.vswitch.file(&format!("{SOURCE}.{suffix}")))?;
         }
+        set_up(&this.vswitch).with_context(|| this.last_words())?;
+        let stats = format!("{SOURCE}.stats");
+        this.vswitch.wait_for(&stats).with_context(|| this.last_words())?;
+        this.stats = Some(Map::open(&this.vswitch.file(&stats))?);
+        Ok(this)
+    }
+
+    /// Starts a switch without ports.
+    pub fn bare(build: &Build, flowgen: Option<&Path>) -> Result<Vswitch> {
+        // A file's name in options of ports.
+        let name = build.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let mut vswitch = Vswitch::start_database(&name, Home::default())?;
         vswitch.vsctl(&format!(
             "--no-wait set Open_vSwitch . other_config:dpdk-init=true \
              other_config:dpdk-lcore-mask=0x1 other_config:pmd-cpu-mask=0x2 \
@@ -84,16 +105,18 @@ impl Switch {
             ".",
             "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry",
         ])?;
+        for setting in &build.settings {
+            let setting = format!("other_config:{setting}");
+            vswitch.vsctl_arguments(&["--no-wait", "set", "Open_vSwitch", ".", &setting])?;
+        }
         let mut program = Command::new(&build.file);
-        program.env("LD_PRELOAD", fs::canonicalize(flowgen)?);
-        program.env("OVERBANK_FLOWGEN", vswitch.folder());
+        program.envs(build.environment.iter().copied());
+        if let Some(flowgen) = flowgen {
+            program.env("LD_PRELOAD", fs::canonicalize(flowgen)?);
+            program.env("OVERBANK_FLOWGEN", vswitch.folder());
+        }
         vswitch.start_switch(program)?;
-        let mut this = Switch { vswitch, stats: None };
-        set_up(&this.vswitch).with_context(|| this.last_words())?;
-        let stats = format!("{SOURCE}.stats");
-        this.vswitch.wait_for(&stats).with_context(|| this.last_words())?;
-        this.stats = Some(Map::open(&this.vswitch.file(&stats))?);
-        Ok(this)
+        Ok(vswitch)
     }
 
     /// Sets the caches.
@@ -204,7 +227,7 @@ fn add_ports(vswitch: &Vswitch, ids: &Ids) -> Result<()> {
 }
 
 /// Parses the output of `pmd-stats-show`.
-fn parse(text: &str, generator_cycles: f64) -> Result<Window> {
+pub fn parse(text: &str, generator_cycles: f64) -> Result<Window> {
     let value = |name: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
         let word = line.and_then(|line| line.split_whitespace().next());
@@ -222,7 +245,17 @@ fn parse(text: &str, generator_cycles: f64) -> Result<Window> {
         megaflow: share("megaflow hits")?,
         subtables: value("avg. subtable lookups per megaflow hit")?,
         upcalls: value("miss with success upcall")? as u64,
+        table: table(text),
     })
+}
+
+/// Parses the line that a patched switch adds where it has a table of Overbank.
+fn table(text: &str) -> Option<Table> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("smc design "))?;
+    let (_, counts) = line.split_once(": ")?;
+    let mut counts = counts.split(", ").map_while(|count| count.split_once(' ')?.0.parse().ok());
+    let (_hits, false_positives, evictions) = (counts.next()?, counts.next()?, counts.next()?);
+    Some(Table { false_positives, evictions })
 }
 
 #[cfg(test)]
@@ -249,6 +282,10 @@ mod tests {
         assert_eq!((window.emc, window.signature, window.megaflow), (0.25, 0.5, 0.2475));
         assert_eq!((window.cycles, window.generator_cycles), (568.39, 48.0));
         assert_eq!(window.subtables, 5.64);
+        assert!(window.table.is_none());
+        let line = "  smc design set-4@64: 2000 hits, 7 false positives, 9 evictions\n";
+        let table = parse(&format!("{TEXT}{line}"), 48.0).unwrap().table.unwrap();
+        assert_eq!((table.false_positives, table.evictions), (7, 9));
         let cut: String = TEXT.lines().take(5).collect::<Vec<_>>().join("\n");
         assert!(parse(&cut, 0.0).is_err_and(|e| e.to_string().contains("avg cycles")));
     }

@@ -5,19 +5,22 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use overbank_kit::explosion::{self, Frame};
-use overbank_kit::traffic::{FRAME_LEN, OUTPUT_PORTS, Traffic};
+use overbank_kit::traffic::{CLASSES_MAX, FRAME_LEN, FlowTuple, OUTPUT_PORTS, Traffic};
 use overbank_kit::workload::FlowStream;
 
 use crate::folder::Folder;
 
 const MAGIC: &[u8; 8] = b"OBFLOWS1";
 const HEADER: usize = 16;
+/// The port of traffic with more masks.
+const OUTPUT: u32 = OUTPUT_PORTS[0];
 /// Different packets of an attack: as many as the larger caches have entries.
 const ATTACK_FRAMES: usize = 1 << 20;
 
@@ -72,6 +75,8 @@ const NEXT_OF_ATTACK: u32 = u32::MAX;
 enum Frames {
     /// An id is a flow.
     Flows(Traffic),
+    /// An id is a flow, whose source has one of this many classes as well.
+    Crossed(Traffic, u32),
     /// An id is a place in the list of others, or [`NEXT_OF_ATTACK`].
     Listed { others: Vec<Frame>, attack: Vec<Frame> },
 }
@@ -108,6 +113,29 @@ impl Ids {
         };
         let rules = OUTPUT_PORTS.iter().enumerate().skip(outputs.len()).fold(all, instead);
         Ids::made(Frames::Flows(traffic), rules, outputs, log2, |ids| stream.fill(ids))
+    }
+
+    /// Draws as [`Self::write`] does, of flows on `masks` masks (a multiple of those of the built-in
+    /// traffic), to one port.
+    pub fn of_masks(mut stream: FlowStream, log2: u32, masks: u32) -> Result<Ids> {
+        let traffic = Traffic::default();
+        let sources = masks / traffic.classes();
+        if sources * traffic.classes() != masks || !(1..=CLASSES_MAX).contains(&sources) {
+            bail!("{masks} masks: must be a multiple of {}, at most 620", traffic.classes());
+        }
+        if sources == 1 {
+            return Ids::write(stream, log2, 1);
+        }
+        let rule = |class| {
+            let source = |source| {
+                let [from, to] = [source, class].map(prefix);
+                format!("priority=100,udp,nw_src={from},nw_dst={to},actions=output:{OUTPUT}\n")
+            };
+            (0..sources).map(source).collect::<String>()
+        };
+        let rules = (0..traffic.classes()).map(rule).collect();
+        let frames = Frames::Crossed(traffic, sources);
+        Ids::made(frames, rules, &OUTPUT_PORTS[..1], log2, |ids| stream.fill(ids))
     }
 
     /// The attack of [`overbank_kit::explosion`] as `percent` of the packets, among those of
@@ -150,7 +178,11 @@ impl Ids {
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let mut file = BufWriter::new(file);
         file.write_all(MAGIC)?;
-        let classes = if let Frames::Flows(traffic) = &frames { traffic.classes() } else { 0 };
+        let classes = match &frames {
+            Frames::Flows(traffic) => traffic.classes(),
+            Frames::Crossed(traffic, sources) => traffic.classes() | sources << 8,
+            Frames::Listed { .. } => 0,
+        };
         file.write_all(&classes.to_ne_bytes())?;
         file.write_all(&log2.to_ne_bytes())?;
         let mut ids = vec![0u32; 1 << log2.min(16)];
@@ -217,6 +249,12 @@ impl Ids {
                     place.next += 1;
                 }
             }
+            Frames::Crossed(traffic, sources) => {
+                for (frame, id) in frames.zip(ids) {
+                    crossed(traffic, *sources, id).write_frame(frame);
+                    place.next += 1;
+                }
+            }
             Frames::Listed { others, attack } => {
                 for (frame, id) in frames.zip(ids) {
                     *frame = if id == NEXT_OF_ATTACK {
@@ -231,6 +269,19 @@ impl Ids {
             }
         }
     }
+}
+
+/// Returns flow `id` of the built-in traffic with a class of its source, which its ports choose.
+fn crossed(traffic: &Traffic, sources: u32, id: u32) -> FlowTuple {
+    let tuple = traffic.flow_tuple(id);
+    let low = u32::MAX >> (u32::from(tuple.tp_src ^ tuple.tp_dst) % sources + 1);
+    FlowTuple { nw_src: !(low << 1 | 1) | tuple.nw_src & low, ..tuple }
+}
+
+/// Returns the prefix of a class: as many ones, and a zero.
+fn prefix(class: u32) -> String {
+    let ones = u32::MAX.checked_shl(32 - class).unwrap_or(0);
+    format!("{}/{}", Ipv4Addr::from(ones), class + 1)
 }
 
 #[cfg(test)]
@@ -308,5 +359,31 @@ mod tests {
                 assert_eq!(ours, theirs, "flow {id} of {classes} classes");
             }
         }
+    }
+
+    #[test]
+    fn flows_of_more_masks_are_the_same_on_both_sides_and_match_their_rules() {
+        let stream = FlowStream::uniform(10_000, 1).unwrap();
+        let ids = Ids::of_masks(stream.clone(), 12, 60).unwrap();
+        let rules: Vec<&str> = ids.rules().lines().collect();
+        assert_eq!(rules.len(), 60);
+        let traffic = Traffic::default();
+        let mut met = std::collections::BTreeSet::new();
+        for &id in ids.get() {
+            let [mut ours, mut theirs] = [[0; FRAME_LEN], [0xff; FRAME_LEN]];
+            crossed(&traffic, 3, id).write_frame(&mut ours);
+            // SAFETY: writes the bytes of one frame.
+            unsafe { peers_write_frame(&mut theirs, id, 20 | 3 << 8) };
+            assert_eq!(ours, theirs, "flow {id}");
+            let tuple = crossed(&traffic, 3, id);
+            let [source, class] = [tuple.nw_src, tuple.nw_dst].map(u32::leading_ones);
+            let [source, class] = [prefix(source), prefix(class)];
+            let rule = format!("nw_src={source},nw_dst={class},");
+            assert_eq!(rules.iter().filter(|line| line.contains(&rule)).count(), 1, "{rule}");
+            met.insert(rule);
+        }
+        assert_eq!(met.len(), 60);
+        assert!(Ids::of_masks(stream.clone(), 12, 50).is_err());
+        assert_eq!(Ids::of_masks(stream, 12, 20).unwrap().rules().lines().count(), 20);
     }
 }

@@ -175,7 +175,7 @@ fn deb(arguments: &str, may_install: bool) -> Result<PathBuf> {
 }
 
 /// Returns a program of a crate from the registry, in `target/tools`; builds it if it is not there.
-fn tool(name: &str, program: &str, version: &str, may_install: bool) -> Result<PathBuf> {
+pub fn tool(name: &str, program: &str, version: &str, may_install: bool) -> Result<PathBuf> {
     let tools = workspace().join("target/tools");
     let program = tools.join("bin").join(program);
     // What cargo says that it has installed there.
