@@ -3,7 +3,8 @@
 //!
 //! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
 //! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
-//! to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
+//! to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank
+//! inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
 //! the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`];
 //! `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.

@@ -147,7 +147,7 @@ enum What {
         /// `overbank-peers smc`
         #[arg(long, conflicts_with = "native")]
         patched: bool,
-        /// Measure nothing: run Open vSwitch's own tests of the datapath on both builds (20 minutes)
+        /// Measure nothing: run Open vSwitch's tests of the datapath on both builds (20 minutes)
         #[arg(long, requires = "patched")]
         check: bool,
         /// Arguments of `overbank-peers ovs` (or `smc`); `-- --help` lists them
@@ -339,8 +339,8 @@ fn flowgen() -> Result<PathBuf> {
     Ok(plugin)
 }
 
-/// Builds ovs-vswitchd from Debian's source for this processor, as it is or with `peers/ovs/patches`
-/// and liboverbank.
+/// Builds ovs-vswitchd from Debian's source for this processor, as it is or with
+/// `peers/ovs/patches` and liboverbank.
 fn vswitchd(patched: bool) -> Result<PathBuf> {
     let folder = folder().join(if patched { "ovs-patched" } else { "ovs-native" });
     let source = folder.join("openvswitch");

@@ -1,5 +1,5 @@
-//! The tables with criterion, for those that change them: how long a burst takes, at a size that the
-//! caches of a core hold and at one that they do not.
+//! The tables with criterion, for those that change them: how long a burst takes, at a size that
+//! the caches of a core hold and at one that they do not.
 //!
 //!     cargo bench -p overbank
 //!     cargo bench -p overbank -- 'fib/.*large'

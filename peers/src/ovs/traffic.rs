@@ -115,8 +115,8 @@ impl Ids {
         Ids::made(Frames::Flows(traffic), rules, outputs, log2, |ids| stream.fill(ids))
     }
 
-    /// Draws as [`Self::write`] does, of flows on `masks` masks (a multiple of those of the built-in
-    /// traffic), to one port.
+    /// Draws as [`Self::write`] does, of flows on `masks` masks (a multiple of those of the
+    /// built-in traffic), to one port.
     pub fn of_masks(mut stream: FlowStream, log2: u32, masks: u32) -> Result<Ids> {
         let traffic = Traffic::default();
         let sources = masks / traffic.classes();

@@ -1,14 +1,14 @@
-//! The capture of `tests/fixtures` through the unpatched and the patched switch: the same bytes must
-//! leave by the same ports in the same order.
+//! The capture of `tests/fixtures` through the unpatched and the patched switch: the same bytes
+//! must leave by the same ports in the same order.
 //!
 //! ```text
 //!  interface k ──▶ net_pcap port k ──▶ rules of the capture ──▶ files of ports 1 to 3
 //! ```
 //!
-//! A capture is read as soon as its port is polled. So the other ports are pinned to the only thread,
-//! which then polls no port that is not, until all is ready. Each interface has a switch, because
-//! the order in which ports are polled could differ. The frames come several times: later ones hit
-//! the signature cache.
+//! A capture is read as soon as its port is polled. So the other ports are pinned to the only
+//! thread, which then polls no port that is not, until all is ready. Each interface has a switch,
+//! because the order in which ports are polled could differ. The frames come several times: later
+//! ones hit the signature cache.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

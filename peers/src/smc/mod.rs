@@ -1,15 +1,15 @@
-//! `smc`: tables of Overbank in the place of Open vSwitch's signature match cache, as in section 7.2
-//! of *Fast Software Cache Design for Network Appliances*, figures 6 and 7.
+//! `smc`: tables of Overbank in the place of Open vSwitch's signature match cache, as in section
+//! 7.2 of *Fast Software Cache Design for Network Appliances*, figures 6 and 7.
 //!
 //! ```text
-//!  core 1   │ unpatched │ patched, no design │ set-4 │ set-8 │ cuckoo-2-4 │ blp-2-4 │ …   · next round ·
+//!  core 1   │ unpatched │ patched, no design │ set-4 │ set-8 │ cuckoo-2-4 │ …   · next round ·
 //!             each is a separate ovs-vswitchd, warm, stopped while others are measured
 //! ```
 //!
 //! The unpatched build and the patched one get the same flows in the same order: uniform or Zipf,
-//! α times as many as the cache has entries, on 20 megaflow masks, to one port. The exact-match cache
-//! is off. Before that, [`capture`] compares what each design forwards with what the unpatched
-//! build does, byte by byte.
+//! α times as many as the cache has entries, on 20 megaflow masks, to one port. The exact-match
+//! cache is off. Before that, [`capture`] compares what each design forwards with what the
+//! unpatched build does, byte by byte.
 //!
 //! All allocate on 2 MiB pages: the built-in cache is part of a large allocation of the switch's,
 //! for which glibc is set to ask for them.
@@ -34,7 +34,7 @@ use crate::ovs::{Common, Machine, Window};
 const PAPER: [&str; 5] = ["set-4", "set-8", "cuckoo-2-4", "blp-2-4", "blp-2-4+pblru"];
 /// Others of ours.
 const OURS: [&str; 3] = ["cuckoo-2-16+half-bubble", "blp-2-16", "blp-2-16+pblru"];
-/// A table of ours that is larger than the built-in cache, which nothing but a rebuild makes larger.
+/// A table of ours that is larger than the built-in cache, which only a rebuild makes larger.
 const LARGER: &str = "blp-2-16, 4 × the entries";
 /// The unpatched build, and the patched one without a design.
 const STOCK: &str = "unpatched";
