@@ -38,11 +38,21 @@ struct Calls {
     probe: *const c_void,
     next: *const c_void,
     commit: *const c_void,
+    burst_probe: *const c_void,
+    burst_commit: *const c_void,
     lookup: *const c_void,
 }
 
 type Bursts =
     unsafe extern "C" fn(*const Calls, *mut overbank_cache, *const u64, *const u32, usize) -> u64;
+type InPlace = unsafe extern "C" fn(
+    *const Calls,
+    *mut overbank_burst,
+    *mut overbank_cache,
+    *const u64,
+    *const u32,
+    usize,
+) -> u64;
 type Lookups = unsafe extern "C" fn(
     *const Calls,
     *const overbank_fib_reader,
@@ -54,7 +64,7 @@ type Lookups = unsafe extern "C" fn(
 ) -> u64;
 
 /// Compiles `border.c` and returns its functions.
-fn compiled() -> Result<(Bursts, Lookups), Box<dyn Error>> {
+fn compiled() -> Result<(Bursts, InPlace, Lookups), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;
     let object = folder.path().join("border.so");
@@ -74,6 +84,7 @@ fn compiled() -> Result<(Bursts, Lookups), Box<dyn Error>> {
         assert!(!object.is_null(), "{name:?} cannot be loaded");
         Ok((
             std::mem::transmute::<*mut c_void, Bursts>(symbol(c"bursts")),
+            std::mem::transmute::<*mut c_void, InPlace>(symbol(c"in_place")),
             std::mem::transmute::<*mut c_void, Lookups>(symbol(c"lookups")),
         ))
     }
@@ -157,7 +168,11 @@ fn compare(what: &str, each: usize, mut c: impl FnMut() -> u64, mut rust: impl F
     );
 }
 
-fn caches(loops: Bursts, calls: &Calls, entries: usize) -> Result<(), Box<dyn Error>> {
+fn caches(
+    (loops, in_place): (Bursts, InPlace),
+    calls: &Calls,
+    entries: usize,
+) -> Result<(), Box<dyn Error>> {
     let design: Design = DESIGN.parse()?;
     let mut rust = design.build(&Config::entries(entries).seed(SEED))?;
     let mut c = null_mut();
@@ -180,27 +195,42 @@ fn caches(loops: Bursts, calls: &Calls, entries: usize) -> Result<(), Box<dyn Er
     let raw: Vec<u64> = hashes.iter().map(|hash| hash.get()).collect();
     let expected: Vec<u32> = asked.iter().map(|&flow| flow as u32 & 0xffff).collect();
     let each = 64 * BURST;
-    let (mut at_c, mut at_rust) = (0, 0);
     let step = |at: &mut usize| {
         let now = *at;
         *at = (now + each) % hashes.len();
         now
     };
-    compare(
-        &format!("burst of 32, cache of {entries}"),
-        each,
-        || {
-            let at = step(&mut at_c);
-            // SAFETY: a live cache of this thread, and arrays of `each` elements from `at`.
-            unsafe { loops(calls, c, raw[at..].as_ptr(), expected[at..].as_ptr(), each) }
-        },
-        || {
-            let at = step(&mut at_rust);
-            bursts(&mut *rust, &hashes[at..at + each], &expected[at..at + each])
-        },
-    );
+    let mut burst = null_mut();
+    // SAFETY: valid arguments.
+    assert_eq!(unsafe { overbank_burst_create(&mut burst) }, overbank_status::OVERBANK_OK);
+    for (way, copies) in [("in place", false), ("by hints", true)] {
+        let (mut at_c, mut at_rust) = (0, 0);
+        compare(
+            &format!("burst of 32 {way}, cache of {entries}"),
+            each,
+            || {
+                let at = step(&mut at_c);
+                let (hashes, expected) = (raw[at..].as_ptr(), expected[at..].as_ptr());
+                // SAFETY: a live cache of this thread, and arrays of `each` elements from `at`.
+                unsafe {
+                    if copies {
+                        loops(calls, c, hashes, expected, each)
+                    } else {
+                        in_place(calls, burst, c, hashes, expected, each)
+                    }
+                }
+            },
+            || {
+                let at = step(&mut at_rust);
+                bursts(&mut *rust, &hashes[at..at + each], &expected[at..at + each])
+            },
+        );
+    }
     // SAFETY: made above.
-    unsafe { overbank_cache_destroy(c) };
+    unsafe {
+        overbank_burst_destroy(burst);
+        overbank_cache_destroy(c);
+    }
     Ok(())
 }
 
@@ -262,11 +292,13 @@ fn fibs(loops: Lookups, calls: &Calls, entries: usize) -> Result<(), Box<dyn Err
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (of_caches, of_fibs) = compiled()?;
+    let (hints, in_place, of_fibs) = compiled()?;
     let calls = Calls {
         probe: overbank_cache_probe as *const c_void,
         next: overbank_cache_next as *const c_void,
         commit: overbank_cache_commit as *const c_void,
+        burst_probe: overbank_burst_probe as *const c_void,
+        burst_commit: overbank_burst_commit as *const c_void,
         lookup: overbank_fib_lookup as *const c_void,
     };
     assert_ne!(calls.probe, null());
@@ -274,7 +306,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ns a key, medians of {PAIRS} rounds         C    Rust    C more (quartiles)    best 5 %"
     );
     for entries in [1 << 12, 1 << 16, 1 << 20] {
-        caches(of_caches, &calls, entries)?;
+        caches((hints, in_place), &calls, entries)?;
     }
     for entries in [1 << 12, 1 << 20] {
         fibs(of_fibs, &calls, entries)?;

@@ -39,6 +39,11 @@ static inline uint64_t overbank_mix(uint64_t hash) {
 #define OVERBANK_MISS 65535
 
 /**
+ * A slot of a burst that is none.
+ */
+#define OVERBANK_NO_SLOT 255
+
+/**
  * Most keys of one count.
  */
 #define OVERBANK_SKETCH_BURST 64
@@ -266,6 +271,36 @@ struct overbank_cache_info {
    * Bytes of the table.
    */
   size_t bytes;
+};
+
+/**
+ * A burst in work: what a probe found and what the caller verified. Made by overbank_burst_create;
+ * the pointers stay the same until overbank_burst_destroy.
+ *
+ * One thread at a time uses it, with any caches.
+ */
+struct overbank_burst {
+  /**
+   * For each key the value in its first matching slot; without a match it means nothing.
+   */
+  const uint32_t *values;
+  /**
+   * For each key its matching candidate slots: bit `s` for slot `s`. The lowest is the first.
+   */
+  const uint32_t *masks;
+  /**
+   * For each key the slot whose value was right. The probe sets all to OVERBANK_NO_SLOT, the
+   * caller sets those that it verified.
+   */
+  uint8_t *slots;
+  /**
+   * Keys with a match: bit `i` for key `i`.
+   */
+  uint32_t matched;
+  /**
+   * Matches that were wrong, counted by the caller; the probe sets it to 0.
+   */
+  uint32_t refused;
 };
 
 /**
@@ -637,6 +672,56 @@ enum overbank_status overbank_cache_counters_reset(struct overbank_cache *cache)
  */
 enum overbank_status overbank_cache_info(const struct overbank_cache *cache,
                                          struct overbank_cache_info *out);
+
+/**
+ * Makes a burst and sets `*out`. Any thread. The caller owns it: overbank_burst_destroy.
+ *
+ * Requires:
+ * `out` is NULL or valid.
+ */
+enum overbank_status overbank_burst_create(struct overbank_burst **out);
+
+/**
+ * Frees a burst. NULL is none.
+ *
+ * Requires:
+ * The burst is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_burst_destroy(struct overbank_burst *burst);
+
+/**
+ * Looks for up to OVERBANK_BURST hashes, as overbank_cache_probe does, and writes what it found
+ * into the burst.
+ *
+ * With `next` not NULL, asks meanwhile for the lines of those hashes, as overbank_cache_probe_ahead
+ * does. A key whose first match is wrong may have others: overbank_cache_next, from a hint of the
+ * burst's value and slot.
+ *
+ * Threads may probe at the same time, each with its burst, while none changes the cache.
+ *
+ * Requires:
+ * Cache and burst are NULL or live; `hashes` has `count` elements, `next` is NULL or has
+ * `next_count`.
+ */
+enum overbank_status overbank_burst_probe(struct overbank_burst *burst,
+                                          const struct overbank_cache *cache,
+                                          const uint64_t *hashes,
+                                          size_t count,
+                                          const uint64_t *next,
+                                          size_t next_count);
+
+/**
+ * Reports a burst whose matches were verified, as overbank_cache_commit does.
+ *
+ * The hashes are those of the probe. A slot that no key has counts as none.
+ *
+ * Requires:
+ * As overbank_burst_probe; no other call uses the cache.
+ */
+enum overbank_status overbank_burst_commit(const struct overbank_burst *burst,
+                                           struct overbank_cache *cache,
+                                           const uint64_t *hashes,
+                                           size_t count);
 
 /**
  * Makes a table for `entries` entries, and sets `*out`.

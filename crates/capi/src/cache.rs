@@ -25,7 +25,7 @@ pub struct overbank_cache {
     _opaque: [u8; 0],
 }
 
-type Cache = Handle<Box<dyn DynCache>>;
+pub(crate) type Cache = Handle<Box<dyn DynCache>>;
 
 /// How a cache is made. All zeroes are the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn overbank_cache_probe_ahead(
 
 /// Refuses more than a burst.
 #[inline(always)]
-fn within<'a, T>(name: &str, elements: &'a [T]) -> Result<&'a [T], Failure> {
+pub(crate) fn within<'a, T>(name: &str, elements: &'a [T]) -> Result<&'a [T], Failure> {
     if elements.len() > OVERBANK_BURST {
         return Err(too_many(name, elements.len()));
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   overbank.h ── overbank_cache_*      cache.rs       ─▶ overbank::cache
+//!                 overbank_burst_*      burst.rs       ─▶ the same, without copies
 //!                 overbank_fib_*        fib.rs         ─▶ overbank::fib
 //!                 overbank_partition_*  partition.rs   ─▶ overbank::partition
 //!                 overbank_sketch_*     sketch.rs      ─▶ overbank::sketch
@@ -24,6 +25,7 @@
 #![warn(missing_docs)]
 
 mod border;
+mod burst;
 mod cache;
 mod fib;
 mod hash;
@@ -31,6 +33,7 @@ mod partition;
 mod sketch;
 
 pub use border::*;
+pub use burst::*;
 pub use cache::*;
 pub use fib::*;
 pub use hash::*;

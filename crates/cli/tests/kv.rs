@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn overbank(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
@@ -241,11 +242,19 @@ fn documents_are_served_and_a_port_is_one_agents() {
     let socket = folder.path().join("status").display().to_string();
     let mut agent = Agent::start(&["--listen", "127.0.0.1:0", "--status-socket", &socket]);
     agent.client().put(b"key", b"value").expect("written");
-    let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
-    stream.write_all(b"status\n").expect("read");
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).expect("an answer");
-    let status: Value = serde_json::from_str(&line).expect("a document");
+    let status = || -> Value {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+        stream.write_all(b"status\n").expect("read");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).expect("a document")
+    };
+    // A request is answered before it is counted.
+    let end = Instant::now() + Duration::from_secs(10);
+    while status()["handled"] == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = status();
     assert_eq!((&status["handled"], &status["serving"]), (&1.into(), &1.into()));
     signal(&agent.child, "HUP");
     agent.logged("SIGHUP: there is nothing to reload");

@@ -38,6 +38,36 @@ static size_t verify(const struct overbank_cache *cache, const uint32_t *keys,
 	return found;
 }
 
+/* Probes, verifies and commits a burst in place; writes what the loop with hints would say. */
+static size_t in_place(struct overbank_burst *burst, struct overbank_cache *cache,
+		       const uint32_t *keys, const uint64_t *hashes, size_t count,
+		       const uint64_t *next, size_t next_count, struct overbank_hint *hints,
+		       const uint8_t *inserted)
+{
+	struct overbank_hint expected[OVERBANK_BURST];
+	size_t found = 0;
+	OK(overbank_cache_probe(cache, hashes, count, expected));
+	OK(overbank_burst_probe(burst, cache, hashes, count, next, next_count));
+	CHECK(burst->refused == 0 && (burst->matched >> (count % 32) == 0 || count == 32));
+	for (size_t i = 0; i < count; i++) {
+		CHECK(burst->slots[i] == OVERBANK_NO_SLOT);
+		CHECK((burst->masks[i] != 0) == (burst->matched >> i & 1));
+		hints[i] = (struct overbank_hint){.slot = OVERBANK_MISS};
+		if (burst->masks[i]) {
+			hints[i].slot = (uint16_t)__builtin_ctz(burst->masks[i]);
+			hints[i].value = burst->values[i];
+			CHECK(hints[i].value == expected[i].value);
+		}
+		CHECK(hints[i].slot == expected[i].slot);
+		found += verify(cache, &keys[i], &hashes[i], 1, &hints[i], inserted);
+		burst->refused += hints[i].refused;
+		if (hints[i].slot != OVERBANK_MISS)
+			burst->slots[i] = (uint8_t)hints[i].slot;
+	}
+	OK(overbank_burst_commit(burst, cache, hashes, count));
+	return found;
+}
+
 /* How many of all keys the cache has. */
 static size_t found_of_all(const struct overbank_cache *cache, const uint8_t *inserted)
 {
@@ -54,6 +84,8 @@ static size_t found_of_all(const struct overbank_cache *cache, const uint8_t *in
 static void twin(const char *design, uint32_t value_bits)
 {
 	struct overbank_cache *cache = make(design, ENTRIES, value_bits);
+	struct overbank_burst *burst = NULL;
+	OK(overbank_burst_create(&burst));
 	uint8_t inserted[KEYS] = {0};
 	uint64_t state = 1;
 	struct overbank_cache_counters expected = {0}, counters;
@@ -73,16 +105,23 @@ static void twin(const char *design, uint32_t value_bits)
 			ahead[i] = next_random(&state) % KEYS;
 			ahead_hashes[i] = hash_of(ahead[i]);
 		}
-		if (operation % 64)
+		size_t way = next_random(&state) % 4;
+		if (way == 0)
 			OK(overbank_cache_probe(cache, hashes, count, hints));
-		else
+		else if (way == 1)
 			OK(overbank_cache_probe_ahead(cache, hashes, count, ahead_hashes,
 					ahead_count, hints));
-		expected.hits += verify(cache, keys, hashes, count, hints, inserted);
+		if (way < 2)
+			expected.hits += verify(cache, keys, hashes, count, hints, inserted);
+		else
+			expected.hits += in_place(burst, cache, keys, hashes, count,
+						  way == 2 ? NULL : ahead_hashes,
+						  way == 2 ? 0 : ahead_count, hints, inserted);
 		expected.lookups += count;
 		for (size_t i = 0; i < count; i++)
 			expected.false_positives += hints[i].refused;
-		OK(overbank_cache_commit(cache, hashes, count, hints));
+		if (way < 2)
+			OK(overbank_cache_commit(cache, hashes, count, hints));
 		for (size_t i = 0; i < count; i++) {
 			if (hints[i].slot == OVERBANK_MISS) {
 				OK(overbank_cache_insert(cache, hashes[i], keys[i]));
@@ -122,6 +161,7 @@ static void twin(const char *design, uint32_t value_bits)
 	CHECK(counters.lookups + counters.hits + counters.inserts + counters.removals == 0);
 	OK(overbank_cache_info(cache, &info));
 	CHECK(info.len == 0 && found_of_all(cache, inserted) == 0);
+	overbank_burst_destroy(burst);
 	overbank_cache_destroy(cache);
 }
 
@@ -221,6 +261,33 @@ static void refuses(void)
 	OK(overbank_cache_commit(cache, hashes, 1, hints));
 	OK(overbank_cache_counters(cache, &counters));
 	CHECK(counters.lookups == 1 && counters.hits == 0 && counters.false_positives == 1);
+
+	struct overbank_burst *burst = NULL;
+	INVALID("out is NULL", overbank_burst_create(NULL));
+	OK(overbank_burst_create(&burst));
+	INVALID("burst is NULL", overbank_burst_probe(NULL, cache, hashes, 1, NULL, 0));
+	INVALID("burst is not aligned", overbank_burst_probe(ASKEW(struct overbank_burst, burst),
+			cache, hashes, 1, NULL, 0));
+	INVALID("handle is NULL", overbank_burst_probe(burst, NULL, hashes, 1, NULL, 0));
+	INVALID("hashes is NULL", overbank_burst_probe(burst, cache, NULL, 1, NULL, 0));
+	INVALID("count: at most 32, not 33", overbank_burst_probe(burst, cache, hashes, 33, NULL, 0));
+	INVALID("next is NULL", overbank_burst_probe(burst, cache, hashes, 1, NULL, 1));
+	INVALID("next_count: at most 32, not 33", overbank_burst_probe(burst, cache, hashes, 1,
+			hashes, 33));
+	/* commit before any probe, and of slots that are none. */
+	OK(overbank_burst_commit(burst, cache, hashes, 1));
+	memset(burst->slots, 200, OVERBANK_BURST);
+	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
+	INVALID("burst is NULL", overbank_burst_commit(NULL, cache, hashes, 1));
+	INVALID("handle is NULL", overbank_burst_commit(burst, NULL, hashes, 1));
+	INVALID("hashes is NULL", overbank_burst_commit(burst, cache, NULL, 1));
+	INVALID("count: at most 32, not 33", overbank_burst_commit(burst, cache, hashes, 33));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.lookups == 34 && counters.hits == 0);
+	OK(overbank_burst_probe(burst, cache, hashes, 1, NULL, 0));
+	CHECK(burst->matched == 1 && burst->values[0] == 9 && burst->slots[0] == OVERBANK_NO_SLOT);
+	overbank_burst_destroy(burst);
+	overbank_burst_destroy(NULL);
 
 	INVALID("", overbank_cache_insert(cache, 1, UINT16_MAX + 1));
 	INVALID("handle is NULL", overbank_cache_insert(NULL, 1, 1));

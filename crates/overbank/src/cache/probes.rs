@@ -168,6 +168,17 @@ impl Probes {
         &self.value[..self.len.min(BURST)]
     }
 
+    /// Returns where [`Probes::values`] of the probes at `this` lie, whatever is probed; for callers
+    /// in other languages. Not to be read while `this` is written.
+    pub const fn values_at(this: *const Probes) -> *const u32 {
+        this.wrapping_byte_add(core::mem::offset_of!(Probes, value)).cast()
+    }
+
+    /// Returns where [`Probes::masks`] lie, as [`Probes::values_at`].
+    pub const fn masks_at(this: *const Probes) -> *const u32 {
+        this.wrapping_byte_add(core::mem::offset_of!(Probes, mask)).cast()
+    }
+
     /// Returns the matching candidate slots of each key: bit `s` for slot `s`.
     #[inline]
     pub fn masks(&self) -> &[u32] {
@@ -354,6 +365,13 @@ impl Hits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_those_of_the_slices() {
+        let probes = Probes { len: 3, ..Probes::new() };
+        assert_eq!(Probes::values_at(&probes), probes.values().as_ptr());
+        assert_eq!(Probes::masks_at(&probes), probes.masks().as_ptr());
+    }
 
     #[test]
     fn hits_of_slots_are_those_said_one_by_one() {
