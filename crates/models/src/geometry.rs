@@ -1,7 +1,7 @@
 //! Geometries of any number of buckets H and slots m, by name: `set-6`, `blp-3-5`, `cuckoo-2-12`.
 //!
 //! The tables of `overbank::cache` exist for the geometries that are fast;
-//! [`uniform`](crate::uniform) speaks of any.
+//! [`uniform`] speaks of any.
 //!
 //! ```text
 //!  set-m        [ m slots ]                        one bucket a key

@@ -143,7 +143,7 @@ impl Case {
         let what = match self.part {
             Part::Bytes | Part::Lookup | Part::Figures => String::new(),
             Part::Trace => format!(", 2^{TRACE_LOG2} packets repeated"),
-            Part::Large => format!(", tables of {} MiB", self.entries * 4 >> 20),
+            Part::Large => format!(", tables of {} MiB", (self.entries * 4) >> 20),
             Part::Masks => format!(", {masks} masks"),
             Part::Dear => ", dear megaflow lookups".to_owned(),
         };
