@@ -693,9 +693,9 @@ void overbank_burst_destroy(struct overbank_burst *burst);
  * Looks for up to OVERBANK_BURST hashes, as overbank_cache_probe does, and writes what it found
  * into the burst.
  *
- * With `next` not NULL, asks meanwhile for the lines of those hashes, as overbank_cache_probe_ahead
- * does. A key whose first match is wrong may have others: overbank_cache_next, from a hint of the
- * burst's value and slot.
+ * With `next` not NULL, asks meanwhile for the lines of those hashes, as
+ * overbank_cache_probe_ahead does. A key whose first match is wrong may have others:
+ * overbank_cache_next, from a hint of the burst's value and slot.
  *
  * Threads may probe at the same time, each with its burst, while none changes the cache.
  *

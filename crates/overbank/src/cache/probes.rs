@@ -168,8 +168,8 @@ impl Probes {
         &self.value[..self.len.min(BURST)]
     }
 
-    /// Returns where [`Probes::values`] of the probes at `this` lie, whatever is probed; for callers
-    /// in other languages. Not to be read while `this` is written.
+    /// Returns where [`Probes::values`] of the probes at `this` lie, whatever is probed; for other
+    /// languages. Not to be read while `this` is written.
     pub const fn values_at(this: *const Probes) -> *const u32 {
         this.wrapping_byte_add(core::mem::offset_of!(Probes, value)).cast()
     }
