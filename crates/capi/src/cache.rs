@@ -389,7 +389,9 @@ pub unsafe extern "C" fn overbank_cache_erase(
         unsafe {
             Cache::change(cache, |cache| {
                 let removed = cache.remove(Hash64::new(hash), &mut |found| found == value);
-                removed.map(drop).ok_or(Failure::new(OVERBANK_ABSENT, "no entry has this value"))
+                removed
+                    .map(drop)
+                    .ok_or_else(|| Failure::new(OVERBANK_ABSENT, "no entry has this value"))
             })
         }
     })

@@ -347,7 +347,7 @@ pub unsafe extern "C" fn overbank_fib_get(
 /// # Safety
 /// `out` is NULL or valid.
 unsafe fn found(value: Option<u64>, out: *mut u64) -> Result<(), Failure> {
-    let value = value.ok_or(Failure::new(OVERBANK_ABSENT, "the key has no entry"))?;
+    let value = value.ok_or_else(|| Failure::new(OVERBANK_ABSENT, "the key has no entry"))?;
     if !out.is_null() {
         // SAFETY: the caller's promise.
         *unsafe { place(out, "value") }? = value;

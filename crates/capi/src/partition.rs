@@ -263,7 +263,8 @@ pub unsafe extern "C" fn overbank_partition_get(
 /// # Safety
 /// `out` is NULL or valid.
 unsafe fn tell(value: Option<u8>, out: *mut u8) -> Result<(), Failure> {
-    let value = value.ok_or(Failure::new(OVERBANK_ABSENT, "the key is not in the table"))?;
+    let value =
+        value.ok_or_else(|| Failure::new(OVERBANK_ABSENT, "the key is not in the table"))?;
     if !out.is_null() {
         // SAFETY: the caller's promise.
         *unsafe { place(out, "value") }? = value;

@@ -171,7 +171,7 @@ pub unsafe extern "C" fn overbank_keeper_turn(
             Handle::<Keeper>::change(keeper, |keeper| {
                 let turned = keeper.turn(settings);
                 let waits = "the counter has not begun the current epoch";
-                turned.then_some(()).ok_or(Failure::new(OVERBANK_ABSENT, waits))
+                turned.then_some(()).ok_or_else(|| Failure::new(OVERBANK_ABSENT, waits))
             })
         }
     })
@@ -230,7 +230,9 @@ pub unsafe extern "C" fn overbank_keeper_estimate(
 fn counts(keeper: &Keeper, finished: i32) -> Result<Counts<'_>, Failure> {
     match finished {
         0 => Ok(keeper.live()),
-        1 => keeper.finished().ok_or(Failure::new(OVERBANK_ABSENT, "no epoch is finished yet")),
+        1 => keeper
+            .finished()
+            .ok_or_else(|| Failure::new(OVERBANK_ABSENT, "no epoch is finished yet")),
         other => Err(Failure::invalid(format_args!("finished: 0 or 1, not {other}"))),
     }
 }
