@@ -171,6 +171,24 @@ impl<T> Handle<T> {
         body(&this.inner)
     }
 
+    /// Writes to `out` what a handle says.
+    ///
+    /// # Safety
+    /// As [`Handle::read`]; `out` as in [`place`].
+    pub(crate) unsafe fn tell<H, V>(
+        handle: *const H,
+        out: *mut V,
+        of: impl FnOnce(&T) -> Result<V, Failure>,
+    ) -> overbank_status {
+        border(|| {
+            // SAFETY: the caller's promise.
+            let said = unsafe { Self::read(handle, of) }?;
+            // SAFETY: as above.
+            *unsafe { place(out, "out") }? = said;
+            Ok(())
+        })
+    }
+
     /// Changes a handle. One that meets a panic is poisoned.
     ///
     /// # Safety

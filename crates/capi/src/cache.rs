@@ -421,24 +421,22 @@ pub unsafe extern "C" fn overbank_cache_counters(
     cache: *const overbank_cache,
     out: *mut overbank_cache_counters,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Cache::read(cache, |cache| {
-                let counters = cache.counters();
-                *place(out, "out")? = overbank_cache_counters {
-                    lookups: counters.lookups,
-                    hits: counters.hits,
-                    false_positives: counters.false_positives,
-                    inserts: counters.inserts,
-                    replacements: counters.replacements,
-                    evictions: counters.evictions,
-                    removals: counters.removals,
-                };
-                Ok(())
+    // SAFETY: the caller's promise.
+    unsafe {
+        Cache::tell(cache, out, |cache| {
+            let counters = cache.counters();
+
+            Ok(overbank_cache_counters {
+                lookups: counters.lookups,
+                hits: counters.hits,
+                false_positives: counters.false_positives,
+                inserts: counters.inserts,
+                replacements: counters.replacements,
+                evictions: counters.evictions,
+                removals: counters.removals,
             })
-        }
-    })
+        })
+    }
 }
 
 /// Sets what the cache has counted to zero; entries stay.
@@ -467,19 +465,16 @@ pub unsafe extern "C" fn overbank_cache_info(
     cache: *const overbank_cache,
     out: *mut overbank_cache_info,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Cache::read(cache, |cache| {
-                *place(out, "out")? = overbank_cache_info {
-                    len: cache.len(),
-                    capacity: cache.capacity(),
-                    buckets: cache.buckets(),
-                    candidates: cache.candidates(),
-                    bytes: cache.memory_bytes(),
-                };
-                Ok(())
+    // SAFETY: the caller's promise.
+    unsafe {
+        Cache::tell(cache, out, |cache| {
+            Ok(overbank_cache_info {
+                len: cache.len(),
+                capacity: cache.capacity(),
+                buckets: cache.buckets(),
+                candidates: cache.candidates(),
+                bytes: cache.memory_bytes(),
             })
-        }
-    })
+        })
+    }
 }

@@ -400,15 +400,8 @@ pub unsafe extern "C" fn overbank_fib_info(
     fib: *const overbank_fib,
     out: *mut overbank_fib_info,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Fib::read(fib, |fib| {
-                *place(out, "out")? = fib.info();
-                Ok(())
-            })
-        }
-    })
+    // SAFETY: the caller's promise.
+    unsafe { Fib::tell(fib, out, |fib| Ok(fib.info())) }
 }
 
 /// Writes all entries to a file, which is replaced once the new one is on disk. Readers go on.

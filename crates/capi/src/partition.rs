@@ -281,15 +281,8 @@ pub unsafe extern "C" fn overbank_partition_len(
     table: *const overbank_partition,
     out: *mut usize,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Owner::read(table, |table| {
-                *place(out, "out")? = table.len();
-                Ok(())
-            })
-        }
-    })
+    // SAFETY: the caller's promise.
+    unsafe { Owner::tell(table, out, |table| Ok(table.len())) }
 }
 
 /// Makes a reader of the owner's table, and sets `*out`. overbank_partition_reader_destroy.
@@ -405,25 +398,22 @@ pub unsafe extern "C" fn overbank_replica_info(
     replica: *const overbank_replica,
     out: *mut overbank_partition_info,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Copied::read(replica, |replica| {
-                let reader = replica.reader();
-                *place(out, "out")? = overbank_partition_info {
-                    id: replica.id(),
-                    sequence: replica.sequence(),
-                    seed: replica.seed(),
-                    keys: replica.keys(),
-                    bytes: reader.bytes(),
-                    value_bits: reader.value_bits(),
-                    generation: replica.generation(),
-                    unused: 0,
-                };
-                Ok(())
+    // SAFETY: the caller's promise.
+    unsafe {
+        Copied::tell(replica, out, |replica| {
+            let reader = replica.reader();
+            Ok(overbank_partition_info {
+                id: replica.id(),
+                sequence: replica.sequence(),
+                seed: replica.seed(),
+                keys: replica.keys(),
+                bytes: reader.bytes(),
+                value_bits: reader.value_bits(),
+                generation: replica.generation(),
+                unused: 0,
             })
-        }
-    })
+        })
+    }
 }
 
 /// Writes an image of a copy to `*out`: overbank_bytes_free.

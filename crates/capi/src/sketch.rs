@@ -188,20 +188,17 @@ pub unsafe extern "C" fn overbank_keeper_counts(
     finished: i32,
     out: *mut overbank_counts,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Handle::<Keeper>::read(keeper, |keeper| {
-                let counts = counts(keeper, finished)?;
-                *place(out, "out")? = overbank_counts {
-                    samples: counts.samples(),
-                    largest: counts.largest().into(),
-                    epoch: keeper.epoch().into(),
-                };
-                Ok(())
+    // SAFETY: the caller's promise.
+    unsafe {
+        Handle::<Keeper>::tell(keeper, out, |keeper| {
+            let counts = counts(keeper, finished)?;
+            Ok(overbank_counts {
+                samples: counts.samples(),
+                largest: counts.largest().into(),
+                epoch: keeper.epoch().into(),
             })
-        }
-    })
+        })
+    }
 }
 
 /// Estimates the samples of a key in an epoch (see overbank_keeper_counts): never too few, up to
@@ -216,15 +213,12 @@ pub unsafe extern "C" fn overbank_keeper_estimate(
     hash: overbank_hash128,
     out: *mut u32,
 ) -> overbank_status {
-    border(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Handle::<Keeper>::read(keeper, |keeper| {
-                *place(out, "out")? = counts(keeper, finished)?.estimate(hash.get()).into();
-                Ok(())
-            })
-        }
-    })
+    // SAFETY: the caller's promise.
+    unsafe {
+        Handle::<Keeper>::tell(keeper, out, |keeper| {
+            Ok(counts(keeper, finished)?.estimate(hash.get()).into())
+        })
+    }
 }
 
 fn counts(keeper: &Keeper, finished: i32) -> Result<Counts<'_>, Failure> {
